@@ -1,0 +1,205 @@
+//! Poll-mode network interface drivers, and the traits between them, the engine above and the
+//! machine below.
+//!
+//! A driver is asked for bursts: [`Receive::burst`] lends each received unit to a closure as slices of
+//! DMA memory and takes the memory back when the burst ends; [`Transmit::send`] lends transmit memory to be
+//! filled. Nothing here blocks, allocates per packet, or raises an interrupt.
+#![no_std]
+#![deny(missing_docs)]
+
+extern crate alloc;
+#[cfg(any(test, feature = "std"))]
+extern crate std;
+
+pub mod platform;
+
+use core::fmt;
+
+/// An Ethernet (EUI-48) address.
+pub type MacAddress = [u8; 6];
+
+/// What a NIC is and what it can do, fixed once the driver has started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// Station address.
+    pub mac: MacAddress,
+    /// Largest IP packet the link carries, in bytes (1500 on plain Ethernet).
+    pub mtu: u16,
+    /// Largest received unit in bytes, link header included. Above `mtu + 14` when the device coalesces
+    /// segments (GUEST_TSO, LRO).
+    pub max_receive: usize,
+    /// Full-size frames (`mtu + 14` bytes) that the receive buffers hold between two bursts. Windows
+    /// are computed from this.
+    pub receive_frames: usize,
+    /// Bytes that the receive buffers hold when the device packs segments into large units.
+    pub receive_bytes: usize,
+    /// The device completes TCP and UDP checksums on transmit when asked by [`Offload::L4Checksum`].
+    pub transmit_checksum: bool,
+}
+
+/// How far the device vouches for the TCP or UDP checksum of a received unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// Not looked at: software must verify.
+    Unverified,
+    /// Verified by the device, or produced on this host and never on a wire (virtio NEEDS_CSUM, whose
+    /// checksum field is only partial): software must not verify.
+    Trusted,
+}
+
+/// One received unit on loan: a frame, or several TCP segments or UDP datagrams that the device coalesced.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The unit's bytes in order, link header first. At least one part; the first part holds at least
+    /// the first 128 bytes of the unit (or all of it if shorter).
+    pub parts: &'a [&'a [u8]],
+    /// Sum of the parts' lengths, in bytes.
+    pub len: usize,
+    /// State of the transport checksum.
+    pub checksum: Checksum,
+    /// When the device coalesced UDP datagrams (virtio GSO_UDP_L4): payload bytes of each datagram but
+    /// the last, which may be shorter.
+    pub udp_segment: Option<u16>,
+}
+
+/// What the device shall do to a frame on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Send the frame as it is.
+    None,
+    /// Complete the transport checksum: `start` is the offset of the transport header in the frame,
+    /// `offset` that of the checksum field within that header. The field holds the pseudo-header sum.
+    L4Checksum {
+        /// Offset of the transport header from the start of the frame, in bytes.
+        start: u16,
+        /// Offset of the checksum field from `start`, in bytes.
+        offset: u16,
+    },
+}
+
+/// The device broke its contract or is gone. Once returned, the driver has stopped using the
+/// device, and each later call returns the same fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Registers read as all ones: the device was removed or has lost power.
+    #[error("the network device is gone (removed or powered down)")]
+    Removed,
+    /// The device reports a failure of its own (virtio DEVICE_NEEDS_RESET).
+    #[error("the network device reports a failure and asks for a reset")]
+    NeedsReset,
+    /// The device returned something impossible: a descriptor that it does not own, a length beyond
+    /// its buffer, a chain out of range. The text says what.
+    #[error("the network device misbehaves: {0}")]
+    Misbehaved(&'static str),
+}
+
+/// Why a frame was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The transmit ring is full; try again after the device has made progress.
+    #[error("the transmit ring is full")]
+    Full,
+    /// The frame is longer than a transmit buffer.
+    #[error("the frame is longer than the link allows")]
+    TooLong,
+    /// The device failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// What went through a NIC since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Units received (a coalesced unit counts once).
+    pub receive_units: u64,
+    /// Bytes received, link headers included.
+    pub receive_bytes: u64,
+    /// Received units thrown away by the driver as malformed.
+    pub receive_dropped: u64,
+    /// Doorbells rung for receive buffers.
+    pub receive_doorbells: u64,
+    /// Frames sent.
+    pub transmit_frames: u64,
+    /// Bytes sent, link headers included.
+    pub transmit_bytes: u64,
+    /// Frames refused because the ring was full.
+    pub transmit_full: u64,
+    /// Doorbells rung for transmit.
+    pub transmit_doorbells: u64,
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "rx {} units {} bytes {} dropped {} doorbells, tx {} frames {} bytes {} full {} doorbells",
+            self.receive_units,
+            self.receive_bytes,
+            self.receive_dropped,
+            self.receive_doorbells,
+            self.transmit_frames,
+            self.transmit_bytes,
+            self.transmit_full,
+            self.transmit_doorbells
+        )
+    }
+}
+
+/// The receive half of a NIC.
+pub trait Receive {
+    /// Lends up to `budget` received units, in order, to `sink`, then hands their buffers back
+    /// to the device. Returns the number of units lent; 0 when nothing has arrived.
+    fn burst(
+        &mut self,
+        budget: usize,
+        sink: impl FnMut(Frame<'_>),
+    ) -> Result<usize, Fault>;
+}
+
+/// The transmit half of a NIC.
+pub trait Transmit {
+    /// Queues one frame of `len` bytes, link header first, written by `fill` into transmit memory
+    /// (whose former content is unspecified). The device need not hear of it until [`Transmit::flush`].
+    ///
+    /// # Errors
+    /// [`SendError`]; `fill` is then not called and its value not made.
+    fn send<R>(
+        &mut self,
+        len: usize,
+        offload: Offload,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, SendError>;
+
+    /// Frames that can be queued now without [`SendError::Full`].
+    fn room(&mut self) -> usize;
+
+    /// Tells the device of all queued frames, with one doorbell at most. Also takes back completed buffers.
+    fn flush(&mut self) -> Result<(), Fault>;
+
+    /// True when the device has sent all that was queued (used to drain before [`Nic::stop`]).
+    fn idle(&mut self) -> bool;
+}
+
+/// One network interface, owned by one processor at a time.
+pub trait Nic {
+    /// The receive half.
+    type Rx: Receive;
+    /// The transmit half.
+    type Tx: Transmit;
+
+    /// What this NIC is and can do.
+    fn properties(&self) -> Properties;
+
+    /// True when the link is up, or when the device cannot tell.
+    fn link_up(&mut self) -> bool;
+
+    /// Both halves at once, so that a received unit can be answered while it is on loan.
+    fn split(&mut self) -> (&mut Self::Rx, &mut Self::Tx);
+
+    /// What went through so far.
+    fn counters(&self) -> Counters;
+
+    /// Resets the device and waits (bounded) until it has stopped all DMA. The NIC is of no more use
+    /// afterwards: bursts are empty and sends fail with [`Fault::Removed`].
+    fn stop(&mut self);
+}
