@@ -11,7 +11,11 @@ extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
+#[cfg(any(test, feature = "std"))]
+mod checksum;
 pub mod platform;
+#[cfg(any(test, feature = "std"))]
+pub mod sim;
 
 use core::fmt;
 
@@ -149,11 +153,7 @@ impl fmt::Display for Counters {
 pub trait Receive {
     /// Lends up to `budget` received units, in order, to `sink`, then hands their buffers back
     /// to the device. Returns the number of units lent; 0 when nothing has arrived.
-    fn burst(
-        &mut self,
-        budget: usize,
-        sink: impl FnMut(Frame<'_>),
-    ) -> Result<usize, Fault>;
+    fn burst(&mut self, budget: usize, sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault>;
 }
 
 /// The transmit half of a NIC.

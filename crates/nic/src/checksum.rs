@@ -1,0 +1,37 @@
+//! The Internet checksum (RFC 1071), for devices made of software.
+
+/// Ones' complement sum of `bytes` as big-endian 16-bit words, folded, added to `start`.
+pub(crate) fn sum(bytes: &[u8], start: u32) -> u32 {
+    let mut sum = u64::from(start);
+    let mut words = bytes.chunks_exact(2);
+    for word in &mut words {
+        sum += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    }
+    if let [last] = words.remainder() {
+        sum += u64::from(u16::from_be_bytes([*last, 0]));
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u32
+}
+
+/// Completes a transport checksum whose field holds the pseudo-header sum, as a device does for
+/// [`crate::Offload::L4Checksum`]. Offsets beyond the frame leave it as it is.
+pub(crate) fn complete(frame: &mut [u8], start: usize, offset: usize) {
+    let Some(segment) = frame.get_mut(start..) else {
+        return;
+    };
+    let value = !(sum(segment, 0) as u16);
+    if let Some(field) = segment.get_mut(offset..offset + 2) {
+        // Zero means "no checksum" in UDP; its equal in ones' complement does not.
+        let value = if value == 0 { 0xffff } else { value };
+        field.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// True when the transport checksum of an IPv4 packet's payload is right.
+pub(crate) fn ipv4_payload_valid(source_destination: &[u8], protocol: u8, payload: &[u8]) -> bool {
+    let pseudo = sum(source_destination, 0) + u32::from(protocol) + payload.len() as u32;
+    sum(payload, pseudo) == 0xffff
+}

@@ -1,0 +1,481 @@
+//! A simulated Ethernet link in virtual time: latency, rate, queue, loss, reordering, duplication and
+//! corruption, the same for the same seed.
+//!
+//! Nothing moves by itself: the test advances the [`Clock`], and a frame is there for its receiver once the
+//! clock has reached its delivery time ([`SimNic::next_delivery`] tells a test loop how far it can jump).
+//!
+//! ```
+//! use wireboot_nic::{Nic, Offload, Receive, Transmit, sim};
+//!
+//! let (mut a, mut b) = sim::link(sim::LinkConfig::default(), sim::LinkConfig::default(), 1);
+//! let (_, tx) = a.split();
+//! tx.send(60, Offload::None, |frame| frame.fill(7)).unwrap();
+//! tx.flush().unwrap();
+//! a.clock().set(b.next_delivery().unwrap());
+//! assert_eq!(b.split().0.burst(1, |frame| assert_eq!(frame.len, 60)), Ok(1));
+//! ```
+
+mod coalesce;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use crate::{
+    Checksum, Counters, Fault, Frame, MacAddress, Nic, Offload, Properties, Receive, SendError,
+    Transmit, checksum,
+};
+
+/// Virtual time in microseconds, shared by all that has a handle and moved by the test alone.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Rc<Cell<i64>>);
+
+impl Clock {
+    /// The time now, in microseconds.
+    pub fn now(&self) -> i64 {
+        self.0.get()
+    }
+
+    /// Moves to `micros`, unless that lies in the past.
+    pub fn set(&self, micros: i64) {
+        self.0.set(self.0.get().max(micros));
+    }
+
+    /// Moves `micros` microseconds ahead.
+    pub fn advance(&self, micros: i64) {
+        self.set(self.0.get() + micros);
+    }
+}
+
+/// How one direction of a link treats its frames. Probabilities are from 0.0 to 1.0, each drawn for each frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// From the last bit sent to delivery, in microseconds.
+    pub latency_micros: u32,
+    /// Bits a second, or 0 for no limit.
+    pub bits_per_second: u64,
+    /// Frames that may wait for the wire; more are lost.
+    pub queue_frames: usize,
+    /// Probability that a frame is lost.
+    pub loss: f64,
+    /// Probability that a frame is late by a random time of up to `reorder_micros`.
+    pub reorder: f64,
+    /// Longest extra delay of a late frame, in microseconds.
+    pub reorder_micros: u32,
+    /// Probability that a frame arrives twice.
+    pub duplicate: f64,
+    /// Probability that one bit of a frame is flipped (and no frame check sequence notices).
+    pub corrupt: f64,
+}
+
+impl Default for LinkConfig {
+    /// A healthy gigabit LAN: 50 us, 1000 frames of queue, nothing lost.
+    fn default() -> Self {
+        LinkConfig {
+            latency_micros: 50,
+            bits_per_second: 1_000_000_000,
+            queue_frames: 1000,
+            loss: 0.0,
+            reorder: 0.0,
+            reorder_micros: 1000,
+            duplicate: 0.0,
+            corrupt: 0.0,
+        }
+    }
+}
+
+/// What the simulated NIC at one end of a link is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NicConfig {
+    /// Station address.
+    pub mac: MacAddress,
+    /// Largest IP packet, in bytes.
+    pub mtu: u16,
+    /// Frames that the receive buffers hold between two bursts; more are lost.
+    pub receive_frames: usize,
+    /// Frames that can be queued between two flushes.
+    pub transmit_frames: usize,
+    /// Whether the device joins TCP segments and UDP datagrams that arrive together into units of up to
+    /// 64 KB with a trusted checksum (GUEST_TSO4, GUEST_USO4).
+    pub coalesce: bool,
+    /// Received units are lent in parts of this many bytes (at least 128), as scattered receive buffers would.
+    pub part_len: Option<usize>,
+    /// Whether the device completes checksums on transmit.
+    pub transmit_checksum: bool,
+}
+
+impl NicConfig {
+    /// A plain NIC with the given station address.
+    pub fn new(mac: MacAddress) -> Self {
+        NicConfig {
+            mac,
+            mtu: 1500,
+            receive_frames: 256,
+            transmit_frames: 256,
+            coalesce: false,
+            part_len: None,
+            transmit_checksum: false,
+        }
+    }
+}
+
+/// Makes a link between NICs `a` (02:00:00:00:00:0a) and `b` (02:00:00:00:00:0b): `ab` treats the frames
+/// that `a` sends, `ba` those that `b` sends. [`SimNic::configure`] changes the NICs.
+pub fn link(ab: LinkConfig, ba: LinkConfig, seed: u64) -> (SimNic, SimNic) {
+    let clock = Clock::default();
+    let to_b = Direction::new(ab, seed);
+    let to_a = Direction::new(ba, seed ^ 0x9e37_79b9_7f4a_7c15);
+    let a = NicConfig::new([2, 0, 0, 0, 0, 0x0a]);
+    let b = NicConfig::new([2, 0, 0, 0, 0, 0x0b]);
+    (
+        SimNic::new(a, clock.clone(), to_a.clone(), to_b.clone()),
+        SimNic::new(b, clock, to_b, to_a),
+    )
+}
+
+/// A frame or coalesced unit in a receive buffer.
+struct Unit {
+    bytes: Vec<u8>,
+    checksum: Checksum,
+    udp_segment: Option<u16>,
+}
+
+/// One direction of a link.
+struct Direction {
+    config: LinkConfig,
+    random: fastrand::Rng,
+    up: bool,
+    /// When the wire is free again, in nanoseconds.
+    busy_until: i64,
+    /// When each queued frame leaves the queue, in nanoseconds.
+    departures: VecDeque<i64>,
+    /// Frames under way by delivery time in nanoseconds and order of sending.
+    under_way: BTreeMap<(i64, u64), Vec<u8>>,
+    sent: u64,
+    lost: u64,
+}
+
+impl Direction {
+    fn new(config: LinkConfig, seed: u64) -> Rc<RefCell<Self>> {
+        Rc::new(RefCell::new(Direction {
+            config,
+            random: fastrand::Rng::with_seed(seed),
+            up: true,
+            busy_until: 0,
+            departures: VecDeque::new(),
+            under_way: BTreeMap::new(),
+            sent: 0,
+            lost: 0,
+        }))
+    }
+
+    fn drawn(&mut self, probability: f64) -> bool {
+        probability > 0.0 && self.random.f64() < probability
+    }
+
+    /// Forgets the frames that have left the queue by `now` (nanoseconds).
+    fn depart(&mut self, now: i64) {
+        while self.departures.front().is_some_and(|&at| at <= now) {
+            self.departures.pop_front();
+        }
+    }
+
+    fn carry(&mut self, now: i64, mut frame: Vec<u8>) {
+        self.depart(now);
+        if !self.up || self.departures.len() >= self.config.queue_frames {
+            self.lost += 1;
+            return;
+        }
+        let bits = frame.len() as u64 * 8;
+        let wire_time = (bits * 1_000_000_000)
+            .checked_div(self.config.bits_per_second)
+            .unwrap_or(0);
+        self.busy_until = self.busy_until.max(now) + wire_time as i64;
+        let departure = self.busy_until;
+        self.departures.push_back(departure);
+        if self.drawn(self.config.loss) {
+            self.lost += 1;
+            return;
+        }
+        if self.drawn(self.config.corrupt) && !frame.is_empty() {
+            let bit = self.random.usize(0..frame.len() * 8);
+            frame[bit / 8] ^= 1 << (bit % 8);
+        }
+        if self.drawn(self.config.duplicate) {
+            self.deliver(departure, frame.clone());
+        }
+        self.deliver(departure, frame);
+    }
+
+    fn deliver(&mut self, departure: i64, frame: Vec<u8>) {
+        let mut at = departure + i64::from(self.config.latency_micros) * 1000;
+        if self.drawn(self.config.reorder) {
+            at += self
+                .random
+                .i64(0..=i64::from(self.config.reorder_micros) * 1000);
+        }
+        self.under_way.insert((at, self.sent), frame);
+        self.sent += 1;
+    }
+}
+
+/// The NIC at one end of a simulated link.
+pub struct SimNic {
+    config: NicConfig,
+    rx: SimReceive,
+    tx: SimTransmit,
+}
+
+impl SimNic {
+    fn new(
+        config: NicConfig,
+        clock: Clock,
+        inbound: Rc<RefCell<Direction>>,
+        outbound: Rc<RefCell<Direction>>,
+    ) -> Self {
+        SimNic {
+            config,
+            rx: SimReceive {
+                config,
+                clock: clock.clone(),
+                inbound,
+                counters: Counters::default(),
+                stopped: false,
+            },
+            tx: SimTransmit {
+                config,
+                clock,
+                outbound,
+                queued: Vec::new(),
+                counters: Counters::default(),
+                stopped: false,
+            },
+        }
+    }
+
+    /// Changes what this NIC is like. To be called before it is used.
+    pub fn configure(&mut self, config: NicConfig) {
+        self.config = config;
+        self.rx.config = config;
+        self.tx.config = config;
+    }
+
+    /// The clock of the link.
+    pub fn clock(&self) -> Clock {
+        self.rx.clock.clone()
+    }
+
+    /// When the next frame reaches this NIC, in microseconds (rounded up; may lie in the past).
+    pub fn next_delivery(&self) -> Option<i64> {
+        let inbound = self.rx.inbound.borrow();
+        let (&(at, _), _) = inbound.under_way.first_key_value()?;
+        Some(micros_up(at))
+    }
+
+    /// Plugs the cable in (`true`) or pulls it out: frames sent while it is out are lost.
+    pub fn set_link_up(&mut self, up: bool) {
+        self.rx.inbound.borrow_mut().up = up;
+        self.tx.outbound.borrow_mut().up = up;
+    }
+
+    /// Frames that the link lost on their way from this NIC.
+    pub fn lost(&self) -> u64 {
+        self.tx.outbound.borrow().lost
+    }
+}
+
+fn micros_up(nanos: i64) -> i64 {
+    (nanos + 999).div_euclid(1000)
+}
+
+impl Nic for SimNic {
+    type Rx = SimReceive;
+    type Tx = SimTransmit;
+
+    fn properties(&self) -> Properties {
+        let frame = usize::from(self.config.mtu) + 14;
+        Properties {
+            mac: self.config.mac,
+            mtu: self.config.mtu,
+            max_receive: if self.config.coalesce {
+                coalesce::MAX_UNIT
+            } else {
+                frame
+            },
+            receive_frames: self.config.receive_frames,
+            receive_bytes: self.config.receive_frames * frame,
+            transmit_checksum: self.config.transmit_checksum,
+        }
+    }
+
+    fn link_up(&mut self) -> bool {
+        self.rx.inbound.borrow().up
+    }
+
+    fn split(&mut self) -> (&mut SimReceive, &mut SimTransmit) {
+        (&mut self.rx, &mut self.tx)
+    }
+
+    fn counters(&self) -> Counters {
+        let (rx, tx) = (self.rx.counters, self.tx.counters);
+        Counters {
+            receive_units: rx.receive_units,
+            receive_bytes: rx.receive_bytes,
+            receive_dropped: rx.receive_dropped,
+            receive_doorbells: rx.receive_doorbells,
+            ..tx
+        }
+    }
+
+    fn stop(&mut self) {
+        self.rx.stopped = true;
+        self.tx.stopped = true;
+        self.tx.queued.clear();
+    }
+}
+
+/// The receive half of a [`SimNic`].
+pub struct SimReceive {
+    config: NicConfig,
+    clock: Clock,
+    inbound: Rc<RefCell<Direction>>,
+    counters: Counters,
+    stopped: bool,
+}
+
+impl SimReceive {
+    /// What has arrived since the last burst and found a buffer.
+    fn arrived(&mut self, budget: usize) -> Vec<Unit> {
+        let now = self.clock.now() * 1000;
+        let mut inbound = self.inbound.borrow_mut();
+        // The buffers fill in the order of arrival; what comes after the last one is lost.
+        let mut buffered = 0;
+        let mut units = Vec::new();
+        let mut kept = Vec::new();
+        while let Some(entry) = inbound.under_way.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let (key, bytes) = entry.remove_entry();
+            buffered += 1;
+            if buffered > self.config.receive_frames
+                || bytes.len() > usize::from(self.config.mtu) + 14
+            {
+                self.counters.receive_dropped += 1;
+                continue;
+            }
+            let joined = self.config.coalesce
+                && kept.is_empty()
+                && units
+                    .last_mut()
+                    .is_some_and(|unit| coalesce::join(unit, &bytes));
+            if joined {
+                continue;
+            }
+            if units.len() < budget {
+                units.push(coalesce::unit(bytes, self.config.coalesce));
+            } else {
+                kept.push((key, bytes));
+            }
+        }
+        inbound.under_way.extend(kept);
+        units
+    }
+}
+
+impl Receive for SimReceive {
+    fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
+        if self.stopped {
+            return Ok(0);
+        }
+        let units = self.arrived(budget);
+        for unit in &units {
+            let part_len = self.config.part_len.unwrap_or(usize::MAX).max(128);
+            let mut parts: Vec<&[u8]> = unit.bytes.chunks(part_len).collect();
+            if parts.is_empty() {
+                parts.push(&[]);
+            }
+            self.counters.receive_units += 1;
+            self.counters.receive_bytes += unit.bytes.len() as u64;
+            sink(Frame {
+                parts: &parts,
+                len: unit.bytes.len(),
+                checksum: unit.checksum,
+                udp_segment: unit.udp_segment,
+            });
+        }
+        Ok(units.len())
+    }
+}
+
+/// The transmit half of a [`SimNic`].
+pub struct SimTransmit {
+    config: NicConfig,
+    clock: Clock,
+    outbound: Rc<RefCell<Direction>>,
+    /// Sent, but not flushed yet: the link has not heard of them.
+    queued: Vec<Vec<u8>>,
+    counters: Counters,
+    stopped: bool,
+}
+
+impl Transmit for SimTransmit {
+    fn send<R>(
+        &mut self,
+        len: usize,
+        offload: Offload,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, SendError> {
+        if self.stopped {
+            return Err(Fault::Removed.into());
+        }
+        if len > usize::from(self.config.mtu) + 14 {
+            return Err(SendError::TooLong);
+        }
+        if self.room() == 0 {
+            self.counters.transmit_full += 1;
+            return Err(SendError::Full);
+        }
+        // Former content is unspecified: not zero, so that a caller that relies on zeros is found out.
+        let mut frame = alloc::vec![0xa5; len];
+        let value = fill(&mut frame);
+        if let Offload::L4Checksum { start, offset } = offload {
+            checksum::complete(&mut frame, start.into(), offset.into());
+        }
+        self.queued.push(frame);
+        self.counters.transmit_frames += 1;
+        self.counters.transmit_bytes += len as u64;
+        Ok(value)
+    }
+
+    fn room(&mut self) -> usize {
+        self.config
+            .transmit_frames
+            .saturating_sub(self.queued.len())
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        if self.stopped {
+            return Err(Fault::Removed);
+        }
+        if !self.queued.is_empty() {
+            self.counters.transmit_doorbells += 1;
+        }
+        let now = self.clock.now() * 1000;
+        let mut outbound = self.outbound.borrow_mut();
+        for frame in self.queued.drain(..) {
+            outbound.carry(now, frame);
+        }
+        Ok(())
+    }
+
+    fn idle(&mut self) -> bool {
+        let mut outbound = self.outbound.borrow_mut();
+        outbound.depart(self.clock.now() * 1000);
+        self.queued.is_empty() && outbound.departures.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

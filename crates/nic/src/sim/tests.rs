@@ -1,0 +1,297 @@
+use std::vec;
+use std::vec::Vec;
+
+use super::*;
+use proptest::prelude::*;
+
+fn send(nic: &mut SimNic, bytes: &[u8]) {
+    let (_, tx) = nic.split();
+    tx.send(bytes.len(), Offload::None, |frame| {
+        frame.copy_from_slice(bytes)
+    })
+    .unwrap();
+    tx.flush().unwrap();
+}
+
+fn receive(nic: &mut SimNic) -> Vec<Vec<u8>> {
+    let mut units = Vec::new();
+    nic.split()
+        .0
+        .burst(usize::MAX, |frame| {
+            assert_eq!(
+                frame.len,
+                frame.parts.iter().map(|p| p.len()).sum::<usize>()
+            );
+            assert!(frame.parts[0].len() >= frame.len.min(128));
+            units.push(frame.parts.concat());
+        })
+        .unwrap();
+    units
+}
+
+/// A valid Ethernet, IPv4 and TCP or UDP frame.
+fn segment(protocol: u8, sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let header = if protocol == 6 { 20 } else { 8 };
+    let total = (20 + header + payload.len()) as u16;
+    let mut frame = vec![2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 0, 0xa, 8, 0];
+    frame.extend([0x45, 0]);
+    frame.extend(total.to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum = !(checksum::sum(&frame[14..34], 0) as u16);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame.extend([0, 80, 0x12, 0x34]);
+    if protocol == 6 {
+        frame.extend(sequence.to_be_bytes());
+        frame.extend([0, 0, 0, 1, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    } else {
+        frame.extend((total - 20).to_be_bytes());
+        frame.extend([0, 0]);
+    }
+    frame.extend(payload);
+    let field = if protocol == 6 { 16 } else { 6 };
+    let pseudo = checksum::sum(&frame[26..34], 0) + u32::from(protocol) + u32::from(total - 20);
+    let pseudo = checksum::sum(&[], pseudo) as u16;
+    frame[34 + field..36 + field].copy_from_slice(&pseudo.to_be_bytes());
+    checksum::complete(&mut frame, 34, field);
+    frame
+}
+
+#[test]
+fn a_frame_takes_wire_time_and_latency() {
+    let config = LinkConfig {
+        latency_micros: 100,
+        bits_per_second: 8_000_000,
+        ..LinkConfig::default()
+    };
+    let (mut a, mut b) = link(config, config, 0);
+    send(&mut a, &[1; 1000]);
+    send(&mut a, &[2; 1000]);
+    assert_eq!(b.next_delivery(), Some(1100));
+    a.clock().set(1099);
+    assert!(receive(&mut b).is_empty());
+    assert!(!a.split().1.idle());
+    a.clock().advance(1);
+    assert_eq!(receive(&mut b), [vec![1; 1000]]);
+    assert_eq!(b.next_delivery(), Some(2100));
+    a.clock().set(2100);
+    assert_eq!(receive(&mut b), [vec![2; 1000]]);
+    assert!(a.split().1.idle());
+    assert_eq!(b.next_delivery(), None);
+}
+
+#[test]
+fn nothing_leaves_before_flush_and_the_ring_fills() {
+    let (mut a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 0);
+    a.configure(NicConfig {
+        transmit_frames: 2,
+        ..NicConfig::new([2; 6])
+    });
+    let (_, tx) = a.split();
+    tx.send(60, Offload::None, |_| ()).unwrap();
+    tx.send(60, Offload::None, |_| ()).unwrap();
+    assert_eq!(tx.send(60, Offload::None, |_| ()), Err(SendError::Full));
+    assert_eq!(
+        tx.send(1515, Offload::None, |_| ()),
+        Err(SendError::TooLong)
+    );
+    assert_eq!(b.next_delivery(), None);
+    tx.flush().unwrap();
+    assert_eq!(tx.room(), 2);
+    b.clock().set(1000);
+    assert_eq!(receive(&mut b).len(), 2);
+    let counters = a.counters();
+    assert_eq!((counters.transmit_frames, counters.transmit_full), (2, 1));
+    assert_eq!(counters.transmit_doorbells, 1);
+}
+
+#[test]
+fn the_link_queue_and_the_receive_buffers_overflow() {
+    let config = LinkConfig {
+        queue_frames: 10,
+        ..LinkConfig::default()
+    };
+    let (mut a, mut b) = link(config, config, 0);
+    b.configure(NicConfig {
+        receive_frames: 4,
+        ..NicConfig::new([2; 6])
+    });
+    for _ in 0..12 {
+        send(&mut a, &[0; 1000]);
+    }
+    assert_eq!(a.lost(), 2);
+    a.clock().set(1_000_000);
+    assert_eq!(receive(&mut b).len(), 4);
+    assert_eq!(b.counters().receive_dropped, 6);
+}
+
+#[test]
+fn the_budget_leaves_the_rest_for_the_next_burst() {
+    let (mut a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 0);
+    for n in 0..5 {
+        send(&mut a, &[n; 60]);
+    }
+    a.clock().set(1000);
+    let mut seen = Vec::new();
+    for expected in [2, 2, 1, 0] {
+        let lent = b.split().0.burst(2, |frame| seen.push(frame.parts[0][0]));
+        assert_eq!(lent, Ok(expected));
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn the_cable_can_be_pulled_and_the_nic_stopped() {
+    let (mut a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 0);
+    a.set_link_up(false);
+    assert!(!a.link_up() && !b.link_up());
+    send(&mut a, &[0; 60]);
+    a.set_link_up(true);
+    send(&mut a, &[1; 60]);
+    a.clock().set(1000);
+    assert_eq!(receive(&mut b), [vec![1; 60]]);
+    a.stop();
+    let sent = a.split().1.send(60, Offload::None, |_| ());
+    assert_eq!(sent, Err(SendError::Fault(Fault::Removed)));
+    assert_eq!(a.split().0.burst(1, |_| ()), Ok(0));
+}
+
+#[test]
+fn the_device_completes_checksums() {
+    let (mut a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 0);
+    let whole = segment(17, 0, 0, b"payload");
+    let mut partial = whole.clone();
+    let pseudo = checksum::sum(&partial[26..34], 0) + 17 + (partial.len() - 34) as u32;
+    partial[40..42].copy_from_slice(&(checksum::sum(&[], pseudo) as u16).to_be_bytes());
+    let offload = Offload::L4Checksum {
+        start: 34,
+        offset: 6,
+    };
+    let (_, tx) = a.split();
+    tx.send(partial.len(), offload, |f| f.copy_from_slice(&partial))
+        .unwrap();
+    tx.flush().unwrap();
+    a.clock().set(1000);
+    assert_eq!(receive(&mut b), [whole]);
+}
+
+/// Sends the frames back to back to a coalescing NIC that scatters, and lists what it is lent.
+fn coalesced(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, Checksum, Option<u16>)> {
+    let (mut a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 0);
+    b.configure(NicConfig {
+        coalesce: true,
+        part_len: Some(700),
+        ..NicConfig::new([2; 6])
+    });
+    for frame in frames {
+        send(&mut a, frame);
+    }
+    a.clock().set(1_000_000);
+    let mut units = Vec::new();
+    let sink = |frame: Frame<'_>| {
+        units.push((frame.parts.concat(), frame.checksum, frame.udp_segment));
+    };
+    b.split().0.burst(usize::MAX, sink).unwrap();
+    units
+}
+
+#[test]
+fn tcp_segments_in_order_coalesce() {
+    let payload: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
+    let frames: Vec<_> = payload
+        .chunks(1460)
+        .enumerate()
+        .map(|(n, chunk)| segment(6, n as u32 * 1460, ACK, chunk))
+        .collect();
+    let units = coalesced(&frames);
+    assert_eq!(units.len(), 2);
+    let received: Vec<u8> = units.iter().flat_map(|u| u.0[54..].to_vec()).collect();
+    assert_eq!(received, payload);
+    for (bytes, checksum, udp_segment) in &units {
+        assert_eq!((*checksum, *udp_segment), (Checksum::Trusted, None));
+        let total = u16::from_be_bytes([bytes[16], bytes[17]]);
+        assert_eq!(usize::from(total) + 14, bytes.len());
+        assert_eq!(checksum::sum(&bytes[14..34], 0), 0xffff);
+    }
+}
+
+const ACK: u8 = 0x10;
+
+#[test]
+fn what_does_not_continue_stays_alone() {
+    let gap = [
+        segment(6, 0, ACK, &[1; 100]),
+        segment(6, 200, ACK, &[2; 100]),
+    ];
+    assert_eq!(coalesced(&gap).len(), 2);
+    let pushed = [
+        segment(6, 0, ACK | 8, &[1; 100]),
+        segment(6, 100, ACK, &[2; 100]),
+    ];
+    assert_eq!(coalesced(&pushed).len(), 2);
+    let mut broken = segment(6, 100, ACK, &[2; 100]);
+    broken[100] ^= 1;
+    let units = coalesced(&[segment(6, 0, ACK, &[1; 100]), broken]);
+    assert_eq!(units.len(), 2);
+    assert_eq!(units[1].1, Checksum::Unverified);
+}
+
+#[test]
+fn udp_datagrams_of_one_size_coalesce() {
+    let frames = [
+        segment(17, 0, 0, &[1; 500]),
+        segment(17, 0, 0, &[2; 500]),
+        segment(17, 0, 0, &[3; 20]),
+        segment(17, 0, 0, &[4; 500]),
+    ];
+    let units = coalesced(&frames);
+    assert_eq!(units.len(), 2);
+    assert_eq!(units[0].0.len(), 42 + 1020);
+    assert_eq!(units[0].2, Some(500));
+    assert_eq!(units[0].0[38..40], 1028u16.to_be_bytes());
+    assert_eq!(units[1].2, None);
+}
+
+/// All that reaches `b` of 50 numbered frames, with its time.
+fn trace(config: LinkConfig, seed: u64) -> Vec<(i64, Vec<u8>)> {
+    let (mut a, mut b) = link(config, config, seed);
+    for n in 0..50 {
+        send(&mut a, &[n; 60]);
+    }
+    let mut seen = Vec::new();
+    while let Some(at) = b.next_delivery() {
+        a.clock().set(at);
+        seen.extend(receive(&mut b).into_iter().map(|frame| (at, frame)));
+    }
+    seen
+}
+
+proptest! {
+    #[test]
+    fn the_same_seed_gives_the_same_run(
+        seed: u64, loss in 0.0..0.5, reorder in 0.0..0.5, duplicate in 0.0..0.5, corrupt in 0.0..0.5
+    ) {
+        let config = LinkConfig { loss, reorder, duplicate, corrupt, ..LinkConfig::default() };
+        prop_assert_eq!(trace(config, seed), trace(config, seed));
+    }
+
+    #[test]
+    fn each_trouble_does_what_it_says(seed: u64) {
+        let quiet = LinkConfig::default();
+        let ordered: Vec<u8> = (0..50).collect();
+        let numbers = |config| -> Vec<u8> {
+            trace(config, seed).into_iter().map(|(_, frame)| frame[0]).collect()
+        };
+        prop_assert_eq!(&numbers(quiet), &ordered);
+        prop_assert_eq!(numbers(LinkConfig { loss: 1.0, ..quiet }), Vec::<u8>::new());
+        prop_assert_eq!(numbers(LinkConfig { duplicate: 1.0, ..quiet }).len(), 100);
+        let mut late = numbers(LinkConfig { reorder: 0.5, ..quiet });
+        prop_assert_ne!(&late, &ordered);
+        late.sort_unstable();
+        prop_assert_eq!(&late, &ordered);
+        let corrupt = trace(LinkConfig { corrupt: 1.0, ..quiet }, seed);
+        for (n, (_, frame)) in corrupt.iter().enumerate() {
+            let flipped: u32 = frame.iter().map(|byte| (byte ^ n as u8).count_ones()).sum();
+            prop_assert_eq!(flipped, 1);
+        }
+    }
+}
