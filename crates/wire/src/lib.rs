@@ -1,1 +1,19 @@
+//! Codecs of network boot: what smoltcp does not speak.
+//!
+//! - [`tftp`]: packets and options of the Trivial File Transfer Protocol.
+//! - [`bootconf`]: the text that says what to boot.
+//!
+//! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
+//! the client and the server.
 #![no_std]
+#![deny(missing_docs)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+pub mod text;
+pub mod tftp;
