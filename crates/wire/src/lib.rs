@@ -12,7 +12,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-
+pub mod bootconf;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod text;

@@ -1,0 +1,699 @@
+//! The boot configuration: what to boot, in the keys of the Boot Loader Specification's type 1 entries.
+//!
+//! ```text
+//! # Before the first entry: what happens when nobody chooses.
+//! default Debian installer
+//! timeout 5
+//!
+//! title   Debian installer
+//! linux   debian/linux
+//! initrd  debian/initrd.gz
+//! options console=ttyS0 priority=low
+//! sha256  6d7f...64 digits...  debian/linux
+//!
+//! title   Shell
+//! efi     http://server/shell.efi
+//! ```
+//!
+//! Each line is a key, white space, and a value that goes to the end of the line. A `title` line begins an entry. Keys of the
+//! specification that mean nothing here are ignored; unknown keys are ignored with a [`Notice`]. URLs are kept as
+//! written: the caller resolves them against the configuration's own.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::text;
+
+/// After this many errors the rest of the text is not worth reading: it is no boot configuration.
+const MAX_ERRORS: usize = 20;
+
+/// Keys of the Boot Loader Specification that choose between installed systems or machines, which a network boot
+/// has no use for.
+const IGNORED_KEYS: [&str; 8] = [
+    "version",
+    "machine-id",
+    "sort-key",
+    "architecture",
+    "devicetree",
+    "devicetree-overlay",
+    "profile",
+    "grub_hotkey",
+];
+
+/// A remark on one line of the text: a warning, or one of the errors for which it was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// What is wrong with it and what is expected.
+    pub reason: String,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.reason)
+    }
+}
+
+impl core::error::Error for Notice {}
+
+/// An error in the text, with its line.
+pub type ConfigError = Notice;
+
+/// A file to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Where it is: absolute, or relative to the configuration.
+    pub url: String,
+    /// What its content must hash to, if the configuration says.
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// What an entry starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// A Linux kernel with an EFI stub (`linux`).
+    Linux(File),
+    /// Any EFI program (`efi`).
+    Efi(File),
+}
+
+impl Program {
+    /// The program's file.
+    pub fn file(&self) -> &File {
+        match self {
+            Self::Linux(file) | Self::Efi(file) => file,
+        }
+    }
+}
+
+/// One thing that can be booted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Name for the menu; the program's file name when the text gives none.
+    pub title: String,
+    /// What to start.
+    pub program: Program,
+    /// Initial RAM disks (`initrd`), to be handed over one after the other.
+    pub initrd: Vec<File>,
+    /// Arguments (`options`, joined by a space).
+    pub options: String,
+}
+
+impl Entry {
+    /// All files of the entry, the program first.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        core::iter::once(self.program.file()).chain(&self.initrd)
+    }
+}
+
+/// A boot configuration without errors. Its `Display` is a text that parses to the same configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootConfig {
+    /// Index into `entries` of the one to boot when nobody chooses.
+    pub default: usize,
+    /// Seconds that the menu waits for a choice. 0: no menu. `None`: the text does not say.
+    pub timeout: Option<u32>,
+    /// What can be booted: one entry or more.
+    pub entries: Vec<Entry>,
+    /// Lines that were not understood, and ignored.
+    pub warnings: Vec<Notice>,
+}
+
+impl BootConfig {
+    /// The entry to boot when nobody chooses.
+    pub fn default_entry(&self) -> Option<&Entry> {
+        self.entries.get(self.default)
+    }
+}
+
+impl fmt::Display for BootConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "default {}", self.default + 1)?;
+        if let Some(timeout) = self.timeout {
+            writeln!(f, "timeout {timeout}")?;
+        }
+        for entry in &self.entries {
+            writeln!(f, "\ntitle {}", entry.title)?;
+            match &entry.program {
+                Program::Linux(file) => writeln!(f, "linux {}", file.url)?,
+                Program::Efi(file) => writeln!(f, "efi {}", file.url)?,
+            }
+            for file in &entry.initrd {
+                writeln!(f, "initrd {}", file.url)?;
+            }
+            if !entry.options.is_empty() {
+                writeln!(f, "options {}", entry.options)?;
+            }
+            for file in entry.files() {
+                if let Some(sha256) = &file.sha256 {
+                    f.write_str("sha256 ")?;
+                    sha256.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                    writeln!(f, " {}", file.url)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a boot configuration. A UTF-8 byte order mark and CR LF line ends are accepted.
+///
+/// # Errors
+/// All errors found, in the order of their lines, and never an empty list.
+pub fn parse(text: impl AsRef<[u8]>) -> Result<BootConfig, Vec<ConfigError>> {
+    let bytes = text.as_ref();
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut reader = Reader::default();
+    for (index, line) in bytes.split(|&b| b == b'\n').enumerate() {
+        reader.line = index + 1;
+        reader.read(line.strip_suffix(b"\r").unwrap_or(line));
+        if reader.errors.len() >= MAX_ERRORS {
+            return Err(reader.errors);
+        }
+    }
+    reader.finish()
+}
+
+#[derive(Default)]
+struct Reader {
+    line: usize,
+    errors: Vec<Notice>,
+    warnings: Vec<Notice>,
+    default: Option<(usize, String)>,
+    timeout: Option<u32>,
+    open: Option<Draft>,
+    entries: Vec<Entry>,
+    /// Entries that began, the faulty ones included.
+    begun: usize,
+}
+
+/// An entry whose lines are still coming.
+struct Draft {
+    line: usize,
+    title: Option<String>,
+    program: Option<Program>,
+    /// The line that names the program is, or may be, one that has been complained about.
+    program_failed: bool,
+    initrd: Vec<File>,
+    options: String,
+    sums: Vec<(usize, [u8; 32], String)>,
+}
+
+impl Reader {
+    fn error(&mut self, line: usize, reason: impl Into<String>) {
+        self.errors.push(Notice {
+            line,
+            reason: reason.into(),
+        });
+    }
+
+    /// The line could have been any, the program's too.
+    fn unreadable(&mut self, reason: &str) {
+        self.error(self.line, reason);
+        if let Some(draft) = &mut self.open {
+            draft.program_failed = true;
+        }
+    }
+
+    fn read(&mut self, line: &[u8]) {
+        let Ok(line) = str::from_utf8(line) else {
+            return self.unreadable("not UTF-8 text");
+        };
+        if line.chars().any(|c| c.is_control() && c != '\t') {
+            return self.unreadable("holds a control character, which a text has no use for");
+        }
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return;
+        }
+        let (key, value) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+        let value = value.trim_start();
+        match key {
+            "default" | "timeout" if self.open.is_some() => self.error(
+                self.line,
+                format!("{key} concerns the whole file and belongs before the first entry"),
+            ),
+            "default" => self.set_default(value),
+            "timeout" => self.set_timeout(value),
+            "title" => self.set_title(value),
+            "linux" | "efi" => self.set_program(key, value),
+            "initrd" => {
+                let url = self.url(key, value);
+                if let Some(url) = url {
+                    self.draft().initrd.push(File { url, sha256: None });
+                }
+            }
+            "options" => {
+                let options = &mut self.draft().options;
+                if !options.is_empty() && !value.is_empty() {
+                    options.push(' ');
+                }
+                options.push_str(value);
+            }
+            "sha256" => self.add_sum(value),
+            key if IGNORED_KEYS.contains(&key) => {}
+            key => {
+                let reason = format!("unknown key {:?} ignored", text::shown(key.as_bytes()));
+                self.warnings.push(Notice {
+                    line: self.line,
+                    reason,
+                });
+            }
+        }
+    }
+
+    /// The entry that the current line belongs to. A first entry may go without a title.
+    fn draft(&mut self) -> &mut Draft {
+        let line = self.line;
+        let begun = &mut self.begun;
+        self.open.get_or_insert_with(|| {
+            *begun += 1;
+            Draft {
+                line,
+                title: None,
+                program: None,
+                program_failed: false,
+                initrd: Vec::new(),
+                options: String::new(),
+                sums: Vec::new(),
+            }
+        })
+    }
+
+    fn set_default(&mut self, value: &str) {
+        if value.is_empty() {
+            self.error(
+                self.line,
+                "default needs the number or the title of an entry",
+            );
+        } else if self.default.is_some() {
+            self.error(self.line, "a second default");
+        } else {
+            self.default = Some((self.line, value.to_owned()));
+        }
+    }
+
+    fn set_timeout(&mut self, value: &str) {
+        match value.parse() {
+            Ok(_) if self.timeout.is_some() => self.error(self.line, "a second timeout"),
+            Ok(seconds) => self.timeout = Some(seconds),
+            Err(_) => self.error(
+                self.line,
+                format!(
+                    "timeout needs a whole number of seconds, not {:?}",
+                    clip(value)
+                ),
+            ),
+        }
+    }
+
+    fn set_title(&mut self, value: &str) {
+        if value.is_empty() {
+            self.error(self.line, "title needs a text");
+        }
+        // The specification does not order the keys of an entry: a first entry's title may come late.
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.title.is_some() || self.begun > 1)
+        {
+            self.close();
+        }
+        self.draft().title = Some(value.to_owned());
+    }
+
+    fn set_program(&mut self, key: &str, value: &str) {
+        let url = self.url(key, value);
+        let line = self.line;
+        let draft = self.draft();
+        let Some(url) = url else {
+            draft.program_failed = true;
+            return;
+        };
+        let file = File { url, sha256: None };
+        let program = if key == "linux" {
+            Program::Linux(file)
+        } else {
+            Program::Efi(file)
+        };
+        match &draft.program {
+            None => draft.program = Some(program),
+            Some(first) => {
+                let first = if matches!(first, Program::Linux(_)) {
+                    "linux"
+                } else {
+                    "efi"
+                };
+                self.error(
+                    line,
+                    format!(
+                        "{key} in an entry that already has {first}; each entry starts one program and \
+                         begins with its own title line"
+                    ),
+                );
+            }
+        }
+    }
+
+    fn add_sum(&mut self, value: &str) {
+        let (hex, url) = value.split_once([' ', '\t']).unwrap_or((value, ""));
+        let line = self.line;
+        let Some(sum) = sha256_from_hex(hex) else {
+            return self.error(
+                line,
+                format!(
+                    "sha256 needs 64 hexadecimal digits and a URL, not {:?}",
+                    clip(hex)
+                ),
+            );
+        };
+        if let Some(url) = self.url("sha256", url.trim_start()) {
+            self.draft().sums.push((line, sum, url));
+        }
+    }
+
+    fn url(&mut self, key: &str, value: &str) -> Option<String> {
+        if value.is_empty() {
+            self.error(self.line, format!("{key} needs a URL"));
+            None
+        } else if value.contains(char::is_whitespace) {
+            let reason = format!(
+                "{key} takes one URL, and {:?} holds a space (write %20 for a space in a name, and a line for \
+                 each file)",
+                clip(value)
+            );
+            self.error(self.line, reason);
+            None
+        } else {
+            Some(value.to_owned())
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(draft) = self.open.take() else {
+            return;
+        };
+        let Some(mut program) = draft.program else {
+            if !draft.program_failed {
+                let title = draft.title.as_deref().map(clip).unwrap_or_default();
+                self.error(
+                    draft.line,
+                    format!(
+                        "entry {title:?} has neither linux nor efi, so there is nothing to start"
+                    ),
+                );
+            }
+            return;
+        };
+        let mut initrd = draft.initrd;
+        for (line, sum, url) in draft.sums {
+            let mut named = false;
+            let own = match &mut program {
+                Program::Linux(file) | Program::Efi(file) => file,
+            };
+            let mut conflict = false;
+            for file in initrd
+                .iter_mut()
+                .chain([own])
+                .filter(|file| file.url == url)
+            {
+                named = true;
+                conflict |= file.sha256.replace(sum).is_some_and(|other| other != sum);
+            }
+            if !named {
+                self.error(
+                    line,
+                    format!("sha256 of {:?}, which the entry does not load", clip(&url)),
+                );
+            } else if conflict {
+                self.error(
+                    line,
+                    format!("a second, different sha256 of {:?}", clip(&url)),
+                );
+            }
+        }
+        let title = draft.title.unwrap_or_else(|| {
+            let url = &program.file().url;
+            url.rsplit('/')
+                .find(|part| !part.is_empty())
+                .unwrap_or(url)
+                .to_owned()
+        });
+        self.entries.push(Entry {
+            title,
+            program,
+            initrd,
+            options: draft.options,
+        });
+    }
+
+    fn finish(mut self) -> Result<BootConfig, Vec<Notice>> {
+        self.close();
+        let mut default = 0;
+        if self.begun == 0 {
+            self.error(
+                1,
+                "no entry: there must be a title line followed by linux or efi with the URL of what to boot",
+            );
+        } else if let Some((line, wanted)) = self.default.take() {
+            let number = || wanted.parse().ok().and_then(|n: usize| n.checked_sub(1));
+            let found = self
+                .entries
+                .iter()
+                .position(|entry| entry.title == wanted)
+                .or_else(|| number().filter(|&n| n < self.begun));
+            match found {
+                Some(index) => default = index,
+                // Faulty entries have no title to look for; they are complained about anyway.
+                None if self.entries.len() < self.begun => {}
+                None => self.error(
+                    line,
+                    format!(
+                        "default {:?} is neither the title of an entry nor a number from 1 to {}",
+                        clip(&wanted),
+                        self.begun
+                    ),
+                ),
+            }
+        }
+        if self.errors.is_empty() {
+            Ok(BootConfig {
+                default,
+                timeout: self.timeout,
+                entries: self.entries,
+                warnings: self.warnings,
+            })
+        } else {
+            self.errors.sort_by_key(|error| error.line);
+            Err(self.errors)
+        }
+    }
+}
+
+/// At most 60 characters of a value, for messages.
+fn clip(value: &str) -> &str {
+    value
+        .char_indices()
+        .nth(60)
+        .and_then(|(end, _)| value.get(..end))
+        .unwrap_or(value)
+}
+
+fn sha256_from_hex(hex: &str) -> Option<[u8; 32]> {
+    let digits = hex.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut sum = [0; 32];
+    for (byte, pair) in sum.iter_mut().zip(digits.chunks_exact(2)) {
+        for &digit in pair {
+            *byte = *byte << 4 | char::from(digit).to_digit(16)? as u8;
+        }
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    const SUM: &str = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
+
+    fn file(url: &str) -> File {
+        File {
+            url: url.to_owned(),
+            sha256: None,
+        }
+    }
+
+    fn errors(text: &str) -> Vec<(usize, String)> {
+        parse(text)
+            .unwrap_err()
+            .into_iter()
+            .map(|e| (e.line, e.reason))
+            .collect()
+    }
+
+    #[track_caller]
+    fn one_error(text: &str, line: usize, part: &str) {
+        let errors = errors(text);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!(errors[0].0, line, "{errors:?}");
+        assert!(errors[0].1.contains(part), "{errors:?}");
+    }
+
+    #[test]
+    fn two_entries() {
+        let text = alloc::format!(
+            "# Boot\ndefault Shell\ntimeout 5\n\ntitle Debian  installer\nversion 12\nlinux debian/linux\n\
+             initrd debian/a.gz\ninitrd\tdebian/b.gz\noptions console=ttyS0\noptions  quiet splash \n\
+             sha256 {SUM} debian/a.gz\nfoo bar\ntitle Shell\nefi http://server/shell.efi\n"
+        );
+        let config = parse(&text).unwrap();
+        assert_eq!((config.default, config.timeout), (1, Some(5)));
+        let first = &config.entries[0];
+        assert_eq!(first.title, "Debian  installer");
+        assert_eq!(first.program, Program::Linux(file("debian/linux")));
+        assert_eq!(first.options, "console=ttyS0 quiet splash");
+        assert_eq!(first.initrd[1], file("debian/b.gz"));
+        assert_eq!(first.initrd[0].sha256.unwrap()[..3], [0, 0x11, 0x22]);
+        assert_eq!(first.initrd[0].sha256.unwrap()[31], 0xff);
+        assert_eq!(first.files().count(), 3);
+        assert_eq!(
+            config.default_entry().unwrap().program,
+            Program::Efi(file("http://server/shell.efi"))
+        );
+        assert_eq!(
+            config.warnings,
+            vec![Notice {
+                line: 13,
+                reason: "unknown key \"foo\" ignored".to_owned()
+            }]
+        );
+        let again = parse(config.to_string()).unwrap();
+        assert_eq!(again.entries, config.entries);
+        assert_eq!((again.default, again.timeout), (1, Some(5)));
+    }
+
+    #[test]
+    fn byte_order_mark_and_crlf() {
+        let config = parse("\u{feff}title A\r\nlinux a\r\n").unwrap();
+        assert_eq!(config.entries[0].title, "A");
+        assert_eq!(config.entries[0].program, Program::Linux(file("a")));
+        assert_eq!(config.timeout, None);
+    }
+
+    #[test]
+    fn a_first_entry_may_lack_a_title_or_have_it_late() {
+        assert_eq!(
+            parse("linux http://s/boot/vmlinuz/").unwrap().entries[0].title,
+            "vmlinuz"
+        );
+        assert_eq!(
+            parse("efi a/b.efi\ntitle Late").unwrap().entries[0].title,
+            "Late"
+        );
+        one_error("linux a\ntitle B\nlinux b", 3, "each entry");
+    }
+
+    #[test]
+    fn default_by_number_or_title() {
+        let entries = "title 2\nlinux a\ntitle B\nlinux b\ntitle C\nlinux c";
+        let default = |value: &str| {
+            parse(format!("default {value}\n{entries}"))
+                .unwrap()
+                .default
+        };
+        assert_eq!(default("1"), 0);
+        assert_eq!(default("2"), 0, "a title is looked for first");
+        assert_eq!(default("3"), 2);
+        assert_eq!(default("B"), 1);
+        assert_eq!(parse(entries).unwrap().default, 0);
+        for bad in ["0", "4", "b", "-1", "Windows"] {
+            one_error(
+                &format!("\ndefault {bad}\n{entries}"),
+                2,
+                "neither the title",
+            );
+        }
+    }
+
+    #[test]
+    fn errors_name_their_line() {
+        one_error("", 1, "no entry");
+        one_error("# nothing\n", 1, "no entry");
+        one_error("title A\ninitrd x\n", 1, "neither linux nor efi");
+        one_error("title A\nlinux a\nefi b", 3, "already has linux");
+        one_error("title A\nlinux a\nlinux b", 3, "already has linux");
+        one_error("title A\nlinux", 2, "linux needs a URL");
+        one_error("title A\nlinux a b", 2, "%20");
+        one_error("title A\nlinux a\ninitrd x y", 3, "%20");
+        one_error("title\nlinux a", 1, "title needs");
+        one_error("default\ntitle A\nlinux a", 1, "default needs");
+        one_error(
+            "default 1\ndefault 1\ntitle A\nlinux a",
+            2,
+            "second default",
+        );
+        one_error("timeout soon\ntitle A\nlinux a", 1, "\"soon\"");
+        one_error("timeout -1\ntitle A\nlinux a", 1, "seconds");
+        one_error(
+            "timeout 1\ntimeout 1\ntitle A\nlinux a",
+            2,
+            "second timeout",
+        );
+        one_error("title A\nlinux a\ntimeout 3", 3, "before the first entry");
+        one_error("title A\nlinux a\nsha256 12 a", 3, "64 hexadecimal");
+        one_error(
+            &format!("title A\nlinux a\nsha256 {} a", SUM.replace('f', "g")),
+            3,
+            "64 hexadecimal",
+        );
+        one_error(&format!("title A\nlinux a\nsha256 {SUM}"), 3, "needs a URL");
+        one_error(
+            &format!("title A\nsha256 {SUM} b\nlinux a"),
+            2,
+            "does not load",
+        );
+        let zeros = "0".repeat(64);
+        one_error(
+            &format!("title A\nsha256 {SUM} a\nsha256 {zeros} a\nlinux a"),
+            3,
+            "different",
+        );
+        one_error("title A\u{1b}[2J\nlinux a", 1, "control");
+        assert_eq!(parse(b"title A\nlinux \xff").unwrap_err()[0].line, 2);
+    }
+
+    #[test]
+    fn several_errors_come_in_order_and_a_binary_file_gives_few() {
+        let lines: Vec<_> = errors("default X\ntimeout x\ntitle A\ntitle B\nefi\n")
+            .into_iter()
+            .map(|e| e.0)
+            .collect();
+        assert_eq!(lines, [2, 3, 5]);
+        assert_eq!(parse(b"\0\n".repeat(1000)).unwrap_err().len(), MAX_ERRORS);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text(
+            lines in prop::collection::vec((
+                prop::sample::select(vec![
+                    "title", "linux", "efi", "initrd", "options", "sha256", "default", "timeout", "#", "sort-key", "x",
+                ]),
+                prop_oneof!["[a-c1-3 ]{0,4}", Just(format!("{SUM} a")), any::<String>()],
+            ), 0..12),
+        ) {
+            let text: String = lines.iter().map(|(key, value)| format!("{key} {value}\n")).collect();
+            crate::fuzzing::fuzz_bootconf(text.as_bytes());
+        }
+    }
+}
