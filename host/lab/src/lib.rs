@@ -1,1 +1,18 @@
-//! placeholder
+//! The lab: virtual machines on a network of their own, the servers beside them, and the instruments that watch both.
+//!
+//! Everything runs in namespaces ([`netns`]): the host's own network is neither used nor changed, and all processes, interfaces and
+//! files are gone when the lab's process ends, however it ends.
+
+pub mod accel;
+pub mod bench;
+pub mod boot;
+pub mod cache;
+pub mod capture;
+pub mod console;
+pub mod netns;
+pub mod network;
+pub mod qemu;
+mod qmp;
+mod wire;
+
+pub use wire::Impairment;

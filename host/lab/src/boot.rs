@@ -1,0 +1,1 @@
+//! One boot from power-on to an operating system, watched.

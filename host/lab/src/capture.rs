@@ -1,0 +1,405 @@
+//! What went over the wire: packets to a file while it happens, transfers out of the file afterwards.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use anyhow::{Context, Result, bail};
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pcap_file::pcap::PcapReader;
+use serde::Serialize;
+
+use crate::netns::Lab;
+
+/// How much of each packet is kept, in bytes: all headers, and a request's first line.
+const SNAP_LENGTH: &str = "256";
+
+/// A capture under way. It ends with this value.
+#[derive(Debug)]
+pub struct Capture {
+    tcpdump: Child,
+    messages: BufReader<std::process::ChildStderr>,
+    file: PathBuf,
+}
+
+impl Capture {
+    /// Captures an interface's packets that match `filter` (a pcap filter, empty for all) to `file`, from when this returns.
+    ///
+    /// # Errors
+    /// When tcpdump does not start, with what it said.
+    pub fn start(lab: &Lab, interface: &str, filter: &str, file: &Path) -> Result<Capture> {
+        let mut command = lab.command("tcpdump");
+        // A large buffer, because the writer shares the processors with QEMU. As root: a user namespace has no other user.
+        command.args([
+            "-i",
+            interface,
+            "-n",
+            "-B",
+            "65536",
+            "-s",
+            SNAP_LENGTH,
+            "--time-stamp-precision=nano",
+            "-Z",
+            "root",
+            "-w",
+        ]);
+        command
+            .arg(file)
+            .arg(filter)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut tcpdump = command
+            .spawn()
+            .context("starting tcpdump: is it installed?")?;
+        let mut messages = BufReader::new(
+            tcpdump
+                .stderr
+                .take()
+                .context("tcpdump has no error output")?,
+        );
+        let mut said = String::new();
+        while !said.contains("listening on") {
+            if messages
+                .read_line(&mut said)
+                .context("reading tcpdump's messages")?
+                == 0
+            {
+                bail!("tcpdump did not start: {}", said.trim());
+            }
+        }
+        Ok(Capture {
+            tcpdump,
+            messages,
+            file: file.to_owned(),
+        })
+    }
+
+    /// Ends the capture and reads it.
+    ///
+    /// # Errors
+    /// When packets were lost to the capture, or its file cannot be read.
+    pub fn finish(mut self) -> Result<Vec<Transfer>> {
+        let pid = Pid::from_raw(i32::try_from(self.tcpdump.id()).context("tcpdump's process id")?);
+        kill(pid, Signal::SIGINT).context("stopping tcpdump")?;
+        let mut said = String::new();
+        self.messages
+            .read_to_string(&mut said)
+            .context("reading tcpdump's messages")?;
+        self.tcpdump.wait().context("waiting for tcpdump")?;
+        if let Some(dropped) = said
+            .lines()
+            .find(|line| line.contains("dropped by kernel") && !line.starts_with("0 "))
+        {
+            bail!("the capture is not whole: {dropped}");
+        }
+        transfers(&self.file)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = self.tcpdump.kill();
+        let _ = self.tcpdump.wait();
+    }
+}
+
+/// The protocol of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Trivial File Transfer Protocol, RFC 1350.
+    Tftp,
+    /// HTTP/1 without encryption, RFC 9112.
+    Http,
+}
+
+/// One file on its way from a server to a client, as the wire showed it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Transfer {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// What was asked for: the file name, or the request's target.
+    pub file: String,
+    /// Who asked.
+    pub client: SocketAddrV4,
+    /// The request's first appearance, in seconds since the Unix epoch.
+    pub request: f64,
+    /// The last acknowledgement, in seconds since the Unix epoch: for TFTP the last ACK, for HTTP the first that covers the last byte.
+    pub last_ack: f64,
+    /// Payload bytes, each counted once: for TFTP the file, for HTTP the response with its header.
+    pub bytes: u64,
+    /// Data packets as they pass on a real wire: what a large segment stands for, counted by the connection's MSS.
+    pub data_packets: u64,
+    /// Packets from the client after its request.
+    pub client_packets: u64,
+    /// Data packets (TFTP) or segments as captured (HTTP) that carried nothing new.
+    pub repeated: u64,
+    /// TFTP: the options that the server agreed to, as `blksize=1468 windowsize=4`; HTTP: empty.
+    pub options: String,
+    /// HTTP: the client's window scale and MSS options are worth knowing too.
+    #[serde(skip)]
+    state: State,
+}
+
+impl Transfer {
+    /// From the first request to the last acknowledgement, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.last_ack - self.request
+    }
+}
+
+/// Where a transfer stands while the capture is read.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct State {
+    /// TFTP: the highest block in order. HTTP: sequence number after the highest byte of the response.
+    highest: u32,
+    /// HTTP: sequence number of the response's first byte.
+    first: u32,
+    /// HTTP: the highest acknowledgement lies here.
+    acknowledged: u32,
+    /// HTTP: the segment size.
+    segment: u32,
+}
+
+/// Reads the TFTP and HTTP transfers in a capture file, in the order of their requests.
+///
+/// # Errors
+/// When the file cannot be read or is no capture. Packets that make no sense are passed over.
+pub fn transfers(file: &Path) -> Result<Vec<Transfer>> {
+    let reader = BufReader::with_capacity(
+        1 << 20,
+        File::open(file).with_context(|| format!("opening {}", file.display()))?,
+    );
+    let mut reader =
+        PcapReader::new(reader).with_context(|| format!("reading {}", file.display()))?;
+    let mut found = Transfers::default();
+    while let Some(packet) = reader.next_packet() {
+        // A capture that was cut off ends in half a packet.
+        let Ok(packet) = packet else { break };
+        let Ok(slices) = LaxSlicedPacket::from_ethernet(&packet.data) else {
+            continue;
+        };
+        let Some(LaxNetSlice::Ipv4(ip)) = &slices.net else {
+            continue;
+        };
+        let header = ip.header();
+        let (from, to) = (header.source_addr(), header.destination_addr());
+        let time = packet.timestamp.as_secs_f64();
+        // The capture may hold less of the packet than there was.
+        let ip_payload = usize::from(header.total_len()).saturating_sub(header.slice().len());
+        match &slices.transport {
+            Some(TransportSlice::Udp(udp)) => {
+                let length = usize::from(udp.length()).saturating_sub(8);
+                found.udp(
+                    time,
+                    (from, udp.source_port()),
+                    (to, udp.destination_port()),
+                    udp.payload(),
+                    length,
+                );
+            }
+            Some(TransportSlice::Tcp(tcp)) => {
+                let length = ip_payload.saturating_sub(tcp.header_slice().len());
+                found.tcp(
+                    time,
+                    (from, tcp.source_port()),
+                    (to, tcp.destination_port()),
+                    tcp,
+                    length,
+                );
+            }
+            _ => {}
+        }
+    }
+    Ok(found.all)
+}
+
+type End = (Ipv4Addr, u16);
+
+#[derive(Default)]
+struct Transfers {
+    all: Vec<Transfer>,
+    /// The last transfer of each client end and server, as its place in `all`.
+    last: HashMap<(Protocol, End, Ipv4Addr), usize>,
+    /// The segment sizes that the ends of a connection announced, the smaller of both.
+    segments: HashMap<(End, End), u32>,
+}
+
+// The map's key.
+impl std::hash::Hash for Protocol {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (*self as u8).hash(state);
+    }
+}
+
+impl Transfers {
+    fn begin(
+        &mut self,
+        protocol: Protocol,
+        time: f64,
+        client: End,
+        server: Ipv4Addr,
+        file: String,
+        state: State,
+    ) {
+        self.last.insert((protocol, client, server), self.all.len());
+        self.all.push(Transfer {
+            protocol,
+            file,
+            client: SocketAddrV4::new(client.0, client.1),
+            request: time,
+            last_ack: time,
+            bytes: 0,
+            data_packets: 0,
+            client_packets: 0,
+            repeated: 0,
+            options: String::new(),
+            state,
+        });
+    }
+
+    fn at(&mut self, protocol: Protocol, client: End, server: Ipv4Addr) -> Option<&mut Transfer> {
+        let index = *self.last.get(&(protocol, client, server))?;
+        self.all.get_mut(index)
+    }
+
+    fn udp(&mut self, time: f64, from: End, to: End, payload: &[u8], length: usize) {
+        let [0, operation, rest @ ..] = payload else {
+            return;
+        };
+        let number = match rest {
+            [high, low, ..] => u16::from_be_bytes([*high, *low]),
+            _ => 0,
+        };
+        match operation {
+            // RRQ. One that comes again for want of an answer belongs to the transfer that has begun.
+            1 if to.1 == 69 => {
+                let file = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+                let file = String::from_utf8_lossy(file).into_owned();
+                let repeated = self
+                    .at(Protocol::Tftp, from, to.0)
+                    .is_some_and(|transfer| transfer.bytes == 0 && transfer.file == file);
+                if !repeated {
+                    self.begin(Protocol::Tftp, time, from, to.0, file, State::default());
+                }
+            }
+            // DATA.
+            3 => {
+                let Some(transfer) = self.at(Protocol::Tftp, to, from.0) else {
+                    return;
+                };
+                transfer.data_packets += 1;
+                let next = transfer.state.highest.wrapping_add(1) as u16;
+                // Ahead of the next block by less than half the number space: new, perhaps after a lost one.
+                let ahead = number.wrapping_sub(next);
+                if ahead < 0x8000 {
+                    transfer.state.highest =
+                        transfer.state.highest.wrapping_add(1 + u32::from(ahead));
+                    transfer.bytes += length.saturating_sub(4) as u64;
+                } else {
+                    transfer.repeated += 1;
+                }
+            }
+            // ACK.
+            4 => {
+                let Some(transfer) = self.at(Protocol::Tftp, from, to.0) else {
+                    return;
+                };
+                transfer.client_packets += 1;
+                transfer.last_ack = time;
+            }
+            // OACK: names and values by turns.
+            6 => {
+                let Some(transfer) = self.at(Protocol::Tftp, to, from.0) else {
+                    return;
+                };
+                let words: Vec<_> = rest
+                    .split(|byte| *byte == 0)
+                    .map(String::from_utf8_lossy)
+                    .collect();
+                let pairs: Vec<_> = words.chunks_exact(2).map(|pair| pair.join("=")).collect();
+                transfer.options = pairs.join(" ");
+            }
+            _ => {}
+        }
+    }
+
+    fn tcp(&mut self, time: f64, from: End, to: End, tcp: &TcpSlice<'_>, length: usize) {
+        let connection = if from < to { (from, to) } else { (to, from) };
+        if tcp.syn() {
+            let announced = tcp
+                .options_iterator()
+                .filter_map(Result::ok)
+                .find_map(|option| match option {
+                    TcpOptionElement::MaximumSegmentSize(size) => Some(u32::from(size)),
+                    _ => None,
+                });
+            // RFC 9293, 3.7.1: 536 when there is none.
+            let size = announced.unwrap_or(536);
+            let known = self.segments.entry(connection).or_insert(size);
+            *known = size.min(*known);
+        }
+        let length = length as u32;
+        let payload = tcp.payload();
+        if payload.starts_with(b"GET ") {
+            let target = payload
+                .split(|byte| *byte == b' ')
+                .nth(1)
+                .unwrap_or_default();
+            let file = String::from_utf8_lossy(target).into_owned();
+            let first = tcp.acknowledgment_number();
+            let repeated = self
+                .at(Protocol::Http, from, to.0)
+                .is_some_and(|transfer| transfer.state.first == first);
+            if !repeated {
+                let segment = self
+                    .segments
+                    .get(&connection)
+                    .copied()
+                    .unwrap_or(1460)
+                    .max(1);
+                let state = State {
+                    highest: first,
+                    first,
+                    acknowledged: first,
+                    segment,
+                };
+                self.begin(Protocol::Http, time, from, to.0, file, state);
+            }
+            return;
+        }
+        if let Some(transfer) = self.at(Protocol::Http, to, from.0) {
+            if length == 0 {
+                return;
+            }
+            let end = tcp.sequence_number().wrapping_add(length);
+            transfer.data_packets += u64::from(length.div_ceil(transfer.state.segment));
+            // RFC 9293, 3.4: sequence numbers compare modulo 2^32.
+            let new = end.wrapping_sub(transfer.state.highest);
+            if new != 0 && new < 1 << 31 {
+                transfer.bytes += u64::from(new);
+                transfer.state.highest = end;
+            } else {
+                transfer.repeated += 1;
+            }
+        } else if let Some(transfer) = self.at(Protocol::Http, from, to.0) {
+            transfer.client_packets += 1;
+            let acknowledged = tcp.acknowledgment_number();
+            let new = acknowledged.wrapping_sub(transfer.state.acknowledged);
+            if tcp.ack() && new != 0 && new < 1 << 31 && transfer.bytes > 0 {
+                // The FIN takes a number too; its acknowledgement is no byte's.
+                let covered = transfer.state.acknowledged == transfer.state.highest;
+                transfer.state.acknowledged = acknowledged;
+                if !covered {
+                    transfer.last_ack = time;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Virtual machines: what they are made of, how they start and end, and how to ask them things.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::console::{Console, now};
+use crate::netns::Lab;
+use crate::qmp::Qmp;
+
+/// What runs the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accelerator {
+    /// The processor itself.
+    Kvm,
+    /// QEMU's translator.
+    Tcg,
+}
+
+impl Accelerator {
+    fn qemu(self) -> &'static str {
+        match self {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Tcg => "tcg,thread=multi",
+        }
+    }
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Accelerator::Kvm => "KVM",
+            Accelerator::Tcg => "TCG",
+        })
+    }
+}
+
+/// The machine's firmware.
+#[derive(Clone, Debug)]
+pub enum Firmware {
+    /// UEFI: an OVMF build's code and its template of variables. The machine gets a copy of the variables.
+    Ovmf {
+        /// The code image, mapped read-only.
+        code: PathBuf,
+        /// The template of the variable store.
+        variables: PathBuf,
+    },
+    /// QEMU's own legacy BIOS.
+    SeaBios,
+}
+
+impl Firmware {
+    /// OVMF as Debian's package `ovmf` installs it, without Secure Boot.
+    #[must_use]
+    pub fn debian_ovmf() -> Firmware {
+        Firmware::Ovmf {
+            code: "/usr/share/OVMF/OVMF_CODE_4M.fd".into(),
+            variables: "/usr/share/OVMF/OVMF_VARS_4M.fd".into(),
+        }
+    }
+}
+
+/// A virtio network card.
+#[derive(Clone, Debug)]
+pub struct NetworkCard {
+    /// The value of `-netdev`, whose id is `net0`: see [`crate::network::Network::qemu_netdev`].
+    pub netdev: String,
+    /// Its MAC address, as text.
+    pub mac: String,
+    /// Its place in the firmware's boot order, from 1; none to leave it out.
+    pub boot_index: Option<u32>,
+    /// An option ROM; none for an empty one, so that UEFI uses the driver it has.
+    pub rom: Option<PathBuf>,
+    /// More properties of the device, as `name=value`.
+    pub properties: Vec<String>,
+}
+
+impl NetworkCard {
+    /// The first boot device, on the given `-netdev`.
+    #[must_use]
+    pub fn new(netdev: String) -> NetworkCard {
+        NetworkCard {
+            netdev,
+            mac: "52:54:00:77:00:02".into(),
+            boot_index: Some(1),
+            rom: None,
+            properties: Vec::new(),
+        }
+    }
+}
+
+/// A disk of the machine.
+#[derive(Clone, Debug)]
+pub enum Disk {
+    /// A raw image; what the machine writes goes to a temporary file.
+    Image {
+        /// The image.
+        path: PathBuf,
+        /// Its place in the boot order, from 1.
+        boot_index: Option<u32>,
+    },
+    /// A host directory shown as a FAT disk: an EFI system partition without tools.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Its place in the boot order, from 1.
+        boot_index: Option<u32>,
+    },
+}
+
+/// A Linux kernel that QEMU itself loads.
+#[derive(Clone, Debug)]
+pub struct DirectKernel {
+    /// The kernel image.
+    pub kernel: PathBuf,
+    /// The initial RAM disk.
+    pub initrd: Option<PathBuf>,
+    /// The command line.
+    pub command_line: String,
+}
+
+/// What a machine is made of. Change what you need in [`Machine::new`]'s and [`start`](Machine::start) it.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The QEMU program.
+    pub qemu: PathBuf,
+    /// `-machine`: `q35` or `pc`.
+    pub machine: String,
+    /// What runs the guest's instructions.
+    pub accelerator: Accelerator,
+    /// `-cpu`.
+    pub processor: String,
+    /// Number of processors.
+    pub processors: u32,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// Touch all memory before power-on, so that the host's page faults are not in the guest's time.
+    pub preallocate: bool,
+    /// The firmware.
+    pub firmware: Firmware,
+    /// The network card, if any.
+    pub network: Option<NetworkCard>,
+    /// Disks.
+    pub disks: Vec<Disk>,
+    /// A kernel for QEMU to load.
+    pub kernel: Option<DirectKernel>,
+    /// Entries of the firmware configuration device, as name and text.
+    pub firmware_configuration: Vec<(String, String)>,
+    /// More arguments.
+    pub extra: Vec<OsString>,
+}
+
+impl Machine {
+    /// Two processors, 2 GiB and Debian's OVMF on a q35 board.
+    #[must_use]
+    pub fn new(accelerator: Accelerator) -> Machine {
+        Machine {
+            qemu: "qemu-system-x86_64".into(),
+            machine: "q35".into(),
+            accelerator,
+            processor: "max".into(),
+            processors: 2,
+            memory_mib: 2048,
+            preallocate: false,
+            firmware: Firmware::debian_ovmf(),
+            network: None,
+            disks: Vec::new(),
+            kernel: None,
+            firmware_configuration: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    /// Switches OVMF's PXE off, for IPv4 and IPv6 or for IPv6 alone, so that the boot goes straight to what comes next (HTTP Boot).
+    pub fn without_pxe(&mut self, ipv4_too: bool) {
+        let mut names = vec!["opt/org.tianocore/IPv6PXESupport"];
+        if ipv4_too {
+            names.push("opt/org.tianocore/IPv4PXESupport");
+        }
+        self.firmware_configuration.extend(
+            names
+                .into_iter()
+                .map(|name| (name.to_owned(), "no".to_owned())),
+        );
+    }
+
+    /// Builds the machine and switches it on. `name` names its files in the lab's scratch directory; `watch` sees the console live.
+    ///
+    /// # Errors
+    /// When QEMU does not start, with what it said.
+    pub fn start(
+        &self,
+        lab: &Lab,
+        name: &str,
+        watch: impl FnMut(&str) + Send + 'static,
+    ) -> Result<RunningMachine> {
+        let socket = lab.scratch().join(format!("{name}.qmp"));
+        let _ = fs::remove_file(&socket);
+        let messages = lab.scratch().join(format!("{name}.qemu.log"));
+        let mut command = lab.command(&self.qemu);
+        self.arguments(&mut command, lab, name, &socket)?;
+        log::debug!("{command:?}");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(File::create(&messages).context("making a file for QEMU's messages")?);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("starting {}: is it installed?", self.qemu.display()))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("QEMU has no console")
+        };
+        let console = Console::new(output, input, watch);
+        let connected = Qmp::connect(&socket, Duration::from_secs(30));
+        let mut running = RunningMachine {
+            child,
+            qmp: None,
+            console,
+            power_on: 0.0,
+            messages,
+        };
+        match connected {
+            Ok(qmp) => running.qmp = Some(qmp),
+            Err(error) => bail!("QEMU did not start ({error:#}): {}", running.messages()),
+        }
+        running.power_on = now();
+        running.ask("cont", json!({}))?;
+        Ok(running)
+    }
+
+    fn arguments(&self, command: &mut Command, lab: &Lab, name: &str, socket: &Path) -> Result<()> {
+        let memory = format!("{}M", self.memory_mib);
+        let mut machine = self.machine.clone();
+        command.args([
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-vga",
+            "std",
+            "-name",
+            name,
+        ]);
+        if self.preallocate {
+            machine.push_str(",memory-backend=ram");
+            command.args([
+                "-object",
+                &format!("memory-backend-ram,id=ram,size={memory},prealloc=on"),
+            ]);
+        }
+        command.args([
+            "-machine",
+            &machine,
+            "-accel",
+            self.accelerator.qemu(),
+            "-cpu",
+            &self.processor,
+        ]);
+        command.args(["-smp", &self.processors.to_string(), "-m", &memory]);
+        command.args([
+            "-chardev",
+            "stdio,id=console,signal=off",
+            "-serial",
+            "chardev:console",
+        ]);
+        command.args([
+            "-qmp",
+            &format!("unix:{},server=on,wait=off", escaped(socket)),
+            "-S",
+            "-no-reboot",
+        ]);
+        command.args(["-device", "virtio-rng-pci"]);
+        match &self.firmware {
+            Firmware::SeaBios => {}
+            Firmware::Ovmf { code, variables } => {
+                let copy = lab.scratch().join(format!("{name}.variables"));
+                fs::copy(variables, &copy).with_context(|| {
+                    format!(
+                        "copying {}: is the package ovmf installed?",
+                        variables.display()
+                    )
+                })?;
+                command.args([
+                    "-drive",
+                    &format!(
+                        "if=pflash,unit=0,format=raw,readonly=on,file={}",
+                        escaped(code)
+                    ),
+                ]);
+                command.args([
+                    "-drive",
+                    &format!("if=pflash,unit=1,format=raw,file={}", escaped(&copy)),
+                ]);
+            }
+        }
+        if let Some(card) = &self.network {
+            let mut device = format!("virtio-net-pci,netdev=net0,id=nic0,mac={}", card.mac);
+            if let Some(index) = card.boot_index {
+                device.push_str(&format!(",bootindex={index}"));
+            }
+            device.push_str(&format!(
+                ",romfile={}",
+                card.rom.as_deref().map(escaped).unwrap_or_default()
+            ));
+            for property in &card.properties {
+                device.push(',');
+                device.push_str(property);
+            }
+            command.args(["-netdev", &card.netdev, "-device", &device]);
+        } else {
+            command.args(["-nic", "none"]);
+        }
+        for (number, disk) in self.disks.iter().enumerate() {
+            let (drive, index) = match disk {
+                Disk::Image { path, boot_index } => (
+                    format!("file={},format=raw,snapshot=on", escaped(path)),
+                    boot_index,
+                ),
+                Disk::Directory { path, boot_index } => (
+                    format!("file=fat:rw:{},format=raw", escaped(path)),
+                    boot_index,
+                ),
+            };
+            let index = index
+                .map(|index| format!(",bootindex={index}"))
+                .unwrap_or_default();
+            command.args(["-drive", &format!("if=none,id=disk{number},{drive}")]);
+            command.args([
+                "-device",
+                &format!("virtio-blk-pci,drive=disk{number}{index}"),
+            ]);
+        }
+        if let Some(direct) = &self.kernel {
+            command
+                .arg("-kernel")
+                .arg(&direct.kernel)
+                .args(["-append", &direct.command_line]);
+            if let Some(initrd) = &direct.initrd {
+                command.arg("-initrd").arg(initrd);
+            }
+        }
+        for (name, text) in &self.firmware_configuration {
+            command.args([
+                "-fw_cfg",
+                &format!("name={name},string={}", text.replace(',', ",,")),
+            ]);
+        }
+        command.args(&self.extra);
+        Ok(())
+    }
+}
+
+/// A path inside a QEMU option, where a comma is doubled.
+fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+/// A machine that is switched on. It ends with this value.
+pub struct RunningMachine {
+    child: Child,
+    qmp: Option<Qmp>,
+    /// Its serial console.
+    pub console: Console,
+    /// When it was switched on, in seconds since the Unix epoch.
+    pub power_on: f64,
+    messages: PathBuf,
+}
+
+impl RunningMachine {
+    /// QEMU's process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What QEMU itself said so far.
+    #[must_use]
+    pub fn messages(&self) -> String {
+        fs::read_to_string(&self.messages).unwrap_or_default()
+    }
+
+    /// Runs a command of the QEMU Machine Protocol; its answer.
+    ///
+    /// # Errors
+    /// When QEMU refuses it or has ended.
+    pub fn ask(&mut self, command: &str, arguments: Value) -> Result<Value> {
+        self.qmp
+            .as_mut()
+            .context("QEMU has no control socket")?
+            .execute(command, arguments)
+    }
+
+    /// Runs a command of QEMU's human monitor; its answer as text.
+    ///
+    /// # Errors
+    /// When QEMU refuses it or has ended.
+    pub fn monitor(&mut self, command: &str) -> Result<String> {
+        let answer = self.ask("human-monitor-command", json!({ "command-line": command }))?;
+        Ok(answer.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Plugs the network cable in or out.
+    ///
+    /// # Errors
+    /// When QEMU refuses it or has ended.
+    pub fn set_link(&mut self, up: bool) -> Result<()> {
+        self.ask("set_link", json!({ "name": "net0", "up": up }))
+            .map(drop)
+    }
+
+    /// Writes what the screen shows to a PNG file.
+    ///
+    /// # Errors
+    /// When QEMU refuses it or has ended.
+    pub fn screenshot(&mut self, file: &Path) -> Result<()> {
+        self.ask("screendump", json!({ "filename": file, "format": "png" }))
+            .map(drop)
+    }
+
+    /// Presses keys together on the keyboard, by QEMU's names for them (`esc`, `f2`, `ret`, `a`).
+    ///
+    /// # Errors
+    /// When QEMU refuses it or has ended.
+    pub fn press(&mut self, keys: &[&str]) -> Result<()> {
+        let keys: Vec<_> = keys
+            .iter()
+            .map(|key| json!({ "type": "qcode", "data": key }))
+            .collect();
+        self.ask("send-key", json!({ "keys": keys })).map(drop)
+    }
+
+    /// Presses the power button: the system shuts down.
+    ///
+    /// # Errors
+    /// When QEMU refuses it or has ended.
+    pub fn power_button(&mut self) -> Result<()> {
+        self.ask("system_powerdown", json!({})).map(drop)
+    }
+
+    /// Waits until the machine switches itself off or restarts, which ends it too. `None` when it has not in time.
+    ///
+    /// # Errors
+    /// When its end cannot be learned.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let status = self.child.try_wait().context("waiting for QEMU")?;
+            if status.is_some() || Instant::now() >= deadline {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Why the machine ended by itself, for an error message; `None` while it runs.
+    pub fn failure(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let how = match (status.code(), status.signal()) {
+            (Some(0), _) => "the machine switched itself off".to_owned(),
+            (Some(code), _) => format!("QEMU ended with exit status {code}"),
+            (None, signal) => format!("QEMU was ended by signal {}", signal.unwrap_or(0)),
+        };
+        Some(format!("{how}. {}", self.messages()).trim_end().to_owned())
+    }
+}
+
+impl Drop for RunningMachine {
+    fn drop(&mut self) {
+        // Only this one process, and only when it has not ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

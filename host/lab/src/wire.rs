@@ -1,0 +1,168 @@
+//! A bad cable: copies frames between a tap interface and QEMU, losing some and delaying all. Not every kernel has netem.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::libc::{IFF_NO_PI, IFF_TAP, c_int};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{read, write};
+
+/// What happens to frames on the way, in each direction on its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Impairment {
+    /// The share of frames that are lost, 0 to 1.
+    pub loss: f64,
+    /// The delay of each frame, one way.
+    pub delay: Duration,
+    /// The seed of the choice of lost frames.
+    pub seed: u64,
+}
+
+/// The kernel's `struct ifreq` with flags, as TUNSETIFF takes it.
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; 16],
+    flags: u16,
+    rest: [u8; 22],
+}
+
+nix::ioctl_readwrite_bad!(
+    /// TUNSETIFF: ties an open /dev/net/tun to an interface.
+    tun_set_interface,
+    nix::request_code_write!(b'T', 202, size_of::<c_int>()),
+    InterfaceRequest
+);
+
+#[derive(Debug)]
+pub(crate) struct Wire {
+    qemu_socket: String,
+    stop: Arc<AtomicBool>,
+    carriers: Vec<JoinHandle<()>>,
+}
+
+impl Wire {
+    /// Makes the tap interface and starts carrying frames between it and QEMU.
+    pub(crate) fn new(interface: &str, impairment: Impairment) -> Result<Wire> {
+        let tap = open_tap(interface)?;
+        let ours =
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("making the cable's socket")?;
+        // QEMU binds its own end by number, so one is found and let go.
+        let theirs = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .context("finding a port for QEMU's end")?
+            .local_addr()?;
+        ours.connect(theirs)
+            .context("connecting the cable to QEMU's end")?;
+        let qemu_socket = format!("udp={},localaddr={theirs}", ours.local_addr()?);
+
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut carriers = Vec::new();
+        let (tap, machine) = (OwnedFd::from(tap), OwnedFd::from(ours));
+        let ends = [(tap.try_clone()?, machine.try_clone()?), (machine, tap)];
+        for (direction, (from, to)) in ends.into_iter().enumerate() {
+            let (impairment, stop) = (impairment.clone(), Arc::clone(&stop));
+            let random = fastrand::Rng::with_seed(
+                impairment
+                    .seed
+                    .wrapping_mul(2)
+                    .wrapping_add(direction as u64),
+            );
+            carriers.push(std::thread::spawn(move || {
+                carry(&from, &to, &impairment, random, &stop)
+            }));
+        }
+        Ok(Wire {
+            qemu_socket,
+            stop,
+            carriers,
+        })
+    }
+
+    /// QEMU's end, for `-netdev socket`.
+    pub(crate) fn qemu_socket(&self) -> &str {
+        &self.qemu_socket
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for carrier in self.carriers.drain(..) {
+            let _ = carrier.join();
+        }
+    }
+}
+
+fn open_tap(interface: &str) -> Result<File> {
+    let tap = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+        .context("opening /dev/net/tun")?;
+    let mut request = InterfaceRequest {
+        name: [0; 16],
+        flags: (IFF_TAP | IFF_NO_PI) as u16,
+        rest: [0; 22],
+    };
+    // The last byte stays zero.
+    for (to, from) in request.name.iter_mut().take(15).zip(interface.bytes()) {
+        *to = from;
+    }
+    // SAFETY: the descriptor is open and the request has the size and layout of the kernel's `struct ifreq` (40 bytes on 64-bit).
+    unsafe { tun_set_interface(tap.as_raw_fd(), &raw mut request) }
+        .with_context(|| format!("making tap {interface}"))?;
+    Ok(tap)
+}
+
+/// How often a carrier looks whether it should stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+
+fn carry(
+    from: &OwnedFd,
+    to: &OwnedFd,
+    impairment: &Impairment,
+    mut random: fastrand::Rng,
+    stop: &AtomicBool,
+) {
+    let mut on_the_way: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    let mut buffer = vec![0; 65536];
+    while !stop.load(Ordering::Relaxed) {
+        let due = on_the_way.front().map_or(STOP_CHECK, |(due, _)| {
+            due.saturating_duration_since(Instant::now())
+                .min(STOP_CHECK)
+        });
+        // Rounded up, so that a frame is due when the wait ends.
+        let milliseconds = u16::try_from(due.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+        let mut ready = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
+        let readable =
+            poll(&mut ready, PollTimeout::from(milliseconds)).is_ok_and(|count| count > 0);
+        if readable {
+            match read(from, &mut buffer) {
+                Ok(length) if random.f64() >= impairment.loss => {
+                    let frame = buffer.get(..length).unwrap_or_default().to_vec();
+                    on_the_way.push_back((Instant::now() + impairment.delay, frame));
+                }
+                // ECONNREFUSED: QEMU's end is not there, or not yet.
+                Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}
+                // The tap is down: as a cable without a partner.
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        while on_the_way
+            .front()
+            .is_some_and(|(due, _)| *due <= Instant::now())
+        {
+            if let Some((_, frame)) = on_the_way.pop_front() {
+                // A frame that the other end does not take is a frame lost.
+                let _ = write(to, &frame);
+            }
+        }
+    }
+}
