@@ -1,0 +1,256 @@
+//! The engine's turn: receive a burst, run the tasks, send.
+
+use crate::bootp::{CLIENT_PORT, QUEUE};
+use crate::ethernet::{Received, Tcp, Udp, be32, parse, put};
+use crate::parts::Parts;
+use crate::smoltcp_device::{Port, complete_checksum};
+use crate::stack::{Inner, Stack};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use smoltcp::socket::udp;
+use smoltcp::time::Instant;
+use wireboot_nic::{Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit};
+
+/// Received units a turn. Large enough to spread the cost of a turn, small enough that buffers go
+/// back and acknowledgements leave in time.
+const BURST: usize = 64;
+/// Offset of the TCP header in a frame without IP options.
+const TCP: usize = 34;
+
+/// A NIC, the network on it, and the tasks that use it: all that one processor owns.
+pub struct Engine<N: Nic> {
+    nic: N,
+    properties: Properties,
+    stack: Stack,
+    tasks: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl<N: Nic> Engine<N> {
+    /// An engine on `nic`, without an address. `seed` comes from the best source of randomness that the machine has.
+    pub fn new(nic: N, seed: [u8; 32]) -> Self {
+        Self {
+            properties: nic.properties(),
+            stack: Stack::new(&nic, seed),
+            nic,
+            tasks: Vec::new(),
+        }
+    }
+
+    /// The network, for a task.
+    pub fn stack(&self) -> Stack {
+        self.stack.clone()
+    }
+
+    /// Adds a task. It runs for the first time in the next turn.
+    pub fn spawn(&mut self, task: impl Future<Output = ()> + 'static) {
+        self.tasks.push(Box::pin(task));
+    }
+
+    /// The NIC, for its counters and link state.
+    pub fn nic_mut(&mut self) -> &mut N {
+        &mut self.nic
+    }
+
+    /// Ends all tasks and gives the NIC back, still running.
+    pub fn into_nic(self) -> N {
+        self.nic
+    }
+
+    /// One turn: takes what has arrived, runs every task, sends what there is to send. Never blocks. `now`
+    /// must not go backwards. Returns whether anything arrived.
+    ///
+    /// # Errors
+    /// [`Fault`] when the NIC failed; the engine is of no more use then.
+    pub fn poll(&mut self, now: Instant) -> Result<bool, Fault> {
+        self.stack.set_now(now);
+        let (rx, tx) = self.nic.split();
+        let received = {
+            let inner = &mut *self.stack.inner();
+            let mut ingress = Ingress {
+                inner,
+                properties: &self.properties,
+                mtu: self.stack.mtu(),
+                now,
+            };
+            rx.burst(BURST, |frame| ingress.frame(&frame, tx))?
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        self.tasks
+            .retain_mut(|task| task.as_mut().poll(&mut context) == Poll::Pending);
+        let (_, tx) = self.nic.split();
+        let mtu = self.stack.mtu();
+        egress(&mut self.stack.inner(), tx, &self.properties, mtu, now)?;
+        Ok(received > 0)
+    }
+}
+
+struct Ingress<'a> {
+    inner: &'a mut Inner,
+    properties: &'a Properties,
+    mtu: u16,
+    now: Instant,
+}
+
+impl Ingress<'_> {
+    fn frame(&mut self, frame: &Frame<'_>, tx: &mut impl Transmit) {
+        match parse(frame, self.properties.mac) {
+            Received::Udp(udp) => {
+                if !self.udp(&udp, frame.udp_segment) {
+                    self.smoltcp(frame, 0, tx);
+                }
+            }
+            Received::Tcp(segment) => {
+                if !self.inner.connections.take(&segment, self.now) {
+                    self.tcp(frame, &segment, tx);
+                }
+            }
+            Received::Arp(arp) => {
+                self.inner.arp(&arp, self.properties.mac);
+                self.smoltcp(frame, 0, tx);
+            }
+            Received::Other => self.smoltcp(frame, 0, tx),
+            Received::Drop => {}
+        }
+    }
+
+    /// Gives datagrams of ports of ours to their sinks; false when the port is not ours.
+    fn udp(&mut self, udp: &Udp<'_>, segment: Option<u16>) -> bool {
+        if udp.destination_port == CLIENT_PORT
+            && let Some(queue) = &mut self.inner.bootp
+        {
+            if queue.len() < QUEUE {
+                let mut message = vec![0; udp.payload.len()];
+                udp.payload.copy_to(&mut message);
+                queue.push_back((udp.source, message));
+            }
+            return true;
+        }
+        if self.inner.iface.ipv4_addr() != Some(udp.destination) {
+            return false;
+        }
+        let Some(binding) = self
+            .inner
+            .udp
+            .iter()
+            .find(|binding| binding.port == udp.destination_port)
+        else {
+            return false;
+        };
+        let source = SocketAddrV4::new(udp.source, udp.source_port);
+        let mut sink = binding.sink.borrow_mut();
+        let step = segment.map_or(usize::MAX, |step| usize::from(step).max(1));
+        let mut at = 0;
+        loop {
+            sink.datagram(source, udp.payload.slice(at, step), self.now);
+            at = at.saturating_add(step);
+            if at >= udp.payload.len() {
+                return true;
+            }
+        }
+    }
+
+    fn tcp(&mut self, frame: &Frame<'_>, segment: &Tcp<'_>, tx: &mut impl Transmit) {
+        let behind = self.inner.connections.arriving(segment);
+        self.smoltcp(frame, behind, tx);
+        let Inner {
+            connections,
+            sockets,
+            ..
+        } = &mut *self.inner;
+        connections.arrived(segment, sockets, self.now);
+    }
+
+    /// Shows a frame to smoltcp, TCP sequence numbers set back by `behind`.
+    fn smoltcp(&mut self, frame: &Frame<'_>, behind: u32, tx: &mut impl Transmit) {
+        let Inner {
+            iface,
+            sockets,
+            connections,
+            linear,
+            scratch,
+            ..
+        } = &mut *self.inner;
+        let contiguous = match frame.parts {
+            [whole] if behind == 0 => *whole,
+            _ => {
+                linear.clear();
+                for chunk in Parts::new(frame.parts).chunks() {
+                    linear.extend_from_slice(chunk);
+                }
+                if behind != 0
+                    && let Some(sequence) = be32(linear, TCP + 4)
+                {
+                    // The checksum was verified before, and smoltcp does not look at it.
+                    put(linear, TCP + 4, sequence.wrapping_sub(behind).to_be_bytes());
+                }
+                linear
+            }
+        };
+        let mut port = Port {
+            frame: Some(contiguous),
+            transmit: tx,
+            connections,
+            scratch,
+            mtu: self.mtu,
+            offload: self.properties.transmit_checksum,
+        };
+        iface.poll_ingress_single(self.now, &mut port, sockets);
+    }
+}
+
+fn egress(
+    inner: &mut Inner,
+    tx: &mut impl Transmit,
+    properties: &Properties,
+    mtu: u16,
+    now: Instant,
+) -> Result<(), Fault> {
+    let Inner {
+        iface,
+        sockets,
+        connections,
+        outbox,
+        scratch,
+        closing,
+        ..
+    } = inner;
+    let device = properties.transmit_checksum;
+    let mut send = |frame: &mut [u8]| -> Result<(), SendError> {
+        let offload: Offload = complete_checksum(frame, device);
+        tx.send(frame.len(), offload, |memory| memory.copy_from_slice(frame))
+    };
+    while let Some(mut frame) = outbox.pop_front() {
+        if send(&mut frame) == Err(SendError::Full) {
+            outbox.push_front(frame);
+            break;
+        }
+    }
+    // An acknowledgement that finds the ring full is covered by the next one.
+    connections.acknowledge(now, |frame| {
+        let _ = send(frame);
+    });
+    let mut port = Port {
+        frame: None,
+        transmit: tx,
+        connections,
+        scratch,
+        mtu,
+        offload: device,
+    };
+    iface.poll_egress(now, &mut port, sockets);
+    iface.poll_maintenance(now);
+    connections.reap(sockets, now);
+    closing.retain(|(handle, until)| {
+        let empty = sockets.get::<udp::Socket<'_>>(*handle).send_queue() == 0;
+        let done = empty || now >= *until;
+        if done {
+            sockets.remove(*handle);
+        }
+        !done
+    });
+    tx.flush()
+}
