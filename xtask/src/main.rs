@@ -1,1 +1,76 @@
-fn main(){}
+//! The project's own chores: build both programs, run every gate, boot, measure, fuzz.
+//!
+//! `make VERB` calls `cargo xtask VERB`. Each verb installs what it needs first and says what it does.
+
+mod apt;
+mod build;
+mod deny;
+mod documents;
+mod fuzz;
+mod lint;
+mod shell;
+mod test;
+mod uefi;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Builds, boots, tests and measures wireboot"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Build dist/wireboot.efi and dist/wireboot
+    Build,
+    /// Build, then boot a virtual machine over the network (wireboot lab boot)
+    #[command(disable_help_flag = true)]
+    Boot {
+        /// Arguments for `wireboot lab boot`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Build, then measure wireboot beside other network boots (wireboot lab bench)
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Arguments for `wireboot lab bench`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run every gate and test, whole boots included
+    Test {
+        /// Run only the steps whose name contains one of these words
+        only: Vec<String>,
+    },
+    /// Fuzz the parsers and the driver, FUZZ_SECONDS (default 60) each
+    Fuzz {
+        /// Only these targets; all when none is named
+        targets: Vec<String>,
+    },
+    /// Check formatting, clippy, documents, licences and advisories
+    Lint,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().verb {
+        Verb::Build => build::all(),
+        Verb::Boot { arguments } => build::boot(&arguments),
+        Verb::Bench { arguments } => build::bench(&arguments),
+        Verb::Test { only } => test::run(&only),
+        Verb::Fuzz { targets } => fuzz::long(&targets),
+        Verb::Lint => lint::all(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("failed: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,24 @@
+# A thin face on `cargo xtask`: each verb installs what it needs, says so, and does one thing.
+# Anything after ARGS= goes to the command that the verb runs: make boot ARGS="--memory 2048"
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+ARGS ?=
+
+help:
+	@echo "make build   dist/wireboot.efi (the network boot program) and dist/wireboot (the host command)"
+	@echo "make boot    build, then boot a virtual machine over the network       (wireboot lab boot)"
+	@echo "make bench   build, then measure wireboot beside other network boots   (wireboot lab bench)"
+	@echo "make test    every gate and test, whole boots included; ends with a table"
+	@echo "make fuzz    fuzz each parser and the driver, FUZZ_SECONDS=60 each"
+	@echo "make lint    formatting, clippy, documents, licences and advisories"
+	@echo "make clean   remove dist/ and target/"
+	@echo 'Pass arguments on with ARGS, for example: make boot ARGS="--help"'
+
+build boot bench test fuzz lint:
+	@scripts/setup.sh
+	@cargo xtask $@ $(ARGS)
+
+clean:
+	rm -rf dist target fuzz/target
+
+.PHONY: help build boot bench test fuzz lint clean

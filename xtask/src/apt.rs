@@ -1,0 +1,154 @@
+//! Debian packages: which verb needs which, and installing those that are missing.
+
+use crate::shell;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A virtual machine, its network and what it boots.
+pub const BOOT: &[&str] = &[
+    "qemu-system-x86",
+    "ovmf",
+    "iproute2",
+    "debian-installer-12-netboot-amd64",
+];
+
+/// Servers that we did not write.
+pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "nginx-light"];
+
+/// The rivals, and the instruments that time them.
+pub const BENCH: &[&str] = &[
+    "atftpd",
+    "busybox-static",
+    "dnsmasq-base",
+    "grub-efi-amd64-bin",
+    "ipxe",
+    "ipxe-qemu",
+    "nginx-light",
+    "seabios",
+    "tcpdump",
+    "valgrind",
+];
+
+/// Services that some of the packages above would start and enable.
+const SERVICES: &[(&str, &str)] = &[
+    ("atftpd", "atftpd.service"),
+    ("kea-dhcp4-server", "kea-dhcp4-server.service"),
+    ("nginx-light", "nginx.service"),
+];
+
+/// Whether all of these are installed.
+pub fn installed(packages: &[&str]) -> bool {
+    missing(packages).is_empty()
+}
+
+/// Installs those of the packages that are missing. Without missing ones, this neither needs a network nor takes time.
+/// No service is started or enabled on the way.
+pub fn ensure(packages: &[&str]) -> Result<()> {
+    let missing = missing(packages);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !shell::succeeds(Command::new("apt-get").arg("--version")) {
+        bail!(
+            "these Debian packages are missing and there is no apt-get; install what they hold: {}",
+            missing.join(" ")
+        );
+    }
+    println!("Installing Debian packages: {}", missing.join(" "));
+    let _policy = NoServices::begin()?;
+    if install(&missing).is_err() {
+        shell::run(as_root("apt-get").args(["update", "-q"])).context(OFFLINE)?;
+        install(&missing).context(OFFLINE)?;
+    }
+    for (package, service) in SERVICES {
+        if missing.contains(package) {
+            // Fails where systemd is not: then nothing starts services either.
+            shell::succeeds(as_root("systemctl").args(["disable", service]));
+        }
+    }
+    Ok(())
+}
+
+const OFFLINE: &str = "apt cannot install what is needed; is the machine on line, with Debian 12's main section enabled?";
+
+fn install(packages: &[&str]) -> Result<()> {
+    shell::run(
+        as_root("apt-get")
+            .args(["install", "-y", "-q", "--no-install-recommends"])
+            .args(packages)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+}
+
+fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
+    let query = Command::new("dpkg-query")
+        .args(["--show", "--showformat", "${db:Status-Status} ${Package}\n"])
+        .args(packages)
+        .stderr(Stdio::null())
+        .output();
+    let listed = query.map(|output| output.stdout).unwrap_or_default();
+    let listed = String::from_utf8_lossy(&listed);
+    let is_installed = |package: &str| {
+        listed
+            .lines()
+            .any(|line| line.split_once(' ') == Some(("installed", package)))
+    };
+    let mut missing: Vec<&str> = packages
+        .iter()
+        .copied()
+        .filter(|package| !is_installed(package))
+        .collect();
+    missing.sort_unstable();
+    missing.dedup();
+    missing
+}
+
+/// The command, through sudo where the user is not root.
+fn as_root(program: &str) -> Command {
+    let is_root = shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id == "0");
+    if is_root {
+        return shell::command(program);
+    }
+    let mut command = shell::command("sudo");
+    command.args(["--preserve-env=DEBIAN_FRONTEND", program]);
+    command
+}
+
+/// Debian's way to say that packages may be installed but their services not started: a policy-rc.d that answers 101.
+/// Ours does so only while this process lives, so that one left behind by a kill does no harm. An administrator's own stays.
+struct NoServices;
+
+impl NoServices {
+    const PATH: &str = "/usr/sbin/policy-rc.d";
+    const MARK: &str = "# wireboot: no services while it installs packages";
+
+    fn begin() -> Result<Self> {
+        if !Path::new(Self::PATH).exists() || Self::is_ours() {
+            let process = std::process::id();
+            let policy = format!(
+                "#!/bin/sh\n{}\n[ -d /proc/{process} ] && exit 101\nexit 0\n",
+                Self::MARK
+            );
+            let script = format!(
+                "printf %s '{policy}' > {path} && chmod 755 {path}",
+                path = Self::PATH
+            );
+            shell::output(as_root("sh").args(["-c", &script]))?;
+        }
+        Ok(Self)
+    }
+
+    fn is_ours() -> bool {
+        fs::read_to_string(Self::PATH).is_ok_and(|policy| policy.contains(Self::MARK))
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if Self::is_ours() {
+            shell::succeeds(as_root("rm").args(["-f", Self::PATH]));
+        }
+    }
+}

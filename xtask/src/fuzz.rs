@@ -1,0 +1,144 @@
+//! libFuzzer over the targets in fuzz/, with the compiler at hand.
+//!
+//! The flags are those that cargo-fuzz passes. A stable compiler takes them with RUSTC_BOOTSTRAP, so that nothing needs to
+//! be installed but a C++ compiler for libFuzzer itself.
+
+use crate::{apt, shell};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const HOST: &str = "x86_64-unknown-linux-gnu";
+
+/// Seconds that each target runs in `make test`.
+const SMOKE_SECONDS: u32 = 3;
+
+/// Fuzzes the named targets, or all, for FUZZ_SECONDS each, and keeps new inputs in the working corpus.
+pub fn long(targets: &[String]) -> Result<()> {
+    let seconds = match std::env::var("FUZZ_SECONDS") {
+        Ok(seconds) => seconds
+            .parse()
+            .context("FUZZ_SECONDS is a number of seconds")?,
+        Err(_) => 60,
+    };
+    let known = self::targets()?;
+    if let Some(unknown) = targets.iter().find(|name| !known.contains(name)) {
+        bail!("no fuzz target {unknown}; there are {}", known.join(", "));
+    }
+    let programs = build()?;
+    for name in known
+        .iter()
+        .filter(|name| targets.is_empty() || targets.contains(name))
+    {
+        fuzz(&programs, name, seconds)?;
+    }
+    Ok(())
+}
+
+/// Fuzzes every target for a few seconds.
+pub fn smoke() -> Result<()> {
+    let programs = build()?;
+    for name in targets()? {
+        fuzz(&programs, &name, SMOKE_SECONDS)?;
+    }
+    Ok(())
+}
+
+/// The targets: each is a file in fuzz/targets/.
+fn targets() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(shell::root().join("fuzz/targets"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(
+                path.file_stem()
+                    .map(|name| name.to_string_lossy().into_owned()),
+            );
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds all targets; returns the directory of their programs.
+fn build() -> Result<PathBuf> {
+    if !shell::succeeds(shell::command("c++").arg("--version")) {
+        apt::ensure(&["g++"])?;
+    }
+    let mut flags = vec![
+        "-Cpasses=sancov-module",
+        "-Cllvm-args=-sanitizer-coverage-level=4",
+        "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+        "-Cllvm-args=-sanitizer-coverage-pc-table",
+        "-Cllvm-args=-sanitizer-coverage-trace-compares",
+        "--cfg=fuzzing",
+        "-Cdebug-assertions",
+        "-Coverflow-checks",
+        "-Ccodegen-units=1",
+    ];
+    if has_address_sanitizer()? {
+        flags.push("-Zsanitizer=address");
+    } else {
+        println!("This compiler comes without the address sanitizer; fuzzing without it");
+    }
+    let directory = shell::target_directory().join("fuzz");
+    shell::run(
+        shell::cargo()
+            // With a target named, the flags spare build scripts and procedural macros.
+            .args([
+                "build",
+                "--release",
+                "--manifest-path",
+                "fuzz/Cargo.toml",
+                "--target",
+                HOST,
+            ])
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTFLAGS", flags.join(" "))
+            .env("CARGO_TARGET_DIR", &directory),
+    )?;
+    Ok(directory.join(HOST).join("release"))
+}
+
+/// rustup's compilers have the sanitizer's runtime, Debian's has not.
+fn has_address_sanitizer() -> Result<bool> {
+    let sysroot = shell::output(shell::command("rustc").args(["--print", "sysroot"]))?;
+    let libraries = Path::new(&sysroot)
+        .join("lib/rustlib")
+        .join(HOST)
+        .join("lib");
+    let entries =
+        fs::read_dir(&libraries).with_context(|| format!("cannot read {}", libraries.display()))?;
+    Ok(entries
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().ends_with("_rt.asan.a")))
+}
+
+/// Runs one target on a working corpus in the target directory, started from the kept one in fuzz/corpus/.
+fn fuzz(programs: &Path, name: &str, seconds: u32) -> Result<()> {
+    let work = shell::target_directory().join("fuzz/work").join(name);
+    let findings = shell::target_directory().join("fuzz/findings").join(name);
+    fs::create_dir_all(&work)?;
+    fs::create_dir_all(&findings)?;
+    let kept = shell::root().join("fuzz/corpus").join(name);
+    shell::run(
+        shell::command(programs.join(name))
+            .arg(&work)
+            .args(kept.is_dir().then_some(&kept))
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-artifact_prefix={}/", findings.display()))
+            .args([
+                "-timeout=10",
+                "-rss_limit_mb=2048",
+                "-verbosity=0",
+                "-print_final_stats=1",
+            ]),
+    )
+    .with_context(|| {
+        format!(
+            "{name} fails; its input lies in {} and runs again by: {} FILE",
+            findings.display(),
+            programs.join(name).display()
+        )
+    })
+}

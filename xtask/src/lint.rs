@@ -1,0 +1,66 @@
+//! Gates that need no test to run: formatting, clippy, rustdoc, the deployment page, dependencies.
+
+use crate::{apt, deny, documents, shell, uefi};
+use anyhow::{Context, Result};
+
+/// Every gate in turn; fails at the first that does.
+pub fn all() -> Result<()> {
+    tools()?;
+    format()?;
+    clippy()?;
+    clippy_uefi()?;
+    rustdoc()?;
+    documents::check()?;
+    deny::check()
+}
+
+/// Gets rustfmt and clippy for the cargo that runs xtask.
+pub fn tools() -> Result<()> {
+    let there = |tool| shell::succeeds(shell::cargo().args([tool, "--version"]));
+    if there("fmt") && there("clippy") {
+        return Ok(());
+    }
+    if std::env::var_os("RUSTUP_TOOLCHAIN").is_some() {
+        return shell::run(shell::command("rustup").args([
+            "component",
+            "add",
+            "rustfmt",
+            "clippy",
+        ]));
+    }
+    apt::ensure(&["rust-web-clippy", "rustfmt-web"])
+}
+
+/// rustfmt changes nothing.
+pub fn format() -> Result<()> {
+    let check = |manifest| {
+        shell::run(shell::cargo().args(["fmt", "--all", "--check", "--manifest-path", manifest]))
+            .context("run `cargo fmt --all` (and once more in fuzz/)")
+    };
+    check("Cargo.toml")?;
+    check("fuzz/Cargo.toml")
+}
+
+/// clippy finds nothing in what runs on the host, tests included.
+pub fn clippy() -> Result<()> {
+    shell::run(shell::cargo().args(["clippy", "--all-targets", "--", "-D", "warnings"]))
+}
+
+/// clippy finds nothing in the firmware programs.
+pub fn clippy_uefi() -> Result<()> {
+    let toolchain = uefi::Toolchain::find()?;
+    shell::run(
+        toolchain
+            .cargo("clippy")
+            .args(["--package", "wireboot", "--", "-D", "warnings"]),
+    )
+}
+
+/// No page of the API documentation has a broken link.
+pub fn rustdoc() -> Result<()> {
+    shell::run(
+        shell::cargo()
+            .args(["doc", "--no-deps", "--quiet"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )
+}

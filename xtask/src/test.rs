@@ -1,0 +1,137 @@
+//! Everything that must hold, step by step, and a table of it at the end.
+
+use crate::{apt, build, deny, documents, fuzz, lint, shell};
+use anyhow::{Result, bail};
+use std::time::{Duration, Instant};
+
+/// One thing that must hold.
+struct Step {
+    name: &'static str,
+    run: fn() -> Result<()>,
+}
+
+/// In the order in which they run: quick answers first.
+const STEPS: &[Step] = &[
+    Step {
+        name: "tools and packages",
+        run: prepare,
+    },
+    Step {
+        name: "format",
+        run: lint::format,
+    },
+    Step {
+        name: "clippy, host",
+        run: lint::clippy,
+    },
+    Step {
+        name: "clippy, firmware",
+        run: lint::clippy_uefi,
+    },
+    Step {
+        name: "rustdoc",
+        run: lint::rustdoc,
+    },
+    Step {
+        name: "documents",
+        run: documents::check,
+    },
+    Step {
+        name: "dependencies",
+        run: deny::check,
+    },
+    Step {
+        name: "unit and property tests",
+        run: unit,
+    },
+    Step {
+        name: "loom",
+        run: loom,
+    },
+    Step {
+        name: "fuzz",
+        run: fuzz::smoke,
+    },
+    Step {
+        name: "build",
+        run: build::all,
+    },
+    Step {
+        name: "whole boots",
+        run: boots,
+    },
+];
+
+/// Runs the steps whose name contains one of the words, or all. A failed step does not stop the others.
+pub fn run(only: &[String]) -> Result<()> {
+    let wanted =
+        |step: &&Step| only.is_empty() || only.iter().any(|word| step.name.contains(word.as_str()));
+    let mut table = Vec::new();
+    for step in STEPS.iter().filter(wanted) {
+        println!("\n== {}", step.name);
+        let start = Instant::now();
+        let result = (step.run)();
+        if let Err(error) = &result {
+            println!("{error:#}");
+        }
+        table.push((step.name, start.elapsed(), result.is_ok()));
+    }
+    report(&table)
+}
+
+fn report(table: &[(&str, Duration, bool)]) -> Result<()> {
+    println!("\n{:<26} {:>8}  result", "step", "seconds");
+    for (name, time, passed) in table {
+        let result = if *passed { "passed" } else { "FAILED" };
+        println!("{name:<26} {:>8.1}  {result}", time.as_secs_f64());
+    }
+    let passed = table.iter().filter(|(_, _, passed)| *passed).count();
+    let failed = table.len() - passed;
+    println!("{passed} passed, {failed} failed");
+    if failed > 0 {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+fn prepare() -> Result<()> {
+    lint::tools()?;
+    apt::ensure(&[apt::BOOT, apt::SERVERS].concat())
+}
+
+/// The host's tests; those of documentation examples too.
+fn unit() -> Result<()> {
+    shell::run(shell::cargo().args(["test", "--quiet"]))
+}
+
+/// Every interleaving of what processors share, in a build of its own.
+fn loom() -> Result<()> {
+    shell::run(
+        shell::cargo()
+            .args([
+                "test",
+                "--quiet",
+                "--package",
+                "wireboot-ring",
+                "--release",
+                "--lib",
+            ])
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", shell::target_directory().join("loom")),
+    )
+}
+
+/// Real systems, from power-on.
+fn boots() -> Result<()> {
+    if !build::all_built() {
+        bail!("nothing to boot: the build failed");
+    }
+    shell::run(shell::cargo().args([
+        "test",
+        "--package",
+        "wireboot-boots",
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ]))
+}

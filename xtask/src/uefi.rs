@@ -1,0 +1,114 @@
+//! The compiler for x86_64-unknown-uefi.
+//!
+//! A rustup toolchain that has the target is enough. Where it has not and cannot download it, Debian's compiler builds the
+//! standard library for the target from source on the way.
+
+use crate::{apt, shell};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// The target that the firmware programs are built for.
+pub const TARGET: &str = "x86_64-unknown-uefi";
+
+/// Debian 12's compiler, linter, library source and linker.
+const DEBIAN: [&str; 6] = [
+    "rustc-web",
+    "cargo-web",
+    "rust-web-src",
+    "rust-web-clippy",
+    "rustfmt-web",
+    "lld-16",
+];
+
+/// Which compiler makes firmware programs.
+pub enum Toolchain {
+    /// The one that runs xtask: it has the target.
+    Host,
+    /// Debian's, with the standard library from source.
+    Debian,
+}
+
+impl Toolchain {
+    /// Finds the compiler; installs one where none is there.
+    pub fn find() -> Result<Self> {
+        if host_has_target()? {
+            return Ok(Self::Host);
+        }
+        if apt::installed(&DEBIAN) {
+            return Ok(Self::Debian);
+        }
+        if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
+            println!("Asking rustup for the target {TARGET}");
+            let mut add = shell::command("timeout");
+            add.args([
+                "120",
+                "rustup",
+                "target",
+                "add",
+                "--toolchain",
+                &toolchain,
+                TARGET,
+            ]);
+            if shell::succeeds(&mut add) && host_has_target()? {
+                return Ok(Self::Host);
+            }
+            println!("rustup cannot get it; taking Debian's compiler");
+        }
+        apt::ensure(&DEBIAN).context("no compiler for UEFI")?;
+        Ok(Self::Debian)
+    }
+
+    /// `cargo VERB` for the UEFI target, optimised, in a target directory of its own.
+    pub fn cargo(&self, verb: &str) -> Command {
+        let mut cargo = match self {
+            Self::Host => shell::cargo(),
+            Self::Debian => debian_cargo(),
+        };
+        cargo.args([verb, "--release", "--target", TARGET]);
+        if let Self::Debian = self {
+            cargo.arg("-Zbuild-std=core,alloc,compiler_builtins");
+            cargo.arg("-Zbuild-std-features=compiler-builtins-mem");
+        }
+        cargo.env("CARGO_TARGET_DIR", shell::target_directory().join("uefi"));
+        cargo
+    }
+}
+
+/// Whether the compiler of the cargo that runs xtask has the target's standard library.
+fn host_has_target() -> Result<bool> {
+    let sysroot = shell::output(shell::command("rustc").args(["--print", "sysroot"]))?;
+    if sysroot.is_empty() {
+        bail!("rustc tells no sysroot");
+    }
+    Ok(Path::new(&sysroot)
+        .join("lib/rustlib")
+        .join(TARGET)
+        .join("lib")
+        .is_dir())
+}
+
+/// Debian's cargo with Debian's tools, whatever toolchain runs xtask.
+fn debian_cargo() -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut cargo = shell::command("/usr/bin/cargo");
+    for variable in [
+        "CARGO",
+        "RUSTUP_TOOLCHAIN",
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+    ] {
+        cargo.env_remove(variable);
+    }
+    cargo
+        .env("PATH", format!("/usr/bin:{path}"))
+        .env("RUSTC", "/usr/bin/rustc")
+        // The library is built by the compiler it belongs to, so its unstable features are the right ones.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_X86_64_UNKNOWN_UEFI_LINKER", "lld-link-16")
+        .env(
+            "CARGO_TARGET_X86_64_UNKNOWN_UEFI_RUSTFLAGS",
+            "-Clinker-flavor=lld-link",
+        );
+    cargo
+}
