@@ -3,6 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use crate::dhcp::{Message, PxeOptions, option};
 use crate::{bootconf, tftp};
 
 /// A packet that parses, emits to bytes that parse to the same packet.
@@ -49,4 +50,56 @@ pub fn fuzz_bootconf(data: &[u8]) {
             assert!(errors.iter().all(|error| (1..=lines).contains(&error.line)));
         }
     }
+}
+
+/// A message that parses, emits to bytes that parse to the same message; the accessors keep to what they promise.
+pub fn fuzz_dhcp(data: &[u8]) {
+    let Ok(message) = Message::parse(data) else {
+        return;
+    };
+    let again = Message::parse(&message.emit());
+    assert_eq!(again.as_ref(), Ok(&message));
+    let options = &message.options;
+    assert!(options.get(option::OVERLOAD).is_none());
+    for (code, value) in options.iter() {
+        assert!(options.addresses(code).len() * 4 <= value.len());
+        assert!(
+            options
+                .text(code)
+                .is_none_or(|text| value.starts_with(text.as_bytes()))
+        );
+    }
+    assert!(options.prefix().is_none_or(|prefix| prefix <= 32));
+    for route in options.classless_routes().unwrap_or_default() {
+        let host_bits = u32::MAX.checked_shr(route.prefix.into()).unwrap_or(0);
+        assert_eq!(u32::from(route.destination) & host_bits, 0);
+    }
+    for name in options.domain_search().unwrap_or_default() {
+        assert!((1..=253).contains(&name.len()));
+    }
+    let classes: usize = options.user_classes().iter().map(|class| class.len()).sum();
+    assert!(classes <= options.get(option::USER_CLASS).unwrap_or_default().len());
+    for text in [message.boot_file(), message.boot_server_name()]
+        .into_iter()
+        .flatten()
+    {
+        assert!(!text.is_empty() && !text.contains(char::is_control));
+    }
+    let _ = (message.message(), message.mac(), message.message_type());
+    fuzz_pxe(options.get(option::VENDOR).unwrap_or_default());
+}
+
+/// Sub-options that parse survive being written and read again, unless a text grew out of its field by the
+/// replacement of bad characters.
+pub fn fuzz_pxe(data: &[u8]) {
+    let Some(options) = PxeOptions::parse(data) else {
+        return;
+    };
+    let again = PxeOptions::parse(&options.emit()).expect("what was written must be readable");
+    if data.is_ascii() && !data.iter().any(|b| b.is_ascii_control() && *b != 0) {
+        assert_eq!(again, options);
+    }
+    assert_eq!(again.discovery_control, options.discovery_control);
+    assert_eq!(again.boot_servers, options.boot_servers);
+    assert_eq!(again.item, options.item);
 }

@@ -1,6 +1,7 @@
 //! Codecs of network boot: what smoltcp does not speak.
 //!
 //! - [`tftp`]: packets and options of the Trivial File Transfer Protocol.
+//! - [`dhcp`]: DHCP messages and the options of network boot, PXE's among them.
 //! - [`bootconf`]: the text that says what to boot.
 //!
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
@@ -13,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod bootconf;
+pub mod dhcp;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod text;
