@@ -11,11 +11,11 @@ extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
-#[cfg(any(test, feature = "std"))]
 mod checksum;
 pub mod platform;
 #[cfg(any(test, feature = "std"))]
 pub mod sim;
+pub mod virtio;
 
 use core::fmt;
 

@@ -129,7 +129,7 @@ impl<'a> Segment<'a> {
         let segment = Self::headers(bytes)?;
         let ip = &bytes[ETHERNET..TRANSPORT];
         (checksum::sum(ip, 0) == 0xffff
-            && checksum::ipv4_payload_valid(&ip[12..20], segment.protocol, &bytes[TRANSPORT..]))
+            && ipv4_payload_valid(&ip[12..20], segment.protocol, &bytes[TRANSPORT..]))
         .then_some(segment)
     }
 
@@ -151,4 +151,10 @@ impl<'a> Segment<'a> {
     fn flags(&self) -> u8 {
         self.bytes[TRANSPORT + 13]
     }
+}
+
+/// True when the transport checksum of an IPv4 packet's payload is right.
+fn ipv4_payload_valid(source_destination: &[u8], protocol: u8, payload: &[u8]) -> bool {
+    let pseudo = checksum::sum(source_destination, 0) + u32::from(protocol) + payload.len() as u32;
+    checksum::sum(payload, pseudo) == 0xffff
 }

@@ -1,0 +1,219 @@
+//! The receive half: bursts of units straight from the buffers that the device filled.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::slice;
+
+use super::queue::VIRTQ_DESC_F_WRITE;
+use super::{ETHERNET_LEN, HEADER_LEN, MAX_UNIT, MERGEABLE_BUFFER, Ring, Shared, feature};
+use crate::platform::PciFunction;
+use crate::{Checksum, Counters, Fault, Frame, Receive};
+
+// struct virtio_net_hdr_v1
+const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;
+const VIRTIO_NET_HDR_F_DATA_VALID: u8 = 2;
+const VIRTIO_NET_HDR_GSO_UDP_L4: u8 = 5;
+/// Comes on top of a GSO type.
+const VIRTIO_NET_HDR_GSO_ECN: u8 = 0x80;
+
+/// Buffers that the largest unit can fill.
+const MAX_PARTS: usize = (HEADER_LEN + MAX_UNIT).div_ceil(MERGEABLE_BUFFER);
+/// What the first part of a unit holds at least, by the contract of [`Frame`].
+const FIRST_PART_MIN: usize = 128;
+/// After this many empty bursts in a row the device is asked whether it is still alive.
+const EMPTY_BURSTS_CHECK: u32 = 1 << 16;
+
+/// The receive half of a [`VirtioNet`](super::VirtioNet).
+pub struct VirtioReceive<P: PciFunction> {
+    shared: Rc<Shared<P>>,
+    ring: Ring,
+    /// Buffers to be handed back to the device; the first `free_len` are valid.
+    free: Box<[u16]>,
+    free_len: usize,
+    mergeable: bool,
+    checksums: bool,
+    udp_segments: bool,
+    max_unit: usize,
+    empty_bursts: u32,
+    counters: Counters,
+}
+
+/// The fields of the header that matter to a receiver.
+struct Header {
+    flags: u8,
+    gso_type: u8,
+    gso_size: u16,
+    num_buffers: u16,
+}
+
+impl<P: PciFunction> VirtioReceive<P> {
+    /// Describes all buffers; [`Self::refill`] then gives them to the device.
+    pub(super) fn new(
+        shared: Rc<Shared<P>>,
+        mut ring: Ring,
+        features: u64,
+        max_unit: usize,
+    ) -> Self {
+        let size = ring.queue.size();
+        for id in 0..size {
+            let address = ring.buffer_address(id);
+            ring.queue
+                .describe(id, address, ring.buffer_len as u32, VIRTQ_DESC_F_WRITE);
+        }
+        VirtioReceive {
+            shared,
+            ring,
+            free: (0..size).collect(),
+            free_len: size.into(),
+            mergeable: features & feature::MRG_RXBUF != 0,
+            checksums: features & feature::GUEST_CSUM != 0,
+            udp_segments: features & (feature::GUEST_USO4 | feature::GUEST_USO6) != 0,
+            max_unit,
+            empty_bursts: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Gives all free buffers to the device.
+    pub(super) fn refill(&mut self) {
+        let count = core::mem::take(&mut self.free_len);
+        for &id in self.free.iter().take(count) {
+            self.ring.queue.offer(id);
+        }
+        if self.ring.queue.publish() {
+            self.shared
+                .transport
+                .notify(self.ring.doorbell, self.ring.number);
+            self.counters.receive_doorbells += 1;
+        }
+    }
+
+    /// Lends up to `budget` units; their buffers are free afterwards.
+    fn lend(&mut self, budget: usize, sink: &mut impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
+        let mut returned = usize::from(self.ring.queue.returned()?);
+        let mut parts: [&[u8]; MAX_PARTS] = [&[]; MAX_PARTS];
+        let mut units = 0;
+        while units < budget && returned > 0 {
+            let header = self.header()?;
+            let count = if self.mergeable {
+                usize::from(header.num_buffers)
+            } else {
+                1
+            };
+            if count == 0 || count > MAX_PARTS {
+                return Err(Fault::Misbehaved("it used an impossible number of buffers"));
+            }
+            if count > returned {
+                // The rest of the unit is still under way.
+                break;
+            }
+            returned -= count;
+            let mut len = 0;
+            for (n, part) in parts.iter_mut().take(count).enumerate() {
+                let skip = if n == 0 { HEADER_LEN } else { 0 };
+                // SAFETY: `parts` is not used behind this function, and `refill` is not called inside.
+                *part = unsafe { self.part(skip)? };
+                len += part.len();
+            }
+            let lent = parts.get(..count).unwrap_or_default();
+            let first = lent.first().map_or(0, |part| part.len());
+            if first < len.min(FIRST_PART_MIN) {
+                return Err(Fault::Misbehaved("it left a receive buffer unfilled"));
+            }
+            let segmented = header.gso_type & !VIRTIO_NET_HDR_GSO_ECN == VIRTIO_NET_HDR_GSO_UDP_L4;
+            let malformed = segmented && (!self.udp_segments || header.gso_size == 0);
+            if malformed || len < ETHERNET_LEN || len > self.max_unit {
+                self.counters.receive_dropped += 1;
+                continue;
+            }
+            let vouched = VIRTIO_NET_HDR_F_NEEDS_CSUM | VIRTIO_NET_HDR_F_DATA_VALID;
+            self.counters.receive_units += 1;
+            self.counters.receive_bytes += len as u64;
+            units += 1;
+            sink(Frame {
+                parts: lent,
+                len,
+                checksum: if self.checksums && header.flags & vouched != 0 {
+                    Checksum::Trusted
+                } else {
+                    Checksum::Unverified
+                },
+                udp_segment: segmented.then_some(header.gso_size),
+            });
+        }
+        Ok(units)
+    }
+
+    /// The header of the next returned buffer, which must be there.
+    fn header(&self) -> Result<Header, Fault> {
+        let (id, len) = self.ring.queue.peek(0)?;
+        if (len as usize) < HEADER_LEN {
+            return Err(Fault::Misbehaved("it returned a buffer without a header"));
+        }
+        let buffer = self.ring.buffer(id);
+        // SAFETY: a buffer is longer than the header and aligned to 2048 bytes; the device has returned it, and
+        // should it write all the same, volatile reads take what is there as plain data.
+        let (low, high) = unsafe {
+            let low = buffer.cast::<u64>().read_volatile();
+            (low, buffer.add(8).cast::<u32>().read_volatile())
+        };
+        let [flags, gso_type, _, _, s0, s1, _, _] = low.to_le_bytes();
+        let [_, _, n0, n1] = high.to_le_bytes();
+        Ok(Header {
+            flags,
+            gso_type,
+            gso_size: u16::from_le_bytes([s0, s1]),
+            num_buffers: u16::from_le_bytes([n0, n1]),
+        })
+    }
+
+    /// Takes the next returned buffer and shows its content behind `skip` bytes.
+    ///
+    /// # Safety
+    /// The slice must not be used after the buffer, now free, was handed back by [`Self::refill`].
+    unsafe fn part<'a>(&mut self, skip: usize) -> Result<&'a [u8], Fault> {
+        let (id, len) = self.ring.queue.take()?;
+        let len = len as usize;
+        if len > self.ring.buffer_len || len <= skip {
+            return Err(Fault::Misbehaved("it returned an impossible length"));
+        }
+        if let Some(slot) = self.free.get_mut(self.free_len) {
+            *slot = id;
+            self.free_len += 1;
+        }
+        // SAFETY: the buffer is valid for `buffer_len` bytes, initialised (zeroed at allocation) and lives in
+        // `shared`. The device had it and has returned it, and gets it again by `refill` only, which by the
+        // caller's promise comes after the last use of the slice; until then nobody writes to it.
+        Ok(unsafe { slice::from_raw_parts(self.ring.buffer(id).add(skip).as_ptr(), len - skip) })
+    }
+}
+
+impl<P: PciFunction> Receive for VirtioReceive<P> {
+    fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
+        if !self.shared.running()? {
+            return Ok(0);
+        }
+        let units = match self.lend(budget, &mut sink) {
+            Ok(units) => units,
+            Err(fault) => return Err(self.shared.fail(fault)),
+        };
+        if self.free_len > 0 {
+            // `sink` may have met a fault while it was sending.
+            if self.shared.running()? {
+                self.refill();
+            }
+            self.empty_bursts = 0;
+        } else {
+            self.empty_bursts += 1;
+            if self.empty_bursts == EMPTY_BURSTS_CHECK {
+                self.empty_bursts = 0;
+                self.shared.check()?;
+            }
+        }
+        Ok(units)
+    }
+}
