@@ -1,1 +1,27 @@
-#![no_std]
+//! UEFI behind the traits: what wireboot needs of the machine, and nothing that knows of networks.
+//!
+//! A program over this crate is a safe function given to [`entry!`]. All `unsafe` code of the firmware is
+//! here.
+#![cfg_attr(not(test), no_std)]
+#![deny(missing_docs)]
+
+extern crate alloc;
+
+mod clock;
+pub mod console;
+pub mod device_path;
+pub mod exit;
+pub mod image;
+pub mod initrd;
+pub mod memory;
+pub mod pci;
+pub mod pxe;
+pub mod random;
+pub mod raw;
+mod section;
+pub mod smbios;
+mod start;
+
+pub use clock::Clock;
+pub use start::start;
+pub use uefi::{Handle, Status};

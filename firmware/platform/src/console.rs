@@ -1,0 +1,119 @@
+//! The console: log lines, a progress line that is redrawn in place, keys.
+//!
+//! Everything goes to the firmware's console, which also reaches a serial line where the machine has one.
+
+use alloc::string::{String, ToString};
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use uefi::proto::console::text::{Key as FirmwareKey, ScanCode};
+use uefi::system;
+
+/// Width of the progress line: that of the smallest text mode, less the last column, which would wrap.
+const COLUMNS: usize = 79;
+
+/// Length of the progress line on screen.
+static DRAWN: AtomicUsize = AtomicUsize::new(0);
+
+struct Console;
+
+static CONSOLE: Console = Console;
+
+impl Log for Console {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= Level::Info
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let kind = match record.level() {
+            Level::Error => "error: ",
+            Level::Warn => "warning: ",
+            _ => "",
+        };
+        clear_progress();
+        write(format_args!("wireboot: {kind}{}\n", record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+/// Sends the `log` macros to the console, one line each, after `wireboot: `.
+pub(crate) fn open() {
+    // A second call finds the logger set, which is as well.
+    let _ = log::set_logger(&CONSOLE);
+    log::set_max_level(LevelFilter::Info);
+}
+
+/// Writes to the console. A console that fails is no reason to stop.
+pub(crate) fn write(text: fmt::Arguments<'_>) {
+    system::with_stdout(|out| {
+        let _ = out.write_fmt(text);
+    });
+}
+
+/// A line of its own without prefix (menus).
+pub fn line(text: &str) {
+    clear_progress();
+    write(format_args!("{text}\n"));
+}
+
+/// Draws `text` over the progress line. Costs what the slowest console costs (a millisecond or more): call
+/// it a few times a second at most.
+pub fn progress(text: &str) {
+    let shown: String = text.chars().take(COLUMNS).collect();
+    let len = shown.chars().count();
+    let before = DRAWN.swap(len, Ordering::Relaxed);
+    let blank = before.saturating_sub(len);
+    write(format_args!("\r{shown}{:blank$}", ""));
+}
+
+/// Removes the progress line.
+pub fn clear_progress() {
+    let drawn = DRAWN.swap(0, Ordering::Relaxed);
+    if drawn > 0 {
+        write(format_args!("\r{:drawn$}\r", ""));
+    }
+}
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Escape.
+    Escape,
+    /// Return.
+    Enter,
+    /// Arrow up.
+    Up,
+    /// Arrow down.
+    Down,
+    /// A character.
+    Char(char),
+    /// Any other.
+    Other,
+}
+
+/// The next key pressed, if any. Polls the keyboard, which may take a millisecond.
+#[must_use]
+pub fn key() -> Option<Key> {
+    let key = system::with_stdin(|keyboard| keyboard.read_key().ok().flatten())?;
+    Some(match key {
+        FirmwareKey::Special(ScanCode::ESCAPE) => Key::Escape,
+        FirmwareKey::Special(ScanCode::UP) => Key::Up,
+        FirmwareKey::Special(ScanCode::DOWN) => Key::Down,
+        FirmwareKey::Special(_) => Key::Other,
+        FirmwareKey::Printable(c) => match char::from(c) {
+            '\r' | '\n' => Key::Enter,
+            '\u{1b}' => Key::Escape,
+            c => Key::Char(c),
+        },
+    })
+}
+
+/// What the firmware calls itself.
+#[must_use]
+pub fn firmware() -> String {
+    system::firmware_vendor().to_string()
+}

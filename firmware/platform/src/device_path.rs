@@ -1,0 +1,261 @@
+//! Device paths: reading what firmware says about how it loaded us, and telling those we load the same.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use uefi::Handle;
+use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol};
+use uefi::proto::device_path::build::{BuildNode, DevicePathBuilder, messaging};
+use uefi::proto::device_path::messaging::{DnsAddressType, Ipv4AddressOrigin};
+use uefi::proto::device_path::{DevicePath, DevicePathNodeEnum, LoadedImageDevicePath};
+
+/// Bytes of an end node.
+const END: usize = 4;
+
+/// The nodes of a handle's device path, without end node.
+pub(crate) fn of_handle(handle: Handle) -> Option<Box<[u8]>> {
+    let params = OpenProtocolParams {
+        handle,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: the path is copied at once, with no firmware call between.
+    let path: ScopedProtocol<DevicePath> =
+        unsafe { boot::open_protocol(params, OpenProtocolAttributes::GetProtocol) }.ok()?;
+    Some(nodes(path.get()?))
+}
+
+/// The nodes of the path that this image was loaded from, file part included.
+pub(crate) fn of_image() -> Option<Box<[u8]>> {
+    let params = OpenProtocolParams {
+        handle: boot::image_handle(),
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: the path is copied at once, with no firmware call between.
+    let path: ScopedProtocol<LoadedImageDevicePath> =
+        unsafe { boot::open_protocol(params, OpenProtocolAttributes::GetProtocol) }.ok()?;
+    Some(nodes(path.get()?))
+}
+
+fn nodes(path: &DevicePath) -> Box<[u8]> {
+    let bytes = path.as_bytes();
+    bytes
+        .get(..bytes.len().saturating_sub(END))
+        .unwrap_or_default()
+        .into()
+}
+
+/// What the network nodes of a device path say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkPath {
+    /// Bytes of the path up to and including the MAC node; 0 without one.
+    pub interface_len: usize,
+    /// Station address of the interface.
+    pub mac: Option<[u8; 6]>,
+    /// The IPv4 node, where it names an address.
+    pub ipv4: Option<Ipv4Node>,
+    /// IPv4 name servers of the DNS node.
+    pub dns: Vec<Ipv4Addr>,
+    /// The URI node, where it is not empty.
+    pub uri: Option<String>,
+    /// The path ends in a file on a medium, and this is its name.
+    pub file: Option<String>,
+}
+
+/// An IPv4 node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv4Node {
+    /// Address of the interface.
+    pub local: Ipv4Addr,
+    /// Address of the server, if any.
+    pub remote: Option<Ipv4Addr>,
+    /// Router, if any.
+    pub gateway: Option<Ipv4Addr>,
+    /// Subnet mask, as a prefix length. `None` when the node has none (a mask of zeros, or one with
+    /// holes).
+    pub prefix: Option<u8>,
+}
+
+fn some(address: [u8; 4]) -> Option<Ipv4Addr> {
+    let address = Ipv4Addr::from(address);
+    (!address.is_unspecified()).then_some(address)
+}
+
+impl NetworkPath {
+    /// Reads a path's nodes (with or without end node). Malformed rests are ignored.
+    #[must_use]
+    pub fn parse(nodes: &[u8]) -> Self {
+        let mut bytes = nodes.to_vec();
+        if !nodes.ends_with(&[0x7f, 0xff, 4, 0]) {
+            bytes.extend([0x7f, 0xff, 4, 0]);
+        }
+        let mut found = Self::default();
+        let Ok(path) = <&DevicePath>::try_from(bytes.as_slice()) else {
+            return found;
+        };
+        let mut offset = 0;
+        for node in path.node_iter() {
+            offset += usize::from(node.length());
+            match node.as_enum() {
+                Ok(DevicePathNodeEnum::MessagingMacAddress(node)) => {
+                    found.interface_len = offset;
+                    found.mac = node.mac_address().first_chunk().copied();
+                }
+                Ok(DevicePathNodeEnum::MessagingIpv4(node)) => {
+                    found.ipv4 = some(node.local_ip_address()).map(|local| Ipv4Node {
+                        local,
+                        remote: some(node.remote_ip_address()),
+                        gateway: some(node.gateway_ip_address()),
+                        prefix: prefix(node.subnet_mask()),
+                    });
+                }
+                Ok(DevicePathNodeEnum::MessagingDns(dns))
+                    if dns.address_type() == DnsAddressType::IPV4 =>
+                {
+                    // One byte of address family, then 16 bytes an address, of which IPv4 uses 4.
+                    let addresses = node.data().get(1..).unwrap_or_default().chunks_exact(16);
+                    found
+                        .dns
+                        .extend(addresses.filter_map(|entry| some(*entry.first_chunk()?)));
+                }
+                Ok(DevicePathNodeEnum::MessagingUri(node)) => {
+                    found.uri = core::str::from_utf8(node.value())
+                        .ok()
+                        .map(|uri| uri.trim_end_matches('\0').to_string())
+                        .filter(|uri| !uri.is_empty());
+                }
+                Ok(DevicePathNodeEnum::MediaFilePath(node)) => {
+                    found.file = node
+                        .path_name()
+                        .to_cstring16()
+                        .ok()
+                        .map(|name| name.to_string());
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// Prefix length of a mask; `None` for no mask at all or one with holes.
+fn prefix(mask: [u8; 4]) -> Option<u8> {
+    let mask = u32::from_be_bytes(mask);
+    let ones = mask.leading_ones();
+    (mask != 0 && mask.checked_shl(ones).unwrap_or(0) == 0).then_some(ones as u8)
+}
+
+/// An owned device path, end node included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathBuf(Vec<u8>);
+
+impl PathBuf {
+    /// The path of something fetched from `uri` over the interface at `interface` (nodes up to the MAC node, or
+    /// up to an IPv4 node that a firmware handle carries): interface, IPv4, URI (UEFI 2.10, section
+    /// 24.7.3.1). The IPv4 node is added only where `interface` has none.
+    #[must_use]
+    pub fn fetched(interface: &[u8], ipv4: Option<Ipv4Node>, uri: &str) -> Option<Self> {
+        const IPV4: [u8; 2] = [3, 12];
+        let mut bytes = interface.to_vec();
+        bytes.extend([0x7f, 0xff, 4, 0]);
+        let base = <&DevicePath>::try_from(bytes.as_slice()).ok()?;
+        let mut out = Vec::new();
+        let mut builder = DevicePathBuilder::with_vec(&mut out);
+        let mut has_ipv4 = false;
+        for node in base.node_iter() {
+            has_ipv4 |= [node.device_type().0, node.sub_type().0] == IPV4;
+            builder = builder.push(&node).ok()?;
+        }
+        if let (Some(ipv4), false) = (ipv4, has_ipv4) {
+            let or_zero = |address: Option<Ipv4Addr>| address.map_or([0; 4], |a| a.octets());
+            let mask = u32::MAX.checked_shl(32 - u32::from(ipv4.prefix.unwrap_or(0)));
+            let node = messaging::Ipv4 {
+                local_ip_address: ipv4.local.octets(),
+                remote_ip_address: or_zero(ipv4.remote),
+                local_port: 0,
+                remote_port: 0,
+                protocol: 6,
+                ip_address_origin: Ipv4AddressOrigin::DHCP,
+                gateway_ip_address: or_zero(ipv4.gateway),
+                subnet_mask: mask.unwrap_or(0).to_be_bytes(),
+            };
+            builder = builder.push(&node as &dyn BuildNode).ok()?;
+        }
+        builder
+            .push(&messaging::Uri {
+                value: uri.as_bytes(),
+            } as &dyn BuildNode)
+            .ok()?
+            .finalize()
+            .ok()?;
+        Some(Self(out))
+    }
+
+    /// The path as the `uefi` crate knows it.
+    pub(crate) fn as_path(&self) -> Option<&DevicePath> {
+        <&DevicePath>::try_from(self.0.as_slice()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC_PATH: &[u8] = &[
+        2, 1, 12, 0, 0xd0, 0x41, 3, 0x0a, 0, 0, 0, 0, // ACPI
+        1, 1, 6, 0, 0, 3, // PCI
+        3, 11, 37, 0, 0x52, 0x54, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 1, // MAC
+    ];
+
+    #[test]
+    fn what_is_built_reads_back() {
+        let ipv4 = Ipv4Node {
+            local: Ipv4Addr::new(10, 0, 2, 15),
+            remote: Some(Ipv4Addr::new(10, 0, 2, 2)),
+            gateway: None,
+            prefix: Some(24),
+        };
+        let path = PathBuf::fetched(MAC_PATH, Some(ipv4), "http://10.0.2.2/a").unwrap();
+        let read = NetworkPath::parse(&path.0);
+        assert_eq!(read.mac, Some([0x52, 0x54, 0, 1, 2, 3]));
+        assert_eq!(read.interface_len, MAC_PATH.len());
+        assert_eq!(read.ipv4, Some(ipv4));
+        assert_eq!(read.uri.as_deref(), Some("http://10.0.2.2/a"));
+        // A path that has an IPv4 node keeps it.
+        let longer = &path.0[..path.0.len() - 4 - 4 - "http://10.0.2.2/a".len()];
+        let again = PathBuf::fetched(longer, None, "http://10.0.2.2/a").unwrap();
+        assert_eq!(again, path);
+    }
+
+    #[test]
+    fn dns_nodes() {
+        let mut path = MAC_PATH.to_vec();
+        path.extend([3, 31, 4 + 1 + 32, 0, 0]);
+        path.extend([10, 0, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        path.extend([10, 0, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let read = NetworkPath::parse(&path);
+        assert_eq!(
+            read.dns,
+            [Ipv4Addr::new(10, 0, 2, 3), Ipv4Addr::new(10, 0, 2, 4)]
+        );
+    }
+
+    #[test]
+    fn cut_paths_are_no_harm() {
+        for len in 0..MAC_PATH.len() {
+            let _ = NetworkPath::parse(&MAC_PATH[..len]);
+            let _ = PathBuf::fetched(&MAC_PATH[..len], None, "http://a/");
+        }
+    }
+
+    #[test]
+    fn masks() {
+        assert_eq!(prefix([255, 255, 255, 0]), Some(24));
+        assert_eq!(prefix([255, 255, 255, 255]), Some(32));
+        assert_eq!(prefix([255, 0, 255, 0]), None);
+        assert_eq!(prefix([0; 4]), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! Images: how this one was loaded, and loading and starting others.
+
+use crate::device_path::{self, PathBuf};
+use crate::section;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use uefi::Handle;
+use uefi::boot::{
+    self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol,
+};
+use uefi::proto::loaded_image::LoadedImage;
+
+/// How the firmware loaded this image.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// The device it came from: a network interface, a disk, or unknown.
+    pub device: Option<Handle>,
+    /// Nodes of that device's path.
+    pub device_path: Option<Box<[u8]>>,
+    /// Nodes of the image's whole path.
+    pub path: Option<Box<[u8]>>,
+    /// The load options as text; empty without any, or where they are none.
+    pub options: String,
+    /// Content of the PE section asked for, if the image has it.
+    pub section: Option<Vec<u8>>,
+}
+
+fn open(handle: Handle) -> Option<ScopedProtocol<LoadedImage>> {
+    let params = OpenProtocolParams {
+        handle,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: the protocol stays on an image's handle while the image is loaded, and is used at once.
+    unsafe { boot::open_protocol(params, OpenProtocolAttributes::GetProtocol) }.ok()
+}
+
+impl Own {
+    /// Reads it all, with PE section `section` (`.wbconf`).
+    #[must_use]
+    pub fn read(section: &str) -> Self {
+        let Some(image) = open(boot::image_handle()) else {
+            return Self::default();
+        };
+        let Some(image) = image.get() else {
+            return Self::default();
+        };
+        let device = image.device();
+        let (base, size) = image.info();
+        let section = (!base.is_null()).then(|| {
+            // SAFETY: the firmware loaded this image to `base`, `size` bytes of it. They hold statics that
+            // change, so the slice must not live on: what is wanted (a constant section) is copied.
+            let image = unsafe { core::slice::from_raw_parts(base.cast::<u8>(), size as usize) };
+            section::find(image, section).map(<[u8]>::to_vec)
+        });
+        Self {
+            device,
+            device_path: device.and_then(device_path::of_handle),
+            path: device_path::of_image(),
+            options: image
+                .load_options_as_bytes()
+                .map(options_text)
+                .unwrap_or_default(),
+            section: section.flatten(),
+        }
+    }
+}
+
+/// Load options are UCS-2 by custom, but may be anything: what is not text counts as empty.
+fn options_text(bytes: &[u8]) -> String {
+    let units = bytes
+        .chunks_exact(2)
+        .filter_map(|pair| Some(u16::from_le_bytes(*pair.first_chunk()?)));
+    let text: Result<String, _> = char::decode_utf16(units.take_while(|&unit| unit != 0)).collect();
+    text.ok()
+        .filter(|text| !text.chars().any(|c| c.is_control() && !c.is_whitespace()))
+        .unwrap_or_default()
+}
+
+/// An image that has been loaded and not yet started. Dropping it unloads it.
+#[derive(Debug)]
+pub struct Loaded {
+    handle: Option<Handle>,
+    /// UCS-2 with terminator; the image's protocol points into it.
+    options: Vec<u16>,
+}
+
+impl Loaded {
+    /// Loads the PE image in `bytes` (which are copied), telling it that it came from `path` and has
+    /// load options `options`.
+    ///
+    /// # Errors
+    /// The firmware's: `UNSUPPORTED` or `LOAD_ERROR` for what is no image for this machine,
+    /// `SECURITY_VIOLATION` or `ACCESS_DENIED` under Secure Boot, `OUT_OF_RESOURCES`.
+    pub fn load(bytes: &[u8], path: Option<&PathBuf>, options: &str) -> uefi::Result<Self> {
+        let source = LoadImageSource::FromBuffer {
+            buffer: bytes,
+            file_path: path.and_then(PathBuf::as_path),
+        };
+        let handle = boot::load_image(boot::image_handle(), source)?;
+        let mut loaded = Self {
+            handle: Some(handle),
+            options: Vec::new(),
+        };
+        if !options.is_empty() {
+            loaded.options = options.encode_utf16().chain([0]).collect();
+            if let Some(mut image) = open(handle)
+                && let Some(image) = image.get_mut()
+            {
+                let size = u32::try_from(loaded.options.len() * 2).unwrap_or(0);
+                // SAFETY: the vector is not touched again, and lives until the image has returned or was
+                // unloaded.
+                unsafe { image.set_load_options(loaded.options.as_ptr().cast(), size) };
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Starts the image. Returns when the image does; a system that boots never does.
+    ///
+    /// # Errors
+    /// What the image returned, or the firmware's refusal to start it.
+    pub fn start(mut self) -> uefi::Result {
+        let Some(handle) = self.handle else {
+            return Ok(());
+        };
+        // The boot manager's own limit for a boot option that hangs (UEFI 2.10, section 3.1.2). What is started
+        // may turn it off, and the end of boot services does.
+        let _ = boot::set_watchdog_timer(WATCHDOG_SECONDS, WATCHDOG_CODE, None);
+        let result = boot::start_image(handle);
+        disable_watchdog();
+        // An application that has returned is unloaded by the firmware.
+        let refused = result.as_ref().is_err_and(|error| {
+            [
+                uefi::Status::SECURITY_VIOLATION,
+                uefi::Status::INVALID_PARAMETER,
+            ]
+            .contains(&error.status())
+        });
+        if !refused {
+            self.handle = None;
+        }
+        result
+    }
+}
+
+const WATCHDOG_SECONDS: usize = 300;
+/// Codes below 0x10000 are the firmware's.
+const WATCHDOG_CODE: u64 = 0x1_0000;
+
+/// Turns off the firmware's watchdog, which would reset the machine 5 minutes into a long download.
+pub(crate) fn disable_watchdog() {
+    let _ = boot::set_watchdog_timer(0, WATCHDOG_CODE, None);
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle {
+            let _ = boot::unload_image(handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_options() {
+        let ucs2 = |text: &str| -> Vec<u8> {
+            text.encode_utf16()
+                .chain([0])
+                .flat_map(u16::to_le_bytes)
+                .collect()
+        };
+        assert_eq!(
+            options_text(&ucs2("wireboot.efi http://a/b c")),
+            "wireboot.efi http://a/b c"
+        );
+        assert_eq!(options_text(&ucs2("")), "");
+        assert_eq!(options_text(&[0x61]), "");
+        assert_eq!(options_text(&[1, 0, 2, 0]), "");
+        assert_eq!(options_text(&[0, 0xd8, 0x61, 0]), "");
+    }
+}

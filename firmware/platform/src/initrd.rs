@@ -1,0 +1,209 @@
+//! Initial RAM disks for Linux, by `EFI_LOAD_FILE2_PROTOCOL` on the device path that Linux's EFI stub looks for.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use uefi::Handle;
+use uefi::boot;
+use uefi_raw::protocol::device_path::DevicePathProtocol;
+use uefi_raw::protocol::media::LoadFile2Protocol;
+use uefi_raw::{Boolean, Guid, Status, guid};
+use wireboot_net::Memory;
+
+/// `EFI_DEVICE_PATH_PROTOCOL_GUID`.
+const DEVICE_PATH: Guid = DevicePathProtocol::GUID;
+
+/// `LINUX_EFI_INITRD_MEDIA_GUID`.
+const INITRD_MEDIA: Guid = guid!("5568e427-68fc-4f3d-ac74-ca555231cc68");
+
+/// A vendor-defined media node with that GUID, and the end node.
+const PATH: [u8; 24] = {
+    let mut path = [0; 24];
+    path[0] = 4;
+    path[1] = 3;
+    path[2] = 20;
+    let guid = INITRD_MEDIA.to_bytes();
+    let mut i = 0;
+    while i < 16 {
+        path[4 + i] = guid[i];
+        i += 1;
+    }
+    path[20] = 0x7f;
+    path[21] = 0xff;
+    path[22] = 4;
+    path
+};
+
+/// One file: memory, of which the first `len` bytes are the file.
+#[derive(Debug)]
+pub struct Part {
+    /// Where it is.
+    pub memory: Memory,
+    /// Its length in bytes; no more than the memory's.
+    pub len: usize,
+}
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        self.memory.as_slice().get(..self.len).unwrap_or_default()
+    }
+}
+
+#[repr(C)]
+struct Server {
+    /// First, so that the protocol's `this` is also the server's address.
+    protocol: LoadFile2Protocol,
+    parts: Vec<Part>,
+    path: [u8; PATH.len()],
+}
+
+/// Serves initrds while it lives.
+#[derive(Debug)]
+pub struct Initrds {
+    server: NonNull<Server>,
+    handle: Handle,
+}
+
+impl Initrds {
+    /// Offers the files, one after the other in the order given, to the next image.
+    ///
+    /// # Errors
+    /// What the firmware answers when it has no memory for another handle.
+    pub fn offer(parts: Vec<Part>) -> uefi::Result<Self> {
+        let server = Box::new(Server {
+            protocol: LoadFile2Protocol { load_file },
+            parts,
+            path: PATH,
+        });
+        let server = NonNull::from(Box::leak(server));
+        let this = server.as_ptr();
+        // SAFETY: path and protocol live until `drop` has removed both from the handle.
+        let installed = unsafe {
+            boot::install_protocol_interface(None, &DEVICE_PATH, (&raw const (*this).path).cast())
+                .and_then(|handle| {
+                    boot::install_protocol_interface(
+                        Some(handle),
+                        &LoadFile2Protocol::GUID,
+                        this.cast(),
+                    )
+                    .inspect_err(|_| {
+                        let path = (&raw const (*this).path).cast();
+                        let _ = boot::uninstall_protocol_interface(handle, &DEVICE_PATH, path);
+                    })
+                })
+        };
+        match installed {
+            Ok(handle) => Ok(Self { server, handle }),
+            Err(error) => {
+                // SAFETY: leaked above; no protocol refers to it.
+                drop(unsafe { Box::from_raw(this) });
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Initrds {
+    fn drop(&mut self) {
+        let this = self.server.as_ptr();
+        // SAFETY: installed by `offer` with these addresses. Only when the firmware knows neither any more is
+        // the memory freed.
+        unsafe {
+            let file = boot::uninstall_protocol_interface(
+                self.handle,
+                &LoadFile2Protocol::GUID,
+                this.cast(),
+            );
+            let path = boot::uninstall_protocol_interface(
+                self.handle,
+                &DEVICE_PATH,
+                (&raw const (*this).path).cast(),
+            );
+            if file.is_ok() && path.is_ok() {
+                drop(Box::from_raw(this));
+            }
+        }
+    }
+}
+
+unsafe extern "efiapi" fn load_file(
+    this: *mut LoadFile2Protocol,
+    _path: *const DevicePathProtocol,
+    boot_policy: Boolean,
+    buffer_size: *mut usize,
+    buffer: *mut c_void,
+) -> Status {
+    if this.is_null() || buffer_size.is_null() {
+        return Status::INVALID_PARAMETER;
+    }
+    if bool::from(boot_policy) {
+        return Status::UNSUPPORTED;
+    }
+    // SAFETY: `this` is the server's first field, alive while installed.
+    let parts = unsafe { &(*this.cast::<Server>()).parts };
+    let needed = total(parts);
+    // SAFETY: the caller's variable, as the specification says.
+    let given = unsafe { buffer_size.replace(needed) };
+    if given < needed || buffer.is_null() {
+        return Status::BUFFER_TOO_SMALL;
+    }
+    // SAFETY: the caller's buffer holds `given` bytes, at least `needed`; it is written before it is read.
+    let out = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<u8>(), needed) };
+    concatenate(parts, out);
+    Status::SUCCESS
+}
+
+/// Each file begins at a multiple of 4 bytes, as Linux wants it of archives in a row.
+fn padded(part: &Part) -> usize {
+    part.bytes().len().next_multiple_of(4)
+}
+
+fn total(parts: &[Part]) -> usize {
+    parts.iter().map(padded).sum()
+}
+
+fn concatenate(parts: &[Part], mut out: &mut [u8]) {
+    for part in parts {
+        let bytes = part.bytes();
+        let Some((place, rest)) = out.split_at_mut_checked(padded(part)) else {
+            return;
+        };
+        let (data, padding) = place.split_at_mut(bytes.len());
+        data.copy_from_slice(bytes);
+        padding.fill(0);
+        out = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_a_row_start_at_multiples_of_4() {
+        let part = |bytes: &[u8], len| Part {
+            memory: Memory::from(bytes.to_vec()),
+            len,
+        };
+        let parts = [
+            part(b"abcdeXX", 5),
+            part(b"", 0),
+            part(b"1234", 4),
+            part(b"z", 1),
+        ];
+        assert_eq!(total(&parts), 16);
+        let mut out = [0xff; 16];
+        concatenate(&parts, &mut out);
+        assert_eq!(&out, b"abcde\0\0\x001234z\0\0\0");
+    }
+
+    #[test]
+    fn a_length_beyond_the_memory_is_no_harm() {
+        let parts = [Part {
+            memory: Memory::from(alloc::vec![1, 2]),
+            len: 3,
+        }];
+        assert_eq!(total(&parts), 0);
+    }
+}

@@ -1,0 +1,98 @@
+//! Memory: an arena for Rust's heap, and pages for downloads.
+//!
+//! The heap is one region taken from the firmware at the start and managed here, so that allocating
+//! calls no firmware and works on any processor. Downloads may be larger than any arena, so their
+//! destinations come from the firmware's page allocator, one block each.
+
+use core::ptr::NonNull;
+use uefi::boot::{self, AllocateType, MemoryType};
+use wireboot_net::MemoryBlock;
+
+/// Bytes of a page, UEFI's unit of allocation.
+pub const PAGE: usize = 4096;
+
+/// Wanted size of the arena in bytes. Small machines get a half, a quarter or an eighth of it.
+pub const ARENA: usize = 48 << 20;
+
+#[cfg(target_os = "uefi")]
+#[global_allocator]
+static HEAP: talc::TalcLock<spinning_top::RawSpinlock, talc::source::Manual> =
+    talc::TalcLock::new(talc::source::Manual);
+
+/// The region behind the heap, for giving it back.
+pub(crate) struct Arena(Pages);
+
+impl Arena {
+    /// Takes the arena from the firmware and makes it Rust's heap.
+    pub(crate) fn open() -> Result<Self, uefi::Error> {
+        let mut size = ARENA;
+        let pages = loop {
+            match Pages::allocate(size) {
+                Ok(pages) => break pages,
+                Err(error) if size <= ARENA / 8 => return Err(error),
+                Err(_) => size /= 2,
+            }
+        };
+        #[cfg(target_os = "uefi")]
+        // SAFETY: the pages are ours alone, and stay allocated until `close`, after which nothing
+        // allocates.
+        unsafe {
+            HEAP.lock().claim(pages.start.as_ptr(), pages.bytes);
+        }
+        Ok(Self(pages))
+    }
+
+    /// Gives the arena back to the firmware.
+    ///
+    /// # Safety
+    /// No value on the heap may be used afterwards, and nothing may allocate.
+    pub(crate) unsafe fn close(self) {
+        drop(self.0);
+    }
+}
+
+/// Whole pages from the firmware (loader data), given back on drop.
+#[derive(Debug)]
+pub struct Pages {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the block is plain memory that nothing else refers to.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    /// Allocates at least `bytes` bytes; their content is unspecified.
+    ///
+    /// # Errors
+    /// `OUT_OF_RESOURCES` when the machine has no such contiguous region left.
+    pub fn allocate(bytes: usize) -> uefi::Result<Self> {
+        let pages = bytes.div_ceil(PAGE).max(1);
+        let start = boot::allocate_pages(AllocateType::AnyPages, MemoryType::LOADER_DATA, pages)?;
+        Ok(Self {
+            start,
+            bytes: pages * PAGE,
+        })
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `allocate` with the same page count; the owner has no references left.
+        // A failure would leave the pages allocated, which harms nobody.
+        let _ = unsafe { boot::free_pages(self.start, self.bytes / PAGE) };
+    }
+}
+
+impl MemoryBlock for Pages {
+    fn as_slice(&self) -> &[u8] {
+        // SAFETY: the block is ours, `bytes` long, and any bytes are valid `u8`s (the firmware handed
+        // out the memory, so its content is some value, not uninitialised in Rust's sense).
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}

@@ -1,0 +1,4 @@
+//! Definitions of the UEFI specification that the `uefi-raw` crate lacks, in its style: field for field
+//! and name for name as in the specification, so that they can be offered upstream.
+
+pub mod pci_io;
