@@ -35,9 +35,7 @@ pub trait Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
     /// The machine has no free memory of that size.
-    #[error(
-        "no memory for {bytes} bytes: give the machine more memory, or boot a smaller file"
-    )]
+    #[error("no memory for {bytes} bytes: give the machine more memory, or boot a smaller file")]
     NoMemory {
         /// What was asked for, in bytes.
         bytes: u64,
