@@ -1,0 +1,686 @@
+//! Files by HTTP/1.1 (RFC 9110, RFC 9112): GET, redirects, connections used again, and transfers that go on
+//! where they broke off.
+//!
+//! A body goes from the wire straight to the memory of its [`Destination`]. What was received is never mixed
+//! with another version of the file: a transfer is resumed only if the server gave a strong validator, which goes into
+//! `If-Range`; else it starts anew. A body without a length in HTTP/1.0 style ends where the server closes; whether
+//! it is complete only a digest can tell ([`crate::verify`]).
+
+pub(crate) mod chunked;
+mod connections;
+mod error;
+pub(crate) mod head;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::future::{Future, poll_fn};
+use core::net::SocketAddrV4;
+use core::pin::pin;
+
+use wireboot_net::{Duration, Memory, NetError, Stack, TcpStream};
+
+use crate::destination::{Destination, DestinationError};
+use crate::resolve::Resolve;
+use crate::url::{Host, Scheme, Url};
+use chunked::{ChunkReader, Next};
+pub use connections::Connections;
+pub use error::{ChunkError, HeadError, HttpError, Problem};
+use head::{Framing, Head, HeadReader, Validator};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A server that sends nothing for so long is asked again.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long a response head may take to come in whole.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Requests that may fail in a row before the first byte of the file.
+const FIRST_ATTEMPTS: u32 = 4;
+/// Requests that may fail in a row without a further byte: with the back-off, a server has half a
+/// minute to come back.
+const RESUME_ATTEMPTS: u32 = 8;
+/// First wait between attempts; each further one is twice as long, up to [`BACKOFF_LIMIT`].
+const BACKOFF: Duration = Duration::from_millis(250);
+/// Longest wait between attempts.
+const BACKOFF_LIMIT: Duration = Duration::from_secs(8);
+/// Longest `Retry-After` obeyed.
+const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(30);
+/// Redirects followed in a row.
+const REDIRECT_LIMIT: u32 = 10;
+/// Interim (1xx) responses passed over before one response.
+const INTERIM_LIMIT: u32 = 8;
+/// Body of a redirect read for the sake of its connection, in bytes.
+const DRAIN_LIMIT: u64 = 64 * 1024;
+/// Memory asked first for a body of unknown length, in bytes; then twice as much as before, but at most
+/// [`GROWTH_LIMIT`] more.
+const FIRST_GROWTH: u64 = 1024 * 1024;
+/// See [`FIRST_GROWTH`].
+const GROWTH_LIMIT: u64 = 256 * 1024 * 1024;
+
+/// A file received whole.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Holds the file at its start.
+    pub memory: Memory,
+    /// Size of the file in bytes; the memory may be larger.
+    pub len: u64,
+    /// Where it came from, after redirects.
+    pub url: Url,
+    /// What it took.
+    pub stats: HttpStats,
+}
+
+/// What a download took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HttpStats {
+    /// Requests sent.
+    pub requests: u32,
+    /// Connections made (not those used again).
+    pub connections: u32,
+    /// Redirects followed.
+    pub redirects: u32,
+    /// Times the transfer went on where it had broken off.
+    pub resumed: u32,
+    /// Times it started anew, what was received being of no use.
+    pub restarted: u32,
+}
+
+/// Downloads `url` to memory of `destination`.
+///
+/// Each wait in it ends: after 10 s without a byte the server is asked again, for the rest of the file if
+/// possible; after 4 requests in a row that failed before the first byte, or 8 without a further byte,
+/// it gives up. Responses 408, 429 and 5xx are retried too.
+///
+/// # Errors
+/// [`HttpError`]: what was asked of whom, what happened, what to do.
+pub async fn get<R: Resolve, D: Destination>(
+    stack: &Stack,
+    connections: &Connections,
+    resolver: &R,
+    url: &Url,
+    destination: &mut D,
+) -> Result<Fetched, HttpError> {
+    let mut download = Download {
+        stack,
+        connections,
+        resolver,
+        url: url.clone(),
+        servers: Vec::new(),
+        turn: 0,
+        body: Body::new(destination),
+        stats: HttpStats::default(),
+    };
+    let mut failures = 0;
+    let result = download.run(&mut failures).await;
+    match result {
+        Ok(()) => Ok(Fetched {
+            len: download.body.filled,
+            memory: download.body.memory.unwrap_or_else(|| Vec::new().into()),
+            url: download.url,
+            stats: download.stats,
+        }),
+        Err(problem) => Err(HttpError {
+            server: download.server(),
+            url: download.url,
+            attempts: failures,
+            problem,
+        }),
+    }
+}
+
+struct Download<'a, R, D> {
+    stack: &'a Stack,
+    connections: &'a Connections,
+    resolver: &'a R,
+    url: Url,
+    /// Addresses of the URL's server; empty until resolved.
+    servers: Vec<SocketAddrV4>,
+    /// Which of them is tried, modulo their number.
+    turn: usize,
+    body: Body<'a, D>,
+    stats: HttpStats,
+}
+
+/// How a request that did not fail ended.
+enum Step {
+    Complete,
+    Redirect(String),
+}
+
+/// Whether the response was read to its end, so that the connection may carry another.
+type AtEnd = bool;
+
+impl<R: Resolve, D: Destination> Download<'_, R, D> {
+    async fn run(&mut self, failures: &mut u32) -> Result<(), Problem> {
+        if self.url.scheme() != Scheme::Http {
+            return Err(Problem::NotHttp);
+        }
+        let mut visited = vec![self.url.clone()];
+        loop {
+            let reach = self.body.reach;
+            let problem = match self.request().await {
+                Ok(Step::Complete) => return Ok(()),
+                Ok(Step::Redirect(location)) => {
+                    self.redirect(&location, &mut visited)?;
+                    continue;
+                }
+                Err(problem) => problem,
+            };
+            if self.body.reach > reach {
+                *failures = 0;
+                visited = vec![self.url.clone()];
+            }
+            *failures += 1;
+            let limit = if self.body.reach == 0 {
+                FIRST_ATTEMPTS
+            } else {
+                RESUME_ATTEMPTS
+            };
+            if !problem.is_transient() || *failures >= limit {
+                return Err(problem);
+            }
+            let wait = self.back_off(*failures, &problem);
+            log::warn!(
+                "{}: {problem}; trying again in {} ms",
+                self.url,
+                wait.total_millis()
+            );
+            self.stack.sleep(wait).await;
+        }
+    }
+
+    /// How long to wait after so many failures: twice as long each time, and up to a quarter more so that
+    /// many machines that lost their server at once do not come back at once.
+    fn back_off(&self, failures: u32, problem: &Problem) -> Duration {
+        let wait = (BACKOFF * (1 << (failures - 1).min(8))).min(BACKOFF_LIMIT);
+        let wait = wait + Duration::from_micros(self.stack.random() % (wait.total_micros() / 4));
+        match problem {
+            Problem::Status {
+                retry_after: Some(seconds),
+                ..
+            } => wait.max(Duration::from_secs(*seconds.min(&RETRY_AFTER_LIMIT.secs()))),
+            _ => wait,
+        }
+    }
+
+    fn redirect(&mut self, location: &str, visited: &mut Vec<Url>) -> Result<(), Problem> {
+        let target = self.url.join(location)?;
+        if target.scheme() != Scheme::Http {
+            return Err(Problem::RedirectScheme { target });
+        }
+        if visited.contains(&target) {
+            return Err(Problem::RedirectLoop { target });
+        }
+        if visited.len() > REDIRECT_LIMIT as usize {
+            return Err(Problem::RedirectChain {
+                limit: REDIRECT_LIMIT,
+                target,
+            });
+        }
+        self.stats.redirects += 1;
+        if !target.same_server(&self.url) {
+            self.servers.clear();
+        }
+        visited.push(target.clone());
+        self.url = target;
+        Ok(())
+    }
+
+    /// The server that is asked, once known.
+    fn server(&self) -> Option<SocketAddrV4> {
+        self.servers
+            .get(self.turn % self.servers.len().max(1))
+            .copied()
+    }
+
+    async fn resolve(&mut self) -> Result<(), Problem> {
+        if !self.servers.is_empty() {
+            return Ok(());
+        }
+        let addresses = match self.url.host() {
+            Host::Address(address) => vec![*address],
+            Host::Name(host) => {
+                let failed = |reason| Problem::Resolve {
+                    host: host.clone(),
+                    reason,
+                };
+                let found = self.resolver.resolve(host).await.map_err(failed)?;
+                if found.is_empty() {
+                    return Err(failed("it has no IPv4 address".into()));
+                }
+                found
+            }
+        };
+        let port = self.url.port();
+        self.servers = addresses
+            .into_iter()
+            .map(|address| SocketAddrV4::new(address, port))
+            .collect();
+        self.turn = 0;
+        Ok(())
+    }
+
+    /// One request and its response.
+    async fn request(&mut self) -> Result<Step, Problem> {
+        self.resolve().await?;
+        let (mut stream, head) = self.converse().await?;
+        let (step, at_end) = self.respond(&mut stream, &head).await?;
+        match self.server() {
+            Some(server) if head.keep_alive && at_end => {
+                self.connections.put(self.stack, server, stream)
+            }
+            _ => stream.close(),
+        }
+        Ok(step)
+    }
+
+    /// Gets a connection, sends the request, and receives the head of the response.
+    async fn converse(&mut self) -> Result<(TcpStream, Head), Problem> {
+        if let Some((server, mut stream)) = self.connections.take(self.stack, &self.servers) {
+            // The server may be closing it just now: then that is no failure, and a new one is made.
+            if let Ok(head) = self.ask(&mut stream).await {
+                let turn = self.servers.iter().position(|other| *other == server);
+                self.turn = turn.unwrap_or(self.turn);
+                return Ok((stream, head));
+            }
+        }
+        let Some(server) = self.server() else {
+            return Err(Problem::Connect(NetError::Unreachable));
+        };
+        self.stats.connections += 1;
+        match self.stack.connect(server, CONNECT_TIMEOUT).await {
+            Ok(mut stream) => {
+                stream.set_idle_timeout(SILENCE);
+                let head = self.ask(&mut stream).await?;
+                Ok((stream, head))
+            }
+            Err(error) => {
+                self.turn += 1;
+                Err(Problem::Connect(error))
+            }
+        }
+    }
+
+    async fn ask(&mut self, stream: &mut TcpStream) -> Result<Head, Problem> {
+        self.stats.requests += 1;
+        let request = request_head(&self.url, self.body.resume());
+        let exchange = async {
+            stream
+                .write_all(request.as_bytes())
+                .await
+                .map_err(Problem::connection)?;
+            for _ in 0..INTERIM_LIMIT {
+                let head = read_head(stream).await?;
+                if !(100..200).contains(&head.status) {
+                    return Ok(head);
+                }
+            }
+            Err(Problem::Head(HeadError::Interim))
+        };
+        let silent = Err(Problem::Silent {
+            seconds: HEAD_TIMEOUT.secs(),
+        });
+        self.stack
+            .timeout(HEAD_TIMEOUT, exchange)
+            .await
+            .unwrap_or(silent)
+    }
+
+    async fn respond(
+        &mut self,
+        stream: &mut TcpStream,
+        head: &Head,
+    ) -> Result<(Step, AtEnd), Problem> {
+        match head.status {
+            200 | 203 => {
+                if self.body.filled > 0 {
+                    self.stats.restarted += 1;
+                }
+                self.body.start(head);
+                self.body.receive(stream, head.framing).await?;
+                Ok((Step::Complete, true))
+            }
+            206 => {
+                let end = self.body.go_on(head)?;
+                self.stats.resumed += 1;
+                let framing = match head.framing {
+                    Framing::UntilClose => Framing::Length(end - self.body.filled),
+                    framing => framing,
+                };
+                self.body.receive(stream, framing).await?;
+                self.body.check_end(end)?;
+                Ok((Step::Complete, head.framing == framing))
+            }
+            416 if self.body.resume().is_some() => {
+                self.body.refused(head)?;
+                Ok((Step::Complete, drain(stream, head).await))
+            }
+            301 | 302 | 303 | 307 | 308 => {
+                let location = head.location.clone().ok_or(Problem::RedirectNowhere)?;
+                Ok((Step::Redirect(location), drain(stream, head).await))
+            }
+            status => Err(Problem::Status {
+                status,
+                reason: head.reason.clone(),
+                retry_after: head.retry_after,
+            }),
+        }
+    }
+}
+
+/// The request for a file, or for its rest (RFC 9110 sections 13.1.5 and 14.2).
+pub(crate) fn request_head(url: &Url, resume: Option<(u64, &Validator)>) -> String {
+    let port = match url.port() {
+        80 => String::new(),
+        port => format!(":{port}"),
+    };
+    let range = match resume {
+        Some((from, validator)) => {
+            let validator = validator.as_str();
+            format!("Range: bytes={from}-\r\nIf-Range: {validator}\r\n")
+        }
+        None => String::new(),
+    };
+    format!(
+        "GET {} HTTP/1.1\r\nHost: {}{port}\r\nUser-Agent: wireboot/{}\r\nAccept: */*\r\n\
+         Accept-Encoding: identity\r\n{range}\r\n",
+        url.resource(),
+        url.host(),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+async fn read_head(stream: &mut TcpStream) -> Result<Head, Problem> {
+    let mut reader = HeadReader::default();
+    let mut progress = Ok((0, false));
+    loop {
+        let consumed = stream
+            .read(|bytes| {
+                progress = reader.push(bytes);
+                // A head that cannot be used ends the connection, so it does not matter what is consumed.
+                progress.as_ref().map_or(bytes.len(), |(taken, _)| *taken)
+            })
+            .await
+            .map_err(Problem::connection)?;
+        if consumed == 0 {
+            return Err(Problem::NoAnswer);
+        }
+        if let (_, true) = progress.clone()? {
+            return Ok(reader.parse()?);
+        }
+    }
+}
+
+/// Reads a body that nobody wants, if it is short, so that the connection can be used again.
+async fn drain(stream: &mut TcpStream, head: &Head) -> AtEnd {
+    let Framing::Length(mut left @ 0..=DRAIN_LIMIT) = head.framing else {
+        return false;
+    };
+    while left > 0 {
+        let take = left as usize;
+        match stream.read(|bytes| bytes.len().min(take)).await {
+            Ok(count) if count > 0 => left = left.saturating_sub(count as u64),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The file as far as it is there.
+struct Body<'a, D> {
+    destination: &'a mut D,
+    memory: Option<Memory>,
+    /// Bytes of the file at the start of the memory.
+    filled: u64,
+    /// Size of the whole file, if known.
+    total: Option<u64>,
+    /// Version of the file that the bytes are of.
+    validator: Option<Validator>,
+    /// Most bytes that were ever there: the measure of progress, which starting anew does not undo.
+    reach: u64,
+}
+
+impl<'a, D: Destination> Body<'a, D> {
+    fn new(destination: &'a mut D) -> Self {
+        Body {
+            destination,
+            memory: None,
+            filled: 0,
+            total: None,
+            validator: None,
+            reach: 0,
+        }
+    }
+
+    /// From where to go on, and with which version, if that is possible.
+    fn resume(&self) -> Option<(u64, &Validator)> {
+        let validator = self.validator.as_ref().filter(|_| self.filled > 0)?;
+        Some((self.filled, validator))
+    }
+
+    /// The response brings the file from its start.
+    fn start(&mut self, head: &Head) {
+        self.filled = 0;
+        self.total = match head.framing {
+            Framing::Length(length) => Some(length),
+            _ => None,
+        };
+        self.validator = head.validator();
+    }
+
+    /// The response brings the bytes from `filled` to the returned end, or does not fit.
+    fn go_on(&mut self, head: &Head) -> Result<u64, Problem> {
+        let fits = || {
+            let (from, validator) = self.resume()?;
+            let content = head.range?;
+            let (first, last) = content.range?;
+            let length = (last - first).checked_add(1)?;
+            let framed = match head.framing {
+                Framing::Length(framed) => framed == length,
+                _ => true,
+            };
+            let same = !validator.contradicts(head)
+                && (self.total.is_none() || content.total.is_none() || self.total == content.total);
+            (first == from && framed && same).then_some((last.checked_add(1)?, content.total))
+        };
+        match fits() {
+            Some((end, total)) if self.total.or(total).is_none_or(|total| end <= total) => {
+                self.total = self.total.or(total);
+                Ok(end)
+            }
+            _ => {
+                self.forget();
+                Err(Problem::Range)
+            }
+        }
+    }
+
+    /// The server has nothing behind what is there.
+    fn refused(&mut self, head: &Head) -> Result<(), Problem> {
+        let size = head.range.and_then(|range| range.total);
+        match self.total {
+            None if size == Some(self.filled) => Ok(()),
+            None => {
+                self.forget();
+                Err(Problem::Range)
+            }
+            Some(announced) => {
+                let received = size.unwrap_or(self.filled);
+                self.forget();
+                Err(Problem::Short {
+                    received,
+                    announced,
+                })
+            }
+        }
+    }
+
+    /// What is there is of no use: the next request asks for the file from its start.
+    fn forget(&mut self) {
+        self.filled = 0;
+        self.total = None;
+        self.validator = None;
+    }
+
+    /// After a partial response that should bring the bytes up to `end`.
+    fn check_end(&mut self, end: u64) -> Result<(), Problem> {
+        if self.filled != end {
+            self.forget();
+            return Err(Problem::Range);
+        }
+        match self.total {
+            Some(total) if end < total => Err(self.ended_early()),
+            _ => Ok(()),
+        }
+    }
+
+    fn ended_early(&self) -> Problem {
+        match self.total {
+            Some(announced) => Problem::Short {
+                received: self.filled,
+                announced,
+            },
+            None => Problem::BrokeOff {
+                received: self.filled,
+            },
+        }
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream, framing: Framing) -> Result<(), Problem> {
+        let announced = self.total.unwrap_or(0).max(self.filled);
+        self.reserve(announced).await?;
+        match framing {
+            Framing::Length(length) => self.receive_exactly(stream, length).await,
+            Framing::Chunked => self.receive_chunks(stream).await,
+            Framing::UntilClose => self.receive_until_close(stream).await,
+        }
+    }
+
+    async fn receive_exactly(
+        &mut self,
+        stream: &mut TcpStream,
+        length: u64,
+    ) -> Result<(), Problem> {
+        let mut left = length;
+        while left > 0 {
+            self.grow().await?;
+            let count = self.fill(stream, left).await?;
+            if count == 0 {
+                return Err(self.ended_early());
+            }
+            left -= count;
+        }
+        Ok(())
+    }
+
+    async fn receive_until_close(&mut self, stream: &mut TcpStream) -> Result<(), Problem> {
+        loop {
+            self.grow().await?;
+            if self.fill(stream, u64::MAX).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn receive_chunks(&mut self, stream: &mut TcpStream) -> Result<(), Problem> {
+        let mut reader = ChunkReader::new();
+        loop {
+            let mut progress = Ok((0, Next::More));
+            let consumed = stream
+                .read(|bytes| {
+                    progress = reader.push(bytes);
+                    // A broken body ends the connection, so it does not matter what is consumed.
+                    progress.map_or(bytes.len(), |(taken, _)| taken)
+                })
+                .await
+                .map_err(Problem::connection)?;
+            if consumed == 0 {
+                return Err(self.ended_early());
+            }
+            match progress?.1 {
+                Next::More => {}
+                Next::Data(length) => self.receive_exactly(stream, length).await?,
+                Next::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Makes sure that there is room for one more byte. Never believes an announced length of a part: memory grows
+    /// with what has come.
+    async fn grow(&mut self) -> Result<(), Problem> {
+        let size = self.size();
+        if self.filled < size {
+            return Ok(());
+        }
+        let step = size.clamp(FIRST_GROWTH, GROWTH_LIMIT);
+        self.reserve(size.saturating_add(step)).await
+    }
+
+    fn size(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |memory| memory.len() as u64)
+    }
+
+    /// Makes sure that there is memory for `bytes` in all.
+    async fn reserve(&mut self, bytes: u64) -> Result<(), Problem> {
+        if self.size() >= bytes {
+            return Ok(());
+        }
+        let previous = self.memory.take().map(|memory| (memory, self.filled));
+        let memory = self.destination.memory(bytes, previous).await?;
+        if (memory.len() as u64) < bytes {
+            return Err(DestinationError::NoMemory { bytes }.into());
+        }
+        self.memory = Some(memory);
+        Ok(())
+    }
+
+    /// Reads up to `limit` bytes of the file, as many as there is room for. Returns fewer when the server
+    /// ended the stream; then, and at the end, 0.
+    async fn fill(&mut self, stream: &mut TcpStream, limit: u64) -> Result<u64, Problem> {
+        let Some(memory) = self.memory.take() else {
+            return Ok(0);
+        };
+        let room = (memory.len() as u64).saturating_sub(self.filled);
+        let (at, len) = (self.filled as usize, room.min(limit) as usize);
+        let received = stream.received();
+        let start = received.get();
+        let mut told = start;
+        let (memory, result) = watch(stream.read_into(memory, at, len), || {
+            let now = received.get();
+            if now != told {
+                told = now;
+                self.destination
+                    .progress(self.filled + (now - start), self.total);
+            }
+        })
+        .await;
+        self.memory = Some(memory);
+        let count = result.map_err(Problem::connection)?;
+        self.filled += count as u64;
+        self.reach = self.reach.max(self.filled);
+        self.destination.progress(self.filled, self.total);
+        if count < len {
+            // Why did it end there? An error must not pass for the end.
+            match connections::pending(stream) {
+                Some(Ok(0)) => {}
+                Some(Err(error)) => return Err(Problem::connection(error)),
+                _ => return Err(Problem::connection(NetError::TimedOut)),
+            }
+        }
+        Ok(count as u64)
+    }
+}
+
+/// Polls `future`, and calls `each` whenever it is not ready.
+async fn watch<F: Future>(future: F, mut each: impl FnMut()) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let poll = future.as_mut().poll(context);
+        if poll.is_pending() {
+            each();
+        }
+        poll
+    })
+    .await
+}

@@ -1,0 +1,90 @@
+//! Connections kept open for the next file from the same server (RFC 9112 section 9.3).
+
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::Future;
+use core::net::SocketAddrV4;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+
+use wireboot_net::{Duration, Instant, NetError, Stack, TcpStream};
+
+/// Most connections kept.
+const LIMIT: usize = 4;
+
+/// How long a connection is kept. Servers close theirs after 5 s (Apache httpd) to 75 s (nginx).
+const LIFETIME: Duration = Duration::from_secs(4);
+
+/// Idle connections, each waiting for the next request to its server.
+#[derive(Default)]
+pub struct Connections {
+    idle: RefCell<Vec<Idle>>,
+}
+
+struct Idle {
+    server: SocketAddrV4,
+    stream: TcpStream,
+    since: Instant,
+}
+
+impl Connections {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Closes all that are kept.
+    pub fn clear(&self) {
+        for mut idle in self.idle.take() {
+            idle.stream.close();
+        }
+    }
+
+    /// A connection to one of `servers` that is good for another request, as far as one can tell.
+    pub(super) fn take(
+        &self,
+        stack: &Stack,
+        servers: &[SocketAddrV4],
+    ) -> Option<(SocketAddrV4, TcpStream)> {
+        let mut idle = self.idle.borrow_mut();
+        let now = stack.now();
+        idle.retain_mut(|idle| {
+            let fresh = now < idle.since + LIFETIME && pending(&mut idle.stream).is_none();
+            if !fresh {
+                idle.stream.close();
+            }
+            fresh
+        });
+        let index = idle
+            .iter()
+            .position(|idle| servers.contains(&idle.server))?;
+        let Idle { server, stream, .. } = idle.swap_remove(index);
+        Some((server, stream))
+    }
+
+    /// Keeps a connection whose last response was read to its end. One on which the server sends more than
+    /// that is closed.
+    pub(super) fn put(&self, stack: &Stack, server: SocketAddrV4, mut stream: TcpStream) {
+        let mut idle = self.idle.borrow_mut();
+        if pending(&mut stream).is_some() || idle.len() >= LIMIT {
+            stream.close();
+            return;
+        }
+        idle.push(Idle {
+            server,
+            stream,
+            since: stack.now(),
+        });
+    }
+}
+
+/// What a read would say at once: bytes, the end (0) or an error; none while the connection is open and silent.
+/// Bytes are lost.
+pub(super) fn pending(stream: &mut TcpStream) -> Option<Result<usize, NetError>> {
+    let read = pin!(stream.read(<[u8]>::len));
+    match read.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}

@@ -1,0 +1,179 @@
+//! What can go wrong with a download by HTTP, in words for whoever stands before the machine.
+
+use alloc::string::String;
+use core::fmt;
+use core::net::SocketAddrV4;
+
+use wireboot_net::NetError;
+
+pub use super::chunked::ChunkError;
+pub use super::head::HeadError;
+use crate::destination::DestinationError;
+use crate::url::{Url, UrlError};
+
+/// A download that failed for good.
+#[derive(Debug)]
+pub struct HttpError {
+    /// What was asked for (after redirects, the last one).
+    pub url: Url,
+    /// Who was asked, once that was known.
+    pub server: Option<SocketAddrV4>,
+    /// How many requests in a row failed without a byte of progress.
+    pub attempts: u32,
+    /// What happened at the last one.
+    pub problem: Problem,
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.url)?;
+        if let Some(server) = self.server {
+            write!(f, " from {server}")?;
+        }
+        write!(f, ": {}", self.problem)?;
+        if self.attempts > 1 {
+            write!(f, " (tried {} times)", self.attempts)?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for HttpError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.problem)
+    }
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The URL is of another scheme.
+    #[error("this is no http URL")]
+    NotHttp,
+    /// No address for the host.
+    #[error("cannot find the address of {host}: {reason}")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// What the resolver says.
+        reason: String,
+    },
+    /// No connection.
+    #[error("cannot connect: {0}; is the server running, and does it listen on this port?")]
+    Connect(NetError),
+    /// The connection failed before the end of the file.
+    #[error("the connection broke: {0}")]
+    Connection(NetError),
+    /// Nothing came for too long.
+    #[error("the server went silent for {seconds} s; look at the server and the network")]
+    Silent {
+        /// How long was waited, in seconds.
+        seconds: u64,
+    },
+    /// The server closed the connection instead of answering.
+    #[error("the server closed the connection without an answer")]
+    NoAnswer,
+    /// The response head is unusable.
+    #[error("the server's answer cannot be used: {0}")]
+    Head(#[from] HeadError),
+    /// The chunked body is unusable.
+    #[error("the server's answer cannot be used: {0}")]
+    Chunks(#[from] ChunkError),
+    /// Not a success.
+    #[error("the server says {status}{}{reason}; {}", if reason.is_empty() { "" } else { " " }, advice(*status))]
+    Status {
+        /// The status code (RFC 9110 section 15).
+        status: u16,
+        /// The server's words, may be empty.
+        reason: String,
+        /// Seconds after which the server wants to be asked again, if it told.
+        retry_after: Option<u64>,
+    },
+    /// A redirect that leads nowhere.
+    #[error("the server redirects without saying where to")]
+    RedirectNowhere,
+    /// A redirect to something that is no HTTP URL.
+    #[error("the server redirects to a URL that cannot be fetched: {0}")]
+    RedirectUrl(#[from] UrlError),
+    /// A redirect to another protocol.
+    #[error("the server redirects from http to {target}; only http is followed")]
+    RedirectScheme {
+        /// Where it leads.
+        target: Url,
+    },
+    /// Redirects go round.
+    #[error("the server redirects in a circle, back to {target}")]
+    RedirectLoop {
+        /// The URL met twice.
+        target: Url,
+    },
+    /// Too long a chain.
+    #[error("more than {limit} redirects, the last to {target}")]
+    RedirectChain {
+        /// How many are followed.
+        limit: u32,
+        /// Where the next leads.
+        target: Url,
+    },
+    /// The body ended early, and asking for the rest did not help.
+    #[error(
+        "the file ended after {received} of {announced} bytes; is the file on the server complete and \
+         unchanged?"
+    )]
+    Short {
+        /// Bytes that came.
+        received: u64,
+        /// Bytes announced.
+        announced: u64,
+    },
+    /// The body broke off, and its size was never known.
+    #[error("the file broke off after {received} bytes")]
+    BrokeOff {
+        /// Bytes that came.
+        received: u64,
+    },
+    /// A partial response that does not continue what is there.
+    #[error(
+        "the server's answer to a request for the rest of the file does not fit what it sent before"
+    )]
+    Range,
+    /// The destination ended it.
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
+}
+
+impl Problem {
+    /// What broke a read or write on a connection.
+    pub(super) fn connection(error: NetError) -> Self {
+        match error {
+            NetError::TimedOut => Problem::Silent {
+                seconds: super::SILENCE.secs(),
+            },
+            error => Problem::Connection(error),
+        }
+    }
+
+    /// Asking again may help.
+    pub(super) fn is_transient(&self) -> bool {
+        match self {
+            Problem::Connect(_)
+            | Problem::Connection(_)
+            | Problem::Silent { .. }
+            | Problem::NoAnswer
+            | Problem::Short { .. }
+            | Problem::BrokeOff { .. }
+            | Problem::Range => true,
+            Problem::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            _ => false,
+        }
+    }
+}
+
+fn advice(status: u16) -> &'static str {
+    match status {
+        401 | 403 | 407 => "let the server give the file to everybody",
+        404 | 410 => "check the path in the URL and the file on the server",
+        500..=599 => "look at the server's log",
+        _ => "check the URL and the server",
+    }
+}
