@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
+use smoltcp::iface::PollResult;
 use smoltcp::socket::udp;
 use smoltcp::time::Instant;
 use wireboot_nic::{Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit};
@@ -241,7 +242,12 @@ fn egress(
         mtu,
         offload: device,
     };
-    iface.poll_egress(now, &mut port, sockets);
+    // Each call sends one packet of each socket that has any.
+    for _ in 0..BURST {
+        if iface.poll_egress(now, &mut port, sockets) == PollResult::None {
+            break;
+        }
+    }
     iface.poll_maintenance(now);
     connections.reap(sockets, now);
     closing.retain(|(handle, until)| {

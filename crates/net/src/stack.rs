@@ -223,6 +223,19 @@ impl Stack {
         .await;
     }
 
+    /// Waits for the next turn of the engine.
+    pub async fn next_turn(&self) {
+        let mut waited = false;
+        core::future::poll_fn(|_| {
+            if core::mem::replace(&mut waited, true) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
     /// Runs `future` for at most `duration`; `None` when it did not end in time.
     pub async fn timeout<F: Future>(&self, duration: Duration, future: F) -> Option<F::Output> {
         let end = self.now() + duration;
@@ -298,10 +311,9 @@ impl Stack {
     /// Our address and prefix.
     #[must_use]
     pub fn address(&self) -> Option<Ipv4Cidr> {
-        self.inner().iface.ip_addrs().iter().find_map(|cidr| {
-            let IpCidr::Ipv4(cidr) = cidr;
-            Some(*cidr)
-        })
+        let inner = self.inner();
+        let IpCidr::Ipv4(cidr) = inner.iface.ip_addrs().first()?;
+        Some(*cidr)
     }
 
     /// The DHCP client's port.

@@ -1,0 +1,621 @@
+//! TFTP client: RFC 1350 with options (2347), block size (2348), transfer size (2349) and windows (7440).
+//!
+//! DATA packets are taken in the middle of the engine's burst ([`Transfer`] is the port's sink) and copied
+//! straight to their place in the file; the task around it acknowledges windows, asks for memory, keeps
+//! time and understands everything that is not DATA.
+
+use crate::destination::{Destination, DestinationError};
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use wireboot_net::{DatagramSink, Duration, Instant, Memory, NetError, Parts, Stack, UdpSocket};
+use wireboot_wire::text;
+use wireboot_wire::tftp::{
+    BadOption, DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, ErrorCode, MAX_BLOCK_SIZE, Options, Packet,
+    Request, TransferOptions, ack,
+};
+
+/// Bytes of IPv4, UDP and TFTP headers in a DATA packet.
+const HEADERS: u16 = 20 + 8 + DATA_HEADER_LEN as u16;
+/// Largest window asked for, in blocks. Twice as many bring nothing more, and a burst must fit the buffers of the
+/// switches on the way.
+const MAX_WINDOW: u16 = 256;
+/// First wait for an answer to a request; doubled for each retransmission.
+const FIRST_TIMEOUT: Duration = Duration::from_millis(1000);
+/// Shortest wait for the next packet of a running transfer: servers stall for tens of milliseconds.
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// Longest single wait.
+const MAX_TIMEOUT: Duration = Duration::from_secs(4);
+/// Retransmissions in a row without an answer before an attempt is given up.
+const RETRIES: u32 = 6;
+/// Attempts, each from the first byte: TFTP cannot resume.
+const ATTEMPTS: u32 = 3;
+/// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network
+/// duplicated a packet, and answering would start the sorcerer's apprentice.
+const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
+/// First memory asked for when the server does not tell the size.
+const UNKNOWN_SIZE: u64 = 4 << 20;
+/// Packets that are not DATA kept for the task.
+const CONTROL_QUEUE: usize = 8;
+
+/// A file received by TFTP.
+#[derive(Debug)]
+pub struct TftpFile {
+    /// Memory whose first `len` bytes are the file.
+    pub memory: Memory,
+    /// Size of the file in bytes.
+    pub len: u64,
+    /// Acknowledgements and requests that had to be sent again.
+    pub retransmissions: u64,
+}
+
+/// Why a file could not be had by TFTP.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TftpError {
+    /// The server sent an ERROR packet.
+    #[error("the TFTP server says: {text} (error {code})")]
+    Server {
+        /// TFTP error code.
+        code: u16,
+        /// The server's text, or the code's meaning when it sent none.
+        text: String,
+    },
+    /// Nothing came from the server.
+    #[error(
+        "no answer from the TFTP server after {requests} requests in {seconds} s: is it running, and does UDP port {port} pass the firewall?"
+    )]
+    NoAnswer {
+        /// Requests sent.
+        requests: u32,
+        /// Seconds waited in all.
+        seconds: i64,
+        /// The server's port.
+        port: u16,
+    },
+    /// The server stopped in the middle.
+    #[error("the TFTP server fell silent after {received} bytes (tried {ATTEMPTS} times)")]
+    Stalled {
+        /// Bytes received by the last attempt.
+        received: u64,
+    },
+    /// The server granted an option value that was not asked for.
+    #[error("the TFTP server answers {name}={value}, which this client did not ask for")]
+    BadOption {
+        /// Name of the option.
+        name: &'static str,
+        /// The server's value.
+        value: String,
+    },
+    /// The size does not fit the announcement.
+    #[error(
+        "the TFTP server announced {announced} bytes but sends {received}: is the file being written?"
+    )]
+    WrongSize {
+        /// Size in the option acknowledgement.
+        announced: u64,
+        /// Bytes that it sent, or would have to send next.
+        received: u64,
+    },
+    /// No memory, or no interest any more.
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
+    /// The network refused to send.
+    #[error(transparent)]
+    Net(#[from] NetError),
+}
+
+impl From<BadOption> for TftpError {
+    fn from(option: BadOption) -> Self {
+        Self::BadOption {
+            name: option.name,
+            value: option.value,
+        }
+    }
+}
+
+/// What became of a transfer, as far as the sink can tell.
+struct Transfer {
+    server: Ipv4Addr,
+    /// The server's transfer ID, once it has answered.
+    peer: Option<u16>,
+    /// DATA may go to memory.
+    streaming: bool,
+    memory: Option<Memory>,
+    block_size: usize,
+    window: u16,
+    /// Next block expected, counted from 1 without wrapping.
+    next: u64,
+    received: u64,
+    /// A block found no room.
+    overflow: bool,
+    /// The last block has come.
+    complete: bool,
+    /// In-order blocks since our last acknowledgement.
+    unacknowledged: u16,
+    /// Acknowledge in this turn.
+    due: bool,
+    /// A gap in this window has been reported.
+    gap: bool,
+    /// When anything of this transfer last came, and when we last sent.
+    heard: Instant,
+    sent: Instant,
+    /// The acknowledgement's round trip is being measured.
+    timing: bool,
+    round_trip: Option<Duration>,
+    retransmissions: u64,
+    control: VecDeque<Vec<u8>>,
+    /// Senders that are not our peer and shall be told so.
+    strangers: VecDeque<SocketAddrV4>,
+}
+
+impl DatagramSink for Transfer {
+    fn datagram(&mut self, source: SocketAddrV4, payload: Parts<'_>, now: Instant) {
+        if *source.ip() != self.server || self.peer.is_some_and(|peer| peer != source.port()) {
+            if self.strangers.len() < CONTROL_QUEUE {
+                self.strangers.push_back(source);
+            }
+            return;
+        }
+        if self.streaming
+            && let Some([0, 3, high, low]) = payload.first::<DATA_HEADER_LEN>()
+        {
+            let data = payload.slice(DATA_HEADER_LEN, usize::MAX);
+            self.data(u16::from_be_bytes([high, low]), data, now);
+        } else if self.control.len() < CONTROL_QUEUE {
+            self.peer = Some(source.port());
+            let mut bytes = alloc::vec![0; payload.len()];
+            payload.copy_to(&mut bytes);
+            self.control.push_back(bytes);
+        }
+    }
+}
+
+impl Transfer {
+    fn new(server: Ipv4Addr, now: Instant) -> Self {
+        Self {
+            server,
+            peer: None,
+            streaming: false,
+            memory: None,
+            block_size: usize::from(DEFAULT_BLOCK_SIZE),
+            window: 1,
+            next: 1,
+            received: 0,
+            overflow: false,
+            complete: false,
+            unacknowledged: 0,
+            due: false,
+            gap: false,
+            heard: now,
+            sent: now,
+            timing: false,
+            round_trip: None,
+            retransmissions: 0,
+            control: VecDeque::new(),
+            strangers: VecDeque::new(),
+        }
+    }
+
+    /// One DATA packet, on loan.
+    fn data(&mut self, block: u16, data: Parts<'_>, now: Instant) {
+        if data.len() > self.block_size || self.complete {
+            return;
+        }
+        self.heard = now;
+        // The block number is 16 bits of the count (files beyond 65535 blocks wrap to 0).
+        let ahead = block.wrapping_sub(self.next as u16) as i16;
+        if ahead < 0 {
+            // Only the newest block tells that our acknowledgement was lost: one answer for a whole window.
+            if ahead == -1 && now >= self.sent + DUPLICATE_AFTER {
+                self.retransmissions += 1;
+                self.due = true;
+            }
+            return;
+        }
+        if ahead > 0 {
+            if !self.gap {
+                self.gap = true;
+                self.due = true;
+                self.retransmissions += 1;
+            }
+            return;
+        }
+        let room = self
+            .memory
+            .as_mut()
+            .and_then(|memory| memory.as_mut_slice().get_mut(self.received as usize..))
+            .unwrap_or_default();
+        if room.len() < data.len() {
+            // The task finds memory and asks for the block again.
+            self.overflow = true;
+            self.due = true;
+            return;
+        }
+        if core::mem::take(&mut self.timing) {
+            let sample = now - self.sent;
+            self.round_trip = Some(match self.round_trip {
+                Some(smooth) => (smooth * 7 + sample) / 8,
+                None => sample,
+            });
+        }
+        data.copy_to(room);
+        self.received += data.len() as u64;
+        self.next += 1;
+        self.unacknowledged += 1;
+        self.gap = false;
+        self.complete = data.len() < self.block_size;
+        if self.complete || self.unacknowledged >= self.window {
+            self.due = true;
+        }
+    }
+
+    /// Room that a whole window needs.
+    fn wanted(&self) -> u64 {
+        self.received + u64::from(self.window) * self.block_size as u64
+    }
+
+    fn capacity(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |memory| memory.len() as u64)
+    }
+
+    /// How long to wait for the next packet.
+    fn patience(&self) -> Duration {
+        self.round_trip
+            .map_or(FIRST_TIMEOUT, |smooth| (smooth * 3).max(MIN_TIMEOUT))
+            .min(MAX_TIMEOUT)
+    }
+}
+
+/// Which options a request carries: servers that dislike one are asked again with fewer.
+#[derive(Clone, Copy, PartialEq)]
+enum Ask {
+    All,
+    NoWindow,
+    Nothing,
+}
+
+/// Gets `file` (its name as the server knows it) from the server at `server`.
+///
+/// # Errors
+/// [`TftpError`], after retransmissions and, where the server fell silent in the middle, further attempts.
+pub async fn get(
+    stack: &Stack,
+    server: SocketAddrV4,
+    file: &str,
+    destination: &mut impl Destination,
+) -> Result<TftpFile, TftpError> {
+    let mut ask = Ask::All;
+    let mut attempt = 1;
+    loop {
+        let transfer = Rc::new(RefCell::new(Transfer::new(*server.ip(), stack.now())));
+        let run = Run {
+            stack,
+            server,
+            socket: stack.udp_with_sink(transfer.clone()),
+            transfer,
+            announced: None,
+        };
+        match run.run(file, ask, destination).await {
+            Err(TftpError::Server { code, .. })
+                if ask != Ask::Nothing && code == ErrorCode::OPTIONS.0 =>
+            {
+                ask = match ask {
+                    Ask::All => Ask::NoWindow,
+                    _ => Ask::Nothing,
+                };
+            }
+            Err(TftpError::Stalled { .. }) if attempt < ATTEMPTS => attempt += 1,
+            result => return result,
+        }
+    }
+}
+
+struct Run<'a> {
+    stack: &'a Stack,
+    server: SocketAddrV4,
+    socket: UdpSocket,
+    transfer: Rc<RefCell<Transfer>>,
+    announced: Option<u64>,
+}
+
+impl Run<'_> {
+    async fn run(
+        mut self,
+        file: &str,
+        ask: Ask,
+        destination: &mut impl Destination,
+    ) -> Result<TftpFile, TftpError> {
+        let asked = self.options(ask);
+        let first = self.request(file, &asked).await?;
+        self.begin(&first, &asked, destination).await?;
+        let mut silent = 0;
+        loop {
+            self.turn_strangers_away();
+            self.control()?;
+            let now = self.stack.now();
+            let (due, complete, received) = {
+                let mut transfer = self.transfer.borrow_mut();
+                let due = core::mem::take(&mut transfer.due);
+                (due, transfer.complete, transfer.received)
+            };
+            destination.progress(received, self.announced);
+            if due || complete {
+                silent = 0;
+                if !complete {
+                    self.grow(destination).await?;
+                }
+                self.acknowledge()?;
+            }
+            if complete {
+                return self.finish();
+            }
+            let timed_out = {
+                let transfer = self.transfer.borrow();
+                let since = transfer.heard.max(transfer.sent);
+                let patience = (transfer.patience() * (1 << silent)).min(MAX_TIMEOUT);
+                now >= since + patience
+            };
+            if timed_out {
+                silent += 1;
+                if silent > RETRIES {
+                    return Err(TftpError::Stalled { received });
+                }
+                self.transfer.borrow_mut().retransmissions += 1;
+                self.acknowledge()?;
+            }
+            self.stack.next_turn().await;
+        }
+    }
+
+    fn options(&self, ask: Ask) -> TransferOptions {
+        if ask == Ask::Nothing {
+            return TransferOptions::default();
+        }
+        let block_size = self
+            .stack
+            .mtu()
+            .saturating_sub(HEADERS)
+            .clamp(DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE);
+        // A window must fit the receive buffers beside whatever else arrives.
+        let honest = u16::try_from(self.stack.receive_frames() / 2).unwrap_or(u16::MAX);
+        TransferOptions {
+            block_size: Some(block_size),
+            window_size: (ask == Ask::All).then_some(honest.clamp(1, MAX_WINDOW)),
+            transfer_size: Some(0),
+            timeout: None,
+        }
+    }
+
+    /// Sends the read request until something comes back.
+    async fn request(&self, file: &str, asked: &TransferOptions) -> Result<Vec<u8>, TftpError> {
+        let mut options = Vec::new();
+        asked.emit(&mut options);
+        let mut packet = Vec::new();
+        Packet::Rrq(Request {
+            filename: file,
+            mode: "octet",
+            options: Options::new(&options),
+        })
+        .emit(&mut packet);
+        let begin = self.stack.now();
+        let mut patience = FIRST_TIMEOUT;
+        for request in 0..RETRIES {
+            if request > 0 {
+                self.transfer.borrow_mut().retransmissions += 1;
+            }
+            self.socket.send_to(self.server, &packet)?;
+            self.transfer.borrow_mut().sent = self.stack.now();
+            let until = self.stack.now() + patience;
+            while self.stack.now() < until {
+                self.stack.next_turn().await;
+                self.turn_strangers_away();
+                let first = self.transfer.borrow_mut().control.pop_front();
+                if let Some(first) = first {
+                    return Ok(first);
+                }
+            }
+            patience = (patience * 2).min(MAX_TIMEOUT);
+        }
+        Err(TftpError::NoAnswer {
+            requests: RETRIES,
+            seconds: (self.stack.now() - begin).secs() as i64,
+            port: self.server.port(),
+        })
+    }
+
+    /// Understands the first answer: an OACK, the first block of a server without options, or an error.
+    async fn begin(
+        &mut self,
+        first: &[u8],
+        asked: &TransferOptions,
+        destination: &mut impl Destination,
+    ) -> Result<(), TftpError> {
+        let granted = match Packet::parse(first) {
+            Ok(Packet::Oack(options)) => {
+                let granted = TransferOptions::from_acknowledgement(options)
+                    .map_err(TftpError::from)
+                    .and_then(|granted| within(&granted, asked).map(|()| granted));
+                match granted {
+                    Ok(granted) => granted,
+                    Err(error) => {
+                        self.refuse(ErrorCode::OPTIONS, "option value not asked for");
+                        return Err(error);
+                    }
+                }
+            }
+            Ok(Packet::Error { code, text }) => return Err(server_error(code, text)),
+            _ => TransferOptions::default(),
+        };
+        self.announced = granted.transfer_size;
+        {
+            let mut transfer = self.transfer.borrow_mut();
+            transfer.block_size = usize::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
+            transfer.window = granted.window_size.unwrap_or(1).max(1);
+            transfer.timing = true;
+        }
+        self.grow(destination).await?;
+        self.transfer.borrow_mut().streaming = true;
+        let now = self.stack.now();
+        if let Ok(Packet::Data { block, payload }) = Packet::parse(first) {
+            let mut transfer = self.transfer.borrow_mut();
+            transfer.data(block, Parts::new(&[payload]), now);
+            transfer.due = true;
+            return Ok(());
+        }
+        self.acknowledge()
+    }
+
+    /// Sees to it that the next window has a place to go.
+    async fn grow(&self, destination: &mut impl Destination) -> Result<(), TftpError> {
+        let (wanted, capacity) = {
+            let mut transfer = self.transfer.borrow_mut();
+            let overflow = core::mem::take(&mut transfer.overflow);
+            if let Some(announced) = self.announced
+                && overflow
+            {
+                return Err(TftpError::WrongSize {
+                    announced,
+                    received: transfer.wanted(),
+                });
+            }
+            let wanted = self.announced.unwrap_or_else(|| transfer.wanted());
+            (wanted, transfer.capacity())
+        };
+        if wanted <= capacity {
+            return Ok(());
+        }
+        let bytes = match self.announced {
+            Some(total) => total,
+            None => wanted.max(capacity * 2).max(UNKNOWN_SIZE),
+        };
+        // While the memory is away, DATA finds no room and is asked for again.
+        let previous = {
+            let mut transfer = self.transfer.borrow_mut();
+            let received = transfer.received;
+            transfer.memory.take().map(|memory| (memory, received))
+        };
+        let memory = destination.memory(bytes, previous).await?;
+        self.transfer.borrow_mut().memory = Some(memory);
+        Ok(())
+    }
+
+    /// Understands what is not DATA.
+    fn control(&self) -> Result<(), TftpError> {
+        loop {
+            let packet = self.transfer.borrow_mut().control.pop_front();
+            let Some(packet) = packet else { return Ok(()) };
+            match Packet::parse(&packet) {
+                Ok(Packet::Error { code, text }) => return Err(server_error(code, text)),
+                Ok(Packet::Oack(_)) => {
+                    let mut transfer = self.transfer.borrow_mut();
+                    // Our ACK of the OACK was lost, unless the network made two of one.
+                    let lost = self.stack.now() >= transfer.sent + DUPLICATE_AFTER;
+                    if transfer.next == 1 && lost {
+                        transfer.due = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Acknowledges what has come in order.
+    fn acknowledge(&self) -> Result<(), TftpError> {
+        let mut transfer = self.transfer.borrow_mut();
+        let Some(peer) = transfer.peer else {
+            return Ok(());
+        };
+        transfer.sent = self.stack.now();
+        transfer.timing = transfer.unacknowledged >= transfer.window;
+        transfer.unacknowledged = 0;
+        let block = (transfer.next - 1) as u16;
+        let peer = SocketAddrV4::new(transfer.server, peer);
+        drop(transfer);
+        match self.socket.send_to(peer, &ack(block)) {
+            // The next retransmission comes by itself.
+            Ok(()) | Err(NetError::Full) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// RFC 1350 section 4: whoever is not our peer is told so, and our transfer goes on.
+    fn turn_strangers_away(&self) {
+        loop {
+            let stranger = self.transfer.borrow_mut().strangers.pop_front();
+            let Some(stranger) = stranger else { return };
+            self.send_error(stranger, ErrorCode::UNKNOWN_ID, "unknown transfer ID");
+        }
+    }
+
+    fn refuse(&self, code: ErrorCode, text: &str) {
+        let peer = self.transfer.borrow().peer;
+        if let Some(peer) = peer {
+            self.send_error(SocketAddrV4::new(*self.server.ip(), peer), code, text);
+        }
+    }
+
+    fn send_error(&self, to: SocketAddrV4, code: ErrorCode, text: &str) {
+        let mut packet = Vec::new();
+        Packet::Error {
+            code,
+            text: text.as_bytes(),
+        }
+        .emit(&mut packet);
+        // Nothing depends on its arrival.
+        let _ = self.socket.send_to(to, &packet);
+    }
+
+    fn finish(self) -> Result<TftpFile, TftpError> {
+        let mut transfer = self.transfer.borrow_mut();
+        let received = transfer.received;
+        if let Some(announced) = self.announced
+            && announced != received
+        {
+            return Err(TftpError::WrongSize {
+                announced,
+                received,
+            });
+        }
+        Ok(TftpFile {
+            memory: transfer
+                .memory
+                .take()
+                .unwrap_or_else(|| Memory::from(Vec::new())),
+            len: received,
+            retransmissions: transfer.retransmissions,
+        })
+    }
+}
+
+/// RFC 2347: a server may grant less than was asked, never more, and nothing that was not asked.
+fn within(granted: &TransferOptions, asked: &TransferOptions) -> Result<(), TftpError> {
+    let check = |name, granted: Option<u16>, asked: Option<u16>| match (granted, asked) {
+        (Some(granted), None) => Err((name, granted)),
+        (Some(granted), Some(asked)) if granted > asked => Err((name, granted)),
+        _ => Ok(()),
+    };
+    check("blksize", granted.block_size, asked.block_size)
+        .and_then(|()| check("windowsize", granted.window_size, asked.window_size))
+        .map_err(|(name, value)| TftpError::BadOption {
+            name,
+            value: value.to_string(),
+        })
+}
+
+fn server_error(code: ErrorCode, message: &[u8]) -> TftpError {
+    let shown = text::shown(message);
+    TftpError::Server {
+        code: code.0,
+        text: if shown.is_empty() {
+            code.meaning().to_string()
+        } else {
+            shown.to_string()
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,529 @@
+//! The client against a scripted server, both on engines of their own, over a simulated wire in simulated time.
+
+use super::*;
+use core::cell::Cell;
+use core::net::Ipv4Addr;
+use proptest::prelude::*;
+use std::string::String;
+use std::vec;
+use wireboot_net::{Engine, Ipv4Config};
+use wireboot_nic::Nic;
+use wireboot_nic::sim::{self, LinkConfig, NicConfig, SimNic};
+use wireboot_wire::tftp::data_header;
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// How the server behaves.
+#[derive(Clone)]
+struct Manner {
+    file: Vec<u8>,
+    options: bool,
+    windows: bool,
+    block_limit: u16,
+    tell_size: Option<u64>,
+    error: Option<(ErrorCode, &'static str)>,
+    refuse_options: bool,
+    /// A transfer of former times sends a block, from another port, after each window.
+    haunted: bool,
+    /// Stops for good after this many blocks of the first transfer.
+    dies_after: Option<u64>,
+    /// Sends each packet twice.
+    stutters: bool,
+    silent: bool,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self {
+            file: (0..300_000u32).flat_map(|i| i.to_le_bytes()).collect(),
+            options: true,
+            windows: true,
+            block_limit: u16::MAX,
+            tell_size: None,
+            error: None,
+            refuse_options: false,
+            haunted: false,
+            dies_after: None,
+            stutters: false,
+            silent: false,
+        }
+    }
+}
+
+fn configure(engine: &Engine<SimNic>, address: Ipv4Addr) {
+    engine.stack().configure(&Ipv4Config {
+        address: wireboot_net::Ipv4Cidr::new(address, 24),
+        router: None,
+        routes: Vec::new(),
+        mtu: None,
+    });
+}
+
+async fn serve(stack: Stack, listener: UdpSocket, manner: Manner, log: Rc<RefCell<Log>>) {
+    let mut dies = manner.dies_after;
+    let mut busy: Vec<SocketAddrV4> = Vec::new();
+    loop {
+        let (client, packet) = listener.receive().await;
+        let Ok(Packet::Rrq(request)) = Packet::parse(&packet) else {
+            continue;
+        };
+        log.borrow_mut().requests += 1;
+        if manner.silent {
+            continue;
+        }
+        // A request sent again belongs to the transfer that is running.
+        if busy.contains(&client) {
+            continue;
+        }
+        busy.push(client);
+        let session = Session {
+            stack: stack.clone(),
+            socket: stack.udp(),
+            client,
+            manner: manner.clone(),
+            log: log.clone(),
+        };
+        session
+            .run(&TransferOptions::from_request(request.options), &mut dies)
+            .await;
+    }
+}
+
+#[derive(Default)]
+struct Log {
+    requests: u32,
+    strangers: u32,
+    data: u64,
+}
+
+struct Session {
+    stack: Stack,
+    socket: UdpSocket,
+    client: SocketAddrV4,
+    manner: Manner,
+    log: Rc<RefCell<Log>>,
+}
+
+impl Session {
+    fn send(&self, packet: &[u8]) {
+        let _ = self.socket.send_to(self.client, packet);
+        if self.manner.stutters {
+            let _ = self.socket.send_to(self.client, packet);
+        }
+    }
+
+    fn error(&self, code: ErrorCode, text: &str) {
+        let mut packet = Vec::new();
+        Packet::Error {
+            code,
+            text: text.as_bytes(),
+        }
+        .emit(&mut packet);
+        self.send(&packet);
+    }
+
+    async fn run(self, asked: &TransferOptions, dies: &mut Option<u64>) {
+        if let Some((code, text)) = self.manner.error {
+            return self.error(code, text);
+        }
+        if self.manner.refuse_options && !asked.is_empty() {
+            return self.error(ErrorCode::OPTIONS, "no options here");
+        }
+        let mut granted = TransferOptions::default();
+        if self.manner.options {
+            granted.block_size = asked.block_size.map(|b| b.min(self.manner.block_limit));
+            granted.window_size = asked.window_size.filter(|_| self.manner.windows);
+            granted.transfer_size = asked.transfer_size.map(|_| {
+                self.manner
+                    .tell_size
+                    .unwrap_or(self.manner.file.len() as u64)
+            });
+        }
+        let block_size = usize::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
+        let window = u64::from(granted.window_size.unwrap_or(1));
+        let last = (self.manner.file.len() / block_size) as u64 + 1;
+        let mut acked = 0;
+        if !granted.is_empty() {
+            let mut options = Vec::new();
+            granted.emit(&mut options);
+            let mut packet = Vec::new();
+            Packet::Oack(Options::new(&options)).emit(&mut packet);
+            for round in 0.. {
+                self.send(&packet);
+                match self.ack(0).await {
+                    Some(0) => break,
+                    _ if round > 8 => return,
+                    _ => {}
+                }
+            }
+        }
+        let ghost = self.stack.udp();
+        let mut tries = 0;
+        while acked < last {
+            for block in acked + 1..=(acked + window).min(last) {
+                if let Some(left) = dies {
+                    if *left == 0 {
+                        *dies = None;
+                        return;
+                    }
+                    *left -= 1;
+                }
+                let start = (block as usize - 1) * block_size;
+                let end = (start + block_size).min(self.manner.file.len());
+                let mut packet = data_header(block as u16).to_vec();
+                packet.extend_from_slice(&self.manner.file[start..end]);
+                self.send(&packet);
+                self.log.borrow_mut().data += 1;
+                if (block - acked) % 8 == 0 {
+                    // The socket's queue is short; a turn empties it.
+                    self.stack.next_turn().await;
+                }
+            }
+            match self.ack(acked).await {
+                Some(block) if block > acked => {
+                    if self.manner.haunted {
+                        let mut packet = data_header(block as u16 + 1).to_vec();
+                        packet.extend_from_slice(b"BOO");
+                        let _ = ghost.send_to(self.client, &packet);
+                        let told = self
+                            .stack
+                            .timeout(Duration::from_millis(5), ghost.receive());
+                        if let Some((_, packet)) = told.await
+                            && let Ok(Packet::Error { code, .. }) = Packet::parse(&packet)
+                            && code == ErrorCode::UNKNOWN_ID
+                        {
+                            self.log.borrow_mut().strangers += 1;
+                        }
+                    }
+                    acked = block;
+                    tries = 0;
+                }
+                _ => {
+                    tries += 1;
+                    if tries > 20 {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next acknowledgement beyond `acked` within 300 ms, unwrapped. An older one is passed over, as a server
+    /// must to keep the sorcerer's apprentice out; for `acked` itself the window is sent again.
+    async fn ack(&self, acked: u64) -> Option<u64> {
+        let wait = async {
+            loop {
+                let (from, packet) = self.socket.receive().await;
+                match Packet::parse(&packet) {
+                    Ok(Packet::Ack { block }) if from == self.client => {
+                        let ahead = block.wrapping_sub(acked as u16);
+                        if ahead < 0x8000 {
+                            return acked + u64::from(ahead);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        };
+        self.stack.timeout(Duration::from_millis(300), wait).await
+    }
+}
+
+struct Room {
+    limit: u64,
+    asked: Vec<u64>,
+}
+
+impl Destination for Room {
+    async fn memory(
+        &mut self,
+        bytes: u64,
+        previous: Option<(Memory, u64)>,
+    ) -> Result<Memory, DestinationError> {
+        self.asked.push(bytes);
+        if bytes > self.limit {
+            return Err(DestinationError::NoMemory { bytes });
+        }
+        let mut memory = vec![0xee; bytes as usize];
+        if let Some((old, filled)) = previous {
+            memory[..filled as usize].copy_from_slice(&old.as_slice()[..filled as usize]);
+        }
+        Ok(memory.into())
+    }
+    fn progress(&mut self, _: u64, _: Option<u64>) {}
+}
+
+struct Outcome {
+    result: Result<TftpFile, TftpError>,
+    log: Rc<RefCell<Log>>,
+    micros: i64,
+    asked: Vec<u64>,
+}
+
+impl Outcome {
+    fn bytes(&self) -> &[u8] {
+        let file = self.result.as_ref().unwrap();
+        &file.memory.as_slice()[..file.len as usize]
+    }
+    fn error(&self) -> String {
+        self.result.as_ref().unwrap_err().to_string()
+    }
+}
+
+fn fetch(manner: &Manner, wire: LinkConfig, seed: u64) -> Outcome {
+    fetch_with(manner, wire, seed, |_| {})
+}
+
+fn fetch_with(
+    manner: &Manner,
+    wire: LinkConfig,
+    seed: u64,
+    setup: impl FnOnce(&mut NicConfig),
+) -> Outcome {
+    let (mut near, far) = sim::link(wire, wire, seed);
+    let mut config = NicConfig::new(near.properties().mac);
+    config.receive_frames = 1024;
+    setup(&mut config);
+    near.configure(config);
+    let clock = near.clock();
+    let mut client = Engine::new(near, [1; 32]);
+    let mut server = Engine::new(far, [2; 32]);
+    configure(&client, CLIENT);
+    configure(&server, SERVER);
+    let log = Rc::new(RefCell::new(Log::default()));
+    let listener = server.stack().udp();
+    let at = SocketAddrV4::new(SERVER, listener.port());
+    let stack = server.stack();
+    server.spawn(serve(stack, listener, manner.clone(), log.clone()));
+    let done = Rc::new(RefCell::new(None));
+    let finished = Rc::new(Cell::new(false));
+    let (stack, out, flag) = (client.stack(), done.clone(), finished.clone());
+    client.spawn(async move {
+        let mut room = Room {
+            limit: 1 << 30,
+            asked: Vec::new(),
+        };
+        let result = get(&stack, at, "boot/linux", &mut room).await;
+        *out.borrow_mut() = Some((result, room.asked));
+        flag.set(true);
+    });
+    while !finished.get() {
+        assert!(clock.now() < 300_000_000, "the transfer does not end");
+        let now = Instant::from_micros(clock.now());
+        let busy = client.poll(now).unwrap() | server.poll(now).unwrap();
+        clock.advance(if busy { 2 } else { 50 });
+    }
+    let (result, asked) = done.borrow_mut().take().unwrap();
+    Outcome {
+        result,
+        log,
+        micros: clock.now(),
+        asked,
+    }
+}
+
+fn lossy(loss: f64) -> LinkConfig {
+    LinkConfig {
+        loss,
+        ..LinkConfig::default()
+    }
+}
+
+#[test]
+fn a_clean_wire_carries_the_file_in_windows() {
+    let manner = Manner::default();
+    let outcome = fetch(&manner, LinkConfig::default(), 1);
+    assert_eq!(outcome.bytes(), manner.file);
+    let log = outcome.log.borrow();
+    assert_eq!((log.requests, log.strangers), (1, 0));
+    assert_eq!(log.data, manner.file.len() as u64 / 1468 + 1);
+    assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
+    assert_eq!(outcome.asked, [manner.file.len() as u64]);
+    // 1.2 MB at 1 Gbit/s takes 10 ms; windows keep the wire busy.
+    assert!(outcome.micros < 40_000, "{} us", outcome.micros);
+}
+
+#[test]
+fn coalesced_and_scattered_units_are_cut_into_blocks() {
+    let manner = Manner::default();
+    let outcome = fetch_with(&manner, LinkConfig::default(), 1, |nic| {
+        nic.coalesce = true;
+        nic.part_len = Some(1000);
+    });
+    assert_eq!(outcome.bytes(), manner.file);
+}
+
+#[test]
+fn every_degree_of_option_support_works() {
+    let small = Manner {
+        file: vec![7; 100_000],
+        ..Manner::default()
+    };
+    for (options, windows, block_limit) in [
+        (false, false, 512),
+        (true, false, 1468),
+        (true, true, 512),
+        (true, true, 1024),
+    ] {
+        let manner = Manner {
+            options,
+            windows,
+            block_limit,
+            ..small.clone()
+        };
+        let outcome = fetch(&manner, LinkConfig::default(), 3);
+        assert_eq!(outcome.bytes(), manner.file);
+    }
+    let manner = Manner {
+        refuse_options: true,
+        ..small
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 3);
+    assert_eq!(outcome.bytes(), manner.file);
+    assert_eq!(outcome.log.borrow().requests, 3);
+}
+
+#[test]
+fn block_numbers_wrap_and_the_last_block_may_be_empty() {
+    // 70,000 blocks of 512 bytes; a multiple of the block size ends with an empty block.
+    let manner = Manner {
+        file: vec![3; 70_000 * 512],
+        block_limit: 512,
+        ..Manner::default()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 4);
+    assert_eq!(outcome.bytes().len(), manner.file.len());
+    assert!(outcome.bytes() == manner.file);
+    let empty = Manner {
+        file: Vec::new(),
+        ..Manner::default()
+    };
+    assert_eq!(fetch(&empty, LinkConfig::default(), 4).bytes(), b"");
+}
+
+#[test]
+fn duplicates_wake_no_apprentice() {
+    let manner = Manner {
+        stutters: true,
+        ..Manner::default()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 5);
+    assert_eq!(outcome.bytes(), manner.file);
+    // The server's own stutter doubles what it sends; nothing of ours may make it send a block again.
+    assert_eq!(
+        outcome.log.borrow().data,
+        manner.file.len() as u64 / 1468 + 1
+    );
+}
+
+#[test]
+fn packets_of_another_transfer_are_refused_and_do_no_harm() {
+    let manner = Manner {
+        haunted: true,
+        windows: false,
+        file: vec![9; 5_000],
+        ..Manner::default()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 6);
+    assert_eq!(outcome.bytes(), manner.file);
+    assert_eq!(outcome.log.borrow().strangers, 3);
+}
+
+#[test]
+fn the_servers_error_text_is_shown() {
+    let manner = Manner {
+        error: Some((ErrorCode::NOT_FOUND, "no such kernel\n")),
+        ..Manner::default()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 7);
+    assert_eq!(
+        outcome.error(),
+        "the TFTP server says: no such kernel\u{fffd} (error 1)"
+    );
+    let manner = Manner {
+        error: Some((ErrorCode::NOT_FOUND, "")),
+        ..manner
+    };
+    assert!(
+        fetch(&manner, LinkConfig::default(), 7)
+            .error()
+            .contains("not found")
+    );
+}
+
+#[test]
+fn a_dead_server_is_reported_and_a_dying_one_asked_again() {
+    let manner = Manner {
+        silent: true,
+        ..Manner::default()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 8);
+    assert!(
+        outcome
+            .error()
+            .starts_with("no answer from the TFTP server after 6 requests in ")
+    );
+    let manner = Manner {
+        dies_after: Some(300),
+        ..Manner::default()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 8);
+    assert_eq!(outcome.bytes(), manner.file);
+    assert_eq!(outcome.log.borrow().requests, 2);
+}
+
+#[test]
+fn a_wrong_announcement_is_an_error() {
+    for told in [1_199_999, 1_200_001, 0, 10_000] {
+        let manner = Manner {
+            tell_size: Some(told),
+            ..Manner::default()
+        };
+        let outcome = fetch(&manner, LinkConfig::default(), 9);
+        assert!(
+            matches!(outcome.result, Err(TftpError::WrongSize { announced, .. }) if announced == told),
+            "{told}: {:?}",
+            outcome.result
+        );
+    }
+    let manner = Manner {
+        tell_size: Some(u64::MAX),
+        ..Manner::default()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 9);
+    assert!(matches!(outcome.result, Err(TftpError::Destination(_))));
+}
+
+#[test]
+fn a_late_window_is_not_waited_for_long() {
+    let wire = LinkConfig {
+        latency_micros: 10_000,
+        ..lossy(0.01)
+    };
+    let manner = Manner::default();
+    let outcome = fetch(&manner, wire, 10);
+    assert_eq!(outcome.bytes(), manner.file);
+    assert!(outcome.micros < 5_000_000, "{} us", outcome.micros);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn whatever_the_wire_does_the_file_is_right_or_an_error(
+        seed in any::<u64>(), len in 0usize..150_000, loss in 0.0..0.1, reorder in 0.0..0.2,
+        duplicate in 0.0..0.1, corrupt in 0.0..0.02, options in any::<bool>(), windows in any::<bool>(),
+        block_limit in prop::sample::select(vec![512u16, 1000, 1468]), latency in 1u32..5_000,
+        coalesce in any::<bool>(),
+    ) {
+        let file: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
+        let manner = Manner { file, options, windows, block_limit, ..Manner::default() };
+        let wire = LinkConfig { loss, reorder, duplicate, corrupt, latency_micros: latency, ..LinkConfig::default() };
+        let outcome = fetch_with(&manner, wire, seed, |nic| nic.coalesce = coalesce);
+        match &outcome.result {
+            Ok(_) => prop_assert!(outcome.bytes() == manner.file),
+            Err(TftpError::Stalled { .. } | TftpError::NoAnswer { .. }) => {}
+            Err(error) => prop_assert!(false, "{error}"),
+        }
+    }
+}
