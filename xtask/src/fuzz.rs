@@ -44,10 +44,10 @@ pub fn smoke() -> Result<()> {
     Ok(())
 }
 
-/// The targets: each is a file in fuzz/targets/.
+/// The targets: each is a file in fuzz/fuzz_targets/.
 fn targets() -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(shell::root().join("fuzz/targets"))? {
+    for entry in fs::read_dir(shell::root().join("fuzz/fuzz_targets"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "rs") {
             names.extend(
@@ -116,29 +116,38 @@ fn has_address_sanitizer() -> Result<bool> {
 
 /// Runs one target on a working corpus in the target directory, started from the kept one in fuzz/corpus/.
 fn fuzz(programs: &Path, name: &str, seconds: u32) -> Result<()> {
-    let work = shell::target_directory().join("fuzz/work").join(name);
-    let findings = shell::target_directory().join("fuzz/findings").join(name);
+    let directory = shell::target_directory().join("fuzz");
+    let work = directory.join("work").join(name);
+    let findings = directory.join("findings").join(name);
+    let log = directory.join(format!("{name}.log"));
     fs::create_dir_all(&work)?;
     fs::create_dir_all(&findings)?;
+    let program = programs.join(name);
     let kept = shell::root().join("fuzz/corpus").join(name);
-    shell::run(
-        shell::command(programs.join(name))
+    let result = shell::run(
+        shell::command(&program)
             .arg(&work)
             .args(kept.is_dir().then_some(&kept))
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-artifact_prefix={}/", findings.display()))
-            .args([
-                "-timeout=10",
-                "-rss_limit_mb=2048",
-                "-verbosity=0",
-                "-print_final_stats=1",
-            ]),
-    )
-    .with_context(|| {
-        format!(
-            "{name} fails; its input lies in {} and runs again by: {} FILE",
+            .args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"])
+            .stderr(fs::File::create(&log)?),
+    );
+    let told = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    if let Err(error) = result {
+        println!("{told}");
+        return Err(error.context(format!(
+            "fuzz target {name} found a failure; its input lies in {} and runs again by: {} FILE",
             findings.display(),
-            programs.join(name).display()
-        )
-    })
+            program.display()
+        )));
+    }
+    let runs = told
+        .lines()
+        .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    println!(
+        "{name}: {} inputs tried, no failure",
+        runs.unwrap_or("?").trim()
+    );
+    Ok(())
 }
