@@ -684,3 +684,6 @@ async fn watch<F: Future>(future: F, mut each: impl FnMut()) -> F::Output {
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,848 @@
+//! Downloads over a simulated wire, from a server that does what servers do and should not.
+
+mod world;
+
+use std::cell::Cell;
+use std::format;
+use std::rc::Rc;
+use std::string::{String, ToString};
+use std::vec;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use wireboot_nic::sim::LinkConfig;
+
+use super::*;
+use world::{Pages, Reply, Request, Then, Wire, World, reply};
+
+const URL: &str = "http://10.0.0.2/file";
+const OLD: &str =
+    "Last-Modified: Sat, 01 Jan 2022 00:00:00 GMT\nDate: Sun, 02 Jan 2022 00:00:00 GMT\n";
+
+/// Bytes that differ at each place and for each seed.
+fn content(len: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state as u8
+        })
+        .collect()
+}
+
+fn ok(body: &[u8]) -> Reply {
+    let length = body.len();
+    reply(
+        &format!("HTTP/1.1 200 OK\nContent-Length: {length}\n\n"),
+        body,
+        Then::Listen,
+    )
+}
+
+fn always(reply: Reply) -> World {
+    World::new(Wire::default(), move |_| reply.clone())
+}
+
+fn chunked(body: &[u8], size: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for chunk in body.chunks(size) {
+        bytes.extend(format!("{:x};name=\"value\"\r\n", chunk.len()).bytes());
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\nTrailer: value\r\n\r\n");
+    bytes
+}
+
+/// `Range: bytes=N-` of a request.
+fn range(request: &Request) -> Option<usize> {
+    let range = request.header("Range")?;
+    range
+        .strip_prefix("bytes=")?
+        .strip_suffix('-')?
+        .parse()
+        .ok()
+}
+
+/// A server that follows the RFCs, with a version of the file named by `tag`.
+fn serve(file: &[u8], tag: &str, request: &Request) -> Reply {
+    let from = range(request).filter(|_| request.header("If-Range") == Some(tag));
+    let total = file.len();
+    match from {
+        Some(from) if from >= total => reply(
+            &format!(
+                "HTTP/1.1 416 Range Not Satisfiable\nContent-Range: bytes */{total}\nContent-Length: 0\n\n"
+            ),
+            b"",
+            Then::Listen,
+        ),
+        Some(from) => reply(
+            &format!(
+                "HTTP/1.1 206 Partial Content\nETag: {tag}\nContent-Length: {}\n\
+                 Content-Range: bytes {from}-{}/{total}\n\n",
+                total - from,
+                total - 1
+            ),
+            &file[from..],
+            Then::Listen,
+        ),
+        None => reply(
+            &format!("HTTP/1.1 200 OK\nETag: {tag}\nContent-Length: {total}\n\n"),
+            file,
+            Then::Listen,
+        ),
+    }
+}
+
+/// Cuts a reply after so many bytes.
+fn cut(mut reply: Reply, after: usize, then: Then) -> Reply {
+    reply.bytes.truncate(after);
+    reply.then = then;
+    reply
+}
+
+#[test]
+fn a_file_with_a_length() {
+    let file = content(300_000, 1);
+    let mut world = always(ok(&file));
+    let outcome = world.get("http://10.0.0.2/a%20b?c#d");
+    assert_eq!(outcome.bytes(), file);
+    assert_eq!(outcome.pages.asked, [300_000]);
+    assert_eq!(outcome.pages.last_progress, (300_000, Some(300_000)));
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        world.requests.borrow()[0].text,
+        format!(
+            "GET /a%20b?c HTTP/1.1\r\nHost: 10.0.0.2\r\nUser-Agent: wireboot/{version}\r\nAccept: */*\r\n\
+             Accept-Encoding: identity"
+        )
+    );
+}
+
+#[test]
+fn names_and_ports() {
+    let mut world = always(ok(b"x"));
+    assert_eq!(world.get("http://boot:8080/file").bytes(), b"x");
+    assert_eq!(world.requests.borrow()[0].header("Host"), Some("boot:8080"));
+    assert_eq!(world.get("http://two/file").bytes(), b"x");
+    let error = world.get("http://none/file").error().to_string();
+    assert!(error.contains("http://none/file") && error.contains("no IPv4 address"));
+    let error = world.get("http://other/file").error().to_string();
+    assert!(error.contains("other") && error.contains("no such name"));
+}
+
+#[test]
+fn a_head_in_pieces_of_one_byte() {
+    let wire = Wire {
+        piece: 1,
+        ..Wire::default()
+    };
+    let mut world = World::new(wire, |_| ok(b"hello"));
+    assert_eq!(world.get(URL).bytes(), b"hello");
+}
+
+#[test]
+fn an_empty_file() {
+    let outcome = always(ok(b"")).get(URL);
+    assert_eq!(outcome.bytes(), b"");
+    assert!(outcome.pages.asked.is_empty());
+}
+
+#[test]
+fn interim_responses_are_passed_over() {
+    let mut reply = ok(b"file");
+    reply
+        .bytes
+        .splice(0..0, *b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n");
+    assert_eq!(always(reply).get(URL).bytes(), b"file");
+    let endless = "HTTP/1.1 100 Continue\n\n".repeat(20);
+    let mut world = always(self::reply(&endless, b"", Then::Listen));
+    assert!(matches!(
+        world.get(URL).error().problem,
+        Problem::Head(HeadError::Interim)
+    ));
+}
+
+#[test]
+fn chunks() {
+    for size in [1, 7, 4096, 1_000_000] {
+        let file = content(if size == 1 { 3000 } else { 200_000 }, 2);
+        let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
+        let mut world = always(reply(head, &chunked(&file, size), Then::Listen));
+        assert_eq!(world.get(URL).bytes(), file, "chunks of {size}");
+        assert_eq!(world.get(URL).bytes(), file);
+        assert_eq!(world.requests.borrow()[1].connection, 0, "connection kept");
+    }
+}
+
+#[test]
+fn a_chunk_size_is_not_believed() {
+    let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\nffffffffffffff00\n";
+    let outcome = always(reply(head, b"some", Then::Close)).get(URL);
+    assert!(matches!(
+        outcome.error().problem,
+        Problem::BrokeOff { received: 4 }
+    ));
+    assert_eq!(outcome.pages.asked, [FIRST_GROWTH]);
+}
+
+#[test]
+fn until_close_memory_grows_with_what_comes() {
+    let file = content(3_500_000, 3);
+    let outcome = always(reply("HTTP/1.0 200 OK\n\n", &file, Then::Close)).get(URL);
+    assert_eq!(outcome.bytes(), file);
+    assert_eq!(outcome.pages.asked, [1 << 20, 2 << 20, 4 << 20]);
+    assert_eq!(outcome.pages.last_progress, (3_500_000, None));
+}
+
+#[test]
+fn until_close_broken_off_is_no_file() {
+    let outcome = always(reply("HTTP/1.0 200 OK\n\n", b"part", Then::Reset)).get(URL);
+    assert!(matches!(outcome.error().problem, Problem::Connection(_)));
+}
+
+#[test]
+fn more_announced_than_there_is_memory() {
+    let head = "HTTP/1.1 200 OK\nContent-Length: 18446744073709551615\n\n";
+    let mut world = always(reply(head, b"x", Then::Listen));
+    let outcome = world.get(URL);
+    assert_eq!(outcome.error().attempts, 1);
+    assert!(matches!(
+        outcome.error().problem,
+        Problem::Destination(DestinationError::NoMemory { bytes: u64::MAX })
+    ));
+}
+
+#[test]
+fn memory_smaller_than_asked_for_is_not_overrun() {
+    struct Stingy;
+    impl Destination for Stingy {
+        async fn memory(
+            &mut self,
+            bytes: u64,
+            _: Option<(Memory, u64)>,
+        ) -> Result<Memory, DestinationError> {
+            Ok(vec![0; bytes as usize - 1].into())
+        }
+        fn progress(&mut self, _: u64, _: Option<u64>) {}
+    }
+    struct Nobody;
+    impl Resolve for Nobody {
+        async fn resolve(&self, _: &str) -> Result<Vec<wireboot_net::Ipv4Address>, String> {
+            Err(String::new())
+        }
+    }
+    let mut world = always(ok(b"file"));
+    let result = world.run(|stack| async move {
+        let url = Url::parse(URL).unwrap();
+        get(&stack, &Connections::new(), &Nobody, &url, &mut Stingy).await
+    });
+    assert!(matches!(
+        result.unwrap_err().problem,
+        Problem::Destination(DestinationError::NoMemory { bytes: 4 })
+    ));
+}
+
+fn redirect(status: u16, location: &str) -> Reply {
+    reply(
+        &format!("HTTP/1.1 {status} Moved\nLocation: {location}\nContent-Length: 5\n\n"),
+        b"moved",
+        Then::Listen,
+    )
+}
+
+#[test]
+fn redirects_absolute_and_relative() {
+    let mut world = World::new(Wire::default(), |request| match request.target() {
+        "/dir/a" => redirect(301, "b?x"),
+        "/dir/b?x" => redirect(302, "/c"),
+        "/c" => redirect(303, "http://mirror/d"),
+        "/d" => redirect(307, "//10.0.0.2:8080/e"),
+        "/e" => redirect(308, "./f g"),
+        "/f%20g" => ok(b"there"),
+        target => panic!("{target}"),
+    });
+    let outcome = world.get("http://boot/dir/a");
+    assert_eq!(outcome.bytes(), b"there");
+    let fetched = outcome.result.unwrap();
+    assert_eq!(fetched.url.as_str(), "http://10.0.0.2:8080/f%20g");
+    assert_eq!(fetched.stats.redirects, 5);
+    // One to port 80 for the names and the address, one to port 8080.
+    assert_eq!(fetched.stats.connections, 2);
+    let requests = world.requests.borrow();
+    assert_eq!(requests[3].header("Host"), Some("mirror"));
+}
+
+#[test]
+fn redirects_end() {
+    let count = |limit: u32| {
+        World::new(Wire::default(), move |request| {
+            let number: u32 = request.target()[1..].parse().unwrap_or(0);
+            if number == limit {
+                ok(b"there")
+            } else {
+                redirect(302, &format!("/{}", number + 1))
+            }
+        })
+        .get(URL)
+    };
+    assert_eq!(count(10).bytes(), b"there");
+    assert!(matches!(
+        count(11).error().problem,
+        Problem::RedirectChain { limit: 10, .. }
+    ));
+    let mut world = World::new(Wire::default(), |request| match request.target() {
+        "/file" => redirect(302, "/other"),
+        _ => redirect(302, "/file"),
+    });
+    let outcome = world.get(URL);
+    let error = outcome.error();
+    assert!(matches!(error.problem, Problem::RedirectLoop { .. }));
+    assert!(error.to_string().contains("circle"));
+    assert_eq!(error.attempts, 0);
+}
+
+#[test]
+fn redirects_that_cannot_be_followed() {
+    let problem = |reply: Reply| always(reply).get(URL).result.unwrap_err();
+    let secure = problem(redirect(301, "https://h/x"));
+    assert!(secure.to_string().contains("https is not supported"));
+    assert!(matches!(
+        problem(redirect(301, "tftp://h/x")).problem,
+        Problem::RedirectScheme { .. }
+    ));
+    assert!(matches!(
+        problem(reply(
+            "HTTP/1.1 301 Moved\nContent-Length: 0\n\n",
+            b"",
+            Then::Listen
+        ))
+        .problem,
+        Problem::RedirectNowhere
+    ));
+}
+
+#[test]
+fn a_connection_is_used_again() {
+    let mut world = World::new(Wire::default(), |request| ok(request.target().as_bytes()));
+    assert_eq!(world.get("http://boot/1").bytes(), b"/1");
+    assert_eq!(world.get("http://mirror/2").bytes(), b"/2");
+    let connections = |world: &World| {
+        let requests = world.requests.borrow();
+        requests.iter().map(|r| r.connection).collect::<Vec<_>>()
+    };
+    assert_eq!(connections(&world), [0, 0]);
+    // A kept connection grows old.
+    world.wait(5_000_000);
+    assert_eq!(world.get("http://boot/3").bytes(), b"/3");
+    assert_eq!(connections(&world), [0, 0, 1]);
+}
+
+#[test]
+fn a_connection_that_the_server_closed_meanwhile() {
+    for then in [Then::Close, Then::Reset] {
+        let mut world = World::new(Wire::default(), move |_| Reply {
+            then,
+            ..ok(b"file")
+        });
+        assert_eq!(world.get(URL).bytes(), b"file");
+        // At once, when the end is still under way, and later.
+        assert_eq!(world.get(URL).bytes(), b"file");
+        world.wait(100_000);
+        assert_eq!(world.get(URL).bytes(), b"file");
+    }
+}
+
+#[test]
+fn a_body_longer_than_announced() {
+    let mut world = always(reply(
+        "HTTP/1.1 200 OK\nContent-Length: 4\n\n",
+        b"fileHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+        Then::Listen,
+    ));
+    for connection in 0..3 {
+        assert_eq!(world.get(URL).bytes(), b"file");
+        assert_eq!(world.requests.borrow()[connection].connection, connection);
+        world.wait(1000);
+    }
+}
+
+#[test]
+fn a_broken_transfer_goes_on() {
+    let file = content(200_000, 4);
+    for then in [
+        Then::Reset,
+        Then::Close,
+        Then::Hang,
+        Then::Restart(3_000_000),
+    ] {
+        let served = file.clone();
+        let mut world = World::new(Wire::default(), move |request| {
+            let reply = serve(&served, "\"v1\"", request);
+            match request.number {
+                0..3 => cut(reply, 50_000, then),
+                _ => reply,
+            }
+        });
+        let outcome = world.get(URL);
+        assert_eq!(outcome.bytes(), file, "{then:?}");
+        assert_eq!(outcome.pages.asked, [200_000]);
+        let requests = world.requests.borrow();
+        assert_eq!(requests.len(), 4);
+        assert_eq!(requests[1].header("If-Range"), Some("\"v1\""));
+        assert!(range(&requests[1]) < range(&requests[2]));
+        assert_eq!(outcome.result.unwrap().stats.resumed, 3);
+    }
+}
+
+#[test]
+fn resumed_by_date() {
+    let file = content(1000, 5);
+    let served = file.clone();
+    let mut world = World::new(Wire::default(), move |request| match range(request) {
+        None => cut(
+            reply(
+                &format!("HTTP/1.1 200 OK\nETag: W/\"weak\"\n{OLD}Content-Length: 1000\n\n"),
+                &served,
+                Then::Listen,
+            ),
+            600,
+            Then::Close,
+        ),
+        Some(from) => {
+            assert_eq!(
+                request.header("If-Range"),
+                Some("Sat, 01 Jan 2022 00:00:00 GMT")
+            );
+            // No length, and no total: allowed.
+            reply(
+                &format!("HTTP/1.1 206 Partial Content\nContent-Range: bytes {from}-999/*\n\n"),
+                &served[from..],
+                Then::Close,
+            )
+        }
+    });
+    assert_eq!(world.get(URL).bytes(), file);
+}
+
+#[test]
+fn without_a_validator_a_transfer_starts_anew() {
+    let file = content(1000, 6);
+    let served = file.clone();
+    let mut world = World::new(Wire::default(), move |request| match request.number {
+        0 => cut(ok(&served), 600, Then::Reset),
+        _ => ok(&served),
+    });
+    let outcome = world.get(URL);
+    assert_eq!(outcome.bytes(), file);
+    assert_eq!(world.requests.borrow()[1].header("Range"), None);
+    assert_eq!(outcome.result.unwrap().stats.restarted, 1);
+}
+
+#[test]
+fn a_file_that_changed_in_between() {
+    // Longer, shorter, and of the same size; from servers with and without ranges.
+    for len in [2_000_000, 700, 1000] {
+        let (old, new) = (content(1000, 7), content(len, 8));
+        let expected = new.clone();
+        let mut world = World::new(Wire::default(), move |request| match request.number {
+            0 => cut(serve(&old, "\"old\"", request), 600, Then::Reset),
+            _ => serve(&new, "\"new\"", request),
+        });
+        assert_eq!(world.get(URL).bytes(), expected);
+    }
+}
+
+#[test]
+fn partial_responses_that_do_not_fit() {
+    let file = content(1000, 9);
+    let heads = [
+        "Content-Range: bytes 0-999/1000\nContent-Length: 1000\n",
+        "Content-Range: bytes 501-999/1000\nContent-Length: 499\n",
+        "Content-Range: bytes 500-999/1000\nContent-Length: 499\n",
+        "Content-Range: bytes 500-999/1001\nContent-Length: 500\n",
+        "Content-Range: bytes 500-1000/1001\nContent-Length: 501\n",
+        "Content-Range: bytes 500-1000/*\nContent-Length: 501\n",
+        "Content-Range: bytes 500-18446744073709551615/*\n",
+        "Content-Range: bytes 500-999/1000\nETag: \"other\"\nContent-Length: 500\n",
+        "Content-Range: bytes */1000\nContent-Length: 500\n",
+        "Content-Type: multipart/byteranges\nContent-Length: 500\n",
+        "Content-Length: 500\n",
+    ];
+    for head in heads {
+        let served = file.clone();
+        let mut world = World::new(Wire::default(), move |request| match request.number {
+            0 => {
+                let whole = serve(&served, "\"v\"", request);
+                let head = whole.bytes.len() - 1000;
+                cut(whole, head + 500, Then::Close)
+            }
+            1 => {
+                assert_eq!(range(request), Some(500));
+                let text = format!("HTTP/1.1 206 Partial Content\n{head}\n");
+                reply(&text, &[0xbb; 600], Then::Close)
+            }
+            _ => serve(&served, "\"v\"", request),
+        });
+        assert_eq!(world.get(URL).bytes(), file, "{head}");
+        assert_eq!(world.requests.borrow()[2].header("Range"), None, "{head}");
+    }
+}
+
+#[test]
+fn partial_response_to_a_whole_request() {
+    let mut world = always(reply(
+        "HTTP/1.1 206 Partial Content\nContent-Range: bytes 0-3/4\nContent-Length: 4\n\n",
+        b"file",
+        Then::Listen,
+    ));
+    assert!(matches!(world.get(URL).error().problem, Problem::Range));
+}
+
+#[test]
+fn chunks_cut_before_the_last_are_found_complete() {
+    let file = content(1000, 10);
+    let served = file.clone();
+    let mut world = World::new(Wire::default(), move |request| {
+        if range(request).is_some() {
+            return serve(&served, "\"v\"", request);
+        }
+        let head = "HTTP/1.1 200 OK\nETag: \"v\"\nTransfer-Encoding: chunked\n\n";
+        let whole = reply(head, &chunked(&served, 500), Then::Listen);
+        let len = whole.bytes.len();
+        cut(whole, len - 10, Then::Close)
+    });
+    assert_eq!(world.get(URL).bytes(), file);
+    assert_eq!(range(&world.requests.borrow()[1]), Some(1000));
+}
+
+#[test]
+fn chunks_cut_anywhere_go_on_with_a_range() {
+    let file = content(3_000_000, 11);
+    let served = file.clone();
+    let mut world = World::new(Wire::default(), move |request| {
+        if range(request).is_some() {
+            return serve(&served, "\"v\"", request);
+        }
+        let head = "HTTP/1.1 200 OK\nETag: \"v\"\nTransfer-Encoding: chunked\n\n";
+        let whole = reply(head, &chunked(&served, 9999), Then::Listen);
+        cut(whole, 1_234_567, Then::Reset)
+    });
+    assert_eq!(world.get(URL).bytes(), file);
+    assert_eq!(world.requests.borrow().len(), 2);
+}
+
+#[test]
+fn a_file_shorter_than_announced() {
+    // The server announces 1000 bytes and has 400, whatever is asked.
+    let served = content(400, 12);
+    let mut world = World::new(Wire::default(), move |request| match range(request) {
+        None => reply(
+            "HTTP/1.1 200 OK\nETag: \"v\"\nContent-Length: 1000\n\n",
+            &served,
+            Then::Close,
+        ),
+        Some(from) => reply(
+            &format!(
+                "HTTP/1.1 206 Partial Content\nETag: \"v\"\nContent-Range: bytes {from}-999/1000\n\
+                 Content-Length: {}\n\n",
+                1000 - from
+            ),
+            b"",
+            Then::Close,
+        ),
+    });
+    let outcome = world.get(URL);
+    let error = outcome.error();
+    assert!(matches!(
+        error.problem,
+        Problem::Short {
+            received: 400,
+            announced: 1000
+        }
+    ));
+    assert_eq!(error.attempts, RESUME_ATTEMPTS);
+    let text = error.to_string();
+    for part in [URL, "10.0.0.2:80", "400 of 1000", "tried 8 times"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn statuses_that_do_not_change_are_told_at_once() {
+    for (status, advice) in [
+        (404, "path"),
+        (403, "everybody"),
+        (204, "check"),
+        (418, "check"),
+    ] {
+        let head = format!("HTTP/1.1 {status} Words of it\nContent-Length: 0\n\n");
+        let mut world = always(reply(&head, b"", Then::Listen));
+        let outcome = world.get(URL);
+        let text = outcome.error().to_string();
+        for part in [URL, "10.0.0.2:80", &format!("{status} Words of it"), advice] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(world.requests.borrow().len(), 1);
+        assert!(world.seconds() < 0.1);
+    }
+}
+
+#[test]
+fn statuses_that_may_pass_are_asked_again() {
+    let mut world = World::new(Wire::default(), |request| match request.number {
+        0 => reply(
+            "HTTP/1.1 503 Service Unavailable\nRetry-After: 5\nContent-Length: 0\n\n",
+            b"",
+            Then::Listen,
+        ),
+        1 => reply(
+            "HTTP/1.1 429 Too Many Requests\nContent-Length: 0\n\n",
+            b"",
+            Then::Close,
+        ),
+        _ => ok(b"file"),
+    });
+    assert_eq!(world.get(URL).bytes(), b"file");
+    assert!((5.0..8.0).contains(&world.seconds()));
+    let mut world = always(reply(
+        "HTTP/1.1 500 Oops\nRetry-After: 999999999999999\nContent-Length: 0\n\n",
+        b"",
+        Then::Listen,
+    ));
+    let outcome = world.get(URL);
+    assert_eq!(outcome.error().attempts, FIRST_ATTEMPTS);
+    assert!(
+        (90.0..100.0).contains(&world.seconds()),
+        "30 s each at most"
+    );
+}
+
+#[test]
+fn nobody_there() {
+    let mut world = always(ok(b""));
+    let outcome = world.get("http://10.0.0.2:81/file");
+    let error = outcome.error();
+    assert_eq!(error.attempts, FIRST_ATTEMPTS);
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(world.seconds() < 4.0);
+    let outcome = world.get("http://10.0.0.99/file");
+    assert!(matches!(
+        outcome.error().problem,
+        Problem::Connect(NetError::TimedOut)
+    ));
+}
+
+#[test]
+fn a_server_that_never_answers() {
+    let mut world = always(reply("", b"", Then::Hang));
+    let outcome = world.get(URL);
+    assert!(matches!(outcome.error().problem, Problem::Silent { .. }));
+    let mut world = always(reply("HTTP/1.1 200", b"", Then::Close));
+    let outcome = world.get(URL);
+    assert!(matches!(outcome.error().problem, Problem::NoAnswer));
+    assert_eq!(outcome.error().attempts, FIRST_ATTEMPTS);
+}
+
+#[test]
+fn answers_that_are_no_http() {
+    for text in [
+        "SSH-2.0-OpenSSH_9.2\n\n",
+        "HTTP/1.1 200 OK\nContent-Length: 4\nContent-Length: 5\n\n",
+        "HTTP/1.1 200 OK\nContent-Length: -4\n\n",
+        "HTTP/1.1 200 OK\nTransfer-Encoding: gzip\n\n",
+        "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\nxyz\n",
+    ] {
+        let mut world = always(reply(text, b"file", Then::Listen));
+        let outcome = world.get(URL);
+        assert!(
+            matches!(
+                outcome.error().problem,
+                Problem::Head(_) | Problem::Chunks(_)
+            ),
+            "{text}"
+        );
+        assert_eq!(outcome.error().attempts, 1);
+    }
+    let endless = "A: b\n".repeat(5000);
+    let mut world = always(reply(
+        &format!("HTTP/1.1 200 OK\n{endless}"),
+        b"",
+        Then::Listen,
+    ));
+    assert!(matches!(
+        world.get(URL).error().problem,
+        Problem::Head(HeadError::TooLong)
+    ));
+}
+
+#[test]
+fn faulty_wires() {
+    let clean = LinkConfig::default();
+    let wires = [
+        LinkConfig {
+            loss: 0.03,
+            ..clean
+        },
+        LinkConfig {
+            reorder: 0.1,
+            ..clean
+        },
+        LinkConfig {
+            duplicate: 0.1,
+            ..clean
+        },
+        LinkConfig {
+            loss: 0.01,
+            latency_micros: 20_000,
+            ..clean
+        },
+    ];
+    let file = content(400_000, 13);
+    for (number, link) in wires.into_iter().enumerate() {
+        for coalesce in [false, true] {
+            let wire = Wire {
+                link,
+                seed: number as u64,
+                coalesce,
+                ..Wire::default()
+            };
+            let served = file.clone();
+            let mut world = World::new(wire, move |request| match request.target() {
+                "/length" => ok(&served),
+                _ => reply(
+                    "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n",
+                    &chunked(&served, 10_000),
+                    Then::Listen,
+                ),
+            });
+            assert_eq!(world.get("http://boot/length").bytes(), file, "{wire:?}");
+            assert_eq!(world.get("http://boot/chunks").bytes(), file, "{wire:?}");
+        }
+    }
+}
+
+/// One way for a server to answer one request.
+#[derive(Clone, Debug)]
+struct Manner {
+    chunk: Option<usize>,
+    ranges: bool,
+    /// Weight of the validator: none, weak, strong.
+    tag: u8,
+    cut: Option<(usize, Then)>,
+    /// The file has another content from here on.
+    changed: bool,
+    extra: usize,
+    status: Option<u16>,
+}
+
+fn manner() -> impl Strategy<Value = Manner> {
+    let then = prop_oneof![
+        Just(Then::Close),
+        Just(Then::Reset),
+        Just(Then::Hang),
+        Just(Then::Restart(700_000))
+    ];
+    (
+        prop::option::of(1usize..5000),
+        prop::bool::weighted(0.8),
+        prop_oneof![1 => Just(0u8), 1 => Just(1), 4 => Just(2)],
+        prop::option::weighted(0.6, (0usize..60_000, then)),
+        prop::bool::weighted(0.15),
+        prop_oneof![4 => Just(0usize), 1 => 1usize..100],
+        prop::option::weighted(0.1, prop_oneof![Just(503u16), Just(429), Just(416)]),
+    )
+        .prop_map(|(chunk, ranges, tag, cut, changed, extra, status)| Manner {
+            chunk,
+            ranges,
+            tag,
+            cut,
+            changed,
+            extra,
+            status,
+        })
+}
+
+fn answer(manner: &Manner, files: &[Vec<u8>], version: usize, request: &Request) -> Reply {
+    let file = &files[version];
+    let total = file.len();
+    let tag = format!("\"{version}\"");
+    if let Some(status) = manner.status {
+        let head = format!("HTTP/1.1 {status} Words\nContent-Length: 0\n\n");
+        return reply(&head, b"", Then::Listen);
+    }
+    let from = range(request)
+        .filter(|from| manner.ranges && *from < total)
+        .filter(|_| request.header("If-Range") == Some(tag.as_str()));
+    let mut head = match from {
+        Some(from) => format!(
+            "HTTP/1.1 206 Partial Content\nContent-Range: bytes {from}-{}/{total}\n",
+            total - 1
+        ),
+        None => "HTTP/1.1 200 OK\n".to_string(),
+    };
+    head += &match manner.tag {
+        0 => String::new(),
+        1 => format!("ETag: W/{tag}\n"),
+        _ => format!("ETag: {tag}\n"),
+    };
+    let data = &file[from.unwrap_or(0)..];
+    let mut body = match manner.chunk {
+        Some(size) => {
+            head += "Transfer-Encoding: chunked\n\n";
+            chunked(data, size)
+        }
+        None => {
+            head += &format!("Content-Length: {}\n\n", data.len());
+            data.to_vec()
+        }
+    };
+    body.extend(vec![b'H'; manner.extra]);
+    let whole = reply(&head, &body, Then::Listen);
+    match manner.cut {
+        Some((after, then)) => cut(whole, after, then),
+        None => whole,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// Whatever server and wire do: two downloads are each one version of the file, byte for byte, or an error.
+    #[test]
+    fn right_bytes_or_an_error(
+        manners in prop::collection::vec(manner(), 1..8),
+        len in 0usize..50_000,
+        same_len in any::<bool>(),
+        piece in prop_oneof![Just(usize::MAX), 500usize..3000],
+        loss in prop_oneof![Just(0.0), 0.0..0.05],
+        reorder in prop_oneof![Just(0.0), 0.0..0.2],
+        duplicate in prop_oneof![Just(0.0), 0.0..0.2],
+        corrupt in prop_oneof![Just(0.0), 0.0..0.02],
+        coalesce in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let files: Vec<_> = (0..20u32)
+            .map(|version| content(if same_len { len } else { len + version as usize * 100 }, version + 20))
+            .collect();
+        let link = LinkConfig { loss, reorder, duplicate, corrupt, ..LinkConfig::default() };
+        let version = Rc::new(Cell::new(0));
+        let served = files.clone();
+        let mut world = World::new(Wire { link, seed, coalesce, piece }, move |request| {
+            let manner = &manners[request.number % manners.len()];
+            if manner.changed {
+                version.set((version.get() + 1) % served.len());
+            }
+            answer(manner, &served, version.get(), request)
+        });
+        for _ in 0..2 {
+            let outcome = world.get_to(URL, Pages::default());
+            if outcome.result.is_ok() {
+                let bytes = outcome.bytes();
+                prop_assert!(files.iter().any(|file| file == bytes), "{} bytes, of no version", bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! A client's engine and a scripted server on a simulated link.
+
+use std::boxed::Box;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::rc::Rc;
+use std::string::{String, ToString};
+use std::vec;
+use std::vec::Vec;
+
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::phy;
+use smoltcp::socket::tcp;
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
+use wireboot_net::{Engine, Instant, Ipv4Address, Ipv4Cidr, Ipv4Config, Memory, Stack};
+use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
+use wireboot_nic::{Nic, Offload, Receive, Transmit};
+
+use crate::destination::{Destination, DestinationError};
+use crate::http::{Connections, Fetched, HttpError, get};
+use crate::resolve::Resolve;
+use crate::url::Url;
+
+pub const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+/// Virtual time after which a test has failed, in microseconds: "every wait ends".
+const END: i64 = 400_000_000;
+
+/// One request as the server got it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Counts all requests, from 0.
+    pub number: usize,
+    /// Counts all connections, from 0.
+    pub connection: usize,
+    /// The request head.
+    pub text: String,
+}
+
+impl Request {
+    pub fn target(&self) -> &str {
+        self.text.split(' ').nth(1).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.text.lines().find_map(|line| {
+            let (key, value) = line.split_once(": ")?;
+            key.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+}
+
+/// What the server does after it sent all bytes of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Waits for the next request.
+    Listen,
+    /// Closes the connection.
+    Close,
+    /// Resets the connection.
+    Reset,
+    /// Keeps the connection and says nothing more on it.
+    Hang,
+    /// Dies and starts again after so many microseconds: connections are refused in between.
+    Restart(i64),
+}
+
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub bytes: Vec<u8>,
+    pub then: Then,
+}
+
+pub fn reply(head: &str, body: &[u8], then: Then) -> Reply {
+    let mut bytes = head.replace('\n', "\r\n").into_bytes();
+    bytes.extend_from_slice(body);
+    Reply { bytes, then }
+}
+
+struct Port<'a>(&'a mut SimNic);
+struct Rx(Vec<u8>);
+struct Tx<'a>(&'a mut SimNic);
+
+impl phy::Device for Port<'_> {
+    type RxToken<'b>
+        = Rx
+    where
+        Self: 'b;
+    type TxToken<'b>
+        = Tx<'b>
+    where
+        Self: 'b;
+
+    fn receive(&mut self, _: Instant) -> Option<(Rx, Tx<'_>)> {
+        let mut bytes = Vec::new();
+        let lent = self
+            .0
+            .split()
+            .0
+            .burst(1, |frame| bytes = frame.parts.concat());
+        (lent == Ok(1)).then(|| (Rx(bytes), Tx(self.0)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Tx<'_>> {
+        Some(Tx(self.0))
+    }
+
+    fn capabilities(&self) -> phy::DeviceCapabilities {
+        let mut capabilities = phy::DeviceCapabilities::default();
+        capabilities.medium = phy::Medium::Ethernet;
+        capabilities.max_transmission_unit = 1514;
+        capabilities
+    }
+}
+
+impl phy::RxToken for Rx {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(&self.0)
+    }
+}
+
+impl phy::TxToken for Tx<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let (_, tx) = self.0.split();
+        let result = tx.send(len, Offload::None, f).unwrap();
+        tx.flush().unwrap();
+        result
+    }
+}
+
+struct Peer {
+    handle: SocketHandle,
+    port: u16,
+    /// The number of the connection, while there is one.
+    connection: Option<usize>,
+    request: Vec<u8>,
+    output: VecDeque<u8>,
+    then: Then,
+}
+
+struct Server {
+    nic: SimNic,
+    iface: Interface,
+    sockets: SocketSet<'static>,
+    peers: Vec<Peer>,
+    handler: Box<dyn FnMut(&Request) -> Reply>,
+    requests: Rc<RefCell<Vec<Request>>>,
+    connections: usize,
+    down_until: i64,
+    /// Most bytes handed to TCP at a time.
+    piece: usize,
+}
+
+impl Server {
+    fn poll(&mut self, now: Instant) {
+        self.iface
+            .poll(now, &mut Port(&mut self.nic), &mut self.sockets);
+        let down = now.total_micros() < self.down_until;
+        let mut restart = None;
+        for peer in &mut self.peers {
+            let socket = self.sockets.get_mut::<tcp::Socket>(peer.handle);
+            if !socket.is_open() && !down {
+                peer.connection = None;
+                peer.request.clear();
+                peer.output.clear();
+                peer.then = Then::Listen;
+                socket.listen(peer.port).unwrap();
+            }
+            if socket.state() != tcp::State::Established && socket.state() != tcp::State::CloseWait
+            {
+                continue;
+            }
+            let connection = *peer.connection.get_or_insert_with(|| {
+                self.connections += 1;
+                self.connections - 1
+            });
+            if socket.can_recv() {
+                let _ = socket.recv(|bytes| {
+                    peer.request.extend_from_slice(bytes);
+                    (bytes.len(), ())
+                });
+            }
+            if peer.output.is_empty() && peer.then == Then::Listen {
+                let text = String::from_utf8(peer.request.clone()).unwrap();
+                if let Some((head, rest)) = text.split_once("\r\n\r\n") {
+                    peer.request = rest.as_bytes().to_vec();
+                    let request = Request {
+                        number: self.requests.borrow().len(),
+                        connection,
+                        text: head.to_string(),
+                    };
+                    self.requests.borrow_mut().push(request.clone());
+                    let reply = (self.handler)(&request);
+                    peer.output = reply.bytes.into();
+                    peer.then = reply.then;
+                } else if !socket.may_recv() {
+                    socket.close();
+                }
+            }
+            let piece = self.piece.min(peer.output.len());
+            if piece > 0 && socket.can_send() {
+                let (bytes, _) = peer.output.as_slices();
+                let sent = socket.send_slice(&bytes[..piece.min(bytes.len())]).unwrap();
+                peer.output.drain(..sent);
+            }
+            if peer.output.is_empty() && socket.send_queue() == 0 {
+                match peer.then {
+                    Then::Listen | Then::Hang => {}
+                    Then::Close => socket.close(),
+                    Then::Reset => socket.abort(),
+                    Then::Restart(micros) => restart = Some(micros),
+                }
+            }
+        }
+        if let Some(micros) = restart {
+            self.down_until = now.total_micros() + micros;
+            for peer in &self.peers {
+                self.sockets.get_mut::<tcp::Socket>(peer.handle).abort();
+            }
+        }
+        self.iface
+            .poll(now, &mut Port(&mut self.nic), &mut self.sockets);
+    }
+}
+
+/// How the wire is.
+#[derive(Clone, Copy, Debug)]
+pub struct Wire {
+    pub link: LinkConfig,
+    pub seed: u64,
+    /// Coalescing NIC with scattered buffers at the client.
+    pub coalesce: bool,
+    /// Most bytes that the server hands to its TCP at a time.
+    pub piece: usize,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Wire {
+            link: LinkConfig::default(),
+            seed: 1,
+            coalesce: false,
+            piece: usize::MAX,
+        }
+    }
+}
+
+pub struct World {
+    engine: Engine<SimNic>,
+    server: Server,
+    clock: Clock,
+    pub connections: Rc<Connections>,
+    pub requests: Rc<RefCell<Vec<Request>>>,
+}
+
+impl World {
+    pub fn new(wire: Wire, handler: impl FnMut(&Request) -> Reply + 'static) -> Self {
+        let (mut client, mut nic) = sim::link(wire.link, wire.link, wire.seed);
+        if wire.coalesce {
+            client.configure(NicConfig {
+                coalesce: true,
+                part_len: Some(700),
+                ..NicConfig::new(client.properties().mac)
+            });
+        }
+        let clock = client.clock();
+        let mac = HardwareAddress::Ethernet(EthernetAddress(nic.properties().mac));
+        let mut config = Config::new(mac);
+        config.random_seed = wire.seed;
+        let mut iface = Interface::new(config, &mut Port(&mut nic), Instant::ZERO);
+        iface.update_ip_addrs(|addresses| {
+            addresses.push(IpCidr::new(SERVER.into(), 24)).unwrap();
+        });
+        let mut sockets = SocketSet::new(Vec::new());
+        let peers = [80, 80, 80, 8080]
+            .into_iter()
+            .map(|port| Peer {
+                handle: sockets.add(tcp::Socket::new(
+                    tcp::SocketBuffer::new(vec![0; 4096]),
+                    tcp::SocketBuffer::new(vec![0; 65535]),
+                )),
+                port,
+                connection: None,
+                request: Vec::new(),
+                output: VecDeque::new(),
+                then: Then::Listen,
+            })
+            .collect();
+        let engine = Engine::new(client, [wire.seed as u8; 32]);
+        engine.stack().configure(&Ipv4Config {
+            address: Ipv4Cidr::new(CLIENT, 24),
+            router: None,
+            routes: Vec::new(),
+            mtu: None,
+        });
+        let requests = Rc::default();
+        World {
+            engine,
+            server: Server {
+                nic,
+                iface,
+                sockets,
+                peers,
+                handler: Box::new(handler),
+                requests: Rc::clone(&requests),
+                connections: 0,
+                down_until: 0,
+                piece: wire.piece,
+            },
+            clock,
+            connections: Rc::default(),
+            requests,
+        }
+    }
+
+    /// Virtual seconds since the start.
+    pub fn seconds(&self) -> f64 {
+        self.clock.now() as f64 / 1e6
+    }
+
+    /// Lets time pass until `task` has ended.
+    pub fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &mut self,
+        task: impl FnOnce(Stack) -> F,
+    ) -> T {
+        let result = Rc::new(RefCell::new(None));
+        let future = task(self.engine.stack());
+        let slot = Rc::clone(&result);
+        self.engine.spawn(async move {
+            let value = future.await;
+            *slot.borrow_mut() = Some(value);
+        });
+        loop {
+            let now = self.clock.now();
+            assert!(now < END, "the download never ended");
+            self.engine.poll(Instant::from_micros(now)).unwrap();
+            self.server.poll(Instant::from_micros(now));
+            if let Some(value) = result.borrow_mut().take() {
+                return value;
+            }
+            let next = [
+                self.engine.nic_mut().next_delivery(),
+                self.server.nic.next_delivery(),
+            ]
+            .into_iter()
+            .flatten()
+            .fold(now + 1000, i64::min);
+            self.clock.set(next.max(now + 1));
+        }
+    }
+
+    /// Lets time pass.
+    pub fn wait(&mut self, micros: u64) {
+        self.run(|stack| async move {
+            stack
+                .sleep(wireboot_net::Duration::from_micros(micros))
+                .await
+        });
+    }
+
+    /// Downloads a file.
+    pub fn get(&mut self, url: &str) -> Outcome {
+        self.get_to(url, Pages::default())
+    }
+
+    pub fn get_to(&mut self, url: &str, mut pages: Pages) -> Outcome {
+        let url = Url::parse(url).unwrap();
+        let connections = Rc::clone(&self.connections);
+        let (result, pages) = self.run(|stack| async move {
+            let result = get(&stack, &connections, &Hosts, &url, &mut pages).await;
+            (result, pages)
+        });
+        Outcome { result, pages }
+    }
+}
+
+pub struct Outcome {
+    pub result: Result<Fetched, HttpError>,
+    pub pages: Pages,
+}
+
+impl Outcome {
+    #[track_caller]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.result {
+            Ok(fetched) => &fetched.memory.as_slice()[..fetched.len as usize],
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn error(&self) -> &HttpError {
+        match &self.result {
+            Ok(fetched) => panic!("{} bytes instead of an error", fetched.len),
+            Err(error) => error,
+        }
+    }
+}
+
+/// Memory on the heap, up to a limit.
+pub struct Pages {
+    pub limit: u64,
+    /// What was asked for.
+    pub asked: Vec<u64>,
+    pub last_progress: (u64, Option<u64>),
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Pages {
+            limit: 64 << 20,
+            asked: Vec::new(),
+            last_progress: (0, None),
+        }
+    }
+}
+
+impl Destination for Pages {
+    async fn memory(
+        &mut self,
+        bytes: u64,
+        previous: Option<(Memory, u64)>,
+    ) -> Result<Memory, DestinationError> {
+        assert_ne!(bytes, 0);
+        self.asked.push(bytes);
+        if bytes > self.limit {
+            return Err(DestinationError::NoMemory { bytes });
+        }
+        let mut memory = vec![0xee; bytes as usize];
+        if let Some((previous, filled)) = previous {
+            let filled = filled as usize;
+            memory[..filled].copy_from_slice(&previous.as_slice()[..filled]);
+        }
+        Ok(memory.into())
+    }
+
+    fn progress(&mut self, received: u64, total: Option<u64>) {
+        assert!(total.is_none_or(|total| received <= total));
+        self.last_progress = (received, total);
+    }
+}
+
+struct Hosts;
+
+impl Resolve for Hosts {
+    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
+        match host {
+            "boot" | "mirror" => Ok(vec![SERVER]),
+            // The first address has nobody.
+            "two" => Ok(vec![Ipv4Address::new(10, 0, 0, 77), SERVER]),
+            "none" => Ok(Vec::new()),
+            _ => Err("no such name".into()),
+        }
+    }
+}
