@@ -24,6 +24,8 @@ mod parts;
 mod smoltcp_device;
 mod stack;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod udp;
 
 pub use bootp::Bootp;
