@@ -1,1 +1,20 @@
-//! placeholder
+//! A network boot server with nothing to set up: DHCP or proxyDHCP, TFTP and HTTP for one directory.
+//!
+//! ```text
+//!   dhcp --- "boot file ..." ---> machine ---> tftp, http --- names ---> directory --- bytes of files
+//!     \___________________________events_____________/
+//! ```
+//!
+//! [`cli`] is the whole server as a command; the other modules are its parts.
+#![deny(missing_docs)]
+
+mod boot_conf;
+pub mod cli;
+pub mod dhcp;
+pub mod directory;
+pub mod event;
+pub mod http;
+pub mod interface;
+mod link_socket;
+pub mod stop;
+pub mod tftp;

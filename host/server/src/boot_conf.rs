@@ -1,0 +1,234 @@
+//! A boot configuration for a directory that has none, made from the names of the files in it.
+
+use std::path::Path;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use wireboot_wire::bootconf::{BootConfig, Entry, File, Program};
+
+use crate::directory::BOOT_PROGRAM;
+
+/// Where Debian's network boot image keeps the installer.
+const DEBIAN_INSTALLER: &str = "debian-installer/amd64";
+
+/// Bytes of a file name that mean something else in a URL's path.
+const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'`');
+
+/// The configuration's text; `None` when nothing in the directory looks bootable.
+pub(crate) fn generate(directory: &Path) -> Option<String> {
+    let mut entries = linux_entries("", &names(directory));
+    let installer = linux_entries(DEBIAN_INSTALLER, &names(&directory.join(DEBIAN_INSTALLER)));
+    entries.extend(installer.into_iter().map(|entry| Entry {
+        title: "Debian installer".to_owned(),
+        ..entry
+    }));
+    entries.extend(efi_entries(&names(directory)));
+    let config = BootConfig {
+        default: 0,
+        timeout: None,
+        entries,
+        warnings: Vec::new(),
+    };
+    (!config.entries.is_empty())
+        .then(|| format!("# Made from the names of the files here.\n{config}"))
+}
+
+/// Names of the files in a directory, sorted; none when it cannot be read.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter(|entry| entry.path().is_file())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| !name.contains(char::is_control))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The part of a kernel's or RAM disk's name that tells one version from another: `-6.1.0-amd64` in `vmlinuz-6.1.0-amd64`.
+/// `None` when the name is no such name.
+fn version<'a>(name: &'a str, stems: &[&str]) -> Option<&'a str> {
+    let rest = stems.iter().find_map(|stem| name.strip_prefix(stem))?;
+    let rest = [".img", ".gz", ".xz", ".zst", ".cpio", ".efi"]
+        .iter()
+        .fold(rest, |rest, end| rest.strip_suffix(end).unwrap_or(rest));
+    let rest = rest.strip_prefix(".img").unwrap_or(rest);
+    (rest.is_empty() || rest.starts_with('-')).then_some(rest)
+}
+
+/// Every kernel with the RAM disks of its version; a kernel without one of its own gets those without a version, or the only one.
+fn linux_entries(folder: &str, names: &[String]) -> Vec<Entry> {
+    let kernel_version =
+        |name: &str| version(name, &["linux", "vmlinuz", "vmlinux", "bzImage"]).map(str::to_owned);
+    let disks: Vec<_> = names
+        .iter()
+        .filter_map(|name| Some((name, version(name, &["initrd", "initramfs"])?)))
+        .collect();
+    let kernels: Vec<_> = names
+        .iter()
+        .filter_map(|name| Some((name, kernel_version(name)?)))
+        .collect();
+    kernels
+        .iter()
+        .map(|(kernel, version)| {
+            let of = |wanted: &str| {
+                disks
+                    .iter()
+                    .filter(|disk| disk.1 == wanted)
+                    .map(|disk| file(folder, disk.0))
+                    .collect::<Vec<_>>()
+            };
+            let mut initrd = of(version);
+            if initrd.is_empty() {
+                initrd = of("");
+            }
+            if initrd.is_empty() && kernels.len() == 1 {
+                initrd = disks.iter().map(|disk| file(folder, disk.0)).collect();
+            }
+            Entry {
+                title: kernel.to_string(),
+                program: Program::Linux(file(folder, kernel)),
+                initrd,
+                options: String::new(),
+            }
+        })
+        .collect()
+}
+
+/// Every other EFI program: unified kernel images, loaders, shells.
+fn efi_entries(names: &[String]) -> Vec<Entry> {
+    names
+        .iter()
+        .filter(|name| name.to_lowercase().ends_with(".efi") && *name != BOOT_PROGRAM)
+        .filter(|name| version(name, &["linux", "vmlinuz", "vmlinux", "bzImage"]).is_none())
+        .map(|name| Entry {
+            title: name.clone(),
+            program: Program::Efi(file("", name)),
+            initrd: Vec::new(),
+            options: String::new(),
+        })
+        .collect()
+}
+
+fn file(folder: &str, name: &str) -> File {
+    let name = utf8_percent_encode(name, NOT_IN_A_PATH);
+    File {
+        url: if folder.is_empty() {
+            name.to_string()
+        } else {
+            format!("{folder}/{name}")
+        },
+        sha256: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(files: &[&str]) -> Option<BootConfig> {
+        let directory = tempfile::tempdir().unwrap();
+        for name in files {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let text = generate(directory.path())?;
+        let config = wireboot_wire::bootconf::parse(&text).unwrap();
+        assert!(config.warnings.is_empty(), "{text}");
+        Some(config)
+    }
+
+    fn shown(config: &BootConfig) -> Vec<String> {
+        let line = |entry: &Entry| {
+            entry
+                .files()
+                .map(|file| file.url.clone())
+                .collect::<Vec<_>>()
+                .join(" + ")
+        };
+        config.entries.iter().map(line).collect()
+    }
+
+    #[test]
+    fn nothing_bootable_makes_no_configuration() {
+        assert_eq!(
+            made(&[
+                "README",
+                "wireboot.efi",
+                "linux.txt",
+                "initrd.gz",
+                "sub/vmlinuz"
+            ]),
+            None
+        );
+    }
+
+    #[test]
+    fn a_kernel_gets_the_ram_disks() {
+        for (kernel, disk) in [
+            ("linux", "initrd.gz"),
+            ("vmlinuz", "initrd.img"),
+            ("bzImage", "initramfs.cpio.gz"),
+            ("vmlinuz-linux", "initramfs-linux.img"),
+            ("vmlinuz", "initrd-custom"),
+        ] {
+            assert_eq!(
+                shown(&made(&[kernel, disk]).unwrap()),
+                [format!("{kernel} + {disk}")]
+            );
+        }
+        assert_eq!(shown(&made(&["vmlinuz"]).unwrap()), ["vmlinuz"]);
+        assert_eq!(
+            shown(&made(&["vmlinuz", "initrd.gz", "initrd.img"]).unwrap()),
+            ["vmlinuz + initrd.gz + initrd.img"]
+        );
+    }
+
+    #[test]
+    fn versions_stay_together() {
+        let config = made(&[
+            "vmlinuz-6.1.0-9-amd64",
+            "vmlinuz-6.12.1",
+            "initrd.img-6.1.0-9-amd64",
+            "initrd.img-6.12.1",
+        ])
+        .unwrap();
+        assert_eq!(
+            shown(&config),
+            [
+                "vmlinuz-6.1.0-9-amd64 + initrd.img-6.1.0-9-amd64",
+                "vmlinuz-6.12.1 + initrd.img-6.12.1"
+            ]
+        );
+    }
+
+    #[test]
+    fn debians_network_boot_image() {
+        let config = made(&[
+            "version.info",
+            "debian-installer/amd64/linux",
+            "debian-installer/amd64/initrd.gz",
+            "debian-installer/amd64/grubx64.efi",
+        ])
+        .unwrap();
+        assert_eq!(
+            shown(&config),
+            ["debian-installer/amd64/linux + debian-installer/amd64/initrd.gz"]
+        );
+        assert_eq!(config.entries[0].title, "Debian installer");
+    }
+
+    #[test]
+    fn efi_programs_come_after_kernels_and_names_are_urls() {
+        let config = made(&["a shell 100%.efi", "vmlinuz", "wireboot.efi"]).unwrap();
+        assert_eq!(shown(&config), ["vmlinuz", "a%20shell%20100%25.efi"]);
+    }
+}

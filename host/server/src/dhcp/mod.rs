@@ -1,0 +1,10 @@
+//! The DHCP server, and the proxyDHCP server beside somebody else's (RFC 2131, PXE 2.1).
+
+mod pool;
+mod probe;
+mod responder;
+mod socket;
+
+pub use probe::{OtherServer, find_other_server};
+pub use responder::{Answers, Destination, Port, Reply, Responder};
+pub use socket::{DhcpServer, DhcpSockets};

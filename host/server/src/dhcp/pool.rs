@@ -1,0 +1,249 @@
+//! The addresses to give, and who has them.
+//!
+//! Nothing is kept on disk. A client's address follows from its hardware address, so that it gets the same one again even
+//! after the server was restarted, unless another client's has the same place.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+/// How long an offered address is kept for the client that did not take it yet.
+const OFFER_TIME: Duration = Duration::from_secs(60);
+/// How long an address is left alone that a client found in use.
+const DECLINED_TIME: Duration = Duration::from_secs(600);
+
+/// A client's hardware type and address.
+pub(crate) type ClientKey = (u8, Vec<u8>);
+
+/// Addresses in a range, one for each client.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    first: u32,
+    last: u32,
+    server: u32,
+    lease_time: Duration,
+    by_client: HashMap<ClientKey, u32>,
+    by_address: HashMap<u32, Holding>,
+}
+
+#[derive(Debug)]
+struct Holding {
+    /// `None`: in use by somebody who did not ask here.
+    client: Option<ClientKey>,
+    until: Instant,
+}
+
+impl Pool {
+    pub fn new(range: RangeInclusive<Ipv4Addr>, server: Ipv4Addr, lease_time: Duration) -> Self {
+        Self {
+            first: (*range.start()).into(),
+            last: (*range.end()).into(),
+            server: server.into(),
+            lease_time,
+            by_client: HashMap::new(),
+            by_address: HashMap::new(),
+        }
+    }
+
+    /// The address to offer a client: the one it had, else the one it wishes, else a free one. `None`: all are taken.
+    pub fn offer(
+        &mut self,
+        client: &ClientKey,
+        wish: Option<Ipv4Addr>,
+        now: Instant,
+    ) -> Option<Ipv4Addr> {
+        let had = self.by_client.get(client).copied();
+        let wishes = [had, wish.map(u32::from)].into_iter().flatten();
+        let address = wishes
+            .chain(self.in_order_for(client))
+            .find(|&address| self.is_free_for(address, client, now))?;
+        // A renewed discovery must not shorten a lease that runs.
+        let until = self
+            .by_address
+            .get(&address)
+            .map_or(now, |holding| holding.until);
+        self.hold(address, client, until.max(now + OFFER_TIME));
+        Some(address.into())
+    }
+
+    /// Gives the client the address; false when it is not to be had.
+    pub fn lease(&mut self, client: &ClientKey, address: Ipv4Addr, now: Instant) -> bool {
+        let free = self.is_free_for(address.into(), client, now);
+        if free {
+            self.hold(address.into(), client, now + self.lease_time);
+        }
+        free
+    }
+
+    /// The client does not use its address any more. It is kept for the client as long as nobody else needs it.
+    pub fn release(&mut self, client: &ClientKey, now: Instant) {
+        if let Some(holding) = self
+            .by_client
+            .get(client)
+            .and_then(|address| self.by_address.get_mut(address))
+        {
+            holding.until = now;
+        }
+    }
+
+    /// The client found somebody else at the address.
+    pub fn decline(&mut self, client: &ClientKey, address: Ipv4Addr, now: Instant) {
+        let address = address.into();
+        if self.by_client.get(client) == Some(&address) {
+            self.by_client.remove(client);
+            let until = now + DECLINED_TIME;
+            self.by_address.insert(
+                address,
+                Holding {
+                    client: None,
+                    until,
+                },
+            );
+        }
+    }
+
+    fn hold(&mut self, address: u32, client: &ClientKey, until: Instant) {
+        let holding = Holding {
+            client: Some(client.clone()),
+            until,
+        };
+        if let Some(Holding {
+            client: Some(former),
+            ..
+        }) = self.by_address.insert(address, holding)
+            && former != *client
+        {
+            self.by_client.remove(&former);
+        }
+        if let Some(former) = self.by_client.insert(client.clone(), address)
+            && former != address
+        {
+            self.by_address.remove(&former);
+        }
+    }
+
+    fn is_free_for(&self, address: u32, client: &ClientKey, now: Instant) -> bool {
+        let in_range = (self.first..=self.last).contains(&address) && address != self.server;
+        in_range
+            && self.by_address.get(&address).is_none_or(|holding| {
+                holding.client.as_ref() == Some(client) || holding.until <= now
+            })
+    }
+
+    /// All addresses, from the client's own place on, those that nobody ever had first.
+    fn in_order_for(&self, client: &ClientKey) -> impl Iterator<Item = u32> {
+        let mut hasher = DefaultHasher::new();
+        client.hash(&mut hasher);
+        let count = u64::from(self.last.saturating_sub(self.first)) + 1;
+        let start = self.first + (hasher.finish() % count) as u32;
+        let all = move |first, last| (start..=last).chain(first..start);
+        let never_held =
+            all(self.first, self.last).filter(|address| !self.by_address.contains_key(address));
+        never_held.chain(all(self.first, self.last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
+
+    fn pool() -> Pool {
+        let range = Ipv4Addr::new(10, 0, 0, 10)..=Ipv4Addr::new(10, 0, 0, 13);
+        Pool::new(range, SERVER, Duration::from_secs(3600))
+    }
+
+    fn client(n: u8) -> ClientKey {
+        (1, vec![2, 0, 0, 0, 0, n])
+    }
+
+    #[test]
+    fn a_client_keeps_its_address_and_a_restart_changes_nothing() {
+        let now = Instant::now();
+        let address = pool().offer(&client(1), None, now).unwrap();
+        let mut pool = pool();
+        assert_eq!(pool.offer(&client(1), None, now), Some(address));
+        assert!(pool.lease(&client(1), address, now));
+        pool.release(&client(1), now);
+        assert_eq!(
+            pool.offer(&client(1), Some(Ipv4Addr::new(10, 0, 0, 13)), now),
+            Some(address)
+        );
+    }
+
+    #[test]
+    fn a_wish_is_granted_when_it_can_be() {
+        let now = Instant::now();
+        let mut pool = pool();
+        let wish = Ipv4Addr::new(10, 0, 0, 13);
+        assert_eq!(pool.offer(&client(1), Some(wish), now), Some(wish));
+        assert_ne!(pool.offer(&client(2), Some(wish), now), Some(wish));
+        for not_to_be_had in [
+            SERVER,
+            Ipv4Addr::new(10, 0, 0, 14),
+            Ipv4Addr::new(192, 168, 0, 1),
+        ] {
+            assert!(!pool.lease(&client(3), not_to_be_had, now));
+        }
+    }
+
+    #[test]
+    fn when_all_are_taken_expired_ones_are_used_again() {
+        let now = Instant::now();
+        let mut pool = pool();
+        for n in 1..=3 {
+            let address = pool.offer(&client(n), None, now).unwrap();
+            assert!(pool.lease(&client(n), address, now));
+        }
+        assert_eq!(pool.offer(&client(4), None, now), None);
+        let later = now + Duration::from_secs(3600);
+        let address = pool.offer(&client(4), None, later).unwrap();
+        assert!(pool.lease(&client(4), address, later));
+        assert!((1..=3).any(|n| !pool.lease(&client(n), address, later)));
+    }
+
+    #[test]
+    fn a_declined_address_is_left_alone() {
+        let now = Instant::now();
+        let mut pool = pool();
+        let address = pool.offer(&client(1), None, now).unwrap();
+        pool.decline(&client(2), address, now);
+        assert_eq!(
+            pool.offer(&client(1), None, now),
+            Some(address),
+            "only its holder can decline it"
+        );
+        pool.decline(&client(1), address, now);
+        assert_ne!(pool.offer(&client(1), Some(address), now), Some(address));
+        assert!(pool.lease(&client(1), address, now + DECLINED_TIME));
+    }
+
+    proptest! {
+        /// No two clients ever hold the same address, nor anybody the server's.
+        #[test]
+        fn addresses_are_never_shared(steps in prop::collection::vec((0u8..8, 0u8..4, 0u8..8, 0u64..5000), 0..200)) {
+            let mut pool = pool();
+            let mut now = Instant::now();
+            let mut held: HashMap<Ipv4Addr, (u8, Instant)> = HashMap::new();
+            for (who, what, last, seconds) in steps {
+                let wish = Ipv4Addr::new(10, 0, 0, 8 + last);
+                match what {
+                    0 => { pool.offer(&client(who), Some(wish), now); }
+                    1 => if pool.lease(&client(who), wish, now) {
+                        prop_assert_ne!(wish, SERVER);
+                        if let Some((other, until)) = held.get(&wish) { prop_assert!(*other == who || *until <= now); }
+                        held.retain(|_, (holder, _)| *holder != who);
+                        held.insert(wish, (who, now + Duration::from_secs(3600)));
+                    },
+                    2 => { pool.release(&client(who), now); held.retain(|_, (holder, _)| *holder != who); }
+                    _ => now += Duration::from_secs(seconds),
+                }
+                prop_assert!(pool.by_address.len() <= 4 && pool.by_client.len() <= 4);
+            }
+        }
+    }
+}

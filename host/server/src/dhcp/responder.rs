@@ -1,0 +1,434 @@
+//! What to answer to a DHCP message: no socket, no clock of its own.
+//!
+//! | client                                       | boot file                           |
+//! |----------------------------------------------|-------------------------------------|
+//! | user class `wireboot`                        | URL of `wireboot.conf`              |
+//! | `HTTPClient`, x64 (architecture 16)          | `http://SERVER/wireboot.efi`        |
+//! | `PXEClient`, x64 UEFI (architectures 7 and 9)| `wireboot.efi` by TFTP from siaddr  |
+//! | others                                       | none, and a line that says why      |
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use wireboot_wire::dhcp::{
+    CLIENT_PORT, Message, MessageType, Operation, PxeOptions, SERVER_PORT, option, pxe,
+};
+use wireboot_wire::text;
+
+use super::pool::{ClientKey, Pool};
+use crate::directory::BOOT_PROGRAM;
+use crate::event::{Event, Kind};
+
+/// How long a client may use its address before it asks again.
+const LEASE_TIME: Duration = Duration::from_secs(3600);
+/// Bytes of the `file` field, its NUL included.
+const FILE_FIELD: usize = 128;
+
+/// What the answers are made of.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// Address of this server.
+    pub server: Ipv4Addr,
+    /// Bits of the network's prefix.
+    pub prefix: u8,
+    /// Addresses to give; `None` for a proxyDHCP server, which gives none.
+    pub range: Option<RangeInclusive<Ipv4Addr>>,
+    /// Default gateway of the clients.
+    pub router: Option<Ipv4Addr>,
+    /// Name servers of the clients.
+    pub dns: Vec<Ipv4Addr>,
+    /// True when wireboot.efi can be had by TFTP.
+    pub tftp: bool,
+    /// `http://SERVER[:PORT]`, when there is an HTTP server.
+    pub http: Option<String>,
+}
+
+/// Which port a message came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// 67.
+    Server,
+    /// 4011, where a client asks a boot server directly (PXE 2.1 section 2.2).
+    Pxe,
+}
+
+/// Where a reply goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To an address that answers ARP.
+    Unicast(SocketAddrV4),
+    /// To 255.255.255.255, port 68.
+    Broadcast,
+    /// To a client that does not have this address yet: in a frame to its Ethernet address.
+    Hardware([u8; 6], Ipv4Addr),
+}
+
+/// A reply to be sent.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Where to.
+    pub destination: Destination,
+    /// The message.
+    pub message: Message,
+}
+
+/// A DHCP or proxyDHCP server without its sockets.
+#[derive(Debug)]
+pub struct Responder {
+    answers: Answers,
+    pool: Option<Pool>,
+}
+
+/// What a client boots.
+#[derive(Debug, PartialEq, Eq)]
+enum Boot {
+    /// The client does not boot.
+    Nothing,
+    /// This file.
+    File(String),
+    /// It wants to boot, but what it can run is not here.
+    Unserved(String),
+}
+
+impl Responder {
+    /// A server that answers so.
+    pub fn new(answers: Answers) -> Self {
+        let pool = answers
+            .range
+            .clone()
+            .map(|range| Pool::new(range, answers.server, LEASE_TIME));
+        Self { answers, pool }
+    }
+
+    /// The answer to a datagram that came from `source`, if there is one, and what there is to tell.
+    pub fn answer(
+        &mut self,
+        datagram: &[u8],
+        source: SocketAddrV4,
+        port: Port,
+        now: Instant,
+    ) -> (Option<Reply>, Vec<Event>) {
+        let Ok(request) = Message::parse(datagram) else {
+            return (None, Vec::new());
+        };
+        let Some(kind) = request
+            .message_type()
+            .filter(|_| request.operation == Operation::Request)
+        else {
+            return (None, Vec::new());
+        };
+        let boot = self.boot(&request);
+        if self.pool.is_none() && boot == Boot::Nothing {
+            return (None, Vec::new());
+        }
+        let mut events = Vec::new();
+        let arrived = match kind {
+            MessageType::Discover => Some(Kind::DhcpDiscover),
+            MessageType::Request => Some(Kind::DhcpRequest),
+            MessageType::Inform => Some(Kind::DhcpInform),
+            MessageType::Decline => Some(Kind::DhcpDecline),
+            MessageType::Release => Some(Kind::DhcpRelease),
+            MessageType::Offer | MessageType::Ack | MessageType::Nak => None,
+        };
+        let Some(arrived) = arrived else {
+            return (None, events);
+        };
+        events.push(Event::now(arrived, client_name(&request)).message(describe(&request)));
+        if let Boot::Unserved(why) = &boot
+            && kind == MessageType::Discover
+        {
+            events.push(Event::now(Kind::DhcpIgnored, client_name(&request)).message(why));
+        }
+        let message = match (port, self.pool.is_some()) {
+            (Port::Pxe, _) => self.boot_server_ack(&request, kind, &boot),
+            (Port::Server, true) => self.server(&request, kind, &boot, now, &mut events),
+            (Port::Server, false) => self.proxy(&request, kind, &boot),
+        };
+        let reply = message.map(|message| {
+            events.push(sent(&message, &request));
+            Reply {
+                destination: destination(&request, &message, source, port),
+                message,
+            }
+        });
+        (reply, events)
+    }
+
+    /// RFC 2131 section 4.3.
+    fn server(
+        &mut self,
+        request: &Message,
+        kind: MessageType,
+        boot: &Boot,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Option<Message> {
+        if !request.giaddr.is_unspecified() && !self.is_on_network(request.giaddr) {
+            let why = format!(
+                "it comes from a relay at {}, in a network that this server has no addresses for",
+                request.giaddr
+            );
+            events.push(Event::now(Kind::DhcpIgnored, client_name(request)).message(why));
+            return None;
+        }
+        let client: ClientKey = (request.hardware_type, request.chaddr.clone());
+        let wish = request.options.address(option::REQUESTED_ADDRESS);
+        let chosen_server = request.options.address(option::SERVER_ID);
+        let for_me = chosen_server.is_none_or(|server| server == self.answers.server);
+        let pool = self.pool.as_mut()?;
+        match kind {
+            MessageType::Discover => match pool.offer(&client, wish, now) {
+                Some(address) => Some(self.reply(MessageType::Offer, request, Some(address), boot)),
+                None => {
+                    let why = "all addresses of the range are taken; give more with --range";
+                    events.push(Event::now(Kind::DhcpIgnored, client_name(request)).message(why));
+                    None
+                }
+            },
+            MessageType::Request if !for_me => {
+                pool.release(&client, now);
+                None
+            }
+            MessageType::Request => {
+                let address = wish.unwrap_or(request.ciaddr);
+                if pool.lease(&client, address, now) {
+                    Some(self.reply(MessageType::Ack, request, Some(address), boot))
+                } else {
+                    let mut nak = Message::reply(MessageType::Nak, request);
+                    nak.options
+                        .set_addresses(option::SERVER_ID, &[self.answers.server]);
+                    nak.options
+                        .set(option::MESSAGE, format!("{address} is not to be had here"));
+                    Some(nak)
+                }
+            }
+            MessageType::Decline if for_me => {
+                pool.decline(&client, wish?, now);
+                None
+            }
+            MessageType::Release if for_me => {
+                pool.release(&client, now);
+                None
+            }
+            MessageType::Inform => Some(self.reply(MessageType::Ack, request, None, boot)),
+            _ => None,
+        }
+    }
+
+    /// PXE 2.1 section 2.2: beside a DHCP server, an offer without an address that says what to boot.
+    fn proxy(&self, request: &Message, kind: MessageType, boot: &Boot) -> Option<Message> {
+        let offers = kind == MessageType::Discover && matches!(boot, Boot::File(_));
+        offers.then(|| self.reply(MessageType::Offer, request, None, boot))
+    }
+
+    fn boot_server_ack(
+        &self,
+        request: &Message,
+        kind: MessageType,
+        boot: &Boot,
+    ) -> Option<Message> {
+        let asked = matches!(kind, MessageType::Request | MessageType::Inform)
+            && matches!(boot, Boot::File(_));
+        asked.then(|| self.reply(MessageType::Ack, request, None, boot))
+    }
+
+    fn reply(
+        &self,
+        kind: MessageType,
+        request: &Message,
+        address: Option<Ipv4Addr>,
+        boot: &Boot,
+    ) -> Message {
+        let answers = &self.answers;
+        let mut reply = Message::reply(kind, request);
+        let options = &mut reply.options;
+        options.set_addresses(option::SERVER_ID, &[answers.server]);
+        if let Some(address) = address {
+            reply.yiaddr = address;
+            options.set(
+                option::LEASE_TIME,
+                (LEASE_TIME.as_secs() as u32).to_be_bytes(),
+            );
+        }
+        if self.pool.is_some() {
+            let mask = mask(answers.prefix);
+            options.set(option::SUBNET_MASK, mask.to_be_bytes());
+            options.set(
+                option::BROADCAST,
+                (u32::from(answers.server) | !mask).to_be_bytes(),
+            );
+            // No router that nobody named: this machine need not be one.
+            if let Some(router) = answers.router {
+                options.set_addresses(option::ROUTERS, &[router]);
+            }
+            if !answers.dns.is_empty() {
+                options.set_addresses(option::DNS_SERVERS, &answers.dns);
+            }
+        }
+        if let Some(machine) = request.options.get(option::MACHINE_ID) {
+            options.set(option::MACHINE_ID, machine);
+        }
+        if let Boot::File(file) = boot {
+            let server = answers.server.to_string();
+            options.set(option::TFTP_SERVER, &server);
+            options.set(option::BOOT_FILE, file);
+            match request.options.text(option::VENDOR_CLASS) {
+                Some(class) if class.starts_with("HTTPClient") => {
+                    options.set(option::VENDOR_CLASS, "HTTPClient")
+                }
+                Some(class) if class.starts_with("PXEClient") => {
+                    options.set(option::VENDOR_CLASS, "PXEClient");
+                    let at_once = PxeOptions {
+                        discovery_control: Some(pxe::discovery::USE_BOOT_FILE),
+                        ..PxeOptions::default()
+                    };
+                    options.set(option::VENDOR, at_once.emit());
+                }
+                _ => {}
+            }
+            reply.siaddr = answers.server;
+            reply.sname = server.into_bytes();
+            if file.len() < FILE_FIELD {
+                reply.file = file.clone().into_bytes();
+            }
+        }
+        reply
+    }
+
+    fn boot(&self, request: &Message) -> Boot {
+        let options = &request.options;
+        let class = options.text(option::VENDOR_CLASS).unwrap_or_default();
+        if options.user_classes().contains(&b"wireboot".as_slice()) {
+            let scheme = match &self.answers.http {
+                Some(http) => http.clone(),
+                None => format!("tftp://{}", self.answers.server),
+            };
+            return Boot::File(format!("{scheme}/wireboot.conf"));
+        }
+        let architectures = options.architectures();
+        let is = |wanted: &[u16]| {
+            architectures
+                .iter()
+                .any(|architecture| wanted.contains(architecture))
+        };
+        if class.starts_with("HTTPClient") {
+            return match &self.answers.http {
+                Some(http) if is(&[X64_HTTP]) => Boot::File(format!("{http}/{BOOT_PROGRAM}")),
+                Some(_) => unserved(&architectures),
+                None => Boot::Unserved("it boots by HTTP, which --no-http turned off".to_owned()),
+            };
+        }
+        if class.starts_with("PXEClient") {
+            return match is(&[X64, EBC]) {
+                true if self.answers.tftp => Boot::File(BOOT_PROGRAM.to_owned()),
+                true => Boot::Unserved("it boots by TFTP, which --no-tftp turned off".to_owned()),
+                false => unserved(&architectures),
+            };
+        }
+        Boot::Nothing
+    }
+
+    fn is_on_network(&self, address: Ipv4Addr) -> bool {
+        let network = |address: Ipv4Addr| u32::from(address) & mask(self.answers.prefix);
+        network(address) == network(self.answers.server)
+    }
+}
+
+/// Client system architectures (IANA, "Processor Architecture Types"); firmware for x64 says 7 or, as early
+/// documents had it, 9.
+const X64: u16 = 7;
+const EBC: u16 = 9;
+const X64_HTTP: u16 = 16;
+
+fn unserved(architectures: &[u16]) -> Boot {
+    let what = match architectures.first() {
+        Some(0) => "BIOS firmware".to_owned(),
+        Some(6 | 15) => "32-bit UEFI firmware".to_owned(),
+        Some(10 | 11 | 18 | 19) => "UEFI firmware for Arm".to_owned(),
+        Some(other) => format!("architecture {other}"),
+        None => "firmware that does not say its architecture (option 93)".to_owned(),
+    };
+    Boot::Unserved(format!(
+        "{what}: wireboot boots 64-bit x86 UEFI machines only, so there is no boot file for it"
+    ))
+}
+
+fn mask(prefix: u8) -> u32 {
+    u32::MAX
+        .checked_shl(32 - u32::from(prefix.min(32)))
+        .unwrap_or(0)
+}
+
+/// RFC 2131 section 4.1.
+fn destination(
+    request: &Message,
+    reply: &Message,
+    source: SocketAddrV4,
+    port: Port,
+) -> Destination {
+    if port == Port::Pxe && !source.ip().is_unspecified() {
+        return Destination::Unicast(source);
+    }
+    if !request.giaddr.is_unspecified() {
+        return Destination::Unicast(SocketAddrV4::new(request.giaddr, SERVER_PORT));
+    }
+    if reply.message_type() == Some(MessageType::Nak) {
+        return Destination::Broadcast;
+    }
+    if !request.ciaddr.is_unspecified() {
+        return Destination::Unicast(SocketAddrV4::new(request.ciaddr, CLIENT_PORT));
+    }
+    match request.mac() {
+        Some(mac) if !request.wants_broadcast() && !reply.yiaddr.is_unspecified() => {
+            Destination::Hardware(mac, reply.yiaddr)
+        }
+        _ => Destination::Broadcast,
+    }
+}
+
+fn sent(reply: &Message, request: &Message) -> Event {
+    let kind = match reply.message_type() {
+        Some(MessageType::Offer) => Kind::DhcpOffer,
+        Some(MessageType::Nak) => Kind::DhcpNak,
+        _ => Kind::DhcpAck,
+    };
+    let mut event = Event::now(kind, client_name(request));
+    if !reply.yiaddr.is_unspecified() {
+        event = event.address(reply.yiaddr);
+    }
+    match (reply.boot_file(), reply.message()) {
+        (Some(file), _) => event.message(format!("boot file {file}")),
+        (None, Some(message)) => event.message(message),
+        (None, None) => event,
+    }
+}
+
+/// The client's hardware address as people write it.
+fn client_name(message: &Message) -> String {
+    let bytes: Vec<String> = message
+        .chaddr
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    bytes.join(":")
+}
+
+/// Who asks.
+fn describe(request: &Message) -> String {
+    let class = request
+        .options
+        .text(option::VENDOR_CLASS)
+        .unwrap_or("no vendor class");
+    let users: Vec<String> = request
+        .options
+        .user_classes()
+        .into_iter()
+        .map(text::shown)
+        .collect();
+    if users.is_empty() {
+        class.to_owned()
+    } else {
+        format!("{class}, user class {}", users.join(" "))
+    }
+}

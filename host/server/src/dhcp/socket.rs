@@ -1,0 +1,163 @@
+//! The sockets of the DHCP server.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Protocol, Socket, Type};
+use wireboot_wire::dhcp::{CLIENT_PORT, PXE_PORT, SERVER_PORT};
+
+use super::responder::{Destination, Port, Reply, Responder};
+use crate::event::Events;
+use crate::interface::Interface;
+use crate::link_socket::LinkSocket;
+use crate::stop::Stop;
+
+/// The sockets, bound to one interface.
+#[derive(Debug)]
+pub struct DhcpSockets {
+    server: UdpSocket,
+    pxe: Option<UdpSocket>,
+    /// `None` without the permission for it: replies are broadcast then.
+    link: Option<LinkSocket>,
+}
+
+impl DhcpSockets {
+    /// Binds port 67 and, for a proxy, 4011. A proxy shares port 67 with a DHCP server on the same machine that allows it.
+    ///
+    /// # Errors
+    /// When a port is in use or needs a permission that is not there.
+    pub fn bind(interface: &Interface, proxy: bool) -> io::Result<Self> {
+        Ok(Self {
+            server: bound(interface, SERVER_PORT, proxy)?,
+            pxe: proxy
+                .then(|| bound(interface, PXE_PORT, true))
+                .transpose()?,
+            link: LinkSocket::open(interface.index).ok(),
+        })
+    }
+
+    fn send(&self, reply: &Reply, server: Ipv4Addr, port: Port) -> io::Result<()> {
+        let payload = reply.message.emit();
+        let socket = match (port, &self.pxe) {
+            (Port::Pxe, Some(pxe)) => pxe,
+            _ => &self.server,
+        };
+        let everyone = SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT);
+        match (&reply.destination, &self.link) {
+            (Destination::Unicast(client), _) => socket.send_to(&payload, client).map(drop),
+            (Destination::Hardware(mac, address), Some(link)) => {
+                let from = SocketAddrV4::new(server, SERVER_PORT);
+                link.send(
+                    *mac,
+                    from,
+                    SocketAddrV4::new(*address, CLIENT_PORT),
+                    &payload,
+                )
+            }
+            _ => socket.send_to(&payload, everyone).map(drop),
+        }
+    }
+}
+
+/// A UDP socket that hears broadcasts of one interface only.
+pub(super) fn bound(interface: &Interface, port: u16, shared: bool) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_address(shared)?;
+    socket.set_broadcast(true)?;
+    socket.bind_device(Some(interface.name.as_bytes()))?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
+    Ok(socket.into())
+}
+
+/// A DHCP or proxyDHCP server at its sockets.
+#[derive(Debug)]
+pub struct DhcpServer {
+    sockets: DhcpSockets,
+    responder: Responder,
+    server: Ipv4Addr,
+    events: Events,
+}
+
+impl DhcpServer {
+    /// A server that answers from the address `server` through `sockets`.
+    pub fn new(
+        sockets: DhcpSockets,
+        responder: Responder,
+        server: Ipv4Addr,
+        events: Events,
+    ) -> Self {
+        Self {
+            sockets,
+            responder,
+            server,
+            events,
+        }
+    }
+
+    /// Serves until told to stop.
+    ///
+    /// # Errors
+    /// When a socket fails for good.
+    pub fn run(mut self, stop: &Stop) -> io::Result<()> {
+        let every = PollTimeout::try_from(Stop::CHECK_EVERY).unwrap_or(PollTimeout::ZERO);
+        while !stop.is_set() {
+            let sockets = [Some(&self.sockets.server), self.sockets.pxe.as_ref()];
+            let mut waiting: Vec<_> = sockets
+                .into_iter()
+                .flatten()
+                .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
+                .collect();
+            match poll(&mut waiting, every) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let ready: Vec<_> = waiting.iter().map(|one| one.any() == Some(true)).collect();
+            for (port, ready) in [Port::Server, Port::Pxe].into_iter().zip(ready) {
+                if ready {
+                    self.take(port)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, port: Port) -> io::Result<()> {
+        let socket = match (port, &self.sockets.pxe) {
+            (Port::Pxe, Some(pxe)) => pxe,
+            _ => &self.sockets.server,
+        };
+        let mut buffer = [0; 4096];
+        let (length, source) = match socket.recv_from(&mut buffer) {
+            Ok((length, SocketAddr::V4(source))) => (length, source),
+            Ok(_) => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::Interrupted
+                        | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let datagram = buffer.get(..length).unwrap_or_default();
+        let (reply, events) = self
+            .responder
+            .answer(datagram, source, port, Instant::now());
+        // The answer first: the client waits, the log does not.
+        let sent = reply.map(|reply| self.sockets.send(&reply, self.server, port));
+        for event in events {
+            self.events.record(event);
+        }
+        if let Some(Err(error)) = sent {
+            self.events
+                .say(format!("the DHCP reply could not be sent: {error}"));
+        }
+        Ok(())
+    }
+}

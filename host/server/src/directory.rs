@@ -1,0 +1,376 @@
+//! The files that are handed out: what lies below the served directory, and two names that the server adds.
+//!
+//! | name            | what                                                                    |
+//! |-----------------|-------------------------------------------------------------------------|
+//! | `wireboot.efi`  | the network boot program, wherever it lies on this machine               |
+//! | `wireboot.conf` | the directory's own, or one made from what the directory holds           |
+//!
+//! Names come from the network. The kernel itself keeps them below the directory (`openat2` with `RESOLVE_BENEATH`): neither
+//! `..` nor an absolute or outward symbolic link gets out, and there is no moment between check and use.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+
+use crate::boot_conf;
+
+/// Name of the network boot program.
+pub const BOOT_PROGRAM: &str = "wireboot.efi";
+/// Name of the boot configuration.
+pub const BOOT_CONFIGURATION: &str = "wireboot.conf";
+
+/// Why a name cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such file.
+    #[error("there is no such file here")]
+    NotFound,
+    /// The name leads out of the served directory.
+    #[error("the name leads out of the served directory")]
+    Outside,
+    /// It is a directory or a device.
+    #[error("this is not a regular file")]
+    NotAFile,
+    /// The server may not read it.
+    #[error("the server may not read this file")]
+    Denied,
+    /// Anything else.
+    #[error("the file cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The served directory.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    root: OwnedFd,
+    boot_program: Option<PathBuf>,
+}
+
+impl Directory {
+    /// Serves `path`, and `boot_program` under the name `wireboot.efi`.
+    ///
+    /// # Errors
+    /// When `path` is no directory that can be read.
+    pub fn open(path: &Path, boot_program: Option<PathBuf>) -> io::Result<Self> {
+        let root = open(
+            path,
+            OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?;
+        Ok(Self {
+            path: path.to_owned(),
+            root,
+            boot_program,
+        })
+    }
+
+    /// Where the directory is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the file that a client named. Leading slashes do not count, and a backslash is a slash.
+    ///
+    /// # Errors
+    /// [`OpenError`], whose text is fit to be sent to the client.
+    pub fn find(&self, name: &str) -> Result<Content, OpenError> {
+        let name = name.replace('\\', "/");
+        let name = name.trim_start_matches('/');
+        if name == BOOT_PROGRAM
+            && let Some(path) = &self.boot_program
+        {
+            let how = OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC);
+            return Content::from_file(openat2(AT_FDCWD, path.as_path(), how)?);
+        }
+        match self.open_below(name) {
+            Err(OpenError::NotFound) if name == BOOT_CONFIGURATION => self
+                .boot_configuration()
+                .map(|text| Content::from_bytes(text.into_bytes()))
+                .ok_or(OpenError::NotFound),
+            result => result,
+        }
+    }
+
+    /// The boot configuration made from what the directory holds; `None` when nothing in it looks bootable, or it has its own.
+    pub fn boot_configuration(&self) -> Option<String> {
+        match self.open_below(BOOT_CONFIGURATION) {
+            Err(OpenError::NotFound) => boot_conf::generate(&self.path),
+            _ => None,
+        }
+    }
+
+    fn open_below(&self, name: &str) -> Result<Content, OpenError> {
+        if name.is_empty() {
+            return Err(OpenError::NotAFile);
+        }
+        // Without O_NONBLOCK, opening a named pipe would wait for its writer.
+        let how = OpenHow::new()
+            .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        Content::from_file(openat2(&self.root, name, how)?)
+    }
+}
+
+impl From<Errno> for OpenError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::EINVAL => Self::NotFound,
+            Errno::EXDEV | Errno::ELOOP => Self::Outside,
+            Errno::EACCES | Errno::EPERM => Self::Denied,
+            Errno::ENXIO | Errno::EISDIR => Self::NotAFile,
+            other => Self::Io(other.into()),
+        }
+    }
+}
+
+/// An open file, or bytes that stand for one. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Content {
+    source: Source,
+    len: u64,
+    modified: SystemTime,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    File(Arc<File>),
+    Bytes(Arc<[u8]>),
+}
+
+impl Content {
+    fn from_file(file: OwnedFd) -> Result<Self, OpenError> {
+        let file = File::from(file);
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(OpenError::NotAFile);
+        }
+        Ok(Self {
+            len: metadata.len(),
+            modified: metadata.modified()?,
+            source: Source::File(Arc::new(file)),
+        })
+    }
+
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self {
+            len: bytes.len() as u64,
+            modified: SystemTime::now(),
+            source: Source::Bytes(bytes.into()),
+        }
+    }
+
+    /// Length in bytes when it was opened.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True for an empty file.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// When the content last changed; `None` when it was made for this request.
+    pub fn modified(&self) -> Option<SystemTime> {
+        matches!(self.source, Source::File(_)).then_some(self.modified)
+    }
+
+    /// Fills all of `slices` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has become shorter.
+    pub fn read_exact_at(&self, slices: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
+        let read = match &self.source {
+            Source::File(file) => {
+                let offset = i64::try_from(offset).map_err(io::Error::other)?;
+                nix::sys::uio::preadv(file, slices, offset)?
+            }
+            Source::Bytes(bytes) => {
+                let mut rest = usize::try_from(offset)
+                    .ok()
+                    .and_then(|at| bytes.get(at..))
+                    .unwrap_or_default();
+                for slice in slices {
+                    let n = slice.len().min(rest.len());
+                    let (now, later) = rest.split_at(n);
+                    if let Some(place) = slice.get_mut(..n) {
+                        place.copy_from_slice(now);
+                    }
+                    rest = later;
+                }
+                bytes.len().saturating_sub(offset as usize).min(wanted)
+            }
+        };
+        if read == wanted {
+            Ok(())
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the file became shorter while it was sent",
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::symlink;
+
+    /// `served/` with files and links, beside a secret.
+    fn house() -> (tempfile::TempDir, Directory) {
+        let house = tempfile::tempdir().unwrap();
+        let served = house.path().join("served");
+        std::fs::create_dir_all(served.join("sub/dir")).unwrap();
+        std::fs::write(house.path().join("secret"), "secret").unwrap();
+        std::fs::write(served.join("file"), "inside").unwrap();
+        std::fs::write(served.join("sub/file"), "inside").unwrap();
+        symlink("sub/file", served.join("inward")).unwrap();
+        symlink("../secret", served.join("outward")).unwrap();
+        symlink(house.path().join("secret"), served.join("absolute")).unwrap();
+        symlink("..", served.join("sub/up")).unwrap();
+        symlink("../..", served.join("sub/out")).unwrap();
+        symlink("loop", served.join("loop")).unwrap();
+        nix::unistd::mkfifo(&served.join("pipe"), Mode::S_IRWXU).unwrap();
+        let directory = Directory::open(&served, None).unwrap();
+        (house, directory)
+    }
+
+    fn text(content: &Content) -> String {
+        let mut bytes = vec![0; content.len() as usize];
+        content
+            .read_exact_at(&mut [IoSliceMut::new(&mut bytes)], 0)
+            .unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn files_below_are_found_however_the_slashes_are_written() {
+        let (_house, directory) = house();
+        for name in [
+            "file",
+            "/file",
+            "//file",
+            "\\file",
+            "sub/file",
+            "sub\\file",
+            "sub/../file",
+            "./file",
+            "inward",
+            "sub/up/file",
+        ] {
+            assert_eq!(text(&directory.find(name).unwrap()), "inside", "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_above_is_found() {
+        let (house, directory) = house();
+        let absolute = house.path().join("secret");
+        for name in [
+            "../secret",
+            "/../secret",
+            "sub/../../secret",
+            "outward",
+            "absolute",
+            "sub/out/secret",
+            "..\\secret",
+            "loop",
+            absolute.to_str().unwrap(),
+            "/proc/self/root/etc/passwd",
+            "",
+            "/",
+            "sub",
+            "pipe",
+            "file/",
+            "nothing",
+            "file\0",
+        ] {
+            assert!(directory.find(name).is_err(), "{name}");
+        }
+        assert!(matches!(directory.find("outward"), Err(OpenError::Outside)));
+        assert!(matches!(directory.find("sub"), Err(OpenError::NotAFile)));
+        assert!(matches!(
+            directory.find("nothing"),
+            Err(OpenError::NotFound)
+        ));
+    }
+
+    #[test]
+    fn the_boot_program_may_lie_elsewhere() {
+        let (house, directory) = house();
+        assert!(matches!(
+            directory.find(BOOT_PROGRAM),
+            Err(OpenError::NotFound)
+        ));
+        let directory =
+            Directory::open(directory.path(), Some(house.path().join("secret"))).unwrap();
+        assert_eq!(text(&directory.find("/wireboot.efi").unwrap()), "secret");
+    }
+
+    #[test]
+    fn the_boot_configuration_is_the_directorys_own_or_made() {
+        let (_house, directory) = house();
+        assert!(matches!(
+            directory.find(BOOT_CONFIGURATION),
+            Err(OpenError::NotFound)
+        ));
+        std::fs::write(directory.path().join("vmlinuz"), "").unwrap();
+        assert!(text(&directory.find("/wireboot.conf").unwrap()).contains("linux vmlinuz"));
+        std::fs::write(directory.path().join(BOOT_CONFIGURATION), "title own").unwrap();
+        assert_eq!(
+            text(&directory.find(BOOT_CONFIGURATION).unwrap()),
+            "title own"
+        );
+    }
+
+    #[test]
+    fn reading_past_the_end_is_an_error() {
+        let (_house, directory) = house();
+        for content in [
+            directory.find("file").unwrap(),
+            Content::from_bytes(b"inside".to_vec()),
+        ] {
+            let (mut a, mut b) = ([0; 2], [0; 3]);
+            content
+                .read_exact_at(&mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)], 1)
+                .unwrap();
+            assert_eq!((&a, &b), (b"ns", b"ide"));
+            assert!(
+                content
+                    .read_exact_at(&mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)], 2)
+                    .is_err()
+            );
+            assert!(
+                content
+                    .read_exact_at(&mut [IoSliceMut::new(&mut a)], u64::MAX)
+                    .is_err()
+            );
+        }
+    }
+
+    proptest! {
+        /// Whatever the name, what is found is a file that lies below the directory.
+        #[test]
+        fn names_never_lead_out(parts in prop::collection::vec(
+            prop::sample::select(vec!["..", ".", "", "sub", "up", "out", "file", "secret", "outward", "absolute", "proc", "\\..", "\0", "..\\.."]), 0..7,
+        )) {
+            thread_local!(static HOUSE: (tempfile::TempDir, Directory) = house());
+            let name = parts.join("/");
+            HOUSE.with(|(_, directory)| {
+                if let Ok(content) = directory.find(&name) {
+                    assert_eq!(text(&content), "inside", "{name}");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The TFTP server: RFC 1350 read requests with the options of RFC 2347, 2348, 2349 and 7440.
+//!
+//! ```text
+//!   port 69 --RRQ--> listener --thread for each transfer--> socket of its own, connected to the client
+//!                                                             |  Sender says which blocks
+//!                                                             |  preadv() lays file bytes between room for headers
+//!                                                             v  one send() of up to 64 packets (UDP_SEGMENT)
+//! ```
+
+mod sender;
+mod transfer;
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use wireboot_wire::text;
+use wireboot_wire::tftp::{
+    DEFAULT_BLOCK_SIZE, ErrorCode, Options, Packet, Request, TransferOptions,
+};
+
+use crate::directory::{Content, Directory, OpenError};
+use crate::event::{Event, Events, Kind};
+use crate::stop::Stop;
+
+pub(crate) use sender::Terms;
+
+/// Transfers at a time. Each holds a thread, a socket and a buffer of 64 KiB.
+const MAX_TRANSFERS: usize = 512;
+
+/// What the server needs to know.
+#[derive(Clone, Debug)]
+pub struct TftpConfig {
+    /// Address and port to take requests at.
+    pub listen: SocketAddrV4,
+    /// Largest window granted, in blocks.
+    pub max_window: u16,
+}
+
+/// A TFTP server that is bound to its port.
+#[derive(Debug)]
+pub struct TftpServer {
+    socket: UdpSocket,
+    config: TftpConfig,
+    directory: Arc<Directory>,
+    events: Events,
+}
+
+impl TftpServer {
+    /// Binds the port.
+    ///
+    /// # Errors
+    /// When the port is in use or needs a permission that is not there.
+    pub fn bind(config: TftpConfig, directory: Arc<Directory>, events: Events) -> io::Result<Self> {
+        Ok(Self {
+            socket: UdpSocket::bind(config.listen)?,
+            config,
+            directory,
+            events,
+        })
+    }
+
+    /// Where requests are taken.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Serves until told to stop.
+    ///
+    /// # Errors
+    /// When the socket fails for good.
+    pub fn run(&self, stop: &Stop) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(Stop::CHECK_EVERY))?;
+        let active = Active::default();
+        let mut buffer = [0; 2048];
+        while !stop.is_set() {
+            let (length, client) = match self.socket.recv_from(&mut buffer) {
+                Ok(received) => received,
+                Err(error) if is_transient(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            self.take(
+                buffer.get(..length).unwrap_or_default(),
+                client,
+                &active,
+                stop,
+            );
+        }
+        Ok(())
+    }
+
+    fn take(&self, datagram: &[u8], client: SocketAddr, active: &Active, stop: &Stop) {
+        let (request, file) = match answer(datagram, &self.directory) {
+            Answer::Serve(request, file) => (request, file),
+            Answer::Refuse { code, text, name } => {
+                let mut packet = Vec::new();
+                Packet::Error {
+                    code,
+                    text: text.as_bytes(),
+                }
+                .emit(&mut packet);
+                let _ = self.socket.send_to(&packet, client);
+                self.events.record(
+                    Event::now(Kind::TftpError, client.ip())
+                        .file(&name)
+                        .message(text),
+                );
+                return;
+            }
+            Answer::Ignore => return,
+        };
+        let name = text::shown(request.filename.as_bytes());
+        // A request repeated from the same port is for the transfer that already runs.
+        let Some(place) = active.claim(client) else {
+            return;
+        };
+        let job = transfer::Job {
+            client,
+            server: self.config.listen.ip().to_owned(),
+            asked: TransferOptions::from_request(request.options),
+            max_window: self.config.max_window,
+            file,
+            name,
+            events: self.events.clone(),
+            stop: stop.clone(),
+        };
+        let events = self.events.clone();
+        let spawned = std::thread::Builder::new()
+            .name("tftp".to_owned())
+            .spawn(move || {
+                job.run();
+                drop(place);
+            });
+        if let Err(error) = spawned {
+            events.record(
+                Event::now(Kind::TftpError, client.ip())
+                    .message(format!("no thread for the transfer: {error}")),
+            );
+        }
+    }
+}
+
+/// What a datagram to the server's port deserves.
+#[derive(Debug)]
+pub(crate) enum Answer<'a> {
+    /// A transfer of this file.
+    Serve(Request<'a>, Content),
+    /// An ERROR packet.
+    Refuse {
+        code: ErrorCode,
+        text: String,
+        name: String,
+    },
+    /// Nothing: to answer what is no request could make two servers talk to each other for ever.
+    Ignore,
+}
+
+/// Judges a datagram to the server's port.
+pub(crate) fn answer<'a>(datagram: &'a [u8], directory: &Directory) -> Answer<'a> {
+    let refuse = |code, text: &dyn ToString, name: &str| Answer::Refuse {
+        code,
+        text: text.to_string(),
+        name: text::shown(name.as_bytes()),
+    };
+    match Packet::parse(datagram) {
+        Ok(Packet::Wrq(request)) => refuse(
+            ErrorCode::ACCESS,
+            &"this server only reads",
+            request.filename,
+        ),
+        Ok(Packet::Rrq(request)) => {
+            // Boot files are bytes: who asks for netascii gets them as they are, too.
+            if !["octet", "netascii"]
+                .iter()
+                .any(|mode| request.mode.eq_ignore_ascii_case(mode))
+            {
+                return refuse(
+                    ErrorCode::ILLEGAL,
+                    &"the mode must be octet",
+                    request.filename,
+                );
+            }
+            match directory.find(request.filename) {
+                Ok(file) => Answer::Serve(request, file),
+                Err(error) => {
+                    let code = match error {
+                        OpenError::NotFound => ErrorCode::NOT_FOUND,
+                        OpenError::Outside | OpenError::Denied | OpenError::NotAFile => {
+                            ErrorCode::ACCESS
+                        }
+                        OpenError::Io(_) => ErrorCode::UNDEFINED,
+                    };
+                    refuse(code, &error, request.filename)
+                }
+            }
+        }
+        _ => Answer::Ignore,
+    }
+}
+
+/// The terms of a transfer and the options that are acknowledged, from what was asked and what the path and the server take.
+pub(crate) fn agree(
+    asked: TransferOptions,
+    size: u64,
+    max_block_size: u16,
+    max_window: u16,
+) -> (Terms, TransferOptions) {
+    let granted = TransferOptions {
+        block_size: asked.block_size.map(|wanted| wanted.min(max_block_size)),
+        window_size: asked
+            .window_size
+            .map(|wanted| wanted.min(max_window.max(1))),
+        transfer_size: asked.transfer_size.map(|_| size),
+        timeout: asked.timeout,
+    };
+    let terms = Terms {
+        block_size: granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE),
+        window: granted.window_size.unwrap_or(1),
+        size,
+        timeout: granted
+            .timeout
+            .map(|seconds| Duration::from_secs(seconds.into())),
+        options: !granted.is_empty(),
+    };
+    (terms, granted)
+}
+
+/// The OACK packet for the granted options.
+pub(crate) fn acknowledgement(granted: TransferOptions) -> Vec<u8> {
+    let mut pairs = Vec::new();
+    granted.emit(&mut pairs);
+    let mut packet = Vec::new();
+    Packet::Oack(Options::new(&pairs)).emit(&mut packet);
+    packet
+}
+
+/// Errors of a UDP socket after which the next call may well succeed.
+fn is_transient(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
+    matches!(
+        error.kind(),
+        WouldBlock | TimedOut | Interrupted | ConnectionRefused
+    )
+}
+
+/// The clients with a transfer under way.
+#[derive(Clone, Debug, Default)]
+struct Active(Arc<Mutex<HashSet<SocketAddr>>>);
+
+impl Active {
+    /// `None` when this client has a transfer, or the server has too many.
+    fn claim(&self, client: SocketAddr) -> Option<Place> {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = clients.len() < MAX_TRANSFERS && clients.insert(client);
+        free.then(|| Place {
+            active: self.clone(),
+            client,
+        })
+    }
+}
+
+/// A client's place among the active; given up when dropped.
+#[derive(Debug)]
+struct Place {
+    active: Active,
+    client: SocketAddr,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut clients = self.active.0.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.remove(&self.client);
+    }
+}
+
+/// The address a transfer's socket is bound to: the one the request came to.
+fn transfer_address(server: Ipv4Addr) -> SocketAddrV4 {
+    SocketAddrV4::new(server, 0)
+}

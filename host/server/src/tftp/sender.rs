@@ -1,0 +1,659 @@
+//! One TFTP read transfer as a state machine: no socket, no file, no clock of its own.
+//!
+//! The caller asks [`Sender::next_action`] what to do, does it, and feeds back what arrives. Block numbers here never wrap
+//! (the first block is 1); only [`Sender::wire_number`] folds them to the 16 bits of a packet, 65535 being followed by 0.
+//!
+//! ```text
+//!         acked          next         window end
+//!   ........|#############|............|
+//!           sent, in flight   may be sent
+//! ```
+
+use std::time::{Duration, Instant};
+
+use wireboot_wire::text;
+use wireboot_wire::tftp::{ErrorCode, Packet};
+
+/// Wait for an answer before anything is known of the round trip.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
+/// Shortest wait for an acknowledgement: below it, a client that is busy for a moment looks like loss.
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// Longest wait between two sendings of the same window.
+const MAX_TIMEOUT: Duration = Duration::from_secs(5);
+/// A client that has said nothing useful for so long is gone.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
+
+/// What was agreed for a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Payload bytes of every block but the last, 8 to 65464.
+    pub block_size: u16,
+    /// Blocks sent for one acknowledgement, at least 1.
+    pub window: u16,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Wait before sending again that the client asked for (RFC 2349).
+    pub timeout: Option<Duration>,
+    /// True when options were acknowledged: the transfer begins with an OACK, which the client answers with ACK 0.
+    pub options: bool,
+}
+
+/// What the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send the option acknowledgement.
+    SendOptions,
+    /// Send `count` blocks from block `first` on.
+    Send {
+        /// Number of the first block, unfolded.
+        first: u64,
+        /// How many blocks, at least 1.
+        count: u64,
+    },
+    /// Nothing to send before a packet arrives or this moment comes.
+    Wait(Instant),
+    /// The transfer is over.
+    Ended(End),
+}
+
+/// How a transfer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The last block was acknowledged.
+    Complete,
+    /// The client broke off before the first byte, as clients do that only asked for the size.
+    SizeOnly,
+    /// The client sent an ERROR packet.
+    Aborted,
+    /// The client sent a packet that has no place in a read transfer.
+    Illegal,
+    /// The client stopped answering.
+    Silent,
+}
+
+/// The sending side of one transfer.
+#[derive(Debug)]
+pub struct Sender {
+    terms: Terms,
+    last_block: u64,
+    started: bool,
+    options_due: bool,
+    acked: u64,
+    next: u64,
+    sent_at: Instant,
+    heard_at: Instant,
+    shortest_round_trip: Option<Duration>,
+    smoothed_round_trip: Option<Duration>,
+    backoff: u32,
+    resent: u64,
+    end: Option<End>,
+    error_text: String,
+}
+
+impl Sender {
+    /// A transfer that begins now.
+    pub fn new(terms: Terms, now: Instant) -> Self {
+        let terms = Terms {
+            block_size: terms.block_size.max(1),
+            window: terms.window.max(1),
+            ..terms
+        };
+        Self {
+            terms,
+            last_block: terms.size / u64::from(terms.block_size) + 1,
+            started: !terms.options,
+            options_due: terms.options,
+            acked: 0,
+            next: 1,
+            sent_at: now,
+            heard_at: now,
+            shortest_round_trip: None,
+            smoothed_round_trip: None,
+            backoff: 0,
+            resent: 0,
+            end: None,
+            error_text: String::new(),
+        }
+    }
+
+    /// What goes into the packet for block `block`.
+    pub fn wire_number(block: u64) -> u16 {
+        (block & 0xffff) as u16
+    }
+
+    /// Where block `block` begins in the file, in bytes.
+    pub fn offset(&self, block: u64) -> u64 {
+        block.saturating_sub(1) * u64::from(self.terms.block_size)
+    }
+
+    /// Payload bytes of block `block`; the last block is short, and empty when the size is a multiple of the block size.
+    pub fn length(&self, block: u64) -> usize {
+        let left = self.terms.size.saturating_sub(self.offset(block));
+        left.min(self.terms.block_size.into()) as usize
+    }
+
+    /// File bytes that the client has acknowledged.
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.offset(self.acked + 1).min(self.terms.size)
+    }
+
+    /// Blocks sent more than once.
+    pub fn resent_blocks(&self) -> u64 {
+        self.resent
+    }
+
+    /// How the transfer ended, if it has.
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// Text of the client's ERROR packet, fit to be shown; empty without one.
+    pub fn error_text(&self) -> &str {
+        &self.error_text
+    }
+
+    /// What to do at `now`. The same answer comes again until [`Sender::sent`] or a packet changes it.
+    pub fn next_action(&mut self, now: Instant) -> Action {
+        if let Some(end) = self.end {
+            return Action::Ended(end);
+        }
+        if let Some(action) = self.due() {
+            return action;
+        }
+        let deadline = self.sent_at + self.timeout();
+        if now < deadline {
+            return Action::Wait(deadline);
+        }
+        if now.saturating_duration_since(self.heard_at) >= GIVE_UP_AFTER {
+            self.end = Some(End::Silent);
+            return Action::Ended(End::Silent);
+        }
+        self.backoff += 1;
+        self.roll_back();
+        self.due().unwrap_or(Action::Wait(deadline))
+    }
+
+    /// Tells that the packets of the last action, `Send` with this many blocks or `SendOptions`, went out at `now`.
+    pub fn sent(&mut self, blocks: u64, now: Instant) {
+        self.sent_at = now;
+        if self.options_due {
+            self.options_due = false;
+        } else {
+            self.next = (self.next + blocks).min(self.window_end() + 1);
+        }
+    }
+
+    /// Takes a datagram from the client.
+    pub fn receive(&mut self, datagram: &[u8], now: Instant) {
+        if self.end.is_some() {
+            return;
+        }
+        match Packet::parse(datagram) {
+            Ok(Packet::Ack { block }) => self.acknowledge(block, now),
+            Ok(Packet::Error { code, text }) => {
+                self.error_text = text::shown(text);
+                if self.error_text.is_empty() {
+                    self.error_text = code.meaning().to_owned();
+                }
+                let only_asked = self.acked == 0 && self.terms.options;
+                self.end = Some(if only_asked {
+                    End::SizeOnly
+                } else {
+                    End::Aborted
+                });
+            }
+            // The client did not see our answer and asked again from the same port.
+            Ok(Packet::Rrq(_)) => {}
+            Ok(_) => self.end = Some(End::Illegal),
+            Err(_) => {}
+        }
+    }
+
+    /// The ERROR packet that tells the client why the transfer ended, if it is to be told.
+    pub fn farewell(&self) -> Option<(ErrorCode, &'static str)> {
+        match self.end {
+            Some(End::Illegal) => Some((ErrorCode::ILLEGAL, "only ACK and ERROR belong here")),
+            Some(End::Silent) => Some((ErrorCode::UNDEFINED, "no acknowledgement came in time")),
+            _ => None,
+        }
+    }
+
+    fn acknowledge(&mut self, number: u16, now: Instant) {
+        if self.options_due {
+            return;
+        }
+        let advance = u64::from(number.wrapping_sub(Self::wire_number(self.acked)));
+        let in_flight = self.next - 1 - self.acked;
+        if !self.started {
+            if number == 0 {
+                self.started = true;
+                self.heard(now);
+            }
+        } else if advance == 0 {
+            self.repeat(now);
+        } else if advance <= in_flight {
+            self.acked += advance;
+            self.heard(now);
+            if self.acked == self.last_block {
+                self.end = Some(End::Complete);
+            } else {
+                // RFC 7440: an acknowledgement within the window opens a new window after that block.
+                self.roll_back();
+            }
+        }
+        // Anything else is an old acknowledgement that comes late.
+    }
+
+    /// The client repeats what it acknowledged: the first block after it is missing. With a window of one this says no more than
+    /// that a packet was doubled on its way, and to answer it would double every later one (the sorcerer's apprentice). The same
+    /// goes for a repetition that comes sooner than any answer to what was last sent can.
+    fn repeat(&mut self, now: Instant) {
+        let nothing_sent = self.next == self.acked + 1;
+        if self.terms.window == 1 || nothing_sent {
+            return;
+        }
+        let since = now.saturating_duration_since(self.sent_at);
+        if self
+            .shortest_round_trip
+            .is_some_and(|shortest| since >= shortest)
+        {
+            self.heard_at = now;
+            self.roll_back();
+        }
+    }
+
+    fn heard(&mut self, now: Instant) {
+        // A sample after a resending might belong to the first sending (Karn).
+        if self.backoff == 0 {
+            let sample = now.saturating_duration_since(self.sent_at);
+            let shortest = self.shortest_round_trip.unwrap_or(sample);
+            self.shortest_round_trip = Some(shortest.min(sample));
+            self.smoothed_round_trip = Some(match self.smoothed_round_trip {
+                Some(smoothed) => (smoothed * 7 + sample) / 8,
+                None => sample,
+            });
+        }
+        self.heard_at = now;
+        self.backoff = 0;
+    }
+
+    fn due(&self) -> Option<Action> {
+        if self.options_due {
+            return Some(Action::SendOptions);
+        }
+        let end = self.window_end();
+        (self.started && self.next <= end).then(|| Action::Send {
+            first: self.next,
+            count: end + 1 - self.next,
+        })
+    }
+
+    fn window_end(&self) -> u64 {
+        (self.acked + u64::from(self.terms.window)).min(self.last_block)
+    }
+
+    /// The next block to send is the one after the last that was acknowledged.
+    fn roll_back(&mut self) {
+        if self.started {
+            self.resent += self.next - (self.acked + 1);
+            self.next = self.acked + 1;
+        } else {
+            self.options_due = true;
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        let base = match (self.terms.timeout, self.smoothed_round_trip) {
+            (Some(asked), _) => asked,
+            (None, Some(round_trip)) => (round_trip * 4).max(MIN_TIMEOUT),
+            (None, None) => FIRST_TIMEOUT,
+        };
+        let longest = MAX_TIMEOUT.max(self.terms.timeout.unwrap_or_default());
+        base.saturating_mul(1 << self.backoff.min(10)).min(longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use wireboot_wire::tftp;
+
+    fn terms(size: u64, block_size: u16, window: u16) -> Terms {
+        Terms {
+            block_size,
+            window,
+            size,
+            timeout: None,
+            options: true,
+        }
+    }
+
+    /// Steps through one exchange by hand.
+    struct Bench {
+        sender: Sender,
+        now: Instant,
+    }
+
+    impl Bench {
+        fn new(terms: Terms) -> Self {
+            let now = Instant::now();
+            let mut bench = Self {
+                sender: Sender::new(terms, now),
+                now,
+            };
+            if terms.options {
+                assert_eq!(bench.action(), Action::SendOptions);
+                bench.sender.sent(0, bench.now);
+                bench.later(1);
+                bench.ack(0);
+            }
+            bench
+        }
+
+        fn later(&mut self, millis: u64) {
+            self.now += Duration::from_millis(millis);
+        }
+
+        fn action(&mut self) -> Action {
+            self.sender.next_action(self.now)
+        }
+
+        fn ack(&mut self, block: u16) {
+            self.sender.receive(&tftp::ack(block), self.now);
+        }
+
+        /// Expects blocks `first..first+count` to be sent, and nothing more.
+        fn sends(&mut self, first: u64, count: u64) {
+            assert_eq!(self.action(), Action::Send { first, count });
+            self.sender.sent(count, self.now);
+            self.waits();
+        }
+
+        fn waits(&mut self) {
+            assert!(
+                matches!(self.action(), Action::Wait(_)),
+                "{:?}",
+                self.action()
+            );
+        }
+    }
+
+    #[test]
+    fn windows_follow_one_another_to_the_short_last_block() {
+        let mut bench = Bench::new(terms(100 * 5 + 7, 100, 4));
+        bench.sends(1, 4);
+        bench.later(1);
+        bench.ack(4);
+        bench.sends(5, 2);
+        assert_eq!((bench.sender.offset(6), bench.sender.length(6)), (500, 7));
+        bench.ack(6);
+        assert_eq!(bench.action(), Action::Ended(End::Complete));
+        assert_eq!(bench.sender.acknowledged_bytes(), 507);
+        assert_eq!(bench.sender.resent_blocks(), 0);
+    }
+
+    #[test]
+    fn a_size_that_is_a_multiple_of_the_block_size_ends_with_an_empty_block() {
+        let mut bench = Bench::new(terms(200, 100, 8));
+        bench.sends(1, 3);
+        assert_eq!(bench.sender.length(3), 0);
+        bench.ack(3);
+        assert_eq!(bench.action(), Action::Ended(End::Complete));
+        let mut bench = Bench::new(terms(0, 100, 8));
+        bench.sends(1, 1);
+        assert_eq!(bench.sender.length(1), 0);
+    }
+
+    #[test]
+    fn without_options_the_first_block_goes_out_at_once() {
+        let mut bench = Bench::new(Terms {
+            options: false,
+            ..terms(700, 512, 1)
+        });
+        bench.sends(1, 1);
+        bench.ack(1);
+        bench.sends(2, 1);
+    }
+
+    #[test]
+    fn an_acknowledgement_within_the_window_rolls_back() {
+        let mut bench = Bench::new(terms(10_000, 100, 8));
+        bench.sends(1, 8);
+        bench.ack(3);
+        bench.sends(4, 8);
+        assert_eq!(bench.sender.resent_blocks(), 5);
+    }
+
+    #[test]
+    fn a_repeated_acknowledgement_is_answered_once_a_round_trip() {
+        let mut bench = Bench::new(terms(10_000, 100, 8));
+        bench.sends(1, 8);
+        bench.later(1);
+        bench.ack(8);
+        bench.sends(9, 8);
+        bench.ack(8);
+        bench.waits();
+        bench.later(1);
+        bench.ack(8);
+        bench.sends(9, 8);
+        bench.ack(8);
+        bench.waits();
+    }
+
+    #[test]
+    fn with_a_window_of_one_a_repeated_acknowledgement_is_never_answered() {
+        let mut bench = Bench::new(terms(10_000, 100, 1));
+        bench.sends(1, 1);
+        bench.later(5);
+        bench.ack(1);
+        bench.sends(2, 1);
+        bench.later(50);
+        bench.ack(1);
+        bench.waits();
+        bench.later(100);
+        bench.sends(2, 1);
+    }
+
+    #[test]
+    fn silence_is_answered_with_the_window_again_ever_more_slowly_and_then_given_up() {
+        let mut bench = Bench::new(terms(10_000, 100, 4));
+        let mut sendings = Vec::new();
+        let end = loop {
+            match bench.action() {
+                Action::Send { first, count } => {
+                    assert_eq!((first, count), (1, 4));
+                    sendings.push(bench.now);
+                    bench.sender.sent(count, bench.now);
+                }
+                Action::Wait(until) => bench.now = until,
+                other => break other,
+            }
+        };
+        assert_eq!(end, Action::Ended(End::Silent));
+        assert!(bench.sender.farewell().is_some());
+        let gaps: Vec<_> = sendings.windows(2).map(|w| w[1] - w[0]).collect();
+        assert_eq!(gaps[0], MIN_TIMEOUT);
+        assert!(gaps.windows(2).all(|w| w[1] == (w[0] * 2).min(MAX_TIMEOUT)));
+        assert!((8..20).contains(&sendings.len()), "{}", sendings.len());
+    }
+
+    #[test]
+    fn the_asked_timeout_is_kept() {
+        let mut bench = Bench::new(Terms {
+            timeout: Some(Duration::from_secs(7)),
+            ..terms(10_000, 100, 4)
+        });
+        bench.sends(1, 4);
+        assert_eq!(
+            bench.action(),
+            Action::Wait(bench.now + Duration::from_secs(7))
+        );
+    }
+
+    #[test]
+    fn block_numbers_wrap_to_zero() {
+        let mut bench = Bench::new(terms(70_000 * 8 + 3, 8, 60_000));
+        bench.sends(1, 60_000);
+        bench.ack(60_000);
+        bench.sends(60_001, 10_001);
+        assert_eq!(Sender::wire_number(65_536), 0);
+        bench.ack((70_001u32 & 0xffff) as u16);
+        assert_eq!(bench.action(), Action::Ended(End::Complete));
+    }
+
+    #[test]
+    fn an_error_before_the_first_byte_means_that_only_the_size_was_wanted() {
+        let mut bench = Bench::new(terms(10_000, 100, 4));
+        bench.sender.receive(b"\0\x05\0\x08bye\0", bench.now);
+        assert_eq!(bench.action(), Action::Ended(End::SizeOnly));
+        let mut bench = Bench::new(terms(10_000, 100, 4));
+        bench.sends(1, 4);
+        bench.ack(4);
+        bench.sender.receive(b"\0\x05\0\x03disk full\0", bench.now);
+        assert_eq!(bench.action(), Action::Ended(End::Aborted));
+        assert_eq!(bench.sender.error_text(), "disk full");
+        assert!(bench.sender.farewell().is_none());
+    }
+
+    #[test]
+    fn packets_of_another_kind_end_the_transfer() {
+        let mut bench = Bench::new(terms(10_000, 100, 4));
+        bench.sender.receive(b"\0\x03\0\x01data", bench.now);
+        assert_eq!(bench.action(), Action::Ended(End::Illegal));
+    }
+
+    /// A receiver as RFC 7440 describes it: in-order blocks only, ACK at the window's end and at the first gap.
+    struct Receiver {
+        window: u64,
+        expected: u64,
+        last_block: u64,
+        in_window: u64,
+        gap_told: bool,
+    }
+
+    impl Receiver {
+        fn data(&mut self, number: u16) -> Option<u16> {
+            if number != Sender::wire_number(self.expected) {
+                let again = std::mem::replace(&mut self.gap_told, true);
+                self.in_window = 0;
+                return (!again).then(|| Sender::wire_number(self.expected - 1));
+            }
+            self.gap_told = false;
+            self.expected += 1;
+            self.in_window += 1;
+            if self.in_window == self.window || self.expected > self.last_block {
+                self.in_window = 0;
+                return Some(Sender::wire_number(self.expected - 1));
+            }
+            None
+        }
+
+        fn timeout(&mut self) -> u16 {
+            self.in_window = 0;
+            Sender::wire_number(self.expected - 1)
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever is lost, doubled or delayed, a transfer ends complete, and every block was sent.
+        #[test]
+        fn a_lossy_link_is_survived(
+            blocks in 1u64..600,
+            window in 1u16..80,
+            first_block_shift in prop::sample::select(vec![0u64, 65_300]),
+            fates in prop::collection::vec(0u8..100, 4096),
+        ) {
+            let blocks = blocks + first_block_shift;
+            let size = (blocks - 1) * 8 + 5;
+            let start = Instant::now();
+            let mut now = start;
+            let mut sender = Sender::new(terms(size, 8, window), now);
+            let mut receiver = Receiver { window: window.into(), expected: 1, last_block: blocks, in_window: 0, gap_told: false };
+            let mut fates = fates.into_iter().cycle();
+            // Both directions, in order, one millisecond each way; packets may vanish or be doubled.
+            let mut to_receiver: VecDeque<(Instant, Option<u16>)> = VecDeque::new();
+            let mut to_sender: VecDeque<(Instant, u16)> = VecDeque::new();
+            let latency = Duration::from_millis(1);
+            let mut receiver_deadline = now + Duration::from_secs(1);
+            let mut steps = 0u32;
+            // Loss starts after the shift, which is there to cross the wrap and would only take time.
+            loop {
+                steps += 1;
+                prop_assert!(steps < 400_000, "no end in sight at block {}", receiver.expected);
+                let lossy = receiver.expected > first_block_shift;
+                let mut copies = || match fates.next() { Some(0..6) if lossy => 0, Some(6..9) if lossy => 2, _ => 1 };
+                match sender.next_action(now) {
+                    Action::SendOptions => {
+                        for _ in 0..copies() { to_receiver.push_back((now + latency, None)); }
+                        sender.sent(0, now);
+                        continue;
+                    }
+                    Action::Send { first, count } => {
+                        for block in first..first + count {
+                            for _ in 0..copies() { to_receiver.push_back((now + latency, Some(Sender::wire_number(block)))); }
+                        }
+                        sender.sent(count, now);
+                        continue;
+                    }
+                    Action::Ended(end) => { prop_assert_eq!(end, End::Complete); break; }
+                    Action::Wait(deadline) => {
+                        let next = [Some(deadline), to_receiver.front().map(|p| p.0), to_sender.front().map(|p| p.0), Some(receiver_deadline)]
+                            .into_iter().flatten().min().unwrap();
+                        now = now.max(next);
+                    }
+                }
+                while to_receiver.front().is_some_and(|p| p.0 <= now) {
+                    let (_, packet) = to_receiver.pop_front().unwrap();
+                    receiver_deadline = now + Duration::from_millis(300);
+                    let answer = match packet {
+                        None => (receiver.expected == 1).then_some(0),
+                        Some(number) => receiver.data(number),
+                    };
+                    if let Some(number) = answer {
+                        for _ in 0..copies() { to_sender.push_back((now + latency, number)); }
+                    }
+                }
+                if receiver_deadline <= now {
+                    receiver_deadline = now + Duration::from_millis(300);
+                    let number = receiver.timeout();
+                    for _ in 0..copies() { to_sender.push_back((now + latency, number)); }
+                }
+                while to_sender.front().is_some_and(|p| p.0 <= now) {
+                    let (_, number) = to_sender.pop_front().unwrap();
+                    sender.receive(&tftp::ack(number), now);
+                }
+            }
+            prop_assert_eq!(receiver.expected, blocks + 1);
+            prop_assert_eq!(sender.acknowledged_bytes(), size);
+        }
+
+        /// Any packets at any time: no panic, and never a block outside the window or the file.
+        #[test]
+        fn any_packets(
+            size in 0u64..5000, window in 1u16.., packets in prop::collection::vec((0u8..7, any::<u16>(), 0u64..3000), 0..60),
+        ) {
+            let mut now = Instant::now();
+            let mut sender = Sender::new(terms(size, 8, window), now);
+            let last = size / 8 + 1;
+            for (opcode, number, millis) in packets {
+                for _ in 0..3 {
+                    match sender.next_action(now) {
+                        Action::Send { first, count } => {
+                            prop_assert!(first >= 1 && count >= 1 && count <= window.into() && first + count - 1 <= last);
+                            sender.sent(count.min(3), now);
+                        }
+                        Action::SendOptions => sender.sent(0, now),
+                        _ => break,
+                    }
+                }
+                now += Duration::from_millis(millis);
+                let [a, b] = number.to_be_bytes();
+                sender.receive(&[0, opcode.min(4), a, b], now);
+            }
+        }
+    }
+}

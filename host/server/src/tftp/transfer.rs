@@ -1,0 +1,261 @@
+//! One transfer: a thread that does what its [`Sender`] says.
+
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use wireboot_wire::tftp::{
+    DATA_HEADER_LEN, MAX_BLOCK_SIZE, MIN_BLOCK_SIZE, Packet, TransferOptions, data_header,
+};
+
+use super::sender::{Action, End, Sender};
+use super::{acknowledgement, agree, is_transient, transfer_address};
+use crate::directory::Content;
+use crate::event::{Event, Events, Kind};
+use crate::stop::Stop;
+
+/// Bytes of IPv4 and UDP headers.
+const IP_UDP_HEADERS: usize = 28;
+/// Most bytes of one send: an IPv4 packet is at most 65535 bytes.
+const MAX_SEND: usize = 65_535 - IP_UDP_HEADERS;
+/// Most packets of one send (the kernel's UDP_MAX_SEGMENTS).
+const MAX_SEGMENTS: usize = 64;
+/// MTU when the kernel does not know the path's.
+const ETHERNET_MTU: usize = 1500;
+
+/// A transfer to be made.
+pub(super) struct Job {
+    pub client: SocketAddr,
+    pub server: Ipv4Addr,
+    pub asked: TransferOptions,
+    pub max_window: u16,
+    pub file: Content,
+    pub name: String,
+    pub events: Events,
+    pub stop: Stop,
+}
+
+impl Job {
+    /// Makes the transfer, and tells how it ended.
+    pub fn run(&self) {
+        let began = Instant::now();
+        let event = |kind| Event::now(kind, self.client.ip()).file(&self.name);
+        match self.transfer() {
+            Ok(sender) => {
+                let done = |kind| {
+                    event(kind)
+                        .bytes(sender.acknowledged_bytes())
+                        .seconds(began.elapsed().as_secs_f64())
+                };
+                let again = sender.resent_blocks();
+                self.events.record(match sender.end() {
+                    Some(End::Complete) if again > 0 => {
+                        done(Kind::TftpDone).message(format!("{again} blocks sent again"))
+                    }
+                    Some(End::Complete) => done(Kind::TftpDone),
+                    Some(End::SizeOnly) => event(Kind::TftpSize).bytes(self.file.len()),
+                    Some(End::Aborted) => done(Kind::TftpError)
+                        .message(format!("the client ended it: {}", sender.error_text())),
+                    Some(End::Illegal) => done(Kind::TftpError)
+                        .message("the client sent a packet that has no place in a read"),
+                    Some(End::Silent) => {
+                        done(Kind::TftpError).message("the client stopped answering")
+                    }
+                    None => done(Kind::TftpError).message("the server was stopped"),
+                });
+            }
+            Err(error) => self.events.record(
+                event(Kind::TftpError)
+                    .seconds(began.elapsed().as_secs_f64())
+                    .message(error),
+            ),
+        }
+    }
+
+    fn transfer(&self) -> io::Result<Sender> {
+        let socket = UdpSocket::bind(transfer_address(self.server))?;
+        socket.connect(self.client)?;
+        let (terms, granted) = agree(
+            self.asked,
+            self.file.len(),
+            max_block_size(&socket),
+            self.max_window,
+        );
+        let mut batch = Batch::new(socket, terms.block_size.into());
+        let mut sender = Sender::new(terms, Instant::now());
+        let mut told = false;
+        let mut datagram = [0; 2048];
+        while !self.stop.is_set() {
+            match sender.next_action(Instant::now()) {
+                Action::SendOptions => {
+                    batch.send_one(&acknowledgement(granted))?;
+                    sender.sent(0, Instant::now());
+                }
+                Action::Send { first, count } => {
+                    if !std::mem::replace(&mut told, true) {
+                        let agreed =
+                            format!("block size {}, window {}", terms.block_size, terms.window);
+                        let event = Event::now(Kind::TftpStart, self.client.ip());
+                        self.events
+                            .record(event.file(&self.name).bytes(terms.size).message(agreed));
+                    }
+                    let sent = batch.send_blocks(&sender, &self.file, first, count)?;
+                    sender.sent(sent, Instant::now());
+                }
+                Action::Wait(until) => batch.wait(until)?,
+                Action::Ended(_) => break,
+            }
+            while let Some(length) = batch.receive(&mut datagram)? {
+                sender.receive(datagram.get(..length).unwrap_or_default(), Instant::now());
+            }
+        }
+        if let Some((code, text)) = sender.farewell() {
+            let mut packet = Vec::new();
+            Packet::Error {
+                code,
+                text: text.as_bytes(),
+            }
+            .emit(&mut packet);
+            batch.send_one(&packet)?;
+        }
+        Ok(sender)
+    }
+}
+
+/// The largest block that crosses the path to the client in one piece.
+fn max_block_size(socket: &UdpSocket) -> u16 {
+    let mtu = getsockopt(socket, sockopt::IpMtu)
+        .ok()
+        .and_then(|mtu| usize::try_from(mtu).ok());
+    let payload = mtu
+        .unwrap_or(ETHERNET_MTU)
+        .saturating_sub(IP_UDP_HEADERS + DATA_HEADER_LEN);
+    u16::try_from(payload)
+        .unwrap_or(MAX_BLOCK_SIZE)
+        .clamp(MIN_BLOCK_SIZE, MAX_BLOCK_SIZE)
+}
+
+/// The socket, and the packets of one send side by side.
+struct Batch {
+    socket: UdpSocket,
+    /// Bytes of a full DATA packet.
+    stride: usize,
+    /// Packets in one send; 1 when the kernel does not cut a long send into packets.
+    segments: usize,
+    buffer: Vec<u8>,
+}
+
+impl Batch {
+    fn new(socket: UdpSocket, block_size: usize) -> Self {
+        let stride = block_size + DATA_HEADER_LEN;
+        let mut batch = Self {
+            socket,
+            stride,
+            segments: (MAX_SEND / stride).clamp(1, MAX_SEGMENTS),
+            buffer: Vec::new(),
+        };
+        batch.buffer = vec![0; batch.segments * stride];
+        if setsockopt(&batch.socket, sockopt::UdpGsoSegment, &(stride as i32)).is_err() {
+            batch.segments = 1;
+        }
+        batch
+    }
+
+    fn send_one(&self, packet: &[u8]) -> io::Result<()> {
+        self.send(packet)
+    }
+
+    /// Sends blocks from `first` on, at most `count` and as many as one send takes. Returns how many.
+    fn send_blocks(
+        &mut self,
+        sender: &Sender,
+        file: &Content,
+        first: u64,
+        count: u64,
+    ) -> io::Result<u64> {
+        let count = count.min((self.buffer.len() / self.stride) as u64);
+        let mut length = 0;
+        let mut payloads = Vec::with_capacity(count as usize);
+        for (block, packet) in (first..first + count).zip(self.buffer.chunks_exact_mut(self.stride))
+        {
+            let (header, payload) = packet.split_at_mut(DATA_HEADER_LEN);
+            header.copy_from_slice(&data_header(Sender::wire_number(block)));
+            let (payload, _) = payload.split_at_mut(sender.length(block));
+            length += DATA_HEADER_LEN + payload.len();
+            payloads.push(IoSliceMut::new(payload));
+        }
+        file.read_exact_at(&mut payloads, sender.offset(first))?;
+        drop(payloads);
+        let packets = self.buffer.get(..length).unwrap_or_default();
+        if self.segments > 1 {
+            match self.send(packets) {
+                // The device below computes no checksums (EIO), or the path takes shorter packets by now (EINVAL).
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP)
+                    ) =>
+                {
+                    self.segments = 1;
+                    setsockopt(&self.socket, sockopt::UdpGsoSegment, &0)?;
+                }
+                result => return result.map(|()| count),
+            }
+        }
+        for packet in packets.chunks(self.stride) {
+            self.send(packet)?;
+        }
+        Ok(count)
+    }
+
+    /// Sends; a queue that is full loses the packets, as any queue on their way might.
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        match self.socket.send(bytes) {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
+            // Tells of an earlier packet: the client's port is closed.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(closed()),
+            Err(error) if is_transient(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next datagram that is already there.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        use nix::sys::socket::{MsgFlags, recv};
+        use std::os::fd::AsRawFd;
+        match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+            Ok(length) => Ok(Some(length)),
+            Err(nix::Error::ECONNREFUSED) => Err(closed()),
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Sleeps until a datagram is there or the moment comes, but not longer than the stop flag may wait.
+    fn wait(&self, until: Instant) -> io::Result<()> {
+        let left = until
+            .saturating_duration_since(Instant::now())
+            .min(Stop::CHECK_EVERY);
+        // Rounded up, so that a wait of less than a millisecond does not become a busy loop.
+        let left =
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO);
+        match poll(
+            &mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)],
+            left,
+        ) {
+            Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ConnectionRefused,
+        "the client closed its port",
+    )
+}
