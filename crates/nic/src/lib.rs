@@ -12,6 +12,8 @@ extern crate alloc;
 extern crate std;
 
 mod checksum;
+#[cfg(any(test, feature = "std"))]
+pub mod model;
 pub mod platform;
 #[cfg(any(test, feature = "std"))]
 pub mod sim;

@@ -5,7 +5,7 @@
 //! checked, and the first lie ends its use with [`Fault::Misbehaved`]. All memory that it can reach lives
 //! until it has confirmed a reset.
 
-pub(crate) mod queue;
+mod queue;
 mod receive;
 mod transmit;
 pub(crate) mod transport;

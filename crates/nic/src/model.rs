@@ -1,0 +1,663 @@
+//! A virtio-net device made of software, behind the platform traits: configuration space, registers and DMA
+//! memory in host memory. It obeys the specification until a test or a fuzzer makes it lie.
+//!
+//! The device works only when [`Model::deliver`], [`Model::collect`] or one of the lies is called, never inside
+//! a register access, so it never writes to memory that the driver has on loan.
+
+use std::alloc::{Layout as Allocation, alloc_zeroed, dealloc};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::vec;
+use std::vec::Vec;
+
+use crate::MacAddress;
+use crate::platform::{DmaMemory, PciFunction, PlatformError, Registers};
+use crate::virtio::feature;
+use crate::virtio::transport::status;
+
+mod fuzz;
+pub use fuzz::fuzz_virtio;
+
+const RX: usize = 0;
+const TX: usize = 1;
+const HEADER_LEN: usize = 12;
+
+/// Longer buffers than this are none of this driver's.
+const BUFFER_MAX: usize = 1 << 17;
+
+// Where the model puts its registers in BAR 4.
+const COMMON: usize = 0x000;
+const DEVICE: usize = 0x100;
+const NOTIFY: usize = 0x200;
+const NOTIFY_MULTIPLIER: u32 = 4;
+const BAR_LEN: usize = 0x300;
+
+/// What the device is and offers.
+#[derive(Clone, Debug)]
+pub struct ModelConfig {
+    /// Feature bits (virtio 1.2, sections 5.1.3 and 6).
+    pub features: u64,
+    /// Sizes of the receive and the transmit queue.
+    pub queue_sizes: [u16; 2],
+    /// Station address.
+    pub mac: MacAddress,
+    /// MTU, told when the feature is offered.
+    pub mtu: u16,
+    /// Bytes of configuration space that lie, by offset.
+    pub config_lies: Vec<(u8, u8)>,
+}
+
+impl Default for ModelConfig {
+    /// All that the driver can use, with queues of 256.
+    fn default() -> Self {
+        ModelConfig {
+            features: feature::KNOWN,
+            queue_sizes: [256; 2],
+            mac: [2, 0, 0, 0, 0, 0x0d],
+            mtu: 1500,
+            config_lies: Vec::new(),
+        }
+    }
+}
+
+/// The fields of `struct virtio_net_hdr_v1` that a delivered unit carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitHeader {
+    /// NEEDS_CSUM 1, DATA_VALID 2.
+    pub flags: u8,
+    /// 0 none, 1 TCPv4, 4 TCPv6, 5 UDP_L4; 0x80 on top with ECN.
+    pub gso_type: u8,
+    /// Payload bytes of each segment.
+    pub gso_size: u16,
+}
+
+/// A frame that the driver sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Flags of its header.
+    pub flags: u8,
+    /// Offset of the transport header, when NEEDS_CSUM.
+    pub csum_start: u16,
+    /// Offset of the checksum in it, when NEEDS_CSUM.
+    pub csum_offset: u16,
+    /// The frame.
+    pub frame: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct QueueState {
+    size: u16,
+    enabled: bool,
+    addresses: [u64; 3],
+    /// Free-running index of the next available buffer.
+    seen: u16,
+    /// Free-running used index.
+    used: u16,
+}
+
+struct State {
+    config: ModelConfig,
+    removed: bool,
+    obeys_reset: bool,
+    /// The device has lied, so what the driver does to it need not make sense.
+    lied: bool,
+    /// The driver has set DRIVER_OK, and no reset was obeyed since.
+    running: bool,
+    status: u8,
+    device_feature_select: u32,
+    driver_feature_select: u32,
+    driver_features: u64,
+    queue_select: u16,
+    queues: [QueueState; 2],
+    link_up: bool,
+    doorbells: [usize; 2],
+    resets: usize,
+    /// Blocks of DMA memory by device address: place and length.
+    memory: BTreeMap<u64, (NonNull<u8>, usize)>,
+    next_address: u64,
+    /// Memory was given back while the device was running.
+    freed_while_running: bool,
+}
+
+/// A handle to the device: the test's end, while the driver holds a [`ModelPci`].
+#[derive(Clone)]
+pub struct Model(Rc<RefCell<State>>);
+
+impl Model {
+    /// A device that is off.
+    pub fn new(config: ModelConfig) -> Self {
+        Model(Rc::new(RefCell::new(State {
+            lied: !config.config_lies.is_empty(),
+            running: false,
+            config,
+            removed: false,
+            obeys_reset: true,
+            status: 0,
+            device_feature_select: 0,
+            driver_feature_select: 0,
+            driver_features: 0,
+            queue_select: 0,
+            queues: Default::default(),
+            link_up: true,
+            doorbells: [0; 2],
+            resets: 0,
+            memory: BTreeMap::new(),
+            next_address: 0x1_0000_0000,
+            freed_while_running: false,
+        })))
+    }
+
+    /// The PCI function for a driver.
+    pub fn pci(&self) -> ModelPci {
+        ModelPci(self.clone())
+    }
+
+    /// Puts a unit into receive buffers, over as many as it needs; false when there are too few.
+    pub fn deliver(&self, header: UnitHeader, unit: &[u8]) -> bool {
+        let mut state = self.0.borrow_mut();
+        let available = usize::from(state.available(RX));
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes[0] = header.flags;
+        bytes[1] = header.gso_type;
+        bytes[4..6].copy_from_slice(&header.gso_size.to_le_bytes());
+        bytes.extend_from_slice(unit);
+
+        // What goes where is decided before anything is written.
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            if pieces.len() == available {
+                return false;
+            }
+            let (id, address, len) = state.buffer(RX, pieces.len() as u16);
+            let len = (len as usize).min(bytes.len() - at);
+            if len == 0 {
+                return false;
+            }
+            pieces.push((id, address, at, len));
+            at += len;
+        }
+        let mergeable = state.driver_features & feature::MRG_RXBUF != 0;
+        if pieces.len() > 1 && !mergeable {
+            return false;
+        }
+        bytes[10..12].copy_from_slice(&(pieces.len() as u16).to_le_bytes());
+        for &(id, address, at, len) in &pieces {
+            state.write(address, &bytes[at..at + len]);
+            state.put_used(RX, id.into(), len as u32);
+        }
+        state.consume(RX, pieces.len() as u16);
+        state.publish_used(RX);
+        true
+    }
+
+    /// Takes all frames that the driver has published.
+    pub fn collect(&self) -> Vec<Sent> {
+        let mut state = self.0.borrow_mut();
+        let count = state.available(TX);
+        let mut sent = Vec::new();
+        for n in 0..count {
+            let (id, address, len) = state.buffer(TX, n);
+            let bytes = state.read(address, (len as usize).clamp(HEADER_LEN, BUFFER_MAX));
+            sent.push(Sent {
+                flags: bytes[0],
+                csum_start: u16::from_le_bytes([bytes[6], bytes[7]]),
+                csum_offset: u16::from_le_bytes([bytes[8], bytes[9]]),
+                frame: bytes[HEADER_LEN..].to_vec(),
+            });
+            state.put_used(TX, id.into(), 0);
+        }
+        state.consume(TX, count);
+        state.publish_used(TX);
+        sent
+    }
+
+    /// Asks for (`true`) or forgoes doorbells of a queue (0 receives, 1 transmits) where there is no event index.
+    pub fn want_doorbells(&self, queue: usize, wanted: bool) {
+        let state = self.0.borrow();
+        let used = state.queues[queue].addresses[2];
+        state.write(used, &u16::from(!wanted).to_le_bytes());
+    }
+
+    /// Doorbells rung so far, receive and transmit.
+    pub fn doorbells(&self) -> [usize; 2] {
+        self.0.borrow().doorbells
+    }
+
+    /// Receive buffers that the device holds.
+    pub fn receive_buffers(&self) -> u16 {
+        self.0.borrow().available(RX)
+    }
+
+    /// The features that the driver accepted.
+    pub fn accepted(&self) -> u64 {
+        self.0.borrow().driver_features
+    }
+
+    /// How often the driver reset the device.
+    pub fn resets(&self) -> usize {
+        self.0.borrow().resets
+    }
+
+    /// True while the device may access memory.
+    pub fn is_running(&self) -> bool {
+        let state = self.0.borrow();
+        state.running && !state.removed
+    }
+
+    /// True when the driver gave memory back that the running device could still reach.
+    pub fn freed_while_running(&self) -> bool {
+        self.0.borrow().freed_while_running
+    }
+
+    /// Blocks of memory that the driver holds.
+    pub fn blocks(&self) -> usize {
+        self.0.borrow().memory.len()
+    }
+
+    /// Plugs the cable in or out.
+    pub fn set_link_up(&self, up: bool) {
+        self.0.borrow_mut().link_up = up;
+    }
+
+    /// Pulls the device out: registers read as all ones.
+    pub fn remove(&self) {
+        self.0.borrow_mut().removed = true;
+    }
+
+    /// Changes the device status behind the driver's back.
+    pub fn set_status(&self, status: u8) {
+        let mut state = self.0.borrow_mut();
+        state.lied = true;
+        state.status = status;
+    }
+
+    /// Sets whether a reset works.
+    pub fn set_obeys_reset(&self, obeys: bool) {
+        self.0.borrow_mut().obeys_reset = obeys;
+    }
+
+    /// Lies: puts any number and length into the used ring. Nothing happens when the queue is off.
+    pub fn lie_used(&self, queue: usize, id: u32, len: u32) {
+        let mut state = self.0.borrow_mut();
+        state.lied = true;
+        if state.queues[queue].enabled {
+            state.put_used(queue, id, len);
+            state.publish_used(queue);
+        }
+    }
+
+    /// Lies: moves the used index by any step.
+    pub fn lie_index(&self, queue: usize, step: u16) {
+        let mut state = self.0.borrow_mut();
+        state.lied = true;
+        if state.queues[queue].enabled {
+            state.queues[queue].used = state.queues[queue].used.wrapping_add(step);
+            state.publish_used(queue);
+        }
+    }
+
+    /// Lies: writes to the first bytes of the `n`th buffer that a queue has available.
+    pub fn lie_buffer(&self, queue: usize, n: u16, bytes: &[u8]) {
+        let mut state = self.0.borrow_mut();
+        state.lied = true;
+        if state.queues[queue].enabled && n < state.available(queue) {
+            let (_, address, len) = state.buffer(queue, n);
+            state.write(address, &bytes[..bytes.len().min(len as usize)]);
+        }
+    }
+
+    /// Lies: writes any flags and avail_event.
+    pub fn lie_wishes(&self, queue: usize, flags: u16, event: u16) {
+        let mut state = self.0.borrow_mut();
+        state.lied = true;
+        let QueueState {
+            enabled,
+            size,
+            addresses,
+            ..
+        } = state.queues[queue];
+        if enabled {
+            state.write(addresses[2], &flags.to_le_bytes());
+            let at = addresses[2] + 4 + 8 * u64::from(size);
+            state.write(at, &event.to_le_bytes());
+        }
+    }
+}
+
+impl State {
+    /// Complains about the driver, unless the device has driven it mad.
+    fn demand(&self, held: bool, what: &str) {
+        assert!(held || self.lied, "the driver {what}");
+    }
+
+    /// The memory behind a device address: what the driver told must lie in one block.
+    fn locate(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
+        let found = self.memory.range(..=address).next_back();
+        let place = found.and_then(|(base, &(place, block))| {
+            let offset = usize::try_from(address - base).ok()?;
+            // SAFETY: only if it is inside the block.
+            (offset.checked_add(len)? <= block).then(|| unsafe { place.add(offset) })
+        });
+        self.demand(place.is_some(), "told an address outside its memory");
+        place
+    }
+
+    fn read(&self, address: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        if let Some(place) = self.locate(address, len) {
+            let target = NonNull::from(bytes.as_mut_slice()).cast();
+            // SAFETY: `locate` found `len` bytes of a live block; the new vector does not overlap it.
+            unsafe { place.copy_to_nonoverlapping(target, len) };
+        }
+        bytes
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) {
+        if let Some(place) = self.locate(address, bytes.len()) {
+            // SAFETY: `locate` found as many bytes of a live block; the driver, on the same thread, holds no
+            // reference to it now, since the model works only between the driver's calls.
+            unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        }
+    }
+
+    fn read16(&self, address: u64) -> u16 {
+        let bytes = self.read(address, 2);
+        u16::from_le_bytes([bytes[0], bytes[1]])
+    }
+
+    /// Buffers that the driver has made available and the device has not used.
+    fn available(&self, queue: usize) -> u16 {
+        let q = &self.queues[queue];
+        if !q.enabled {
+            return 0;
+        }
+        let count = self
+            .read16(q.addresses[1].wrapping_add(2))
+            .wrapping_sub(q.seen);
+        self.demand(count <= q.size, "offered too many buffers");
+        count.min(q.size)
+    }
+
+    /// Number, address and length of the `n`th available buffer.
+    fn buffer(&self, queue: usize, n: u16) -> (u16, u64, u32) {
+        let q = &self.queues[queue];
+        let slot = u64::from(q.seen.wrapping_add(n) % q.size);
+        let id = self.read16(q.addresses[1] + 4 + 2 * slot);
+        self.demand(id < q.size, "offered an impossible buffer");
+        let bytes = self.read(q.addresses[0] + 16 * u64::from(id), 16);
+        let address = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        let len = u32::from_le_bytes(bytes[8..12].try_into().unwrap());
+        let flags = u16::from_le_bytes([bytes[12], bytes[13]]);
+        self.demand(flags == if queue == RX { 2 } else { 0 }, "set odd flags");
+        self.demand(len as usize >= HEADER_LEN, "left no room for a header");
+        (id, address, len)
+    }
+
+    fn put_used(&mut self, queue: usize, id: u32, len: u32) {
+        let q = &mut self.queues[queue];
+        let at = q.addresses[2] + 4 + 8 * u64::from(q.used % q.size);
+        q.used = q.used.wrapping_add(1);
+        self.write(at, &id.to_le_bytes());
+        self.write(at + 4, &len.to_le_bytes());
+    }
+
+    /// Marks available buffers as seen and asks for a doorbell at the next one.
+    fn consume(&mut self, queue: usize, count: u16) {
+        let q = &mut self.queues[queue];
+        if !q.enabled {
+            return;
+        }
+        q.seen = q.seen.wrapping_add(count);
+        let (seen, at) = (q.seen, q.addresses[2] + 4 + 8 * u64::from(q.size));
+        if self.driver_features & feature::EVENT_IDX != 0 {
+            self.write(at, &seen.to_le_bytes());
+        }
+    }
+
+    fn publish_used(&mut self, queue: usize) {
+        let q = self.queues[queue];
+        if !q.enabled {
+            return;
+        }
+        self.write(q.addresses[2] + 2, &q.used.to_le_bytes());
+        let avail = q.addresses[1];
+        if self.driver_features & feature::EVENT_IDX == 0 {
+            self.demand(self.read16(avail) == 1, "asks for interrupts");
+        }
+    }
+
+    fn reset(&mut self) {
+        self.resets += 1;
+        if self.obeys_reset {
+            self.status = 0;
+            self.running = false;
+            self.driver_features = 0;
+            self.queues = Default::default();
+        }
+    }
+
+    fn read_register(&self, offset: usize, len: usize) -> u32 {
+        if self.removed {
+            return u32::MAX;
+        }
+        let queue = usize::from(self.queue_select);
+        let size = |q: usize| self.config.queue_sizes.get(q).copied().unwrap_or(0);
+        let half = |value: u64, select: u32| match select {
+            0 => value as u32,
+            1 => (value >> 32) as u32,
+            _ => 0,
+        };
+        match (offset, len) {
+            (0x04, 4) => half(self.config.features, self.device_feature_select),
+            (0x14, 1) => self.status.into(),
+            (0x18, 2) => match self.queues.get(queue) {
+                Some(q) if q.size != 0 => q.size.into(),
+                _ => size(queue).into(),
+            },
+            (0x1e, 2) => queue as u32,
+            (DEVICE..NOTIFY, _) => {
+                let mut bytes = [0; 12];
+                bytes[..6].copy_from_slice(&self.config.mac);
+                bytes[6] = u8::from(self.link_up);
+                bytes[8] = 1;
+                bytes[10..].copy_from_slice(&self.config.mtu.to_le_bytes());
+                let at = offset - DEVICE;
+                let value = (0..len).map(|n| bytes.get(at + n).copied().unwrap_or(0));
+                value.rev().fold(0, |sum, byte| sum << 8 | u32::from(byte))
+            }
+            _ => 0,
+        }
+    }
+
+    fn write_register(&mut self, offset: usize, len: usize, value: u32) {
+        if self.removed {
+            return;
+        }
+        let queue = self.queues.get_mut(usize::from(self.queue_select));
+        match (offset, len, queue) {
+            (0x00, 4, _) => self.device_feature_select = value,
+            (0x08, 4, _) => self.driver_feature_select = value,
+            (0x0c, 4, _) => {
+                let shift = 32 * self.driver_feature_select.min(1);
+                self.driver_features &= !(0xffff_ffff << shift);
+                self.driver_features |= u64::from(value) << shift;
+            }
+            (0x10 | 0x1a, 2, _) => self.demand(value == 0xffff, "asks for interrupts"),
+            (0x14, 1, _) if value == 0 => self.reset(),
+            (0x14, 1, _) => {
+                let mut value = value as u8;
+                if self.driver_features & !self.config.features != 0 {
+                    value &= !status::FEATURES_OK;
+                }
+                self.status = value;
+                self.running |= value & status::DRIVER_OK != 0;
+            }
+            (0x16, 2, _) => self.queue_select = value as u16,
+            (0x18, 2, Some(q)) => q.size = value as u16,
+            (0x1c, 2, Some(q)) => q.enabled = value == 1 && q.size.is_power_of_two(),
+            (0x20..0x38, 4, Some(q)) => {
+                let address = &mut q.addresses[(offset - 0x20) / 8];
+                let shift = (offset & 4) * 8;
+                *address &= !(0xffff_ffff << shift);
+                *address |= u64::from(value) << shift;
+            }
+            (NOTIFY.., 2, _) => {
+                let number = (offset - NOTIFY) / NOTIFY_MULTIPLIER as usize;
+                self.demand(number as u32 == value, "rang for another queue");
+                self.demand(self.status & status::DRIVER_OK != 0, "rang too early");
+                if let Some(count) = self.doorbells.get_mut(number) {
+                    *count += 1;
+                }
+            }
+            _ => self.demand(false, "wrote to a register that is none"),
+        }
+    }
+
+    /// Configuration space: three vendor capabilities that point into BAR 4.
+    fn config(&self, offset: u8) -> u32 {
+        let mut space = [0u8; 256];
+        space[..4].copy_from_slice(&[0xf4, 0x1a, 0x41, 0x10]);
+        space[6] = 0x10;
+        space[0x34] = 0x40;
+        let capabilities = [
+            (0x40, 0x54, 1, COMMON, 0x38),
+            (0x54, 0x70, 2, NOTIFY, 8),
+            (0x70, 0x00, 4, DEVICE, 12),
+        ];
+        for (at, next, cfg_type, offset, len) in capabilities {
+            space[at..at + 5].copy_from_slice(&[0x09, next, 20, cfg_type, 4]);
+            space[at + 8..at + 12].copy_from_slice(&(offset as u32).to_le_bytes());
+            space[at + 12..at + 16].copy_from_slice(&(len as u32).to_le_bytes());
+            space[at + 16..at + 20].copy_from_slice(&NOTIFY_MULTIPLIER.to_le_bytes());
+        }
+        for &(at, value) in &self.config.config_lies {
+            space[usize::from(at)] = value;
+        }
+        let at = usize::from(offset & 0xfc);
+        u32::from_le_bytes([space[at], space[at + 1], space[at + 2], space[at + 3]])
+    }
+}
+
+/// The PCI function of a [`Model`].
+pub struct ModelPci(Model);
+
+impl PciFunction for ModelPci {
+    type Dma = ModelMemory;
+    type Bar = ModelBar;
+
+    fn config32(&self, offset: u8) -> u32 {
+        let state = self.0.0.borrow();
+        if state.removed {
+            return u32::MAX;
+        }
+        state.config(offset)
+    }
+
+    fn map_bar(&self, index: u8) -> Result<ModelBar, PlatformError> {
+        if index != 4 {
+            return Err(PlatformError::NoBar(index));
+        }
+        Ok(ModelBar(self.0.clone()))
+    }
+
+    fn allocate(&self, len: usize) -> Result<ModelMemory, PlatformError> {
+        let layout = Allocation::from_size_align(len.next_multiple_of(4096), 4096)
+            .map_err(|_| PlatformError::OutOfMemory)?;
+        // SAFETY: the size is at least 4096.
+        let place =
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PlatformError::OutOfMemory)?;
+        let mut state = self.0.0.borrow_mut();
+        let address = state.next_address;
+        // Far apart, so that no address runs from one block into the next.
+        state.next_address += layout.size() as u64 + 0x1000_0000;
+        state.memory.insert(address, (place, layout.size()));
+        Ok(ModelMemory {
+            model: self.0.clone(),
+            place,
+            layout,
+            address,
+        })
+    }
+
+    fn stall_microsecond(&self) {}
+}
+
+/// The registers of a [`Model`].
+pub struct ModelBar(Model);
+
+impl ModelBar {
+    fn read(&self, offset: usize, len: usize) -> u32 {
+        assert!(offset + len <= BAR_LEN, "a read beyond the registers");
+        assert_eq!(offset % len, 0, "an unaligned read");
+        self.0.0.borrow().read_register(offset, len)
+    }
+
+    fn write(&self, offset: usize, len: usize, value: u32) {
+        assert!(offset + len <= BAR_LEN, "a write beyond the registers");
+        assert_eq!(offset % len, 0, "an unaligned write");
+        self.0.0.borrow_mut().write_register(offset, len, value);
+    }
+}
+
+impl Registers for ModelBar {
+    fn len(&self) -> usize {
+        BAR_LEN
+    }
+    fn read8(&self, offset: usize) -> u8 {
+        self.read(offset, 1) as u8
+    }
+    fn read16(&self, offset: usize) -> u16 {
+        self.read(offset, 2) as u16
+    }
+    fn read32(&self, offset: usize) -> u32 {
+        self.read(offset, 4)
+    }
+    fn write8(&self, offset: usize, value: u8) {
+        self.write(offset, 1, value.into());
+    }
+    fn write16(&self, offset: usize, value: u16) {
+        self.write(offset, 2, value.into());
+    }
+    fn write32(&self, offset: usize, value: u32) {
+        self.write(offset, 4, value);
+    }
+}
+
+/// DMA memory of a [`Model`]: host memory at made-up device addresses.
+pub struct ModelMemory {
+    model: Model,
+    place: NonNull<u8>,
+    layout: Allocation,
+    address: u64,
+}
+
+// SAFETY: the block is allocated zeroed and page aligned, is freed on drop only, and never referenced; the
+// model finds it at the device address.
+unsafe impl DmaMemory for ModelMemory {
+    fn as_ptr(&self) -> NonNull<u8> {
+        self.place
+    }
+    fn len(&self) -> usize {
+        self.layout.size()
+    }
+    fn device_address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for ModelMemory {
+    fn drop(&mut self) {
+        let running = self.model.is_running();
+        let mut state = self.model.0.borrow_mut();
+        state.freed_while_running |= running;
+        state.memory.remove(&self.address);
+        // SAFETY: allocated with this layout, and the model has just forgotten it.
+        unsafe { dealloc(self.place.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The driver against a device that does what a fuzzer's bytes say.
+
+use std::vec;
+use std::vec::Vec;
+
+use super::{Model, ModelConfig, ModelPci, UnitHeader};
+use crate::virtio::{VirtioNet, feature};
+use crate::{Fault, Nic, Offload, Receive, SendError, Transmit};
+
+/// Runs the virtio-net driver against a hostile device: `data` configures the device, then lists what
+/// driver and device do in turn.
+///
+/// # Panics
+/// When the driver breaks its contract: a frame that is not what [`crate::Frame`] promises, a fault that does not
+/// last, a device in use after it lied, memory given back while the device runs.
+pub fn fuzz_virtio(data: &[u8]) {
+    let mut bytes = Bytes(data);
+    let model = Model::new(config(&mut bytes));
+    if let Ok(nic) = VirtioNet::new(model.pci()) {
+        Run {
+            model: model.clone(),
+            nic,
+            fault: None,
+            stopped: false,
+        }
+        .run(&mut bytes);
+    }
+    assert!(
+        !model.freed_while_running(),
+        "memory freed under the device"
+    );
+    assert_eq!(model.blocks(), 0, "memory lost");
+}
+
+/// The fuzzer's bytes, zeros at the end.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn u8(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        first
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes([self.u8(), self.u8()])
+    }
+}
+
+fn config(bytes: &mut Bytes<'_>) -> ModelConfig {
+    let mut config = ModelConfig::default();
+    let kind = bytes.u8();
+    for (bit, features) in [
+        feature::MRG_RXBUF,
+        feature::COALESCING,
+        feature::EVENT_IDX,
+        feature::CSUM,
+        feature::GUEST_CSUM,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if kind & 1 << bit != 0 {
+            config.features &= !features;
+        }
+    }
+    if kind & 0x20 != 0 {
+        config.queue_sizes = [bytes.u16(), bytes.u16()];
+    }
+    if kind & 0x40 != 0 {
+        config.mtu = bytes.u16();
+        config.features ^= u64::from(bytes.u16()) << 23;
+    }
+    if kind & 0x80 != 0 {
+        for _ in 0..bytes.u8() % 8 {
+            config.config_lies.push((bytes.u8(), bytes.u8()));
+        }
+    }
+    config
+}
+
+struct Run {
+    model: Model,
+    nic: VirtioNet<ModelPci>,
+    /// The first fault returned.
+    fault: Option<Fault>,
+    stopped: bool,
+}
+
+impl Run {
+    fn run(mut self, bytes: &mut Bytes<'_>) {
+        while !bytes.0.is_empty() {
+            match bytes.u8() % 16 {
+                0..=2 => self.burst(bytes.u8().into()),
+                3 => self.send(bytes.u16()),
+                4 => {
+                    let result = self.nic.split().1.flush();
+                    self.note(result.err());
+                }
+                5 => {
+                    let (_, tx) = self.nic.split();
+                    let room = tx.room();
+                    assert!(room <= 256);
+                    tx.idle();
+                }
+                6 => drop(self.nic.link_up()),
+                7 | 8 => {
+                    let header = UnitHeader {
+                        flags: bytes.u8(),
+                        gso_type: bytes.u8(),
+                        gso_size: bytes.u16(),
+                    };
+                    let unit = vec![bytes.u8(); bytes.u16().into()];
+                    self.model.deliver(header, &unit);
+                }
+                9 => drop(self.model.collect()),
+                10 => {
+                    let (queue, id, len) = (bytes.u8() % 2, bytes.u16(), bytes.u16());
+                    self.model.lie_used(queue.into(), id.into(), len.into());
+                }
+                11 => self.model.lie_index((bytes.u8() % 2).into(), bytes.u16()),
+                12 => {
+                    let header: Vec<u8> = (0..12).map(|_| bytes.u8()).collect();
+                    self.model.lie_buffer(0, bytes.u8().into(), &header);
+                }
+                13 => {
+                    let (queue, flags, event) = (bytes.u8() % 2, bytes.u16(), bytes.u16());
+                    self.model.lie_wishes(queue.into(), flags, event);
+                }
+                14 => match bytes.u8() {
+                    0 => self.model.remove(),
+                    1 => {
+                        self.nic.stop();
+                        self.stopped = true;
+                    }
+                    // A status of all ones is what a removed device has.
+                    value => self.model.set_status(value & 0x7f),
+                },
+                _ => self.model.set_link_up(bytes.u8() & 1 != 0),
+            }
+        }
+    }
+
+    fn burst(&mut self, budget: usize) {
+        let max = self.nic.properties().max_receive;
+        let (rx, tx) = self.nic.split();
+        let mut count = 0;
+        let result = rx.burst(budget, |frame| {
+            count += 1;
+            let first = frame.parts.first().expect("a frame without parts");
+            let sum: usize = frame.parts.iter().map(|part| part.len()).sum();
+            assert_eq!(sum, frame.len);
+            assert!(first.len() >= frame.len.min(128) && frame.len <= max);
+            assert_ne!(frame.udp_segment, Some(0));
+            // Touches each byte, and answers while the unit is on loan.
+            let answer = frame.parts.iter().copied().flatten().fold(0, |a, b| a ^ b);
+            tx.send(60, Offload::None, |out| out.fill(answer)).ok();
+        });
+        if let Ok(lent) = result {
+            assert!(lent == count && lent <= budget);
+            assert!(!self.stopped || lent == 0);
+        }
+        self.note(result.err());
+    }
+
+    fn send(&mut self, len: u16) {
+        let offload = match len % 3 {
+            0 => Offload::L4Checksum {
+                start: len,
+                offset: len >> 8,
+            },
+            _ => Offload::None,
+        };
+        let (_, tx) = self.nic.split();
+        let result = tx.send(len.into(), offload, |frame| {
+            assert_eq!(frame.len(), usize::from(len));
+            frame.fill(0x5a);
+        });
+        if let Err(SendError::Fault(fault)) = result {
+            self.note(Some(fault));
+        }
+    }
+
+    /// A fault lasts, and the device is off.
+    fn note(&mut self, fault: Option<Fault>) {
+        if self.stopped && matches!(fault, None | Some(Fault::Removed)) {
+            // A stopped driver answers so, unless it met a fault before or on its way out.
+        } else if self.fault.is_some() {
+            assert_eq!(fault, self.fault);
+        } else if fault.is_some() {
+            self.fault = fault;
+            assert!(!self.model.is_running(), "a faulty device still in use");
+        }
+    }
+}

@@ -1,0 +1,587 @@
+use std::vec;
+use std::vec::Vec;
+
+use super::*;
+use crate::virtio::{InitError, VirtioNet, supports};
+use crate::{Checksum, Fault, Nic, Offload, Receive, SendError, Transmit};
+use proptest::prelude::*;
+
+type Driver = VirtioNet<ModelPci>;
+
+fn start(config: ModelConfig) -> (Model, Driver) {
+    let model = Model::new(config);
+    let nic = VirtioNet::new(model.pci()).unwrap();
+    (model, nic)
+}
+
+fn without(features: u64) -> ModelConfig {
+    ModelConfig {
+        features: feature::KNOWN & !features,
+        ..ModelConfig::default()
+    }
+}
+
+fn refused(config: ModelConfig) -> InitError {
+    let model = Model::new(config);
+    let Err(error) = VirtioNet::new(model.pci()) else {
+        panic!("the driver should refuse");
+    };
+    assert!(!model.is_running() && !model.freed_while_running());
+    assert_eq!(model.blocks(), 0);
+    error
+}
+
+#[derive(Debug, PartialEq)]
+struct Unit {
+    bytes: Vec<u8>,
+    parts: usize,
+    checksum: Checksum,
+    udp_segment: Option<u16>,
+}
+
+fn receive(nic: &mut Driver, budget: usize) -> Result<Vec<Unit>, Fault> {
+    let mut units = Vec::new();
+    let lent = nic.split().0.burst(budget, |frame| {
+        units.push(Unit {
+            bytes: frame.parts.concat(),
+            parts: frame.parts.len(),
+            checksum: frame.checksum,
+            udp_segment: frame.udp_segment,
+        });
+    })?;
+    assert_eq!(lent, units.len());
+    Ok(units)
+}
+
+/// Bytes that tell their place.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n % 251) as u8).collect()
+}
+
+fn plain() -> UnitHeader {
+    UnitHeader::default()
+}
+
+#[test]
+fn knows_its_pci_ids() {
+    assert!(supports(0x1af4, 0x1000) && supports(0x1af4, 0x1041));
+    assert!(!supports(0x1af4, 0x1001) && !supports(0x8086, 0x1041));
+}
+
+#[test]
+fn properties_follow_the_features() {
+    let (model, nic) = start(ModelConfig::default());
+    assert_eq!(model.accepted(), feature::KNOWN);
+    let all = nic.properties();
+    assert_eq!(all.mac, [2, 0, 0, 0, 0, 0x0d]);
+    assert_eq!((all.mtu, all.max_receive), (1500, 65_550));
+    assert_eq!((all.receive_frames, all.receive_bytes), (256, 256 * 4096));
+    assert!(all.transmit_checksum);
+
+    let (_, nic) = start(without(feature::MRG_RXBUF));
+    let large = nic.properties();
+    assert_eq!(large.max_receive, 65_550);
+    assert_eq!(large.receive_frames, 128);
+
+    let (model, nic) = start(without(feature::GUEST_CSUM | feature::CSUM));
+    assert_eq!(model.accepted() & feature::COALESCING, 0);
+    let small = nic.properties();
+    assert_eq!(small.max_receive, 1514);
+    assert!(!small.transmit_checksum);
+
+    let jumbo = ModelConfig {
+        mtu: 9000,
+        queue_sizes: [32768, 512],
+        ..ModelConfig::default()
+    };
+    let (model, nic) = start(jumbo);
+    assert_eq!(nic.properties().mtu, 9000);
+    assert_eq!(nic.properties().receive_frames, 341);
+    assert_eq!(model.receive_buffers(), 1024);
+}
+
+#[test]
+fn refuses_what_it_cannot_use() {
+    assert_eq!(refused(without(feature::VERSION_1)), InitError::Legacy);
+    assert_eq!(refused(without(feature::MAC)), InitError::NoMac);
+    let with = |change: fn(&mut ModelConfig)| {
+        let mut config = ModelConfig::default();
+        change(&mut config);
+        refused(config)
+    };
+    assert_eq!(with(|c| c.mac = [1, 0, 0, 0, 0, 1]), InitError::NoMac);
+    assert!(matches!(with(|c| c.mtu = 67), InitError::Misbehaved(_)));
+    let small = with(|c| c.queue_sizes[1] = 16);
+    assert_eq!(small, InitError::QueueSize { queue: 1, size: 16 });
+    let odd = with(|c| c.queue_sizes[0] = 300);
+    assert!(matches!(odd, InitError::Misbehaved(_)));
+    // No capability list; capabilities that point at themselves; one beyond its BAR; another BAR; a doorbell
+    // beyond its registers.
+    assert_eq!(with(|c| c.config_lies.push((6, 0))), InitError::Legacy);
+    assert_eq!(
+        with(|c| c.config_lies.push((0x41, 0x40))),
+        InitError::Legacy
+    );
+    let beyond = with(|c| c.config_lies.push((0x49, 0xff)));
+    assert!(matches!(beyond, InitError::Misbehaved(_)));
+    let absent = with(|c| c.config_lies.push((0x44, 3)));
+    assert_eq!(absent, InitError::Platform(PlatformError::NoBar(3)));
+    let doorbell = with(|c| c.config_lies.push((0x65, 1)));
+    assert!(matches!(doorbell, InitError::Misbehaved(_)));
+}
+
+#[test]
+fn a_device_that_is_not_there_is_removed() {
+    let model = Model::new(ModelConfig::default());
+    model.remove();
+    let Err(error) = VirtioNet::new(model.pci()) else {
+        panic!("nothing is there");
+    };
+    assert_eq!(error, InitError::Removed);
+}
+
+#[test]
+fn units_come_in_order_through_many_wraps() {
+    for features in [0, feature::MRG_RXBUF, feature::EVENT_IDX] {
+        let (model, mut nic) = start(without(features | feature::COALESCING));
+        let mut expected = 0u32;
+        for round in 0..if cfg!(miri) { 3 } else { 700 } {
+            let count = 1 + round % 200;
+            for n in 0..count {
+                let mut unit = pattern(60);
+                unit[..4].copy_from_slice(&(expected + n).to_le_bytes());
+                assert!(model.deliver(plain(), &unit));
+            }
+            let mut left = count as usize;
+            while left > 0 {
+                let units = receive(&mut nic, 64).unwrap();
+                assert_eq!(units.len(), left.min(64));
+                left -= units.len();
+                for unit in units {
+                    assert_eq!(unit.bytes[..4], expected.to_le_bytes());
+                    assert_eq!(unit.bytes[4..], pattern(60)[4..]);
+                    expected += 1;
+                }
+            }
+            assert_eq!(model.receive_buffers(), 256, "all buffers are back");
+        }
+        assert_eq!(receive(&mut nic, 64), Ok(vec![]));
+        assert_eq!(nic.counters().receive_units, expected.into());
+        assert_eq!(nic.counters().receive_bytes, u64::from(expected) * 60);
+    }
+}
+
+#[test]
+fn large_units_arrive_whole() {
+    for features in [0, feature::MRG_RXBUF] {
+        let (model, mut nic) = start(without(features));
+        for len in [14, 128, 4084, 4085, 5000, 65_550] {
+            let header = UnitHeader {
+                flags: 1,
+                gso_type: 1,
+                gso_size: 1460,
+            };
+            assert!(model.deliver(header, &pattern(len)));
+            let [unit] = receive(&mut nic, 8).unwrap().try_into().unwrap();
+            assert_eq!(unit.bytes, pattern(len));
+            assert_eq!((unit.checksum, unit.udp_segment), (Checksum::Trusted, None));
+            let parts = match features {
+                0 => (len + 12).div_ceil(4096),
+                _ => 1,
+            };
+            assert_eq!(unit.parts, parts);
+        }
+    }
+}
+
+#[test]
+fn the_header_is_understood() {
+    let (model, mut nic) = start(ModelConfig::default());
+    let cases = [
+        ((0, 0, 0), Some((Checksum::Unverified, None))),
+        ((1, 0, 0), Some((Checksum::Trusted, None))),
+        ((2, 4, 1440), Some((Checksum::Trusted, None))),
+        ((1, 5, 1468), Some((Checksum::Trusted, Some(1468)))),
+        ((0, 5, 0), None),
+    ];
+    for ((flags, gso_type, gso_size), expected) in cases {
+        let header = UnitHeader {
+            flags,
+            gso_type,
+            gso_size,
+        };
+        assert!(model.deliver(header, &pattern(200)));
+        let units = receive(&mut nic, 8).unwrap();
+        let seen = units.first().map(|unit| (unit.checksum, unit.udp_segment));
+        assert_eq!(seen, expected);
+    }
+    assert_eq!(nic.counters().receive_dropped, 1);
+    // Runts and giants are dropped, and their buffers used again.
+    assert!(model.deliver(plain(), &pattern(13)));
+    assert!(model.deliver(plain(), &pattern(65_551)));
+    assert_eq!(receive(&mut nic, 8), Ok(vec![]));
+    assert_eq!(nic.counters().receive_dropped, 3);
+    assert_eq!(model.receive_buffers(), 256);
+}
+
+#[test]
+fn without_guest_csum_nothing_is_trusted() {
+    let (model, mut nic) = start(without(feature::GUEST_CSUM));
+    let header = UnitHeader {
+        flags: 3,
+        ..plain()
+    };
+    assert!(model.deliver(header, &pattern(100)));
+    let units = receive(&mut nic, 8).unwrap();
+    assert_eq!(units[0].checksum, Checksum::Unverified);
+}
+
+#[test]
+fn sent_frames_reach_the_device_at_flush() {
+    let (model, mut nic) = start(ModelConfig::default());
+    let (_, tx) = nic.split();
+    let written = tx.send(60, Offload::None, |frame| {
+        frame.copy_from_slice(&pattern(60));
+        7
+    });
+    assert_eq!(written, Ok(7));
+    let offload = Offload::L4Checksum {
+        start: 34,
+        offset: 16,
+    };
+    tx.send(1514, offload, |frame| frame.copy_from_slice(&pattern(1514)))
+        .unwrap();
+    assert_eq!(tx.send(1515, offload, |_| ()), Err(SendError::TooLong));
+    assert_eq!(model.collect(), []);
+    assert!(!tx.idle());
+    tx.flush().unwrap();
+    let sent = model.collect();
+    assert_eq!(sent.len(), 2);
+    assert_eq!((sent[0].flags, &sent[0].frame), (0, &pattern(60)));
+    assert_eq!((sent[1].flags, &sent[1].frame), (1, &pattern(1514)));
+    assert_eq!((sent[1].csum_start, sent[1].csum_offset), (34, 16));
+    assert!(tx.idle());
+}
+
+#[test]
+fn without_csum_the_driver_completes_checksums() {
+    let (model, mut nic) = start(without(feature::CSUM));
+    let (_, tx) = nic.split();
+    let offload = Offload::L4Checksum {
+        start: 34,
+        offset: 16,
+    };
+    tx.send(60, offload, |frame| frame.fill(0)).unwrap();
+    tx.flush().unwrap();
+    let sent = model.collect();
+    assert_eq!(sent[0].flags, 0);
+    assert_eq!(sent[0].frame[50..52], [0xff, 0xff]);
+}
+
+#[test]
+fn the_transmit_ring_fills_and_drains() {
+    for features in [0, feature::EVENT_IDX] {
+        let (size, rounds) = if cfg!(miri) { (32, 2) } else { (256, 300) };
+        let (model, mut nic) = start(ModelConfig {
+            queue_sizes: [size; 2],
+            ..without(features)
+        });
+        let size = usize::from(size);
+        let (_, tx) = nic.split();
+        for round in 0..rounds {
+            for n in 0..size {
+                assert_eq!(tx.room(), size - n);
+                let number = (n as u32).to_le_bytes();
+                tx.send(64, Offload::None, |frame| {
+                    frame[..4].copy_from_slice(&number)
+                })
+                .unwrap();
+            }
+            assert_eq!(tx.send(64, Offload::None, |_| ()), Err(SendError::Full));
+            tx.flush().unwrap();
+            assert_eq!(tx.room(), 0);
+            let sent = model.collect();
+            assert_eq!(sent.len(), size, "round {round}");
+            for (n, sent) in sent.iter().enumerate() {
+                assert_eq!(sent.frame[..4], (n as u32).to_le_bytes());
+            }
+            assert!(tx.idle());
+        }
+    }
+}
+
+#[test]
+fn doorbells_ring_only_when_asked() {
+    // By event index: the device asks for one at the first buffer after all that it has seen.
+    let (model, mut nic) = start(ModelConfig::default());
+    assert_eq!(model.doorbells(), [1, 0], "the first buffers");
+    for _ in 0..10 {
+        let (_, tx) = nic.split();
+        tx.send(60, Offload::None, |_| ()).unwrap();
+        tx.flush().unwrap();
+        tx.flush().unwrap();
+    }
+    assert_eq!(model.doorbells(), [1, 1], "the device has not looked yet");
+    model.collect();
+    let (_, tx) = nic.split();
+    for _ in 0..3 {
+        tx.send(60, Offload::None, |_| ()).unwrap();
+    }
+    tx.flush().unwrap();
+    assert_eq!(model.doorbells(), [1, 2], "one for all that was queued");
+    for _ in 0..5 {
+        model.deliver(plain(), &pattern(60));
+        receive(&mut nic, 8).unwrap();
+    }
+    assert_eq!(model.doorbells(), [1, 2], "the device has buffers enough");
+
+    // By flags.
+    let (model, mut nic) = start(without(feature::EVENT_IDX));
+    model.want_doorbells(TX, false);
+    let (_, tx) = nic.split();
+    tx.send(60, Offload::None, |_| ()).unwrap();
+    tx.flush().unwrap();
+    assert_eq!(model.doorbells(), [1, 0]);
+    model.want_doorbells(TX, true);
+    tx.flush().unwrap();
+    assert_eq!(model.doorbells(), [1, 0], "nothing new to tell");
+    tx.send(60, Offload::None, |_| ()).unwrap();
+    tx.flush().unwrap();
+    assert_eq!(model.doorbells(), [1, 1]);
+    assert_eq!(nic.counters().transmit_doorbells, 1);
+    assert_eq!(nic.counters().receive_doorbells, 1);
+}
+
+#[test]
+fn a_unit_can_be_answered_while_it_is_on_loan() {
+    let (model, mut nic) = start(ModelConfig::default());
+    model.deliver(plain(), &pattern(300));
+    let (rx, tx) = nic.split();
+    rx.burst(8, |frame| {
+        let answer = |out: &mut [u8]| out.copy_from_slice(frame.parts[0]);
+        tx.send(frame.len, Offload::None, answer).unwrap();
+        tx.flush().unwrap();
+    })
+    .unwrap();
+    assert_eq!(model.collect()[0].frame, pattern(300));
+}
+
+#[test]
+fn a_unit_still_under_way_waits() {
+    let (model, mut nic) = start(ModelConfig::default());
+    let mut header = vec![0; 12];
+    header[10] = 2;
+    model.lie_buffer(RX, 0, &header);
+    model.lie_used(RX, 0, 4096);
+    assert_eq!(receive(&mut nic, 8), Ok(vec![]));
+    model.lie_used(RX, 1, 100);
+    let units = receive(&mut nic, 8).unwrap();
+    assert_eq!((units[0].parts, units[0].bytes.len()), (2, 4184));
+}
+
+#[test]
+fn link_and_health_are_asked_for() {
+    let (model, mut nic) = start(ModelConfig::default());
+    assert!(nic.link_up());
+    model.set_link_up(false);
+    assert!(!nic.link_up());
+    let (model, mut silent) = start(without(feature::STATUS));
+    model.set_link_up(false);
+    assert!(silent.link_up(), "cannot tell");
+}
+
+/// Lets the device do something and expects the fault, for good, from both halves.
+fn fault_after(config: ModelConfig, act: impl FnOnce(&Model, &mut Driver)) -> Fault {
+    let (model, mut nic) = start(config);
+    act(&model, &mut nic);
+    let fault = receive(&mut nic, 64).unwrap_err();
+    assert!(!model.is_running());
+    let resets = model.resets();
+    assert_eq!(receive(&mut nic, 64), Err(fault));
+    let (_, tx) = nic.split();
+    assert_eq!(tx.send(60, Offload::None, |_| ()), Err(fault.into()));
+    assert_eq!(tx.flush(), Err(fault));
+    assert_eq!((tx.room(), tx.idle()), (0, true));
+    assert!(!nic.link_up());
+    nic.stop();
+    drop(nic);
+    assert_eq!(model.resets(), resets, "left alone after the fault");
+    assert!(!model.freed_while_running());
+    assert_eq!(model.blocks(), 0);
+    fault
+}
+
+#[test]
+fn each_lie_is_a_fault() {
+    type Lie = fn(&Model);
+    let header = |num_buffers: u8| [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, num_buffers, 0];
+    let lies: [Lie; 10] = [
+        |model| model.lie_used(RX, 256, 100),
+        |model| model.lie_used(RX, u32::MAX, 100),
+        |model| model.lie_used(RX, 0, 4097),
+        |model| model.lie_used(RX, 0, 11),
+        |model| model.lie_used(RX, 0, 12),
+        |model| model.lie_index(RX, 257),
+        |model| model.lie_index(RX, u16::MAX),
+        // Zero and 255 buffers; the same buffer twice; a hole behind the first buffer.
+        |model| model.lie_used(RX, 0, 100),
+        |model| {
+            model.lie_buffer(RX, 0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+            model.lie_used(RX, 0, 100);
+            model.lie_used(RX, 0, 100);
+        },
+        |model| {
+            model.lie_buffer(RX, 0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]);
+            model.lie_used(RX, 0, 50);
+            model.lie_used(RX, 1, 4000);
+        },
+    ];
+    for lie in lies {
+        let fault = fault_after(ModelConfig::default(), |model, _| lie(model));
+        assert!(matches!(fault, Fault::Misbehaved(_)));
+    }
+    let fault = fault_after(ModelConfig::default(), |model, _| {
+        model.lie_buffer(RX, 0, &header(255));
+        model.lie_used(RX, 0, 100);
+    });
+    assert!(matches!(fault, Fault::Misbehaved(_)));
+    let fault = fault_after(ModelConfig::default(), |model, nic| {
+        model.lie_used(TX, 3, 0);
+        assert!(nic.split().1.flush().is_err());
+    });
+    assert!(matches!(fault, Fault::Misbehaved(_)));
+}
+
+#[test]
+fn removal_and_failure_are_noticed() {
+    let fault = fault_after(ModelConfig::default(), |model, nic| {
+        model.remove();
+        assert!(!nic.link_up());
+    });
+    assert_eq!(fault, Fault::Removed);
+    let fault = fault_after(ModelConfig::default(), |model, nic| {
+        model.set_status(0x4f);
+        assert!(!nic.link_up());
+    });
+    assert_eq!(fault, Fault::NeedsReset);
+    let fault = fault_after(ModelConfig::default(), |model, nic| {
+        model.set_status(0);
+        assert!(!nic.link_up());
+    });
+    assert!(matches!(fault, Fault::Misbehaved(_)));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "65,536 bursts")]
+fn removal_is_noticed_by_polling_alone() {
+    let (model, mut nic) = start(ModelConfig::default());
+    model.remove();
+    let fault = (0..=1 << 16).find_map(|_| receive(&mut nic, 64).err());
+    assert_eq!(fault, Some(Fault::Removed));
+}
+
+#[test]
+fn stop_resets_and_gives_memory_back() {
+    let (model, mut nic) = start(ModelConfig::default());
+    assert_eq!(model.blocks(), 4);
+    nic.stop();
+    assert!(!model.is_running());
+    assert_eq!(receive(&mut nic, 8), Ok(vec![]));
+    let (_, tx) = nic.split();
+    let sent = tx.send(60, Offload::None, |_| ());
+    assert_eq!(sent, Err(SendError::Fault(Fault::Removed)));
+    assert_eq!(tx.flush(), Err(Fault::Removed));
+    let resets = model.resets();
+    drop(nic);
+    assert_eq!(model.resets(), resets, "it may serve someone else by now");
+    assert_eq!(model.blocks(), 0);
+    assert!(!model.freed_while_running());
+
+    let (model, nic) = start(ModelConfig::default());
+    drop(nic);
+    assert!(!model.is_running() && !model.freed_while_running());
+    let again = VirtioNet::new(model.pci());
+    assert!(again.is_ok(), "a device can be started again");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "leaks on purpose")]
+fn memory_that_the_device_may_still_reach_is_kept() {
+    let (model, nic) = start(ModelConfig::default());
+    model.set_obeys_reset(false);
+    drop(nic);
+    assert_eq!(model.blocks(), 4);
+    let Err(error) = VirtioNet::new(model.pci()) else {
+        panic!("it does not reset");
+    };
+    assert_eq!(error, InitError::ResetTimeout);
+}
+
+#[test]
+fn halves_that_change_places_keep_their_memory() {
+    let (model, mut one) = start(ModelConfig::default());
+    let (_, mut other) = start(ModelConfig::default());
+    std::mem::swap(one.split().0, other.split().0);
+    drop(one);
+    // The first device serves its receive half, which now is the other driver's.
+    assert!(model.is_running());
+    model.deliver(plain(), &pattern(60));
+    assert_eq!(receive(&mut other, 8).unwrap()[0].bytes, pattern(60));
+    drop(other);
+    assert!(!model.freed_while_running());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 4 } else { 256 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_is_delivered_is_received(
+        features in prop::sample::select(vec![
+            0, feature::MRG_RXBUF, feature::EVENT_IDX, feature::COALESCING, feature::GUEST_CSUM,
+        ]),
+        batches in prop::collection::vec(
+            (prop::collection::vec(14usize..20_000, 0..12), 1usize..16), 1..8),
+    ) {
+        let (model, mut nic) = start(without(features));
+        let max = nic.properties().max_receive;
+        for (lengths, budget) in batches {
+            let delivered: Vec<_> = lengths
+                .into_iter()
+                .map(|len| pattern(len.min(max)))
+                .filter(|unit| model.deliver(plain(), unit))
+                .collect();
+            let mut received = Vec::new();
+            loop {
+                let units = receive(&mut nic, budget).unwrap();
+                if units.is_empty() {
+                    break;
+                }
+                received.extend(units.into_iter().map(|unit| unit.bytes));
+            }
+            prop_assert_eq!(received, delivered);
+            prop_assert_eq!(
+                usize::from(model.receive_buffers()),
+                if features == feature::MRG_RXBUF { 128 } else { 256 }
+            );
+        }
+    }
+
+    #[test]
+    fn no_device_breaks_the_driver(data in prop::collection::vec(any::<u8>(), 0..400)) {
+        fuzz_virtio(&data);
+    }
+
+    /// The same with a device that offers something usable, so that the queues are reached.
+    #[test]
+    fn no_running_device_breaks_the_driver(
+        kind in 0u8..0x20, data in prop::collection::vec(any::<u8>(), 0..400)
+    ) {
+        let mut all = vec![kind];
+        all.extend(data);
+        fuzz_virtio(&all);
+    }
+}
