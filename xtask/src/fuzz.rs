@@ -13,6 +13,9 @@ const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Seconds that each target runs in `make test`.
 const SMOKE_SECONDS: u32 = 3;
 
+/// How much of a failed target's report is shown.
+const LINES_OF_FAILURE: usize = 12;
+
 /// Fuzzes the named targets, or all, for FUZZ_SECONDS each, and keeps new inputs in the working corpus.
 pub fn long(targets: &[String]) -> Result<()> {
     let seconds = match std::env::var("FUZZ_SECONDS") {
@@ -38,8 +41,23 @@ pub fn long(targets: &[String]) -> Result<()> {
 /// Fuzzes every target for a few seconds.
 pub fn smoke() -> Result<()> {
     let programs = build()?;
-    for name in targets()? {
-        fuzz(&programs, &name, SMOKE_SECONDS)?;
+    each(&targets()?, |name| fuzz(&programs, name, SMOKE_SECONDS))
+}
+
+/// Runs all, even after one failed.
+fn each<'a>(
+    names: impl IntoIterator<Item = &'a String>,
+    fuzz: impl Fn(&str) -> Result<()>,
+) -> Result<()> {
+    let mut failed = Vec::new();
+    for name in names {
+        if let Err(error) = fuzz(name) {
+            println!("{error:#}");
+            failed.push(name.as_str());
+        }
+    }
+    if !failed.is_empty() {
+        bail!("fuzz targets that failed: {}", failed.join(", "));
     }
     Ok(())
 }
@@ -135,11 +153,22 @@ fn fuzz(programs: &Path, name: &str, seconds: u32) -> Result<()> {
     );
     let told = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     if let Err(error) = result {
-        println!("{told}");
+        let failure = |line: &&str| line.contains("panicked at") || line.contains("ERROR: ");
+        for line in told
+            .lines()
+            .skip_while(|line| !failure(line))
+            .take(LINES_OF_FAILURE)
+        {
+            println!("{line}");
+        }
+        let input = told
+            .lines()
+            .find_map(|line| line.split_once("Test unit written to "));
         return Err(error.context(format!(
-            "fuzz target {name} found a failure; its input lies in {} and runs again by: {} FILE",
-            findings.display(),
-            program.display()
+            "fuzz target {name} failed (all it said: {}); it does so again by: {} {}",
+            log.display(),
+            program.display(),
+            input.map_or("its input", |(_, file)| file)
         )));
     }
     let runs = told
