@@ -1,0 +1,671 @@
+//! The DHCP client (RFC 2131) with PXE's way to a boot file (PXE 2.1, RFC 4578).
+//!
+//! ```text
+//! DISCOVER ->          repeated after 1, 2, 4, 8, 16 s
+//!          <- OFFER    complete: taken at once
+//!                      plain: taken after a short wait for a better one or for a proxy's
+//! REQUEST  ->
+//!          <- ACK      NAK: again from the start
+//! ARP probe            taken: DECLINE, again from the start
+//! REQUEST  -> 4011     only when the boot file is a boot server's or a proxy's to name
+//!          <- ACK
+//! ```
+//!
+//! On a quiet network the first byte of a file is asked for some 30 ms after the DISCOVER, all of it the ARP probe's.
+
+mod lease;
+#[cfg(test)]
+mod tests;
+
+pub use lease::{Lease, LeaseSource};
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use core::pin::pin;
+use core::task::Poll;
+
+use wireboot_net::{Bootp, Duration, Instant, Ipv4Address, Stack, UdpSocket};
+use wireboot_wire::dhcp::pxe::{Item, discovery};
+use wireboot_wire::dhcp::{
+    Message, MessageType, Operation, PXE_PORT, ParseError, PxeOptions, option,
+};
+
+use lease::{host_address, is_host};
+
+/// Seconds to wait after each DISCOVER. Six of them: a switch port that runs spanning tree forwards nothing for
+/// its first 30 s, and the last DISCOVER leaves after 31.
+const DISCOVER_WAITS: [u64; 6] = [1, 2, 4, 8, 16, 8];
+/// Seconds to wait after each REQUEST to a server that has answered before.
+const REQUEST_WAITS: [u64; 3] = [1, 2, 4];
+/// How long a plain offer waits for a better one. A proxy has no address to find and to probe, so it answers in a
+/// round trip or two, long before most DHCP servers; half a second covers a relay across a slow line, too.
+const GRACE: Duration = Duration::from_millis(500);
+/// The pause after a DECLINE, in which the server takes note (RFC 2131 section 3.1 asks for 10 s, for machines that go on
+/// forever; the number of DISCOVERs ends this).
+const DECLINE_PAUSE: Duration = Duration::from_secs(1);
+/// Offers kept of one DISCOVER; more are dropped.
+const MAX_OFFERS: usize = 16;
+/// Boot servers asked at the same time.
+const MAX_BOOT_SERVERS: usize = 8;
+
+/// Options to ask for. Classless routes before the router (RFC 3442).
+const PARAMETERS: [u8; 17] = [
+    option::SUBNET_MASK,
+    option::CLASSLESS_ROUTES,
+    option::ROUTERS,
+    option::DNS_SERVERS,
+    option::HOST_NAME,
+    option::DOMAIN_NAME,
+    option::MTU,
+    option::BROADCAST,
+    option::VENDOR,
+    option::LEASE_TIME,
+    option::SERVER_ID,
+    option::VENDOR_CLASS,
+    option::TFTP_SERVER,
+    option::BOOT_FILE,
+    option::MACHINE_ID,
+    option::DOMAIN_SEARCH,
+    option::IPXE,
+];
+
+/// Which kind of boot client to be for the server (option 60).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VendorClass {
+    /// `PXEClient`: a boot file by TFTP, proxies and boot servers.
+    Pxe,
+    /// `HTTPClient`: a boot file by URL.
+    Http,
+}
+
+impl VendorClass {
+    /// What the option of a client and of a server that serves it begins with.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Pxe => "PXEClient",
+            Self::Http => "HTTPClient",
+        }
+    }
+}
+
+/// What to ask for, and as whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DhcpRequest {
+    /// Client system architecture (option 93, and in option 60): 7 for x64 UEFI, 16 for x64 UEFI HTTP.
+    pub architecture: u16,
+    /// The machine's GUID as SMBIOS has it (option 97).
+    pub uuid: [u8; 16],
+    /// Kind of boot client.
+    pub vendor_class: VendorClass,
+    /// User class (option 77), sent as the bare name that servers' configurations compare with.
+    pub user_class: String,
+    /// An address we had before.
+    pub requested_address: Option<Ipv4Address>,
+    /// Whether the offer should name a boot file, and is worth a short wait for one that does.
+    pub want_boot_file: bool,
+}
+
+/// Why there is no lease.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DhcpError {
+    /// Nobody offered anything.
+    #[error(
+        "no DHCP server answered {discovers} DISCOVERs over {seconds} s ({malformed} malformed answers); check the \
+         cable, the switch port (VLAN, spanning tree) and that a DHCP server or relay serves this network"
+    )]
+    NoAnswer {
+        /// DISCOVERs sent.
+        discovers: usize,
+        /// How long it took, in seconds.
+        seconds: u64,
+        /// Messages to us that were no usable DHCP replies.
+        malformed: u32,
+    },
+    /// There is a proxyDHCP server but no DHCP server.
+    #[error(
+        "only the proxyDHCP server {proxy} answered {discovers} DISCOVERs over {seconds} s; it gives boot \
+         information but no addresses, so check that the network's DHCP server runs and has free addresses"
+    )]
+    OnlyProxy {
+        /// The proxy.
+        proxy: Ipv4Address,
+        /// DISCOVERs sent.
+        discovers: usize,
+        /// How long it took, in seconds.
+        seconds: u64,
+    },
+    /// The server offered an address and then did not confirm it.
+    #[error(
+        "the DHCP server {server} offered {address} but answered no REQUEST for it; check the server's log, and \
+         that no firewall drops broadcasts"
+    )]
+    NoAck {
+        /// The server.
+        server: Ipv4Address,
+        /// What it offered.
+        address: Ipv4Address,
+    },
+    /// The server refused what it had offered.
+    #[error("the DHCP server {server} refused {address} (NAK: {message}); check its log")]
+    Refused {
+        /// The server.
+        server: Ipv4Address,
+        /// What it had offered.
+        address: Ipv4Address,
+        /// Its words, or what stands for none.
+        message: String,
+    },
+    /// Somebody has the offered address already.
+    #[error(
+        "the DHCP server {server} offered {address}, which {} uses already; free that address, or exclude it \
+         from the server's range", Mac(*.owner)
+    )]
+    AddressInUse {
+        /// The server.
+        server: Ipv4Address,
+        /// What it offered.
+        address: Ipv4Address,
+        /// Ethernet address of the one that uses it.
+        owner: [u8; 6],
+    },
+    /// The boot servers that the offer points to stayed silent.
+    #[error(
+        "DHCP gave the address {address}, but the PXE boot server {server} names no boot file (port 4011); \
+         check that it runs and knows this architecture"
+    )]
+    NoBootServer {
+        /// The address we got.
+        address: Ipv4Address,
+        /// The (first) server asked.
+        server: Ipv4Address,
+    },
+    /// The firmware's packet is no DHCP message.
+    #[error("the firmware's DHCP packet cannot be read: {0}")]
+    Malformed(#[from] ParseError),
+    /// The firmware's packet gives no address.
+    #[error("the firmware's DHCP packet gives no address")]
+    NoAddress,
+}
+
+/// An Ethernet address as people write it.
+struct Mac([u8; 6]);
+
+impl core::fmt::Display for Mac {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// Gets an address, and a boot file where the network has one. On success the stack is configured with the lease.
+///
+/// # Errors
+/// [`DhcpError`] after 39 s without an offer, or at the end of as many attempts. The stack has no address then.
+pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, DhcpError> {
+    let mut client = Client {
+        stack,
+        request,
+        bootp: stack.bootp(),
+        started: stack.now(),
+        xid: stack.random() as u32,
+        offers: Vec::new(),
+        proxies: Vec::new(),
+        malformed: 0,
+    };
+    let mut setback = None;
+    for wait in DISCOVER_WAITS {
+        client.bootp.broadcast(&client.discover_message().emit());
+        let end = stack.now() + jittered(stack, wait);
+        let Some(offer) = client.select(end).await else {
+            continue;
+        };
+        match client.obtain(&offer).await {
+            Ok(lease) => return Ok(lease),
+            Err(error) => setback = Some(error),
+        }
+        stack.unconfigure();
+        client.xid = stack.random() as u32;
+        client.offers.clear();
+        client.proxies.clear();
+    }
+    Err(setback.unwrap_or_else(|| client.silence()))
+}
+
+/// An offer of an address.
+#[derive(Clone)]
+struct Offer {
+    message: Message,
+    server: Ipv4Address,
+}
+
+/// How a message leads to a boot file.
+enum Guide {
+    /// It names the file.
+    File,
+    /// Its sender's port 4011 knows.
+    Sender,
+    /// Boot servers of the given type know.
+    BootServers { options: PxeOptions, kind: u16 },
+}
+
+struct Client<'a> {
+    stack: &'a Stack,
+    request: &'a DhcpRequest,
+    bootp: Bootp,
+    started: Instant,
+    xid: u32,
+    offers: Vec<Offer>,
+    /// Offers of boot information alone, and their senders.
+    proxies: Vec<Offer>,
+    malformed: u32,
+}
+
+impl Client<'_> {
+    /// A message with the options that say who we are.
+    fn message(&self, kind: MessageType) -> Message {
+        let request = self.request;
+        let mut message = Message::request(kind, self.xid, self.stack.mac());
+        message.secs = u16::try_from(self.elapsed().secs()).unwrap_or(u16::MAX);
+        let options = &mut message.options;
+        options.set(option::PARAMETERS, PARAMETERS);
+        options.set(option::MAX_SIZE, self.stack.mtu().to_be_bytes());
+        let class = request.vendor_class.prefix();
+        options.set(
+            option::VENDOR_CLASS,
+            format!("{class}:Arch:{:05}:UNDI:003000", request.architecture),
+        );
+        options.set(option::CLIENT_ID, client_id(self.stack.mac()));
+        options.set(option::ARCHITECTURE, request.architecture.to_be_bytes());
+        // UNDI 3.0, as the vendor class says.
+        options.set(option::NETWORK_INTERFACE, [1, 3, 0]);
+        let mut machine_id = alloc::vec![0];
+        machine_id.extend_from_slice(&request.uuid);
+        options.set(option::MACHINE_ID, machine_id);
+        if !request.user_class.is_empty() {
+            options.set(option::USER_CLASS, &request.user_class);
+        }
+        message
+    }
+
+    fn discover_message(&self) -> Message {
+        let mut message = self.message(MessageType::Discover);
+        if let Some(address) = self.request.requested_address {
+            message
+                .options
+                .set(option::REQUESTED_ADDRESS, address.octets());
+        }
+        message
+    }
+
+    fn request_message(&self, offer: &Offer) -> Message {
+        let mut message = self.message(MessageType::Request);
+        let options = &mut message.options;
+        options.set(option::REQUESTED_ADDRESS, offer.message.yiaddr.octets());
+        options.set(option::SERVER_ID, offer.server.octets());
+        message
+    }
+
+    fn decline_message(&self, offer: &Offer, address: Ipv4Address) -> Message {
+        // RFC 2131 table 5 allows hardly any other option.
+        let mut message = Message::request(MessageType::Decline, self.xid, self.stack.mac());
+        let options = &mut message.options;
+        options.set(option::REQUESTED_ADDRESS, address.octets());
+        options.set(option::SERVER_ID, offer.server.octets());
+        options.set(option::CLIENT_ID, client_id(self.stack.mac()));
+        message
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.stack.now() - self.started
+    }
+
+    /// The next reply to us that came before `end`, or that has come already.
+    async fn reply(&mut self, end: Instant) -> Option<(Ipv4Address, Message)> {
+        loop {
+            let left = remaining(self.stack, end);
+            let (source, bytes) = self.stack.timeout(left, self.bootp.receive()).await?;
+            match Message::parse(&bytes) {
+                Ok(message) if is_for_us(&message, self.stack, self.xid) => {
+                    return Some((source, message));
+                }
+                // Other machines' messages, broadcast.
+                Ok(_) => {}
+                Err(_) => self.malformed = self.malformed.saturating_add(1),
+            }
+        }
+    }
+
+    /// Keeps `message` if it is an offer.
+    fn keep(&mut self, source: Ipv4Address, message: Message) {
+        if message.message_type() != Some(MessageType::Offer) {
+            return;
+        }
+        let server = message
+            .options
+            .address(option::SERVER_ID)
+            .filter(|&a| is_host(a));
+        if message.yiaddr.is_unspecified() {
+            let sender = server.or(Some(source)).filter(|&a| is_host(a));
+            if let Some(server) = sender
+                && self.speaks_our_class(&message)
+                && self.proxies.len() < MAX_OFFERS
+            {
+                self.proxies.push(Offer { message, server });
+            }
+        } else if let Some(server) = server
+            && host_address(&message).is_some()
+        {
+            if self.offers.len() < MAX_OFFERS {
+                self.offers.push(Offer { message, server });
+            }
+        } else {
+            self.malformed = self.malformed.saturating_add(1);
+        }
+    }
+
+    fn speaks_our_class(&self, message: &Message) -> bool {
+        message
+            .options
+            .text(option::VENDOR_CLASS)
+            .is_some_and(|class| class.starts_with(self.request.vendor_class.prefix()))
+    }
+
+    /// How `message` leads to a boot file, if it does.
+    fn guide(&self, message: &Message) -> Option<Guide> {
+        let file = message.boot_file().map(|_| Guide::File);
+        if self.request.vendor_class != VendorClass::Pxe || !self.speaks_our_class(message) {
+            return file;
+        }
+        let options = message
+            .options
+            .get(option::VENDOR)
+            .and_then(PxeOptions::parse);
+        let Some(options) = options else {
+            return file.or(Some(Guide::Sender));
+        };
+        if file.is_some()
+            && (options.controls(discovery::USE_BOOT_FILE) || options.boot_servers.is_empty())
+        {
+            return file;
+        }
+        // The first item of the menu is the one that boots when nobody is there to choose.
+        let first = options.menu.first().map(|item| item.kind);
+        match first.or(options.boot_servers.first().map(|servers| servers.kind)) {
+            // From the local disk, that is, not from the network.
+            Some(0) => None,
+            Some(kind) => Some(Guide::BootServers { options, kind }),
+            None => file.or(Some(Guide::Sender)),
+        }
+    }
+
+    /// True if taking `offer` leads to all that was asked for.
+    fn complete(&self, offer: &Offer) -> bool {
+        !self.request.want_boot_file
+            || self.guide(&offer.message).is_some()
+            || self
+                .proxies
+                .iter()
+                .any(|proxy| self.guide(&proxy.message).is_some())
+    }
+
+    /// Gathers offers until there is one to take. `None` if there is none at `end`.
+    async fn select(&mut self, mut end: Instant) -> Option<Offer> {
+        // Earlier DISCOVERs' offers would have been taken then.
+        let mut waiting = false;
+        while let Some((source, message)) = self.reply(end).await {
+            self.keep(source, message);
+            if self.offers.iter().any(|offer| self.complete(offer)) {
+                // What else has come already may be better still.
+                end = self.stack.now();
+            } else if !waiting && !self.offers.is_empty() {
+                waiting = true;
+                end = self.stack.now() + GRACE;
+            }
+        }
+        let wanted = |offer: &&Offer| {
+            let named = self.guide(&offer.message).is_some();
+            let address = Some(offer.message.yiaddr) == self.request.requested_address;
+            // The first of equals wins, so the order is that of `min`.
+            (!(named && self.request.want_boot_file), !address)
+        };
+        self.offers.iter().min_by_key(wanted).cloned()
+    }
+
+    /// Turns an offer into a lease.
+    async fn obtain(&mut self, offer: &Offer) -> Result<Lease, DhcpError> {
+        let (source, ack) = self.confirm(offer).await?;
+        let Some(mut lease) = Lease::from_ack(&ack, LeaseSource::Dhcp) else {
+            return Err(DhcpError::NoAck {
+                server: offer.server,
+                address: offer.message.yiaddr,
+            });
+        };
+        let address = lease.address.address();
+        if let Some(owner) = self.stack.arp_probe(address).await {
+            self.bootp
+                .broadcast(&self.decline_message(offer, address).emit());
+            self.stack.sleep(DECLINE_PAUSE).await;
+            return Err(DhcpError::AddressInUse {
+                server: offer.server,
+                address,
+                owner,
+            });
+        }
+        self.stack.configure(&lease.ipv4_config());
+        // The acknowledgement has the last word, but there are servers that name the file in the offer alone.
+        let ack = Offer {
+            message: ack,
+            server: offer.server,
+        };
+        let mut guides: Vec<Offer> = alloc::vec![ack, offer.clone()];
+        guides.append(&mut self.proxies);
+        let file = guides
+            .iter()
+            .find(|guide| matches!(self.guide(&guide.message), Some(Guide::File)));
+        if let Some(guide) = file {
+            lease.set_boot_file(&guide.message, Some(guide.server));
+        } else if self.request.want_boot_file {
+            self.ask_boot_servers(&mut lease, &guides).await?;
+        }
+        log::debug!("lease {} from {source}", lease.address);
+        Ok(lease)
+    }
+
+    /// REQUEST until ACK or NAK.
+    async fn confirm(&mut self, offer: &Offer) -> Result<(Ipv4Address, Message), DhcpError> {
+        let Offer {
+            message: Message {
+                yiaddr: address, ..
+            },
+            server,
+        } = *offer;
+        for wait in REQUEST_WAITS {
+            self.bootp.broadcast(&self.request_message(offer).emit());
+            let end = self.stack.now() + jittered(self.stack, wait);
+            while let Some((source, message)) = self.reply(end).await {
+                let from_server = message.options.address(option::SERVER_ID) == Some(server);
+                match message.message_type() {
+                    Some(MessageType::Ack) if from_server && host_address(&message).is_some() => {
+                        return Ok((source, message));
+                    }
+                    Some(MessageType::Nak) if from_server => {
+                        let message = message.message();
+                        let message = message.unwrap_or_else(|| String::from("no reason given"));
+                        return Err(DhcpError::Refused {
+                            server,
+                            address,
+                            message,
+                        });
+                    }
+                    // A proxy may be slower than the DHCP server.
+                    _ => self.keep(source, message),
+                }
+            }
+        }
+        Err(DhcpError::NoAck { server, address })
+    }
+
+    /// Gets the boot file from those that the messages point to (PXE 2.1 section 2.2.3).
+    async fn ask_boot_servers(
+        &mut self,
+        lease: &mut Lease,
+        guides: &[Offer],
+    ) -> Result<(), DhcpError> {
+        let address = lease.address.address();
+        let mut silent = None;
+        let mut asked: Vec<Ipv4Address> = Vec::new();
+        for guide in guides {
+            let Some(way) = self.guide(&guide.message) else {
+                continue;
+            };
+            let inquiry = self.inquiry(way, guide, address);
+            // The acknowledgement and its offer point to the same server.
+            if inquiry.servers.iter().all(|server| asked.contains(server)) && !inquiry.broadcast {
+                continue;
+            }
+            asked.extend(&inquiry.servers);
+            if let Some((server, reply)) = inquiry.ask(self.stack, &self.bootp).await {
+                lease.set_boot_file(&reply, Some(server));
+                return Ok(());
+            }
+            silent.get_or_insert(inquiry.servers.first().copied().unwrap_or(guide.server));
+        }
+        match silent {
+            Some(server) => Err(DhcpError::NoBootServer { address, server }),
+            None => Ok(()),
+        }
+    }
+
+    fn inquiry(&self, way: Guide, guide: &Offer, address: Ipv4Address) -> Inquiry {
+        let mut message = self.message(MessageType::Request);
+        message.xid = self.stack.random() as u32;
+        message.ciaddr = address;
+        let mut servers = Vec::new();
+        let mut broadcast = false;
+        let mut list_only = true;
+        if let Guide::BootServers { options, kind } = way {
+            let item = Some(Item { kind, layer: 0 });
+            let asked = PxeOptions {
+                item,
+                ..PxeOptions::default()
+            };
+            message.options.set(option::VENDOR, asked.emit());
+            servers.extend(options.servers_of(kind).iter().filter(|&&a| is_host(a)));
+            list_only = options.controls(discovery::LIST_ONLY) || !servers.is_empty();
+            broadcast = !list_only && !options.controls(discovery::NO_BROADCAST);
+        }
+        if servers.is_empty() && !broadcast {
+            servers.push(guide.server);
+            list_only = true;
+        }
+        servers.truncate(MAX_BOOT_SERVERS);
+        Inquiry {
+            message,
+            servers,
+            broadcast,
+            list_only,
+        }
+    }
+
+    fn silence(&self) -> DhcpError {
+        let discovers = DISCOVER_WAITS.len();
+        let seconds = self.elapsed().secs();
+        match self.proxies.first() {
+            Some(proxy) => DhcpError::OnlyProxy {
+                proxy: proxy.server,
+                discovers,
+                seconds,
+            },
+            None => DhcpError::NoAnswer {
+                discovers,
+                seconds,
+                malformed: self.malformed,
+            },
+        }
+    }
+}
+
+/// A question to PXE boot servers.
+struct Inquiry {
+    message: Message,
+    servers: Vec<Ipv4Address>,
+    broadcast: bool,
+    /// Only the servers asked may answer.
+    list_only: bool,
+}
+
+impl Inquiry {
+    /// Asks until one names a boot file: who it is, and the reply.
+    async fn ask(&self, stack: &Stack, bootp: &Bootp) -> Option<(Ipv4Address, Message)> {
+        let question = self.message.emit();
+        let socket = stack.udp();
+        for wait in REQUEST_WAITS {
+            if self.broadcast {
+                bootp.broadcast(&question);
+            }
+            for &server in &self.servers {
+                // A server that cannot be reached is one that does not answer.
+                let _ = socket.send_to(SocketAddrV4::new(server, PXE_PORT), &question);
+            }
+            let end = stack.now() + jittered(stack, wait);
+            let answer = async {
+                loop {
+                    let (source, bytes) = either(bootp, &socket).await;
+                    if let Ok(reply) = Message::parse(&bytes)
+                        && is_for_us(&reply, stack, self.message.xid)
+                        && reply.message_type() == Some(MessageType::Ack)
+                        && reply.boot_file().is_some()
+                        && (!self.list_only || self.servers.contains(&source))
+                    {
+                        return (source, reply);
+                    }
+                }
+            };
+            let answer = stack.timeout(remaining(stack, end), answer).await;
+            if answer.is_some() {
+                return answer;
+            }
+        }
+        None
+    }
+}
+
+/// The next datagram: some boot servers answer to the port that asked, some to port 68.
+async fn either(bootp: &Bootp, socket: &UdpSocket) -> (Ipv4Address, Vec<u8>) {
+    let mut to_client_port = pin!(bootp.receive());
+    let mut to_socket = pin!(socket.receive());
+    core::future::poll_fn(|context| {
+        if let Poll::Ready(datagram) = to_client_port.as_mut().poll(context) {
+            return Poll::Ready(datagram);
+        }
+        to_socket
+            .as_mut()
+            .poll(context)
+            .map(|(source, bytes)| (*source.ip(), bytes))
+    })
+    .await
+}
+
+fn is_for_us(message: &Message, stack: &Stack, xid: u32) -> bool {
+    message.operation == Operation::Reply
+        && message.xid == xid
+        && message.mac() == Some(stack.mac())
+}
+
+/// Hardware type 1 and the address (RFC 2132 section 9.14), as operating systems say it: they then keep our address.
+fn client_id(mac: [u8; 6]) -> [u8; 7] {
+    let [a, b, c, d, e, f] = mac;
+    [1, a, b, c, d, e, f]
+}
+
+fn remaining(stack: &Stack, end: Instant) -> Duration {
+    let now = stack.now();
+    if end > now { end - now } else { Duration::ZERO }
+}
+
+/// `seconds`, give or take a tenth, so that machines that were switched on together do not ask together.
+fn jittered(stack: &Stack, seconds: u64) -> Duration {
+    Duration::from_millis(seconds * (900 + stack.random() % 201))
+}

@@ -1,0 +1,895 @@
+//! The client against scripted servers, over a simulated link in simulated time.
+
+use super::*;
+use crate::testing::{Datagram, SECOND, run};
+use core::net::SocketAddrV4;
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::string::ToString;
+use std::vec;
+use wireboot_net::Ipv4Cidr;
+use wireboot_nic::sim::LinkConfig;
+use wireboot_wire::dhcp::pxe::{BootServers, MenuItem};
+
+const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+const PROXY: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+const OTHER: Ipv4Address = Ipv4Address::new(10, 0, 0, 3);
+const ADDRESS: Ipv4Address = Ipv4Address::new(10, 0, 0, 100);
+
+fn wish() -> DhcpRequest {
+    DhcpRequest {
+        architecture: 7,
+        uuid: [7; 16],
+        vendor_class: VendorClass::Pxe,
+        user_class: "wireboot".into(),
+        requested_address: None,
+        want_boot_file: true,
+    }
+}
+
+/// What a DHCP server at `server` with a free `address` says.
+fn lease_reply(server: Ipv4Address, address: Ipv4Address, request: &Message) -> Message {
+    let kind = match request.message_type() {
+        Some(MessageType::Discover) => MessageType::Offer,
+        _ => MessageType::Ack,
+    };
+    let mut reply = Message::reply(kind, request);
+    reply.yiaddr = address;
+    let options = &mut reply.options;
+    options.set(option::SERVER_ID, server.octets());
+    options.set(option::SUBNET_MASK, [255, 255, 255, 0]);
+    options.set_addresses(option::ROUTERS, &[SERVER]);
+    options.set_addresses(option::DNS_SERVERS, &[SERVER, OTHER]);
+    options.set(option::DOMAIN_NAME, "example.net");
+    options.set(option::LEASE_TIME, 3600u32.to_be_bytes());
+    reply
+}
+
+fn with_file(mut reply: Message, file: &str) -> Message {
+    reply.siaddr = reply.options.address(option::SERVER_ID).unwrap();
+    reply.file = file.as_bytes().to_vec();
+    reply
+}
+
+/// What a proxy says: no address, class PXEClient.
+fn proxy_reply(request: &Message) -> Message {
+    let mut reply = Message::reply(MessageType::Offer, request);
+    reply.options.set(option::SERVER_ID, PROXY.octets());
+    reply.options.set(option::VENDOR_CLASS, "PXEClient");
+    reply
+}
+
+fn sent_by(server: Ipv4Address, reply: &Message, micros: i64) -> Datagram {
+    Datagram {
+        source: SocketAddrV4::new(server, 67),
+        destination: SocketAddrV4::new(Ipv4Address::BROADCAST, 68),
+        payload: reply.emit(),
+        micros,
+    }
+}
+
+fn from(reply: &Message) -> Datagram {
+    sent_by(
+        reply.options.address(option::SERVER_ID).unwrap_or(SERVER),
+        reply,
+        0,
+    )
+}
+
+/// True when a REQUEST is meant for `server`.
+fn chosen(request: &Message, server: Ipv4Address) -> bool {
+    request.message_type() == Some(MessageType::Discover)
+        || request.options.address(option::SERVER_ID) == Some(server)
+}
+
+fn discovered(
+    link: LinkConfig,
+    seed: u64,
+    hosts: &[Ipv4Address],
+    request: DhcpRequest,
+    mut script: impl FnMut(&Datagram, &Message) -> Vec<Datagram>,
+) -> (Result<Lease, DhcpError>, i64) {
+    let ((result, address), micros) = run(
+        link,
+        seed,
+        hosts,
+        |datagram| {
+            let message = Message::parse(&datagram.payload).unwrap();
+            script(datagram, &message)
+        },
+        async move |stack| (discover(&stack, &request).await, stack.address()),
+    );
+    assert_eq!(
+        address,
+        result.as_ref().ok().map(|lease| lease.address),
+        "what the stack has"
+    );
+    (result, micros)
+}
+
+fn simply(
+    script: impl FnMut(&Datagram, &Message) -> Vec<Datagram>,
+) -> (Result<Lease, DhcpError>, i64) {
+    discovered(
+        LinkConfig::default(),
+        1,
+        &[SERVER, PROXY, OTHER],
+        wish(),
+        script,
+    )
+}
+
+#[test]
+fn a_complete_offer_is_taken_at_once() {
+    let mut kinds = vec![];
+    let (lease, micros) = simply(|datagram, message| {
+        assert_eq!(
+            datagram.source,
+            SocketAddrV4::new(Ipv4Address::UNSPECIFIED, 68)
+        );
+        assert_eq!(
+            datagram.destination,
+            SocketAddrV4::new(Ipv4Address::BROADCAST, 67)
+        );
+        kinds.push(message.message_type().unwrap());
+        vec![from(&with_file(
+            lease_reply(SERVER, ADDRESS, message),
+            "http://10.0.0.1/a.conf",
+        ))]
+    });
+    assert_eq!(
+        lease.unwrap(),
+        Lease {
+            address: Ipv4Cidr::new(ADDRESS, 24),
+            router: Some(SERVER),
+            routes: vec![],
+            dns: vec![SERVER, OTHER],
+            search: vec!["example.net".into()],
+            mtu: None,
+            server: Some(SERVER),
+            next_server: Some(SERVER),
+            next_server_name: None,
+            boot_file: Some("http://10.0.0.1/a.conf".into()),
+            vendor: None,
+            source: LeaseSource::Dhcp,
+        }
+    );
+    assert_eq!(kinds, [MessageType::Discover, MessageType::Request]);
+    assert!(micros < 50_000, "{micros} us");
+}
+
+#[test]
+fn the_client_says_who_it_is() {
+    let wish = DhcpRequest {
+        requested_address: Some(ADDRESS),
+        ..wish()
+    };
+    let (lease, _) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
+        let options = &message.options;
+        assert_eq!(
+            options.text(option::VENDOR_CLASS),
+            Some("PXEClient:Arch:00007:UNDI:003000")
+        );
+        assert_eq!(
+            options.get(option::USER_CLASS),
+            Some(b"wireboot".as_slice())
+        );
+        assert_eq!(options.architectures(), [7]);
+        assert_eq!(options.network_interface(), Some([1, 3, 0]));
+        assert_eq!(options.machine_id(), Some([7; 16]));
+        assert_eq!(
+            options.get(option::CLIENT_ID),
+            Some([1, 2, 0, 0, 0, 0, 0x0a].as_slice())
+        );
+        assert_eq!(options.u16(option::MAX_SIZE), Some(1500));
+        assert_eq!(options.address(option::REQUESTED_ADDRESS), Some(ADDRESS));
+        let asked = options.get(option::PARAMETERS).unwrap();
+        let place = |code| asked.iter().position(|&c| c == code).unwrap();
+        assert!(place(option::CLASSLESS_ROUTES) < place(option::ROUTERS));
+        assert!(!message.wants_broadcast());
+        let mut reply = from(&with_file(lease_reply(SERVER, ADDRESS, message), "f"));
+        // Such a client can be answered before it has its address.
+        reply.destination = SocketAddrV4::new(ADDRESS, 68);
+        vec![reply]
+    });
+    assert_eq!(lease.unwrap().boot_file.as_deref(), Some("f"));
+}
+
+#[test]
+fn http_clients_take_urls() {
+    let wish = DhcpRequest {
+        vendor_class: VendorClass::Http,
+        architecture: 16,
+        ..wish()
+    };
+    let (lease, micros) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
+        let class = message.options.text(option::VENDOR_CLASS);
+        assert_eq!(class, Some("HTTPClient:Arch:00016:UNDI:003000"));
+        let mut reply = lease_reply(SERVER, ADDRESS, message);
+        reply.options.set(option::VENDOR_CLASS, "HTTPClient");
+        reply
+            .options
+            .set(option::BOOT_FILE, "http://10.0.0.1/wireboot.efi");
+        vec![from(&reply)]
+    });
+    assert_eq!(
+        lease.unwrap().boot_file.as_deref(),
+        Some("http://10.0.0.1/wireboot.efi")
+    );
+    assert!(micros < 50_000);
+}
+
+#[test]
+fn a_plain_offer_waits_half_a_second_and_is_taken() {
+    let (lease, micros) = simply(|_, message| vec![from(&lease_reply(SERVER, ADDRESS, message))]);
+    assert_eq!(lease.unwrap().boot_file, None);
+    assert!((500_000..600_000).contains(&micros), "{micros} us");
+    let wish = DhcpRequest {
+        want_boot_file: false,
+        ..wish()
+    };
+    let (lease, micros) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
+        vec![from(&lease_reply(SERVER, ADDRESS, message))]
+    });
+    assert!(lease.is_ok());
+    assert!(micros < 50_000, "{micros} us: nothing to wait for");
+}
+
+#[test]
+fn a_proxy_adds_its_boot_file() {
+    for proxy_delay in [0, 300_000] {
+        let (lease, micros) = simply(|_, message| {
+            let mut answers = vec![];
+            if chosen(message, SERVER) {
+                answers.push(from(&lease_reply(SERVER, ADDRESS, message)));
+            }
+            if message.message_type() == Some(MessageType::Discover) {
+                let proxy = with_file(proxy_reply(message), "loader.efi");
+                answers.push(sent_by(PROXY, &proxy, proxy_delay));
+            }
+            answers
+        });
+        let lease = lease.unwrap();
+        assert_eq!(lease.boot_file.as_deref(), Some("loader.efi"));
+        assert_eq!(
+            (lease.server, lease.next_server),
+            (Some(SERVER), Some(PROXY))
+        );
+        assert!(micros < proxy_delay + 50_000, "{micros} us");
+    }
+}
+
+#[test]
+fn a_proxy_without_a_file_is_asked_on_port_4011() {
+    // Servers differ in the port that they answer to.
+    for to_client_port in [false, true] {
+        let (lease, micros) = simply(|datagram, message| {
+            if datagram.destination == SocketAddrV4::new(PROXY, 4011) {
+                assert_eq!(*datagram.source.ip(), ADDRESS);
+                assert_eq!(message.ciaddr, ADDRESS);
+                assert_eq!(message.message_type(), Some(MessageType::Request));
+                assert_eq!(message.options.architectures(), [7]);
+                let mut reply = with_file(proxy_reply(message), "from-4011.efi");
+                reply
+                    .options
+                    .set(option::MESSAGE_TYPE, [MessageType::Ack.code()]);
+                let mut answer = datagram.answer(reply.emit());
+                if to_client_port {
+                    answer.destination.set_port(68);
+                }
+                return vec![answer];
+            }
+            let mut answers = vec![];
+            if chosen(message, SERVER) {
+                answers.push(from(&lease_reply(SERVER, ADDRESS, message)));
+            }
+            if message.message_type() == Some(MessageType::Discover) {
+                answers.push(from(&proxy_reply(message)));
+            }
+            answers
+        });
+        let lease = lease.unwrap();
+        assert_eq!(lease.boot_file.as_deref(), Some("from-4011.efi"));
+        assert_eq!(lease.next_server, Some(PROXY));
+        assert!(micros < 50_000, "{micros} us");
+    }
+}
+
+#[test]
+fn a_silent_boot_server_is_named() {
+    let (lease, micros) = simply(|_, message| {
+        if message.ciaddr == ADDRESS {
+            return vec![];
+        }
+        let mut reply = lease_reply(SERVER, ADDRESS, message);
+        reply.options.set(option::VENDOR_CLASS, "PXEClient");
+        vec![from(&reply)]
+    });
+    let error = lease.unwrap_err();
+    assert_eq!(
+        error,
+        DhcpError::NoBootServer {
+            address: ADDRESS,
+            server: SERVER
+        }
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("10.0.0.1 names no boot file (port 4011)"),
+        "{error}"
+    );
+    assert!(micros < 100 * SECOND);
+}
+
+#[test]
+fn the_first_menu_item_chooses_the_boot_server() {
+    let list = PxeOptions {
+        discovery_control: Some(discovery::LIST_ONLY | discovery::NO_MULTICAST),
+        boot_servers: vec![
+            BootServers {
+                kind: 5,
+                addresses: vec![SERVER],
+            },
+            BootServers {
+                kind: 9,
+                addresses: vec![OTHER],
+            },
+        ],
+        menu: vec![
+            MenuItem {
+                kind: 9,
+                description: "Install".into(),
+            },
+            MenuItem {
+                kind: 5,
+                description: "Other".into(),
+            },
+        ],
+        ..PxeOptions::default()
+    };
+    let (lease, _) = simply(|datagram, message| {
+        if datagram.destination.port() == 4011 {
+            assert_eq!(*datagram.destination.ip(), OTHER);
+            let asked = PxeOptions::parse(message.options.get(option::VENDOR).unwrap()).unwrap();
+            assert_eq!(asked.item, Some(Item { kind: 9, layer: 0 }));
+            let mut reply = Message::reply(MessageType::Ack, message);
+            reply.file = b"install.efi".to_vec();
+            return vec![datagram.answer(reply.emit())];
+        }
+        let mut reply = lease_reply(SERVER, ADDRESS, message);
+        reply.options.set(option::VENDOR_CLASS, "PXEClient");
+        reply.options.set(option::VENDOR, list.emit());
+        vec![from(&reply)]
+    });
+    let lease = lease.unwrap();
+    assert_eq!(lease.boot_file.as_deref(), Some("install.efi"));
+    assert_eq!(
+        lease.next_server,
+        Some(OTHER),
+        "who answered, when the reply does not say"
+    );
+}
+
+#[test]
+fn without_a_list_boot_servers_are_sought_by_broadcast() {
+    let menu = PxeOptions {
+        menu: vec![MenuItem {
+            kind: 9,
+            description: "Install".into(),
+        }],
+        ..PxeOptions::default()
+    };
+    let (lease, _) = simply(|_, message| {
+        if message.ciaddr == ADDRESS {
+            let mut reply = with_file(proxy_reply(message), "found.efi");
+            reply
+                .options
+                .set(option::MESSAGE_TYPE, [MessageType::Ack.code()]);
+            return vec![from(&reply)];
+        }
+        let mut reply = lease_reply(SERVER, ADDRESS, message);
+        reply.options.set(option::VENDOR_CLASS, "PXEClient");
+        reply.options.set(option::VENDOR, menu.emit());
+        vec![from(&reply)]
+    });
+    assert_eq!(lease.unwrap().boot_file.as_deref(), Some("found.efi"));
+}
+
+#[test]
+fn discovery_control_bit_3_uses_the_given_file() {
+    let list = PxeOptions {
+        discovery_control: Some(discovery::USE_BOOT_FILE),
+        boot_servers: vec![BootServers {
+            kind: 5,
+            addresses: vec![OTHER],
+        }],
+        menu: vec![MenuItem {
+            kind: 5,
+            description: "Other".into(),
+        }],
+        ..PxeOptions::default()
+    };
+    let (lease, _) = simply(|datagram, message| {
+        assert_eq!(datagram.destination.port(), 67, "no boot server is asked");
+        let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), "given.efi");
+        reply.options.set(option::VENDOR_CLASS, "PXEClient");
+        reply.options.set(option::VENDOR, list.emit());
+        vec![from(&reply)]
+    });
+    let lease = lease.unwrap();
+    assert_eq!(lease.boot_file.as_deref(), Some("given.efi"));
+    assert_eq!(lease.vendor, Some(list.emit()));
+}
+
+#[test]
+fn of_many_offers_the_best_is_taken() {
+    let wish = DhcpRequest {
+        requested_address: Some(ADDRESS),
+        ..wish()
+    };
+    let hosts = [SERVER, PROXY, OTHER];
+    // A plain one with the address we had, a complete one, a complete one with the address we had.
+    let script = |_: &Datagram, message: &Message| {
+        let elsewhere = Ipv4Address::new(10, 0, 0, 50);
+        let offers = [
+            lease_reply(SERVER, ADDRESS, message),
+            with_file(lease_reply(PROXY, elsewhere, message), "b"),
+            with_file(lease_reply(OTHER, ADDRESS, message), "c"),
+        ];
+        let servers = [SERVER, PROXY, OTHER];
+        let offers = servers
+            .iter()
+            .zip(&offers)
+            .filter(|(server, _)| chosen(message, **server));
+        offers.map(|(_, offer)| from(offer)).collect()
+    };
+    // A coarse clock: all three lie in the queue when the client looks.
+    let link = LinkConfig {
+        bits_per_second: 0,
+        ..LinkConfig::default()
+    };
+    let (lease, _) = discovered(link, 1, &hosts, wish, script);
+    assert_eq!(lease.unwrap().server, Some(OTHER));
+}
+
+#[test]
+fn among_plain_offers_the_former_address_wins_then_the_first() {
+    for (requested, server) in [(None, SERVER), (Some(ADDRESS), OTHER)] {
+        let wish = DhcpRequest {
+            requested_address: requested,
+            ..wish()
+        };
+        let (lease, _) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
+            let elsewhere = Ipv4Address::new(10, 0, 0, 50);
+            let offers = [
+                lease_reply(SERVER, elsewhere, message),
+                lease_reply(OTHER, ADDRESS, message),
+            ];
+            let servers = [SERVER, OTHER];
+            let offers = servers
+                .iter()
+                .zip(&offers)
+                .filter(|(s, _)| chosen(message, **s));
+            offers.map(|(_, offer)| from(offer)).collect()
+        });
+        assert_eq!(lease.unwrap().server, Some(server));
+    }
+}
+
+#[test]
+fn a_nak_starts_again() {
+    let naks = Cell::new(0);
+    let mut xids = vec![];
+    let (lease, micros) = simply(|_, message| {
+        if message.message_type() == Some(MessageType::Discover) {
+            xids.push(message.xid);
+        } else if naks.replace(naks.get() + 1) == 0 {
+            let mut nak = Message::reply(MessageType::Nak, message);
+            nak.options.set(option::SERVER_ID, SERVER.octets());
+            return vec![from(&nak)];
+        }
+        vec![from(&with_file(lease_reply(SERVER, ADDRESS, message), "f"))]
+    });
+    assert!(lease.is_ok());
+    assert!(micros < 100_000, "{micros} us");
+    assert_eq!(xids.len(), 2);
+    assert_ne!(xids[0], xids[1]);
+}
+
+#[test]
+fn naks_forever_end_with_the_servers_words() {
+    let (lease, _) = simply(|_, message| {
+        if message.message_type() == Some(MessageType::Discover) {
+            return vec![from(&with_file(lease_reply(SERVER, ADDRESS, message), "f"))];
+        }
+        let mut nak = Message::reply(MessageType::Nak, message);
+        nak.options.set(option::SERVER_ID, SERVER.octets());
+        nak.options.set(option::MESSAGE, "wrong network\x1b[2J");
+        vec![from(&nak)]
+    });
+    let error = lease.unwrap_err().to_string();
+    assert!(
+        error.contains("10.0.0.1 refused 10.0.0.100 (NAK: wrong network\u{fffd}[2J)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_nak_of_another_server_is_nothing_to_us() {
+    let (lease, _) = simply(|_, message| {
+        let mut nak = Message::reply(MessageType::Nak, message);
+        nak.options.set(option::SERVER_ID, OTHER.octets());
+        vec![
+            from(&nak),
+            from(&with_file(lease_reply(SERVER, ADDRESS, message), "f")),
+        ]
+    });
+    assert!(lease.is_ok());
+}
+
+#[test]
+fn an_address_in_use_is_declined() {
+    let taken = ADDRESS;
+    let free = Ipv4Address::new(10, 0, 0, 101);
+    let mut declined = vec![];
+    let (lease, _) = discovered(
+        LinkConfig::default(),
+        1,
+        &[SERVER, taken],
+        wish(),
+        |_, message| {
+            if message.message_type() == Some(MessageType::Decline) {
+                assert_eq!(message.options.address(option::SERVER_ID), Some(SERVER));
+                declined.extend(message.options.address(option::REQUESTED_ADDRESS));
+                return vec![];
+            }
+            let address = if declined.is_empty() { taken } else { free };
+            vec![from(&with_file(lease_reply(SERVER, address, message), "f"))]
+        },
+    );
+    assert_eq!(lease.unwrap().address.address(), free);
+    assert_eq!(declined, [taken]);
+    // A server that has no other address.
+    let (lease, _) = discovered(LinkConfig::default(), 1, &[taken], wish(), |_, message| {
+        vec![from(&with_file(lease_reply(SERVER, taken, message), "f"))]
+    });
+    let error = lease.unwrap_err().to_string();
+    assert!(
+        error.contains("offered 10.0.0.100, which 02:00:00:00:00:0b uses"),
+        "{error}"
+    );
+}
+
+#[test]
+fn silence_ends_with_advice() {
+    let mut times = vec![];
+    let (lease, micros) = simply(|datagram, message| {
+        assert_eq!(u64::from(message.secs), datagram.micros as u64 / 1_000_000);
+        times.push(datagram.micros / 1000);
+        vec![]
+    });
+    let error = lease.unwrap_err().to_string();
+    assert!(
+        error.starts_with("no DHCP server answered 6 DISCOVERs over "),
+        "{error}"
+    );
+    assert!(error.contains("cable"), "{error}");
+    assert!((35 * SECOND..43 * SECOND).contains(&micros), "{micros} us");
+    assert_eq!(times.len(), 6);
+    for (pair, wait) in times.windows(2).zip(DISCOVER_WAITS) {
+        let wait = wait as i64 * 1000;
+        assert!(
+            ((wait * 9 / 10)..=(wait * 11 / 10 + 2)).contains(&(pair[1] - pair[0])),
+            "{times:?}"
+        );
+    }
+}
+
+#[test]
+fn a_lone_proxy_is_no_dhcp_server() {
+    let (lease, _) = simply(|_, message| vec![from(&with_file(proxy_reply(message), "f"))]);
+    let error = lease.unwrap_err().to_string();
+    assert!(
+        error.starts_with("only the proxyDHCP server 10.0.0.2 answered"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_server_that_never_confirms_is_named() {
+    let (lease, _) = simply(|_, message| {
+        if message.message_type() == Some(MessageType::Discover) {
+            vec![from(&with_file(lease_reply(SERVER, ADDRESS, message), "f"))]
+        } else {
+            vec![]
+        }
+    });
+    let error = lease.unwrap_err();
+    assert_eq!(
+        error,
+        DhcpError::NoAck {
+            server: SERVER,
+            address: ADDRESS
+        }
+    );
+}
+
+#[test]
+fn the_acknowledgement_decides() {
+    let other = Ipv4Address::new(10, 0, 0, 77);
+    let (lease, _) = simply(|_, message| {
+        let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), "offered");
+        if message.message_type() == Some(MessageType::Request) {
+            reply.yiaddr = other;
+            reply.file = b"acknowledged".to_vec();
+        }
+        vec![from(&reply)]
+    });
+    let lease = lease.unwrap();
+    assert_eq!(lease.address.address(), other);
+    assert_eq!(lease.boot_file.as_deref(), Some("acknowledged"));
+}
+
+#[test]
+fn replies_that_are_not_for_us_or_not_possible_are_ignored() {
+    type Spoil = fn(&mut Message);
+    let spoils: [Spoil; 12] = [
+        |m| m.xid ^= 1,
+        |m| m.chaddr[5] ^= 1,
+        |m| m.operation = Operation::Request,
+        |m| m.hardware_type = 6,
+        |m| m.yiaddr = Ipv4Address::new(224, 0, 0, 1),
+        |m| m.yiaddr = Ipv4Address::BROADCAST,
+        |m| m.yiaddr = Ipv4Address::LOCALHOST,
+        |m| m.yiaddr = Ipv4Address::UNSPECIFIED,
+        |m| m.yiaddr = Ipv4Address::new(10, 0, 0, 255),
+        |m| m.yiaddr = Ipv4Address::new(10, 0, 0, 0),
+        |m| m.options.set(option::SERVER_ID, [10, 0, 0]),
+        |m| m.options.set(option::MESSAGE_TYPE, [9]),
+    ];
+    for spoil in spoils {
+        let (lease, _) = simply(|_, message| {
+            let good = with_file(lease_reply(SERVER, ADDRESS, message), "f");
+            let mut bad = with_file(
+                lease_reply(OTHER, Ipv4Address::new(10, 0, 0, 66), message),
+                "bad",
+            );
+            spoil(&mut bad);
+            vec![sent_by(OTHER, &bad, 0), sent_by(SERVER, &good, 5000)]
+        });
+        assert_eq!(lease.unwrap().boot_file.as_deref(), Some("f"));
+    }
+}
+
+#[test]
+fn loss_duplication_and_reordering_cost_time_only() {
+    let link = LinkConfig {
+        loss: 0.3,
+        duplicate: 0.3,
+        reorder: 0.3,
+        reorder_micros: 20_000,
+        ..LinkConfig::default()
+    };
+    let mut leases = 0;
+    for seed in 0..30 {
+        let (lease, _) = discovered(link, seed, &[SERVER], wish(), |_, message| {
+            vec![from(&with_file(lease_reply(SERVER, ADDRESS, message), "f"))]
+        });
+        if let Ok(lease) = lease {
+            assert_eq!(lease.address.address(), ADDRESS);
+            leases += 1;
+        }
+    }
+    // A lossy link may eat all of one try's messages; not often.
+    assert!(leases >= 28, "{leases} of 30");
+}
+
+#[test]
+fn corrupt_frames_yield_no_wrong_lease() {
+    let link = LinkConfig {
+        corrupt: 0.5,
+        ..LinkConfig::default()
+    };
+    for seed in 0..30 {
+        let (lease, _) = discovered(link, seed, &[], wish(), |_, message| {
+            vec![from(&with_file(lease_reply(SERVER, ADDRESS, message), "f"))]
+        });
+        if let Ok(lease) = lease {
+            assert_eq!(lease.address, Ipv4Cidr::new(ADDRESS, 24));
+            assert_eq!(lease.boot_file.as_deref(), Some("f"));
+        }
+    }
+}
+
+/// An acknowledgement as firmware keeps it.
+fn kept(edit: impl FnOnce(&mut Message)) -> Vec<u8> {
+    let request = Message::request(MessageType::Request, 1, [2; 6]);
+    let mut ack = lease_reply(SERVER, ADDRESS, &request);
+    edit(&mut ack);
+    let mut packet = ack.emit();
+    // The base code's packets have a fixed size.
+    packet.resize(1472, 0);
+    packet
+}
+
+fn kept_reply(server: Ipv4Address, file: &str) -> Vec<u8> {
+    kept(|m| {
+        m.yiaddr = Ipv4Address::UNSPECIFIED;
+        m.siaddr = server;
+        m.file = file.as_bytes().to_vec();
+    })
+}
+
+#[test]
+fn firmware_packets_become_a_lease() {
+    let ack = kept(|m| {
+        m.siaddr = SERVER;
+        m.file = b"ack.efi".to_vec();
+    });
+    let lease = Lease::from_packets(&ack, None, None).unwrap();
+    assert_eq!(lease.source, LeaseSource::Firmware);
+    assert_eq!(lease.address, Ipv4Cidr::new(ADDRESS, 24));
+    assert_eq!(lease.boot_file.as_deref(), Some("ack.efi"));
+    let proxy = kept_reply(PROXY, "proxy.efi");
+    let lease = Lease::from_packets(&ack, Some(&proxy), None).unwrap();
+    assert_eq!(
+        (lease.next_server, lease.boot_file.as_deref()),
+        (Some(PROXY), Some("proxy.efi"))
+    );
+    let reply = kept_reply(OTHER, "reply.efi");
+    let lease = Lease::from_packets(&ack, Some(&proxy), Some(&reply)).unwrap();
+    assert_eq!(
+        (lease.next_server, lease.boot_file.as_deref()),
+        (Some(OTHER), Some("reply.efi"))
+    );
+    // What is damaged, or names nothing, is passed over.
+    let lease =
+        Lease::from_packets(&ack, Some(&proxy[..200]), Some(&kept_reply(OTHER, ""))).unwrap();
+    assert_eq!(lease.boot_file.as_deref(), Some("ack.efi"));
+
+    assert!(matches!(
+        Lease::from_packets(&[0; 1472], None, None),
+        Err(DhcpError::Malformed(_))
+    ));
+    let nothing = kept(|m| m.yiaddr = Ipv4Address::UNSPECIFIED);
+    assert_eq!(
+        Lease::from_packets(&nothing, None, None),
+        Err(DhcpError::NoAddress)
+    );
+    let offer = kept(|m| m.options.set(option::MESSAGE_TYPE, [2]));
+    assert_eq!(
+        Lease::from_packets(&offer, None, None),
+        Err(DhcpError::NoAddress)
+    );
+}
+
+#[test]
+fn the_next_server_in_all_its_places() {
+    let next = |edit: fn(&mut Message)| {
+        let ack = kept(|m| {
+            m.file = b"f".to_vec();
+            edit(m);
+        });
+        let lease = Lease::from_packets(&ack, None, None).unwrap();
+        (lease.next_server, lease.next_server_name)
+    };
+    assert_eq!(next(|m| m.siaddr = OTHER), (Some(OTHER), None));
+    assert_eq!(
+        next(|m| m.options.set(option::TFTP_SERVER, "10.0.0.2")),
+        (Some(PROXY), None)
+    );
+    assert_eq!(
+        next(|m| m.sname = b"10.0.0.3".to_vec()),
+        (Some(OTHER), None)
+    );
+    assert_eq!(
+        next(|m| m.options.set(option::TFTP_SERVER, "tftp")),
+        (None, Some("tftp".into()))
+    );
+    assert_eq!(
+        next(|m| {
+            m.siaddr = OTHER;
+            m.sname = b"tftp".to_vec();
+        }),
+        (Some(OTHER), None)
+    );
+    assert_eq!(next(|_| {}), (Some(SERVER), None));
+}
+
+#[test]
+fn routes_names_and_masks() {
+    let lease = |edit: &dyn Fn(&mut Options)| {
+        Lease::from_packets(&kept(|m| edit(&mut m.options)), None, None).unwrap()
+    };
+    use wireboot_wire::dhcp::Options;
+    let routed = lease(&|options| {
+        let routes = [
+            &[0, 10, 0, 0, 3][..],
+            &[16, 172, 16, 10, 0, 0, 2],
+            &[16, 172, 17, 0, 0, 0, 0],
+        ]
+        .concat();
+        options.set(option::CLASSLESS_ROUTES, routes);
+        options.set(option::MTU, [35, 40]);
+        options.set(option::DOMAIN_SEARCH, b"\x01a\x03net\0\x01b\xc0\x02");
+    });
+    assert_eq!(routed.router, Some(OTHER), "RFC 3442: option 3 is ignored");
+    assert_eq!(
+        routed.routes,
+        [(Ipv4Cidr::new(Ipv4Address::new(172, 16, 0, 0), 16), PROXY)]
+    );
+    assert_eq!(routed.mtu, Some(9000));
+    assert_eq!(routed.search, ["a.net", "b.net"]);
+    let bare = lease(&|options| {
+        options.set(option::SUBNET_MASK, [0; 4]);
+        options.set(option::ROUTERS, [10, 0]);
+        options.set(option::DNS_SERVERS, [0, 0, 0, 0, 10, 0, 0, 1]);
+        options.set(option::DOMAIN_NAME, "");
+    });
+    assert_eq!(bare.address.prefix_len(), 8);
+    assert_eq!(
+        (bare.router, bare.dns, bare.search),
+        (None, vec![SERVER], vec![])
+    );
+    let host = lease(&|options| options.set(option::SUBNET_MASK, [255; 4]));
+    assert_eq!(host.address.prefix_len(), 32);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Whatever comes to port 68: no panic, and no lease but the good server's.
+    #[test]
+    fn garbage_never_becomes_a_lease(
+        seed: u64,
+        flips in prop::collection::vec((0usize..320, any::<u8>()), 1..6),
+        cut in 0usize..320,
+        noise in prop::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let (lease, _) = discovered(LinkConfig::default(), seed, &[], wish(), |_, message| {
+            let good = with_file(lease_reply(SERVER, ADDRESS, message), "f");
+            // A damaged answer of another server. What is damaged beyond its address may still be an offer of its own.
+            let mut bad = with_file(lease_reply(OTHER, ADDRESS, message), "f").emit();
+            for &(at, value) in &flips {
+                if let Some(byte) = bad.get_mut(at) {
+                    *byte ^= value;
+                }
+            }
+            let short = bad[..cut.min(bad.len() - 1)].to_vec();
+            let raw = |payload: Vec<u8>| Datagram {
+                source: SocketAddrV4::new(OTHER, 67),
+                destination: SocketAddrV4::new(Ipv4Address::BROADCAST, 68),
+                payload,
+                micros: 0,
+            };
+            let mut answers = vec![raw(bad), raw(short), raw(noise.clone())];
+            if chosen(message, SERVER) {
+                answers.push(sent_by(SERVER, &good, 2000));
+            }
+            answers
+        });
+        if let Ok(lease) = lease {
+            prop_assert!(is_host(lease.address.address()));
+            prop_assert!((1..=32).contains(&lease.address.prefix_len()));
+            if lease.server == Some(SERVER) {
+                prop_assert_eq!(lease.address.address(), ADDRESS);
+                prop_assert_eq!(lease.next_server, Some(SERVER));
+            }
+        }
+    }
+
+    #[test]
+    fn any_firmware_packets(
+        ack in prop::collection::vec(any::<u8>(), 0..400),
+        at in 0usize..300,
+        value: u8,
+    ) {
+        let _ = Lease::from_packets(&ack, Some(&ack), Some(&ack));
+        let mut packet = kept(|_| {});
+        packet[at] = value;
+        if let Ok(lease) = Lease::from_packets(&packet, None, None) {
+            prop_assert!(is_host(lease.address.address()));
+        }
+    }
+}
