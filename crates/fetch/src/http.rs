@@ -600,7 +600,14 @@ impl<'a, D: Destination> Body<'a, D> {
             }
             match progress?.1 {
                 Next::More => {}
-                Next::Data(length) => self.receive_exactly(stream, length).await?,
+                Next::Data(length) => {
+                    // Known here only for the rest of a file: the chunks must add up to it.
+                    if self.total.is_some_and(|total| length > total - self.filled) {
+                        self.forget();
+                        return Err(Problem::Range);
+                    }
+                    self.receive_exactly(stream, length).await?;
+                }
                 Next::End => return Ok(()),
             }
         }
@@ -660,13 +667,10 @@ impl<'a, D: Destination> Body<'a, D> {
         self.filled += count as u64;
         self.reach = self.reach.max(self.filled);
         self.destination.progress(self.filled, self.total);
-        if count < len {
-            // Why did it end there? An error must not pass for the end.
-            match connections::pending(stream) {
-                Some(Ok(0)) => {}
-                Some(Err(error)) => return Err(Problem::connection(error)),
-                _ => return Err(Problem::connection(NetError::TimedOut)),
-            }
+        // It ended early: either nothing came for too long, or the next read tells why.
+        let told_next = |end| matches!(end, Some(Ok(0) | Err(_)));
+        if count < len && !told_next(connections::pending(stream)) {
+            return Err(Problem::connection(NetError::TimedOut));
         }
         Ok(count as u64)
     }

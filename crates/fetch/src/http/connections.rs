@@ -41,7 +41,8 @@ impl Connections {
         }
     }
 
-    /// A connection to one of `servers` that is good for another request, as far as one can tell.
+    /// A connection to one of `servers` that is good for another request, as far as one can tell: young,
+    /// open, and with nothing on it, for what comes unasked belongs to no request.
     pub(super) fn take(
         &self,
         stack: &Stack,
@@ -63,11 +64,10 @@ impl Connections {
         Some((server, stream))
     }
 
-    /// Keeps a connection whose last response was read to its end. One on which the server sends more than
-    /// that is closed.
+    /// Keeps a connection whose last response was read to its end.
     pub(super) fn put(&self, stack: &Stack, server: SocketAddrV4, mut stream: TcpStream) {
         let mut idle = self.idle.borrow_mut();
-        if pending(&mut stream).is_some() || idle.len() >= LIMIT {
+        if idle.len() >= LIMIT {
             stream.close();
             return;
         }

@@ -5,7 +5,8 @@ mod world;
 use std::cell::Cell;
 use std::format;
 use std::rc::Rc;
-use std::string::{String, ToString};
+use std::string::ToString;
+use std::task::Poll;
 use std::vec;
 use std::vec::Vec;
 
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 use wireboot_nic::sim::LinkConfig;
 
 use super::*;
-use world::{Pages, Reply, Request, Then, Wire, World, reply};
+use world::{Hosts, Pages, Reply, Request, Then, Wire, World, reply};
 
 const URL: &str = "http://10.0.0.2/file";
 const OLD: &str =
@@ -228,16 +229,10 @@ fn memory_smaller_than_asked_for_is_not_overrun() {
         }
         fn progress(&mut self, _: u64, _: Option<u64>) {}
     }
-    struct Nobody;
-    impl Resolve for Nobody {
-        async fn resolve(&self, _: &str) -> Result<Vec<wireboot_net::Ipv4Address>, String> {
-            Err(String::new())
-        }
-    }
     let mut world = always(ok(b"file"));
     let result = world.run(|stack| async move {
         let url = Url::parse(URL).unwrap();
-        get(&stack, &Connections::new(), &Nobody, &url, &mut Stingy).await
+        get(&stack, &Connections::new(), &Hosts, &url, &mut Stingy).await
     });
     assert!(matches!(
         result.unwrap_err().problem,
@@ -341,6 +336,79 @@ fn a_connection_is_used_again() {
 }
 
 #[test]
+fn a_connection_that_must_not_be_used_again() {
+    let close = "HTTP/1.1 200 OK\nConnection: close\nContent-Length: 4\n\n";
+    let mut world = always(reply(close, b"file", Then::Listen));
+    for number in 0..2 {
+        assert_eq!(world.get(URL).bytes(), b"file");
+        assert_eq!(world.requests.borrow()[number].connection, number);
+    }
+    // The body of this redirect is still coming when the next request is due.
+    let wire = Wire {
+        piece: 1,
+        ..Wire::default()
+    };
+    let mut world = World::new(wire, |request| match request.number {
+        0 => reply(
+            "HTTP/1.1 302 Found\nLocation: /x\nTransfer-Encoding: chunked\n\n",
+            &chunked(b"moved", 1),
+            Then::Listen,
+        ),
+        _ => ok(b"file"),
+    });
+    let outcome = world.get(URL);
+    assert_eq!(outcome.bytes(), b"file");
+    assert_eq!(outcome.result.unwrap().stats.requests, 2);
+}
+
+#[test]
+fn several_files_at_once() {
+    let (one, two) = (content(200_000, 14), content(300_000, 15));
+    let served = [one.clone(), two.clone()];
+    let mut world = World::new(Wire::default(), move |request| match request.target() {
+        "/one" => ok(&served[0]),
+        _ => ok(&served[1]),
+    });
+    for _ in 0..2 {
+        let connections = Rc::clone(&world.connections);
+        let (first, second) = world.run(|stack| async move {
+            let fetch = async |url: &str| {
+                let url = Url::parse(url).unwrap();
+                let mut pages = Pages::default();
+                get(&stack, &connections, &Hosts, &url, &mut pages).await
+            };
+            let (mut first, mut second) = (
+                pin!(fetch("http://boot/one")),
+                pin!(fetch("http://boot/two")),
+            );
+            let mut results = (None, None);
+            poll_fn(|context| {
+                if results.0.is_none()
+                    && let Poll::Ready(result) = first.as_mut().poll(context)
+                {
+                    results.0 = Some(result);
+                }
+                if results.1.is_none()
+                    && let Poll::Ready(result) = second.as_mut().poll(context)
+                {
+                    results.1 = Some(result);
+                }
+                match &results {
+                    (Some(_), Some(_)) => Poll::Ready(()),
+                    _ => Poll::Pending,
+                }
+            })
+            .await;
+            (results.0.unwrap().unwrap(), results.1.unwrap().unwrap())
+        });
+        assert_eq!(first.memory.as_slice(), one);
+        assert_eq!(second.memory.as_slice(), two);
+    }
+    let requests = world.requests.borrow();
+    assert!(requests.iter().all(|request| request.connection < 2));
+}
+
+#[test]
 fn a_connection_that_the_server_closed_meanwhile() {
     for then in [Then::Close, Then::Reset] {
         let mut world = World::new(Wire::default(), move |_| Reply {
@@ -394,6 +462,9 @@ fn a_broken_transfer_goes_on() {
         assert_eq!(requests[1].header("If-Range"), Some("\"v1\""));
         assert!(range(&requests[1]) < range(&requests[2]));
         assert_eq!(outcome.result.unwrap().stats.resumed, 3);
+        // Silence is noticed after 10 s, not more.
+        let limit = if then == Then::Hang { 33.0 } else { 15.0 };
+        assert!(world.seconds() < limit, "{then:?}: {}", world.seconds());
     }
 }
 
@@ -449,9 +520,13 @@ fn a_file_that_changed_in_between() {
         let expected = new.clone();
         let mut world = World::new(Wire::default(), move |request| match request.number {
             0 => cut(serve(&old, "\"old\"", request), 600, Then::Reset),
+            1 => cut(serve(&new, "\"new\"", request), 650, Then::Reset),
             _ => serve(&new, "\"new\"", request),
         });
         assert_eq!(world.get(URL).bytes(), expected);
+        let requests = world.requests.borrow();
+        assert_eq!(requests[1].header("If-Range"), Some("\"old\""));
+        assert_eq!(requests[2].header("If-Range"), Some("\"new\""));
     }
 }
 
@@ -492,6 +567,58 @@ fn partial_responses_that_do_not_fit() {
 }
 
 #[test]
+fn partial_responses_in_chunks_must_add_up() {
+    let file = content(1000, 9);
+    for (len, restarts) in [(500, false), (499, true), (501, true), (9999, true)] {
+        let served = file.clone();
+        let mut world = World::new(Wire::default(), move |request| match request.number {
+            0 => {
+                let whole = serve(&served, "\"v\"", request);
+                let head = whole.bytes.len() - 1000;
+                cut(whole, head + 500, Then::Close)
+            }
+            1 => {
+                let mut rest = served[500..].to_vec();
+                rest.resize(len, 0xbb);
+                let head = "HTTP/1.1 206 Partial Content\nContent-Range: bytes 500-999/1000\n\
+                            Transfer-Encoding: chunked\n\n";
+                reply(head, &chunked(&rest, 100), Then::Listen)
+            }
+            _ => serve(&served, "\"v\"", request),
+        });
+        assert_eq!(world.get(URL).bytes(), file, "{len}");
+        assert_eq!(world.requests.borrow().len() == 3, restarts, "{len}");
+    }
+}
+
+/// A head as [`Body`] gets it.
+fn head(text: &str) -> Head {
+    let mut reader = HeadReader::default();
+    reader.push(text.as_bytes()).unwrap();
+    reader.parse().unwrap()
+}
+
+#[test]
+fn the_rest_of_a_file_beyond_four_gibibytes() {
+    const FROM: u64 = 5 << 30;
+    let mut pages = Pages::default();
+    let mut body = Body::new(&mut pages);
+    body.start(&head(
+        "HTTP/1.1 200 OK\r\nETag: \"v\"\r\nContent-Length: 6442450944\r\n\r\n",
+    ));
+    body.filled = FROM;
+    let url = Url::parse(URL).unwrap();
+    assert!(request_head(&url, body.resume()).contains("Range: bytes=5368709120-\r\n"));
+    let rest = head(
+        "HTTP/1.1 206 Partial Content\r\nContent-Length: 1073741824\r\n\
+         Content-Range: bytes 5368709120-6442450943/6442450944\r\n\r\n",
+    );
+    assert_eq!(body.go_on(&rest).unwrap(), 6 << 30);
+    body.filled = 6 << 30;
+    body.check_end(6 << 30).unwrap();
+}
+
+#[test]
 fn partial_response_to_a_whole_request() {
     let mut world = always(reply(
         "HTTP/1.1 206 Partial Content\nContent-Range: bytes 0-3/4\nContent-Length: 4\n\n",
@@ -516,6 +643,28 @@ fn chunks_cut_before_the_last_are_found_complete() {
     });
     assert_eq!(world.get(URL).bytes(), file);
     assert_eq!(range(&world.requests.borrow()[1]), Some(1000));
+}
+
+#[test]
+fn nothing_behind_a_file_of_another_size() {
+    let file = content(1000, 10);
+    let served = file.clone();
+    let mut world = World::new(Wire::default(), move |request| {
+        let head = "HTTP/1.1 200 OK\nETag: \"v\"\nTransfer-Encoding: chunked\n\n";
+        let whole = reply(head, &chunked(&served, 500), Then::Listen);
+        let len = whole.bytes.len();
+        match request.number {
+            0 => cut(whole, len - 10, Then::Close),
+            1 => reply(
+                "HTTP/1.1 416 No\nContent-Range: bytes */900\nContent-Length: 0\n\n",
+                b"",
+                Then::Listen,
+            ),
+            _ => whole,
+        }
+    });
+    assert_eq!(world.get(URL).bytes(), file);
+    assert_eq!(world.requests.borrow().len(), 3);
 }
 
 #[test]

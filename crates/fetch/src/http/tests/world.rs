@@ -99,7 +99,7 @@ impl phy::Device for Port<'_> {
             .split()
             .0
             .burst(1, |frame| bytes = frame.parts.concat());
-        (lent == Ok(1)).then(|| (Rx(bytes), Tx(self.0)))
+        (lent == Ok(1)).then_some((Rx(bytes), Tx(self.0)))
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Tx<'_>> {
@@ -441,7 +441,8 @@ impl Destination for Pages {
     }
 }
 
-struct Hosts;
+/// The names of the server.
+pub struct Hosts;
 
 impl Resolve for Hosts {
     async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
