@@ -13,7 +13,13 @@ extern crate std;
 
 mod checksum;
 #[cfg(any(test, feature = "std"))]
+pub mod fault;
+#[cfg(any(test, feature = "std"))]
+pub mod middleware;
+#[cfg(any(test, feature = "std"))]
 pub mod model;
+#[cfg(any(test, feature = "std"))]
+pub mod pcap;
 pub mod platform;
 #[cfg(any(test, feature = "std"))]
 pub mod sim;
