@@ -24,4 +24,4 @@ mod start;
 
 pub use clock::Clock;
 pub use start::start;
-pub use uefi::{Handle, Status};
+pub use uefi::{Error, Handle, Status};

@@ -19,6 +19,7 @@ use core::time::Duration;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};
 use uefi::proto::unsafe_protocol;
 use uefi::{Handle, Status, StatusExt};
+use uefi_raw::protocol::network::snp::SimpleNetworkProtocol as NetworkInterface;
 use uefi_raw::table::boot::{AllocateType, MemoryType};
 use wireboot_nic::platform::{DmaMemory, PciFunction, PlatformError, Registers};
 
@@ -74,6 +75,17 @@ pub fn functions() -> Vec<Candidate> {
             })
         })
         .collect()
+}
+
+/// The network interfaces that the firmware's drivers made of the function at `path`.
+fn interfaces_on(path: &[u8]) -> Vec<Handle> {
+    let Ok(handles) = boot::locate_handle_buffer(SearchType::ByProtocol(&NetworkInterface::GUID))
+    else {
+        return Vec::new();
+    };
+    let below =
+        |handle: &Handle| device_path::of_handle(*handle).is_some_and(|own| own.starts_with(path));
+    handles.iter().copied().filter(below).collect()
 }
 
 fn open(handle: Handle, how: OpenProtocolAttributes) -> uefi::Result<ScopedProtocol<PciIo>> {
@@ -150,9 +162,16 @@ impl Claim {
     /// What the firmware answers when a driver will not let go of the function.
     pub fn take(candidate: &Candidate) -> uefi::Result<Self> {
         let handle = candidate.handle;
+        // From the top down: some drivers refuse to let go of a function while the network driver above has its
+        // interface started.
+        for interface in interfaces_on(&candidate.path) {
+            let _ = boot::disconnect_controller(interface, None, None);
+        }
         // Not connected is as good as disconnected; the exclusive open tells whether it worked.
         let _ = boot::disconnect_controller(handle, None, None);
-        let io = open(handle, OpenProtocolAttributes::Exclusive)?;
+        let io = open(handle, OpenProtocolAttributes::Exclusive).inspect_err(|_| {
+            let _ = boot::connect_controller(handle, &[], None, true);
+        })?;
         let raw = NonNull::from(&io.get().ok_or(Status::UNSUPPORTED)?.0);
         let original = change_attributes(raw, PciIoAttributeOperation::GET, 0)?;
         let claim = Self {

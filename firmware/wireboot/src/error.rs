@@ -1,0 +1,143 @@
+//! Why nothing was booted, for the user.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use wireboot_fetch::FetchError;
+use wireboot_fetch::url::UrlError;
+use wireboot_fetch::verify::WrongDigest;
+use wireboot_nic::Fault;
+use wireboot_nic::virtio::InitError;
+use wireboot_platform::Status;
+use wireboot_wire::bootconf::Notice;
+
+/// Why nothing was booted. Each text is complete: what, whom, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no network interface that we have a driver for.
+    #[error("no virtio network interface in this machine; others are not supported yet")]
+    NoInterface,
+    /// We were booted over an interface that we have no driver for.
+    #[error(
+        "the firmware booted over {0}, for which there is no driver here; only virtio-net is supported yet"
+    )]
+    Unsupported(String),
+    /// The firmware's driver does not let go.
+    #[error(
+        "the firmware does not give up {interface} ({status}); close whatever uses the network"
+    )]
+    Refused {
+        /// Which.
+        interface: String,
+        /// Its answer.
+        status: Status,
+    },
+    /// The device does not start.
+    #[error("the network interface does not start: {0}")]
+    Start(#[from] InitError),
+    /// The device failed at work.
+    #[error("{0}")]
+    Fault(#[from] Fault),
+    /// A lease or file could not be had.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// A URL in load options or configuration is none.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// A relative URL with nothing to be relative to.
+    #[error("{0:?} is relative, but this configuration came from no server: write the whole URL")]
+    Relative(String),
+    /// A configuration with errors.
+    #[error("{name}: {} error(s)", .errors.len())]
+    Config {
+        /// Where it came from.
+        name: String,
+        /// Each with its line.
+        errors: Vec<Notice>,
+    },
+    /// A file is not the one that was meant.
+    #[error("{url}: {error}")]
+    Digest {
+        /// Which.
+        url: String,
+        /// Both digests.
+        error: WrongDigest,
+    },
+    /// Nobody said what to boot.
+    #[error(
+        "nothing to boot: no load options, no embedded configuration, no boot file for user class wireboot, and no server \
+         to look for wireboot.conf on; put a wireboot.conf beside wireboot.efi"
+    )]
+    Nothing,
+    /// The user pressed Escape.
+    #[error("stopped by Esc")]
+    Stopped,
+    /// The firmware does not load the program.
+    #[error("{url}: {}", load_text(.status))]
+    Load {
+        /// Which.
+        url: String,
+        /// Its answer.
+        status: Status,
+    },
+    /// The firmware has no memory left for a small thing.
+    #[error("the firmware refuses {what} ({status})")]
+    Firmware {
+        /// What was asked.
+        what: &'static str,
+        /// Its answer.
+        status: Status,
+    },
+    /// The program was started and came back.
+    #[error("{url} returned ({status})")]
+    Returned {
+        /// Which.
+        url: String,
+        /// Its status.
+        status: Status,
+    },
+}
+
+fn load_text(status: &Status) -> String {
+    let reason = match *status {
+        Status::LOAD_ERROR | Status::UNSUPPORTED | Status::INVALID_PARAMETER => {
+            "is no EFI program for this machine, or it is truncated or damaged"
+        }
+        Status::SECURITY_VIOLATION | Status::ACCESS_DENIED => {
+            "is refused by Secure Boot: sign it with a key that the machine trusts"
+        }
+        Status::OUT_OF_RESOURCES => "is too large for this machine's memory",
+        _ => "cannot be loaded",
+    };
+    alloc::format!("{reason} (the firmware says {status})")
+}
+
+impl Error {
+    /// Tells the user.
+    pub fn tell(&self) {
+        log::error!("{self}");
+        if let Self::Config { name, errors } = self {
+            for error in errors {
+                log::error!("{name}: {error}");
+            }
+        }
+    }
+
+    /// What to tell the firmware: never success, so that it goes on.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Load { status, .. }
+            | Self::Firmware { status, .. }
+            | Self::Refused { status, .. }
+            | Self::Returned { status, .. }
+                if status.is_error() =>
+            {
+                *status
+            }
+            Self::Digest { .. } => Status::SECURITY_VIOLATION,
+            Self::Fault(_) | Self::Start(_) => Status::DEVICE_ERROR,
+            Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
+            Self::Fetch(_) => Status::NO_RESPONSE,
+            _ => Status::ABORTED,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Driving the fetch service from the boot processor: memory for its downloads, progress on screen, Escape.
+
+use crate::error::Error;
+use crate::network::Network;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+use wireboot_fetch::url::Url;
+use wireboot_fetch::{Command, Event, File, Job};
+use wireboot_fetch::{DhcpRequest, Lease};
+use wireboot_net::Memory;
+use wireboot_platform::console::{self, Key};
+use wireboot_platform::memory::Pages;
+
+/// Time between two looks at the keyboard, in microseconds: each costs a firmware call.
+const KEYS: u64 = 100_000;
+/// Time between two redrawings of the progress line, in microseconds.
+const REDRAW: u64 = 250_000;
+
+/// Fetches files and shows how far it is.
+pub struct Fetcher {
+    network: Network,
+    next_job: Job,
+    next_look: u64,
+    summary: Summary,
+}
+
+/// What has been downloaded in all.
+#[derive(Default)]
+struct Summary {
+    bytes: u64,
+    /// While at least one download ran.
+    micros: u64,
+    retransmissions: u64,
+}
+
+/// One of the files under way.
+struct Download {
+    job: Job,
+    url: String,
+    received: u64,
+    total: Option<u64>,
+    file: Option<File>,
+}
+
+impl Fetcher {
+    /// On an open network.
+    pub fn new(network: Network) -> Self {
+        Self {
+            network,
+            next_job: 0,
+            next_look: 0,
+            summary: Summary::default(),
+        }
+    }
+
+    /// The network below.
+    pub fn network(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    /// The network back, for taking it down.
+    pub fn into_network(self) -> Network {
+        self.network
+    }
+
+    fn job(&mut self) -> Job {
+        self.next_job += 1;
+        self.next_job
+    }
+
+    /// Takes on a lease.
+    pub fn configure(&mut self, lease: Lease) -> Result<(), Error> {
+        self.network.send(Command::Configure(lease))
+    }
+
+    /// Obtains a lease.
+    pub fn dhcp(&mut self, request: DhcpRequest) -> Result<Lease, Error> {
+        let wanted = self.job();
+        self.network.send(Command::Dhcp {
+            job: wanted,
+            request,
+        })?;
+        self.drive(|_, event| match event {
+            Some(Event::Lease { job, result }) if job == wanted => {
+                ControlFlow::Break(result.map_err(Error::from))
+            }
+            _ => ControlFlow::Continue(()),
+        })?
+    }
+
+    /// Downloads all of `urls` at the same time and returns the files in the same order. The first that fails ends
+    /// all.
+    pub fn get(&mut self, urls: &[Url]) -> Result<Vec<File>, Error> {
+        let begin = self.network.clock.micros();
+        let mut downloads = Vec::new();
+        for url in urls {
+            let job = self.job();
+            let url = format!("{url}");
+            self.network.send(Command::Get {
+                job,
+                url: url.clone(),
+            })?;
+            downloads.push(Download {
+                job,
+                url,
+                received: 0,
+                total: None,
+                file: None,
+            });
+        }
+        let mut progress = Progress::new(begin);
+        let result = self.drive(|network, event| {
+            let now = network.clock.micros();
+            match event {
+                Some(event) => match take(network, &mut downloads, event) {
+                    Ok(true) => ControlFlow::Break(Ok(())),
+                    Ok(false) => ControlFlow::Continue(()),
+                    Err(error) => ControlFlow::Break(Err(error)),
+                },
+                None => {
+                    progress.draw(now, &downloads);
+                    ControlFlow::Continue(())
+                }
+            }
+        });
+        console::clear_progress();
+        if !matches!(result, Ok(Ok(()))) {
+            for download in downloads.iter().filter(|download| download.file.is_none()) {
+                self.network.send(Command::Cancel { job: download.job })?;
+            }
+        }
+        result??;
+        self.summary.micros += self.network.clock.micros() - begin;
+        let mut files = Vec::new();
+        for file in downloads.into_iter().filter_map(|download| download.file) {
+            let stats = &file.stats;
+            self.summary.bytes += stats.bytes;
+            self.summary.retransmissions += stats.retransmissions;
+            log::info!(
+                "{}: {} bytes in {} s, {} Mbit/s",
+                file.url,
+                stats.bytes,
+                seconds(stats.micros),
+                stats.megabits()
+            );
+            files.push(file);
+        }
+        Ok(files)
+    }
+
+    /// Tells what all downloads together took.
+    pub fn tell_summary(&self) {
+        let Summary {
+            bytes,
+            micros,
+            retransmissions,
+        } = &self.summary;
+        log::info!(
+            "{} MB in {} s, {} Mbit/s, {retransmissions} retransmissions",
+            tenths(*bytes),
+            seconds(*micros),
+            (bytes * 8).checked_div(*micros).unwrap_or(0)
+        );
+    }
+
+    /// Turns the network until `step` says to stop. `step` sees each event, and `None` when there is none.
+    fn drive<T>(
+        &mut self,
+        mut step: impl FnMut(&mut Network, Option<Event>) -> ControlFlow<T>,
+    ) -> Result<T, Error> {
+        loop {
+            self.network.turn()?;
+            let event = self.network.event();
+            let idle = event.is_none();
+            if let ControlFlow::Break(value) = step(&mut self.network, event) {
+                return Ok(value);
+            }
+            let now = self.network.clock.micros();
+            if idle && now >= self.next_look {
+                self.next_look = now + KEYS;
+                if console::key() == Some(Key::Escape) {
+                    return Err(Error::Stopped);
+                }
+            }
+        }
+    }
+}
+
+/// Takes an event of one of `downloads`. True when all are there.
+fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Result<bool, Error> {
+    let (Event::NeedMemory { job, .. }
+    | Event::Progress { job, .. }
+    | Event::Done { job, .. }
+    | Event::Lease { job, .. }) = event;
+    let Some(download) = downloads.iter_mut().find(|download| download.job == job) else {
+        return Ok(false);
+    };
+    match event {
+        Event::NeedMemory { bytes, .. } => {
+            let pages = usize::try_from(bytes)
+                .ok()
+                .and_then(|bytes| Pages::allocate(bytes).ok());
+            network.send(match pages {
+                Some(pages) => Command::Memory {
+                    job,
+                    memory: Memory::new(pages),
+                },
+                None => Command::NoMemory { job },
+            })?;
+        }
+        Event::Progress {
+            received, total, ..
+        } => {
+            download.received = received;
+            download.total = total;
+        }
+        Event::Done { result, .. } => {
+            let file = result?;
+            download.received = file.len;
+            download.total = Some(file.len);
+            download.file = Some(file);
+        }
+        Event::Lease { .. } => {}
+    }
+    Ok(downloads.iter().all(|download| download.file.is_some()))
+}
+
+/// The progress line.
+struct Progress {
+    next: u64,
+    before: (u64, u64),
+    /// Bytes a second, smoothed.
+    rate: u64,
+}
+
+impl Progress {
+    fn new(begin: u64) -> Self {
+        Self {
+            next: begin + REDRAW,
+            before: (begin, 0),
+            rate: 0,
+        }
+    }
+
+    fn draw(&mut self, now: u64, downloads: &[Download]) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + REDRAW;
+        let received: u64 = downloads.iter().map(|d| d.received).sum();
+        let (then, had) = self.before;
+        let latest = received.saturating_sub(had) * 1_000_000 / (now - then).max(1);
+        self.before = (now, received);
+        self.rate = if self.rate == 0 {
+            latest
+        } else {
+            (3 * self.rate + latest) / 4
+        };
+        console::progress(&line(downloads, self.rate));
+    }
+}
+
+/// `wireboot: linux 8.1 MB, initrd.gz 12.0/40.3 MB, 310.2 MB/s, 1 s left`
+fn line(downloads: &[Download], rate: u64) -> String {
+    let mut line = String::from("wireboot: ");
+    for download in downloads {
+        let name = download.url.rsplit('/').next().unwrap_or(&download.url);
+        let received = tenths(download.received);
+        line += &match download.total {
+            Some(total) if total != download.received => {
+                format!("{name} {received}/{} MB, ", tenths(total))
+            }
+            _ => format!("{name} {received} MB, "),
+        };
+    }
+    line += &format!("{} MB/s", tenths(rate));
+    let left = |d: &Download| Some(d.total?.saturating_sub(d.received));
+    let left: Option<u64> = downloads.iter().map(left).sum();
+    if let Some(left) = left
+        && rate > 0
+    {
+        line += &format!(", {} s left", left.div_ceil(rate));
+    }
+    line
+}
+
+/// Bytes as megabytes with one decimal.
+fn tenths(bytes: u64) -> String {
+    format!("{}.{}", bytes / 1_000_000, bytes / 100_000 % 10)
+}
+
+/// Microseconds as seconds with three decimals.
+fn seconds(micros: u64) -> String {
+    format!("{}.{:03}", micros / 1_000_000, micros / 1_000 % 1_000)
+}

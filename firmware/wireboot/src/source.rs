@@ -1,0 +1,225 @@
+//! What to boot: load options, else an embedded configuration, else what the DHCP server gives to user class
+//! `wireboot`, else `wireboot.conf` beside wireboot.efi.
+
+use crate::boot::{Kind, Plan, Planned};
+use crate::error::Error;
+use crate::fetching::Fetcher;
+use crate::menu;
+use crate::origin::{self, Origin};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use wireboot_fetch::dhcp::{DhcpRequest, Lease, VendorClass};
+use wireboot_fetch::url::Url;
+use wireboot_platform::image::Own;
+use wireboot_platform::smbios;
+use wireboot_wire::bootconf::{self, BootConfig, Program};
+
+/// The user class that we give (option 77).
+const USER_CLASS: &str = "wireboot";
+/// Our own file's name, by which a DHCP server that knows no user classes is recognised.
+const OWN_NAME: &str = "wireboot.efi";
+/// The configuration looked for beside it.
+const CONFIG_NAME: &str = "wireboot.conf";
+
+/// What shall be booted, as far as known before anything is fetched.
+pub enum Choice {
+    /// A configuration or an EFI program.
+    Url {
+        /// Where.
+        url: Url,
+        /// For what is started.
+        arguments: String,
+    },
+    /// A configuration that is here already.
+    Config {
+        /// Its text.
+        text: Vec<u8>,
+        /// What its relative URLs are relative to.
+        base: Option<Url>,
+        /// For what is started.
+        arguments: String,
+    },
+}
+
+/// What load options or embedded configuration say.
+pub fn given(image: &Own, origin: &Origin) -> Result<Option<Choice>, Error> {
+    if let Some((url, arguments)) = from_options(&image.options) {
+        return Ok(Some(Choice::Url {
+            url: Url::parse(url)?,
+            arguments: arguments.to_string(),
+        }));
+    }
+    let embedded = image.section.clone().map(|text| {
+        log::info!("using the embedded configuration");
+        Choice::Config {
+            text,
+            base: origin.url.clone(),
+            arguments: String::new(),
+        }
+    });
+    Ok(embedded)
+}
+
+/// `[wireboot.efi] URL [arguments]`: the shell puts the program's name first, a boot option does not.
+fn from_options(options: &str) -> Option<(&str, &str)> {
+    let is_url = |word: &str| word.contains("://");
+    let (first, rest) = cut_word(options);
+    let (second, arguments) = cut_word(rest);
+    if is_url(first) {
+        Some((first, rest))
+    } else if is_url(second) {
+        Some((second, arguments))
+    } else {
+        None
+    }
+}
+
+/// The first word and the rest.
+fn cut_word(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim())
+}
+
+/// An address without a question about boot files: the firmware's, else by DHCP.
+pub fn take_lease(fetcher: &mut Fetcher, origin: &Origin) -> Result<(), Error> {
+    match &origin.lease {
+        Some(lease) => adopt(fetcher, lease),
+        None => ask(fetcher, origin, false).map(drop),
+    }
+}
+
+fn adopt(fetcher: &mut Fetcher, lease: &Lease) -> Result<(), Error> {
+    log::info!("address {} (the firmware's lease)", lease.address);
+    fetcher.configure(lease.clone())
+}
+
+fn ask(fetcher: &mut Fetcher, origin: &Origin, want_boot_file: bool) -> Result<Lease, Error> {
+    let mac = fetcher.network().mac();
+    let (architecture, vendor_class) = if origin.http {
+        (16, VendorClass::Http)
+    } else {
+        (7, VendorClass::Pxe)
+    };
+    let lease = fetcher.dhcp(DhcpRequest {
+        architecture,
+        uuid: smbios::system_uuid().unwrap_or_else(|| uuid_of(mac)),
+        vendor_class,
+        user_class: USER_CLASS.to_string(),
+        requested_address: origin.lease.as_ref().map(|lease| lease.address.address()),
+        want_boot_file,
+    })?;
+    log::info!("address {} (DHCP)", lease.address);
+    Ok(lease)
+}
+
+/// Something that stays the same for a machine without a UUID: its MAC address.
+fn uuid_of(mac: [u8; 6]) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid[10..].copy_from_slice(&mac);
+    uuid
+}
+
+/// Asks DHCP what to boot, and looks beside wireboot.efi when the answer is of no help.
+pub fn by_dhcp(fetcher: &mut Fetcher, origin: &Origin) -> Result<Choice, Error> {
+    let arguments = String::new();
+    let named = match (ask(fetcher, origin, true), &origin.lease) {
+        (Ok(lease), _) => origin::boot_file(&lease),
+        (Err(Error::Fetch(error)), Some(lease)) => {
+            log::warn!("{error}");
+            adopt(fetcher, lease)?;
+            None
+        }
+        (Err(error), _) => return Err(error),
+    };
+    // A server that does not know the user class names wireboot.efi again.
+    let is_us = |url: &Url| {
+        origin.url.as_ref() == Some(url)
+            || url.resource().rsplit(['/', '\\']).next() == Some(OWN_NAME)
+    };
+    match named {
+        Some(url) if !is_us(&url) => Ok(Choice::Url { url, arguments }),
+        named => {
+            let own = origin.url.clone().or(named).ok_or(Error::Nothing)?;
+            Ok(Choice::Url {
+                url: own.join(CONFIG_NAME)?,
+                arguments,
+            })
+        }
+    }
+}
+
+/// Fetches `url` and finds out what it is: an EFI program, or a configuration.
+pub fn fetch(fetcher: &mut Fetcher, url: Url, arguments: String) -> Result<Plan, Error> {
+    let mut files = fetcher.get(core::slice::from_ref(&url))?;
+    let file = files.pop().ok_or(Error::Nothing)?;
+    let bytes = crate::boot::content(&file);
+    if bytes.starts_with(b"MZ") {
+        return Ok(Plan {
+            program: Planned {
+                url,
+                sha256: None,
+                file: Some(file),
+            },
+            kind: Kind::Efi,
+            initrds: Vec::new(),
+            options: arguments,
+        });
+    }
+    // Relative to where it was found in the end, after redirects.
+    let base = Url::parse(&file.url)?;
+    let text = bytes.to_vec();
+    choose(fetcher, &text, Some(&base), &file.url, &arguments)
+}
+
+/// Reads a configuration and lets the user choose.
+pub fn choose(
+    fetcher: &mut Fetcher,
+    text: &[u8],
+    base: Option<&Url>,
+    name: &str,
+    arguments: &str,
+) -> Result<Plan, Error> {
+    let mut config: BootConfig = bootconf::parse(text).map_err(|errors| Error::Config {
+        name: name.to_string(),
+        errors,
+    })?;
+    for warning in &config.warnings {
+        log::warn!("{name}: {warning}");
+    }
+    let index = menu::choose(&config, fetcher.network())?;
+    if index >= config.entries.len() {
+        return Err(Error::Nothing);
+    }
+    let entry = config.entries.swap_remove(index);
+    log::info!("booting {:?}", entry.title);
+    let planned = |file: &bootconf::File| -> Result<Planned, Error> {
+        let url = match base {
+            Some(base) => base.join(&file.url)?,
+            None if file.url.contains("://") => Url::parse(&file.url)?,
+            None => return Err(Error::Relative(file.url.clone())),
+        };
+        Ok(Planned {
+            url,
+            sha256: file.sha256,
+            file: None,
+        })
+    };
+    let kind = match entry.program {
+        Program::Linux(_) => Kind::Linux,
+        Program::Efi(_) => Kind::Efi,
+    };
+    let mut options = entry.options.clone();
+    if !arguments.is_empty() {
+        if !options.is_empty() {
+            options.push(' ');
+        }
+        options.push_str(arguments);
+    }
+    Ok(Plan {
+        program: planned(entry.program.file())?,
+        kind,
+        initrds: entry.initrd.iter().map(planned).collect::<Result<_, _>>()?,
+        options,
+    })
+}
