@@ -6,11 +6,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pcap_file::TsResolution;
 use pcap_file::pcap::PcapReader;
 use serde::Serialize;
 
@@ -84,6 +86,8 @@ impl Capture {
     /// # Errors
     /// When packets were lost to the capture, or its file cannot be read.
     pub fn finish(mut self) -> Result<Vec<Transfer>> {
+        // The kernel hands packets over in blocks, at the latest after a second; those of an unfinished block would be missing.
+        std::thread::sleep(Duration::from_millis(1200));
         let pid = Pid::from_raw(i32::try_from(self.tcpdump.id()).context("tcpdump's process id")?);
         kill(pid, Signal::SIGINT).context("stopping tcpdump")?;
         let mut said = String::new();
@@ -141,7 +145,6 @@ pub struct Transfer {
     pub repeated: u64,
     /// TFTP: the options that the server agreed to, as `blksize=1468 windowsize=4`; HTTP: empty.
     pub options: String,
-    /// HTTP: the client's window scale and MSS options are worth knowing too.
     #[serde(skip)]
     state: State,
 }
@@ -179,7 +182,12 @@ pub fn transfers(file: &Path) -> Result<Vec<Transfer>> {
     let mut reader =
         PcapReader::new(reader).with_context(|| format!("reading {}", file.display()))?;
     let mut found = Transfers::default();
-    while let Some(packet) = reader.next_packet() {
+    let tick = match reader.header().ts_resolution {
+        TsResolution::MicroSecond => 1e-6,
+        TsResolution::NanoSecond => 1e-9,
+    };
+    // Raw, because the crate takes a packet longer than the snap length for an error.
+    while let Some(packet) = reader.next_raw_packet() {
         // A capture that was cut off ends in half a packet.
         let Ok(packet) = packet else { break };
         let Ok(slices) = LaxSlicedPacket::from_ethernet(&packet.data) else {
@@ -190,7 +198,7 @@ pub fn transfers(file: &Path) -> Result<Vec<Transfer>> {
         };
         let header = ip.header();
         let (from, to) = (header.source_addr(), header.destination_addr());
-        let time = packet.timestamp.as_secs_f64();
+        let time = f64::from(packet.ts_sec) + f64::from(packet.ts_frac) * tick;
         // The capture may hold less of the packet than there was.
         let ip_payload = usize::from(header.total_len()).saturating_sub(header.slice().len());
         match &slices.transport {

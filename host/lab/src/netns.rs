@@ -44,8 +44,18 @@ impl Lab {
         }
     }
 
+    /// Whether this is the copy of the program that runs inside.
+    #[must_use]
+    pub fn is_inside() -> bool {
+        std::env::var_os(INSIDE).is_some()
+    }
+
     fn inside(scratch: PathBuf) -> Result<Lab> {
         set_pdeathsig(Signal::SIGKILL).context("asking to end with the supervisor")?;
+        // Blocked by the supervisor and inherited; the lab's tools are to hear them.
+        SigSet::all()
+            .thread_unblock()
+            .context("unblocking signals")?;
         // Nothing mounted from here on may reach the host.
         mount(
             None::<&str>,
@@ -107,7 +117,7 @@ fn supervise() -> Result<Lab> {
         .tempdir()
         .context("making a scratch directory")?;
 
-    // Taken by wait() below, so that the scratch directory goes away on Ctrl-C too. The child starts with an empty mask.
+    // Taken by wait() below, so that the scratch directory goes away on Ctrl-C too. The copy inside lets them through again.
     let mut signals = SigSet::empty();
     for signal in [
         Signal::SIGCHLD,
