@@ -1,0 +1,739 @@
+//! From packets to figures: when a download began and when it was complete, seen from outside the guest.
+//!
+//! The client's packets suffice: its request, and its acknowledgements up to the last byte. The few small packets of
+//! the server that matter (a TFTP OACK) pass the capture's filter too.
+
+use std::net::Ipv4Addr;
+
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
+
+/// How a file is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// TFTP (RFC 1350) with whatever options the client asks for.
+    Tftp,
+    /// HTTP/1.1 without TLS.
+    Http,
+}
+
+impl Protocol {
+    /// As the report writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Tftp => "TFTP",
+            Protocol::Http => "HTTP",
+        }
+    }
+}
+
+/// What one captured packet says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// A DHCPDISCOVER.
+    Discover,
+    /// A TFTP read request, from the client's transfer port.
+    ReadRequest {
+        /// The client's transfer port.
+        port: u16,
+        /// The file asked for, as asked.
+        file: String,
+    },
+    /// A TFTP option acknowledgement to the client.
+    OptionAck {
+        /// The client's transfer port.
+        port: u16,
+        /// The block size in bytes, where it was granted.
+        block_size: Option<u64>,
+    },
+    /// TFTP data to the client.
+    Data {
+        /// The client's transfer port.
+        port: u16,
+    },
+    /// A TFTP acknowledgement of the client.
+    Ack {
+        /// The client's transfer port.
+        port: u16,
+        /// The block acknowledged.
+        block: u16,
+    },
+    /// A TFTP error, in either direction.
+    Error {
+        /// The client's transfer port.
+        port: u16,
+        /// The text.
+        message: String,
+    },
+    /// A segment of the client's to TCP port 80.
+    FromClient {
+        /// The client's port.
+        port: u16,
+        /// Its sequence number.
+        sequence: u32,
+        /// Its acknowledgement number.
+        acknowledged: u32,
+        /// The target of the GET request it begins, if it does.
+        get: Option<String>,
+    },
+    /// A segment of the server's from TCP port 80 that carries data.
+    FromServer {
+        /// The client's port.
+        port: u16,
+    },
+}
+
+const HTTP: u16 = 80;
+const TFTP: u16 = 69;
+const DHCP_SERVER: u16 = 67;
+
+impl Packet {
+    /// Reads an Ethernet frame, which the capture may have cut short. `None` for what is of no interest.
+    #[must_use]
+    pub fn parse(frame: &[u8], server: Ipv4Addr) -> Option<Packet> {
+        let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
+        let Some(LaxNetSlice::Ipv4(ip)) = &packet.net else {
+            return None;
+        };
+        let from_server = ip.header().source_addr() == server;
+        match packet.transport? {
+            TransportSlice::Udp(udp) => Packet::udp(
+                udp.source_port(),
+                udp.destination_port(),
+                udp.payload(),
+                from_server,
+            ),
+            TransportSlice::Tcp(tcp) if from_server && tcp.source_port() == HTTP => {
+                // The capture may have cut the payload: its true length is in the IP header.
+                let headers = usize::from(ip.header().ihl()) * 4 + tcp.header_slice().len();
+                let carries_data = usize::from(ip.header().total_len()) > headers;
+                carries_data.then(|| Packet::FromServer {
+                    port: tcp.destination_port(),
+                })
+            }
+            TransportSlice::Tcp(tcp) if !from_server && tcp.destination_port() == HTTP => {
+                Some(Packet::FromClient {
+                    port: tcp.source_port(),
+                    sequence: tcp.sequence_number(),
+                    acknowledged: tcp.acknowledgment_number(),
+                    get: get_target(tcp.payload()),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn udp(source: u16, destination: u16, payload: &[u8], from_server: bool) -> Option<Packet> {
+        if destination == DHCP_SERVER {
+            return is_discover(payload).then_some(Packet::Discover);
+        }
+        let (opcode, rest) = payload.split_first_chunk::<2>()?;
+        match (u16::from_be_bytes(*opcode), from_server) {
+            (1, false) if destination == TFTP => {
+                let file = rest.split(|&byte| byte == 0).next()?;
+                Some(Packet::ReadRequest {
+                    port: source,
+                    file: String::from_utf8_lossy(file).into_owned(),
+                })
+            }
+            (3, true) => Some(Packet::Data { port: destination }),
+            (4, false) => Some(Packet::Ack {
+                port: source,
+                block: u16::from_be_bytes(*rest.first_chunk()?),
+            }),
+            (5, _) => {
+                let text = rest.get(2..)?.split(|&byte| byte == 0).next()?;
+                let port = if from_server { destination } else { source };
+                Some(Packet::Error {
+                    port,
+                    message: String::from_utf8_lossy(text).into_owned(),
+                })
+            }
+            (6, true) => Some(Packet::OptionAck {
+                port: destination,
+                block_size: option(rest, b"blksize"),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// RFC 2131: BOOTREQUEST with option 53 = 1. The options begin after 236 bytes and the magic cookie.
+fn is_discover(payload: &[u8]) -> bool {
+    let Some(mut options) = payload.get(240..).filter(|_| payload.first() == Some(&1)) else {
+        return false;
+    };
+    while let [code, rest @ ..] = options {
+        match (code, rest) {
+            (0, _) => options = rest,
+            (53, [_, kind, ..]) => return *kind == 1,
+            (_, [length, rest @ ..]) => {
+                options = rest.get(usize::from(*length)..).unwrap_or_default()
+            }
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The numeric value of a TFTP option (RFC 2347: names and values, each ended by a zero byte).
+fn option(options: &[u8], name: &[u8]) -> Option<u64> {
+    let mut strings = options.split(|&byte| byte == 0);
+    while let (Some(key), Some(value)) = (strings.next(), strings.next()) {
+        if key.eq_ignore_ascii_case(name) {
+            return str::from_utf8(value).ok()?.parse().ok();
+        }
+    }
+    None
+}
+
+fn get_target(payload: &[u8]) -> Option<String> {
+    let line = payload
+        .strip_prefix(b"GET ")?
+        .split(|&byte| byte == b' ' || byte == b'\r')
+        .next()?;
+    Some(String::from_utf8_lossy(line).into_owned())
+}
+
+/// Watches for the download of one file.
+#[derive(Debug)]
+pub struct Watch {
+    file: String,
+    bytes: u64,
+    progress: Progress,
+    error: Option<String>,
+}
+
+/// When a download began and ended, in seconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transfer {
+    /// The request.
+    pub start: f64,
+    /// The acknowledgement of the last byte.
+    pub end: f64,
+}
+
+#[derive(Debug)]
+enum Progress {
+    Nothing,
+    Tftp {
+        port: u16,
+        start: f64,
+        last: f64,
+        block_size: u64,
+        block: u64,
+    },
+    Http {
+        port: u16,
+        start: f64,
+        last: f64,
+        sequence: u32,
+        first: u32,
+        received: u64,
+    },
+}
+
+/// RFC 1350's block size, where no other was agreed on.
+const DEFAULT_BLOCK: u64 = 512;
+/// No header of an HTTP answer is longer than this many bytes; what the client acknowledges beyond is a next answer.
+const LONGEST_HEADER: u64 = 8192;
+
+impl Watch {
+    /// For the file named `file` of `bytes` bytes.
+    #[must_use]
+    pub fn new(file: &str, bytes: u64) -> Watch {
+        Watch {
+            file: file.to_owned(),
+            bytes,
+            progress: Progress::Nothing,
+            error: None,
+        }
+    }
+
+    /// Takes note of a packet.
+    pub fn packet(&mut self, time: f64, packet: &Packet) {
+        match packet {
+            Packet::ReadRequest { port, file } if self.is_wanted(file) => {
+                // The same request again, from the same port before anything came, is the same transfer.
+                let again = matches!(&self.progress, Progress::Tftp { port: old, block: 0, .. } if old == port);
+                if !again && self.transfer().is_none() {
+                    let (port, block_size) = (*port, DEFAULT_BLOCK);
+                    self.progress = Progress::Tftp {
+                        port,
+                        start: time,
+                        last: time,
+                        block_size,
+                        block: 0,
+                    };
+                }
+            }
+            Packet::FromClient {
+                port,
+                sequence,
+                acknowledged,
+                get: Some(target),
+            } if self.is_wanted(target) => {
+                let again = matches!(&self.progress, Progress::Http { port: old, sequence: first, .. } if old == port && first == sequence);
+                if !again && self.transfer().is_none() {
+                    let (port, sequence, first) = (*port, *sequence, *acknowledged);
+                    self.progress = Progress::Http {
+                        port,
+                        start: time,
+                        last: time,
+                        sequence,
+                        first,
+                        received: 0,
+                    };
+                }
+            }
+            Packet::Error { port, message } if self.is_tftp(*port) => {
+                self.error = Some(message.clone())
+            }
+            other => self.progress.packet(time, other, self.bytes),
+        }
+    }
+
+    fn is_wanted(&self, target: &str) -> bool {
+        target.rsplit('/').next() == Some(&self.file)
+    }
+
+    fn is_tftp(&self, wanted: u16) -> bool {
+        matches!(self.progress, Progress::Tftp { port, .. } if port == wanted)
+    }
+
+    /// When the request was seen.
+    #[must_use]
+    pub fn started(&self) -> Option<f64> {
+        match self.progress {
+            Progress::Nothing => None,
+            Progress::Tftp { start, .. } | Progress::Http { start, .. } => Some(start),
+        }
+    }
+
+    /// Bytes of the file that the client has acknowledged; with HTTP, of the whole answer.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        match self.progress {
+            Progress::Nothing => 0,
+            Progress::Tftp {
+                block_size, block, ..
+            } => self.bytes.min(block * block_size),
+            Progress::Http { received, .. } => received,
+        }
+    }
+
+    /// The download, once all of it was acknowledged. With HTTP its end may move on by a packet or two afterwards: the
+    /// length of the answer's header is not known.
+    #[must_use]
+    pub fn transfer(&self) -> Option<Transfer> {
+        match self.progress {
+            // The last block is the first that is not full (RFC 1350), so a file of whole blocks has one more.
+            Progress::Tftp {
+                start,
+                last,
+                block_size,
+                block,
+                ..
+            } if block > self.bytes / block_size => Some(Transfer { start, end: last }),
+            Progress::Http {
+                start,
+                last,
+                received,
+                ..
+            } if received >= self.bytes => Some(Transfer { start, end: last }),
+            _ => None,
+        }
+    }
+
+    /// The error that either end of a TFTP transfer sent.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+}
+
+impl Progress {
+    fn packet(&mut self, time: f64, packet: &Packet, bytes: u64) {
+        match (self, packet) {
+            (
+                Progress::Tftp {
+                    port, block_size, ..
+                },
+                Packet::OptionAck {
+                    port: to,
+                    block_size: Some(agreed),
+                },
+            ) if port == to && *agreed > 0 => {
+                *block_size = *agreed;
+            }
+            (
+                Progress::Tftp {
+                    port, last, block, ..
+                },
+                Packet::Ack {
+                    port: from,
+                    block: low,
+                },
+            ) if port == from => {
+                // Block numbers wrap at 16 bits; a step of less than half of that is a step forward.
+                let step = low.wrapping_sub(*block as u16);
+                if step > 0 && step < 0x8000 {
+                    *block += u64::from(step);
+                    *last = time;
+                }
+            }
+            (
+                Progress::Http {
+                    port,
+                    last,
+                    first,
+                    received,
+                    ..
+                },
+                Packet::FromClient {
+                    port: from,
+                    acknowledged,
+                    ..
+                },
+            ) if port == from => {
+                let step = acknowledged
+                    .wrapping_sub(*first)
+                    .wrapping_sub(*received as u32);
+                // One byte more is the server's FIN, which may come seconds later, with no data in it.
+                if step > 1
+                    && step < 0x8000_0000
+                    && *received + u64::from(step) <= bytes + LONGEST_HEADER
+                {
+                    *received += u64::from(step);
+                    *last = time;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The time from the first DHCPDISCOVER to the first packet with data of a file's in it.
+#[derive(Debug, Default)]
+pub struct FirstByte {
+    discover: Option<f64>,
+    request: Option<(Protocol, u16)>,
+    data: Option<f64>,
+}
+
+impl FirstByte {
+    /// Takes note of a packet.
+    pub fn packet(&mut self, time: f64, packet: &Packet) {
+        match (packet, self.request) {
+            (Packet::Discover, None) => {
+                self.discover.get_or_insert(time);
+            }
+            (Packet::ReadRequest { port, .. }, None) => {
+                self.request = Some((Protocol::Tftp, *port))
+            }
+            (
+                Packet::FromClient {
+                    port, get: Some(_), ..
+                },
+                None,
+            ) => self.request = Some((Protocol::Http, *port)),
+            // A request for a file's size alone ends with an error; the next one counts.
+            (Packet::Error { port, .. }, Some((Protocol::Tftp, wanted)))
+                if *port == wanted && self.data.is_none() =>
+            {
+                self.request = None
+            }
+            (Packet::Data { port }, Some((Protocol::Tftp, wanted)))
+            | (Packet::FromServer { port }, Some((Protocol::Http, wanted)))
+                if *port == wanted =>
+            {
+                self.data.get_or_insert(time);
+            }
+            _ => {}
+        }
+    }
+
+    /// The time in seconds, once it is known.
+    #[must_use]
+    pub fn seconds(&self) -> Option<f64> {
+        Some(self.data? - self.discover?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::PacketBuilder;
+    use proptest::prelude::*;
+
+    const SERVER: [u8; 4] = [10, 77, 0, 1];
+    const CLIENT: [u8; 4] = [10, 77, 0, 50];
+
+    fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Option<Packet> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4(from.0, to.0, 64)
+            .udp(from.1, to.1);
+        builder.write(&mut frame, payload).unwrap();
+        Packet::parse(&frame, SERVER.into())
+    }
+
+    fn tcp(
+        from: ([u8; 4], u16),
+        to: ([u8; 4], u16),
+        sequence: u32,
+        ack: u32,
+        payload: &[u8],
+        keep: usize,
+    ) -> Option<Packet> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4(from.0, to.0, 64)
+            .tcp(from.1, to.1, sequence, 1000)
+            .ack(ack);
+        builder.write(&mut frame, payload).unwrap();
+        frame.truncate(keep);
+        Packet::parse(&frame, SERVER.into())
+    }
+
+    #[test]
+    fn packets_are_told_apart() {
+        let (client, server) = ((CLIENT, 2000), (SERVER, 3000));
+        let request = udp(
+            client,
+            (SERVER, 69),
+            b"\0\x01dir/64M.efi\0octet\0tsize\x000\0",
+        );
+        assert_eq!(
+            request,
+            Some(Packet::ReadRequest {
+                port: 2000,
+                file: "dir/64M.efi".into()
+            })
+        );
+        let granted = udp(
+            server,
+            client,
+            b"\0\x06tsize\x0067108864\0BLKSIZE\x001468\0",
+        );
+        assert_eq!(
+            granted,
+            Some(Packet::OptionAck {
+                port: 2000,
+                block_size: Some(1468)
+            })
+        );
+        assert_eq!(
+            udp(client, server, b"\0\x04\x01\x02"),
+            Some(Packet::Ack {
+                port: 2000,
+                block: 258
+            })
+        );
+        assert_eq!(
+            udp(server, client, b"\0\x03\0\x01data"),
+            Some(Packet::Data { port: 2000 })
+        );
+        let error = udp(client, server, b"\0\x05\0\0User aborted\0");
+        assert_eq!(
+            error,
+            Some(Packet::Error {
+                port: 2000,
+                message: "User aborted".into()
+            })
+        );
+        let get = tcp(
+            client,
+            (SERVER, 80),
+            7,
+            9,
+            b"GET /64M.efi HTTP/1.1\r\n",
+            200,
+        );
+        assert_eq!(
+            get,
+            Some(Packet::FromClient {
+                port: 2000,
+                sequence: 7,
+                acknowledged: 9,
+                get: Some("/64M.efi".into())
+            })
+        );
+        assert_eq!(udp(client, server, b"\0"), None);
+    }
+
+    #[test]
+    fn data_of_the_server_is_seen_in_a_packet_cut_short() {
+        let (client, server) = ((CLIENT, 2000), (SERVER, 80));
+        assert_eq!(
+            tcp(server, client, 1, 1, &[0; 1400], 54),
+            Some(Packet::FromServer { port: 2000 })
+        );
+        assert_eq!(tcp(server, client, 1, 1, &[], 54), None);
+    }
+
+    #[test]
+    fn discover_is_told_from_request() {
+        let message = |kind| {
+            let mut message = vec![0; 240];
+            message[0] = 1;
+            message.extend([0, 61, 2, 53, 53, 53, 1, kind, 255]);
+            udp(([0; 4], 68), ([255; 4], 67), &message)
+        };
+        assert_eq!(message(1), Some(Packet::Discover));
+        assert_eq!(message(3), None);
+    }
+
+    fn request(port: u16) -> Packet {
+        Packet::ReadRequest {
+            port,
+            file: "/1M.efi".into(),
+        }
+    }
+
+    #[test]
+    fn tftp_probe_for_the_size_is_not_the_transfer() {
+        let mut watch = Watch::new("1M.efi", 1 << 20);
+        watch.packet(1.0, &request(10));
+        watch.packet(
+            1.1,
+            &Packet::Error {
+                port: 10,
+                message: "aborted".into(),
+            },
+        );
+        watch.packet(2.0, &request(11));
+        watch.packet(
+            2.1,
+            &Packet::OptionAck {
+                port: 11,
+                block_size: Some(1024),
+            },
+        );
+        watch.packet(
+            2.2,
+            &Packet::Ack {
+                port: 11,
+                block: 1024,
+            },
+        );
+        assert_eq!((watch.transfer(), watch.received()), (None, 1 << 20));
+        // The empty block that ends a file of whole blocks.
+        watch.packet(
+            2.5,
+            &Packet::Ack {
+                port: 11,
+                block: 1025,
+            },
+        );
+        assert_eq!(
+            watch.transfer(),
+            Some(Transfer {
+                start: 2.0,
+                end: 2.5
+            })
+        );
+    }
+
+    #[test]
+    fn tftp_request_sent_again_keeps_its_start() {
+        let mut watch = Watch::new("1M.efi", 1000);
+        watch.packet(1.0, &request(10));
+        watch.packet(2.0, &request(10));
+        watch.packet(2.5, &Packet::Ack { port: 10, block: 1 });
+        watch.packet(3.0, &Packet::Ack { port: 10, block: 2 });
+        assert_eq!(
+            watch.transfer(),
+            Some(Transfer {
+                start: 1.0,
+                end: 3.0
+            })
+        );
+    }
+
+    fn client(sequence: u32, acknowledged: u32, get: Option<&str>) -> Packet {
+        Packet::FromClient {
+            port: 5,
+            sequence,
+            acknowledged,
+            get: get.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn http_ends_with_the_last_byte_not_with_the_fin() {
+        let mut watch = Watch::new("1M.efi", 1 << 20);
+        watch.packet(0.5, &client(1, 0xffff_ff00, Some("/wireboot.conf")));
+        watch.packet(1.0, &client(100, 0xffff_ff80, Some("http://server/1M.efi")));
+        watch.packet(1.1, &client(100, 0xffff_ff80, Some("http://server/1M.efi")));
+        let end = 0xffff_ff80u32.wrapping_add((1 << 20) + 240);
+        watch.packet(1.5, &client(200, end - 4000, None));
+        assert_eq!(watch.transfer(), None);
+        watch.packet(2.0, &client(200, end, None));
+        watch.packet(7.0, &client(200, end + 1, None));
+        assert_eq!(
+            watch.transfer(),
+            Some(Transfer {
+                start: 1.0,
+                end: 2.0
+            })
+        );
+    }
+
+    #[test]
+    fn a_second_download_does_not_move_the_first() {
+        let mut watch = Watch::new("1M.efi", 1000);
+        watch.packet(1.0, &client(1, 0, Some("/1M.efi")));
+        watch.packet(2.0, &client(9, 1200, None));
+        watch.packet(3.0, &client(9, 1200, Some("/1M.efi")));
+        watch.packet(4.0, &client(9, 11_000, None));
+        assert_eq!(
+            watch.transfer(),
+            Some(Transfer {
+                start: 1.0,
+                end: 2.0
+            })
+        );
+    }
+
+    #[test]
+    fn first_byte_is_that_after_the_first_discover() {
+        let mut first = FirstByte::default();
+        first.packet(1.0, &Packet::Discover);
+        first.packet(5.0, &Packet::Discover);
+        first.packet(5.5, &request(10));
+        first.packet(
+            5.6,
+            &Packet::Error {
+                port: 10,
+                message: String::new(),
+            },
+        );
+        first.packet(5.7, &request(11));
+        first.packet(5.75, &Packet::Data { port: 11 });
+        first.packet(5.8, &Packet::Data { port: 11 });
+        assert_eq!(first.seconds(), Some(4.75));
+    }
+
+    proptest! {
+        #[test]
+        fn tftp_of_any_size_and_window_ends_at_its_last_block(bytes in 0u64..1 << 30, block_size in 512u64..9000, window in 1u64..1000) {
+            let mut watch = Watch::new("1M.efi", bytes);
+            watch.packet(1.0, &request(10));
+            watch.packet(1.1, &Packet::OptionAck { port: 10, block_size: Some(block_size) });
+            let last = bytes / block_size + 1;
+            let mut block = 0;
+            while block < last {
+                prop_assert_eq!(watch.transfer(), None);
+                block = last.min(block + window);
+                watch.packet(block as f64, &Packet::Ack { port: 10, block: block as u16 });
+            }
+            prop_assert_eq!(watch.transfer(), Some(Transfer { start: 1.0, end: last as f64 }));
+        }
+
+        #[test]
+        fn no_frame_breaks_the_parser(frame in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Packet::parse(&frame, SERVER.into());
+        }
+    }
+}

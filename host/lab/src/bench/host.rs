@@ -1,0 +1,90 @@
+//! Where the benchmark ran: without it the figures mean little.
+
+use std::fs;
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::qemu::Accelerator;
+
+/// The host and the machines on it.
+#[derive(Debug, Serialize)]
+pub struct Host {
+    /// The processor's name.
+    pub cpu: String,
+    /// Processors that the benchmark may use.
+    pub cores: usize,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The kernel's release.
+    pub kernel: String,
+    /// QEMU's version.
+    pub qemu: String,
+    /// What runs the guests: `kvm` or `tcg`.
+    pub accel: Accelerator,
+    /// The guests' processors.
+    pub guest_processors: u32,
+    /// The guests' memory in MiB.
+    pub guest_memory_mib: u32,
+    /// The tap interface's MTU in bytes.
+    pub mtu: u16,
+    /// The version of each server.
+    pub servers: Vec<String>,
+}
+
+impl Host {
+    /// Looks it up; what cannot be found is left empty.
+    #[must_use]
+    pub fn new(accel: Accelerator, mtu: u16, servers: Vec<String>) -> Host {
+        let machine = crate::qemu::Machine::new(accel);
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let qemu = Command::new(&machine.qemu)
+            .arg("--version")
+            .output()
+            .map(|output| output.stdout)
+            .unwrap_or_default();
+        Host {
+            cpu: value(&read("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_mib: value(&read("/proc/meminfo"), "MemTotal")
+                .split(' ')
+                .next()
+                .and_then(|kib| kib.parse::<u64>().ok())
+                .unwrap_or(0)
+                >> 10,
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            qemu: String::from_utf8_lossy(&qemu)
+                .split_whitespace()
+                .nth(3)
+                .unwrap_or_default()
+                .to_owned(),
+            accel,
+            guest_processors: machine.processors,
+            guest_memory_mib: machine.memory_mib,
+            mtu,
+            servers,
+        }
+    }
+}
+
+/// The value of the first line `key: value`.
+fn value(text: &str, key: &str) -> String {
+    let found = text
+        .lines()
+        .find_map(|line| line.split_once(':').filter(|(name, _)| name.trim() == key));
+    found
+        .map(|(_, value)| value.trim().to_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_by_key() {
+        let text = "processor\t: 0\nmodel name\t: Some CPU\nmodel name\t: Other\n";
+        assert_eq!(value(text, "model name"), "Some CPU");
+        assert_eq!(value(text, "model"), "");
+    }
+}

@@ -1,0 +1,366 @@
+//! The benchmark: network boot stacks side by side, timed from outside the guest.
+//!
+//! ```text
+//! round ─▶ case (size, memory) ─▶ stack ─▶ trial: fresh servers, fresh machine, one download
+//!                                            │ observe: the client's packets, the interface's counters
+//!                                            ▼
+//!                                   evaluate: first request to last acknowledgement ─▶ report: table, JSON, plot
+//! ```
+
+pub mod evaluate;
+mod files;
+mod host;
+pub mod instructions;
+mod linux;
+mod observe;
+pub mod packages;
+mod plot;
+pub mod report;
+mod servers;
+pub mod stacks;
+pub mod statistics;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::accel;
+use crate::netns::Lab;
+use crate::network::{Network, NetworkOptions};
+use files::MIB;
+use host::Host;
+use packages::Package;
+use report::{Case, Failure, Figures, Latency, Report};
+use stacks::{Kind, Server, Stack};
+use statistics::median;
+use trial::{Ground, Measured};
+
+/// Measure network boot stacks side by side: wireboot, stock UEFI, iPXE, GRUB and a Linux guest
+///
+/// Every stack downloads the same files into the same virtual machine from the same servers, by turns, round after round.
+/// Times are taken from packets outside the guest, from the first request to the last acknowledgement.
+/// Newer firmware and iPXE are fetched from Debian's mirror into the user's cache; the system is not changed.
+#[derive(Clone, Debug, Args)]
+pub struct BenchArgs {
+    /// Write all figures to FILE as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw Mbit/s by stack into FILE as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// One round with the small file alone
+    #[arg(long)]
+    pub quick: bool,
+    /// Number of rounds [default: 5, quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// Only stacks whose short name contains one of these words
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Sizes of the files in MiB [default: 64,512, quick: 64]
+    #[arg(long, value_name = "MIB,...", value_delimiter = ',')]
+    pub sizes: Vec<u64>,
+    /// Let slow stacks too (under 200 Mbit/s) take part with large files and cold memory in every round, not just in the first (hours)
+    #[arg(long)]
+    pub all_rounds: bool,
+    /// The wireboot.efi to measure [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+    /// List the stacks' short names and versions, and end
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// A stack below this many Mbit/s is slow: memory given late makes no difference to it, and large files take minutes.
+const SLOW: f64 = 200.0;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When the lab does not work, or a stack gave no figure; the report is written all the same.
+pub fn run(args: BenchArgs) -> Result<()> {
+    // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
+    if !Lab::is_inside()
+        && let Err(error) = packages::fetch()
+    {
+        eprintln!("newer stacks are left out unless the cache holds them: {error:#}");
+    }
+    let (stacks, absent) = stacks::all(program(&args));
+    let wanted =
+        |id: &str| args.only.is_empty() || args.only.iter().any(|word| id.contains(word.as_str()));
+    let stacks: Vec<Stack> = stacks
+        .into_iter()
+        .filter(|stack| wanted(&stack.id))
+        .collect();
+    let absent: Vec<_> = absent
+        .into_iter()
+        .filter(|absent| wanted(&absent.id))
+        .collect();
+    if args.list {
+        for stack in &stacks {
+            println!(
+                "{:24} {} {}, {} from {}",
+                stack.id,
+                stack.name,
+                stack.version,
+                stack.protocol.name(),
+                stack.server.name()
+            );
+        }
+        for absent in &absent {
+            println!("{:24} left out: {}", absent.id, absent.reason);
+        }
+        return Ok(());
+    }
+    if stacks.is_empty() {
+        bail!("no stack to measure: wireboot lab bench --list shows their names");
+    }
+
+    let lab = Lab::enter()?;
+    let network = Network::new(&lab, NetworkOptions::default())?;
+    let accelerator = accel::best(&lab, false)?;
+    let root = lab.scratch().join("files");
+    fs::create_dir_all(&root).context("making a directory for the files")?;
+    let sizes = match (args.sizes.is_empty(), args.quick) {
+        (false, _) => args.sizes.clone(),
+        (true, true) => vec![64],
+        (true, false) => vec![64, 512],
+    };
+    files::write(&root, MIB)?;
+    sizes
+        .iter()
+        .try_for_each(|mib| files::write(&root, mib * MIB))?;
+    let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 });
+
+    let ground = Ground {
+        lab: &lab,
+        network: &network,
+        accelerator,
+        root,
+    };
+    let mut run = Run {
+        ground,
+        stacks,
+        all_rounds: args.all_rounds,
+        figures: Figures::new(),
+        reasons: BTreeMap::new(),
+        failures: Vec::new(),
+        bar: ProgressBar::no_length(),
+    };
+    run.failures
+        .extend(absent.into_iter().map(|absent| Failure {
+            what: absent.id,
+            reason: absent.reason,
+        }));
+    for failure in &run.failures {
+        eprintln!("{} is left out: {}", failure.what, failure.reason);
+    }
+    let cases: Vec<Case> = sizes
+        .iter()
+        .flat_map(|mib| {
+            [false, true].map(|cold| Case {
+                bytes: mib * MIB,
+                cold,
+            })
+        })
+        .collect();
+    run.rounds(rounds, &cases);
+    let latency = run.latency(rounds);
+
+    let servers = ["dnsmasq-base", "atftpd", "nginx"]
+        .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
+    let host = Host::new(
+        accelerator,
+        network.mtu(),
+        servers.into_iter().filter_map(Result::ok).collect(),
+    );
+    let report = Report {
+        host,
+        rows: report::rows(&run.stacks, &run.figures),
+        latency,
+        instructions: Vec::new(),
+        failures: run.failures,
+    };
+    println!("{}", report.text());
+    if let Some(file) = &args.json {
+        fs::write(file, serde_json::to_string_pretty(&report)?)
+            .with_context(|| format!("writing {}", file.display()))?;
+    }
+    if let Some(file) = &args.plot {
+        plot::draw(&report, file)?;
+    }
+    if !report.failures.is_empty() {
+        bail!(
+            "no figure for {} of the stacks and cases; the reasons are above",
+            report.failures.len()
+        );
+    }
+    Ok(())
+}
+
+/// wireboot.efi: the one named, or the one beside this program.
+fn program(args: &BenchArgs) -> Option<PathBuf> {
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name("wireboot.efi"));
+    args.program
+        .clone()
+        .or_else(beside)
+        .and_then(|file| fs::canonicalize(file).ok())
+}
+
+struct Run<'a> {
+    ground: Ground<'a>,
+    stacks: Vec<Stack>,
+    all_rounds: bool,
+    figures: Figures,
+    /// Why a trial failed last.
+    reasons: BTreeMap<(usize, Case), String>,
+    failures: Vec<Failure>,
+    bar: ProgressBar,
+}
+
+impl Run<'_> {
+    /// By turns, so that what changes on the host in the meantime meets all stacks alike.
+    fn rounds(&mut self, rounds: u32, cases: &[Case]) {
+        self.bar = bar(u64::from(rounds) * cases.len() as u64 * self.stacks.len() as u64);
+        for round in 1..=rounds {
+            for &case in cases {
+                for index in 0..self.stacks.len() {
+                    self.bar.inc(1);
+                    if round == 1 || self.all_rounds || !self.is_slow(index, case, cases) {
+                        self.trial(round, index, case);
+                    }
+                }
+            }
+        }
+        self.bar.finish_and_clear();
+        for (&(index, case), reason) in &self.reasons {
+            if let Some(stack) = self
+                .stacks
+                .get(index)
+                .filter(|_| !self.figures.contains_key(&(index, case)))
+            {
+                self.failures.push(Failure {
+                    what: format!("{} {case}", stack.id),
+                    reason: reason.clone(),
+                });
+            }
+        }
+    }
+
+    /// Whether the stack is slow and `case` is not the first, which all stacks go through in every round.
+    fn is_slow(&self, index: usize, case: Case, cases: &[Case]) -> bool {
+        let Some(&first) = cases.first().filter(|&&first| first != case) else {
+            return false;
+        };
+        let seconds: Vec<f64> = self
+            .figures
+            .get(&(index, first))
+            .into_iter()
+            .flatten()
+            .map(|trial| trial.seconds)
+            .collect();
+        median(&seconds).is_none_or(|median| first.bytes as f64 * 8.0 / median / 1e6 < SLOW)
+    }
+
+    fn trial(&mut self, round: u32, index: usize, case: Case) {
+        let Some(stack) = self.stacks.get(index) else {
+            return;
+        };
+        let what = format!("{} {case}", stack.id);
+        self.bar.set_message(format!("round {round}: {what}"));
+        match twice(&self.bar, &what, || {
+            self.ground.download(stack, case.bytes, !case.cold)
+        }) {
+            Ok(measured) => {
+                let Measured { seconds, kpps } = measured;
+                let mbit_s = case.bytes as f64 * 8.0 / seconds / 1e6;
+                self.bar.suspend(|| {
+                    eprintln!(
+                        "round {round}: {what}: {seconds:.3} s, {mbit_s:.0} Mbit/s, {kpps:.1} kpps"
+                    )
+                });
+                self.figures
+                    .entry((index, case))
+                    .or_default()
+                    .push(measured);
+            }
+            Err(reason) => drop(self.reasons.insert((index, case), reason)),
+        }
+    }
+
+    /// The time to the first byte, of wireboot and of stock firmware.
+    fn latency(&mut self, rounds: u32) -> Vec<Latency> {
+        let chosen = |stack: &&Stack| {
+            matches!(stack.kind, Kind::Wireboot | Kind::Stock) && stack.server != Server::Wireboot
+        };
+        let stacks: Vec<Stack> = self.stacks.iter().filter(chosen).cloned().collect();
+        self.bar = bar(u64::from(rounds) * stacks.len() as u64);
+        let mut rounds_of = vec![(Vec::new(), String::new()); stacks.len()];
+        for round in 1..=rounds {
+            for (stack, (seconds, last_reason)) in stacks.iter().zip(&mut rounds_of) {
+                let what = format!("{} time to the first byte", stack.id);
+                self.bar.set_message(format!("round {round}: {what}"));
+                match twice(&self.bar, &what, || self.ground.first_byte(stack)) {
+                    Ok(value) => seconds.push(value),
+                    Err(reason) => *last_reason = reason,
+                }
+                self.bar.inc(1);
+            }
+        }
+        self.bar.finish_and_clear();
+        let mut latency = Vec::new();
+        for (stack, (seconds, reason)) in stacks.into_iter().zip(rounds_of) {
+            match median(&seconds) {
+                Some(median_s) => {
+                    let protocol = stack.protocol.name().to_lowercase();
+                    latency.push(Latency {
+                        stack: stack.name.to_owned(),
+                        version: stack.version,
+                        protocol,
+                        seconds,
+                        median_s,
+                    });
+                }
+                None => self.failures.push(Failure {
+                    what: format!("{} time to the first byte", stack.id),
+                    reason,
+                }),
+            }
+        }
+        latency
+    }
+}
+
+/// Tries, and after a failure once more. Failures are reported as they happen; the last one's reason comes back.
+fn twice<T>(
+    bar: &ProgressBar,
+    what: &str,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T, String> {
+    let report = |error: anyhow::Error| {
+        let reason = format!("{error:#}");
+        bar.suspend(|| eprintln!("{what} failed: {reason}"));
+        reason
+    };
+    attempt().or_else(|error| {
+        report(error);
+        attempt().map_err(report)
+    })
+}
+
+fn bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if let Ok(style) =
+        ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {msg}")
+    {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
+}

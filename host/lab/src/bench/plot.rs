@@ -1,0 +1,144 @@
+//! The figures as a picture.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::report::{Report, Row, short_version};
+
+const WIDTH: u32 = 1000;
+/// The height of a bar with the space around it, in pixels.
+const LINE: i32 = 22;
+/// Where the bars begin, and the room to their right for the figure.
+const LEFT: i32 = 380;
+const RIGHT: i32 = 70;
+const TOP: i32 = 60;
+const BOTTOM: i32 = 40;
+
+/// Draws Mbit/s by stack, the fastest first, on a logarithmic scale: the warm transfers of the largest file that all took part in.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn draw(report: &Report, file: &Path) -> Result<()> {
+    let Some(bytes) = report
+        .rows
+        .iter()
+        .filter(|row| row.warm)
+        .map(|row| row.bytes)
+        .min()
+    else {
+        return Err(anyhow!(
+            "there is nothing to draw: no warm transfer was measured"
+        ));
+    };
+    let mut rows: Vec<&Row> = report
+        .rows
+        .iter()
+        .filter(|row| row.warm && row.bytes == bytes)
+        .collect();
+    rows.sort_by(|one, other| other.mbit_s.total_cmp(&one.mbit_s));
+    chart(
+        &rows,
+        &format!(
+            "{} MiB over the network, Mbit/s ({}, warm memory)",
+            bytes >> 20,
+            report.host.accel
+        ),
+        file,
+    )
+    .map_err(|error| anyhow!("drawing {}: {error}", file.display()))
+}
+
+fn chart(rows: &[&Row], title: &str, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let height = TOP + BOTTOM + LINE * i32::try_from(rows.len())?;
+    let root = SVGBackend::new(file, (WIDTH, height.unsigned_abs())).into_drawing_area();
+    root.fill(&WHITE)?;
+    let ink = RGBColor(40, 40, 40);
+    let faint = RGBColor(215, 215, 215);
+    let text = |size: i32, x: HPos| {
+        ("sans-serif", size, &ink)
+            .into_text_style(&root)
+            .pos(Pos::new(x, VPos::Center))
+    };
+    root.draw(&Text::new(title.to_owned(), (20, 24), text(20, HPos::Left)))?;
+
+    let fastest = rows.iter().map(|row| row.mbit_s).fold(100.0, f64::max);
+    // Whole decades, from 10 Mbit/s or below what is slowest.
+    let first = rows
+        .iter()
+        .map(|row| row.mbit_s)
+        .fold(10.0, f64::min)
+        .log10()
+        .floor() as i32;
+    let last = fastest.log10().ceil() as i32;
+    let span = f64::from(i32::try_from(WIDTH)? - LEFT - RIGHT);
+    let place = |mbit_s: f64| {
+        LEFT + ((mbit_s.log10() - f64::from(first)) / f64::from(last - first) * span) as i32
+    };
+    for decade in first..=last {
+        let x = place(10f64.powi(decade));
+        root.draw(&PathElement::new(
+            vec![(x, TOP - 8), (x, height - BOTTOM)],
+            faint,
+        ))?;
+        root.draw(&Text::new(
+            format!("{}", 10f64.powi(decade)),
+            (x, height - BOTTOM + 16),
+            text(13, HPos::Center),
+        ))?;
+    }
+    for (index, row) in rows.iter().enumerate() {
+        let top = TOP + LINE * i32::try_from(index)?;
+        let middle = top + LINE / 2 - 2;
+        let label = format!(
+            "{} {}, {} from {}",
+            row.stack,
+            short_version(&row.version),
+            row.protocol.to_uppercase(),
+            row.server
+        );
+        root.draw(&Text::new(
+            label,
+            (LEFT - 10, middle),
+            text(14, HPos::Right),
+        ))?;
+        let color = if row.is_ours() {
+            RGBColor(0, 114, 178)
+        } else {
+            RGBColor(170, 170, 170)
+        };
+        root.draw(&Rectangle::new(
+            [(LEFT, top), (place(row.mbit_s), top + LINE - 5)],
+            color.filled(),
+        ))?;
+        root.draw(&Text::new(
+            format!("{:.0}", row.mbit_s),
+            (place(row.mbit_s) + 6, middle),
+            text(14, HPos::Left),
+        ))?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::tests::report;
+
+    #[test]
+    fn picture_names_each_stack_and_its_speed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("plot.svg");
+        draw(&report(), &file).unwrap();
+        let svg = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            svg.contains("<svg")
+                && svg.contains("2684")
+                && svg.contains("a stack 2.0, HTTP from nginx"),
+            "{svg}"
+        );
+    }
+}
