@@ -1,1 +1,30 @@
+//! What to get and how: an address and boot information by DHCP, names by DNS, files by TFTP and HTTP.
+//!
+//! [`Service`] is the whole of it behind a mailbox: commands in, events out, an engine in between. The protocols
+//! themselves are `async` functions over a [`wireboot_net::Stack`], and know nothing of who asked.
 #![no_std]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod destination;
+pub mod dhcp;
+pub mod dns;
+mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+pub mod http;
+pub mod resolve;
+mod service;
+#[cfg(test)]
+mod testing;
+pub mod tftp;
+pub mod url;
+pub mod verify;
+
+pub use dhcp::{DhcpRequest, Lease, LeaseSource};
+pub use error::FetchError;
+pub use service::{Command, Event, File, Job, Service, Stats, TOGETHER};

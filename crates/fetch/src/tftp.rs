@@ -5,6 +5,7 @@
 //! time and understands everything that is not DATA.
 
 use crate::destination::{Destination, DestinationError};
+use crate::service::TOGETHER;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -379,8 +380,8 @@ impl Run<'_> {
             .mtu()
             .saturating_sub(HEADERS)
             .clamp(DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE);
-        // A window must fit the receive buffers beside whatever else arrives.
-        let honest = u16::try_from(self.stack.receive_frames() / 2).unwrap_or(u16::MAX);
+        // The windows of all transfers must fit the receive buffers.
+        let honest = u16::try_from(self.stack.receive_frames() / TOGETHER).unwrap_or(u16::MAX);
         TransferOptions {
             block_size: Some(block_size),
             window_size: (ask == Ask::All).then_some(honest.clamp(1, MAX_WINDOW)),
@@ -618,4 +619,4 @@ fn server_error(code: ErrorCode, message: &[u8]) -> TftpError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

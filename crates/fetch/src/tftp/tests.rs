@@ -16,8 +16,8 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// How the server behaves.
 #[derive(Clone)]
-struct Manner {
-    file: Vec<u8>,
+pub(crate) struct Manner {
+    pub(crate) file: Vec<u8>,
     options: bool,
     windows: bool,
     block_limit: u16,
@@ -60,7 +60,12 @@ fn configure(engine: &Engine<SimNic>, address: Ipv4Addr) {
     });
 }
 
-async fn serve(stack: Stack, listener: UdpSocket, manner: Manner, log: Rc<RefCell<Log>>) {
+pub(crate) async fn serve(
+    stack: Stack,
+    listener: UdpSocket,
+    manner: Manner,
+    log: Rc<RefCell<Log>>,
+) {
     let mut dies = manner.dies_after;
     let mut busy: Vec<SocketAddrV4> = Vec::new();
     loop {
@@ -91,7 +96,7 @@ async fn serve(stack: Stack, listener: UdpSocket, manner: Manner, log: Rc<RefCel
 }
 
 #[derive(Default)]
-struct Log {
+pub(crate) struct Log {
     requests: u32,
     strangers: u32,
     data: u64,

@@ -1,0 +1,46 @@
+//! Why something could not be had: what was asked of whom, what happened, what to do.
+
+use crate::dhcp::DhcpError;
+use crate::http::HttpError;
+use crate::tftp::TftpError;
+use crate::url::{Url, UrlError};
+use alloc::string::String;
+use core::net::SocketAddrV4;
+
+/// Why a lease or a file could not be had. Its text is for the user and complete.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The URL is none, or not one that wireboot can fetch.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The URL's host has no address.
+    #[error("{url}: {reason}")]
+    Unresolved {
+        /// What was asked for.
+        url: Url,
+        /// Why, for the user.
+        reason: String,
+    },
+    /// HTTP failed.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// TFTP failed.
+    #[error("{url} (server {server}): {error}")]
+    Tftp {
+        /// What was asked for.
+        url: Url,
+        /// Whom it was asked of.
+        server: SocketAddrV4,
+        /// What happened.
+        error: TftpError,
+    },
+    /// DHCP failed.
+    #[error(transparent)]
+    Dhcp(#[from] DhcpError),
+    /// Whoever asked wants it no more.
+    #[error("{url}: cancelled")]
+    Cancelled {
+        /// What was asked for.
+        url: Url,
+    },
+}

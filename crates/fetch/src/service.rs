@@ -1,0 +1,443 @@
+//! The engine and all protocols behind a mailbox, so that whoever wants files need not share a processor with
+//! them: commands in, events out, memory handed over and back.
+
+use crate::destination::{Destination, DestinationError};
+use crate::dhcp::{self, DhcpRequest, Lease};
+use crate::dns;
+use crate::error::FetchError;
+use crate::http::{self, Connections};
+use crate::resolve::Resolve;
+use crate::tftp;
+use crate::url::{Host, Scheme, Url};
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::SocketAddrV4;
+use core::pin::pin;
+use core::task::Poll;
+use wireboot_net::{Duration, Engine, Instant, Ipv4Address, Memory, Stack};
+use wireboot_nic::{Fault, Nic};
+use wireboot_ring::{Receiver, Sender};
+
+/// Downloads that run at the same time; more wait their turn. The receive buffers are shared by all.
+pub const TOGETHER: usize = 4;
+/// Time between two progress events of a job.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Names a piece of work in commands and events. The sender chooses it and uses it once.
+pub type Job = u32;
+
+/// What can be asked of a [`Service`].
+#[derive(Debug)]
+pub enum Command {
+    /// Take on a lease that somebody else obtained (the firmware).
+    Configure(Lease),
+    /// Obtain a lease; answered by [`Event::Lease`].
+    Dhcp {
+        /// Names the work.
+        job: Job,
+        /// What to tell and ask the server.
+        request: DhcpRequest,
+    },
+    /// Download `url`; answered by [`Event::NeedMemory`], [`Event::Progress`] and in the end [`Event::Done`].
+    Get {
+        /// Names the work.
+        job: Job,
+        /// What to download.
+        url: String,
+    },
+    /// The memory that a job asked for.
+    Memory {
+        /// The job.
+        job: Job,
+        /// At least as many bytes as were asked for.
+        memory: Memory,
+    },
+    /// There is no memory for a job: it ends.
+    NoMemory {
+        /// The job.
+        job: Job,
+    },
+    /// End a job now; it is still answered by [`Event::Done`].
+    Cancel {
+        /// The job.
+        job: Job,
+    },
+}
+
+/// What a [`Service`] tells.
+#[derive(Debug)]
+pub enum Event {
+    /// A DHCP exchange is over. On success the lease is in use.
+    Lease {
+        /// The job.
+        job: Job,
+        /// The lease.
+        result: Result<Lease, FetchError>,
+    },
+    /// A download needs memory, to be answered by [`Command::Memory`] or [`Command::NoMemory`].
+    NeedMemory {
+        /// The job.
+        job: Job,
+        /// How much: the size of the file in bytes, or a step when the size is not known.
+        bytes: u64,
+    },
+    /// How far a download is.
+    Progress {
+        /// The job.
+        job: Job,
+        /// Bytes received.
+        received: u64,
+        /// Size of the file in bytes, if known.
+        total: Option<u64>,
+    },
+    /// A download is over.
+    Done {
+        /// The job.
+        job: Job,
+        /// The file.
+        result: Result<File, FetchError>,
+    },
+}
+
+/// A file that was downloaded whole.
+#[derive(Debug)]
+pub struct File {
+    /// Where it came from, after redirects.
+    pub url: String,
+    /// Memory whose first `len` bytes are the file.
+    pub memory: Memory,
+    /// Size in bytes.
+    pub len: u64,
+    /// What it took.
+    pub stats: Stats,
+}
+
+/// What a download took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Microseconds from the request to the last byte.
+    pub micros: u64,
+    /// Requests and acknowledgements that had to be sent again, connections made again included.
+    pub retransmissions: u64,
+}
+
+impl Stats {
+    /// Rate in Mbit/s.
+    #[must_use]
+    pub fn megabits(&self) -> u64 {
+        // Bits per microsecond are megabits per second.
+        (self.bytes * 8).checked_div(self.micros).unwrap_or(0)
+    }
+}
+
+/// The network as a service of one processor.
+pub struct Service<N: Nic> {
+    engine: Engine<N>,
+    commands: Receiver<Command>,
+    shared: Rc<Shared>,
+}
+
+/// What the tasks of a service share.
+struct Shared {
+    stack: Stack,
+    outbox: RefCell<Outbox>,
+    /// Memory and cancellations for running jobs.
+    mail: RefCell<Vec<Mail>>,
+    lease: RefCell<Option<Lease>>,
+    connections: Connections,
+    running: Cell<usize>,
+}
+
+struct Outbox {
+    events: Sender<Event>,
+    /// Events that found the ring full. They hold memory, so none may be lost.
+    waiting: VecDeque<Event>,
+}
+
+struct Mail {
+    job: Job,
+    memory: Option<Option<Memory>>,
+    cancelled: bool,
+}
+
+impl<N: Nic> Service<N> {
+    /// A service on `nic`, without an address yet. `seed` comes from the machine's best source of randomness.
+    #[must_use]
+    pub fn new(nic: N, seed: [u8; 32], commands: Receiver<Command>, events: Sender<Event>) -> Self {
+        let engine = Engine::new(nic, seed);
+        let shared = Rc::new(Shared {
+            stack: engine.stack(),
+            outbox: RefCell::new(Outbox {
+                events,
+                waiting: VecDeque::new(),
+            }),
+            mail: RefCell::new(Vec::new()),
+            lease: RefCell::new(None),
+            connections: Connections::new(),
+            running: Cell::new(0),
+        });
+        Self {
+            engine,
+            commands,
+            shared,
+        }
+    }
+
+    /// One turn: takes commands, runs the engine, tells events. Returns whether frames arrived. Never blocks.
+    ///
+    /// # Errors
+    /// [`Fault`] when the NIC failed; the service is of no more use then, and open jobs are not answered.
+    pub fn poll(&mut self, now: Instant) -> Result<bool, Fault> {
+        while let Some(command) = self.commands.pop() {
+            self.command(command);
+        }
+        let received = self.engine.poll(now)?;
+        self.shared.outbox.borrow_mut().flush();
+        Ok(received)
+    }
+
+    /// The NIC, for its counters and link state.
+    pub fn nic_mut(&mut self) -> &mut N {
+        self.engine.nic_mut()
+    }
+
+    /// Ends all jobs and gives the NIC back, still running.
+    #[must_use]
+    pub fn into_nic(self) -> N {
+        self.engine.into_nic()
+    }
+
+    fn command(&mut self, command: Command) {
+        let shared = self.shared.clone();
+        match command {
+            Command::Configure(lease) => shared.adopt(lease),
+            Command::Dhcp { job, request } => self.engine.spawn(async move {
+                let result = dhcp::discover(&shared.stack, &request).await;
+                if let Ok(lease) = &result {
+                    shared.adopt(lease.clone());
+                }
+                let result = result.map_err(FetchError::from);
+                shared.tell(Event::Lease { job, result });
+            }),
+            Command::Get { job, url } => {
+                shared.mail.borrow_mut().push(Mail {
+                    job,
+                    memory: None,
+                    cancelled: false,
+                });
+                self.engine.spawn(async move {
+                    let result = shared.download(job, &url).await;
+                    shared.mail.borrow_mut().retain(|mail| mail.job != job);
+                    shared.tell(Event::Done { job, result });
+                });
+            }
+            Command::Memory { job, memory } => {
+                shared.with_mail(job, |mail| mail.memory = Some(Some(memory)));
+            }
+            Command::NoMemory { job } => shared.with_mail(job, |mail| mail.memory = Some(None)),
+            Command::Cancel { job } => shared.with_mail(job, |mail| mail.cancelled = true),
+        }
+    }
+}
+
+impl Outbox {
+    fn flush(&mut self) {
+        while let Some(event) = self.waiting.pop_front() {
+            if let Err(event) = self.events.push(event) {
+                self.waiting.push_front(event);
+                return;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn tell(&self, event: Event) {
+        let mut outbox = self.outbox.borrow_mut();
+        outbox.waiting.push_back(event);
+        outbox.flush();
+    }
+
+    /// Runs `f` on the mail of a job that still runs; what comes for others is too late.
+    fn with_mail(&self, job: Job, f: impl FnOnce(&mut Mail)) {
+        if let Some(mail) = self.mail.borrow_mut().iter_mut().find(|m| m.job == job) {
+            f(mail);
+        }
+    }
+
+    fn adopt(&self, lease: Lease) {
+        self.stack.configure(&lease.ipv4_config());
+        // Connections of the former address lead nowhere.
+        self.connections.clear();
+        *self.lease.borrow_mut() = Some(lease);
+    }
+
+    async fn download(&self, job: Job, url: &str) -> Result<File, FetchError> {
+        let url = Url::parse(url)?;
+        while self.running.get() >= TOGETHER && !self.cancelled(job) {
+            self.stack.next_turn().await;
+        }
+        self.running.set(self.running.get() + 1);
+        let result = self.unless_cancelled(job, self.transfer(job, &url)).await;
+        self.running.set(self.running.get() - 1);
+        result.unwrap_or_else(|| Err(FetchError::Cancelled { url }))
+    }
+
+    /// Runs `work` until the job is cancelled.
+    async fn unless_cancelled<T>(&self, job: Job, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        core::future::poll_fn(|context| {
+            if self.cancelled(job) {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+
+    fn cancelled(&self, job: Job) -> bool {
+        self.mail
+            .borrow()
+            .iter()
+            .any(|mail| mail.job == job && mail.cancelled)
+    }
+
+    async fn transfer(&self, job: Job, url: &Url) -> Result<File, FetchError> {
+        let mut destination = ByMail {
+            shared: self,
+            job,
+            told: None,
+        };
+        let begin = self.stack.now();
+        let (memory, len, url, retransmissions) = match url.scheme() {
+            Scheme::Http => {
+                let file =
+                    http::get(&self.stack, &self.connections, &self, url, &mut destination).await?;
+                let again = file.stats.resumed + file.stats.restarted;
+                (file.memory, file.len, file.url, u64::from(again))
+            }
+            Scheme::Tftp => {
+                let address = self.address(url).await?;
+                let server = SocketAddrV4::new(address, url.port());
+                let file = tftp::get(&self.stack, server, url.resource(), &mut destination)
+                    .await
+                    .map_err(|error| FetchError::Tftp {
+                        url: url.clone(),
+                        server,
+                        error,
+                    })?;
+                (file.memory, file.len, url.clone(), file.retransmissions)
+            }
+        };
+        Ok(File {
+            url: url.to_string(),
+            memory,
+            len,
+            stats: Stats {
+                bytes: len,
+                micros: (self.stack.now() - begin).total_micros(),
+                retransmissions,
+            },
+        })
+    }
+
+    async fn address(&self, url: &Url) -> Result<Ipv4Address, FetchError> {
+        match url.host() {
+            Host::Address(address) => Ok(*address),
+            Host::Name(name) => {
+                let unresolved = |reason| FetchError::Unresolved {
+                    url: url.clone(),
+                    reason,
+                };
+                let addresses = self.resolve(name).await.map_err(unresolved)?;
+                addresses
+                    .first()
+                    .copied()
+                    .ok_or_else(|| unresolved(String::from("the name has no IPv4 address")))
+            }
+        }
+    }
+}
+
+impl Resolve for &Shared {
+    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
+        (**self).resolve(host).await
+    }
+}
+
+impl Shared {
+    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
+        let (servers, search) = match &*self.lease.borrow() {
+            Some(lease) => (lease.dns.clone(), lease.search.clone()),
+            None => Default::default(),
+        };
+        dns::resolve(&self.stack, &servers, &search, host)
+            .await
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// A destination at the other end of the mailbox.
+struct ByMail<'a> {
+    shared: &'a Shared,
+    job: Job,
+    /// When progress was last told.
+    told: Option<Instant>,
+}
+
+impl Destination for ByMail<'_> {
+    async fn memory(
+        &mut self,
+        bytes: u64,
+        previous: Option<(Memory, u64)>,
+    ) -> Result<Memory, DestinationError> {
+        let job = self.job;
+        self.shared.tell(Event::NeedMemory { job, bytes });
+        loop {
+            let mut answer = None;
+            self.shared
+                .with_mail(job, |mail| answer = mail.memory.take());
+            let Some(answer) = answer else {
+                self.shared.stack.next_turn().await;
+                continue;
+            };
+            let enough = answer.filter(|memory| memory.len() as u64 >= bytes);
+            let Some(mut memory) = enough else {
+                return Err(DestinationError::NoMemory { bytes });
+            };
+            if let Some((old, filled)) = &previous {
+                let filled = usize::try_from(*filled).unwrap_or(usize::MAX);
+                let kept = old.as_slice().get(..filled).unwrap_or(old.as_slice());
+                if let Some(place) = memory.as_mut_slice().get_mut(..kept.len()) {
+                    place.copy_from_slice(kept);
+                }
+            }
+            return Ok(memory);
+        }
+    }
+
+    fn progress(&mut self, received: u64, total: Option<u64>) {
+        let now = self.shared.stack.now();
+        if self.told.is_none_or(|told| now >= told + PROGRESS_INTERVAL) {
+            self.told = Some(now);
+            let mut outbox = self.shared.outbox.borrow_mut();
+            // Progress is worth nothing late, and must not push out what matters.
+            if outbox.waiting.is_empty() && outbox.events.room() > 1 {
+                let job = self.job;
+                let _ = outbox.events.push(Event::Progress {
+                    job,
+                    received,
+                    total,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The mailbox from the other side: several downloads at once, memory given and refused, cancellation.
+
+use super::*;
+use crate::dhcp::LeaseSource;
+use crate::tftp::tests::{Log, Manner, serve};
+use std::collections::BTreeMap;
+use std::vec;
+use wireboot_net::{Ipv4Cidr, Ipv4Config};
+use wireboot_nic::sim::{self, Clock, LinkConfig, SimNic};
+use wireboot_ring::channel;
+
+const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+
+fn lease() -> Lease {
+    Lease {
+        address: Ipv4Cidr::new(CLIENT, 24),
+        router: None,
+        routes: Vec::new(),
+        dns: Vec::new(),
+        search: Vec::new(),
+        mtu: None,
+        server: None,
+        next_server: None,
+        next_server_name: None,
+        boot_file: None,
+        vendor: None,
+        source: LeaseSource::Firmware,
+    }
+}
+
+/// A service, its mailbox, and a TFTP server at the other end of the wire.
+struct Bench {
+    service: Service<SimNic>,
+    server: Engine<SimNic>,
+    port: u16,
+    clock: Clock,
+    commands: Sender<Command>,
+    events: Receiver<Event>,
+    done: BTreeMap<Job, Result<File, FetchError>>,
+    needs: Vec<(Job, u64)>,
+    progress: u64,
+}
+
+impl Bench {
+    fn new(manner: Manner) -> Self {
+        let (near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+        let clock = near.clock();
+        let (commands, inbox) = channel(16);
+        // Smaller than what many downloads have to tell at once.
+        let (outbox, events) = channel(4);
+        let service = Service::new(near, [1; 32], inbox, outbox);
+        let mut server = Engine::new(far, [2; 32]);
+        server.stack().configure(&Ipv4Config {
+            address: Ipv4Cidr::new(SERVER, 24),
+            router: None,
+            routes: Vec::new(),
+            mtu: None,
+        });
+        let stack = server.stack();
+        let listener = stack.udp();
+        let port = listener.port();
+        let log = Rc::new(RefCell::new(Log::default()));
+        server.spawn(serve(stack, listener, manner, log));
+        let mut bench = Self {
+            service,
+            server,
+            port,
+            clock,
+            commands,
+            events,
+            done: BTreeMap::new(),
+            needs: Vec::new(),
+            progress: 0,
+        };
+        bench.commands.push(Command::Configure(lease())).unwrap();
+        bench
+    }
+
+    fn get(&mut self, job: Job) {
+        let url = std::format!("tftp://{SERVER}:{}/boot/linux", self.port);
+        self.commands.push(Command::Get { job, url }).unwrap();
+    }
+
+    /// Runs until `jobs` downloads are over, answering what they need by `answer`.
+    fn run(&mut self, jobs: usize, mut answer: impl FnMut(Job, u64) -> Option<Command>) {
+        while self.done.len() < jobs {
+            assert!(self.clock.now() < 100_000_000, "the downloads do not end");
+            let now = Instant::from_micros(self.clock.now());
+            let busy = self.service.poll(now).unwrap() | self.server.poll(now).unwrap();
+            self.clock.advance(if busy { 2 } else { 50 });
+            while let Some(event) = self.events.pop() {
+                match event {
+                    Event::NeedMemory { job, bytes } => {
+                        self.needs.push((job, bytes));
+                        if let Some(command) = answer(job, bytes) {
+                            self.commands.push(command).unwrap();
+                        }
+                    }
+                    Event::Progress { .. } => self.progress += 1,
+                    Event::Done { job, result } => {
+                        assert!(self.done.insert(job, result).is_none());
+                    }
+                    Event::Lease { .. } => panic!("no lease was asked for"),
+                }
+            }
+        }
+    }
+}
+
+fn give(job: Job, bytes: u64) -> Option<Command> {
+    let memory = Memory::from(vec![0; bytes as usize]);
+    Some(Command::Memory { job, memory })
+}
+
+#[test]
+fn more_downloads_than_run_together_all_arrive() {
+    let manner = Manner::default();
+    let mut bench = Bench::new(manner.clone());
+    let jobs = 2 * TOGETHER as u32 + 1;
+    (0..jobs).for_each(|job| bench.get(job));
+    bench.run(jobs as usize, give);
+    assert_eq!(bench.needs.len(), jobs as usize);
+    assert!(bench.progress > 0);
+    for (_, result) in bench.done {
+        let file = result.unwrap();
+        assert!(file.memory.as_slice()[..file.len as usize] == manner.file);
+        assert_eq!(file.stats.bytes, manner.file.len() as u64);
+        assert!(file.stats.micros > 0);
+    }
+}
+
+#[test]
+fn a_job_without_memory_ends_and_the_others_go_on() {
+    let manner = Manner::default();
+    let mut bench = Bench::new(manner);
+    (1..=3).for_each(|job| bench.get(job));
+    bench.run(3, |job, bytes| match job {
+        1 => Some(Command::NoMemory { job }),
+        // Less than asked for is as good as none.
+        2 => give(job, bytes - 1),
+        _ => give(job, bytes),
+    });
+    let text = |job| bench.done[&job].as_ref().err().map(|e| e.to_string());
+    assert!(text(1).unwrap().contains("no memory for 1200000 bytes"));
+    assert!(text(2).unwrap().contains("no memory"));
+    assert_eq!(text(3), None);
+}
+
+#[test]
+fn a_cancelled_job_is_over_at_once_wherever_it_was() {
+    let mut bench = Bench::new(Manner::default());
+    (1..=2).for_each(|job| bench.get(job));
+    // Job 1 is cancelled while it waits for memory.
+    bench.run(2, |job, bytes| match job {
+        1 => Some(Command::Cancel { job }),
+        _ => give(job, bytes),
+    });
+    assert!(matches!(bench.done[&1], Err(FetchError::Cancelled { .. })));
+    assert!(bench.done[&2].is_ok());
+}
+
+#[test]
+fn what_is_no_url_is_refused_and_a_name_without_servers_unresolved() {
+    let mut bench = Bench::new(Manner::default());
+    for (job, url) in [
+        (1, "ftp://a/b"),
+        (2, "linux"),
+        (3, "tftp://boot.example/linux"),
+    ] {
+        let url = url.to_string();
+        bench.commands.push(Command::Get { job, url }).unwrap();
+    }
+    bench.run(3, give);
+    assert!(matches!(bench.done[&1], Err(FetchError::Url(_))));
+    assert!(matches!(bench.done[&2], Err(FetchError::Url(_))));
+    assert!(matches!(bench.done[&3], Err(FetchError::Unresolved { .. })));
+}
