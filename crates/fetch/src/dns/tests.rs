@@ -1,0 +1,393 @@
+//! The resolver against scripted servers, over a simulated link in simulated time.
+
+use super::*;
+use crate::testing::{Datagram, SECOND, run};
+use proptest::prelude::*;
+use std::string::ToString;
+use std::vec;
+use wireboot_net::{Ipv4Cidr, Ipv4Config};
+use wireboot_nic::sim::LinkConfig;
+
+const FIRST: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+const SECOND_SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+/// The time that smoltcp may let pass from one ARP request to the next, whoever it is for, in microseconds.
+const ARP: i64 = SECOND;
+const SITE: Ipv4Address = Ipv4Address::new(192, 0, 2, 7);
+
+enum Data<'a> {
+    A(Ipv4Address),
+    Cname(&'a str),
+    Raw(u16, &'a [u8]),
+}
+
+/// An answer to `query` with this response code and records.
+fn answer(query: &[u8], rcode: u8, records: &[(&str, Data<'_>)]) -> Vec<u8> {
+    let mut bytes = query.to_vec();
+    bytes[2] |= 0x80;
+    bytes[3] = 0x80 | rcode;
+    bytes[7] = records.len() as u8;
+    for (owner, data) in records {
+        bytes.extend(Name::from_text(owner).unwrap().0);
+        let (kind, value) = match data {
+            Data::A(address) => (1, address.octets().to_vec()),
+            Data::Cname(target) => (5, Name::from_text(target).unwrap().0),
+            Data::Raw(kind, value) => (*kind, value.to_vec()),
+        };
+        bytes.extend(u16::to_be_bytes(kind));
+        bytes.extend([0, 1, 0, 0, 0, 60]);
+        bytes.extend((value.len() as u16).to_be_bytes());
+        bytes.extend(value);
+    }
+    bytes
+}
+
+/// The name asked for, with dots.
+fn asked(query: &[u8]) -> String {
+    let packet = DnsPacket::new_checked(query).unwrap();
+    let labels: Vec<_> = packet
+        .parse_name(packet.payload())
+        .map(|label| String::from_utf8(label.unwrap().to_vec()).unwrap())
+        .collect();
+    labels.join(".")
+}
+
+fn resolved_over(
+    link: LinkConfig,
+    seed: u64,
+    search: &[&str],
+    name: &str,
+    script: impl FnMut(&Datagram) -> Vec<Datagram>,
+) -> (Result<Vec<Ipv4Address>, DnsError>, i64) {
+    let search: Vec<String> = search.iter().map(ToString::to_string).collect();
+    let name = name.to_owned();
+    run(
+        link,
+        seed,
+        &[FIRST, SECOND_SERVER],
+        script,
+        async move |stack| {
+            stack.configure(&Ipv4Config {
+                address: Ipv4Cidr::new(Ipv4Address::new(10, 0, 0, 100), 24),
+                router: None,
+                routes: vec![],
+                mtu: None,
+            });
+            resolve(&stack, &[FIRST, SECOND_SERVER], &search, &name).await
+        },
+    )
+}
+
+fn resolved(
+    search: &[&str],
+    name: &str,
+    script: impl FnMut(&Datagram) -> Vec<Datagram>,
+) -> (Result<Vec<Ipv4Address>, DnsError>, i64) {
+    resolved_over(LinkConfig::default(), 1, search, name, script)
+}
+
+#[test]
+fn an_address_record() {
+    let (addresses, micros) = resolved(&[], "Boot.example.net", |query| {
+        assert_eq!(
+            (query.destination.port(), *query.destination.ip()),
+            (53, FIRST)
+        );
+        assert_eq!(asked(&query.payload), "boot.example.net");
+        let records = [
+            ("boot.example.net", Data::A(SITE)),
+            ("BOOT.example.net", Data::A(FIRST)),
+        ];
+        vec![query.answer(answer(&query.payload, 0, &records))]
+    });
+    assert_eq!(addresses.unwrap(), [SITE, FIRST]);
+    assert!(micros < 10_000, "{micros} us");
+}
+
+#[test]
+fn aliases_in_one_answer_in_any_order() {
+    let (addresses, _) = resolved(&[], "a.net", |query| {
+        let records = [
+            ("c.net", Data::A(SITE)),
+            ("other.net", Data::A(FIRST)),
+            ("b.net", Data::Cname("c.net")),
+            ("a.net", Data::Raw(46, b"a signature")),
+            ("a.net", Data::Cname("b.net")),
+        ];
+        vec![query.answer(answer(&query.payload, 0, &records))]
+    });
+    assert_eq!(addresses.unwrap(), [SITE]);
+}
+
+#[test]
+fn aliases_that_must_be_asked_for() {
+    let mut names = vec![];
+    let (addresses, _) = resolved(&[], "a.net", |query| {
+        let name = asked(&query.payload);
+        let reply = match name.as_str() {
+            "a.net" => answer(&query.payload, 0, &[("a.net", Data::Cname("b.net"))]),
+            _ => answer(&query.payload, 0, &[("b.net", Data::A(SITE))]),
+        };
+        names.push(name);
+        vec![query.answer(reply)]
+    });
+    assert_eq!(addresses.unwrap(), [SITE]);
+    assert_eq!(names, ["a.net", "b.net"]);
+}
+
+#[test]
+fn alias_circles_end() {
+    let circle = [
+        ("a.net", Data::Cname("b.net")),
+        ("b.net", Data::Cname("a.net")),
+    ];
+    let (addresses, _) = resolved(&[], "a.net", |query| {
+        vec![query.answer(answer(&query.payload, 0, &circle))]
+    });
+    assert_eq!(
+        addresses,
+        Err(DnsError::NoAddress {
+            name: "a.net".into()
+        })
+    );
+    let mut queries = 0;
+    let (addresses, _) = resolved(&[], "a.net", |query| {
+        queries += 1;
+        let name = asked(&query.payload);
+        let target = if name == "a.net" { "b.net" } else { "a.net" };
+        vec![query.answer(answer(&query.payload, 0, &[(&name, Data::Cname(target))]))]
+    });
+    assert_eq!(
+        addresses,
+        Err(DnsError::Aliases {
+            name: "a.net".into()
+        })
+    );
+    assert_eq!(queries, 9);
+}
+
+#[test]
+fn the_search_list() {
+    let order = |name: &str| {
+        let mut names = vec![];
+        let (addresses, _) = resolved(&["x.net", "y.net."], name, |query| {
+            names.push(asked(&query.payload));
+            vec![query.answer(answer(&query.payload, 3, &[]))]
+        });
+        (names, addresses.unwrap_err())
+    };
+    let (names, error) = order("boot");
+    assert_eq!(names, ["boot.x.net", "boot.y.net", "boot"]);
+    assert_eq!(
+        error.to_string(),
+        "boot: no such name (NXDOMAIN for boot.x.net, boot.y.net, boot); check its spelling, and the domain \
+         that DHCP gives"
+    );
+    assert_eq!(
+        order("boot.lan").0,
+        ["boot.lan", "boot.lan.x.net", "boot.lan.y.net"]
+    );
+    assert_eq!(order("boot.").0, ["boot"]);
+    let (addresses, _) = resolved(&["x.net", "y.net"], "boot", |query| {
+        let name = asked(&query.payload);
+        vec![query.answer(if name == "boot.y.net" {
+            answer(&query.payload, 0, &[("boot.y.net", Data::A(SITE))])
+        } else {
+            answer(&query.payload, 3, &[])
+        })]
+    });
+    assert_eq!(addresses.unwrap(), [SITE]);
+}
+
+#[test]
+fn failures_are_told_apart() {
+    let fails = |rcode| {
+        let (addresses, micros) = resolved(&[], "a.net", |query| {
+            vec![query.answer(answer(&query.payload, rcode, &[]))]
+        });
+        assert!(micros < ARP + 100_000, "{micros} us");
+        addresses.unwrap_err().to_string()
+    };
+    assert!(fails(0).contains("exists but has no IPv4 address"));
+    assert!(fails(2).contains("10.0.0.2 answers SERVFAIL"));
+    assert!(fails(3).contains("no such name"));
+    assert!(fails(5).contains("REFUSED"));
+    assert!(fails(4).contains("with code 4"));
+}
+
+#[test]
+fn a_server_that_fails_or_is_silent_is_passed_over() {
+    for silent in [false, true] {
+        let (addresses, micros) = resolved(&[], "a.net", |query| {
+            let records = [("a.net", Data::A(SITE))];
+            if *query.destination.ip() == SECOND_SERVER {
+                vec![query.answer(answer(&query.payload, 0, &records))]
+            } else if silent {
+                vec![]
+            } else {
+                vec![query.answer(answer(&query.payload, 2, &[]))]
+            }
+        });
+        assert_eq!(addresses.unwrap(), [SITE]);
+        let patience = if silent { SECOND } else { 0 };
+        assert!(micros < patience + ARP + 10_000, "{micros} us");
+    }
+}
+
+#[test]
+fn silence_ends() {
+    let mut ids = vec![];
+    let (addresses, micros) = resolved(&["x.net"], "boot", |query| {
+        ids.push((query.source.port(), [query.payload[0], query.payload[1]]));
+        vec![]
+    });
+    let error = addresses.unwrap_err().to_string();
+    assert!(
+        error.starts_with("boot: no answer from 10.0.0.1, 10.0.0.2 in 14 s"),
+        "{error}"
+    );
+    assert!(micros < 15 * SECOND);
+    assert_eq!(ids.len(), 6);
+    for (n, (port, id)) in ids.iter().enumerate() {
+        assert!(
+            ids[..n].iter().all(|(p, i)| p != port && i != id),
+            "{ids:?}"
+        );
+    }
+}
+
+#[test]
+fn without_servers_or_with_an_impossible_name() {
+    let (result, _) = run(
+        LinkConfig::default(),
+        1,
+        &[],
+        |_| vec![],
+        async |stack| resolve(&stack, &[], &[], "a").await,
+    );
+    assert!(
+        result
+            .unwrap_err()
+            .to_string()
+            .contains("no DNS server is known")
+    );
+    for name in [
+        "a..b",
+        ".",
+        "",
+        "a b",
+        "m\u{fc}ller.de",
+        &"a".repeat(64),
+        &"a.".repeat(128),
+    ] {
+        let (result, _) = resolved(&[], name, |_| panic!("nothing to ask"));
+        assert_eq!(result, Err(DnsError::BadName { name: name.into() }));
+    }
+}
+
+#[test]
+fn what_does_not_answer_the_question_is_ignored() {
+    type Spoil = fn(&mut Datagram);
+    let spoils: [Spoil; 7] = [
+        |d| d.payload[0] ^= 1,
+        |d| d.payload[2] &= 0x7f,
+        |d| d.payload[2] |= 0x10,
+        |d| d.payload[5] = 2,
+        |d| d.payload[13] ^= 1,
+        |d| d.source.set_port(54),
+        |d| d.source.set_ip(SECOND_SERVER),
+    ];
+    for (n, spoil) in spoils.into_iter().enumerate() {
+        let (addresses, micros) = resolved(&[], "a.net", |query| {
+            let mut bad = query.answer(answer(&query.payload, 0, &[("a.net", Data::A(FIRST))]));
+            spoil(&mut bad);
+            let mut good = query.answer(answer(&query.payload, 0, &[("a.net", Data::A(SITE))]));
+            good.micros = 5000;
+            vec![bad, good]
+        });
+        assert_eq!(addresses.unwrap(), [SITE], "case {n}");
+        assert!(micros < SECOND, "case {n}");
+    }
+}
+
+#[test]
+fn answers_that_are_cut_off_or_lie() {
+    let name = Name::from_text("a.net").unwrap();
+    let query = question(7, &name);
+    let whole = answer(
+        &query,
+        0,
+        &[("a.net", Data::A(SITE)), ("a.net", Data::A(FIRST))],
+    );
+    for len in 0..whole.len() {
+        let addresses = match parse_answer(&whole[..len], 7, &name) {
+            Some(Answer::Addresses(addresses)) => addresses.len(),
+            _ => 0,
+        };
+        assert_eq!(
+            addresses,
+            usize::from(len >= whole.len() - 21),
+            "{len} bytes"
+        );
+        fuzz_dns(&whole[..len]);
+    }
+    // A pointer to itself, and two that point to each other.
+    for owner in [[0xc0, 23], [0xc0, 24]] {
+        let mut bytes = answer(&query, 0, &[]);
+        bytes[7] = 1;
+        bytes.extend(owner);
+        bytes.extend([0xc0, 23, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+        assert_eq!(parse_answer(&bytes, 7, &name), Some(Answer::NoAddress));
+    }
+    // A record that claims more than there is, and an address of 5 bytes.
+    let lies = answer(&query, 0, &[("a.net", Data::Raw(1, &[1; 5]))]);
+    assert_eq!(parse_answer(&lies, 7, &name), Some(Answer::NoAddress));
+    // 0.0.0.0 is what filters answer.
+    let blocked = answer(&query, 0, &[("a.net", Data::A(Ipv4Address::UNSPECIFIED))]);
+    assert_eq!(parse_answer(&blocked, 7, &name), Some(Answer::NoAddress));
+    let mut cut = answer(&query, 0, &[]);
+    cut[2] |= 2;
+    assert!(matches!(
+        parse_answer(&cut, 7, &name),
+        Some(Answer::Failed(_))
+    ));
+}
+
+#[test]
+fn loss_costs_time_only() {
+    let link = LinkConfig {
+        loss: 0.3,
+        duplicate: 0.3,
+        ..LinkConfig::default()
+    };
+    let found = (0..30).filter(|&seed| {
+        let (addresses, _) = resolved_over(link, seed, &[], "a.net", |query| {
+            vec![query.answer(answer(&query.payload, 0, &[("a.net", Data::A(SITE))]))]
+        });
+        addresses.is_ok_and(|addresses| addresses == [SITE])
+    });
+    assert!(found.count() >= 28);
+}
+
+proptest! {
+    #[test]
+    fn any_answer(
+        flips in prop::collection::vec((0usize..120, any::<u8>()), 0..8),
+        tail in prop::collection::vec(prop_oneof![Just(0xc0u8), Just(0x0c), any::<u8>()], 0..60),
+        count: u8,
+    ) {
+        let query = question(7, &Name::from_text("boot.example.net").unwrap());
+        let records = [
+            ("boot.example.net", Data::Cname("b.example.net")),
+            ("b.example.net", Data::A(SITE)),
+        ];
+        let mut bytes = answer(&query, 0, &records);
+        bytes[7] = count;
+        bytes.extend(tail);
+        for (at, value) in flips {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= value;
+            }
+        }
+        fuzz_dns(&bytes);
+    }
+}
