@@ -117,6 +117,7 @@ impl Queue {
 
     /// Puts buffer `id` into the available ring; the device sees it after [`Self::publish`].
     /// `id` is below the size and not lent.
+    #[inline]
     pub fn offer(&mut self, id: u16) {
         if let Some(lent) = self.lent.get_mut(usize::from(id)) {
             *lent = true;
@@ -158,6 +159,7 @@ impl Queue {
     }
 
     /// How many buffers the device has returned and nobody has taken.
+    #[inline]
     pub fn returned(&self) -> Result<u16, Fault> {
         let index = self.atomic(self.layout.used + 2).load(Ordering::Acquire);
         let returned = index.wrapping_sub(self.taken);
@@ -169,10 +171,10 @@ impl Queue {
         Ok(returned)
     }
 
-    /// The buffer number and written length of the `n`th returned buffer that nobody has taken; `n` is below
-    /// [`Self::returned`]. The number is below the size; the length is the device's word.
-    pub fn peek(&self, n: u16) -> Result<(u16, u32), Fault> {
-        let slot = usize::from(self.taken.wrapping_add(n) & (self.size - 1));
+    /// The buffer number and written length of the next returned buffer; there is one, as [`Self::returned`]
+    /// told. The number is that of a lent buffer; the length is the device's word.
+    pub fn peek(&self) -> Result<(u16, u32), Fault> {
+        let slot = usize::from(self.taken & (self.size - 1));
         let at = self.layout.used + RING_HEADER + USED_ELEMENT_LEN * slot;
         // SAFETY: the masked slot lies inside the used ring, which `new` was promised to be valid and aligned.
         // The device wrote the element before the index that `returned` read; a volatile read takes
@@ -189,14 +191,12 @@ impl Queue {
         }
     }
 
-    /// Takes back the next returned buffer, as [`Self::peek`]`(0)` tells.
-    pub fn take(&mut self) -> Result<(u16, u32), Fault> {
-        let (id, len) = self.peek(0)?;
+    /// Takes back the next returned buffer, which [`Self::peek`] has told to be `id`.
+    pub fn take(&mut self, id: u16) {
         if let Some(lent) = self.lent.get_mut(usize::from(id)) {
             *lent = false;
         }
         self.taken = self.taken.wrapping_add(1);
-        Ok((id, len))
     }
 
     fn descriptor(&self, id: u16) -> NonNull<u8> {

@@ -81,7 +81,7 @@ impl<P: PciFunction> VirtioReceive<P> {
     /// Gives all free buffers to the device.
     pub(super) fn refill(&mut self) {
         let count = core::mem::take(&mut self.free_len);
-        for &id in self.free.iter().take(count) {
+        for &id in self.free.get(..count).unwrap_or_default() {
             self.ring.queue.offer(id);
         }
         if self.ring.queue.publish() {
@@ -95,10 +95,17 @@ impl<P: PciFunction> VirtioReceive<P> {
     /// Lends up to `budget` units; their buffers are free afterwards.
     fn lend(&mut self, budget: usize, sink: &mut impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
         let mut returned = usize::from(self.ring.queue.returned()?);
+        if returned == 0 {
+            return Ok(0);
+        }
         let mut parts: [&[u8]; MAX_PARTS] = [&[]; MAX_PARTS];
         let mut units = 0;
         while units < budget && returned > 0 {
-            let header = self.header()?;
+            let (id, filled) = self.ring.queue.peek()?;
+            if (filled as usize) < HEADER_LEN {
+                return Err(Fault::Misbehaved("it returned a buffer without a header"));
+            }
+            let header = self.header(id);
             let count = if self.mergeable {
                 usize::from(header.num_buffers)
             } else {
@@ -112,16 +119,21 @@ impl<P: PciFunction> VirtioReceive<P> {
                 break;
             }
             returned -= count;
-            let mut len = 0;
-            for (n, part) in parts.iter_mut().take(count).enumerate() {
-                let skip = if n == 0 { HEADER_LEN } else { 0 };
-                // SAFETY: `parts` is not used behind this function, and `refill` is not called inside.
-                *part = unsafe { self.part(skip)? };
+            // SAFETY: `parts` is not used behind this function, and `refill`, which hands the
+            // buffers back, is not called inside.
+            let first = unsafe { self.part(id, filled, HEADER_LEN)? };
+            parts[0] = first;
+            let mut len = first.len();
+            // A slice of the array, since iterator adapters cost a third of all the rest here. `count` is from 1
+            // to MAX_PARTS.
+            for part in &mut parts[1..count] {
+                let (id, filled) = self.ring.queue.peek()?;
+                // SAFETY: as above.
+                *part = unsafe { self.part(id, filled, 0)? };
                 len += part.len();
             }
-            let lent = parts.get(..count).unwrap_or_default();
-            let first = lent.first().map_or(0, |part| part.len());
-            if first < len.min(FIRST_PART_MIN) {
+            let lent = &parts[..count];
+            if first.len() < len.min(FIRST_PART_MIN) {
                 return Err(Fault::Misbehaved("it left a receive buffer unfilled"));
             }
             let segmented = header.gso_type & !VIRTIO_NET_HDR_GSO_ECN == VIRTIO_NET_HDR_GSO_UDP_L4;
@@ -148,12 +160,8 @@ impl<P: PciFunction> VirtioReceive<P> {
         Ok(units)
     }
 
-    /// The header of the next returned buffer, which must be there.
-    fn header(&self) -> Result<Header, Fault> {
-        let (id, len) = self.ring.queue.peek(0)?;
-        if (len as usize) < HEADER_LEN {
-            return Err(Fault::Misbehaved("it returned a buffer without a header"));
-        }
+    /// The header at the start of a returned buffer.
+    fn header(&self, id: u16) -> Header {
         let buffer = self.ring.buffer(id);
         // SAFETY: a buffer is longer than the header and aligned to 2048 bytes; the device has returned it, and
         // should it write all the same, volatile reads take what is there as plain data.
@@ -163,20 +171,21 @@ impl<P: PciFunction> VirtioReceive<P> {
         };
         let [flags, gso_type, _, _, s0, s1, _, _] = low.to_le_bytes();
         let [_, _, n0, n1] = high.to_le_bytes();
-        Ok(Header {
+        Header {
             flags,
             gso_type,
             gso_size: u16::from_le_bytes([s0, s1]),
             num_buffers: u16::from_le_bytes([n0, n1]),
-        })
+        }
     }
 
-    /// Takes the next returned buffer and shows its content behind `skip` bytes.
+    /// Takes the next returned buffer, which is `id` with `len` bytes, and shows its content behind `skip`
+    /// bytes.
     ///
     /// # Safety
     /// The slice must not be used after the buffer, now free, was handed back by [`Self::refill`].
-    unsafe fn part<'a>(&mut self, skip: usize) -> Result<&'a [u8], Fault> {
-        let (id, len) = self.ring.queue.take()?;
+    unsafe fn part<'a>(&mut self, id: u16, len: u32, skip: usize) -> Result<&'a [u8], Fault> {
+        self.ring.queue.take(id);
         let len = len as usize;
         if len > self.ring.buffer_len || len <= skip {
             return Err(Fault::Misbehaved("it returned an impossible length"));

@@ -59,7 +59,8 @@ impl<P: PciFunction> VirtioTransmit<P> {
 
     fn try_reclaim(&mut self) -> Result<(), Fault> {
         for _ in 0..self.ring.queue.returned()? {
-            let (id, _) = self.ring.queue.take()?;
+            let (id, _) = self.ring.queue.peek()?;
+            self.ring.queue.take(id);
             if let Some(slot) = self.free.get_mut(self.free_len) {
                 *slot = id;
                 self.free_len += 1;
