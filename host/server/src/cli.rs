@@ -173,6 +173,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 type Threads = Vec<std::thread::JoinHandle<()>>;
+type Serve = Box<dyn FnOnce(&Stop) -> io::Result<()> + Send>;
 
 fn start(
     args: &ServeArgs,
@@ -184,7 +185,7 @@ fn start(
     stop: &Stop,
 ) -> anyhow::Result<Threads> {
     let mut threads = Threads::new();
-    let mut thread = |what: &'static str, body: Box<dyn FnOnce(&Stop) -> io::Result<()> + Send>| {
+    let mut thread = |what: &'static str, body: Serve| {
         let (stop, events) = (stop.clone(), events.clone());
         let body = move || {
             if let Err(error) = body(&stop) {
@@ -214,11 +215,12 @@ fn start(
         runtime.spawn(server.run());
     }
     if !args.no_dhcp {
-        let bound = DhcpSockets::bind(interface, args.proxy);
-        let sockets = bound.map_err(|error| bind_error(error, "UDP", 67, "DHCP", "--no-dhcp"))?;
+        // Before the port is bound, or this server would hear the question too.
         if !args.proxy && !args.authoritative {
             refuse_beside_another(interface)?;
         }
+        let bound = DhcpSockets::bind(interface, args.proxy);
+        let sockets = bound.map_err(|error| bind_error(error, "UDP", 67, "DHCP", "--no-dhcp"))?;
         let answers = answers(args, cidr)?;
         if let Some(range) = &answers.range {
             events.say(format!(
@@ -475,4 +477,75 @@ fn ip(arguments: &[&str]) -> anyhow::Result<()> {
         bail!("`ip {}` failed: {}", arguments.join(" "), said.trim());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, addresses: &[(Ipv4Addr, u8)], may_have_machines: bool) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            index: 1,
+            mac: None,
+            addresses: addresses.to_vec(),
+            may_have_machines,
+        }
+    }
+
+    #[test]
+    fn the_only_interface_that_serves_is_chosen() {
+        let lan = (Ipv4Addr::new(10, 0, 0, 1), 24);
+        let all = vec![
+            interface("lo", &[(Ipv4Addr::LOCALHOST, 8)], false),
+            interface("down", &[], true),
+            interface("lan", &[lan], true),
+        ];
+        let chosen = choose_interface(all.clone(), None, false).unwrap();
+        assert_eq!(chosen.name, "lan");
+        assert_eq!(
+            choose_interface(all.clone(), Some("lo"), false)
+                .unwrap()
+                .name,
+            "lo"
+        );
+        let error = choose_interface(all.clone(), Some("eth9"), false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("eth9") && error.contains("lan 10.0.0.1/24"),
+            "{error}"
+        );
+        let error = choose_interface(all, None, true).unwrap_err().to_string();
+        assert!(
+            error.contains("--interface") && error.contains("down"),
+            "{error}"
+        );
+        let error = choose_interface(vec![], None, false)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("--address"), "{error}");
+    }
+
+    #[test]
+    fn the_default_range_is_the_upper_half_of_the_network() {
+        let range = |cidr: &str| {
+            let range = default_range(cidr.parse().unwrap()).unwrap();
+            format!("{}-{}", range.start(), range.end())
+        };
+        assert_eq!(range("192.168.7.1/24"), "192.168.7.128-192.168.7.254");
+        assert_eq!(range("10.1.2.3/8"), "10.128.0.0-10.128.3.255");
+        assert_eq!(range("10.0.0.1/30"), "10.0.0.2-10.0.0.2");
+        assert_eq!(range("1.2.3.4/0"), "128.0.0.0-128.0.3.255");
+        assert!(default_range("10.0.0.1/31".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        assert!("10.0.0.1".parse::<Cidr>().is_err());
+        assert!("10.0.0.1/33".parse::<Cidr>().is_err());
+        assert!("10.0.0.9-10.0.0.1".parse::<AddressRange>().is_err());
+        let range: AddressRange = "10.0.0.1-10.0.0.9".parse().unwrap();
+        assert_eq!(range.last, Ipv4Addr::new(10, 0, 0, 9));
+    }
 }

@@ -13,6 +13,8 @@ pub mod cli;
 pub mod dhcp;
 pub mod directory;
 pub mod event;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod http;
 pub mod interface;
 mod link_socket;

@@ -432,3 +432,261 @@ fn describe(request: &Message) -> String {
         format!("{class}, user class {}", users.join(" "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
+    const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68);
+
+    fn answers(proxy: bool) -> Answers {
+        Answers {
+            server: SERVER,
+            prefix: 24,
+            range: (!proxy).then(|| Ipv4Addr::new(10, 0, 0, 100)..=Ipv4Addr::new(10, 0, 0, 199)),
+            router: None,
+            dns: vec![],
+            tftp: true,
+            http: Some("http://10.0.0.1".to_owned()),
+        }
+    }
+
+    fn firmware(kind: MessageType, class: &str, architecture: u16) -> Message {
+        let mut message = Message::request(kind, 77, MAC);
+        message.options.set(option::VENDOR_CLASS, class);
+        message
+            .options
+            .set(option::ARCHITECTURE, architecture.to_be_bytes());
+        message
+    }
+
+    fn pxe(kind: MessageType) -> Message {
+        firmware(kind, "PXEClient:Arch:00007:UNDI:003000", 7)
+    }
+
+    fn ask(responder: &mut Responder, request: &Message) -> Option<Reply> {
+        responder
+            .answer(&request.emit(), NOWHERE, Port::Server, Instant::now())
+            .0
+    }
+
+    fn boot_file(request: &Message) -> Option<String> {
+        let reply = ask(&mut Responder::new(answers(false)), request).unwrap();
+        reply.message.boot_file().map(str::to_owned)
+    }
+
+    #[test]
+    fn firmware_gets_address_and_boot_program_at_once() {
+        let mut responder = Responder::new(answers(false));
+        let mut discover = pxe(MessageType::Discover);
+        discover.options.set(option::MACHINE_ID, [0; 17]);
+        let reply = ask(&mut responder, &discover).unwrap();
+        let offer = reply.message;
+        assert_eq!(reply.destination, Destination::Hardware(MAC, offer.yiaddr));
+        assert_eq!(offer.message_type(), Some(MessageType::Offer));
+        assert_eq!(
+            (offer.xid, offer.siaddr, offer.file.as_slice()),
+            (77, SERVER, b"wireboot.efi".as_slice())
+        );
+        let options = &offer.options;
+        assert_eq!(options.address(option::SERVER_ID), Some(SERVER));
+        assert_eq!(options.prefix(), Some(24));
+        assert_eq!(options.u32(option::LEASE_TIME), Some(3600));
+        assert_eq!(options.text(option::VENDOR_CLASS), Some("PXEClient"));
+        assert_eq!(options.text(option::TFTP_SERVER), Some("10.0.0.1"));
+        assert_eq!(options.get(option::VENDOR), Some([6, 1, 8, 255].as_slice()));
+        assert_eq!(options.machine_id(), Some([0; 16]));
+        assert!(options.addresses(option::ROUTERS).is_empty());
+
+        let mut request = pxe(MessageType::Request);
+        request.options.set_addresses(option::SERVER_ID, &[SERVER]);
+        request
+            .options
+            .set_addresses(option::REQUESTED_ADDRESS, &[offer.yiaddr]);
+        let ack = ask(&mut responder, &request).unwrap().message;
+        assert_eq!(
+            (ack.message_type(), ack.yiaddr),
+            (Some(MessageType::Ack), offer.yiaddr)
+        );
+        assert_eq!(ack.boot_file(), Some("wireboot.efi"));
+    }
+
+    #[test]
+    fn each_kind_of_client_gets_its_boot_file() {
+        let discover = MessageType::Discover;
+        let http = firmware(discover, "HTTPClient:Arch:00016:UNDI:003000", 16);
+        assert_eq!(
+            boot_file(&http).as_deref(),
+            Some("http://10.0.0.1/wireboot.efi")
+        );
+        let offer = ask(&mut Responder::new(answers(false)), &http)
+            .unwrap()
+            .message;
+        assert_eq!(offer.options.text(option::VENDOR_CLASS), Some("HTTPClient"));
+        assert_eq!(offer.options.get(option::VENDOR), None);
+        for class in [b"wireboot".as_slice(), b"\x08wireboot"] {
+            let mut wireboot = pxe(discover);
+            wireboot.options.set(option::USER_CLASS, class);
+            assert_eq!(
+                boot_file(&wireboot).as_deref(),
+                Some("http://10.0.0.1/wireboot.conf")
+            );
+        }
+        assert_eq!(
+            boot_file(&firmware(discover, "PXEClient", 9)).as_deref(),
+            Some("wireboot.efi")
+        );
+        for (class, architecture) in [
+            ("PXEClient", 0),
+            ("PXEClient", 11),
+            ("HTTPClient", 19),
+            ("dhcpcd", 7),
+        ] {
+            assert_eq!(
+                boot_file(&firmware(discover, class, architecture)),
+                None,
+                "{class} {architecture}"
+            );
+        }
+        assert_eq!(boot_file(&Message::request(discover, 1, MAC)), None);
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_served_is_told_of() {
+        let discover = firmware(MessageType::Discover, "PXEClient:Arch:00000", 0);
+        let mut responder = Responder::new(answers(false));
+        let (reply, events) =
+            responder.answer(&discover.emit(), NOWHERE, Port::Server, Instant::now());
+        assert!(reply.is_some(), "it gets an address");
+        let told = events.iter().any(|event| {
+            event.event == Kind::DhcpIgnored
+                && event
+                    .message
+                    .as_ref()
+                    .is_some_and(|text| text.contains("BIOS"))
+        });
+        assert!(told, "{events:?}");
+    }
+
+    #[test]
+    fn wrong_requests_are_refused() {
+        let mut responder = Responder::new(answers(false));
+        let request = |address: [u8; 4], server: Option<Ipv4Addr>| {
+            let mut request = pxe(MessageType::Request);
+            request.options.set(option::REQUESTED_ADDRESS, address);
+            if let Some(server) = server {
+                request.options.set_addresses(option::SERVER_ID, &[server]);
+            }
+            request
+        };
+        for wrong in [
+            [192, 168, 1, 5],
+            [10, 0, 0, 1],
+            [10, 0, 0, 99],
+            [0, 0, 0, 0],
+        ] {
+            for server in [None, Some(SERVER)] {
+                let reply = ask(&mut responder, &request(wrong, server)).unwrap();
+                assert_eq!(reply.message.message_type(), Some(MessageType::Nak));
+                assert_eq!(reply.destination, Destination::Broadcast);
+                assert!(reply.message.yiaddr.is_unspecified());
+            }
+        }
+        let other = Some(Ipv4Addr::new(10, 0, 0, 2));
+        assert!(ask(&mut responder, &request([10, 0, 0, 100], other)).is_none());
+        // After a restart, a client's own address is taken for granted.
+        let reply = ask(&mut responder, &request([10, 0, 0, 150], None)).unwrap();
+        assert_eq!(reply.message.message_type(), Some(MessageType::Ack));
+    }
+
+    #[test]
+    fn inform_gets_no_address_and_renewal_goes_to_the_client() {
+        let mut responder = Responder::new(answers(false));
+        let mut inform = pxe(MessageType::Inform);
+        inform.ciaddr = Ipv4Addr::new(10, 0, 0, 5);
+        let reply = ask(&mut responder, &inform).unwrap();
+        assert_eq!(
+            reply.destination,
+            Destination::Unicast(SocketAddrV4::new(inform.ciaddr, 68))
+        );
+        assert!(reply.message.yiaddr.is_unspecified());
+        assert_eq!(reply.message.options.u32(option::LEASE_TIME), None);
+        let mut renewal = pxe(MessageType::Request);
+        renewal.ciaddr = Ipv4Addr::new(10, 0, 0, 105);
+        let reply = ask(&mut responder, &renewal).unwrap();
+        assert_eq!(
+            reply.destination,
+            Destination::Unicast(SocketAddrV4::new(renewal.ciaddr, 68))
+        );
+        assert_eq!(reply.message.yiaddr, renewal.ciaddr);
+    }
+
+    #[test]
+    fn broadcast_when_the_client_says_so_and_relays_get_theirs() {
+        let mut discover = pxe(MessageType::Discover);
+        discover.flags = 0x8000;
+        let reply = ask(&mut Responder::new(answers(false)), &discover).unwrap();
+        assert_eq!(reply.destination, Destination::Broadcast);
+        discover.giaddr = Ipv4Addr::new(10, 0, 0, 9);
+        let reply = ask(&mut Responder::new(answers(false)), &discover).unwrap();
+        assert_eq!(
+            reply.destination,
+            Destination::Unicast(SocketAddrV4::new(discover.giaddr, 67))
+        );
+        discover.giaddr = Ipv4Addr::new(10, 7, 0, 9);
+        assert!(ask(&mut Responder::new(answers(false)), &discover).is_none());
+    }
+
+    #[test]
+    fn a_proxy_offers_boot_files_and_never_an_address() {
+        let mut proxy = Responder::new(answers(true));
+        let offer = ask(&mut proxy, &pxe(MessageType::Discover)).unwrap();
+        assert_eq!(offer.destination, Destination::Broadcast);
+        let offer = offer.message;
+        assert!(offer.yiaddr.is_unspecified());
+        assert_eq!(
+            (offer.boot_file(), offer.siaddr),
+            (Some("wireboot.efi"), SERVER)
+        );
+        for absent in [option::SUBNET_MASK, option::LEASE_TIME, option::ROUTERS] {
+            assert_eq!(offer.options.get(absent), None);
+        }
+        assert!(ask(&mut proxy, &Message::request(MessageType::Discover, 1, MAC)).is_none());
+        assert!(ask(&mut proxy, &firmware(MessageType::Discover, "PXEClient", 0)).is_none());
+        assert!(
+            ask(&mut proxy, &pxe(MessageType::Request)).is_none(),
+            "that is the DHCP server's"
+        );
+
+        let mut request = pxe(MessageType::Request);
+        request.ciaddr = Ipv4Addr::new(10, 0, 0, 50);
+        let source = SocketAddrV4::new(request.ciaddr, 4011);
+        let (reply, _) = proxy.answer(&request.emit(), source, Port::Pxe, Instant::now());
+        let reply = reply.unwrap();
+        assert_eq!(reply.destination, Destination::Unicast(source));
+        assert_eq!(reply.message.message_type(), Some(MessageType::Ack));
+        assert_eq!(reply.message.boot_file(), Some("wireboot.efi"));
+    }
+
+    #[test]
+    fn a_declined_address_is_not_offered_again() {
+        let mut responder = Responder::new(answers(false));
+        let offered = ask(&mut responder, &pxe(MessageType::Discover))
+            .unwrap()
+            .message
+            .yiaddr;
+        let mut decline = pxe(MessageType::Decline);
+        decline.options.set_addresses(option::SERVER_ID, &[SERVER]);
+        decline
+            .options
+            .set_addresses(option::REQUESTED_ADDRESS, &[offered]);
+        assert!(ask(&mut responder, &decline).is_none());
+        let next = ask(&mut responder, &pxe(MessageType::Discover))
+            .unwrap()
+            .message
+            .yiaddr;
+        assert_ne!(offered, next);
+    }
+}

@@ -295,12 +295,104 @@ fn select(headers: &HeaderMap, validators: &Validators, length: u64) -> Selectio
     if value(header::IF_RANGE).is_some_and(|value| !validators.is(value)) {
         return Selection::Whole;
     }
-    let Ok(range) = http_range_header::parse_range_header(range) else {
-        return Selection::Whole;
+    only_range(range, length).unwrap_or(Selection::Whole)
+}
+
+/// The one range of a Range header (RFC 9110 section 14.1.2); `None` when there are several, or it is malformed.
+fn only_range(header: &str, length: u64) -> Option<Selection> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // A number that does not fit lies behind the end of any file.
+        digits.then(|| text.parse().unwrap_or(u64::MAX))
     };
-    match range.validate(length).as_deref() {
-        Ok([range]) => Selection::Part(range.clone()),
-        Ok(_) => Selection::Whole,
-        Err(_) => Selection::OutOfReach,
+    let (first, last) = header.strip_prefix("bytes=")?.trim().split_once('-')?;
+    let (first, last) = match (first, last) {
+        ("", suffix) => (length.saturating_sub(number(suffix)?), u64::MAX),
+        (first, "") => (number(first)?, u64::MAX),
+        (first, last) => (number(first)?, number(last)?),
+    };
+    if last < first {
+        return None;
+    }
+    Some(match first < length {
+        true => Selection::Part(first..=last.min(length - 1)),
+        false => Selection::OutOfReach,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn selected(headers: &[(header::HeaderName, &str)]) -> Selection {
+        let validators = Validators {
+            tag: Some("\"v1\"".to_owned()),
+            modified: httpdate::parse_http_date(DATE).ok(),
+        };
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()));
+        select(&headers.collect(), &validators, 1000)
+    }
+
+    #[test]
+    fn ranges() {
+        for (range, expected) in [
+            ("bytes=0-99", Selection::Part(0..=99)),
+            ("bytes=900-", Selection::Part(900..=999)),
+            ("bytes=-100", Selection::Part(900..=999)),
+            ("bytes=-5000", Selection::Part(0..=999)),
+            ("bytes=999-", Selection::Part(999..=999)),
+            ("bytes=990-2000", Selection::Part(990..=999)),
+            ("bytes=1000-", Selection::OutOfReach),
+            ("bytes=0-1,5-6", Selection::Whole),
+            ("lines=1-2", Selection::Whole),
+            ("bytes=-0", Selection::OutOfReach),
+            ("bytes=99999999999999999999-", Selection::OutOfReach),
+            ("bytes=5-4", Selection::Whole),
+            ("bytes=+5-9", Selection::Whole),
+            ("bytes=-", Selection::Whole),
+            ("bytes=x", Selection::Whole),
+        ] {
+            assert_eq!(selected(&[(header::RANGE, range)]), expected, "{range}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_another_version_is_the_whole_file() {
+        for (version, expected) in [
+            ("\"v1\"", Selection::Part(5..=999)),
+            (DATE, Selection::Part(5..=999)),
+            ("\"v2\"", Selection::Whole),
+            ("W/\"v1\"", Selection::Whole),
+            ("Sun, 06 Nov 1994 08:49:38 GMT", Selection::Whole),
+        ] {
+            let headers = [(header::RANGE, "bytes=5-"), (header::IF_RANGE, version)];
+            assert_eq!(selected(&headers), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn what_the_client_has_is_not_sent_again() {
+        for (name, value, expected) in [
+            (
+                header::IF_NONE_MATCH,
+                "\"v0\", W/\"v1\"",
+                Selection::Unchanged,
+            ),
+            (header::IF_NONE_MATCH, "*", Selection::Unchanged),
+            (header::IF_NONE_MATCH, "\"v2\"", Selection::Whole),
+            (header::IF_MODIFIED_SINCE, DATE, Selection::Unchanged),
+            (
+                header::IF_MODIFIED_SINCE,
+                "Sun, 06 Nov 1994 08:49:36 GMT",
+                Selection::Whole,
+            ),
+            (header::IF_MODIFIED_SINCE, "yesterday", Selection::Whole),
+        ] {
+            assert_eq!(selected(&[(name, value)]), expected, "{value}");
+        }
     }
 }

@@ -26,6 +26,8 @@ use crate::event::{Event, Events, Kind};
 use crate::stop::Stop;
 
 pub(crate) use sender::Terms;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use sender::{Action, Sender};
 
 /// Transfers at a time. Each holds a thread, a socket and a buffer of 64 KiB.
 const MAX_TRANSFERS: usize = 512;

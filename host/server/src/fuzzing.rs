@@ -1,0 +1,215 @@
+//! Bodies of the fuzz targets: what must hold for any datagram. Each panics when it does not.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use wireboot_wire::dhcp::{Message, MessageType, Operation};
+use wireboot_wire::tftp::{self, Packet, TransferOptions};
+
+use crate::dhcp::{Answers, Port, Responder};
+use crate::directory::Directory;
+use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer};
+
+/// Size of the file in the TFTP part, in bytes.
+const FILE: u64 = 100_000;
+
+/// Requests to the DHCP and TFTP servers.
+///
+/// The first byte chooses the server; the rest is datagrams, each behind its length in two bytes.
+pub fn fuzz_server_packets(data: &[u8]) {
+    let Some((choice, mut rest)) = data.split_first() else {
+        return;
+    };
+    let mut datagrams = Vec::new();
+    while let Some((length, after)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_be_bytes(*length)).min(after.len());
+        let (datagram, after) = after.split_at(length);
+        datagrams.push(datagram);
+        rest = after;
+    }
+    match choice % 3 {
+        0 => dhcp(&datagrams, false),
+        1 => dhcp(&datagrams, true),
+        _ => tftp(&datagrams),
+    }
+}
+
+/// Every answer is a reply that parses, fits an Ethernet frame and gives only addresses of the range.
+fn dhcp(datagrams: &[&[u8]], proxy: bool) {
+    let range = Ipv4Addr::new(10, 0, 0, 2)..=Ipv4Addr::new(10, 0, 0, 9);
+    let mut responder = Responder::new(Answers {
+        server: Ipv4Addr::new(10, 0, 0, 1),
+        prefix: 24,
+        range: (!proxy).then(|| range.clone()),
+        router: Some(Ipv4Addr::new(10, 0, 0, 254)),
+        dns: vec![Ipv4Addr::new(10, 0, 0, 253)],
+        tftp: true,
+        http: Some("http://10.0.0.1".to_owned()),
+    });
+    let source = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 5), 68);
+    let mut now = Instant::now();
+    for datagram in datagrams {
+        for port in [Port::Server, Port::Pxe] {
+            let (Some(reply), _) = responder.answer(datagram, source, port, now) else {
+                continue;
+            };
+            let request = Message::parse(datagram).expect("only messages are answered");
+            assert_eq!(
+                request.operation,
+                Operation::Request,
+                "a reply was answered"
+            );
+            let answer = Message::parse(&reply.message.emit()).expect("the answer is malformed");
+            assert_eq!(answer.operation, Operation::Reply);
+            assert_eq!((answer.xid, &answer.chaddr), (request.xid, &request.chaddr));
+            let address = answer.yiaddr;
+            assert!(address.is_unspecified() || (!proxy && range.contains(&address)));
+            let gives = answer.message_type() == Some(MessageType::Offer) && !proxy;
+            assert!(!gives || !address.is_unspecified(), "an offer of nothing");
+        }
+        now += Duration::from_secs(10);
+    }
+}
+
+/// A request gets terms within the limits; whatever follows it, only blocks of the file within the window are sent.
+fn tftp(datagrams: &[&[u8]]) {
+    static DIRECTORY: OnceLock<Directory> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        // Every Linux has it, and it holds no file that opening could do anything to.
+        Directory::open(Path::new("/sys/class"), None).expect("/sys is not mounted")
+    });
+    let mut now = Instant::now();
+    let mut datagrams = datagrams.iter();
+    let Some(first) = datagrams.next() else {
+        return;
+    };
+    let asked = match answer(first, directory) {
+        Answer::Refuse { code, text, .. } => {
+            let mut packet = Vec::new();
+            let error = Packet::Error {
+                code,
+                text: text.as_bytes(),
+            };
+            error.emit(&mut packet);
+            assert_eq!(Packet::parse(&packet), Ok(error));
+            TransferOptions::default()
+        }
+        Answer::Serve(request, _) => TransferOptions::from_request(request.options),
+        Answer::Ignore => match Packet::parse(first) {
+            Ok(Packet::Oack(options)) => TransferOptions::from_request(options),
+            _ => TransferOptions::default(),
+        },
+    };
+    let (terms, granted) = agree(asked, FILE, 1468, 512);
+    assert!((8..=1468).contains(&terms.block_size) && (1..=512).contains(&terms.window));
+    assert!(
+        asked
+            .block_size
+            .is_none_or(|wanted| terms.block_size <= wanted)
+    );
+    assert!(
+        asked
+            .window_size
+            .is_none_or(|wanted| terms.window <= wanted)
+    );
+    assert!(matches!(
+        Packet::parse(&acknowledgement(granted)),
+        Ok(Packet::Oack(_))
+    ));
+    let mut sender = Sender::new(terms, now);
+    let last = FILE / u64::from(terms.block_size) + 1;
+    for datagram in datagrams {
+        for _ in 0..4 {
+            match sender.next_action(now) {
+                Action::SendOptions => sender.sent(0, now),
+                Action::Send { first, count } => {
+                    assert!(first >= 1 && count >= 1 && first + count - 1 <= last);
+                    assert!(count <= u64::from(terms.window));
+                    assert!(sender.offset(last) + sender.length(last) as u64 == FILE);
+                    let packet = tftp::data_header(Sender::wire_number(first));
+                    assert!(matches!(Packet::parse(&packet), Ok(Packet::Data { .. })));
+                    sender.sent(count.min(44), now);
+                }
+                Action::Wait(until) => now = now.max(until),
+                Action::Ended(_) => return,
+            }
+        }
+        sender.receive(datagram, now);
+        assert!(sender.acknowledged_bytes() <= FILE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use wireboot_wire::dhcp::option;
+
+    fn case(choice: u8, datagrams: &[Vec<u8>]) -> Vec<u8> {
+        let mut data = vec![choice];
+        for datagram in datagrams {
+            data.extend((datagram.len() as u16).to_be_bytes());
+            data.extend(datagram);
+        }
+        data
+    }
+
+    prop_compose! {
+        fn dhcp_request()(
+            kind in 0u8..9,
+            client in 0u8..4,
+            fields in any::<(u16, [u8; 4], [u8; 4])>(),
+            options in prop::collection::vec((prop::sample::select(vec![
+                option::REQUESTED_ADDRESS, option::SERVER_ID, option::VENDOR_CLASS, option::USER_CLASS,
+                option::ARCHITECTURE, option::MACHINE_ID, option::RELAY_AGENT,
+            ]), prop_oneof![
+                (0u8..12).prop_map(|last| vec![10, 0, 0, last]),
+                Just(b"PXEClient:Arch:00007".to_vec()), Just(b"HTTPClient".to_vec()), Just(b"wireboot".to_vec()),
+                (0u8..20).prop_map(|architecture| vec![0, architecture]),
+                prop::collection::vec(any::<u8>(), 0..40),
+            ]), 0..6),
+            near in any::<bool>(),
+        ) -> Vec<u8> {
+            let mut message = Message::request(MessageType::Discover, 9, [2, 0, 0, 0, 0, client]);
+            message.options.set(option::MESSAGE_TYPE, [kind]);
+            message.flags = fields.0;
+            if !near {
+                message.ciaddr = fields.1.into();
+                message.giaddr = fields.2.into();
+            }
+            for (code, value) in options {
+                message.options.set(code, value);
+            }
+            message.emit()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(data in prop::collection::vec(any::<u8>(), 0..600)) {
+            fuzz_server_packets(&data);
+        }
+
+        #[test]
+        fn dhcp_conversations(choice in 0u8..2, datagrams in prop::collection::vec(dhcp_request(), 0..20)) {
+            fuzz_server_packets(&case(choice, &datagrams));
+        }
+
+        #[test]
+        fn tftp_conversations(
+            options in prop::collection::vec((prop::sample::select(vec!["blksize", "windowsize", "tsize", "timeout"]), 0u32..70_000), 0..4),
+            name in "[a-z./]{0,12}",
+            answers in prop::collection::vec((3u8..6, 0u16..200), 0..50),
+        ) {
+            let options: String = options.iter().map(|(name, value)| format!("{name}\0{value}\0")).collect();
+            let mut datagrams = vec![[b"\0\x01", name.as_bytes(), b"\0octet\0", options.as_bytes()].concat()];
+            for (opcode, number) in answers {
+                let [a, b] = number.to_be_bytes();
+                datagrams.push(vec![0, opcode, a, b]);
+            }
+            fuzz_server_packets(&case(2, &datagrams));
+        }
+    }
+}
