@@ -221,11 +221,16 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
         let Some(offer) = client.select(end).await else {
             continue;
         };
-        match client.obtain(&offer).await {
+        let error = match client.obtain(&offer).await {
             Ok(lease) => return Ok(lease),
-            Err(error) => setback = Some(error),
-        }
+            Err(error) => error,
+        };
         stack.unconfigure();
+        // Has been asked often enough; the next lease would lead there again.
+        if matches!(error, DhcpError::NoBootServer { .. }) {
+            return Err(error);
+        }
+        setback = Some(error);
         client.xid = stack.random() as u32;
         client.offers.clear();
         client.proxies.clear();

@@ -319,7 +319,7 @@ fn a_silent_boot_server_is_named() {
             .contains("10.0.0.1 names no boot file (port 4011)"),
         "{error}"
     );
-    assert!(micros < 100 * SECOND);
+    assert!((6 * SECOND..9 * SECOND).contains(&micros), "{micros} us");
 }
 
 #[test]
