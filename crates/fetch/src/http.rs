@@ -37,9 +37,12 @@ const SILENCE: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests that may fail in a row before the first byte of the file.
 const FIRST_ATTEMPTS: u32 = 4;
-/// Requests that may fail in a row without a further byte: with the back-off, a server has half a
+/// Requests that may fail in a row without [`WORTHWHILE`] progress: with the back-off, a server has half a
 /// minute to come back.
 const RESUME_ATTEMPTS: u32 = 8;
+/// Bytes that a download must gain before its failures are forgotten. A server that breaks off after each few bytes
+/// would keep it going for ever.
+const WORTHWHILE: u64 = 64 * 1024;
 /// First wait between attempts; each further one is twice as long, up to [`BACKOFF_LIMIT`].
 const BACKOFF: Duration = Duration::from_millis(250);
 /// Longest wait between attempts.
@@ -89,8 +92,8 @@ pub struct HttpStats {
 /// Downloads `url` to memory of `destination`.
 ///
 /// Each wait in it ends: after 10 s without a byte the server is asked again, for the rest of the file if
-/// possible; after 4 requests in a row that failed before the first byte, or 8 without a further byte,
-/// it gives up. Responses 408, 429 and 5xx are retried too.
+/// possible; after 4 requests in a row that failed before the first byte, or 8 that brought less than 64 KiB
+/// together, it gives up. Responses 408, 429 and 5xx are retried too.
 ///
 /// # Errors
 /// [`HttpError`]: what was asked of whom, what happened, what to do.
@@ -157,8 +160,8 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
             return Err(Problem::NotHttp);
         }
         let mut visited = vec![self.url.clone()];
+        let mut reach = 0;
         loop {
-            let reach = self.body.reach;
             let problem = match self.request().await {
                 Ok(Step::Complete) => return Ok(()),
                 Ok(Step::Redirect(location)) => {
@@ -167,8 +170,9 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
                 }
                 Err(problem) => problem,
             };
-            if self.body.reach > reach {
+            if self.body.reach >= reach + WORTHWHILE {
                 *failures = 0;
+                reach = self.body.reach;
                 visited = vec![self.url.clone()];
             }
             *failures += 1;

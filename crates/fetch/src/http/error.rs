@@ -18,7 +18,7 @@ pub struct HttpError {
     pub url: Url,
     /// Who was asked, once that was known.
     pub server: Option<SocketAddrV4>,
-    /// How many requests in a row failed without a byte of progress.
+    /// How many requests in a row failed without progress worth the name.
     pub attempts: u32,
     /// What happened at the last one.
     pub problem: Problem,

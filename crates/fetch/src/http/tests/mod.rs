@@ -720,6 +720,33 @@ fn a_file_shorter_than_announced() {
 }
 
 #[test]
+fn a_few_bytes_at_a_time_are_no_progress() {
+    let file = content(100_000, 16);
+    let mut world = World::new(Wire::default(), move |request| {
+        let whole = serve(&file, "\"v\"", request);
+        let head = whole.bytes.windows(4).position(|end| end == b"\r\n\r\n");
+        cut(whole, head.unwrap() + 4 + 10, Then::Close)
+    });
+    let outcome = world.get(URL);
+    assert!(matches!(
+        outcome.error().problem,
+        Problem::Short { received: 80, .. }
+    ));
+    assert_eq!(outcome.error().attempts, RESUME_ATTEMPTS);
+}
+
+#[test]
+fn failures_are_forgotten_after_progress() {
+    let file = content(2_000_000, 17);
+    let served = file.clone();
+    let mut world = World::new(Wire::default(), move |request| {
+        cut(serve(&served, "\"v\"", request), 70_000, Then::Reset)
+    });
+    assert_eq!(world.get(URL).bytes(), file);
+    assert!(world.requests.borrow().len() > 25);
+}
+
+#[test]
 fn statuses_that_do_not_change_are_told_at_once() {
     for (status, advice) in [
         (404, "path"),
