@@ -539,6 +539,7 @@ proptest! {
     })]
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn what_is_delivered_is_received(
         features in prop::sample::select(vec![
             0, feature::MRG_RXBUF, feature::EVENT_IDX, feature::COALESCING, feature::GUEST_CSUM,
