@@ -323,6 +323,28 @@ fn a_silent_boot_server_is_named() {
 }
 
 #[test]
+fn only_the_boot_server_asked_may_answer() {
+    let (lease, _) = simply(|datagram, message| {
+        if datagram.destination.port() == PXE_PORT {
+            let mut reply = with_file(proxy_reply(message), "stranger.efi");
+            reply
+                .options
+                .set(option::MESSAGE_TYPE, [MessageType::Ack.code()]);
+            let mut stranger = datagram.answer(reply.emit());
+            stranger.source.set_ip(OTHER);
+            reply.file = b"asked.efi".to_vec();
+            let mut late = datagram.answer(reply.emit());
+            late.micros = 5000;
+            return vec![stranger, late];
+        }
+        let mut reply = lease_reply(SERVER, ADDRESS, message);
+        reply.options.set(option::VENDOR_CLASS, "PXEClient");
+        vec![from(&reply)]
+    });
+    assert_eq!(lease.unwrap().boot_file.as_deref(), Some("asked.efi"));
+}
+
+#[test]
 fn the_first_menu_item_chooses_the_boot_server() {
     let list = PxeOptions {
         discovery_control: Some(discovery::LIST_ONLY | discovery::NO_MULTICAST),
