@@ -33,7 +33,7 @@ impl Log for Console {
             Level::Warn => "warning: ",
             _ => "",
         };
-        clear_progress();
+        start_line();
         write(format_args!("wireboot: {kind}{}\n", record.args()));
     }
 
@@ -56,8 +56,17 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
 
 /// A line of its own without prefix (menus).
 pub fn line(text: &str) {
-    clear_progress();
+    start_line();
     write(format_args!("{text}\n"));
+}
+
+/// Goes to the start of a line: firmware drivers leave words of their own standing on the console.
+pub(crate) fn start_line() {
+    clear_progress();
+    let column = system::with_stdout(|out| out.cursor_position().0);
+    if column > 0 {
+        write(format_args!("\n"));
+    }
 }
 
 /// Draws `text` over the progress line. Costs what the slowest console costs (a millisecond or more): call

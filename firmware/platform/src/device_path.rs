@@ -50,8 +50,6 @@ fn nodes(path: &DevicePath) -> Box<[u8]> {
 /// What the network nodes of a device path say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkPath {
-    /// Bytes of the path up to and including the MAC node; 0 without one.
-    pub interface_len: usize,
     /// Station address of the interface.
     pub mac: Option<[u8; 6]>,
     /// The IPv4 node, where it names an address.
@@ -95,12 +93,9 @@ impl NetworkPath {
         let Ok(path) = <&DevicePath>::try_from(bytes.as_slice()) else {
             return found;
         };
-        let mut offset = 0;
         for node in path.node_iter() {
-            offset += usize::from(node.length());
             match node.as_enum() {
                 Ok(DevicePathNodeEnum::MessagingMacAddress(node)) => {
-                    found.interface_len = offset;
                     found.mac = node.mac_address().first_chunk().copied();
                 }
                 Ok(DevicePathNodeEnum::MessagingIpv4(node)) => {
@@ -152,21 +147,39 @@ fn prefix(mask: [u8; 4]) -> Option<u8> {
 pub struct PathBuf(Vec<u8>);
 
 impl PathBuf {
-    /// The path of something fetched from `uri` over the interface at `interface` (nodes up to the MAC node, or
-    /// up to an IPv4 node that a firmware handle carries): interface, IPv4, URI (UEFI 2.10, section
-    /// 24.7.3.1). The IPv4 node is added only where `interface` has none.
+    /// The path of something fetched from `uri` over the interface at `interface`: its nodes, MAC, IPv4, URI
+    /// (UEFI 2.10, section 24.7.3.1). MAC and IPv4 nodes are added only where `interface`, which may be that
+    /// of a PCI function or of a network handle of the firmware, has none.
     #[must_use]
-    pub fn fetched(interface: &[u8], ipv4: Option<Ipv4Node>, uri: &str) -> Option<Self> {
+    pub fn fetched(
+        interface: &[u8],
+        mac: [u8; 6],
+        ipv4: Option<Ipv4Node>,
+        uri: &str,
+    ) -> Option<Self> {
+        const MAC: [u8; 2] = [3, 11];
         const IPV4: [u8; 2] = [3, 12];
+        const ETHERNET: u8 = 1;
         let mut bytes = interface.to_vec();
         bytes.extend([0x7f, 0xff, 4, 0]);
         let base = <&DevicePath>::try_from(bytes.as_slice()).ok()?;
         let mut out = Vec::new();
         let mut builder = DevicePathBuilder::with_vec(&mut out);
-        let mut has_ipv4 = false;
+        let (mut has_mac, mut has_ipv4) = (false, false);
         for node in base.node_iter() {
-            has_ipv4 |= [node.device_type().0, node.sub_type().0] == IPV4;
+            let kind = [node.device_type().0, node.sub_type().0];
+            has_mac |= kind == MAC;
+            has_ipv4 |= kind == IPV4;
             builder = builder.push(&node).ok()?;
+        }
+        if !has_mac {
+            let mut mac_address = [0; 32];
+            mac_address.first_chunk_mut().map(|place| *place = mac)?;
+            let node = messaging::MacAddress {
+                mac_address,
+                interface_type: ETHERNET,
+            };
+            builder = builder.push(&node as &dyn BuildNode).ok()?;
         }
         if let (Some(ipv4), false) = (ipv4, has_ipv4) {
             let or_zero = |address: Option<Ipv4Addr>| address.map_or([0; 4], |a| a.octets());
@@ -210,6 +223,8 @@ mod tests {
         0, 0, 0, 0, 0, 0, 0, 0, 1, // MAC
     ];
 
+    const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
+
     #[test]
     fn what_is_built_reads_back() {
         let ipv4 = Ipv4Node {
@@ -218,16 +233,19 @@ mod tests {
             gateway: None,
             prefix: Some(24),
         };
-        let path = PathBuf::fetched(MAC_PATH, Some(ipv4), "http://10.0.2.2/a").unwrap();
+        let path = PathBuf::fetched(MAC_PATH, MAC, Some(ipv4), "http://10.0.2.2/a").unwrap();
         let read = NetworkPath::parse(&path.0);
-        assert_eq!(read.mac, Some([0x52, 0x54, 0, 1, 2, 3]));
-        assert_eq!(read.interface_len, MAC_PATH.len());
+        assert_eq!(read.mac, Some(MAC));
         assert_eq!(read.ipv4, Some(ipv4));
         assert_eq!(read.uri.as_deref(), Some("http://10.0.2.2/a"));
         // A path that has an IPv4 node keeps it.
         let longer = &path.0[..path.0.len() - 4 - 4 - "http://10.0.2.2/a".len()];
-        let again = PathBuf::fetched(longer, None, "http://10.0.2.2/a").unwrap();
+        let again = PathBuf::fetched(longer, MAC, None, "http://10.0.2.2/a").unwrap();
         assert_eq!(again, path);
+        // A PCI function's path gets a MAC node.
+        let from_function =
+            PathBuf::fetched(&MAC_PATH[..18], MAC, Some(ipv4), "http://10.0.2.2/a").unwrap();
+        assert_eq!(from_function, path);
     }
 
     #[test]
@@ -247,7 +265,7 @@ mod tests {
     fn cut_paths_are_no_harm() {
         for len in 0..MAC_PATH.len() {
             let _ = NetworkPath::parse(&MAC_PATH[..len]);
-            let _ = PathBuf::fetched(&MAC_PATH[..len], None, "http://a/");
+            let _ = PathBuf::fetched(&MAC_PATH[..len], MAC, None, "http://a/");
         }
     }
 

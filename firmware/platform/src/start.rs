@@ -56,7 +56,7 @@ mod panic {
     #[panic_handler]
     fn panic(info: &PanicInfo<'_>) -> ! {
         if !PANICKING.swap(true, Ordering::Relaxed) {
-            console::clear_progress();
+            console::start_line();
             console::write(format_args!(
                 "wireboot: error: internal error, please report it: {info}\n"
             ));

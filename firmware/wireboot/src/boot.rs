@@ -70,17 +70,28 @@ pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallib
         check(planned)?;
     }
     fetcher.tell_summary();
+    let program = Program {
+        path: path(&mut fetcher, origin, &program.url),
+        url: program.url,
+        file: program.file.ok_or(Error::Nothing)?,
+        options,
+    };
     let network = fetcher.into_network();
-    let files = initrds
-        .into_iter()
-        .filter_map(|planned| planned.file)
-        .collect();
-    let url = program.url;
-    let file = program.file.ok_or(Error::Nothing)?;
     match kind {
-        Kind::Efi => efi(network, origin, &url, file, &options),
-        Kind::Linux => linux(network, origin, &url, file, files, &options),
+        Kind::Efi => efi(network, origin, program),
+        Kind::Linux => {
+            let initrds = initrds.into_iter().filter_map(|planned| planned.file);
+            linux(network, program, initrds.collect())
+        }
     }
+}
+
+/// A program that is here and checked.
+struct Program {
+    url: Url,
+    path: Option<PathBuf>,
+    file: File,
+    options: String,
 }
 
 fn check(planned: &Planned) -> Result<(), Error> {
@@ -96,27 +107,38 @@ fn check(planned: &Planned) -> Result<(), Error> {
 }
 
 /// The device path of a file that was fetched.
-fn path(origin: &Origin, url: &Url) -> Option<PathBuf> {
-    let ipv4 = origin.lease.as_ref().map(|lease| Ipv4Node {
+fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url) -> Option<PathBuf> {
+    let ipv4 = fetcher.lease().map(|lease| Ipv4Node {
         local: lease.address.address(),
         remote: lease.next_server,
         gateway: lease.router,
         prefix: Some(lease.address.prefix_len()),
     });
+    let network = fetcher.network();
     // The handle that the firmware's PXE boots from is the one where loaders look for its packets, and the
     // longest path that leads to a handle decides which handle a loader is told.
     let interface = origin
         .cached
         .as_ref()
-        .map_or(origin.interface(), |cached| cached.path());
-    PathBuf::fetched(interface, ipv4, url.as_str())
+        .map_or(network.interface(), |cached| cached.path());
+    PathBuf::fetched(interface, network.mac(), ipv4, url.as_str())
 }
 
-fn load(origin: &Origin, url: &Url, file: File, options: &str) -> Result<Loaded, Error> {
-    Loaded::load(content(&file), path(origin, url).as_ref(), options).map_err(|error| Error::Load {
-        url: url.to_string(),
-        status: error.status(),
-    })
+/// Has the firmware copy the program to where it runs; the download's memory is free afterwards.
+fn load(program: Program) -> Result<(Loaded, Url), Error> {
+    let Program {
+        url,
+        path,
+        file,
+        options,
+    } = program;
+    match Loaded::load(content(&file), path.as_ref(), &options) {
+        Ok(loaded) => Ok((loaded, url)),
+        Err(error) => Err(Error::Load {
+            url: url.to_string(),
+            status: error.status(),
+        }),
+    }
 }
 
 fn started(loaded: Loaded, url: &Url) -> Error {
@@ -131,16 +153,14 @@ fn started(loaded: Loaded, url: &Url) -> Error {
 }
 
 /// Starts a kernel. The interface stays ours until boot services end, or the kernel comes back.
-fn linux(
-    network: Network,
-    origin: &Origin,
-    url: &Url,
-    kernel: File,
-    initrds: Vec<File>,
-    options: &str,
-) -> Result<Infallible, Error> {
+fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infallible, Error> {
     let clock = network.clock;
-    let loaded = load(origin, url, kernel, options)?;
+    let arguments = program.options.clone();
+    let (loaded, url) = load(program)?;
+    let refused = |what, error: wireboot_platform::Error| Error::Firmware {
+        what,
+        status: error.status(),
+    };
     let parts: Vec<Part> = initrds
         .into_iter()
         .map(|file| Part {
@@ -149,38 +169,27 @@ fn linux(
         })
         .collect();
     // Without any, a kernel must find none rather than an empty one.
-    let refused = |what| {
-        move |error: wireboot_platform::Error| Error::Firmware {
-            what,
-            status: error.status(),
-        }
-    };
     let offered = if parts.is_empty() {
         None
     } else {
-        Some(Initrds::offer(parts).map_err(refused("a handle for the initrd"))?)
+        let offered = Initrds::offer(parts);
+        Some(offered.map_err(|error| refused("a handle for the initrd", error))?)
     };
     let quiet = network.quiet().ok_or(Error::Nothing)?;
     let guard = StopOnExit::new(quiet, Quiet::stop)
-        .map_err(|(_, error)| refused("an event for the end of boot services")(error))?;
+        .map_err(|(_, error)| refused("an event for the end of boot services", error))?;
     log::info!(
-        "starting linux {url} after {} ms: {options}",
+        "starting linux {url} after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    let error = started(loaded, url);
+    let error = started(loaded, &url);
     drop(guard);
     drop(offered);
     Err(error)
 }
 
 /// Starts an EFI program, with the interface back in the firmware's hands.
-fn efi(
-    network: Network,
-    origin: &Origin,
-    url: &Url,
-    program: File,
-    options: &str,
-) -> Result<Infallible, Error> {
+fn efi(network: Network, origin: &Origin, program: Program) -> Result<Infallible, Error> {
     let clock = network.clock;
     drop(network);
     if let Some(cached) = &origin.cached
@@ -190,10 +199,11 @@ fn efi(
             "the firmware did not take back its lease; a boot loader may have to ask DHCP again"
         );
     }
-    let loaded = load(origin, url, program, options)?;
+    let arguments = program.options.clone();
+    let (loaded, url) = load(program)?;
     log::info!(
-        "starting efi {url} after {} ms: {options}",
+        "starting efi {url} after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    Err(started(loaded, url))
+    Err(started(loaded, &url))
 }

@@ -24,6 +24,7 @@ pub struct Fetcher {
     next_job: Job,
     next_look: u64,
     summary: Summary,
+    lease: Option<Lease>,
 }
 
 /// What has been downloaded in all.
@@ -52,12 +53,18 @@ impl Fetcher {
             next_job: 0,
             next_look: 0,
             summary: Summary::default(),
+            lease: None,
         }
     }
 
     /// The network below.
     pub fn network(&mut self) -> &mut Network {
         &mut self.network
+    }
+
+    /// The lease in use.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
     }
 
     /// The network back, for taking it down.
@@ -72,6 +79,7 @@ impl Fetcher {
 
     /// Takes on a lease.
     pub fn configure(&mut self, lease: Lease) -> Result<(), Error> {
+        self.lease = Some(lease.clone());
         self.network.send(Command::Configure(lease))
     }
 
@@ -82,12 +90,12 @@ impl Fetcher {
             job: wanted,
             request,
         })?;
-        self.drive(|_, event| match event {
-            Some(Event::Lease { job, result }) if job == wanted => {
-                ControlFlow::Break(result.map_err(Error::from))
-            }
+        let lease = self.drive(|_, event| match event {
+            Some(Event::Lease { job, result }) if job == wanted => ControlFlow::Break(result),
             _ => ControlFlow::Continue(()),
-        })?
+        })??;
+        self.lease = Some(lease.clone());
+        Ok(lease)
     }
 
     /// Downloads all of `urls` at the same time and returns the files in the same order. The first that fails ends

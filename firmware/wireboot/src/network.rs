@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::origin::Origin;
+use alloc::boxed::Box;
 use alloc::string::ToString;
 use wireboot_fetch::{Command, Event, Service};
 use wireboot_net::Instant;
@@ -29,6 +30,7 @@ pub struct Network {
     /// Since wireboot's start.
     pub clock: Clock,
     mac: [u8; 6],
+    interface: Box<[u8]>,
 }
 
 /// An interface whose engine is gone, still receiving: what is kept while a system starts.
@@ -40,7 +42,7 @@ pub struct Quiet {
 impl Network {
     /// Takes the interface that we were booted from; when we were not, the first with a link.
     pub fn open(origin: &Origin, clock: Clock) -> Result<Self, Error> {
-        let (nic, claim) = take(origin, clock)?;
+        let (nic, claim, interface) = take(origin, clock)?;
         let (seed, source) = random::seed();
         if source == random::Source::Weak {
             log::warn!(
@@ -57,12 +59,18 @@ impl Network {
             events,
             clock,
             mac,
+            interface,
         })
     }
 
     /// The interface's address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
+    }
+
+    /// Nodes of its PCI function's device path.
+    pub fn interface(&self) -> &[u8] {
+        &self.interface
     }
 
     /// Sends a command.
@@ -141,7 +149,10 @@ fn drained(mut service: Service<VirtioNet<Function>>, clock: Clock) -> VirtioNet
     nic
 }
 
-fn take(origin: &Origin, clock: Clock) -> Result<(VirtioNet<Function>, Claim), Error> {
+/// The running device, the claim to it, and its function's device path.
+type Taken = (VirtioNet<Function>, Claim, Box<[u8]>);
+
+fn take(origin: &Origin, clock: Clock) -> Result<Taken, Error> {
     let supported = |c: &Candidate| virtio::supports(c.vendor, c.device);
     if origin.network.mac.is_some() {
         let interface = pci::functions_on(&origin.path)
@@ -157,7 +168,7 @@ fn take(origin: &Origin, clock: Clock) -> Result<(VirtioNet<Function>, Claim), E
     let mut failure = Error::NoInterface;
     for interface in &candidates {
         match start(interface) {
-            Ok((mut nic, claim)) => {
+            Ok((mut nic, claim, path)) => {
                 // The last one is as good as it gets.
                 let patience = if candidates.len() == 1 {
                     LINK
@@ -169,7 +180,7 @@ fn take(origin: &Origin, clock: Clock) -> Result<(VirtioNet<Function>, Claim), E
                     core::hint::spin_loop();
                 }
                 if nic.link_up() {
-                    return Ok((nic, claim));
+                    return Ok((nic, claim, path));
                 }
                 log::warn!("{interface}: no link");
                 nic.stop();
@@ -182,12 +193,12 @@ fn take(origin: &Origin, clock: Clock) -> Result<(VirtioNet<Function>, Claim), E
     Err(failure)
 }
 
-fn start(interface: &Candidate) -> Result<(VirtioNet<Function>, Claim), Error> {
+fn start(interface: &Candidate) -> Result<Taken, Error> {
     let refused = |status| Error::Refused {
         interface: interface.to_string(),
         status,
     };
     let claim = Claim::take(interface).map_err(|error| refused(error.status()))?;
     let function = claim.function().map_err(|error| refused(error.status()))?;
-    Ok((VirtioNet::new(function)?, claim))
+    Ok((VirtioNet::new(function)?, claim, interface.path.clone()))
 }

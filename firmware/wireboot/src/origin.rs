@@ -66,13 +66,6 @@ impl Origin {
             http,
         }
     }
-
-    /// Nodes of the path up to the network interface.
-    pub fn interface(&self) -> &[u8] {
-        self.path
-            .get(..self.network.interface_len)
-            .unwrap_or(&self.path)
-    }
 }
 
 /// The lease as HTTP Boot's device path tells it.
