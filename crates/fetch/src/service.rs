@@ -219,7 +219,7 @@ impl<N: Nic> Service<N> {
             Command::Dhcp { job, request } => self.engine.spawn(async move {
                 let result = dhcp::discover(&shared.stack, &request).await;
                 if let Ok(lease) = &result {
-                    shared.adopt(lease.clone());
+                    shared.remember(lease.clone());
                 }
                 let result = result.map_err(FetchError::from);
                 shared.tell(Event::Lease { job, result });
@@ -272,6 +272,11 @@ impl Shared {
 
     fn adopt(&self, lease: Lease) {
         self.stack.configure(&lease.ipv4_config());
+        self.remember(lease);
+    }
+
+    /// Keeps a lease that the stack is configured by.
+    fn remember(&self, lease: Lease) {
         // Connections of the former address lead nowhere.
         self.connections.clear();
         *self.lease.borrow_mut() = Some(lease);

@@ -110,7 +110,7 @@ impl Ingress<'_> {
                 }
             }
             Received::Arp(arp) => {
-                self.inner.arp(&arp, self.properties.mac);
+                self.inner.arp(&arp, self.properties.mac, self.now);
                 self.smoltcp(frame, 0, tx);
             }
             Received::Other => self.smoltcp(frame, 0, tx),
@@ -210,6 +210,7 @@ fn egress(
     mtu: u16,
     now: Instant,
 ) -> Result<(), Fault> {
+    inner.resolve(properties.mac, now);
     let Inner {
         iface,
         sockets,

@@ -20,6 +20,7 @@ mod checksum;
 mod engine;
 mod ethernet;
 mod memory;
+mod neighbor;
 mod parts;
 mod smoltcp_device;
 mod stack;

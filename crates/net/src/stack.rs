@@ -2,6 +2,7 @@
 
 use crate::bootp::Bootp;
 use crate::ethernet::{Arp, BROADCAST, ETHERTYPE_ARP, put};
+use crate::neighbor::Neighbors;
 use crate::smoltcp_device::{Port, capabilities};
 use crate::tcp::{Connections, TcpStream};
 use crate::udp::{Binding, DatagramSink, UdpSocket};
@@ -78,18 +79,40 @@ pub struct Inner {
     pub outbox: VecDeque<Vec<u8>>,
     /// An address that is being probed, and who claimed it.
     probe: Option<(Ipv4Address, Option<MacAddress>)>,
+    config: Option<Ipv4Config>,
+    neighbors: Neighbors,
     /// Contiguous copies of received frames that smoltcp must see in one piece.
     pub linear: Vec<u8>,
     pub scratch: Vec<u8>,
 }
 
 impl Inner {
-    /// Sees who uses the address that is being probed (RFC 5227, section 2.1.1).
-    pub fn arp(&mut self, arp: &Arp, station: MacAddress) {
+    /// Sees who answers, and who uses the address that is being probed (RFC 5227, section 2.1.1).
+    pub fn arp(&mut self, arp: &Arp, station: MacAddress, now: Instant) {
+        self.neighbors.heard(arp, now);
         if let Some((address, claimed)) = &mut self.probe {
             let probed_by_other = arp.sender.is_unspecified() && arp.target == *address;
             if arp.sender_mac != station && (arp.sender == *address || probed_by_other) {
                 *claimed = Some(arp.sender_mac);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Sees to it that the next hop to `destination` is known when the first packet leaves.
+    pub fn want(&mut self, destination: Ipv4Address, now: Instant) {
+        if let Some(config) = &self.config {
+            self.neighbors.want(config, destination, now);
+        }
+    }
+
+    /// Puts the ARP requests that are due into the outbox.
+    pub fn resolve(&mut self, station: MacAddress, now: Instant) {
+        if let Some(config) = &self.config {
+            let sender = config.address.address();
+            for target in self.neighbors.due(now) {
+                self.outbox.push_back(arp_request(station, sender, target));
             }
         }
     }
@@ -169,6 +192,8 @@ impl Stack {
                 bootp: None,
                 outbox: VecDeque::new(),
                 probe: None,
+                config: None,
+                neighbors: Neighbors::default(),
                 linear: Vec::with_capacity(properties.max_receive),
                 scratch: Vec::new(),
             }),
@@ -299,13 +324,19 @@ impl Stack {
                 });
             }
         });
-        self.inner().iface = iface;
+        let mut inner = self.inner();
+        inner.iface = iface;
+        inner.config = Some(config.clone());
+        // smoltcp's cache went with the interface.
+        inner.neighbors = Neighbors::default();
     }
 
     /// Gives the address up.
     pub fn unconfigure(&self) {
         let seed = self.random();
-        self.inner().iface = interface(self.mac(), self.mtu(), seed, self.now());
+        let mut inner = self.inner();
+        inner.iface = interface(self.mac(), self.mtu(), seed, self.now());
+        inner.config = None;
     }
 
     /// Our address and prefix.
@@ -326,7 +357,8 @@ impl Stack {
     pub async fn arp_probe(&self, address: Ipv4Address) -> Option<MacAddress> {
         self.inner().probe = Some((address, None));
         for _ in 0..PROBES {
-            let probe = arp_probe(self.mac(), address);
+            // RFC 5227: a sender address of 0.0.0.0 makes a request a probe.
+            let probe = arp_request(self.mac(), Ipv4Address::UNSPECIFIED, address);
             self.inner().outbox.push_back(probe);
             self.sleep(PROBE_INTERVAL).await;
         }
@@ -358,14 +390,15 @@ impl Stack {
     }
 }
 
-fn arp_probe(mac: MacAddress, address: Ipv4Address) -> Vec<u8> {
+fn arp_request(mac: MacAddress, sender: Ipv4Address, target: Ipv4Address) -> Vec<u8> {
     let mut frame = alloc::vec![0; 42];
     put(&mut frame, 0, BROADCAST);
     put(&mut frame, 6, mac);
     put(&mut frame, 12, ETHERTYPE_ARP.to_be_bytes());
-    // Ethernet, IPv4, lengths 6 and 4, request; sender address 0.0.0.0 makes it a probe.
+    // Ethernet, IPv4, lengths 6 and 4, request.
     put(&mut frame, 14, [0, 1, 8, 0, 6, 4, 0, 1]);
     put(&mut frame, 22, mac);
-    put(&mut frame, 38, address.octets());
+    put(&mut frame, 28, sender.octets());
+    put(&mut frame, 38, target.octets());
     frame
 }

@@ -424,6 +424,7 @@ impl TcpStream {
             socket
                 .connect(inner.iface.context(), IpEndpoint::from(remote), local_port)
                 .map_err(|_| NetError::Unreachable)?;
+            inner.want(*remote.ip(), stack.now());
             let handle = inner.sockets.add(socket);
             inner.connections.0.push(Connection {
                 handle,

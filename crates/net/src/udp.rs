@@ -103,6 +103,7 @@ impl UdpSocket {
         if inner.iface.ipv4_addr().is_none() {
             return Err(NetError::Unreachable);
         }
+        inner.want(*remote.ip(), self.stack.now());
         inner
             .sockets
             .get_mut::<udp::Socket<'_>>(self.handle)
