@@ -177,7 +177,7 @@ fn is_discover(payload: &[u8]) -> bool {
 }
 
 /// The numeric value of a TFTP option (RFC 2347: names and values, each ended by a zero byte).
-fn option(options: &[u8], name: &[u8]) -> Option<u64> {
+pub(super) fn option(options: &[u8], name: &[u8]) -> Option<u64> {
     let mut strings = options.split(|&byte| byte == 0);
     while let (Some(key), Some(value)) = (strings.next(), strings.next()) {
         if key.eq_ignore_ascii_case(name) {

@@ -69,9 +69,12 @@ pub struct BenchArgs {
     /// Let slow stacks too (under 200 Mbit/s) take part with large files and cold memory in every round, not just in the first (hours)
     #[arg(long)]
     pub all_rounds: bool,
-    /// The wireboot.efi to measure [default: the one beside this program]
+    /// Network boot program to measure [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
-    pub program: Option<PathBuf>,
+    pub nbp: Option<PathBuf>,
+    /// Receive a stream from memory, and end: what is counted as instructions per byte
+    #[arg(long, hide = true, value_name = "STREAM")]
+    pub receive: Option<instructions::Stream>,
     /// List the stacks' short names and versions, and end
     #[arg(long)]
     pub list: bool,
@@ -85,6 +88,9 @@ const SLOW: f64 = 200.0;
 /// # Errors
 /// When the lab does not work, or a stack gave no figure; the report is written all the same.
 pub fn run(args: BenchArgs) -> Result<()> {
+    if let Some(stream) = args.receive {
+        return instructions::receive(stream);
+    }
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
     if !Lab::is_inside()
         && let Err(error) = packages::fetch()
@@ -173,6 +179,13 @@ pub fn run(args: BenchArgs) -> Result<()> {
     run.rounds(rounds, &cases);
     let latency = run.latency(rounds);
 
+    let instructions = instructions::count_all().unwrap_or_else(|error| {
+        run.failures.push(Failure {
+            what: "instructions per byte".into(),
+            reason: format!("{error:#}"),
+        });
+        Vec::new()
+    });
     let servers = ["dnsmasq-base", "atftpd", "nginx"]
         .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
     let host = Host::new(
@@ -184,7 +197,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         host,
         rows: report::rows(&run.stacks, &run.figures),
         latency,
-        instructions: Vec::new(),
+        instructions,
         failures: run.failures,
     };
     println!("{}", report.text());
@@ -207,7 +220,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
 /// wireboot.efi: the one named, or the one beside this program.
 fn program(args: &BenchArgs) -> Option<PathBuf> {
     let beside = || Some(std::env::current_exe().ok()?.with_file_name("wireboot.efi"));
-    args.program
+    args.nbp
         .clone()
         .or_else(beside)
         .and_then(|file| fs::canonicalize(file).ok())

@@ -84,11 +84,11 @@ impl Observer {
             let Ok(mut reader) = PcapReader::new(output) else {
                 return;
             };
-            while let Some(Ok(captured)) = reader.next_packet() {
+            // Raw, because the crate takes a packet longer than the snap length for an error. tcpdump counts microseconds.
+            while let Some(Ok(captured)) = reader.next_raw_packet() {
+                let time = f64::from(captured.ts_sec) + f64::from(captured.ts_frac) * 1e-6;
                 if let Some(packet) = Packet::parse(&captured.data, SERVER)
-                    && sender
-                        .send((captured.timestamp.as_secs_f64(), packet))
-                        .is_err()
+                    && sender.send((time, packet)).is_err()
                 {
                     return;
                 }

@@ -101,7 +101,7 @@ impl Servers {
         command
             .arg("serve")
             .arg(root)
-            .args(["--interface", INTERFACE, "--nbp"])
+            .args(["--interface", INTERFACE, "--authoritative", "--nbp"])
             .arg(firmware_file);
         let mut servers = Servers(Vec::new());
         servers.start(lab, "wireboot serve", command)?;

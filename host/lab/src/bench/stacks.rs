@@ -239,7 +239,7 @@ type Stock<'a> = Result<&'a (String, Firmware), &'a anyhow::Error>;
 
 fn wireboot(program: Option<PathBuf>, stock: Stock<'_>) -> Result<Stack> {
     let (_, firmware) = stock.map_err(|error| anyhow::anyhow!("{error:#}"))?;
-    let program = program.context("no wireboot.efi: make build, or name it with --program")?;
+    let program = program.context("no wireboot.efi: make build, or name it with --nbp")?;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(entry(
         "wireboot",

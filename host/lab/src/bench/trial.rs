@@ -41,6 +41,8 @@ pub struct Measured {
     pub kpps: f64,
 }
 
+/// Under which name `wireboot serve` offers the firmware its program, whatever the file's own name.
+const OUR_BOOT_PROGRAM: &str = "wireboot.efi";
 /// From power-on to the request: the slowest firmware under a translator, with room for a busy host.
 const UNTIL_REQUEST: Duration = Duration::from_secs(120);
 /// Without progress in the transfer.
@@ -57,12 +59,12 @@ impl Ground<'_> {
     /// # Errors
     /// When the download does not come to its end, with what is known about why.
     pub fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
-        let (mut servers, mut machine) = self.prepare(stack, &files::name(bytes))?;
+        let (mut servers, mut machine, wanted) = self.prepare(stack, &files::name(bytes))?;
         machine.preallocate = warm;
         let observer = Observer::start(self.lab, View::Client)?;
         let mut running = machine.start(self.lab, "bench", |_| {})?;
 
-        let mut watch = Watch::new(&files::name(bytes), bytes);
+        let mut watch = Watch::new(&wanted, bytes);
         let (mut received, mut progress, mut looked) = (0, Instant::now(), Instant::now());
         let mut complete = None;
         let transfer = loop {
@@ -106,7 +108,7 @@ impl Ground<'_> {
     /// # Errors
     /// When no data comes.
     pub fn first_byte(&self, stack: &Stack) -> Result<f64> {
-        let (mut servers, mut machine) = self.prepare(stack, &files::name(files::MIB))?;
+        let (mut servers, mut machine, _) = self.prepare(stack, &files::name(files::MIB))?;
         if let Loader::Wireboot { program } = &stack.loader {
             let disk = self.lab.scratch().join("disk");
             let place = disk.join("EFI/BOOT");
@@ -144,8 +146,8 @@ impl Ground<'_> {
         )
     }
 
-    /// Puts the files in place, starts the servers and builds the machine.
-    fn prepare(&self, stack: &Stack, file: &str) -> Result<(Servers, Machine)> {
+    /// Puts the files in place, starts the servers and builds the machine. Also returns the name under which the file will be asked for.
+    fn prepare(&self, stack: &Stack, file: &str) -> Result<(Servers, Machine, String)> {
         let scheme = stack.protocol.name().to_lowercase();
         let url = format!("{scheme}://{SERVER}/{file}");
         let mut machine = Machine::new(self.accelerator);
@@ -157,12 +159,13 @@ impl Ground<'_> {
             wireboot: None,
         };
         // PXE over IPv6 would only lengthen the way to what is measured.
-        machine.without_pxe(false);
+        machine.without_pxe(
+            matches!(stack.loader, Loader::Firmware) && stack.protocol == Protocol::Http,
+        );
         match &stack.loader {
             Loader::Firmware => {
                 if stack.protocol == Protocol::Http {
                     boot.firmware = url;
-                    machine.without_pxe(true);
                 }
             }
             Loader::Wireboot { program } => {
@@ -208,13 +211,21 @@ impl Ground<'_> {
             machine.firmware_configuration.clear();
         }
         machine.network = Some(card);
-        let servers = match stack.server {
+        Ok(match stack.server {
             Server::Wireboot => {
-                Servers::ours(self.lab, &self.root, &self.root.join(&boot.firmware))?
+                let program = self.root.join(&boot.firmware);
+                let servers = Servers::ours(self.lab, &self.root, &program)?;
+                let wanted = match stack.loader {
+                    Loader::Firmware => OUR_BOOT_PROGRAM,
+                    _ => file,
+                };
+                (servers, machine, wanted.to_owned())
             }
-            Server::Atftpd | Server::Nginx => Servers::others(self.lab, &self.root, &boot)?,
-        };
-        Ok((servers, machine))
+            Server::Atftpd | Server::Nginx => {
+                let servers = Servers::others(self.lab, &self.root, &boot)?;
+                (servers, machine, file.to_owned())
+            }
+        })
     }
 
     /// Puts a program among the files offered; its name there.
