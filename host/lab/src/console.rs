@@ -52,6 +52,18 @@ struct Transcript {
 }
 
 impl Transcript {
+    /// What an expression found in the text from `start` on.
+    fn seen(&self, start: usize, captures: &regex::Captures<'_>) -> Seen {
+        let group = |group: Option<regex::Match<'_>>| {
+            group.map_or_else(String::new, |group| group.as_str().to_owned())
+        };
+        Seen {
+            time: self.time_of(start + captures.get_match().end()),
+            text: captures.get_match().as_str().to_owned(),
+            groups: captures.iter().map(group).collect(),
+        }
+    }
+
     fn time_of(&self, end: usize) -> f64 {
         let index = self.arrivals.partition_point(|(length, _)| *length < end);
         self.arrivals
@@ -117,17 +129,9 @@ impl Console {
         loop {
             let rest = transcript.text.get(self.searched..).unwrap_or_default();
             if let Some(captures) = expression.captures(rest) {
-                let end = self.searched + captures.get_match().end();
-                let groups: Vec<_> = captures
-                    .iter()
-                    .map(|group| group.map_or_else(String::new, |group| group.as_str().to_owned()))
-                    .collect();
-                self.searched = end;
-                return Ok(Seen {
-                    time: transcript.time_of(end),
-                    text: groups.first().cloned().unwrap_or_default(),
-                    groups,
-                });
+                let seen = transcript.seen(self.searched, &captures);
+                self.searched += captures.get_match().end();
+                return Ok(seen);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if transcript.ended || left.is_zero() {
@@ -154,16 +158,23 @@ impl Console {
     #[must_use]
     pub fn seen(&self, expression: &Regex) -> Option<Seen> {
         let transcript = self.shared.lock();
-        let captures = expression.captures(&transcript.text)?;
-        let groups: Vec<_> = captures
-            .iter()
-            .map(|group| group.map_or_else(String::new, |group| group.as_str().to_owned()))
-            .collect();
-        Some(Seen {
-            time: transcript.time_of(captures.get_match().end()),
-            text: groups.first().cloned()?,
-            groups,
-        })
+        expression
+            .captures(&transcript.text)
+            .map(|captures| transcript.seen(0, &captures))
+    }
+
+    /// All places where the console has shown a text so far, each on a line that has ended.
+    #[must_use]
+    pub fn all(&self, expression: &Regex) -> Vec<Seen> {
+        let transcript = self.shared.lock();
+        let whole = transcript
+            .text
+            .rfind('\n')
+            .and_then(|end| transcript.text.get(..end));
+        expression
+            .captures_iter(whole.unwrap_or_default())
+            .map(|captures| transcript.seen(0, &captures))
+            .collect()
     }
 
     /// How many bytes the machine has sent, control sequences included: its sign of life.

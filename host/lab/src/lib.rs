@@ -11,8 +11,11 @@ pub mod capture;
 pub mod console;
 pub mod netns;
 pub mod network;
+pub mod payload;
 pub mod qemu;
 mod qmp;
+pub mod server;
+pub mod timeline;
 mod wire;
 
 pub use wire::Impairment;

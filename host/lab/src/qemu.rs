@@ -155,6 +155,10 @@ pub struct Machine {
     pub kernel: Option<DirectKernel>,
     /// Entries of the firmware configuration device, as name and text.
     pub firmware_configuration: Vec<(String, String)>,
+    /// A virtio entropy device.
+    pub entropy: bool,
+    /// QEMU's trace events to record: see [`RunningMachine::trace`].
+    pub trace: Vec<String>,
     /// More arguments.
     pub extra: Vec<OsString>,
 }
@@ -176,6 +180,8 @@ impl Machine {
             disks: Vec::new(),
             kernel: None,
             firmware_configuration: Vec::new(),
+            entropy: true,
+            trace: Vec::new(),
             extra: Vec::new(),
         }
     }
@@ -225,6 +231,7 @@ impl Machine {
             console,
             power_on: 0.0,
             messages,
+            trace_log: trace_log(lab, name),
         };
         match connected {
             Ok(qmp) => running.qmp = Some(qmp),
@@ -276,7 +283,15 @@ impl Machine {
             "-S",
             "-no-reboot",
         ]);
-        command.args(["-device", "virtio-rng-pci"]);
+        if self.entropy {
+            command.args(["-device", "virtio-rng-pci"]);
+        }
+        if !self.trace.is_empty() {
+            let log = trace_log(lab, name);
+            let _ = fs::remove_file(&log);
+            command.args(["-msg", "timestamp=on", "-D"]).arg(log);
+            command.args(self.trace.iter().flat_map(|event| ["-trace", event]));
+        }
         match &self.firmware {
             Firmware::SeaBios => {}
             Firmware::Ovmf { code, variables } => {
@@ -362,6 +377,35 @@ fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }
 
+fn trace_log(lab: &Lab, name: &str) -> PathBuf {
+    lab.scratch().join(format!("{name}.trace"))
+}
+
+/// Something that QEMU did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceEvent {
+    /// When, in seconds since the Unix epoch.
+    pub time: f64,
+    /// QEMU's name for it.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: String,
+}
+
+impl TraceEvent {
+    /// `thread@seconds:name arguments`
+    fn parse(line: &str) -> Option<TraceEvent> {
+        let (_, rest) = line.split_once('@')?;
+        let (time, rest) = rest.split_once(':')?;
+        let (name, arguments) = rest.split_once(' ').unwrap_or((rest, ""));
+        Some(TraceEvent {
+            time: time.parse().ok()?,
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        })
+    }
+}
+
 /// A machine that is switched on. It ends with this value.
 pub struct RunningMachine {
     child: Child,
@@ -371,6 +415,7 @@ pub struct RunningMachine {
     /// When it was switched on, in seconds since the Unix epoch.
     pub power_on: f64,
     messages: PathBuf,
+    trace_log: PathBuf,
 }
 
 impl RunningMachine {
@@ -384,6 +429,13 @@ impl RunningMachine {
     #[must_use]
     pub fn messages(&self) -> String {
         fs::read_to_string(&self.messages).unwrap_or_default()
+    }
+
+    /// The trace events so far.
+    #[must_use]
+    pub fn trace(&self) -> Vec<TraceEvent> {
+        let log = fs::read_to_string(&self.trace_log).unwrap_or_default();
+        log.lines().filter_map(TraceEvent::parse).collect()
     }
 
     /// Runs a command of the QEMU Machine Protocol; its answer.

@@ -1,4 +1,4 @@
-//! A bad cable: copies frames between a tap interface and QEMU, losing some and delaying all. Not every kernel has netem.
+//! A bad cable: copies frames between a tap interface and QEMU, losing some, delaying all, at a rate. Not every kernel has netem.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -22,6 +22,8 @@ pub struct Impairment {
     pub loss: f64,
     /// The delay of each frame, one way.
     pub delay: Duration,
+    /// Bits per second, without end where there are none.
+    pub rate: Option<u64>,
     /// The seed of the choice of lost frames.
     pub seed: u64,
 }
@@ -124,6 +126,9 @@ fn open_tap(interface: &str) -> Result<File> {
 /// How often a carrier looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
+/// The longest that a frame waits to be sent.
+const QUEUE: Duration = Duration::from_millis(100);
+
 fn carry(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -133,6 +138,8 @@ fn carry(
 ) {
     let mut on_the_way: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     let mut buffer = vec![0; 65536];
+    // When the frames so far have been sent.
+    let mut sent = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let due = on_the_way.front().map_or(STOP_CHECK, |(due, _)| {
             due.saturating_duration_since(Instant::now())
@@ -147,7 +154,14 @@ fn carry(
             match read(from, &mut buffer) {
                 Ok(length) if random.f64() >= impairment.loss => {
                     let frame = buffer.get(..length).unwrap_or_default().to_vec();
-                    on_the_way.push_back((Instant::now() + impairment.delay, frame));
+                    let takes = impairment.rate.map_or(Duration::ZERO, |rate| {
+                        Duration::from_secs_f64(length as f64 * 8.0 / rate.max(1) as f64)
+                    });
+                    // As a switch does: what would wait longer than its queue holds is lost.
+                    if sent < Instant::now() + QUEUE {
+                        sent = sent.max(Instant::now()) + takes;
+                        on_the_way.push_back((sent + impairment.delay, frame));
+                    }
                 }
                 // ECONNREFUSED: QEMU's end is not there, or not yet.
                 Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}

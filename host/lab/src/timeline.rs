@@ -1,0 +1,347 @@
+//! When each step of a boot came, put together from what the server did, what the console showed and what QEMU saw.
+
+use comfy_table::{CellAlignment, Table, presets};
+use regex::Regex;
+use serde::Serialize;
+
+use crate::qemu::{Accelerator, RunningMachine};
+use crate::server::ServerEvent;
+
+/// The steps of a boot, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// The machine is switched on.
+    PowerOn,
+    /// The firmware asks for an address.
+    FirmwareReady,
+    /// The firmware has an address.
+    Dhcp,
+    /// The firmware has loaded the network boot program.
+    Nbp,
+    /// wireboot has the network card.
+    WirebootReady,
+    /// wireboot has an address.
+    WirebootAddress,
+    /// wireboot has fetched a file.
+    File,
+    /// Boot services ended: the network card is reset.
+    ExitBootServices,
+    /// The kernel runs.
+    Kernel,
+    /// The kernel starts the first process.
+    UserSpace,
+    /// The text that was waited for is on the console.
+    Reached,
+}
+
+impl Step {
+    fn label(self) -> &'static str {
+        match self {
+            Step::PowerOn => "power-on",
+            Step::FirmwareReady => "firmware ready, asks for an address",
+            Step::Dhcp => "firmware has an address",
+            Step::Nbp => "network boot program loaded",
+            Step::WirebootReady => "wireboot ready",
+            Step::WirebootAddress => "wireboot has an address",
+            Step::File => "file",
+            Step::ExitBootServices => "ExitBootServices, network card reset",
+            Step::Kernel => "kernel",
+            Step::UserSpace => "user space",
+            Step::Reached => "reached",
+        }
+    }
+
+    /// What is waited for after this step, and what it means when nothing comes.
+    #[must_use]
+    pub fn diagnosis(self) -> &'static str {
+        match self {
+            Step::PowerOn => {
+                "The firmware never asked for an address: did it start, does it find the network card?"
+            }
+            Step::FirmwareReady => {
+                "The firmware asked for an address but took none: look at what the server offered."
+            }
+            Step::Dhcp => {
+                "The firmware has an address but did not load the network boot program: look for TFTP errors of the server."
+            }
+            Step::Nbp => {
+                "The network boot program was loaded but said nothing: is it an x64 EFI program?"
+            }
+            Step::WirebootReady => {
+                "wireboot got no address of its own: look at its messages above."
+            }
+            Step::WirebootAddress => {
+                "wireboot has an address but fetched nothing: look at its messages and the server's errors."
+            }
+            Step::File => {
+                "Files came, but the system was not started: look at wireboot's messages above."
+            }
+            Step::ExitBootServices => {
+                "The system took over but its kernel said nothing: does its command line name console=ttyS0?"
+            }
+            Step::Kernel => {
+                "The kernel started but not its first process: look at its messages; is the memory enough (--memory)?"
+            }
+            Step::UserSpace => {
+                "The system runs, but what was waited for did not come: give it more --timeout, or another --until."
+            }
+            Step::Reached => "All was there.",
+        }
+    }
+}
+
+/// A step that was seen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mark {
+    /// Which.
+    pub step: Step,
+    /// When, in seconds since power-on.
+    pub at: f64,
+    /// What, where the step alone does not say it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub what: String,
+    /// Bytes of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// How long a file took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// How fast a file came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mbit_s: Option<f64>,
+}
+
+impl Mark {
+    fn about(mut self, what: Option<&String>) -> Mark {
+        self.what = what.cloned().unwrap_or_default();
+        self
+    }
+
+    fn transfer(mut self, what: &str, bytes: u64, seconds: f64) -> Mark {
+        self.what = what.to_owned();
+        self.bytes = Some(bytes);
+        self.seconds = Some(seconds);
+        self.mbit_s = (seconds > 0.0).then(|| bytes as f64 * 8e-6 / seconds);
+        self
+    }
+
+    /// A line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut line = format!("{:8.3} s  {}", self.at, self.step.label());
+        if !self.what.is_empty() {
+            line.push_str(&format!(": {}", self.what));
+        }
+        if let (Some(bytes), Some(seconds)) = (self.bytes, self.seconds) {
+            line.push_str(&format!(", {:.1} MB in {seconds:.3} s", bytes as f64 / 1e6));
+        }
+        if let Some(rate) = self.mbit_s {
+            line.push_str(&format!(", {rate:.0} Mbit/s"));
+        }
+        line
+    }
+}
+
+/// A boot's steps so far.
+#[derive(Clone, Debug, Serialize)]
+pub struct Timeline {
+    /// What runs the guest's instructions.
+    pub accelerator: Accelerator,
+    /// When the machine was switched on, in seconds since the Unix epoch.
+    pub power_on: f64,
+    /// Whether what was waited for came.
+    pub reached: bool,
+    /// The steps.
+    pub marks: Vec<Mark>,
+}
+
+/// Looks for the steps of a boot.
+pub struct Watcher {
+    timeline: Timeline,
+    ready: Regex,
+    address: Regex,
+    file: Regex,
+    kernel: Regex,
+    user_space: Regex,
+    until: Option<Regex>,
+    /// Files seen on the console so far.
+    files: usize,
+}
+
+impl Watcher {
+    /// Watches a machine that is just switched on. `until` is what the boot is to reach; without it, user space.
+    ///
+    /// # Errors
+    /// Never: its expressions are fixed.
+    pub fn new(
+        accelerator: Accelerator,
+        power_on: f64,
+        until: Option<Regex>,
+    ) -> Result<Watcher, regex::Error> {
+        let mut watcher = Watcher {
+            timeline: Timeline {
+                accelerator,
+                power_on,
+                reached: false,
+                marks: Vec::new(),
+            },
+            ready: Regex::new(r"wireboot: ready")?,
+            address: Regex::new(r"wireboot: address \S+")?,
+            file: Regex::new(r"wireboot: (\S+): (\d+) bytes in ([0-9.]+) s")?,
+            kernel: Regex::new(r"Linux version \S+")?,
+            user_space: Regex::new(r"Run (\S+) as init process")?,
+            until,
+            files: 0,
+        };
+        watcher.add(watcher.mark(Step::PowerOn, power_on));
+        Ok(watcher)
+    }
+
+    /// The steps so far.
+    #[must_use]
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// The furthest step so far.
+    #[must_use]
+    pub fn furthest(&self) -> Step {
+        self.timeline
+            .marks
+            .iter()
+            .map(|mark| mark.step)
+            .max()
+            .unwrap_or(Step::PowerOn)
+    }
+
+    fn has(&self, step: Step) -> bool {
+        self.timeline.marks.iter().any(|mark| mark.step == step)
+    }
+
+    fn mark(&self, step: Step, time: f64) -> Mark {
+        Mark {
+            step,
+            at: time - self.timeline.power_on,
+            what: String::new(),
+            bytes: None,
+            seconds: None,
+            mbit_s: None,
+        }
+    }
+
+    fn add(&mut self, mark: Mark) {
+        self.timeline.marks.push(mark);
+    }
+
+    /// Takes in what the server did.
+    pub fn server(&mut self, events: &[ServerEvent]) {
+        for event in events {
+            let step = match event.event.as_str() {
+                "dhcp-discover" => Step::FirmwareReady,
+                "dhcp-ack" => Step::Dhcp,
+                "tftp-done" | "http-done" => Step::Nbp,
+                _ => continue,
+            };
+            // The first of each kind is the firmware's; what follows is wireboot's, and told by its console.
+            if self.has(step) {
+                continue;
+            }
+            let mark = self.mark(step, event.time);
+            self.add(match step {
+                Step::Nbp => mark.transfer(&event.file, event.bytes, event.seconds),
+                _ => mark,
+            });
+        }
+    }
+
+    /// Takes in what console and trace show. True when the boot has reached its aim.
+    pub fn machine(&mut self, machine: &RunningMachine) -> bool {
+        let console = &machine.console;
+        for (step, seen) in [
+            (Step::WirebootReady, console.seen(&self.ready)),
+            (Step::WirebootAddress, console.seen(&self.address)),
+            (Step::Kernel, console.seen(&self.kernel)),
+            (Step::UserSpace, console.seen(&self.user_space)),
+        ] {
+            let Some(seen) = seen.filter(|_| !self.has(step)) else {
+                continue;
+            };
+            if step == Step::Kernel {
+                self.exit_boot_services(machine, seen.time);
+            }
+            self.add(self.mark(step, seen.time).about(seen.groups.get(1)));
+        }
+        let files = console.all(&self.file);
+        for seen in files.iter().skip(self.files) {
+            if let [_, url, bytes, seconds] = seen.groups.as_slice() {
+                let (bytes, seconds) = (bytes.parse().unwrap_or(0), seconds.parse().unwrap_or(0.0));
+                self.add(
+                    self.mark(Step::File, seen.time)
+                        .transfer(url, bytes, seconds),
+                );
+            }
+        }
+        self.files = files.len();
+        if let Some(seen) = console.seen(self.until.as_ref().unwrap_or(&self.user_space)) {
+            if self.until.is_some() {
+                self.add(self.mark(Step::Reached, seen.time).about(Some(&seen.text)));
+            }
+            self.timeline.reached = true;
+        }
+        self.timeline.reached
+    }
+
+    /// The whole, in the order of time: what was read from several sources came in the order of reading.
+    #[must_use]
+    pub fn finish(mut self) -> Timeline {
+        self.timeline.marks.sort_by(|a, b| a.at.total_cmp(&b.at));
+        self.timeline
+    }
+
+    /// The last reset of a virtio device before the kernel speaks is the one that wireboot does when boot services end.
+    fn exit_boot_services(&mut self, machine: &RunningMachine, kernel: f64) {
+        let resets = machine.trace().into_iter().filter(|event| {
+            event.name == "virtio_set_status" && event.arguments.ends_with("val 0")
+        });
+        if let Some(reset) = resets.take_while(|event| event.time < kernel).last() {
+            self.add(self.mark(Step::ExitBootServices, reset.time));
+        }
+    }
+}
+
+impl Timeline {
+    /// A table for people.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_MARKDOWN);
+        table.set_header(["at, s", "step", "took, s", "MB", "Mbit/s"]);
+        let number = |value: Option<f64>, digits: usize| {
+            value
+                .map(|value| format!("{value:.digits$}"))
+                .unwrap_or_default()
+        };
+        for mark in &self.marks {
+            let step = match mark.step {
+                Step::File => mark.what.clone(),
+                step if mark.what.is_empty() => step.label().to_owned(),
+                step => format!("{}: {}", step.label(), mark.what),
+            };
+            let megabytes = mark.bytes.map(|bytes| bytes as f64 / 1e6);
+            table.add_row([
+                format!("{:.3}", mark.at),
+                step,
+                number(mark.seconds, 3),
+                number(megabytes, 1),
+                number(mark.mbit_s, 0),
+            ]);
+        }
+        for column in [0, 2, 3, 4] {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.to_string()
+    }
+}
