@@ -24,30 +24,26 @@ pub fn check() -> Result<()> {
         "sources",
     ]))?;
 
-    let database = advisories();
-    let fetched = shell::succeeds(deny().args(["fetch", "db"]));
-    if !fetched && !database.exists() {
-        println!(
-            "advisories: the RustSec database cannot be fetched and none is at hand; not checked"
-        );
-        return Ok(());
-    }
-    if !fetched {
+    if !shell::succeeds(deny().args(["fetch", "db"])) {
+        if !advisories_at_hand() {
+            println!(
+                "advisories: NOT CHECKED, the RustSec database cannot be fetched and none is at hand"
+            );
+            return Ok(());
+        }
         println!("advisories: the RustSec database cannot be fetched; taking the one at hand");
     }
-    shell::run(deny().args(["check", "--disable-fetch", "advisories"]))
+    shell::run(deny().args(["--offline", "check", "--hide-inclusion-graph", "advisories"]))
 }
 
-/// Where cargo-deny keeps the list of vulnerabilities.
-fn advisories() -> PathBuf {
+/// Whether an earlier run left a list of vulnerabilities.
+fn advisories_at_hand() -> bool {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home =
-        home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
-    let list = home.unwrap_or_default().join("advisory-dbs");
-    let any = std::fs::read_dir(&list)
-        .ok()
-        .and_then(|mut entries| entries.next()?.ok());
-    any.map_or(list.join("none"), |entry| entry.path())
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let entries = home.and_then(|home| std::fs::read_dir(home.join("advisory-dbs")).ok());
+    entries.is_some_and(|mut entries| {
+        entries.any(|entry| entry.is_ok_and(|entry| entry.path().is_dir()))
+    })
 }
 
 /// cargo-deny of our version, built on first use into the cache (about a minute and a half on two processors).

@@ -101,7 +101,9 @@ fn prepare() -> Result<()> {
 
 /// The host's tests; those of documentation examples too.
 fn unit() -> Result<()> {
-    shell::run(shell::cargo().args(["test", "--quiet"]))
+    shell::run(shell::cargo().args(["test", "--quiet", "--no-fail-fast", "--all-features"]))?;
+    // The part of the firmware that can be tested here.
+    shell::run(shell::cargo().args(["test", "--quiet", "--package", "wireboot-platform"]))
 }
 
 /// Every interleaving of what processors share, in a build of its own.
