@@ -1,5 +1,6 @@
 //! Why nothing was booted, for the user.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wireboot_fetch::FetchError;
@@ -39,7 +40,7 @@ pub enum Error {
     Fault(#[from] Fault),
     /// A lease or file could not be had.
     #[error(transparent)]
-    Fetch(#[from] FetchError),
+    Fetch(Box<FetchError>),
     /// A URL in load options or configuration is none.
     #[error(transparent)]
     Url(#[from] UrlError),
@@ -95,6 +96,12 @@ pub enum Error {
         /// Its status.
         status: Status,
     },
+}
+
+impl From<FetchError> for Error {
+    fn from(error: FetchError) -> Self {
+        Self::Fetch(Box::new(error))
+    }
 }
 
 fn load_text(status: &Status) -> String {

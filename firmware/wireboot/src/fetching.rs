@@ -303,3 +303,39 @@ fn tenths(bytes: u64) -> String {
 fn seconds(micros: u64) -> String {
     format!("{}.{:03}", micros / 1_000_000, micros / 1_000 % 1_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_line() {
+        let download = |url: &str, received, total| Download {
+            job: 1,
+            url: String::from(url),
+            received,
+            total,
+            file: None,
+        };
+        let mut downloads = alloc::vec![
+            download("http://a/linux", 8_100_000, Some(8_100_000)),
+            download("http://a/d/initrd.gz", 12_040_000, Some(40_310_000)),
+        ];
+        assert_eq!(
+            line(&downloads, 20_000_000),
+            "wireboot: linux 8.1 MB, initrd.gz 12.0/40.3 MB, 20.0 MB/s, 2 s left"
+        );
+        // Without a size there is no end to foresee.
+        downloads.push(download("tftp://a/x", 5, None));
+        assert_eq!(
+            line(&downloads, 0),
+            "wireboot: linux 8.1 MB, initrd.gz 12.0/40.3 MB, x 0.0 MB, 0.0 MB/s"
+        );
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(seconds(1_023_456), "1.023");
+        assert_eq!(tenths(67_108_864), "67.1");
+    }
+}

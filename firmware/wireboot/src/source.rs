@@ -223,3 +223,23 @@ pub fn choose(
         options,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_options() {
+        let url = "http://a/b";
+        assert_eq!(from_options("http://a/b"), Some((url, "")));
+        assert_eq!(from_options(" http://a/b  x=1 y "), Some((url, "x=1 y")));
+        assert_eq!(from_options("wireboot.efi http://a/b"), Some((url, "")));
+        assert_eq!(
+            from_options("FS0:\\wireboot.efi\thttp://a/b quiet"),
+            Some((url, "quiet"))
+        );
+        assert_eq!(from_options("wireboot.efi"), None);
+        assert_eq!(from_options(""), None);
+        assert_eq!(from_options("wireboot.efi quiet http://a/b"), None);
+    }
+}
