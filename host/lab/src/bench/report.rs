@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, Table, TableComponent, presets};
 use serde::Serialize;
 
 use super::evaluate::Protocol;
@@ -309,6 +309,14 @@ fn new_table(head: &[&str], numbers: usize) -> Table {
     table
         .load_preset(presets::UTF8_HORIZONTAL_ONLY)
         .set_header(head);
+    for line in [
+        TableComponent::HorizontalLines,
+        TableComponent::MiddleIntersections,
+        TableComponent::LeftBorderIntersections,
+        TableComponent::RightBorderIntersections,
+    ] {
+        table.remove_style(line);
+    }
     for column in table.column_iter_mut().skip(numbers) {
         column.set_cell_alignment(CellAlignment::Right);
     }

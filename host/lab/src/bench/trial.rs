@@ -170,7 +170,7 @@ impl Ground<'_> {
             }
             Loader::Wireboot { program } => {
                 boot.firmware = self.offer(program)?;
-                boot.wireboot = Some(format!("http://{SERVER}/wireboot.conf"));
+                boot.wireboot = Some(format!("{scheme}://{SERVER}/wireboot.conf"));
                 self.write(
                     "wireboot.conf",
                     &format!("timeout 0\ntitle download\nefi {url}\n"),
