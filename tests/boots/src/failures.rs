@@ -1,0 +1,83 @@
+//! Boots that cannot arrive: the user sees why, and the firmware goes on.
+
+use std::fs::{self, OpenOptions};
+use std::net::TcpListener;
+
+use anyhow::{Context, Result};
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::SERVER;
+
+use crate::scene::{Scene, expect};
+
+pub fn wrong_checksum(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let _server = scene.serve(&[])?;
+    let digest = "0123456789abcdef".repeat(4);
+    scene.system.configure(&format!(
+        "title Test system\nlinux linux\nsha256 {digest} linux\n"
+    ))?;
+    let mut machine = scene.start()?;
+    scene.fails(
+        &mut machine,
+        &[r"wireboot: .*http://10\.77\.0\.1/linux: .*sha256", &digest],
+    )
+}
+
+pub fn missing_file(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let _server = scene.serve(&[])?;
+    scene
+        .system
+        .configure("title Test system\nlinux no-such-kernel\n")?;
+    let mut machine = scene.start()?;
+    scene.fails(
+        &mut machine,
+        &[r"wireboot: .*http://10\.77\.0\.1/no-such-kernel", "404"],
+    )
+}
+
+pub fn no_dhcp_answer(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_disk("")?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: ready")?;
+    scene.fails(&mut machine, &["wireboot: .*DHCP"])
+}
+
+pub fn server_never_answers(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let _server = scene.serve(&[])?;
+    // It takes connections and says nothing.
+    let _silent = TcpListener::bind((SERVER, 8080)).context("listening")?;
+    scene
+        .system
+        .configure("title Test system\nlinux http://10.77.0.1:8080/linux\n")?;
+    let mut machine = scene.start()?;
+    scene.fails(
+        &mut machine,
+        &[r"wireboot: .*http://10\.77\.0\.1:8080/linux"],
+    )
+}
+
+pub fn truncated_kernel(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let kernel = scene.system.directory.join("linux");
+    let length = fs::metadata(&kernel)?.len();
+    OpenOptions::new()
+        .write(true)
+        .open(&kernel)?
+        .set_len(length / 2)?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    scene.fails(&mut machine, &[r"wireboot: .*http://10\.77\.0\.1/linux: "])
+}
+
+pub fn configuration_with_errors(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let _server = scene.serve(&[])?;
+    scene.system.configure(
+        "title Test system\nlinux linux\nsha256 beef linux\n\ntitle Other\noptions quiet\n",
+    )?;
+    let mut machine = scene.start()?;
+    scene.fails(&mut machine, &[r"line 3.*\S", r"line [56].*\S"])
+}

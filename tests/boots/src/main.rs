@@ -1,0 +1,88 @@
+//! Whole boots: stock firmware, `dist/wireboot.efi`, real servers, a real kernel. Each test asserts what the user sees on the
+//! console, and the bytes that came where there are any.
+
+mod aftermath;
+mod failures;
+mod scene;
+mod servers;
+mod successes;
+mod system;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use wireboot_lab::netns::Lab;
+
+type Case = fn(&Lab) -> anyhow::Result<()>;
+
+/// In this order; the plainest first.
+const CASES: &[(&str, Case)] = &[
+    ("from_our_server", successes::from_our_server),
+    (
+        "from_dnsmasq_atftpd_nginx",
+        successes::from_dnsmasq_atftpd_nginx,
+    ),
+    ("from_kea", successes::from_kea),
+    (
+        "from_kea_with_our_proxy",
+        successes::from_kea_with_our_proxy,
+    ),
+    (
+        "from_kea_with_dnsmasq_proxy",
+        successes::from_kea_with_dnsmasq_proxy,
+    ),
+    ("by_http_boot", successes::by_http_boot),
+    ("over_a_lossy_network", successes::over_a_lossy_network),
+    (
+        "server_restarts_in_mid_transfer",
+        successes::server_restarts_in_mid_transfer,
+    ),
+    ("without_entropy_device", successes::without_entropy_device),
+    ("wrong_checksum", failures::wrong_checksum),
+    ("missing_file", failures::missing_file),
+    ("no_dhcp_answer", failures::no_dhcp_answer),
+    ("server_never_answers", failures::server_never_answers),
+    ("truncated_kernel", failures::truncated_kernel),
+    (
+        "configuration_with_errors",
+        failures::configuration_with_errors,
+    ),
+    (
+        "next_boot_option_has_the_network",
+        aftermath::next_boot_option_has_the_network,
+    ),
+    (
+        "exit_boot_services_resets_the_device",
+        aftermath::exit_boot_services_resets_the_device,
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each needs the whole machine, and they share the lab's network.
+    arguments.test_threads = Some(1);
+    if arguments.list {
+        return libtest_mimic::run(&arguments, trials(None)).exit_code();
+    }
+    match Lab::enter() {
+        // For the life of the program: the tests refer to it.
+        Ok(lab) => {
+            libtest_mimic::run(&arguments, trials(Some(Box::leak(Box::new(lab))))).exit_code()
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn trials(lab: Option<&'static Lab>) -> Vec<Trial> {
+    let trial = |(name, case): &(&str, Case)| {
+        let case = *case;
+        Trial::test(*name, move || {
+            let lab = lab.ok_or_else(|| Failed::from("there is no lab"))?;
+            case(lab).map_err(|error| Failed::from(format!("{error:#}")))
+        })
+    };
+    CASES.iter().map(trial).collect()
+}

@@ -1,0 +1,193 @@
+//! What most tests begin with: a network, a directory to boot from, a machine.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
+use wireboot_lab::accel;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{Network, NetworkOptions};
+use wireboot_lab::qemu::{Disk, Firmware, Machine, NetworkCard, RunningMachine};
+use wireboot_lab::server::Server;
+
+use crate::system::System;
+
+/// For a step of a boot: much longer than it takes, for machines that are busy.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A network, a directory to boot from, and a machine that is still switched off.
+pub struct Scene<'lab> {
+    pub lab: &'lab Lab,
+    pub network: Network,
+    pub system: System,
+    pub machine: Machine,
+}
+
+impl<'lab> Scene<'lab> {
+    /// A plain network and little data.
+    pub fn new(lab: &'lab Lab) -> Result<Scene<'lab>> {
+        Scene::on(lab, NetworkOptions::default(), 4)
+    }
+
+    /// Another network, and `megabytes` of data.
+    pub fn on(lab: &'lab Lab, options: NetworkOptions, megabytes: usize) -> Result<Scene<'lab>> {
+        let network = Network::new(lab, options)?;
+        let system = System::new(&lab.scratch().join("system"), megabytes)?;
+        fs::copy(boot_program()?, system.directory.join("wireboot.efi"))
+            .context("copying wireboot.efi")?;
+        let mut machine = Machine::new(accel::best(lab, false)?);
+        machine.memory_mib = 768;
+        machine.network = Some(NetworkCard::new(network.qemu_netdev()));
+        machine.without_pxe(false);
+        Ok(Scene {
+            lab,
+            network,
+            system,
+            machine,
+        })
+    }
+
+    /// Our own server.
+    pub fn serve(&self, more: &[&str]) -> Result<Server> {
+        Server::start(
+            self.lab,
+            self.lab.command(wireboot()?),
+            &self.system.directory,
+            &boot_program()?,
+            more,
+        )
+    }
+
+    /// Makes the machine boot wireboot.efi from a disk instead of the network, by a script of the firmware's shell.
+    pub fn boot_from_disk(&mut self, arguments: &str) -> Result<()> {
+        let disk = self.lab.scratch().join("esp");
+        if disk.exists() {
+            fs::remove_dir_all(&disk)?;
+        }
+        fs::create_dir_all(&disk)?;
+        fs::copy(boot_program()?, disk.join("wireboot.efi"))?;
+        fs::write(
+            disk.join("startup.nsh"),
+            format!("fs0:\r\nwireboot.efi {arguments}\r\n"),
+        )?;
+        self.machine.disks.push(Disk::Directory {
+            path: disk,
+            boot_index: Some(1),
+        });
+        if let Some(card) = &mut self.machine.network {
+            card.boot_index = None;
+        }
+        self.machine.without_pxe(true);
+        Ok(())
+    }
+
+    /// Switches the machine on.
+    pub fn start(&self) -> Result<RunningMachine> {
+        ensure!(
+            matches!(self.machine.firmware, Firmware::Ovmf { .. }),
+            "these tests are for UEFI"
+        );
+        self.machine.start(self.lab, "machine", |_| {})
+    }
+
+    /// Boots to the end: the system tells the right checksum and switches itself off.
+    pub fn boots(&self) -> Result<RunningMachine> {
+        let mut machine = self.start()?;
+        expect(&mut machine, r"wireboot: ready after \d+ ms")?;
+        self.arrives(&mut machine)?;
+        Ok(machine)
+    }
+
+    /// The rest of a boot, from wireboot's first words.
+    pub fn arrives(&self, machine: &mut RunningMachine) -> Result<()> {
+        expect(
+            machine,
+            r"wireboot: \S+data\.cpio: \d+ bytes in [0-9.]+ s, \d+ Mbit/s",
+        )?;
+        expect(
+            machine,
+            r"wireboot: [0-9.]+ MB in [0-9.]+ s, \d+ Mbit/s, \d+ retransmissions",
+        )?;
+        expect(machine, r"wireboot: starting linux")?;
+        expect(machine, &format!("boots: sha256 {}", self.system.sha256))?;
+        let status = machine
+            .wait(PATIENCE)?
+            .context("the system did not switch the machine off")?;
+        ensure!(
+            status.success(),
+            "QEMU failed: {status}, {}",
+            machine.messages()
+        );
+        Ok(())
+    }
+
+    /// wireboot tells what is wrong, and the firmware goes on.
+    pub fn fails(&self, machine: &mut RunningMachine, texts: &[&str]) -> Result<()> {
+        for text in texts {
+            expect(machine, text)?;
+        }
+        expect(
+            machine,
+            "wireboot: the firmware goes on with its next boot option",
+        )
+        .map(drop)
+    }
+}
+
+/// The next console text that matches.
+pub fn expect(machine: &mut RunningMachine, expression: &str) -> Result<String> {
+    Ok(machine
+        .console
+        .wait_for(&Regex::new(expression)?, PATIENCE)?
+        .text)
+}
+
+fn dist(file: &str) -> Result<PathBuf> {
+    let directory = std::env::var_os("WIREBOOT_DIST").map_or_else(
+        || concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist").into(),
+        PathBuf::from,
+    );
+    let path = directory.join(file);
+    path.canonicalize()
+        .with_context(|| format!("{}: `make build` makes it", path.display()))
+}
+
+/// The network boot program.
+pub fn boot_program() -> Result<PathBuf> {
+    dist("wireboot.efi")
+}
+
+/// The host command.
+pub fn wireboot() -> Result<PathBuf> {
+    dist("wireboot")
+}
+
+/// A server process. It ends with this value.
+pub struct Daemon(std::process::Child);
+
+impl Daemon {
+    pub fn start(mut command: Command) -> Result<Daemon> {
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {:?}: is it installed?", command.get_program()))?;
+        Ok(Daemon(child))
+    }
+
+    /// Ends with an error when the process has ended.
+    pub fn still_runs(&mut self) -> Result<()> {
+        match self.0.try_wait()? {
+            None => Ok(()),
+            Some(status) => anyhow::bail!("the server has ended: {status}"),
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

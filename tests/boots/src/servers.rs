@@ -1,0 +1,139 @@
+//! Servers that others wrote, with the configurations of docs/deploy.
+
+use std::fs::{self, File};
+use std::net::{TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::SERVER;
+
+use crate::scene::Daemon;
+
+/// A file of docs/deploy.
+fn configuration(name: &str) -> Result<PathBuf> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/deploy")).join(name);
+    path.canonicalize()
+        .with_context(|| format!("finding {}", path.display()))
+}
+
+fn log(lab: &Lab, name: &str) -> Result<File> {
+    File::create(lab.scratch().join(name)).context("making a log")
+}
+
+/// Waits until `ready`, or tells what the server said.
+fn wait(
+    lab: &Lab,
+    daemon: &mut Daemon,
+    name: &str,
+    mut ready: impl FnMut(&str) -> bool,
+) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let said = fs::read_to_string(lab.scratch().join(name)).unwrap_or_default();
+        if ready(&said) {
+            return Ok(());
+        }
+        daemon.still_runs().with_context(|| said.clone())?;
+        ensure!(Instant::now() < deadline, "{name}: not ready: {said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// dnsmasq with a configuration of docs/deploy; `command` is for the program dnsmasq, wherever it is to run.
+pub fn dnsmasq(lab: &Lab, mut command: Command, file: &str) -> Result<Daemon> {
+    let output = log(lab, "dnsmasq.log")?;
+    command.arg(format!("--conf-file={}", configuration(file)?.display()));
+    command.args([
+        "--keep-in-foreground",
+        "--log-facility=-",
+        "--log-dhcp",
+        "--user=root",
+        "--pid-file=",
+        "--interface=lab0",
+        "--bind-interfaces",
+    ]);
+    command.arg(format!(
+        "--dhcp-leasefile={}",
+        lab.scratch().join("dnsmasq.leases").display()
+    ));
+    command.stdout(output.try_clone()?).stderr(output);
+    let mut daemon = Daemon::start(command)?;
+    wait(lab, &mut daemon, "dnsmasq.log", |said| {
+        said.contains("started, version")
+    })?;
+    Ok(daemon)
+}
+
+/// Kea with a configuration of docs/deploy.
+pub fn kea(lab: &Lab, file: &str) -> Result<Daemon> {
+    let output = log(lab, "kea.log")?;
+    let mut command = lab.command("kea-dhcp4");
+    command.arg("-c").arg(configuration(file)?);
+    for place in ["KEA_PIDFILE_DIR", "KEA_LOCKFILE_DIR"] {
+        command.env(place, lab.scratch());
+    }
+    command.stdout(output.try_clone()?).stderr(output);
+    let mut daemon = Daemon::start(command)?;
+    wait(lab, &mut daemon, "kea.log", |said| {
+        said.contains("DHCP4_STARTED")
+    })?;
+    Ok(daemon)
+}
+
+/// atftpd, serving a directory.
+pub fn atftpd(lab: &Lab, directory: &Path) -> Result<Daemon> {
+    let output = log(lab, "atftpd.log")?;
+    let mut command = lab.command("atftpd");
+    command.args([
+        "--daemon",
+        "--no-fork",
+        "--logfile",
+        "-",
+        "--user",
+        "root",
+        "--group",
+        "root",
+    ]);
+    command
+        .args(["--bind-address", &SERVER.to_string()])
+        .arg(directory);
+    command.stdout(output.try_clone()?).stderr(output);
+    let mut daemon = Daemon::start(command)?;
+    // Its port is taken when it is ready.
+    wait(lab, &mut daemon, "atftpd.log", |_| {
+        UdpSocket::bind((SERVER, 69)).is_err()
+    })?;
+    Ok(daemon)
+}
+
+/// nginx, serving a directory.
+pub fn nginx(lab: &Lab, directory: &Path) -> Result<Daemon> {
+    let output = log(lab, "nginx.log")?;
+    let file = lab.scratch().join("nginx.conf");
+    let text = format!(
+        "daemon off; master_process off; user root; pid {0}/nginx.pid; error_log stderr;\n\
+         events {{}}\n\
+         http {{ access_log off; sendfile on; client_body_temp_path {0}/body; proxy_temp_path {0}/proxy; fastcgi_temp_path {0}/fastcgi;\n\
+         uwsgi_temp_path {0}/uwsgi; scgi_temp_path {0}/scgi;\n\
+         server {{ listen {SERVER}:80; root {1}; }} }}\n",
+        lab.scratch().display(),
+        directory.display()
+    );
+    fs::write(&file, text)?;
+    let mut command = lab.command("nginx");
+    command
+        .arg("-e")
+        .arg("stderr")
+        .arg("-c")
+        .arg(&file)
+        .stdin(Stdio::null());
+    command.stdout(output.try_clone()?).stderr(output);
+    let mut daemon = Daemon::start(command)?;
+    wait(lab, &mut daemon, "nginx.log", |_| {
+        TcpStream::connect((SERVER, 80)).is_ok()
+    })?;
+    Ok(daemon)
+}

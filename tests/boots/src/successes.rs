@@ -1,0 +1,220 @@
+//! Boots that arrive.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use wireboot_lab::Impairment;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::NetworkOptions;
+use wireboot_lab::server::Server;
+
+use crate::scene::{PATIENCE, Scene, boot_program, expect, wireboot};
+use crate::{servers, system};
+
+pub fn from_our_server(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let mut server = scene.serve(&[])?;
+    let machine = scene.boots()?;
+    let transcript = machine.console.transcript();
+    ensure!(
+        transcript.contains(system::OPTIONS),
+        "the kernel did not get its options"
+    );
+    let events = server.events()?;
+    for file in ["linux", "system.cpio", "data.cpio"] {
+        let size = std::fs::metadata(scene.system.directory.join(file))?.len();
+        let done = events.iter().any(|event| {
+            event.event == "http-done" && event.file.ends_with(file) && event.bytes == size
+        });
+        ensure!(done, "the server did not send {file}, {size} bytes");
+    }
+    Ok(())
+}
+
+pub fn from_dnsmasq_atftpd_nginx(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let directory = &scene.system.directory;
+    let _servers = [
+        servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
+        servers::atftpd(lab, directory)?,
+        servers::nginx(lab, directory)?,
+    ];
+    // The data by TFTP, the rest by HTTP.
+    scene.system.configure(&format!(
+        "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
+        system::OPTIONS
+    ))?;
+    scene.boots().map(drop)
+}
+
+pub fn from_kea(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let directory = &scene.system.directory;
+    let _servers = [
+        servers::kea(lab, "kea-dhcp4.json")?,
+        servers::atftpd(lab, directory)?,
+        servers::nginx(lab, directory)?,
+    ];
+    scene.boots().map(drop)
+}
+
+fn bridged() -> NetworkOptions {
+    NetworkOptions {
+        bridge: true,
+        ..NetworkOptions::default()
+    }
+}
+
+/// Where the proxy is: not where the addresses come from.
+const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+
+pub fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
+    let scene = Scene::on(lab, bridged(), 4)?;
+    let _kea = servers::kea(lab, "kea-addresses-only.json")?;
+    let station = scene.network.station("proxy", PROXY)?;
+    let _server = Server::start(
+        lab,
+        station.command(wireboot()?),
+        &scene.system.directory,
+        &boot_program()?,
+        &["--proxy"],
+    )?;
+    let machine = scene.boots()?;
+    ensure!(
+        machine
+            .console
+            .transcript()
+            .contains("http://10.77.0.2/linux"),
+        "the files did not come from the proxy"
+    );
+    Ok(())
+}
+
+pub fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
+    let scene = Scene::on(lab, bridged(), 4)?;
+    let directory = &scene.system.directory;
+    let _servers = [
+        servers::kea(lab, "kea-addresses-only.json")?,
+        servers::atftpd(lab, directory)?,
+        servers::nginx(lab, directory)?,
+    ];
+    let station = scene.network.station("proxy", PROXY)?;
+    let _proxy = servers::dnsmasq(lab, station.command("dnsmasq"), "dnsmasq-proxy.conf")?;
+    scene.boots().map(drop)
+}
+
+pub fn by_http_boot(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.machine.without_pxe(true);
+    let mut server = scene.serve(&[])?;
+    let machine = scene.boots()?;
+    ensure!(
+        machine.console.transcript().contains("HTTP Boot"),
+        "the firmware did not boot by HTTP"
+    );
+    let tftp = server
+        .events()?
+        .iter()
+        .any(|event| event.event.starts_with("tftp"));
+    ensure!(!tftp, "something came by TFTP");
+    Ok(())
+}
+
+pub fn over_a_lossy_network(lab: &Lab) -> Result<()> {
+    // 20 ms there and back.
+    let impairment = Impairment {
+        loss: 0.01,
+        delay: Duration::from_millis(10),
+        rate: None,
+        seed: 1,
+    };
+    let scene = Scene::on(
+        lab,
+        NetworkOptions {
+            impairment: Some(impairment),
+            ..NetworkOptions::default()
+        },
+        4,
+    )?;
+    let _server = scene.serve(&[])?;
+    scene.boots().map(drop)
+}
+
+pub fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
+    // Slow enough to be in the middle: 20 MB take 3 s or more.
+    let impairment = Impairment {
+        loss: 0.0,
+        delay: Duration::from_millis(1),
+        rate: Some(50_000_000),
+        seed: 1,
+    };
+    let scene = Scene::on(
+        lab,
+        NetworkOptions {
+            impairment: Some(impairment),
+            ..NetworkOptions::default()
+        },
+        20,
+    )?;
+    let mut server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: ready")?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut done = false;
+    let mut begun = false;
+    while !begun {
+        ensure!(
+            Instant::now() < deadline,
+            "the data was never asked for; the console ends with\n{}",
+            machine.console.tail(20)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+        begun = server
+            .events()?
+            .iter()
+            .any(|event| event.event == "http-start" && event.file.ends_with("data.cpio"));
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    for event in server.events()? {
+        done |= event.event == "http-done" && event.file.ends_with("data.cpio");
+    }
+    ensure!(
+        !done,
+        "the transfer was over before the server could be stopped"
+    );
+    drop(server);
+    std::thread::sleep(Duration::from_secs(2));
+    let mut server = scene.serve(&[])?;
+    scene.arrives(&mut machine)?;
+    // What came before the restart was not sent again.
+    let size = std::fs::metadata(scene.system.directory.join("data.cpio"))?.len();
+    let events = server.events()?;
+    let rest = events
+        .iter()
+        .find(|event| event.event == "http-done" && event.file.ends_with("data.cpio"))
+        .context("the data was not asked for again")?;
+    ensure!(
+        rest.bytes < size,
+        "the transfer began anew: {} of {size} bytes",
+        rest.bytes
+    );
+    Ok(())
+}
+
+pub fn without_entropy_device(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.machine.entropy = false;
+    // Nor the instruction.
+    scene.machine.processor = "max,-rdrand,-rdseed".to_owned();
+    let _server = scene.serve(&[])?;
+    let machine = scene.boots()?;
+    ensure!(
+        machine
+            .console
+            .transcript()
+            .contains("no random number generator"),
+        "the user was not warned"
+    );
+    Ok(())
+}
