@@ -2,34 +2,42 @@
 
 use crate::{apt, shell, uefi};
 use anyhow::{Context, Result};
+use std::fs;
 use std::path::Path;
-use std::{fs, io};
 
 /// The firmware program and the host command, in `dist/`.
 const PROGRAMS: [&str; 2] = ["wireboot.efi", "wireboot"];
 
-/// Builds `dist/wireboot.efi` and `dist/wireboot`. When the build fails, no older ones are left to be taken for new.
+/// Builds `dist/wireboot.efi` and `dist/wireboot`. When that fails, no older ones are left to be taken for new.
 pub fn all() -> Result<()> {
     let dist = shell::root().join("dist");
     fs::create_dir_all(&dist)?;
-    for program in PROGRAMS {
-        match fs::remove_file(dist.join(program)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
+    let built = firmware(&dist).and_then(|()| host(&dist));
+    if built.is_err() {
+        for program in PROGRAMS {
+            // Gone or never there is all the same.
+            let _ = fs::remove_file(dist.join(program));
         }
     }
+    built
+}
 
+fn firmware(dist: &Path) -> Result<()> {
     let toolchain = uefi::Toolchain::find()?;
     shell::run(toolchain.cargo("build").args(["--package", "wireboot"]))?;
-    let target = shell::target_directory();
-    let program = target
+    let built = shell::target_directory()
         .join("uefi")
         .join(uefi::TARGET)
         .join("release/wireboot.efi");
-    install(&program, &dist.join("wireboot.efi"))?;
+    install(&built, &dist.join("wireboot.efi"))
+}
 
+fn host(dist: &Path) -> Result<()> {
     shell::run(shell::cargo().args(["build", "--release", "--package", "wireboot-cli"]))?;
-    install(&target.join("release/wireboot"), &dist.join("wireboot"))
+    install(
+        &shell::target_directory().join("release/wireboot"),
+        &dist.join("wireboot"),
+    )
 }
 
 /// Whether the last build made both programs.
@@ -61,8 +69,11 @@ fn lab(verb: &str, arguments: &[String]) -> Result<()> {
     )
 }
 
+/// Copies in one go for everybody else: a program that runs keeps its old file.
 fn install(from: &Path, to: &Path) -> Result<()> {
-    fs::copy(from, to)
+    let fresh = to.with_extension("new");
+    fs::copy(from, &fresh)
+        .and_then(|_| fs::rename(&fresh, to))
         .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     let size = fs::metadata(to)?.len();
     println!(
