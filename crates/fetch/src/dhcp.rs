@@ -105,6 +105,8 @@ pub struct DhcpRequest {
     pub requested_address: Option<Ipv4Address>,
     /// Whether the offer should name a boot file, and is worth a short wait for one that does.
     pub want_boot_file: bool,
+    /// How long to wait for an offer; `None`: 39 s, to outlast a switch port's spanning tree.
+    pub patience: Option<Duration>,
 }
 
 /// Why there is no lease.
@@ -202,7 +204,7 @@ impl core::fmt::Display for Mac {
 /// Gets an address, and a boot file where the network has one. On success the stack is configured with the lease.
 ///
 /// # Errors
-/// [`DhcpError`] after 39 s without an offer, or at the end of as many attempts. The stack has no address then.
+/// [`DhcpError`] after [`DhcpRequest::patience`] without an offer, or at the end of as many attempts. The stack has no address then.
 pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, DhcpError> {
     let mut client = Client {
         stack,
@@ -213,11 +215,18 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
         offers: Vec::new(),
         proxies: Vec::new(),
         malformed: 0,
+        discovers: 0,
     };
     let mut setback = None;
+    let last = request.patience.map(|patience| client.started + patience);
     for wait in DISCOVER_WAITS {
+        if last.is_some_and(|last| stack.now() >= last) {
+            break;
+        }
         client.bootp.broadcast(&client.discover_message().emit());
+        client.discovers += 1;
         let end = stack.now() + jittered(stack, wait);
+        let end = last.map_or(end, |last| last.min(end));
         let Some(offer) = client.select(end).await else {
             continue;
         };
@@ -265,6 +274,7 @@ struct Client<'a> {
     /// Offers of boot information alone, and their senders.
     proxies: Vec<Offer>,
     malformed: u32,
+    discovers: usize,
 }
 
 impl Client<'_> {
@@ -575,7 +585,7 @@ impl Client<'_> {
     }
 
     fn silence(&self) -> DhcpError {
-        let discovers = DISCOVER_WAITS.len();
+        let discovers = self.discovers;
         let seconds = self.elapsed().secs();
         match self.proxies.first() {
             Some(proxy) => DhcpError::OnlyProxy {

@@ -4,6 +4,7 @@ use crate::dhcp::DhcpError;
 use crate::http::HttpError;
 use crate::tftp::TftpError;
 use crate::url::{Url, UrlError};
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::net::SocketAddrV4;
 
@@ -23,7 +24,7 @@ pub enum FetchError {
     },
     /// HTTP failed.
     #[error(transparent)]
-    Http(#[from] HttpError),
+    Http(Box<HttpError>),
     /// TFTP failed.
     #[error("{url} (server {server}): {error}")]
     Tftp {
@@ -36,11 +37,23 @@ pub enum FetchError {
     },
     /// DHCP failed.
     #[error(transparent)]
-    Dhcp(#[from] DhcpError),
+    Dhcp(Box<DhcpError>),
     /// Whoever asked wants it no more.
     #[error("{url}: cancelled")]
     Cancelled {
         /// What was asked for.
         url: Url,
     },
+}
+
+impl From<HttpError> for FetchError {
+    fn from(error: HttpError) -> Self {
+        Self::Http(Box::new(error))
+    }
+}
+
+impl From<DhcpError> for FetchError {
+    fn from(error: DhcpError) -> Self {
+        Self::Dhcp(Box::new(error))
+    }
 }

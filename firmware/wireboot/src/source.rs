@@ -10,6 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use wireboot_fetch::dhcp::{DhcpRequest, Lease, VendorClass};
 use wireboot_fetch::url::Url;
+use wireboot_net::Duration;
 use wireboot_platform::image::Own;
 use wireboot_platform::smbios;
 use wireboot_wire::bootconf::{self, BootConfig, Program};
@@ -20,6 +21,9 @@ const USER_CLASS: &str = "wireboot";
 const OWN_NAME: &str = "wireboot.efi";
 /// The configuration looked for beside it.
 const CONFIG_NAME: &str = "wireboot.conf";
+
+/// How long a DHCP server may take to say what to boot when the firmware has got an address already.
+const PATIENCE_WITH_LEASE: Duration = Duration::from_secs(4);
 
 /// What shall be booted, as far as known before anything is fetched.
 pub enum Choice {
@@ -108,6 +112,8 @@ fn ask(fetcher: &mut Fetcher, origin: &Origin, want_boot_file: bool) -> Result<L
         user_class: USER_CLASS.to_string(),
         requested_address: origin.lease.as_ref().map(|lease| lease.address.address()),
         want_boot_file,
+        // With a lease in hand the question is only what to boot.
+        patience: origin.lease.as_ref().map(|_| PATIENCE_WITH_LEASE),
     })?;
     log::info!("address {} (DHCP)", lease.address);
     Ok(lease)

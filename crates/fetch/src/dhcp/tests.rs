@@ -24,6 +24,7 @@ fn wish() -> DhcpRequest {
         user_class: "wireboot".into(),
         requested_address: None,
         want_boot_file: true,
+        patience: None,
     }
 }
 
@@ -226,6 +227,7 @@ fn a_plain_offer_waits_half_a_second_and_is_taken() {
     assert!((500_000..600_000).contains(&micros), "{micros} us");
     let wish = DhcpRequest {
         want_boot_file: false,
+        patience: None,
         ..wish()
     };
     let (lease, micros) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
@@ -606,6 +608,20 @@ fn silence_ends_with_advice() {
             "{times:?}"
         );
     }
+}
+
+#[test]
+fn patience_has_the_end_that_was_asked_for() {
+    let mut wish = wish();
+    wish.patience = Some(Duration::from_secs(4));
+    let silent = |_: &Datagram, _: &Message| vec![];
+    let (lease, micros) = discovered(LinkConfig::default(), 1, &[SERVER], wish, silent);
+    let error = lease.unwrap_err().to_string();
+    assert!(error.contains("3 DISCOVERs over 4 s"), "{error}");
+    assert!(
+        (4 * SECOND..4 * SECOND + SECOND / 10).contains(&micros),
+        "{micros} us"
+    );
 }
 
 #[test]
