@@ -55,8 +55,15 @@ pub fn clippy() -> Result<()> {
         shell::run(&mut cargo)
     };
     clippy(&[])?;
-    // The part of the firmware that has tests for the host.
-    clippy(&["--package", "wireboot-platform"])
+    clippy(&["--package", "wireboot-boots"])?;
+    // The parts of the firmware that the host can test.
+    clippy(&[
+        "--package",
+        "wireboot-platform",
+        "--package",
+        "wireboot",
+        "--lib",
+    ])
 }
 
 /// clippy finds nothing in the firmware programs.

@@ -102,8 +102,19 @@ fn prepare() -> Result<()> {
 /// The host's tests; those of documentation examples too.
 fn unit() -> Result<()> {
     shell::run(shell::cargo().args(["test", "--quiet", "--no-fail-fast", "--all-features"]))?;
-    // The part of the firmware that can be tested here.
-    shell::run(shell::cargo().args(["test", "--quiet", "--package", "wireboot-platform"]))
+    // The parts of the firmware that the host can test.
+    shell::run(
+        shell::cargo()
+            .args([
+                "test",
+                "--quiet",
+                "--package",
+                "wireboot-platform",
+                "--package",
+                "wireboot",
+            ])
+            .arg("--lib"),
+    )
 }
 
 /// Every interleaving of what processors share, in a build of its own.
@@ -128,12 +139,5 @@ fn boots() -> Result<()> {
     if !build::all_built() {
         bail!("nothing to boot: the build failed");
     }
-    shell::run(shell::cargo().args([
-        "test",
-        "--package",
-        "wireboot-boots",
-        "--",
-        "--nocapture",
-        "--test-threads=1",
-    ]))
+    shell::run(shell::cargo().args(["test", "--package", "wireboot-boots"]))
 }
