@@ -25,7 +25,7 @@ const EPHEMERAL: u16 = 49152;
 /// ARP probes sent for an address, and the time between them. RFC 5227 asks for seconds; a machine that
 /// boots has not the time, and a server that hands out an address has checked it already.
 const PROBES: u32 = 3;
-const PROBE_INTERVAL: Duration = Duration::from_millis(10);
+const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 /// Largest receive window of a connection. What a processor cannot take in a stall belongs on the wire, not in
 /// buffers, and each connection keeps so much memory.
 const MAX_WINDOW: usize = 4 << 20;
@@ -353,7 +353,7 @@ impl Stack {
         Bootp::new(self.clone())
     }
 
-    /// Asks the link whether somebody uses `address` (RFC 5227 probes, 30 ms in all), and who.
+    /// Asks the link whether somebody uses `address` (RFC 5227 probes, 15 ms in all), and who.
     pub async fn arp_probe(&self, address: Ipv4Address) -> Option<MacAddress> {
         self.inner().probe = Some((address, None));
         for _ in 0..PROBES {

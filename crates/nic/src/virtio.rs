@@ -78,7 +78,10 @@ const RECEIVE_QUEUE_MAX: u16 = 1024;
 const RECEIVE_QUEUE_LARGE: u16 = 128;
 const TRANSMIT_QUEUE_MAX: u16 = 256;
 
+/// Least length of a mergeable buffer, and what all of them hold: a short ring, such as QEMU's default of 256,
+/// has longer buffers instead, so that large units find as much room.
 const MERGEABLE_BUFFER: usize = 4096;
+const MERGEABLE_TOTAL: usize = RECEIVE_QUEUE_MAX as usize * MERGEABLE_BUFFER;
 /// At least the 65,562 bytes that the specification asks for when units are large and not mergeable.
 const LARGE_BUFFER: usize = 66 * 1024;
 /// Buffers for single frames are multiples of this.
@@ -250,14 +253,20 @@ impl<P: PciFunction> VirtioNet<P> {
         let coalescing = has(feature::COALESCING);
         let max_receive = if coalescing { MAX_UNIT } else { frame };
 
-        let (receive_max, receive_buffer) = if has(feature::MRG_RXBUF) {
-            (RECEIVE_QUEUE_MAX, MERGEABLE_BUFFER)
-        } else if coalescing {
-            (RECEIVE_QUEUE_LARGE, LARGE_BUFFER)
+        let mergeable = has(feature::MRG_RXBUF);
+        let receive_max = if coalescing && !mergeable {
+            RECEIVE_QUEUE_LARGE
         } else {
-            (RECEIVE_QUEUE_MAX, frame_buffer)
+            RECEIVE_QUEUE_MAX
         };
         let receive_size = queue_size(transport, RECEIVE_QUEUE, receive_max)?;
+        let buffers = usize::from(receive_size);
+        let receive_buffer = match (mergeable, coalescing) {
+            (true, true) => MERGEABLE_TOTAL / buffers,
+            (true, false) => frame_buffer.max(MERGEABLE_BUFFER),
+            (false, true) => LARGE_BUFFER,
+            (false, false) => frame_buffer,
+        };
         let transmit_size = queue_size(transport, TRANSMIT_QUEUE, TRANSMIT_QUEUE_MAX)?;
         let event_idx = has(feature::EVENT_IDX);
         let receive = Ring::new(
@@ -276,17 +285,16 @@ impl<P: PciFunction> VirtioNet<P> {
         )?;
         transport.add_status(status::DRIVER_OK);
 
-        let buffers = usize::from(receive_size);
         let properties = Properties {
             mac,
             mtu,
             max_receive,
             receive_frames: buffers / (HEADER_LEN + frame).div_ceil(receive_buffer),
             receive_bytes: buffers
-                * match (has(feature::MRG_RXBUF), coalescing) {
-                    (true, _) => MERGEABLE_BUFFER,
+                * match (mergeable, coalescing) {
+                    (true, true) => receive_buffer,
                     (false, true) => MAX_UNIT,
-                    (false, false) => frame,
+                    (_, false) => frame,
                 },
             transmit_checksum: has(feature::CSUM),
         };
