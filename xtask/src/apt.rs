@@ -14,6 +14,9 @@ pub const BOOT: &[&str] = &[
     "debian-installer-12-netboot-amd64",
 ];
 
+/// Clients that we did not write, for our servers.
+pub const CLIENTS: &[&str] = &["atftp", "curl", "tftp-hpa"];
+
 /// Servers that we did not write.
 pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "nginx-light"];
 
