@@ -12,6 +12,7 @@ pub const BOOT: &[&str] = &[
     "ovmf",
     "iproute2",
     "debian-installer-12-netboot-amd64",
+    "tcpdump",
 ];
 
 /// Clients that we did not write, for our servers.
@@ -31,7 +32,6 @@ pub const BENCH: &[&str] = &[
     "linux-image-cloud-amd64",
     "nginx-light",
     "seabios",
-    "tcpdump",
     "valgrind",
 ];
 
