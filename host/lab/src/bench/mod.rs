@@ -29,6 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::unistd::geteuid;
 
 use crate::accel;
 use crate::netns::Lab;
@@ -45,7 +46,7 @@ use trial::{Ground, Measured};
 ///
 /// Every stack downloads the same files into the same virtual machine from the same servers, by turns, round after round.
 /// Times are taken from packets outside the guest, from the first request to the last acknowledgement.
-/// Newer firmware and iPXE are fetched from Debian's mirror into the user's cache; the system is not changed.
+/// Newer firmware and iPXE are fetched from Debian's mirror into the user's cache; the system is not changed. Needs root.
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
     /// Write all figures to FILE as JSON
@@ -90,6 +91,11 @@ const SLOW: f64 = 200.0;
 pub fn run(args: BenchArgs) -> Result<()> {
     if let Some(stream) = args.receive {
         return instructions::receive(stream);
+    }
+    if !args.list && !geteuid().is_root() {
+        bail!(
+            "run the benchmark as root: tcpdump, which times it, does not work in a user namespace"
+        );
     }
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
     if !Lab::is_inside()

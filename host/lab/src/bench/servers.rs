@@ -57,6 +57,7 @@ impl Servers {
         addresses
             .args([
                 "--keep-in-foreground",
+                "--pid-file",
                 "--log-facility=-",
                 "--user=root",
                 "--group=root",
