@@ -67,6 +67,17 @@ impl Host {
     }
 }
 
+/// What else keeps the host busy, where it is enough to spoil the figures: packet-by-packet stacks suffer several times more from it
+/// than others, so the comparison would be unfair.
+#[must_use]
+pub fn busy() -> Option<String> {
+    let average = fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = average.split(' ').next()?.parse().ok()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let warn = load > cores as f64 / 4.0;
+    warn.then(|| format!("the host is busy (load average {load} on {cores} processors): the figures will be wrong, and unfair to the slow"))
+}
+
 /// The value of the first line `key: value`.
 fn value(text: &str, key: &str) -> String {
     let found = text

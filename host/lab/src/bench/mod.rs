@@ -136,6 +136,9 @@ pub fn run(args: BenchArgs) -> Result<()> {
 
     let lab = Lab::enter()?;
     let network = Network::new(&lab, NetworkOptions::default())?;
+    if let Some(warning) = host::busy() {
+        eprintln!("{warning}");
+    }
     let accelerator = accel::best(&lab, false)?;
     let root = lab.scratch().join("files");
     fs::create_dir_all(&root).context("making a directory for the files")?;
