@@ -146,6 +146,7 @@ impl Network {
             .context("the scratch directory's name is not UTF-8")?
             .to_owned();
         let station = Station {
+            name: name.to_owned(),
             namespace,
             scratch: self.scratch.clone(),
         };
@@ -201,6 +202,7 @@ impl Drop for Network {
 /// A computer of its own on a bridged network: its interface is called `lab0` there too.
 #[derive(Debug)]
 pub struct Station {
+    name: String,
     namespace: PathBuf,
     scratch: PathBuf,
 }
@@ -222,7 +224,8 @@ impl Station {
 
 impl Drop for Station {
     fn drop(&mut self) {
-        // The cable goes with the namespace.
+        // The cable would go with the namespace too, but later: the name is to be free at once.
+        let _ = tool("ip", ["link", "delete", &self.name]);
         let _ = umount(&self.namespace);
         let _ = fs::remove_file(&self.namespace);
     }

@@ -192,11 +192,12 @@ impl Machine {
         if ipv4_too {
             names.push("opt/org.tianocore/IPv4PXESupport");
         }
-        self.firmware_configuration.extend(
-            names
-                .into_iter()
-                .map(|name| (name.to_owned(), "no".to_owned())),
-        );
+        for name in names {
+            let off = (name.to_owned(), "no".to_owned());
+            if !self.firmware_configuration.contains(&off) {
+                self.firmware_configuration.push(off);
+            }
+        }
     }
 
     /// Builds the machine and switches it on. `name` names its files in the lab's scratch directory; `watch` sees the console live.

@@ -48,17 +48,6 @@ pub fn from_dnsmasq_atftpd_nginx(lab: &Lab) -> Result<()> {
     scene.boots().map(drop)
 }
 
-pub fn from_kea(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let directory = &scene.system.directory;
-    let _servers = [
-        servers::kea(lab, "kea-dhcp4.json")?,
-        servers::atftpd(lab, directory)?,
-        servers::nginx(lab, directory)?,
-    ];
-    scene.boots().map(drop)
-}
-
 fn bridged() -> NetworkOptions {
     NetworkOptions {
         bridge: true,
@@ -69,10 +58,23 @@ fn bridged() -> NetworkOptions {
 /// Where the proxy is: not where the addresses come from.
 const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
+pub fn from_kea(lab: &Lab) -> Result<()> {
+    // With another computer beside it: Kea leaves out an interface without a carrier, and the machine is still off.
+    let scene = Scene::on(lab, bridged(), 4)?;
+    let _other = scene.network.station("other", PROXY)?;
+    let directory = &scene.system.directory;
+    let _servers = [
+        servers::kea(lab, "kea-dhcp4.json")?,
+        servers::atftpd(lab, directory)?,
+        servers::nginx(lab, directory)?,
+    ];
+    scene.boots().map(drop)
+}
+
 pub fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
     let scene = Scene::on(lab, bridged(), 4)?;
-    let _kea = servers::kea(lab, "kea-addresses-only.json")?;
     let station = scene.network.station("proxy", PROXY)?;
+    let _kea = servers::kea(lab, "kea-addresses-only.json")?;
     let _server = Server::start(
         lab,
         station.command(wireboot()?),
@@ -93,13 +95,13 @@ pub fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
 
 pub fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
     let scene = Scene::on(lab, bridged(), 4)?;
+    let station = scene.network.station("proxy", PROXY)?;
     let directory = &scene.system.directory;
     let _servers = [
         servers::kea(lab, "kea-addresses-only.json")?,
         servers::atftpd(lab, directory)?,
         servers::nginx(lab, directory)?,
     ];
-    let station = scene.network.station("proxy", PROXY)?;
     let _proxy = servers::dnsmasq(lab, station.command("dnsmasq"), "dnsmasq-proxy.conf")?;
     scene.boots().map(drop)
 }

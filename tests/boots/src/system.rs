@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use cpio::newc;
@@ -39,17 +40,16 @@ impl System {
         fs::create_dir_all(directory)?;
         fs::copy(kernel()?, directory.join("linux")).context("copying the kernel")?;
 
-        let busybox = fs::read("/bin/busybox")
-            .context("reading /bin/busybox: is busybox-static installed?")?;
         let mut archive = Vec::new();
-        for (name, mode, content) in [
-            ("bin", 0o040_755, &[][..]),
-            ("bin/busybox", 0o100_755, &busybox),
-            ("dev", 0o040_755, &[]),
-            ("init", 0o100_755, INIT.as_bytes()),
-        ] {
-            add(&mut archive, name, mode, content)?;
+        for directory in ["bin", "dev", "lib", "lib/x86_64-linux-gnu", "lib64"] {
+            add(&mut archive, directory, 0o040_755, &[])?;
         }
+        for file in busybox()? {
+            let name = file.trim_start_matches("/usr").trim_start_matches('/');
+            let content = fs::read(&file).with_context(|| format!("reading {file}"))?;
+            add(&mut archive, name, 0o100_755, &content)?;
+        }
+        add(&mut archive, "init", 0o100_755, INIT.as_bytes())?;
         add_console(&mut archive)?;
         newc::trailer(&mut archive)?;
         fs::write(directory.join("system.cpio"), archive)?;
@@ -77,6 +77,24 @@ impl System {
     pub fn configure(&self, text: &str) -> Result<()> {
         fs::write(self.directory.join("wireboot.conf"), text).context("writing wireboot.conf")
     }
+}
+
+/// busybox, and its shared libraries where it has them.
+fn busybox() -> Result<Vec<String>> {
+    let busybox = "/bin/busybox";
+    let output = Command::new("ldd")
+        .arg(busybox)
+        .output()
+        .context("starting ldd")?;
+    let output = String::from_utf8_lossy(&output.stdout);
+    let path = |line: &str| {
+        line.split_whitespace()
+            .find(|word| word.starts_with('/'))
+            .map(str::to_owned)
+    };
+    Ok(std::iter::once(busybox.to_owned())
+        .chain(output.lines().filter_map(path))
+        .collect())
 }
 
 fn add(archive: &mut Vec<u8>, name: &str, mode: u32, content: &[u8]) -> Result<()> {
