@@ -172,7 +172,7 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<BootConfig, Vec<ConfigError>> {
         reader.line = index + 1;
         reader.read(line.strip_suffix(b"\r").unwrap_or(line));
         if reader.errors.len() >= MAX_ERRORS {
-            return Err(reader.errors);
+            break;
         }
     }
     reader.finish()
