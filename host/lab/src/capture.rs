@@ -411,3 +411,145 @@ impl Transfers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::PacketBuilder;
+    use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+
+    const CLIENT: [u8; 4] = [10, 77, 0, 2];
+    const SERVER: [u8; 4] = [10, 77, 0, 1];
+
+    /// A packet each tenth of a second, cut to `snap` bytes, written and read back.
+    fn read_back(packets: &[Vec<u8>], snap: usize) -> Vec<Transfer> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let header = PcapHeader {
+            snaplen: 65535,
+            ..PcapHeader::default()
+        };
+        let mut writer = PcapWriter::with_header(file.reopen().unwrap(), header).unwrap();
+        for (number, packet) in packets.iter().enumerate() {
+            let time = Duration::from_millis(1000 + 100 * number as u64);
+            let kept = packet.get(..snap).unwrap_or(packet);
+            let length = u32::try_from(packet.len()).unwrap();
+            writer
+                .write_packet(&PcapPacket::new(time, length, kept))
+                .unwrap();
+        }
+        drop(writer);
+        transfers(file.path()).unwrap()
+    }
+
+    fn udp(from_client: bool, client_port: u16, server_port: u16, payload: &[u8]) -> Vec<u8> {
+        let ip = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let builder = if from_client {
+            ip.ipv4(CLIENT, SERVER, 64).udp(client_port, server_port)
+        } else {
+            ip.ipv4(SERVER, CLIENT, 64).udp(server_port, client_port)
+        };
+        let mut packet = Vec::new();
+        builder.write(&mut packet, payload).unwrap();
+        packet
+    }
+
+    fn data(number: u16, length: usize) -> Vec<u8> {
+        let mut payload = vec![0, 3];
+        payload.extend(number.to_be_bytes());
+        payload.resize(4 + length, 0);
+        udp(false, 2000, 3000, &payload)
+    }
+
+    #[test]
+    fn a_tftp_transfer_counts_each_block_once() {
+        let packets = [
+            udp(true, 2000, 69, b"\0\x01kernel\0octet\0windowsize\x004\0"),
+            udp(true, 2000, 69, b"\0\x01kernel\0octet\0windowsize\x004\0"),
+            udp(false, 2000, 3000, b"\0\x06windowsize\x004\0"),
+            udp(true, 2000, 3000, b"\0\x04\0\0"),
+            data(1, 512),
+            data(2, 512),
+            data(2, 512),
+            data(3, 100),
+            udp(true, 2000, 3000, b"\0\x04\0\x03"),
+        ];
+        let transfers = read_back(&packets, 60);
+        let [transfer] = transfers.as_slice() else {
+            panic!("{transfers:?}")
+        };
+        assert_eq!(
+            (transfer.protocol, transfer.file.as_str()),
+            (Protocol::Tftp, "kernel")
+        );
+        assert_eq!(
+            (transfer.bytes, transfer.data_packets, transfer.repeated),
+            (1124, 4, 1)
+        );
+        assert_eq!(transfer.options, "windowsize=4");
+        assert!(
+            (transfer.seconds() - 0.8).abs() < 1e-6,
+            "{}",
+            transfer.seconds()
+        );
+    }
+
+    fn tcp(
+        from_client: bool,
+        sequence: u32,
+        acknowledgment: u32,
+        syn: bool,
+        payload: &[u8],
+    ) -> Vec<u8> {
+        let ip = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let mut builder = if from_client {
+            ip.ipv4(CLIENT, SERVER, 64).tcp(40000, 80, sequence, 65535)
+        } else {
+            ip.ipv4(SERVER, CLIENT, 64).tcp(80, 40000, sequence, 65535)
+        };
+        builder = builder.ack(acknowledgment);
+        if syn {
+            builder = builder
+                .syn()
+                .options(&[TcpOptionElement::MaximumSegmentSize(1000)])
+                .unwrap();
+        }
+        let mut packet = Vec::new();
+        builder.write(&mut packet, payload).unwrap();
+        packet
+    }
+
+    #[test]
+    fn an_http_transfer_ends_with_the_ack_of_its_last_byte() {
+        // The server's numbers wrap in the middle of the response.
+        let start = u32::MAX - 1500;
+        let packets = [
+            tcp(true, 99, 0, true, b""),
+            tcp(false, start.wrapping_sub(1), 100, true, b""),
+            tcp(true, 100, start, false, b"GET /linux HTTP/1.1\r\n\r\n"),
+            tcp(false, start, 123, false, &[0; 2500]),
+            tcp(true, 123, start.wrapping_add(2500), false, b""),
+            tcp(false, start.wrapping_add(2500), 123, false, &[0; 500]),
+            tcp(false, start.wrapping_add(2500), 123, false, &[0; 500]),
+            tcp(true, 123, start.wrapping_add(3000), false, b""),
+            // The acknowledgement of a FIN is no byte's.
+            tcp(true, 123, start.wrapping_add(3001), false, b""),
+        ];
+        let transfers = read_back(&packets, 100);
+        let [transfer] = transfers.as_slice() else {
+            panic!("{transfers:?}")
+        };
+        assert_eq!(
+            (transfer.protocol, transfer.file.as_str()),
+            (Protocol::Http, "/linux")
+        );
+        assert_eq!(
+            (transfer.bytes, transfer.data_packets, transfer.repeated),
+            (3000, 5, 1)
+        );
+        assert!(
+            (transfer.seconds() - 0.5).abs() < 1e-6,
+            "{}",
+            transfer.seconds()
+        );
+    }
+}

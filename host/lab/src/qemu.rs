@@ -531,3 +531,27 @@ impl Drop for RunningMachine {
         let _ = self.child.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_lines_are_taken_apart() {
+        let event =
+            TraceEvent::parse("1234@1795265768.712771:virtio_set_status vdev 0x55d0 val 15")
+                .unwrap();
+        assert_eq!(event.name, "virtio_set_status");
+        assert_eq!(event.arguments, "vdev 0x55d0 val 15");
+        assert!((event.time - 1_795_265_768.712_771).abs() < 1e-6);
+        assert_eq!(TraceEvent::parse("qemu: warning: something"), None);
+    }
+
+    #[test]
+    fn switching_pxe_off_twice_says_it_once() {
+        let mut machine = Machine::new(Accelerator::Tcg);
+        machine.without_pxe(false);
+        machine.without_pxe(true);
+        assert_eq!(machine.firmware_configuration.len(), 2);
+    }
+}
