@@ -489,6 +489,7 @@ impl Reader {
             })
         } else {
             self.errors.sort_by_key(|error| error.line);
+            self.errors.truncate(MAX_ERRORS);
             Err(self.errors)
         }
     }
