@@ -130,7 +130,7 @@ impl Ingress<'_> {
             }
             return true;
         }
-        if self.inner.iface.ipv4_addr() != Some(udp.destination) {
+        if self.inner.address() != Some(udp.destination) {
             return false;
         }
         let Some(binding) = self

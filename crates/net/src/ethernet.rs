@@ -107,7 +107,7 @@ fn classify<'a>(frame: &Frame<'a>, station: MacAddress) -> Option<Received<'a>> 
 }
 
 fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8]) -> Option<Received<'a>> {
-    let header = head.get(ETHERNET_HEADER..ETHERNET_HEADER + IPV4_HEADER)?;
+    let header: &[u8; IPV4_HEADER] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
     // Options and fragments are rare enough to take the long way.
     if *header.first()? != 0x45 || be16(header, 6)? & 0x3fff != 0 {
         return None;

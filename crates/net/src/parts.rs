@@ -70,6 +70,15 @@ impl<'a> Parts<'a> {
 
     /// Copies as many bytes as fit to the start of `destination` and returns their number.
     pub fn copy_to(&self, destination: &mut [u8]) -> usize {
+        // Nearly always the bytes lie in one slice.
+        let whole = self
+            .parts
+            .first()
+            .and_then(|part| part.get(self.skip..)?.get(..self.len));
+        if let (Some(whole), Some(room)) = (whole, destination.get_mut(..self.len)) {
+            room.copy_from_slice(whole);
+            return self.len;
+        }
         let mut done = 0;
         for chunk in self.chunks() {
             let Some(room) = destination.get_mut(done..) else {

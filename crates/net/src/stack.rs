@@ -100,6 +100,11 @@ impl Inner {
 }
 
 impl Inner {
+    /// Our address.
+    pub fn address(&self) -> Option<Ipv4Address> {
+        self.config.as_ref().map(|config| config.address.address())
+    }
+
     /// Sees to it that the next hop to `destination` is known when the first packet leaves.
     pub fn want(&mut self, destination: Ipv4Address, now: Instant) {
         if let Some(config) = &self.config {
@@ -342,9 +347,7 @@ impl Stack {
     /// Our address and prefix.
     #[must_use]
     pub fn address(&self) -> Option<Ipv4Cidr> {
-        let inner = self.inner();
-        let IpCidr::Ipv4(cidr) = inner.iface.ip_addrs().first()?;
-        Some(*cidr)
+        self.inner().config.as_ref().map(|config| config.address)
     }
 
     /// The DHCP client's port.

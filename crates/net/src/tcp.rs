@@ -418,7 +418,7 @@ impl TcpStream {
         let handle = {
             let mut inner = stack.inner();
             let inner = &mut *inner;
-            if inner.iface.ipv4_addr().is_none() {
+            if inner.address().is_none() {
                 return Err(NetError::Unreachable);
             }
             socket

@@ -100,7 +100,7 @@ impl UdpSocket {
     /// [`NetError::Unreachable`] without an address or route, [`NetError::Full`] when too many datagrams wait.
     pub fn send_to(&self, remote: SocketAddrV4, payload: &[u8]) -> Result<(), NetError> {
         let mut inner = self.stack.inner();
-        if inner.iface.ipv4_addr().is_none() {
+        if inner.address().is_none() {
             return Err(NetError::Unreachable);
         }
         inner.want(*remote.ip(), self.stack.now());
