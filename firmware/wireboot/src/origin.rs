@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
-use alloc::vec::Vec;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Lease, LeaseSource};
 use wireboot_net::Ipv4Cidr;
@@ -71,19 +70,13 @@ impl Origin {
 /// The lease as HTTP Boot's device path tells it.
 fn of_http_boot(network: &NetworkPath) -> Option<Lease> {
     let ipv4 = network.ipv4?;
+    let address = Ipv4Cidr::new(ipv4.local, ipv4.prefix?);
     Some(Lease {
-        address: Ipv4Cidr::new(ipv4.local, ipv4.prefix?),
         router: ipv4.gateway,
-        routes: Vec::new(),
         dns: network.dns.clone(),
-        search: Vec::new(),
-        mtu: None,
-        server: None,
         next_server: ipv4.remote,
-        next_server_name: None,
         boot_file: network.uri.as_ref().map(ToString::to_string),
-        vendor: None,
-        source: LeaseSource::Firmware,
+        ..Lease::new(address, LeaseSource::Firmware)
     })
 }
 

@@ -50,6 +50,25 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// An address and nothing else.
+    #[must_use]
+    pub fn new(address: Ipv4Cidr, source: LeaseSource) -> Self {
+        Self {
+            address,
+            router: None,
+            routes: Vec::new(),
+            dns: Vec::new(),
+            search: Vec::new(),
+            mtu: None,
+            server: None,
+            next_server: None,
+            next_server_name: None,
+            boot_file: None,
+            vendor: None,
+            source,
+        }
+    }
+
     /// The lease that firmware holds, from the BOOTP messages of its PXE base code (EFI_PXE_BASE_CODE_MODE
     /// `DhcpAck`, `ProxyOffer` and `PxeReply`). The last two are passed only when their `...Received` flags are set.
     ///
@@ -114,18 +133,13 @@ impl Lease {
         let mut dns = options.addresses(option::DNS_SERVERS);
         dns.retain(|&a| is_host(a));
         Some(Self {
-            address,
             router,
             routes,
             dns,
             search,
             mtu: options.mtu(),
             server: options.address(option::SERVER_ID),
-            next_server: None,
-            next_server_name: None,
-            boot_file: None,
-            vendor: None,
-            source,
+            ..Self::new(address, source)
         })
     }
 

@@ -13,20 +13,7 @@ const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
 const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
 
 fn lease() -> Lease {
-    Lease {
-        address: Ipv4Cidr::new(CLIENT, 24),
-        router: None,
-        routes: Vec::new(),
-        dns: Vec::new(),
-        search: Vec::new(),
-        mtu: None,
-        server: None,
-        next_server: None,
-        next_server_name: None,
-        boot_file: None,
-        vendor: None,
-        source: LeaseSource::Firmware,
-    }
+    Lease::new(Ipv4Cidr::new(CLIENT, 24), LeaseSource::Firmware)
 }
 
 /// A service, its mailbox, and a TFTP server at the other end of the wire.

@@ -193,20 +193,7 @@ fn counted(service: &mut Service<LoopNic>, now: Instant) -> Result<bool, Fault> 
 }
 
 fn lease() -> Lease {
-    Lease {
-        address: Ipv4Cidr::new(CLIENT, 24),
-        router: None,
-        routes: Vec::new(),
-        dns: Vec::new(),
-        search: Vec::new(),
-        mtu: None,
-        server: None,
-        next_server: None,
-        next_server_name: None,
-        boot_file: None,
-        vendor: None,
-        source: LeaseSource::Firmware,
-    }
+    Lease::new(Ipv4Cidr::new(CLIENT, 24), LeaseSource::Firmware)
 }
 
 /// What the NIC will lend next.
