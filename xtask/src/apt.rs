@@ -29,7 +29,6 @@ pub const BENCH: &[&str] = &[
     "grub-efi-amd64-bin",
     "ipxe",
     "ipxe-qemu",
-    "linux-image-cloud-amd64",
     "nginx-light",
     "seabios",
     "valgrind",

@@ -11,6 +11,7 @@ mod system;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use wireboot_lab::guest;
 use wireboot_lab::netns::Lab;
 
 type Case = fn(&Lab) -> anyhow::Result<()>;
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
     if arguments.list {
         return libtest_mimic::run(&arguments, trials(None)).exit_code();
     }
-    match Lab::enter() {
+    match enter() {
         // For the life of the program: the tests refer to it.
         Ok(lab) => {
             libtest_mimic::run(&arguments, trials(Some(Box::leak(Box::new(lab))))).exit_code()
@@ -74,6 +75,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Enters the lab with the kernel at hand, which cannot be fetched from inside.
+fn enter() -> anyhow::Result<Lab> {
+    if !Lab::is_inside() {
+        guest::fetch()?;
+    }
+    Lab::enter()
 }
 
 fn trials(lab: Option<&'static Lab>) -> Vec<Trial> {

@@ -13,7 +13,6 @@ mod host;
 pub mod instructions;
 mod linux;
 mod observe;
-pub mod packages;
 mod plot;
 pub mod report;
 mod servers;
@@ -32,11 +31,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nix::unistd::geteuid;
 
 use crate::accel;
+use crate::guest;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
+use crate::packages::Package;
 use files::MIB;
 use host::Host;
-use packages::Package;
 use report::{Case, Failure, Figures, Latency, Report};
 use stacks::{Kind, Server, Stack};
 use statistics::median;
@@ -46,7 +46,7 @@ use trial::{Ground, Measured};
 ///
 /// Every stack downloads the same files into the same virtual machine from the same servers, by turns, round after round.
 /// Times are taken from packets outside the guest, from the first request to the last acknowledgement.
-/// Newer firmware and iPXE are fetched from Debian's mirror into the user's cache; the system is not changed. Needs root.
+/// Newer firmware and iPXE, and the guest's kernel, are fetched from Debian's mirror into the user's cache; the system is not changed. Needs root.
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
     /// Write all figures to FILE as JSON
@@ -98,10 +98,13 @@ pub fn run(args: BenchArgs) -> Result<()> {
         );
     }
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
-    if !Lab::is_inside()
-        && let Err(error) = packages::fetch()
-    {
-        eprintln!("newer stacks are left out unless the cache holds them: {error:#}");
+    if !Lab::is_inside() {
+        if let Err(error) = stacks::fetch() {
+            eprintln!("newer stacks are left out unless the cache holds them: {error:#}");
+        }
+        if let Err(error) = guest::fetch() {
+            eprintln!("the Linux guest is left out: {error:#}");
+        }
     }
     let (stacks, absent) = stacks::all(program(&args));
     let wanted =

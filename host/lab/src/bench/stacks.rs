@@ -1,11 +1,13 @@
 //! Who takes part: the stacks, what runs each, and from whom it downloads.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::evaluate::Protocol;
-use super::packages::Package;
+use crate::guest::Kernel;
+use crate::packages::{self, Package};
 use crate::qemu::Firmware;
 
 /// A server beside the machine.
@@ -58,9 +60,7 @@ pub enum Loader {
     /// wget on a Linux kernel that QEMU loads.
     Linux {
         /// The kernel.
-        kernel: PathBuf,
-        /// Its release, as `uname -r` shows it.
-        release: String,
+        kernel: Kernel,
     },
 }
 
@@ -109,6 +109,21 @@ pub struct Absent {
     pub reason: String,
 }
 
+/// The packages that take part in their newest version too.
+const NEW: [&str; 4] = ["ovmf", "ipxe", "ipxe-qemu", "seabios"];
+/// Where the newest are, the newest first.
+const NEW_SUITES: [&str; 3] = ["sid", "forky", "trixie"];
+/// How long a package counts as the newest.
+const NEW_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Fetches the newest packages into the cache, unless it holds them from the last days. Call it outside the lab's namespaces.
+///
+/// # Errors
+/// When they are not to be had; those that the cache holds take part all the same.
+pub fn fetch() -> Result<()> {
+    packages::fetch(&NEW, &NEW_SUITES, NEW_LIFETIME)
+}
+
 /// The stacks that can take part here, in the order of the report, and those that cannot. `program`: wireboot.efi, where it is built.
 #[must_use]
 pub fn all(program: Option<PathBuf>) -> (Vec<Stack>, Vec<Absent>) {
@@ -129,7 +144,7 @@ pub fn all(program: Option<PathBuf>) -> (Vec<Stack>, Vec<Absent>) {
     );
     for (age, package) in [
         ("", Package::installed as fn(&str) -> Result<Package>),
-        ("-new", Package::newest),
+        ("-new", Package::fetched),
     ] {
         let firmware = ovmf(package("ovmf")).map(|(version, firmware)| {
             entry(
@@ -283,16 +298,12 @@ fn grub(stock: Stock<'_>) -> Result<Stack> {
 }
 
 fn linux() -> Result<Stack> {
-    let (kernel, release) = super::linux::kernel()?;
-    let loader = Loader::Linux {
-        kernel,
-        release: release.clone(),
-    };
+    let kernel = Kernel::cached()?;
     Ok(entry(
         "Linux guest, wget",
-        release,
+        kernel.release.clone(),
         Kind::Linux,
-        loader,
+        Loader::Linux { kernel },
         Firmware::SeaBios,
     ))
 }

@@ -190,17 +190,17 @@ impl Ground<'_> {
                 card.properties.push("disable-legacy=on".into());
             }
             Loader::Grub => boot.firmware = self.grub(&scheme, file)?,
-            Loader::Linux { kernel, release } => {
+            Loader::Linux { kernel } => {
                 let ram_disk = self.lab.scratch().join("initramfs");
                 linux::write_ram_disk(
                     &ram_disk,
-                    release,
+                    kernel,
                     &format!("10.77.0.40/{PREFIX_LENGTH}"),
                     &url,
                 )?;
                 let command_line = "console=ttyS0 quiet".into();
                 machine.kernel = Some(DirectKernel {
-                    kernel: kernel.clone(),
+                    kernel: kernel.image.clone(),
                     initrd: Some(ram_disk),
                     command_line,
                 });

@@ -1,6 +1,6 @@
-//! The programs that are measured: from the packages installed here, and from the newest ones in Debian.
+//! Debian packages: those installed here, and others, which are not to be installed.
 //!
-//! Newer packages are fetched by apt with a configuration of its own (from the mirror that this machine uses, checked by the same
+//! The others are fetched by apt with a configuration of its own (from the mirror that this machine uses, checked by the same
 //! keys) and taken apart in the user's cache. The system's own sources and packages stay as they are.
 
 use std::fs;
@@ -42,15 +42,15 @@ impl Package {
         })
     }
 
-    /// The newest package that [`fetch`] left in the cache.
+    /// The package that [`fetch`] left in the cache.
     ///
     /// # Errors
     /// When there is none.
-    pub fn newest(name: &str) -> Result<Package> {
+    pub fn fetched(name: &str) -> Result<Package> {
         let directory = directory()?.join(name);
         let version = fs::read_to_string(directory.join(NEWEST)).with_context(|| {
             format!(
-                "no newer {name} in {}: it could not be fetched",
+                "no {name} in {}: it could not be fetched",
                 directory.display()
             )
         })?;
@@ -73,33 +73,26 @@ impl Package {
     }
 }
 
-/// The packages whose newest version is fetched.
-pub const FETCHED: [&str; 4] = ["ovmf", "ipxe", "ipxe-qemu", "seabios"];
-
-/// Debian's suites, the newest first. The first that the mirror has serves.
-const SUITES: [&str; 3] = ["sid", "forky", "trixie"];
-/// How long a package counts as the newest.
-const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
-/// The file that holds the version of the newest package.
+/// The file that holds the version of the newest package fetched.
 const NEWEST: &str = "newest";
 
-/// Fetches the newest packages into the cache, unless it holds them from the last days. Wants the host's network, so call it
-/// outside the lab's namespaces.
+/// Fetches packages into the cache, unless it holds them and got them less than `lifetime` ago. Of Debian's `suites`, the first
+/// that the mirror has serves. Wants the host's network, so call it outside the lab's namespaces.
 ///
 /// # Errors
 /// When they are not to be had; what the cache holds already stays.
-pub fn fetch() -> Result<()> {
+pub fn fetch(names: &[&str], suites: &[&str], lifetime: Duration) -> Result<()> {
     let directory = directory()?;
-    let missing: Vec<_> = FETCHED
-        .into_iter()
-        .filter(|name| !fresh(&directory.join(name).join(NEWEST)))
+    let missing: Vec<_> = names
+        .iter()
+        .filter(|name| !younger(&directory.join(name).join(NEWEST), lifetime))
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
     let mirror = Mirror::of_this_system()?;
     let mut reason = None;
-    for suite in SUITES {
+    for suite in suites {
         match Apt::new(&directory, &mirror, suite).and_then(|apt| {
             missing
                 .iter()
@@ -113,19 +106,19 @@ pub fn fetch() -> Result<()> {
         }
     }
     Err(reason.context("no suite to fetch from")?)
-        .with_context(|| format!("fetching newer packages from {}", mirror.uri))
+        .with_context(|| format!("fetching packages from {}", mirror.uri))
 }
 
 fn directory() -> Result<PathBuf> {
     Ok(cache::directory()?.join("packages"))
 }
 
-fn fresh(file: &Path) -> bool {
+fn younger(file: &Path, lifetime: Duration) -> bool {
     let age = fs::metadata(file)
         .and_then(|data| data.modified())
         .ok()
         .and_then(|time| time.elapsed().ok());
-    age.is_some_and(|age| age < FRESH)
+    age.is_some_and(|age| age < lifetime)
 }
 
 /// Where this system gets Debian from.
@@ -212,6 +205,8 @@ impl Apt {
             "Acquire::Languages=none".into(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".into(),
             "Acquire::Retries=2".into(),
+            // Otherwise an unreachable mirror is a mere warning, and the package not found.
+            "APT::Update::Error-Mode=any".into(),
         ];
         let apt = Apt { directory, options };
         output(apt.command().arg("update"))?;
@@ -244,7 +239,7 @@ impl Apt {
                 .arg(&root),
         )
         .with_context(what)?;
-        // A package may have become the mere head of a family of the same name (ovmf: ovmf-generic ...).
+        // A package may be the mere head of a family: ovmf of ovmf-generic and others, a kernel's package of that of one release.
         for member in family(name, &field(&archive, "Depends")?) {
             let archive = self.download(&member)?;
             output(
@@ -286,19 +281,15 @@ fn field(archive: &Path, name: &str) -> Result<String> {
     .map(|text| text.trim().to_owned())
 }
 
-/// The packages among `depends` whose names continue `name`.
+/// The packages among `depends` whose names continue `name`, or that are wanted in one version.
 fn family(name: &str, depends: &str) -> Vec<String> {
-    let members = depends
-        .split(',')
-        .filter_map(|alternatives| alternatives.split_whitespace().next());
-    members
-        .filter(|member| {
-            member
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with('-'))
-        })
-        .map(str::to_owned)
-        .collect()
+    let member = |dependency: &str| {
+        let member = dependency.split_whitespace().next()?;
+        let rest = member.strip_prefix(name);
+        let continues = rest.is_some_and(|rest| rest.starts_with('-'));
+        (continues || dependency.contains("(= ")).then(|| member.to_owned())
+    };
+    depends.split(',').filter_map(member).collect()
 }
 
 fn output(command: &mut Command) -> Result<String> {
@@ -342,10 +333,17 @@ mod tests {
     }
 
     #[test]
-    fn family_is_told_by_name() {
+    fn family_is_told_by_name_or_version() {
         assert_eq!(
             family("ovmf", "ovmf-amdsev, ovmf-generic (>= 1) | x, ovmfx, libc6"),
             ["ovmf-amdsev", "ovmf-generic"]
+        );
+        assert_eq!(
+            family(
+                "linux-image-x",
+                "linux-image-6.1-x (= 6.1.1-1), libc6 (>= 2)"
+            ),
+            ["linux-image-6.1-x"]
         );
         assert_eq!(family("ipxe", ""), Vec::<String>::new());
     }
