@@ -16,7 +16,10 @@ pub const BOOT: &[&str] = &[
 ];
 
 /// Clients that we did not write, for our servers.
-pub const CLIENTS: &[&str] = &["atftp", "curl", "tftp-hpa"];
+pub const CLIENTS: &[&str] = &["atftp", BUSYBOX, "curl", "tftp-hpa"];
+
+/// Either serves, and they exclude each other.
+const BUSYBOX: &str = "busybox|busybox-static";
 
 /// Servers that we did not write.
 pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "nginx-light"];
@@ -24,7 +27,7 @@ pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "ng
 /// The rivals, and the instruments that time them.
 pub const BENCH: &[&str] = &[
     "atftpd",
-    "busybox-static",
+    BUSYBOX,
     "dnsmasq-base",
     "grub-efi-amd64-bin",
     "ipxe",
@@ -85,10 +88,11 @@ fn install(packages: &[&str]) -> Result<()> {
     )
 }
 
+/// The packages of which no alternative (`first|second`) is installed, each by its first alternative.
 fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
     let query = Command::new("dpkg-query")
         .args(["--show", "--showformat", "${db:Status-Status} ${Package}\n"])
-        .args(packages)
+        .args(packages.iter().flat_map(|package| package.split('|')))
         .stderr(Stdio::null())
         .output();
     let listed = query.map(|output| output.stdout).unwrap_or_default();
@@ -100,8 +104,8 @@ fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
     };
     let mut missing: Vec<&str> = packages
         .iter()
-        .copied()
-        .filter(|package| !is_installed(package))
+        .filter(|package| !package.split('|').any(is_installed))
+        .filter_map(|package| package.split('|').next())
         .collect();
     missing.sort_unstable();
     missing.dedup();

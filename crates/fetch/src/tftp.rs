@@ -1,6 +1,6 @@
 //! TFTP client: RFC 1350 with options (2347), block size (2348), transfer size (2349) and windows (7440).
 //!
-//! DATA packets are taken in the middle of the engine's burst ([`Transfer`] is the port's sink) and copied
+//! DATA packets are taken in the middle of the engine's burst (`Transfer` is the port's sink) and copied
 //! straight to their place in the file; the task around it acknowledges windows, asks for memory, keeps
 //! time and understands everything that is not DATA.
 
