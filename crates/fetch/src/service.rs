@@ -329,13 +329,15 @@ impl Shared {
             Scheme::Tftp => {
                 let address = self.address(url).await?;
                 let server = SocketAddrV4::new(address, url.port());
-                let file = tftp::get(&self.stack, server, url.resource(), &mut destination)
-                    .await
-                    .map_err(|error| FetchError::Tftp {
-                        url: url.clone(),
-                        server,
-                        error,
-                    })?;
+                // All that have been asked for, since those that wait may start while this one runs.
+                let sharers = self.mail.borrow().len().min(TOGETHER);
+                let file = url.resource();
+                let result = tftp::get(&self.stack, server, file, sharers, &mut destination).await;
+                let file = result.map_err(|error| FetchError::Tftp {
+                    url: url.clone(),
+                    server,
+                    error,
+                })?;
                 (file.memory, file.len, url.clone(), file.retransmissions)
             }
         };

@@ -5,7 +5,6 @@
 //! time and understands everything that is not DATA.
 
 use crate::destination::{Destination, DestinationError};
-use crate::service::TOGETHER;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -278,7 +277,8 @@ enum Ask {
     Nothing,
 }
 
-/// Gets `file` (its name as the server knows it) from the server at `server`.
+/// Gets `file` (its name as the server knows it) from the server at `server`. `sharers` is the number of
+/// downloads, this one included, whose windows must fit the receive buffers together.
 ///
 /// # Errors
 /// [`TftpError`], after retransmissions and, where the server fell silent in the middle, further attempts.
@@ -286,6 +286,7 @@ pub async fn get(
     stack: &Stack,
     server: SocketAddrV4,
     file: &str,
+    sharers: usize,
     destination: &mut impl Destination,
 ) -> Result<TftpFile, TftpError> {
     let mut ask = Ask::All;
@@ -295,6 +296,7 @@ pub async fn get(
         let run = Run {
             stack,
             server,
+            sharers,
             socket: stack.udp_with_sink(transfer.clone()),
             transfer,
             announced: None,
@@ -317,6 +319,7 @@ pub async fn get(
 struct Run<'a> {
     stack: &'a Stack,
     server: SocketAddrV4,
+    sharers: usize,
     socket: UdpSocket,
     transfer: Rc<RefCell<Transfer>>,
     announced: Option<u64>,
@@ -380,8 +383,8 @@ impl Run<'_> {
             .mtu()
             .saturating_sub(HEADERS)
             .clamp(DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE);
-        // The windows of all transfers must fit the receive buffers.
-        let honest = u16::try_from(self.stack.receive_frames() / TOGETHER).unwrap_or(u16::MAX);
+        let honest = self.stack.receive_frames() / self.sharers.max(1);
+        let honest = u16::try_from(honest).unwrap_or(u16::MAX);
         TransferOptions {
             block_size: Some(block_size),
             window_size: (ask == Ask::All).then_some(honest.clamp(1, MAX_WINDOW)),

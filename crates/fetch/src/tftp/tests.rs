@@ -309,7 +309,7 @@ fn fetch_with(
             limit: 1 << 30,
             asked: Vec::new(),
         };
-        let result = get(&stack, at, "boot/linux", &mut room).await;
+        let result = get(&stack, at, "boot/linux", 1, &mut room).await;
         *out.borrow_mut() = Some((result, room.asked));
         flag.set(true);
     });
