@@ -214,7 +214,7 @@ impl Model {
         sent
     }
 
-    /// Asks for (`true`) or forgoes doorbells of a queue (0 receives, 1 transmits) where there is no event index.
+    /// Asks for (`true`) or forgoes doorbells of a queue (0 receives, 1 transmits).
     pub fn want_doorbells(&self, queue: usize, wanted: bool) {
         let state = self.0.borrow();
         let used = state.queues[queue].addresses[2];
@@ -309,20 +309,13 @@ impl Model {
         }
     }
 
-    /// Lies: writes any flags and avail_event.
-    pub fn lie_wishes(&self, queue: usize, flags: u16, event: u16) {
+    /// Lies: writes any flags.
+    pub fn lie_wishes(&self, queue: usize, flags: u16) {
         let mut state = self.0.borrow_mut();
         state.lied = true;
-        let QueueState {
-            enabled,
-            size,
-            addresses,
-            ..
-        } = state.queues[queue];
-        if enabled {
-            state.write(addresses[2], &flags.to_le_bytes());
-            let at = addresses[2] + 4 + 8 * u64::from(size);
-            state.write(at, &event.to_le_bytes());
+        let queue = state.queues[queue];
+        if queue.enabled {
+            state.write(queue.addresses[2], &flags.to_le_bytes());
         }
     }
 }
@@ -404,17 +397,13 @@ impl State {
         self.write(at + 4, &len.to_le_bytes());
     }
 
-    /// Marks available buffers as seen and asks for a doorbell at the next one.
+    /// Marks available buffers as seen.
     fn consume(&mut self, queue: usize, count: u16) {
         let q = &mut self.queues[queue];
         if !q.enabled {
             return;
         }
         q.seen = q.seen.wrapping_add(count);
-        let (seen, at) = (q.seen, q.addresses[2] + 4 + 8 * u64::from(q.size));
-        if self.driver_features & feature::EVENT_IDX != 0 {
-            self.write(at, &seen.to_le_bytes());
-        }
     }
 
     fn publish_used(&mut self, queue: usize) {
@@ -424,9 +413,7 @@ impl State {
         }
         self.write(q.addresses[2] + 2, &q.used.to_le_bytes());
         let avail = q.addresses[1];
-        if self.driver_features & feature::EVENT_IDX == 0 {
-            self.demand(self.read16(avail) == 1, "asks for interrupts");
-        }
+        self.demand(self.read16(avail) == 1, "asks for interrupts");
     }
 
     fn reset(&mut self) {

@@ -33,7 +33,6 @@ pub(crate) mod feature {
     pub const GUEST_TSO6: u64 = 1 << 8;
     pub const MRG_RXBUF: u64 = 1 << 15;
     pub const STATUS: u64 = 1 << 16;
-    pub const EVENT_IDX: u64 = 1 << 29;
     pub const VERSION_1: u64 = 1 << 32;
     pub const ACCESS_PLATFORM: u64 = 1 << 33;
     pub const ORDER_PLATFORM: u64 = 1 << 36;
@@ -43,7 +42,8 @@ pub(crate) mod feature {
     /// The device hands over units larger than a frame.
     pub const COALESCING: u64 = GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6;
 
-    /// All that this driver knows how to use. The platform's DMA addresses serve ACCESS_PLATFORM; the
+    /// All that this driver knows how to use. EVENT_IDX is left out on purpose: with it QEMU asks for a doorbell
+    /// after every frame that it delivers, and each takes the machine's global lock. The platform's DMA addresses serve ACCESS_PLATFORM; the
     /// ordering of processors with UEFI serves ORDER_PLATFORM.
     pub const KNOWN: u64 = CSUM
         | GUEST_CSUM
@@ -51,7 +51,6 @@ pub(crate) mod feature {
         | MAC
         | MRG_RXBUF
         | STATUS
-        | EVENT_IDX
         | VERSION_1
         | ACCESS_PLATFORM
         | ORDER_PLATFORM
@@ -268,21 +267,8 @@ impl<P: PciFunction> VirtioNet<P> {
             (false, false) => frame_buffer,
         };
         let transmit_size = queue_size(transport, TRANSMIT_QUEUE, TRANSMIT_QUEUE_MAX)?;
-        let event_idx = has(feature::EVENT_IDX);
-        let receive = Ring::new(
-            &shared,
-            RECEIVE_QUEUE,
-            receive_size,
-            event_idx,
-            receive_buffer,
-        )?;
-        let transmit = Ring::new(
-            &shared,
-            TRANSMIT_QUEUE,
-            transmit_size,
-            event_idx,
-            frame_buffer,
-        )?;
+        let receive = Ring::new(&shared, RECEIVE_QUEUE, receive_size, receive_buffer)?;
+        let transmit = Ring::new(&shared, TRANSMIT_QUEUE, transmit_size, frame_buffer)?;
         transport.add_status(status::DRIVER_OK);
 
         let properties = Properties {
@@ -370,7 +356,6 @@ impl Ring {
         shared: &Shared<P>,
         number: u16,
         size: u16,
-        event_idx: bool,
         buffer_len: usize,
     ) -> Result<Self, InitError> {
         let layout = Layout::new(size);
@@ -379,7 +364,7 @@ impl Ring {
         let ring = Ring {
             // SAFETY: the memory is zeroed, page aligned and long enough, and nothing else refers to it. It
             // lives in `shared`, which each half holds as long as its queue.
-            queue: unsafe { Queue::new(memory.as_ptr(), size, event_idx) },
+            queue: unsafe { Queue::new(memory.as_ptr(), size) },
             number,
             doorbell: shared.transport.enable_queue(
                 number,

@@ -55,7 +55,6 @@ fn config(bytes: &mut Bytes<'_>) -> ModelConfig {
     for (bit, features) in [
         feature::MRG_RXBUF,
         feature::COALESCING,
-        feature::EVENT_IDX,
         feature::CSUM,
         feature::GUEST_CSUM,
     ]
@@ -126,8 +125,8 @@ impl Run {
                     self.model.lie_buffer(0, bytes.u8().into(), &header);
                 }
                 13 => {
-                    let (queue, flags, event) = (bytes.u8() % 2, bytes.u16(), bytes.u16());
-                    self.model.lie_wishes(queue.into(), flags, event);
+                    let (queue, flags) = (bytes.u8() % 2, bytes.u16());
+                    self.model.lie_wishes(queue.into(), flags);
                 }
                 14 => match bytes.u8() {
                     0 => self.model.remove(),

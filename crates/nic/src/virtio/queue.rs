@@ -54,7 +54,6 @@ pub(super) struct Queue {
     base: NonNull<u8>,
     layout: Layout,
     size: u16,
-    event_idx: bool,
     /// Which buffers the device has: what it returns is believed only if it had it.
     lent: Box<[bool]>,
     /// Free-running index behind the last offered buffer.
@@ -71,23 +70,20 @@ impl Queue {
     /// # Safety
     /// `base`, aligned to 16 bytes, must be valid for reads and writes of `Layout::new(size).len` bytes for
     /// the life of the queue, and referenced by no Rust reference.
-    pub unsafe fn new(base: NonNull<u8>, size: u16, event_idx: bool) -> Self {
+    pub unsafe fn new(base: NonNull<u8>, size: u16) -> Self {
         debug_assert!(size.is_power_of_two());
         let queue = Queue {
             base,
             layout: Layout::new(size),
             size,
-            event_idx,
             lent: vec![false; size.into()].into_boxed_slice(),
             offered: 0,
             published: 0,
             taken: 0,
         };
-        if !event_idx {
-            queue
-                .atomic(queue.layout.avail)
-                .store(VIRTQ_AVAIL_F_NO_INTERRUPT, Ordering::Relaxed);
-        }
+        queue
+            .atomic(queue.layout.avail)
+            .store(VIRTQ_AVAIL_F_NO_INTERRUPT, Ordering::Relaxed);
         queue
     }
 
@@ -130,32 +126,16 @@ impl Queue {
 
     /// Shows the device all that was offered. True when it asks for a doorbell.
     pub fn publish(&mut self) -> bool {
-        let old = self.published;
-        let new = self.offered;
-        if new == old {
+        if self.offered == self.published {
             return false;
         }
-        self.published = new;
-        if self.event_idx {
-            // Half the index space ahead of anything the device can reach before the next call, so that it
-            // never sends an interrupt.
-            self.atomic(self.layout.avail + RING_HEADER + 2 * usize::from(self.size))
-                .store(self.taken.wrapping_add(0x8000), Ordering::Relaxed);
-        }
+        self.published = self.offered;
         self.atomic(self.layout.avail + 2)
-            .store(new, Ordering::Release);
+            .store(self.offered, Ordering::Release);
         // The index must be out before the device's wish is read, else both sides may wait for each other.
         fence(Ordering::SeqCst);
-        if self.event_idx {
-            let event = RING_HEADER + USED_ELEMENT_LEN * usize::from(self.size);
-            let event = self
-                .atomic(self.layout.used + event)
-                .load(Ordering::Relaxed);
-            new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
-        } else {
-            let flags = self.atomic(self.layout.used).load(Ordering::Relaxed);
-            flags & VIRTQ_USED_F_NO_NOTIFY == 0
-        }
+        let flags = self.atomic(self.layout.used).load(Ordering::Relaxed);
+        flags & VIRTQ_USED_F_NO_NOTIFY == 0
     }
 
     /// How many buffers the device has returned and nobody has taken.
