@@ -67,7 +67,7 @@ pub struct BenchArgs {
     /// Sizes of the files in MiB [default: 64,512, quick: 64]
     #[arg(long, value_name = "MIB,...", value_delimiter = ',')]
     pub sizes: Vec<u64>,
-    /// Let slow stacks too (under 200 Mbit/s) take part with large files and cold memory in every round, not just in the first (hours)
+    /// Let every stack take part in every round: else slow ones (under 200 Mbit/s) receive large files, and the smallest with cold memory, in the first round only, and the others take three rounds with cold memory (hours)
     #[arg(long)]
     pub all_rounds: bool,
     /// Network boot program to measure [default: the wireboot.efi beside this program]
@@ -83,6 +83,8 @@ pub struct BenchArgs {
 
 /// A stack below this many Mbit/s is slow: memory given late makes no difference to it, and large files take minutes.
 const SLOW: f64 = 200.0;
+/// Rounds with cold memory, whose figures stand beside the warm ones and are compared with nothing.
+const COLD_ROUNDS: u32 = 3;
 
 /// Runs the benchmark.
 ///
@@ -257,7 +259,7 @@ impl Run<'_> {
             for &case in cases {
                 for index in 0..self.stacks.len() {
                     self.bar.inc(1);
-                    if round == 1 || self.all_rounds || !self.is_slow(index, case, cases) {
+                    if self.all_rounds || self.takes_part(index, round, case, cases) {
                         self.trial(round, index, case);
                     }
                 }
@@ -278,9 +280,22 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the stack is slow and `case` is not the first, which all stacks go through in every round.
-    fn is_slow(&self, index: usize, case: Case, cases: &[Case]) -> bool {
-        let Some(&first) = cases.first().filter(|&&first| first != case) else {
+    /// All stacks go through the first case in every round. In the others, time goes to those that it tells something about.
+    fn takes_part(&self, index: usize, round: u32, case: Case, cases: &[Case]) -> bool {
+        match (self.is_slow(index, cases), case.cold) {
+            _ if cases.first() == Some(&case) => true,
+            (true, true) => {
+                round == 1 && cases.first().is_some_and(|first| first.bytes == case.bytes)
+            }
+            (true, false) => round == 1,
+            (false, true) => round <= COLD_ROUNDS,
+            (false, false) => true,
+        }
+    }
+
+    /// Whether the stack is slow, by the first case.
+    fn is_slow(&self, index: usize, cases: &[Case]) -> bool {
+        let Some(&first) = cases.first() else {
             return false;
         };
         let seconds: Vec<f64> = self
