@@ -22,7 +22,7 @@ pub fn next_boot_option_has_the_network(lab: &Lab) -> Result<()> {
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    expect(&mut machine, r"(?i)start HTTP Boot over IPv4")?;
+    scene.goes_on(&mut machine)?;
     expect(&mut machine, "wireboot: ready")?;
     scene.arrives(&mut machine)
 }

@@ -2,8 +2,11 @@
 //! console, and the bytes that came where there are any.
 
 mod aftermath;
+mod cards;
 mod failures;
+mod menu;
 mod scene;
+mod secure_boot;
 mod servers;
 mod successes;
 mod system;
@@ -55,6 +58,28 @@ const CASES: &[(&str, Case)] = &[
     (
         "exit_boot_services_resets_the_device",
         aftermath::exit_boot_services_resets_the_device,
+    ),
+    ("arrows_and_enter_choose", menu::arrows_and_enter_choose),
+    ("digit_chooses_at_once", menu::digit_chooses_at_once),
+    (
+        "time_out_starts_the_default",
+        menu::time_out_starts_the_default,
+    ),
+    ("esc_leaves_the_menu", menu::esc_leaves_the_menu),
+    ("esc_stops_a_download", menu::esc_stops_a_download),
+    (
+        "booted_from_the_second_card",
+        cards::booted_from_the_second_card,
+    ),
+    ("first_card_without_link", cards::first_card_without_link),
+    ("signed_boots", secure_boot::signed_boots),
+    (
+        "unsigned_kernel_is_refused",
+        secure_boot::unsigned_kernel_is_refused,
+    ),
+    (
+        "unsigned_wireboot_is_refused",
+        secure_boot::unsigned_wireboot_is_refused,
     ),
 ];
 

@@ -1,7 +1,7 @@
 //! What most tests begin with: a network, a directory to boot from, a machine.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -52,11 +52,16 @@ impl<'lab> Scene<'lab> {
 
     /// Our own server.
     pub fn serve(&self, more: &[&str]) -> Result<Server> {
+        self.serve_program(&boot_program()?, more)
+    }
+
+    /// Our own server, with another boot program.
+    pub fn serve_program(&self, program: &Path, more: &[&str]) -> Result<Server> {
         Server::start(
             self.lab,
             self.lab.command(wireboot()?),
             &self.system.directory,
-            &boot_program()?,
+            program,
             more,
         )
     }
@@ -134,6 +139,11 @@ impl<'lab> Scene<'lab> {
             "wireboot: the firmware goes on with its next boot option",
         )
         .map(drop)
+    }
+
+    /// The firmware comes to the boot option after PXE.
+    pub fn goes_on(&self, machine: &mut RunningMachine) -> Result<()> {
+        expect(machine, "(?i)start HTTP Boot over IPv4").map(drop)
     }
 }
 

@@ -1,0 +1,119 @@
+//! The user at the keyboard of a serial terminal: choosing from the menu, and Esc.
+
+use std::net::TcpListener;
+
+use anyhow::{Context, Result};
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::SERVER;
+use wireboot_lab::qemu::RunningMachine;
+
+use crate::scene::{Scene, expect};
+use crate::system;
+
+// What a serial terminal sends for these keys.
+const UP: &str = "\x1b[A";
+const DOWN: &str = "\x1b[B";
+const ENTER: &str = "\r";
+const ESC: &str = "\x1b";
+
+/// Three entries that differ in what they tell the kernel.
+fn configure(scene: &Scene<'_>, globals: &str) -> Result<()> {
+    let mut text = globals.to_owned();
+    for name in ["first", "second", "third"] {
+        text += &format!(
+            "\ntitle The {name} system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} entry={name}\n",
+            system::OPTIONS
+        );
+    }
+    scene.system.configure(&text)
+}
+
+/// The line below the entries: which is chosen, and in which time it will start.
+fn chosen(machine: &mut RunningMachine, entry: &str, count: &str) -> Result<()> {
+    expect(
+        machine,
+        &format!(r"wireboot: {entry} system{count} \(number, arrows, Enter; Esc leaves\)"),
+    )
+    .map(drop)
+}
+
+/// The entries are on the screen.
+fn shows_entries(machine: &mut RunningMachine) -> Result<()> {
+    expect(machine, r"  1  The first system\s")?;
+    expect(machine, r"  2  The second system\s")?;
+    expect(machine, r"  3  The third system\s").map(drop)
+}
+
+/// The entry called `name` starts: wireboot says so, and the kernel has its options.
+fn boots(machine: &mut RunningMachine, name: &str) -> Result<()> {
+    expect(machine, &format!("wireboot: booting \"The {name} system\""))?;
+    expect(machine, &format!("boots: arguments .*entry={name}")).map(drop)
+}
+
+pub fn arrows_and_enter_choose(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    configure(&scene, "timeout 60\n")?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    shows_entries(&mut machine)?;
+    chosen(&mut machine, "1 The first", r" in \d+ s")?;
+    // The last entry is the end, and the first key stops the count.
+    for (key, entry) in [
+        (DOWN, "2 The second"),
+        (DOWN, "3 The third"),
+        (UP, "2 The second"),
+    ] {
+        machine.console.send(key)?;
+        chosen(&mut machine, entry, "")?;
+    }
+    machine.console.send(ENTER)?;
+    boots(&mut machine, "second")
+}
+
+pub fn digit_chooses_at_once(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    configure(&scene, "timeout 60\n")?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    chosen(&mut machine, "1 The first", r" in \d+ s")?;
+    machine.console.send("3")?;
+    boots(&mut machine, "third")
+}
+
+pub fn time_out_starts_the_default(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    configure(&scene, "default 2\ntimeout 3\n")?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    shows_entries(&mut machine)?;
+    for left in ["3", "2", "1"] {
+        chosen(&mut machine, "2 The second", &format!(" in {left} s"))?;
+    }
+    boots(&mut machine, "second")
+}
+
+pub fn esc_leaves_the_menu(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    configure(&scene, "timeout 60\n")?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    chosen(&mut machine, "1 The first", r" in \d+ s")?;
+    machine.console.send(ESC)?;
+    scene.fails(&mut machine, &["wireboot: .*stopped by Esc"])?;
+    scene.goes_on(&mut machine)
+}
+
+pub fn esc_stops_a_download(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let _server = scene.serve(&[])?;
+    // It takes connections and says nothing.
+    let _silent = TcpListener::bind((SERVER, 8080)).context("listening")?;
+    scene
+        .system
+        .configure("title Test system\nlinux http://10.77.0.1:8080/linux\n")?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: linux 0.0 MB")?;
+    machine.console.send(ESC)?;
+    scene.fails(&mut machine, &["wireboot: .*stopped by Esc"])?;
+    scene.goes_on(&mut machine)
+}

@@ -1,0 +1,92 @@
+//! Secure Boot with a key of one's own, the way of `docs/deploy.md`: ovmf's test key, which its template of variables trusts.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use wireboot_lab::netns::Lab;
+use wireboot_lab::qemu::Firmware;
+
+use crate::scene::{Scene, expect};
+
+const CERTIFICATE: &str = "/usr/share/ovmf/PkKek-1-snakeoil.pem";
+const KEY: &str = "/usr/share/ovmf/PkKek-1-snakeoil.key";
+
+/// A scene whose machine starts only what is signed with ovmf's test key.
+fn scene(lab: &Lab) -> Result<Scene<'_>> {
+    let mut scene = Scene::new(lab)?;
+    scene.machine.firmware = Firmware::Ovmf {
+        code: "/usr/share/OVMF/OVMF_CODE_4M.fd".into(),
+        variables: "/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd".into(),
+    };
+    Ok(scene)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command
+        .output()
+        .with_context(|| format!("starting {:?}: is it installed?", command.get_program()))?;
+    ensure!(
+        output.status.success(),
+        "{command:?} failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+/// Signs a program; the signed one replaces it.
+fn sign(lab: &Lab, program: &Path) -> Result<()> {
+    let key = lab.scratch().join("snakeoil.key");
+    // Without its password, for which sbsign would ask a terminal.
+    run(lab
+        .command("openssl")
+        .args(["pkey", "-in", KEY, "-passin", "pass:snakeoil", "-out"])
+        .arg(&key))?;
+    run(lab
+        .command("sbsign")
+        .arg("--key")
+        .arg(&key)
+        .args(["--cert", CERTIFICATE, "--output"])
+        .arg(program)
+        .arg(program))
+}
+
+/// The boot program of a scene, in its directory.
+fn signed_boot_program(scene: &Scene<'_>) -> Result<PathBuf> {
+    let program = scene.system.directory.join("wireboot.efi");
+    sign(scene.lab, &program)?;
+    Ok(program)
+}
+
+pub fn signed_boots(lab: &Lab) -> Result<()> {
+    let scene = scene(lab)?;
+    sign(lab, &scene.system.directory.join("linux"))?;
+    let _server = scene.serve_program(&signed_boot_program(&scene)?, &[])?;
+    scene.boots().map(drop)
+}
+
+pub fn unsigned_kernel_is_refused(lab: &Lab) -> Result<()> {
+    let scene = scene(lab)?;
+    let _server = scene.serve_program(&signed_boot_program(&scene)?, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: ready")?;
+    scene.fails(
+        &mut machine,
+        &[r"wireboot: .*http://10\.77\.0\.1/linux: is refused by Secure Boot"],
+    )?;
+    scene.goes_on(&mut machine)
+}
+
+pub fn unsigned_wireboot_is_refused(lab: &Lab) -> Result<()> {
+    let scene = scene(lab)?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "(?i)start PXE over IPv4")?;
+    expect(&mut machine, "Access Denied|Security Violation")?;
+    scene.goes_on(&mut machine)?;
+    ensure!(
+        !machine.console.transcript().contains("wireboot: "),
+        "it ran all the same"
+    );
+    Ok(())
+}
