@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use wireboot_lab::netns::Lab;
 
-use crate::scene::Scene;
+use crate::scene::{Scene, expect};
 
 /// A card on a network of its own, before the one with the server in the order of PCI.
 fn add_idle_card(scene: &mut Scene<'_>) -> Result<()> {
@@ -31,10 +31,11 @@ pub fn booted_from_the_second_card(lab: &Lab) -> Result<()> {
 
 pub fn first_card_without_link(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
-    scene.boot_from_disk("")?;
+    scene.boot_from_stick()?;
     add_idle_card(&mut scene)?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     machine.ask("set_link", json!({ "name": "idle", "up": false }))?;
+    expect(&mut machine, "wireboot: .*no link")?;
     scene.arrives(&mut machine)
 }

@@ -74,8 +74,8 @@ const CASES: &[(&str, Case)] = &[
     ("first_card_without_link", cards::first_card_without_link),
     ("signed_boots", secure_boot::signed_boots),
     (
-        "unsigned_kernel_is_refused",
-        secure_boot::unsigned_kernel_is_refused,
+        "distributions_kernel_is_refused",
+        secure_boot::distributions_kernel_is_refused,
     ),
     (
         "unsigned_wireboot_is_refused",

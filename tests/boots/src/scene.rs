@@ -68,25 +68,39 @@ impl<'lab> Scene<'lab> {
 
     /// Makes the machine boot wireboot.efi from a disk instead of the network, by a script of the firmware's shell.
     pub fn boot_from_disk(&mut self, arguments: &str) -> Result<()> {
-        let disk = self.lab.scratch().join("esp");
-        if disk.exists() {
-            fs::remove_dir_all(&disk)?;
-        }
-        fs::create_dir_all(&disk)?;
+        let disk = self.new_disk()?;
         fs::copy(boot_program()?, disk.join("wireboot.efi"))?;
         fs::write(
             disk.join("startup.nsh"),
             format!("fs0:\r\nwireboot.efi {arguments}\r\n"),
         )?;
+        Ok(())
+    }
+
+    /// Makes the machine boot wireboot.efi from a disk instead of the network, by the name that firmware looks for.
+    pub fn boot_from_stick(&mut self) -> Result<()> {
+        let directory = self.new_disk()?.join("EFI/BOOT");
+        fs::create_dir_all(&directory)?;
+        fs::copy(boot_program()?, directory.join("BOOTX64.EFI"))?;
+        Ok(())
+    }
+
+    /// An empty disk, from which the machine boots instead of the network.
+    fn new_disk(&mut self) -> Result<PathBuf> {
+        let disk = self.lab.scratch().join("esp");
+        if disk.exists() {
+            fs::remove_dir_all(&disk)?;
+        }
+        fs::create_dir_all(&disk)?;
         self.machine.disks.push(Disk::Directory {
-            path: disk,
+            path: disk.clone(),
             boot_index: Some(1),
         });
         if let Some(card) = &mut self.machine.network {
             card.boot_index = None;
         }
         self.machine.without_pxe(true);
-        Ok(())
+        Ok(disk)
     }
 
     /// Switches the machine on.

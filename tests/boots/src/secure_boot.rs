@@ -1,13 +1,16 @@
 //! Secure Boot with a key of one's own, the way of `docs/deploy.md`: ovmf's test key, which its template of variables trusts.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::Firmware;
 
-use crate::scene::{Scene, expect};
+use crate::scene::{Scene, boot_program, expect};
+use crate::system;
 
 const CERTIFICATE: &str = "/usr/share/ovmf/PkKek-1-snakeoil.pem";
 const KEY: &str = "/usr/share/ovmf/PkKek-1-snakeoil.key";
@@ -51,23 +54,54 @@ fn sign(lab: &Lab, program: &Path) -> Result<()> {
         .arg(program))
 }
 
-/// The boot program of a scene, in its directory.
-fn signed_boot_program(scene: &Scene<'_>) -> Result<PathBuf> {
-    let program = scene.system.directory.join("wireboot.efi");
-    sign(scene.lab, &program)?;
-    Ok(program)
-}
-
+/// Adds a configuration to a copy of wireboot.efi, and then signs it.
 pub fn signed_boots(lab: &Lab) -> Result<()> {
     let scene = scene(lab)?;
-    sign(lab, &scene.system.directory.join("linux"))?;
-    let _server = scene.serve_program(&signed_boot_program(&scene)?, &[])?;
-    scene.boots().map(drop)
+    let directory = &scene.system.directory;
+    sign(lab, &directory.join("linux"))?;
+
+    let (program, configuration) = (
+        lab.scratch().join("site.efi"),
+        lab.scratch().join("site.conf"),
+    );
+    fs::write(
+        &configuration,
+        format!(
+            "title Embedded\nlinux http://10.77.0.1/linux\ninitrd http://10.77.0.1/system.cpio\n\
+             initrd http://10.77.0.1/data.cpio\noptions {}\n",
+            system::OPTIONS
+        ),
+    )?;
+    let mut section = OsString::from(".wbconf=");
+    section.push(&configuration);
+    run(lab
+        .command("objcopy")
+        .arg("--add-section")
+        .arg(section)
+        .args(["--set-section-flags", ".wbconf=data,readonly"])
+        .args(["--change-section-vma", ".wbconf=0x140400000"])
+        .arg(boot_program()?)
+        .arg(&program))?;
+    sign(lab, &program)?;
+
+    let _server = scene.serve_program(&program, &[])?;
+    let machine = scene.boots()?;
+    ensure!(
+        machine
+            .console
+            .transcript()
+            .contains("booting \"Embedded\""),
+        "the configuration was not the embedded one"
+    );
+    Ok(())
 }
 
-pub fn unsigned_kernel_is_refused(lab: &Lab) -> Result<()> {
+/// Debian's kernel is signed for Debian's shim.
+pub fn distributions_kernel_is_refused(lab: &Lab) -> Result<()> {
     let scene = scene(lab)?;
-    let _server = scene.serve_program(&signed_boot_program(&scene)?, &[])?;
+    let program = scene.system.directory.join("wireboot.efi");
+    sign(lab, &program)?;
+    let _server = scene.serve_program(&program, &[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: ready")?;
     scene.fails(
@@ -77,6 +111,7 @@ pub fn unsigned_kernel_is_refused(lab: &Lab) -> Result<()> {
     scene.goes_on(&mut machine)
 }
 
+/// By the firmware, before a word of ours.
 pub fn unsigned_wireboot_is_refused(lab: &Lab) -> Result<()> {
     let scene = scene(lab)?;
     let _server = scene.serve(&[])?;
