@@ -126,6 +126,8 @@ fn loom() -> Result<()> {
                 "--quiet",
                 "--package",
                 "wireboot-ring",
+                "--package",
+                "wireboot-threads",
                 "--release",
                 "--lib",
             ])
