@@ -210,6 +210,15 @@ pub struct VirtioNet<P: PciFunction> {
     tells_link: bool,
 }
 
+// SAFETY: the halves and the device share an `Rc`, but all of it is in here: the halves are lent by `split` and never given
+// away. So it may change processor as a whole.
+unsafe impl<P: PciFunction + Send> Send for VirtioNet<P>
+where
+    P::Bar: Send,
+    P::Dma: Send,
+{
+}
+
 impl<P: PciFunction> VirtioNet<P> {
     /// Resets the device behind `pci` and starts it with all features that both sides know.
     ///

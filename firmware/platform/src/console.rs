@@ -2,10 +2,13 @@
 //!
 //! Everything goes to the firmware's console, which also reaches a serial line where the machine has one.
 
+use crate::processors::on_boot_processor;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use spinning_top::Spinlock;
 use uefi::proto::console::text::{Key as FirmwareKey, ScanCode};
 use uefi::system;
 
@@ -14,6 +17,11 @@ const COLUMNS: usize = 79;
 
 /// Length of the progress line on screen.
 static DRAWN: AtomicUsize = AtomicUsize::new(0);
+
+/// Lines logged on other processors, which may not call the firmware.
+static WAITING: Spinlock<Vec<String>> = Spinlock::new(Vec::new());
+/// At most so many; more are dropped.
+const WAITING_MAX: usize = 32;
 
 struct Console;
 
@@ -33,8 +41,15 @@ impl Log for Console {
             Level::Warn => "warning: ",
             _ => "",
         };
-        start_line();
-        write(format_args!("wireboot: {kind}{}\n", record.args()));
+        if on_boot_processor() {
+            start_line();
+            write(format_args!("wireboot: {kind}{}\n", record.args()));
+        } else {
+            let mut waiting = WAITING.lock();
+            if waiting.len() < WAITING_MAX {
+                waiting.push(alloc::format!("wireboot: {kind}{}\n", record.args()));
+            }
+        }
     }
 
     fn flush(&self) {}
@@ -52,6 +67,20 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
     system::with_stdout(|out| {
         let _ = out.write_fmt(text);
     });
+}
+
+/// Writes what other processors have logged. For the boot processor, now and then.
+pub fn tell_waiting() {
+    let Some(lines) = WAITING
+        .try_lock()
+        .map(|mut lines| core::mem::take(&mut *lines))
+    else {
+        return;
+    };
+    for line in lines {
+        start_line();
+        write(format_args!("{line}"));
+    }
 }
 
 /// A line of its own without prefix (menus).

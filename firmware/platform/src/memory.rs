@@ -4,7 +4,9 @@
 //! calls no firmware and works on any processor. Downloads may be larger than any arena, so their
 //! destinations come from the firmware's page allocator, one block each.
 
-use core::ptr::NonNull;
+use crate::processors::on_boot_processor;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use uefi::boot::{self, AllocateType, MemoryType};
 use wireboot_net::MemoryBlock;
 
@@ -47,6 +49,7 @@ impl Arena {
     /// # Safety
     /// No value on the heap may be used afterwards, and nothing may allocate.
     pub(crate) unsafe fn close(self) {
+        collect();
         drop(self.0);
     }
 }
@@ -67,6 +70,7 @@ impl Pages {
     /// # Errors
     /// `OUT_OF_RESOURCES` when the machine has no such contiguous region left.
     pub fn allocate(bytes: usize) -> uefi::Result<Self> {
+        collect();
         let pages = bytes.div_ceil(PAGE).max(1);
         let start = boot::allocate_pages(AllocateType::AnyPages, MemoryType::LOADER_DATA, pages)?;
         Ok(Self {
@@ -76,8 +80,47 @@ impl Pages {
     }
 }
 
+impl Pages {
+    /// The first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+/// Blocks that were dropped on other processors, which may not call the firmware: linked through their own first bytes.
+static DROPPED: AtomicPtr<Dropped> = AtomicPtr::new(ptr::null_mut());
+
+struct Dropped {
+    next: *mut Dropped,
+    bytes: usize,
+}
+
+/// Gives back to the firmware what other processors have dropped. For the boot processor.
+pub fn collect() {
+    let mut next = DROPPED.swap(ptr::null_mut(), Ordering::Acquire);
+    while let Some(start) = NonNull::new(next) {
+        // SAFETY: `Pages::drop` wrote it to a block that nobody else refers to, and the list was taken whole.
+        let dropped = unsafe { start.read() };
+        next = dropped.next;
+        drop(Pages {
+            start: start.cast(),
+            bytes: dropped.bytes,
+        });
+    }
+}
+
 impl Drop for Pages {
     fn drop(&mut self) {
+        if !on_boot_processor() {
+            let dropped = self.start.cast::<Dropped>();
+            let bytes = self.bytes;
+            let _ = DROPPED.fetch_update(Ordering::Release, Ordering::Relaxed, |next| {
+                // SAFETY: the block is at least a page, aligned to one, and the owner has no references left.
+                unsafe { dropped.write(Dropped { next, bytes }) };
+                Some(dropped.as_ptr())
+            });
+            return;
+        }
         // SAFETY: allocated by `allocate` with the same page count; the owner has no references left.
         // A failure would leave the pages allocated, which harms nobody.
         let _ = unsafe { boot::free_pages(self.start, self.bytes / PAGE) };

@@ -3,6 +3,7 @@
 //! A [`Claim`] takes the function away from the firmware's drivers and gives it back on drop. Registers
 //! are reached by pointer, with no firmware call.
 
+use crate::clock::Clock;
 use crate::device_path;
 use crate::memory::PAGE;
 use crate::raw::pci_io::{
@@ -15,7 +16,6 @@ use core::ffi::c_void;
 use core::fmt;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use core::time::Duration;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};
 use uefi::proto::unsafe_protocol;
 use uefi::{Handle, Status, StatusExt};
@@ -194,7 +194,7 @@ impl Claim {
     ///
     /// # Errors
     /// `UNSUPPORTED` if the firmware has no interface for it.
-    pub fn function(&self) -> uefi::Result<Function> {
+    pub fn function(&self, clock: Clock) -> uefi::Result<Function> {
         let io = self
             .io
             .as_ref()
@@ -202,6 +202,7 @@ impl Claim {
             .ok_or(Status::UNSUPPORTED)?;
         Ok(Function {
             io: NonNull::from(&io.0),
+            clock,
         })
     }
 
@@ -282,7 +283,12 @@ unsafe fn close_raw(handle: Handle) {
 #[derive(Clone, Debug)]
 pub struct Function {
     io: NonNull<PciIoProtocol>,
+    clock: Clock,
 }
+
+// SAFETY: a firmware protocol at a fixed address. (What calls the firmware, mapping and allocating, belongs to the boot
+// processor, as all of setting up does.)
+unsafe impl Send for Function {}
 
 impl PciFunction for Function {
     type Dma = Dma;
@@ -368,7 +374,11 @@ impl PciFunction for Function {
     }
 
     fn stall_microsecond(&self) {
-        boot::stall(Duration::from_micros(1));
+        // By the counter, as this may be another processor, where the firmware must not be called.
+        let end = self.clock.micros() + 1;
+        while self.clock.micros() <= end {
+            core::hint::spin_loop();
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! From the firmware's call to a Rust function and back, and the way out of a panic.
 
-use crate::{console, image, memory};
+use crate::{console, image, memory, processors};
 use core::ffi::c_void;
 use uefi::{Handle, Status};
 
@@ -30,6 +30,7 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
         uefi::boot::set_image_handle(image);
         uefi::table::set_system_table(system_table.cast());
     }
+    processors::remember_boot_processor();
     let arena = match memory::Arena::open() {
         Ok(arena) => arena,
         Err(error) => return error.status(),
@@ -44,7 +45,7 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
 
 #[cfg(target_os = "uefi")]
 mod panic {
-    use crate::{console, pci};
+    use crate::{console, pci, processors};
     use core::panic::PanicInfo;
     use core::sync::atomic::{AtomicBool, Ordering};
     use uefi::{Status, boot};
@@ -55,6 +56,10 @@ mod panic {
     /// an error that makes it try its next boot option. Memory stays allocated until a system boots.
     #[panic_handler]
     fn panic(info: &PanicInfo<'_>) -> ! {
+        if !processors::on_boot_processor() {
+            // The boot processor will tell, and go on without.
+            processors::end(info);
+        }
         if !PANICKING.swap(true, Ordering::Relaxed) {
             console::start_line();
             console::write(format_args!(

@@ -38,6 +38,14 @@ pub enum Error {
     /// The device failed at work.
     #[error("{0}")]
     Fault(#[from] Fault),
+    /// The processor that ran the network is lost; the boot processor runs it now, and its jobs are to be given again.
+    #[error("the processor that ran the network was lost")]
+    Processor,
+    /// Our own load options are wrong.
+    #[error(
+        "load option {0:?} is not understood: processors=N, then the URL, then the program's arguments"
+    )]
+    Setting(String),
     /// A lease or file could not be had.
     #[error(transparent)]
     Fetch(Box<FetchError>),

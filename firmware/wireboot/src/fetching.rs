@@ -83,8 +83,23 @@ impl Fetcher {
         self.network.send(Command::Configure(lease))
     }
 
+    /// Does `work`, and once more when the processor that ran the network was lost meanwhile.
+    fn surely<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match work(self) {
+            Err(Error::Processor) => work(self),
+            result => result,
+        }
+    }
+
     /// Obtains a lease.
     pub fn dhcp(&mut self, request: DhcpRequest) -> Result<Lease, Error> {
+        self.surely(|fetcher| fetcher.discover(request.clone()))
+    }
+
+    fn discover(&mut self, request: DhcpRequest) -> Result<Lease, Error> {
         let wanted = self.job();
         self.network.send(Command::Dhcp {
             job: wanted,
@@ -101,6 +116,10 @@ impl Fetcher {
     /// Downloads all of `urls` at the same time and returns the files in the same order. The first that fails ends
     /// all.
     pub fn get(&mut self, urls: &[Url]) -> Result<Vec<File>, Error> {
+        self.surely(|fetcher| fetcher.download(urls))
+    }
+
+    fn download(&mut self, urls: &[Url]) -> Result<Vec<File>, Error> {
         let begin = self.network.clock.micros();
         let mut downloads = Vec::new();
         for url in urls {
@@ -185,13 +204,17 @@ impl Fetcher {
             if let ControlFlow::Break(value) = step(&mut self.network, event) {
                 return Ok(value);
             }
+            if !idle {
+                continue;
+            }
             let now = self.network.clock.micros();
-            if idle && now >= self.next_look {
+            if now >= self.next_look {
                 self.next_look = now + KEYS;
                 if console::key() == Some(Key::Escape) {
                     return Err(Error::Stopped);
                 }
             }
+            self.network.idle();
         }
     }
 }

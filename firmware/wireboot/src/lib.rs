@@ -17,7 +17,7 @@ use error::Error;
 use fetching::Fetcher;
 use network::Network;
 use origin::Origin;
-use source::Choice;
+use source::{Choice, Settings};
 use wireboot_platform::{Clock, Status};
 
 /// Name of the PE section that may hold a boot configuration.
@@ -38,7 +38,8 @@ fn run(clock: Clock) -> Result<core::convert::Infallible, Error> {
     let image = wireboot_platform::image::Own::read(SECTION);
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(&image);
-    let network = Network::open(&origin, clock)?;
+    let settings = Settings::of(&image)?;
+    let network = Network::open(&origin, clock, settings.processors)?;
     log::info!("ready after {} ms", clock.micros() / 1000);
     let mut fetcher = Fetcher::new(network);
     let choice = match source::given(&image, &origin)? {

@@ -29,11 +29,16 @@ pub fn choose(config: &BootConfig, network: &mut Network) -> Result<usize, Error
     let mut next_look = 0;
     let mut shown = None;
     loop {
-        network.turn()?;
+        match network.turn() {
+            // Nothing was under way that could be lost with it.
+            Ok(()) | Err(Error::Processor) => {}
+            Err(error) => return Err(error),
+        }
         // Nothing is under way; what comes late from what was is dropped.
         let _ = network.event();
         let now = network.clock.micros();
         if now < next_look {
+            network.idle();
             continue;
         }
         next_look = now + KEYS;

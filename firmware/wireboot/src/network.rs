@@ -4,13 +4,18 @@ use crate::error::Error;
 use crate::origin::Origin;
 use alloc::boxed::Box;
 use alloc::string::ToString;
+use alloc::vec::Vec;
+use wireboot_fetch::dhcp::Lease;
 use wireboot_fetch::{Command, Event, Service};
 use wireboot_net::Instant;
 use wireboot_nic::virtio::{self, VirtioNet};
-use wireboot_nic::{Nic, Transmit};
+use wireboot_nic::{Fault, Nic, Transmit};
 use wireboot_platform::pci::{self, Candidate, Claim, Function};
-use wireboot_platform::{Clock, random};
+use wireboot_platform::processors::{self, Processor};
+use wireboot_platform::rest::Rest;
+use wireboot_platform::{Clock, console, memory, random};
 use wireboot_ring::{Receiver, Sender};
+use wireboot_threads::{Context, Thread, spawn};
 
 /// Commands and events under way at most.
 const MAILBOX: usize = 64;
@@ -18,12 +23,21 @@ const MAILBOX: usize = 64;
 const DRAIN: u64 = 50_000;
 /// How long a link may take to come up, in microseconds.
 const LINK: u64 = 5_000_000;
+/// How long a processor may take to come, in microseconds. 15 ms are common.
+const START: u64 = 500_000;
+/// A processor that has not told for so long that it is alive is lost, in microseconds. Hypervisors take processors away for
+/// tenths of a second.
+const SILENCE: u64 = 3_000_000;
+/// How long the boot processor stays awake for an answer, in microseconds. It rests by the firmware's tick, up to 10 ms at
+/// a time, which would slow down small exchanges but means nothing for large files.
+const AWAKE: u64 = 20_000;
 
-/// The interface and the service on it. Dropping it lets the last frames leave, stops the device and gives
-/// it back to the firmware.
+/// The interface and the service on it, which runs on another processor where there is one. Dropping it lets the last
+/// frames leave, stops the device and gives it back to the firmware.
 pub struct Network {
-    /// `None` only while being taken apart. Before the claim, so that the device's memory goes first.
-    service: Option<Service<VirtioNet<Function>>>,
+    /// Before the claim, so that the device's memory goes first.
+    home: Home,
+    /// `None` only while being taken apart.
     claim: Option<Claim>,
     commands: Sender<Command>,
     events: Receiver<Event>,
@@ -31,6 +45,42 @@ pub struct Network {
     pub clock: Clock,
     mac: [u8; 6],
     interface: Box<[u8]>,
+    /// The last lease that the service was given, for a service that has to begin again.
+    lease: Option<Lease>,
+    rest: Rest,
+    /// When something was last asked or answered, in microseconds.
+    busy: u64,
+}
+
+/// Where the service runs.
+enum Home {
+    /// On the boot processor, in its turns.
+    Here(Box<Service<VirtioNet<Function>>>),
+    /// On another one.
+    There {
+        thread: Thread<Engine, Ended>,
+        processor: Processor,
+        /// How often the thread had told that it is alive, and since when.
+        beats: u64,
+        since: u64,
+    },
+    /// Nowhere any more.
+    Gone,
+}
+
+/// What the service is made of, on the processor that will run it.
+struct Engine {
+    nic: VirtioNet<Function>,
+    seed: [u8; 32],
+    commands: Receiver<Command>,
+    events: Sender<Event>,
+    clock: Clock,
+}
+
+/// What remains of a service: the NIC, still running, and why it ended unless it was asked to.
+struct Ended {
+    nic: VirtioNet<Function>,
+    fault: Option<Fault>,
 }
 
 /// An interface whose engine is gone, still receiving: what is kept while a system starts.
@@ -40,26 +90,26 @@ pub struct Quiet {
 }
 
 impl Network {
-    /// Takes the interface that we were booted from; when we were not, the first with a link.
-    pub fn open(origin: &Origin, clock: Clock) -> Result<Self, Error> {
+    /// Takes the interface that we were booted from; when we were not, the first with a link. The service goes to another
+    /// processor, unless `processors` is 0 or there is none.
+    pub fn open(origin: &Origin, clock: Clock, processors: Option<u32>) -> Result<Self, Error> {
         let (nic, claim, interface) = take(origin, clock)?;
-        let (seed, source) = random::seed();
-        if source == random::Source::Weak {
-            log::warn!(
-                "no random number generator: an attacker on the network could guess ids and ports"
-            );
-        }
         let mac = nic.properties().mac;
-        let (commands, for_service) = wireboot_ring::channel(MAILBOX);
-        let (to_us, events) = wireboot_ring::channel(MAILBOX);
+        if processors == Some(0) {
+            log::info!("the network runs on the boot processor, as the load options say");
+        }
+        let (home, commands, events) = settle(nic, clock, processors);
         Ok(Self {
-            service: Some(Service::new(nic, seed, for_service, to_us)),
+            home,
             claim: Some(claim),
             commands,
             events,
             clock,
             mac,
             interface,
+            lease: None,
+            rest: Rest::new(),
+            busy: clock.micros(),
         })
     }
 
@@ -75,6 +125,10 @@ impl Network {
 
     /// Sends a command.
     pub fn send(&mut self, mut command: Command) -> Result<(), Error> {
+        if let Command::Configure(lease) = &command {
+            self.lease = Some(lease.clone());
+        }
+        self.busy = self.clock.micros();
         // The service takes commands each turn, so there is room after one.
         while let Err(back) = self.commands.push(command) {
             command = back;
@@ -83,36 +137,162 @@ impl Network {
         Ok(())
     }
 
-    /// One turn of the network.
+    /// One turn of the network, or a look at the processor that turns it.
+    ///
+    /// # Errors
+    /// [`Error::Processor`] when that one was lost: the service has begun again on the boot processor, without the jobs
+    /// that it had.
     pub fn turn(&mut self) -> Result<(), Error> {
-        let now = instant(self.clock);
-        if let Some(service) = &mut self.service {
+        let now = self.clock.micros();
+        match &mut self.home {
             // No pause in an idle turn: a translator, and a hypervisor where several follow one another, gives the
             // processor away at it, and takes its time to give it back.
-            service.poll(now)?;
+            Home::Here(service) => {
+                service.poll(instant(self.clock))?;
+            }
+            Home::There {
+                thread,
+                processor,
+                beats,
+                since,
+            } => {
+                console::tell_waiting();
+                if thread.is_finished() {
+                    let ended = self.end();
+                    return Err(match ended.and_then(|ended| ended.fault) {
+                        Some(fault) => fault.into(),
+                        None => Error::Nothing,
+                    });
+                }
+                let told = thread.beats();
+                if told != *beats {
+                    (*beats, *since) = (told, now);
+                }
+                let words = processors::last_words();
+                if words.is_some() || processor.is_overflowing() || now > *since + SILENCE {
+                    let number = processor.number();
+                    let reason = words.unwrap_or_else(|| "it stopped answering".to_string());
+                    log::warn!(
+                        "processor {number} is lost ({reason}); going on with the boot processor"
+                    );
+                    self.begin_again()?;
+                    return Err(Error::Processor);
+                }
+            }
+            Home::Gone => return Err(Error::Nothing),
         }
         Ok(())
     }
 
+    /// Nothing to do at the moment: rests the boot processor, once it is clear that nothing will happen soon.
+    pub fn idle(&self) {
+        if !matches!(self.home, Home::There { .. }) {
+            return;
+        }
+        if self.clock.micros() < self.busy + AWAKE {
+            core::hint::spin_loop();
+        } else {
+            self.rest.nap();
+        }
+    }
+
     /// The next event.
     pub fn event(&mut self) -> Option<Event> {
-        self.events.pop()
+        let event = self.events.pop()?;
+        // Progress is no reason to stay awake.
+        if !matches!(event, Event::Progress { .. }) {
+            self.busy = self.clock.micros();
+        }
+        if let Event::Lease {
+            result: Ok(lease), ..
+        } = &event
+        {
+            self.lease = Some(lease.clone());
+        }
+        Some(event)
     }
 
     /// Ends the service and keeps the interface.
     pub fn quiet(mut self) -> Option<Quiet> {
-        let service = self.service.take()?;
-        Some(Quiet {
-            nic: drained(service, self.clock),
-            claim: self.claim.take()?,
-        })
+        let nic = self.end()?.nic;
+        let claim = self.claim.take()?;
+        Some(Quiet { nic, claim })
+    }
+
+    /// Ends the service, and its thread.
+    fn end(&mut self) -> Option<Ended> {
+        let ended = match core::mem::replace(&mut self.home, Home::Gone) {
+            Home::Here(service) => Some(Ended {
+                nic: drained(*service, self.clock),
+                fault: None,
+            }),
+            Home::There {
+                mut thread,
+                mut processor,
+                ..
+            } => {
+                thread.stop();
+                let end = self.clock.micros() + SILENCE;
+                let ended = loop {
+                    match thread.join() {
+                        Ok(ended) => break Some(ended),
+                        Err(_) if self.clock.micros() > end => break None,
+                        Err(back) => thread = back,
+                    }
+                    core::hint::spin_loop();
+                };
+                match ended {
+                    Some(ended) => {
+                        // It has a few instructions to go on our stack.
+                        while !processor.is_idle() && self.clock.micros() < end {
+                            core::hint::spin_loop();
+                        }
+                        Some(ended)
+                    }
+                    None => {
+                        log::warn!("processor {} does not stop", processor.number());
+                        kill(&mut processor);
+                        let nic = self.start_nic().ok()?;
+                        Some(Ended { nic, fault: None })
+                    }
+                }
+            }
+            Home::Gone => None,
+        };
+        console::tell_waiting();
+        memory::collect();
+        ended
+    }
+
+    /// After the processor was lost: a new service, here, on a device that is started anew. What the old one had stays
+    /// allocated.
+    fn begin_again(&mut self) -> Result<(), Error> {
+        if let Home::There { mut processor, .. } = core::mem::replace(&mut self.home, Home::Gone) {
+            kill(&mut processor);
+        }
+        let nic = self.start_nic()?;
+        let (home, commands, events) = settle(nic, self.clock, Some(0));
+        (self.home, self.commands, self.events) = (home, commands, events);
+        if let Some(lease) = self.lease.clone() {
+            self.send(Command::Configure(lease))?;
+        }
+        Ok(())
+    }
+
+    /// The driver, on a device that it resets first.
+    fn start_nic(&self) -> Result<VirtioNet<Function>, Error> {
+        let function = self
+            .claim
+            .as_ref()
+            .and_then(|claim| claim.function(self.clock).ok());
+        Ok(VirtioNet::new(function.ok_or(Error::NoInterface)?)?)
     }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
-        if let Some(service) = self.service.take() {
-            drained(service, self.clock).stop();
+        if let Some(mut ended) = self.end() {
+            ended.nic.stop();
         }
     }
 }
@@ -128,6 +308,125 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+fn kill(processor: &mut Processor) {
+    if !processor.kill() {
+        log::warn!(
+            "the firmware does not end what runs on processor {}",
+            processor.number()
+        );
+    }
+}
+
+/// A service on `nic`, on another processor if there is one and it comes, with the ends of its mailbox.
+fn settle(
+    nic: VirtioNet<Function>,
+    clock: Clock,
+    processors: Option<u32>,
+) -> (Home, Sender<Command>, Receiver<Event>) {
+    let (seed, source) = random::seed();
+    if source == random::Source::Weak {
+        log::warn!(
+            "no random number generator: an attacker on the network could guess ids and ports"
+        );
+    }
+    let (commands, for_service) = wireboot_ring::channel(MAILBOX);
+    let (to_us, events) = wireboot_ring::channel(MAILBOX);
+    let engine = Engine {
+        nic,
+        seed,
+        commands: for_service,
+        events: to_us,
+        clock,
+    };
+    let home = match processors {
+        Some(0) => Home::here(engine),
+        _ => match processors::others() {
+            Ok(others) => Home::there(engine, others),
+            Err(alone) => {
+                log::info!("the network runs on the boot processor: {alone}");
+                Home::here(engine)
+            }
+        },
+    };
+    (home, commands, events)
+}
+
+impl Home {
+    fn here(engine: Engine) -> Self {
+        let Engine {
+            nic,
+            seed,
+            commands,
+            events,
+            ..
+        } = engine;
+        Self::Here(Box::new(Service::new(nic, seed, commands, events)))
+    }
+
+    /// On the first of `others` that comes.
+    fn there(mut engine: Engine, others: Vec<Processor>) -> Self {
+        let clock = engine.clock;
+        for mut processor in others {
+            let number = processor.number();
+            let mut thread = match spawn(&mut processor, engine, serve) {
+                Ok(thread) => thread,
+                Err(refused) => {
+                    log::warn!(
+                        "processor {number} does not start ({})",
+                        refused.error.status()
+                    );
+                    engine = refused.value;
+                    continue;
+                }
+            };
+            let end = clock.micros() + START;
+            while !thread.is_started() && clock.micros() < end {
+                core::hint::spin_loop();
+            }
+            if !thread.is_started() {
+                match thread.reclaim() {
+                    Ok(back) => {
+                        log::warn!("processor {number} does not come");
+                        kill(&mut processor);
+                        engine = back;
+                        continue;
+                    }
+                    Err(came) => thread = came,
+                }
+            }
+            log::info!("the network runs on processor {number}");
+            return Self::There {
+                beats: thread.beats(),
+                since: clock.micros(),
+                thread,
+                processor,
+            };
+        }
+        Self::here(engine)
+    }
+}
+
+/// The life of the service on a processor of its own.
+fn serve(engine: Engine, context: &Context<'_>) -> Ended {
+    let Engine {
+        nic,
+        seed,
+        commands,
+        events,
+        clock,
+    } = engine;
+    let mut service = Service::new(nic, seed, commands, events);
+    let mut fault = None;
+    while fault.is_none() && !context.stopping() {
+        fault = service.poll(instant(clock)).err();
+        context.beat();
+    }
+    Ended {
+        nic: drained(service, clock),
+        fault,
     }
 }
 
@@ -161,13 +460,13 @@ fn take(origin: &Origin, clock: Clock) -> Result<Taken, Error> {
         if !supported(&interface) {
             return Err(Error::Unsupported(interface.to_string()));
         }
-        return start(&interface);
+        return start(&interface, clock);
     }
     let mut candidates = pci::functions();
     candidates.retain(supported);
     let mut failure = Error::NoInterface;
     for interface in &candidates {
-        match start(interface) {
+        match start(interface, clock) {
             Ok((mut nic, claim, path)) => {
                 // The last one is as good as it gets.
                 let patience = if candidates.len() == 1 {
@@ -193,12 +492,14 @@ fn take(origin: &Origin, clock: Clock) -> Result<Taken, Error> {
     Err(failure)
 }
 
-fn start(interface: &Candidate) -> Result<Taken, Error> {
+fn start(interface: &Candidate, clock: Clock) -> Result<Taken, Error> {
     let refused = |status| Error::Refused {
         interface: interface.to_string(),
         status,
     };
     let claim = Claim::take(interface).map_err(|error| refused(error.status()))?;
-    let function = claim.function().map_err(|error| refused(error.status()))?;
+    let function = claim
+        .function(clock)
+        .map_err(|error| refused(error.status()))?;
     Ok((VirtioNet::new(function)?, claim, interface.path.clone()))
 }

@@ -45,6 +45,40 @@ pub enum Choice {
     },
 }
 
+/// How we are to work, by words of the load options before the URL.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Processors for the network besides the boot processor: 0 for none, else as many as are of use.
+    pub processors: Option<u32>,
+}
+
+impl Settings {
+    /// Those in the load options.
+    pub fn of(image: &Own) -> Result<Self, Error> {
+        Self::from_options(&image.options)
+    }
+
+    fn from_options(options: &str) -> Result<Self, Error> {
+        let mut settings = Self::default();
+        let url = from_options(options).map(|(url, _)| url);
+        for word in options.split_whitespace() {
+            if url == Some(word) {
+                break;
+            }
+            let refused = || Error::Setting(word.to_string());
+            match word.split_once('=') {
+                Some(("processors", number)) => {
+                    settings.processors = Some(number.parse().map_err(|_| refused())?);
+                }
+                // Without a URL, the options may be somebody else's.
+                Some(_) if url.is_some() => return Err(refused()),
+                _ => {}
+            }
+        }
+        Ok(settings)
+    }
+}
+
 /// What load options or embedded configuration say.
 pub fn given(image: &Own, origin: &Origin) -> Result<Option<Choice>, Error> {
     if let Some((url, arguments)) = from_options(&image.options) {
@@ -64,18 +98,18 @@ pub fn given(image: &Own, origin: &Origin) -> Result<Option<Choice>, Error> {
     Ok(embedded)
 }
 
-/// `[wireboot.efi] URL [arguments]`: the shell puts the program's name first, a boot option does not.
+/// `[wireboot.efi] [setting=value ...] URL [arguments]`: the shell puts the program's name first, a boot option does not.
 fn from_options(options: &str) -> Option<(&str, &str)> {
-    let is_url = |word: &str| word.contains("://");
-    let (first, rest) = cut_word(options);
-    let (second, arguments) = cut_word(rest);
-    if is_url(first) {
-        Some((first, rest))
-    } else if is_url(second) {
-        Some((second, arguments))
-    } else {
-        None
+    let (mut word, mut rest) = cut_word(options);
+    let mut first = true;
+    while !word.contains("://") {
+        if !first && !word.contains('=') {
+            return None;
+        }
+        first = false;
+        (word, rest) = cut_word(rest);
     }
+    Some((word, rest))
 }
 
 /// The first word and the rest.
@@ -247,5 +281,26 @@ mod tests {
         assert_eq!(from_options("wireboot.efi"), None);
         assert_eq!(from_options(""), None);
         assert_eq!(from_options("wireboot.efi quiet http://a/b"), None);
+        assert_eq!(
+            from_options("wireboot.efi processors=0 http://a/b x=1"),
+            Some((url, "x=1"))
+        );
+    }
+
+    #[test]
+    fn settings_stand_before_the_url() {
+        let of = |options| Settings::from_options(options).map(|settings| settings.processors);
+        assert!(matches!(of("http://a/b processors=1"), Ok(None)));
+        assert!(matches!(of("processors=0 http://a/b"), Ok(Some(0))));
+        assert!(matches!(of("x.efi processors=2 http://a/b"), Ok(Some(2))));
+        assert!(matches!(of("x.efi processors=2"), Ok(Some(2))));
+        assert!(matches!(of("x.efi root=/dev/sda"), Ok(None)));
+        assert!(
+            matches!(of("processors=many http://a/b"), Err(Error::Setting(word)) if word == "processors=many")
+        );
+        assert!(matches!(
+            of("x.efi procesors=2 http://a/b"),
+            Err(Error::Setting(_))
+        ));
     }
 }

@@ -1,0 +1,374 @@
+//! The machine's other processors, by EFI_MP_SERVICES_PROTOCOL (PI 1.8, volume 2, section 13.4).
+//!
+//! What runs there may call no boot service: firmware is not made for it. Such a processor has interrupts off, the
+//! boot processor's page tables, and a stack of ours.
+
+use crate::memory::Pages;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::arch::asm;
+use core::arch::x86_64::__cpuid;
+use core::ffi::c_void;
+use core::fmt::{self, Write};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use spinning_top::Spinlock;
+use uefi::boot::{self, EventType, OpenProtocolAttributes, OpenProtocolParams, Tpl};
+use uefi::proto::pi::mp::MpServices;
+use wireboot_threads::Entry;
+
+/// Bytes of a processor's stack. The network engine with a task of each kind needs a tenth of it.
+const STACK: usize = 256 << 10;
+/// What the end of a stack is filled with, to see whether it was ever reached.
+const UNTOUCHED: u8 = 0xa5;
+/// How many bytes of it are looked at.
+const FENCE: usize = 4096;
+/// Longest message of a panic that is kept, in bytes.
+const MESSAGE: usize = 300;
+
+/// The boot processor's APIC id; `u32::MAX` until [`remember_boot_processor`] was called.
+static BOOT_PROCESSOR: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Why code of ours ended on another processor.
+static PANICKED: Spinlock<Option<Message>> = Spinlock::new(None);
+
+/// Notes who we are when the program starts.
+pub(crate) fn remember_boot_processor() {
+    BOOT_PROCESSOR.store(apic_id(), Ordering::Relaxed);
+}
+
+/// True on the processor that runs the firmware. Not for every packet: virtual machines leave the guest for it.
+#[must_use]
+pub fn on_boot_processor() -> bool {
+    let boot = BOOT_PROCESSOR.load(Ordering::Relaxed);
+    boot == u32::MAX || boot == apic_id()
+}
+
+/// The number by which the processors know each other: leaf 0xb where there is one, else leaf 1.
+fn apic_id() -> u32 {
+    if __cpuid(0).eax >= 0xb {
+        let topology = __cpuid(0xb);
+        if topology.ebx != 0 {
+            return topology.edx;
+        }
+    }
+    __cpuid(1).ebx >> 24
+}
+
+/// Text of a bounded length, made without a heap.
+struct Message {
+    bytes: [u8; MESSAGE],
+    len: usize,
+}
+
+impl Write for Message {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let fits = text.len().min(room.len());
+        if let (Some(to), Some(from)) = (room.get_mut(..fits), text.as_bytes().get(..fits)) {
+            to.copy_from_slice(from);
+            self.len += fits;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the last words of code that panics on another processor, and halts that processor for good.
+#[cfg(target_os = "uefi")]
+pub(crate) fn end(words: &dyn fmt::Display) -> ! {
+    let mut message = Message {
+        bytes: [0; MESSAGE],
+        len: 0,
+    };
+    let _ = write!(message, "{words}");
+    if let Some(mut panicked) = PANICKED.try_lock() {
+        *panicked = Some(message);
+    }
+    loop {
+        // SAFETY: interrupts are off here, so this rests until the firmware starts the processor anew.
+        unsafe { asm!("hlt", options(nomem, nostack)) };
+    }
+}
+
+/// The last words of code that panicked on another processor, once.
+#[must_use]
+pub fn last_words() -> Option<String> {
+    let message = PANICKED.try_lock()?.take()?;
+    let bytes = message.bytes.get(..message.len).unwrap_or_default();
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// Why there is no other processor to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// The firmware does not offer them.
+    NoServices,
+    /// The machine has one.
+    One,
+    /// All others are switched off or broken.
+    Disabled,
+}
+
+impl fmt::Display for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Alone::NoServices => "the firmware does not offer other processors",
+            Alone::One => "the machine has one processor",
+            Alone::Disabled => "all other processors are switched off",
+        })
+    }
+}
+
+/// A processor that the firmware has nothing to do for.
+#[derive(Debug)]
+pub struct Processor {
+    services: NonNull<MpServices>,
+    number: usize,
+    started: Option<Started>,
+}
+
+/// What a processor was started with. The event is never closed, since the firmware signals it late.
+#[derive(Debug)]
+struct Started {
+    launch: NonNull<Launch>,
+    stack: Pages,
+}
+
+/// What the firmware hands to [`on_processor`].
+struct Launch {
+    top: usize,
+    entry: Entry,
+    argument: *mut c_void,
+    /// The processor has left our stack for the firmware's.
+    left: AtomicBool,
+}
+
+/// The processors that can be started.
+///
+/// # Errors
+/// [`Alone`] when there is none.
+pub fn others() -> Result<Vec<Processor>, Alone> {
+    let services = services().ok_or(Alone::NoServices)?;
+    // SAFETY: the firmware's protocol stays installed until boot services end.
+    let mp = unsafe { services.as_ref() };
+    let total = mp
+        .get_number_of_processors()
+        .map_err(|_| Alone::NoServices)?
+        .total;
+    if total < 2 {
+        return Err(Alone::One);
+    }
+    let usable = |&number: &usize| {
+        mp.get_processor_info(number)
+            .is_ok_and(|info| !info.is_bsp() && info.is_enabled() && info.is_healthy())
+    };
+    let found: Vec<Processor> = (0..total)
+        .filter(usable)
+        .map(|number| Processor {
+            services,
+            number,
+            started: None,
+        })
+        .collect();
+    if found.is_empty() {
+        return Err(Alone::Disabled);
+    }
+    Ok(found)
+}
+
+fn services() -> Option<NonNull<MpServices>> {
+    let handle = boot::get_handle_for_protocol::<MpServices>().ok()?;
+    let params = OpenProtocolParams {
+        handle,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: the firmware's processor driver is never unloaded.
+    let protocol =
+        unsafe { boot::open_protocol::<MpServices>(params, OpenProtocolAttributes::GetProtocol) }
+            .ok()?;
+    protocol.get().map(NonNull::from)
+}
+
+impl Processor {
+    /// Its number among the machine's processors.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// True when what runs there has come near the end of its stack.
+    #[must_use]
+    pub fn is_overflowing(&self) -> bool {
+        let Some(started) = &self.started else {
+            return false;
+        };
+        let start = started.stack.start();
+        // SAFETY: within the stack, which is allocated; the other processor may write it at any time, so each byte is read
+        // as plain data.
+        (0..FENCE)
+            .step_by(64)
+            .any(|at| unsafe { start.add(at).read_volatile() } != UNTOUCHED)
+    }
+
+    /// Ends what runs there, wherever it is: the firmware resets the processor to idle. False when the firmware
+    /// refuses. What the code had is as it left it, and nobody else's.
+    pub fn kill(&mut self) -> bool {
+        // Its stack and launch are left to it for good.
+        core::mem::forget(self.started.take());
+        // SAFETY: the firmware's protocol stays installed until boot services end.
+        let mp = unsafe { self.services.as_ref() };
+        // Enabling resets a processor to where it waits for work; one that is not disabled is not enabled.
+        mp.enable_disable_ap(self.number, false, None).is_ok()
+            && mp.enable_disable_ap(self.number, true, None).is_ok()
+    }
+
+    /// True when nothing of ours runs there any more.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.started.as_ref().is_none_or(|started| {
+            // SAFETY: a launch lives until `retire` has seen this flag.
+            unsafe { started.launch.as_ref() }
+                .left
+                .load(Ordering::Acquire)
+        })
+    }
+
+    /// Takes the stack back from an idle processor; that of one which is not is left to it.
+    fn retire(&mut self) {
+        let idle = self.is_idle();
+        if let Some(started) = self.started.take() {
+            if idle {
+                // SAFETY: leaked in `start`; the processor has set the flag, after which it does not touch it.
+                drop(unsafe { Box::from_raw(started.launch.as_ptr()) });
+            } else {
+                core::mem::forget(started);
+            }
+        }
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
+impl wireboot_threads::Processor for Processor {
+    type Error = uefi::Error;
+
+    unsafe fn start(&mut self, entry: Entry, argument: *mut c_void) -> uefi::Result<()> {
+        self.retire();
+        let stack = Pages::allocate(STACK)?;
+        let start = stack.start();
+        // SAFETY: the pages are fresh and ours, and longer than this.
+        unsafe { start.write_bytes(UNTOUCHED, FENCE) };
+        let launch = NonNull::from(Box::leak(Box::new(Launch {
+            // Pages are aligned to more than the 16 bytes that the calling convention asks for.
+            top: start.as_ptr() as usize + STACK,
+            entry,
+            argument,
+            left: AtomicBool::new(false),
+        })));
+        // With an event, the firmware does not wait for the processor to finish.
+        // SAFETY: an event without a notification function.
+        let event = unsafe { boot::create_event(EventType::empty(), Tpl::APPLICATION, None, None) };
+        let started = event.and_then(|event| {
+            // SAFETY: the firmware's protocol stays installed until boot services end.
+            let mp = unsafe { self.services.as_ref() };
+            mp.startup_this_ap(
+                self.number,
+                on_processor,
+                launch.as_ptr().cast(),
+                Some(event),
+                None,
+            )
+        });
+        match started {
+            Ok(()) => {
+                self.started = Some(Started { launch, stack });
+                Ok(())
+            }
+            Err(error) => {
+                // SAFETY: leaked above, and the firmware did not take it.
+                drop(unsafe { Box::from_raw(launch.as_ptr()) });
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The first of our code on another processor, on the firmware's stack for it.
+extern "efiapi" fn on_processor(launch: *mut c_void) {
+    // SAFETY: a `Launch` that lives until `left` is set.
+    let launch = unsafe { &*launch.cast_const().cast::<Launch>() };
+    // SAFETY: the stack belongs to this call; the entry may be called with the argument, by whoever called `start`.
+    unsafe { call_on_stack(launch.top, launch.entry, launch.argument) };
+    launch.left.store(true, Ordering::Release);
+}
+
+/// Calls `entry(argument)` on the stack that ends at `top`.
+///
+/// # Safety
+/// The memory below `top`, which is a multiple of 16, must be the call's own and enough for it, and the call sound.
+unsafe fn call_on_stack(top: usize, entry: Entry, argument: *mut c_void) {
+    // SAFETY: the callee preserves r12, which holds the former stack pointer meanwhile; all that it does not preserve is declared
+    // lost. 32 bytes are the callee's by the Microsoft calling convention. The argument goes where either convention has it.
+    unsafe {
+        asm!(
+            "xchg rsp, r12",
+            "sub rsp, 32",
+            "call {entry}",
+            "mov rsp, r12",
+            entry = in(reg) entry,
+            in("rcx") argument,
+            in("rdi") argument,
+            inout("r12") top => _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn entry(argument: *mut c_void) {
+        let here = 0u8;
+        // SAFETY: the test's own pair.
+        let told = unsafe { &mut *argument.cast::<[usize; 2]>() };
+        told[1] = told[0] + 1;
+        told[0] = &raw const here as usize;
+    }
+
+    #[test]
+    fn a_call_runs_on_the_stack_it_is_given() {
+        let mut stack = alloc::vec![0u128; 4096];
+        let start = stack.as_mut_ptr() as usize;
+        let top = start + stack.len() * 16;
+        let mut told = [41usize, 0];
+        let launch = Launch {
+            top,
+            entry,
+            argument: (&raw mut told).cast(),
+            left: AtomicBool::new(false),
+        };
+        on_processor((&raw const launch).cast_mut().cast());
+        assert!(launch.left.load(Ordering::Relaxed));
+        assert_eq!(told[1], 42);
+        assert!((start..top).contains(&told[0]));
+    }
+
+    #[test]
+    fn messages_are_cut_not_lost() {
+        let mut message = Message {
+            bytes: [0; MESSAGE],
+            len: 0,
+        };
+        for _ in 0..100 {
+            write!(message, "0123456789").unwrap();
+        }
+        assert_eq!(message.len, MESSAGE);
+        assert!(message.bytes.starts_with(b"0123456789012"));
+    }
+}

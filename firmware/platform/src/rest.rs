@@ -1,0 +1,45 @@
+//! Waiting without burning the processor: in the firmware's idle loop, which halts.
+
+use core::time::Duration;
+use uefi::Event;
+use uefi::boot::{self, EventType, TimerTrigger, Tpl};
+
+/// A timer to rest by.
+#[derive(Debug)]
+pub struct Rest(Option<Event>);
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Rest {
+    /// A timer. Where the firmware has none to give, [`Self::nap`] does not rest.
+    #[must_use]
+    pub fn new() -> Self {
+        // SAFETY: an event without a notification function.
+        let timer = unsafe { boot::create_event(EventType::TIMER, Tpl::APPLICATION, None, None) };
+        Self(timer.ok())
+    }
+
+    /// Rests until the firmware's next timer tick: 1 to 10 ms on most.
+    pub fn nap(&self) {
+        let Some(timer) = &self.0 else {
+            core::hint::spin_loop();
+            return;
+        };
+        if boot::set_timer(timer, TimerTrigger::Relative(Duration::from_millis(1))).is_ok() {
+            // SAFETY: a second name of the event, which outlives the call.
+            let _ = boot::wait_for_event(&[unsafe { timer.unsafe_clone() }]);
+        }
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if let Some(timer) = self.0.take() {
+            let _ = boot::close_event(timer);
+        }
+    }
+}
