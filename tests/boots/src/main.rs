@@ -4,7 +4,9 @@
 mod aftermath;
 mod cards;
 mod failures;
+mod gdb;
 mod menu;
+mod processors;
 mod scene;
 mod secure_boot;
 mod servers;
@@ -72,6 +74,12 @@ const CASES: &[(&str, Case)] = &[
         cards::booted_from_the_second_card,
     ),
     ("first_card_without_link", cards::first_card_without_link),
+    ("one_processor", processors::one_processor),
+    (
+        "boot_processor_by_option",
+        processors::boot_processor_by_option,
+    ),
+    ("processor_hangs", processors::processor_hangs),
     ("signed_boots", secure_boot::signed_boots),
     (
         "distributions_kernel_is_refused",

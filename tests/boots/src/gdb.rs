@@ -1,0 +1,81 @@
+//! The least of a debugger: QEMU's stub (the GDB remote serial protocol), to do to a processor what no test can ask it to do to itself.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+/// Registers in the stub's order for x86-64.
+const RSP: usize = 7;
+const RIP: usize = 16;
+
+/// A machine that stands still while the debugger is there.
+pub struct Debugger(UnixStream);
+
+impl Debugger {
+    /// Stops the machine.
+    pub fn attach(socket: &Path) -> Result<Debugger> {
+        let stream = UnixStream::connect(socket).context("connecting to QEMU's debugger stub")?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Debugger(stream))
+    }
+
+    /// Makes a processor (counted from 1) run in circles on its own stack, and lets the machine go on.
+    pub fn hang(mut self, processor: u32) -> Result<()> {
+        self.ask(&format!("Hg{processor}"))?;
+        let mut registers = self.ask("g")?;
+        let register = |number: usize| -> Result<u64> {
+            let digits = registers
+                .get(number * 16..number * 16 + 16)
+                .context("too few registers")?;
+            Ok(u64::from_str_radix(digits, 16)?.swap_bytes())
+        };
+        ensure!(register(RIP)? != 0, "the processor is nowhere");
+        // Far enough below for whatever is in flight; the code for "jump to yourself".
+        let circle = register(RSP)? - 4096;
+        self.ask(&format!("M{circle:x},2:ebfe"))?;
+        registers.replace_range(
+            RIP * 16..RIP * 16 + 16,
+            &format!("{:016x}", circle.swap_bytes()),
+        );
+        self.ask(&format!("G{registers}"))?;
+        self.ask("D").map(drop)
+    }
+
+    fn ask(&mut self, command: &str) -> Result<String> {
+        let sum = command
+            .bytes()
+            .fold(0u8, |sum, byte| sum.wrapping_add(byte));
+        write!(self.0, "${command}#{sum:02x}")?;
+        // That the machine has stopped is told unasked.
+        let mut answer = self.packet(command)?;
+        while answer.starts_with('T') {
+            answer = self.packet(command)?;
+        }
+        ensure!(
+            !answer.is_empty() && !answer.starts_with('E'),
+            "{command} is refused: {answer:?}"
+        );
+        Ok(answer)
+    }
+
+    fn packet(&mut self, command: &str) -> Result<String> {
+        let mut text = String::new();
+        loop {
+            let mut byte = [0];
+            self.0
+                .read_exact(&mut byte)
+                .with_context(|| format!("waiting for an answer to {command}"))?;
+            match byte[0] {
+                b'$' => text.clear(),
+                b'#' => break,
+                other => text.push(char::from(other)),
+            }
+        }
+        self.0.read_exact(&mut [0; 2])?;
+        self.0.write_all(b"+")?;
+        Ok(text)
+    }
+}
