@@ -1,4 +1,5 @@
-//! TFTP client: RFC 1350 with options (2347), block size (2348), transfer size (2349) and windows (7440).
+//! TFTP client: RFC 1350 with options (2347), block size (2348), transfer size (2349) and windows (7440), which
+//! slide where the server knows our option for it ([`TransferOptions::slide`]).
 //!
 //! DATA packets are taken in the middle of the engine's burst (`Transfer` is the port's sink) and copied
 //! straight to their place in the file; the task around it acknowledges windows, asks for memory, keeps
@@ -126,6 +127,8 @@ struct Transfer {
     memory: Option<Memory>,
     block_size: usize,
     window: u16,
+    /// Acknowledgements of its multiples slide the window on.
+    slide: Option<u16>,
     /// Next block expected, counted from 1 without wrapping.
     next: u64,
     received: u64,
@@ -133,17 +136,21 @@ struct Transfer {
     overflow: bool,
     /// The last block has come.
     complete: bool,
+    /// The block of our last acknowledgement.
+    acknowledged: u64,
     /// In-order blocks since our last acknowledgement.
     unacknowledged: u16,
     /// Acknowledge in this turn.
     due: bool,
+    /// The server shall go on after the last block in order, whatever it has sent.
+    again: bool,
     /// A gap in this window has been reported.
     gap: bool,
     /// When anything of this transfer last came, and when we last sent.
     heard: Instant,
     sent: Instant,
-    /// The acknowledgement's round trip is being measured.
-    timing: bool,
+    /// The round trip is being measured: from an acknowledgement to the first block that could not come without it.
+    timing: Option<(u64, Instant)>,
     round_trip: Option<Duration>,
     retransmissions: u64,
     control: VecDeque<Vec<u8>>,
@@ -182,16 +189,19 @@ impl Transfer {
             memory: None,
             block_size: usize::from(DEFAULT_BLOCK_SIZE),
             window: 1,
+            slide: None,
             next: 1,
             received: 0,
             overflow: false,
             complete: false,
+            acknowledged: 0,
             unacknowledged: 0,
             due: false,
+            again: false,
             gap: false,
             heard: now,
             sent: now,
-            timing: false,
+            timing: None,
             round_trip: None,
             retransmissions: 0,
             control: VecDeque::new(),
@@ -212,6 +222,7 @@ impl Transfer {
             if ahead == -1 && now >= self.sent + DUPLICATE_AFTER {
                 self.retransmissions += 1;
                 self.due = true;
+                self.again = true;
             }
             return;
         }
@@ -219,6 +230,7 @@ impl Transfer {
             if !self.gap {
                 self.gap = true;
                 self.due = true;
+                self.again = true;
                 self.retransmissions += 1;
             }
             return;
@@ -232,10 +244,11 @@ impl Transfer {
             // The task finds memory and asks for the block again.
             self.overflow = true;
             self.due = true;
+            self.again = true;
             return;
         }
-        if core::mem::take(&mut self.timing) {
-            let sample = now - self.sent;
+        if let Some((_, since)) = self.timing.take_if(|(block, _)| *block == self.next) {
+            let sample = now - since;
             self.round_trip = Some(match self.round_trip {
                 Some(smooth) => (smooth * 7 + sample) / 8,
                 None => sample,
@@ -247,12 +260,49 @@ impl Transfer {
         self.unacknowledged += 1;
         self.gap = false;
         self.complete = data.len() < self.block_size;
-        if self.complete || self.unacknowledged >= self.window {
+        let window_ends = match self.slide {
+            Some(slide) => (self.next - 1).is_multiple_of(slide.into()),
+            None => self.unacknowledged >= self.window,
+        };
+        if self.complete || window_ends {
             self.due = true;
         }
     }
 
-    /// Room that a whole window needs.
+    /// The block to acknowledge now, and how often.
+    fn acknowledgements(&mut self, now: Instant) -> (u16, usize) {
+        let newest = self.next - 1;
+        let again = core::mem::take(&mut self.again) || self.complete;
+        let (block, copies) = match self.slide.map(u64::from) {
+            None => {
+                let whole = self.unacknowledged >= self.window;
+                self.timing = whole.then_some((self.next, now));
+                (newest, 1)
+            }
+            Some(slide) if again => {
+                self.timing = None;
+                // The first acknowledgement of a multiple slides the window on; only the next one takes it back.
+                let slides = newest.is_multiple_of(slide) && newest != self.acknowledged;
+                let twice = slides && !self.complete;
+                (newest, if twice { 2 } else { 1 })
+            }
+            Some(slide) => {
+                // A burst may go beyond the multiple, but only a multiple slides the window on.
+                let block = newest - newest % slide;
+                if self.timing.is_none() && block > self.acknowledged {
+                    let window = u64::from(self.window);
+                    self.timing = Some((self.acknowledged + window + 1, now));
+                }
+                (block, 1)
+            }
+        };
+        self.sent = now;
+        self.acknowledged = block;
+        self.unacknowledged = 0;
+        (block as u16, copies)
+    }
+
+    /// Room that a whole window beyond the last block in order needs, which is all that a server may have on its way.
     fn wanted(&self) -> u64 {
         self.received + u64::from(self.window) * self.block_size as u64
     }
@@ -367,7 +417,13 @@ impl Run<'_> {
                 if silent > RETRIES {
                     return Err(TftpError::Stalled { received });
                 }
-                self.transfer.borrow_mut().retransmissions += 1;
+                {
+                    let mut transfer = self.transfer.borrow_mut();
+                    transfer.retransmissions += 1;
+                    transfer.again = true;
+                    // If our report of a gap was lost, what slides in now shall be reported, too.
+                    transfer.gap &= transfer.slide.is_none();
+                }
                 self.acknowledge()?;
             }
             self.stack.next_turn().await;
@@ -385,11 +441,16 @@ impl Run<'_> {
             .clamp(DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE);
         let honest = self.stack.receive_frames() / self.sharers.max(1);
         let honest = u16::try_from(honest).unwrap_or(u16::MAX);
+        let window = (ask == Ask::All).then_some(honest.clamp(1, MAX_WINDOW));
         TransferOptions {
             block_size: Some(block_size),
-            window_size: (ask == Ask::All).then_some(honest.clamp(1, MAX_WINDOW)),
+            window_size: window,
             transfer_size: Some(0),
             timeout: None,
+            // Half a window is on its way while the other half is acknowledged.
+            slide: window
+                .filter(|&window| window >= 4)
+                .map(|window| 1 << (window / 2).ilog2()),
         }
     }
 
@@ -458,7 +519,8 @@ impl Run<'_> {
             let mut transfer = self.transfer.borrow_mut();
             transfer.block_size = usize::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
             transfer.window = granted.window_size.unwrap_or(1).max(1);
-            transfer.timing = true;
+            transfer.slide = granted.slide;
+            transfer.timing = Some((1, transfer.sent));
         }
         self.grow(destination).await?;
         self.transfer.borrow_mut().streaming = true;
@@ -532,17 +594,17 @@ impl Run<'_> {
         let Some(peer) = transfer.peer else {
             return Ok(());
         };
-        transfer.sent = self.stack.now();
-        transfer.timing = transfer.unacknowledged >= transfer.window;
-        transfer.unacknowledged = 0;
-        let block = (transfer.next - 1) as u16;
+        let (block, copies) = transfer.acknowledgements(self.stack.now());
         let peer = SocketAddrV4::new(transfer.server, peer);
         drop(transfer);
-        match self.socket.send_to(peer, &ack(block)) {
-            // The next retransmission comes by itself.
-            Ok(()) | Err(NetError::Full) => Ok(()),
-            Err(error) => Err(error.into()),
+        for _ in 0..copies {
+            match self.socket.send_to(peer, &ack(block)) {
+                // The next retransmission comes by itself.
+                Ok(()) | Err(NetError::Full) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(())
     }
 
     /// RFC 1350 section 4: whoever is not our peer is told so, and our transfer goes on.
@@ -603,6 +665,9 @@ fn within(granted: &TransferOptions, asked: &TransferOptions) -> Result<(), Tftp
     };
     check("blksize", granted.block_size, asked.block_size)
         .and_then(|()| check("windowsize", granted.window_size, asked.window_size))
+        .and_then(|()| check("slide", granted.slide, asked.slide))
+        // The window would end before its acknowledgement is due.
+        .and_then(|()| check("slide", granted.slide, granted.window_size))
         .map_err(|(name, value)| TftpError::BadOption {
             name,
             value: value.to_string(),

@@ -1,5 +1,5 @@
 //! TFTP packets: RFC 1350 with the options of RFC 2347 (extension), 2348 (`blksize`), 2349 (`timeout`, `tsize`) and
-//! 7440 (`windowsize`).
+//! 7440 (`windowsize`), and one of our own, `slide`: see [`TransferOptions::slide`].
 //!
 //! ```text
 //! RRQ/WRQ | 01/02 | file name | 0 | mode | 0 | option | 0 | value | 0 | ...
@@ -131,6 +131,24 @@ pub struct TransferOptions {
     pub transfer_size: Option<u64>,
     /// `timeout`: seconds before the server sends again, 1 to 255.
     pub timeout: Option<u8>,
+    /// `slide`: the window of a read slides; a power of two from 1 to 32768, not above `windowsize`. Not of an RFC.
+    ///
+    /// By RFC 7440 a server sends a window and waits until the client has taken all of it. With this option:
+    ///
+    /// - A client asks for it along with `windowsize`. A server grants it as it is or reduced, only along with
+    ///   `windowsize`, and not above the window it grants. Whoever does not know it ignores it (RFC 2347).
+    /// - Let K be the granted value. An ACK beyond those before it, of a block whose number is a multiple of K, says that
+    ///   everything up to that block has come. The server goes on with the blocks it has not sent, up to `windowsize`
+    ///   beyond the acknowledged one, and sends nothing again. 65536 is a multiple of K, so that the number in the packet
+    ///   tells it as well as the number that has not wrapped. The client sends one for each such block that it has
+    ///   received in order, or for the newest of several.
+    /// - Any other ACK keeps its meaning of RFC 7440: a new window opens after its block. The client sends it for the
+    ///   last block it has in order when it sees a gap (once), or when nothing comes any more; and for the file's last
+    ///   block.
+    /// - An ACK equal to the newest before it asks for a new window, too: so a client reports a gap after a multiple of K,
+    ///   where it needs two ACKs if it has not sent one for that block. The server follows it at most once in the shortest
+    ///   round trip it has seen, counted from its last going back, so that a doubled packet costs one window at most.
+    pub slide: Option<u16>,
 }
 
 /// An option value outside its RFC's range.
@@ -200,6 +218,11 @@ impl TransferOptions {
         } else if name.eq_ignore_ascii_case("timeout") {
             let number = number.and_then(|n| u8::try_from(n).ok()).filter(|&n| n > 0);
             self.timeout = Some(number.ok_or_else(|| bad("timeout"))?);
+        } else if name.eq_ignore_ascii_case("slide") {
+            let number = number
+                .and_then(|n| u16::try_from(n).ok())
+                .filter(|n| n.is_power_of_two());
+            self.slide = Some(number.ok_or_else(|| bad("slide"))?);
         }
         Ok(())
     }
@@ -216,6 +239,7 @@ impl TransferOptions {
             ("blksize", self.block_size.map(u64::from)),
             ("windowsize", self.window_size.map(u64::from)),
             ("timeout", self.timeout.map(u64::from)),
+            ("slide", self.slide.map(u64::from)),
         ];
         for (name, value) in pairs {
             if let Some(value) = value {
@@ -398,7 +422,7 @@ mod tests {
                 block_size: Some(1468),
                 window_size: Some(64),
                 transfer_size: Some(0),
-                timeout: None
+                ..Default::default()
             }
         );
         assert_eq!(emitted(Packet::Rrq(request)), bytes);
@@ -477,6 +501,12 @@ mod tests {
             ("windowsize\x000\0", false),
             ("windowsize\x0065535\0", true),
             ("windowsize\x0065536\0", false),
+            ("slide\x000\0", false),
+            ("slide\x001\0", true),
+            ("Slide\x00128\0", true),
+            ("slide\x00129\0", false),
+            ("slide\x0032768\0", true),
+            ("slide\x0065536\0", false),
             ("timeout\x000\0", false),
             ("timeout\x00255\0", true),
             ("timeout\x00256\0", false),
@@ -488,7 +518,7 @@ mod tests {
             let result = TransferOptions::from_acknowledgement(options);
             assert_eq!(result.is_ok(), accepted, "{option:?}: {result:?}");
         }
-        let asked = Options::new(b"blksize\x0070000\0windowsize\x000\0");
+        let asked = Options::new(b"blksize\x0070000\0windowsize\x000\0slide\x0096\0");
         assert_eq!(
             TransferOptions::from_request(asked),
             TransferOptions {
@@ -513,8 +543,9 @@ mod tests {
             window_size in prop::option::of(1u16..),
             transfer_size in prop::option::of(any::<u64>()),
             timeout in prop::option::of(1u8..),
+            slide in prop::option::of((0u32..16).prop_map(|bit| 1u16 << bit)),
         ) {
-            let options = TransferOptions { block_size, window_size, transfer_size, timeout };
+            let options = TransferOptions { block_size, window_size, transfer_size, timeout, slide };
             let mut bytes = Vec::new();
             options.emit(&mut bytes);
             prop_assert_eq!(TransferOptions::from_request(Options::new(&bytes)), options);

@@ -4,6 +4,7 @@ use super::*;
 use core::cell::Cell;
 use core::net::Ipv4Addr;
 use proptest::prelude::*;
+use std::format;
 use std::string::String;
 use std::vec;
 use wireboot_net::{Engine, Ipv4Config};
@@ -13,6 +14,8 @@ use wireboot_wire::tftp::data_header;
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// How long the server waits for an acknowledgement before it sends a window again.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// How the server behaves.
 #[derive(Clone)]
@@ -20,8 +23,15 @@ pub(crate) struct Manner {
     pub(crate) file: Vec<u8>,
     options: bool,
     windows: bool,
+    /// Knows the option `slide`.
+    slides: bool,
+    window_limit: u16,
+    /// Grants this slide, whatever was asked.
+    slide: Option<u16>,
     block_limit: u16,
+    /// Announces this size instead of the file's; see also `tells_size`.
     tell_size: Option<u64>,
+    tells_size: bool,
     error: Option<(ErrorCode, &'static str)>,
     refuse_options: bool,
     /// A transfer of former times sends a block, from another port, after each window.
@@ -39,8 +49,12 @@ impl Default for Manner {
             file: (0..300_000u32).flat_map(|i| i.to_le_bytes()).collect(),
             options: true,
             windows: true,
+            slides: false,
+            window_limit: u16::MAX,
+            slide: None,
             block_limit: u16::MAX,
             tell_size: None,
+            tells_size: true,
             error: None,
             refuse_options: false,
             haunted: false,
@@ -138,8 +152,18 @@ impl Session {
         let mut granted = TransferOptions::default();
         if self.manner.options {
             granted.block_size = asked.block_size.map(|b| b.min(self.manner.block_limit));
-            granted.window_size = asked.window_size.filter(|_| self.manner.windows);
-            granted.transfer_size = asked.transfer_size.map(|_| {
+            granted.window_size = asked
+                .window_size
+                .filter(|_| self.manner.windows)
+                .map(|w| w.min(self.manner.window_limit));
+            granted.slide = asked
+                .slide
+                .zip(granted.window_size)
+                .filter(|_| self.manner.slides)
+                .map(|(slide, window)| slide.min(1 << window.ilog2()));
+            granted.slide = self.manner.slide.or(granted.slide);
+            let told = asked.transfer_size.filter(|_| self.manner.tells_size);
+            granted.transfer_size = told.map(|_| {
                 self.manner
                     .tell_size
                     .unwrap_or(self.manner.file.len() as u64)
@@ -156,12 +180,15 @@ impl Session {
             Packet::Oack(Options::new(&options)).emit(&mut packet);
             for round in 0.. {
                 self.send(&packet);
-                match self.ack(0).await {
+                match self.ack(0, PATIENCE).await {
                     Some(0) => break,
                     _ if round > 8 => return,
                     _ => {}
                 }
             }
+        }
+        if let Some(slide) = granted.slide {
+            return self.slide(block_size, window, slide.into()).await;
         }
         let ghost = self.stack.udp();
         let mut tries = 0;
@@ -174,18 +201,13 @@ impl Session {
                     }
                     *left -= 1;
                 }
-                let start = (block as usize - 1) * block_size;
-                let end = (start + block_size).min(self.manner.file.len());
-                let mut packet = data_header(block as u16).to_vec();
-                packet.extend_from_slice(&self.manner.file[start..end]);
-                self.send(&packet);
-                self.log.borrow_mut().data += 1;
+                self.send_block(block, block_size);
                 if (block - acked) % 8 == 0 {
                     // The socket's queue is short; a turn empties it.
                     self.stack.next_turn().await;
                 }
             }
-            match self.ack(acked).await {
+            match self.ack(acked, PATIENCE).await {
                 Some(block) if block > acked => {
                     if self.manner.haunted {
                         let mut packet = data_header(block as u16 + 1).to_vec();
@@ -214,9 +236,63 @@ impl Session {
         }
     }
 
-    /// The next acknowledgement beyond `acked` within 300 ms, unwrapped. An older one is passed over, as a server
+    fn send_block(&self, block: u64, block_size: usize) {
+        let start = (block as usize - 1) * block_size;
+        let end = (start + block_size).min(self.manner.file.len());
+        let mut packet = data_header(block as u16).to_vec();
+        packet.extend_from_slice(&self.manner.file[start..end]);
+        self.send(&packet);
+        self.log.borrow_mut().data += 1;
+    }
+
+    /// Sends the file in a window that slides on at acknowledgements of multiples of `slide`.
+    async fn slide(&self, block_size: usize, window: u64, slide: u64) {
+        let last = (self.manner.file.len() / block_size) as u64 + 1;
+        let (mut acked, mut next) = (0, 1);
+        let mut went_back = self.stack.now();
+        let mut tries = 0;
+        while acked < last {
+            let end = (acked + window).min(last);
+            for block in next..=end.min(next + 7) {
+                self.send_block(block, block_size);
+            }
+            next = end.min(next + 7) + 1;
+            self.stack.next_turn().await;
+            let patience = if next <= end {
+                Duration::ZERO
+            } else {
+                PATIENCE
+            };
+            match self.ack(acked, patience).await {
+                Some(block) if block > acked => {
+                    tries = 0;
+                    acked = block;
+                    if block.is_multiple_of(slide) {
+                        next = next.max(block + 1);
+                    } else {
+                        went_back = self.stack.now();
+                        next = block + 1;
+                    }
+                }
+                Some(_) if self.stack.now() >= went_back + Duration::from_micros(200) => {
+                    went_back = self.stack.now();
+                    next = acked + 1;
+                }
+                None if next > end => {
+                    tries += 1;
+                    if tries > 20 {
+                        return;
+                    }
+                    next = acked + 1;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The next acknowledgement from `acked` on within `patience`, unwrapped. An older one is passed over, as a server
     /// must to keep the sorcerer's apprentice out; for `acked` itself the window is sent again.
-    async fn ack(&self, acked: u64) -> Option<u64> {
+    async fn ack(&self, acked: u64, patience: Duration) -> Option<u64> {
         let wait = async {
             loop {
                 let (from, packet) = self.socket.receive().await;
@@ -231,11 +307,12 @@ impl Session {
                 }
             }
         };
-        self.stack.timeout(Duration::from_millis(300), wait).await
+        self.stack.timeout(patience, wait).await
     }
 }
 
 struct Room {
+    stack: Stack,
     limit: u64,
     asked: Vec<u64>,
 }
@@ -247,6 +324,8 @@ impl Destination for Room {
         previous: Option<(Memory, u64)>,
     ) -> Result<Memory, DestinationError> {
         self.asked.push(bytes);
+        // Others find the memory, and packets come in the meantime.
+        self.stack.sleep(Duration::from_micros(200)).await;
         if bytes > self.limit {
             return Err(DestinationError::NoMemory { bytes });
         }
@@ -306,6 +385,7 @@ fn fetch_with(
     let (stack, out, flag) = (client.stack(), done.clone(), finished.clone());
     client.spawn(async move {
         let mut room = Room {
+            stack: stack.clone(),
             limit: 1 << 30,
             asked: Vec::new(),
         };
@@ -512,6 +592,178 @@ fn a_late_window_is_not_waited_for_long() {
     assert!(outcome.micros < 5_000_000, "{} us", outcome.micros);
 }
 
+fn sliding() -> Manner {
+    Manner {
+        slides: true,
+        file: (0..1_500_000u32).flat_map(|i| i.to_le_bytes()).collect(),
+        ..Manner::default()
+    }
+}
+
+#[test]
+fn a_window_that_slides_keeps_the_wire_busy_over_a_long_way() {
+    // There and back takes half of the 3 ms that a window of 256 blocks takes on the wire.
+    let wire = LinkConfig {
+        latency_micros: 750,
+        ..LinkConfig::default()
+    };
+    let micros = [false, true].map(|slides| {
+        let manner = Manner {
+            slides,
+            ..sliding()
+        };
+        let outcome = fetch(&manner, wire, 11);
+        assert!(outcome.bytes() == manner.file);
+        assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
+        assert_eq!(
+            outcome.log.borrow().data,
+            manner.file.len() as u64 / 1468 + 1
+        );
+        outcome.micros
+    });
+    let [stopping, slid] = micros;
+    assert!(slid * 5 < stopping * 4, "{micros:?}");
+    // The simulated wire takes 49.5 ms for 4088 frames of 1514 bytes.
+    assert!(slid < 56_000, "{micros:?}");
+}
+
+#[test]
+fn a_window_that_slides_survives_what_the_wire_does() {
+    let wires = [
+        lossy(0.01),
+        LinkConfig {
+            reorder: 0.05,
+            ..LinkConfig::default()
+        },
+        LinkConfig {
+            duplicate: 0.05,
+            ..LinkConfig::default()
+        },
+        LinkConfig {
+            loss: 0.02,
+            reorder: 0.02,
+            duplicate: 0.02,
+            corrupt: 0.01,
+            ..LinkConfig::default()
+        },
+    ];
+    for (seed, wire) in wires.into_iter().enumerate() {
+        for window_limit in [1, 2, 7, 100, 256] {
+            let manner = Manner {
+                window_limit,
+                file: (0..300_000u32).flat_map(|i| i.to_le_bytes()).collect(),
+                ..sliding()
+            };
+            let outcome = fetch(&manner, wire, seed as u64);
+            assert!(
+                outcome.bytes() == manner.file,
+                "{wire:?}, window {window_limit}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_window_that_slides_wraps_and_grows_into_memory() {
+    let manner = Manner {
+        block_limit: 512,
+        tells_size: false,
+        file: (0..70_000u32 * 512).map(|i| (i / 499) as u8).collect(),
+        ..sliding()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 12);
+    assert!(outcome.bytes() == manner.file);
+    assert!(outcome.asked.len() > 2, "{:?}", outcome.asked);
+    // Each growth costs what was on its way: a window, and another for a repeated acknowledgement.
+    let data = outcome.log.borrow().data;
+    assert!(
+        data < 70_001 + outcome.asked.len() as u64 * 2 * 256,
+        "{data} blocks"
+    );
+    // The wire takes 312 ms for 70,001 frames of 558 bytes. No patience of 100 ms or more was exhausted.
+    assert!(outcome.micros < 420_000, "{} us", outcome.micros);
+}
+
+#[test]
+fn a_slide_that_was_not_asked_for_is_refused() {
+    for (slide, window_limit, fits) in [(128, 256, true), (256, 256, false), (128, 64, false)] {
+        let manner = Manner {
+            slide: Some(slide),
+            window_limit,
+            ..sliding()
+        };
+        let outcome = fetch(&manner, LinkConfig::default(), 13);
+        if fits {
+            assert!(outcome.bytes() == manner.file);
+        } else {
+            assert_eq!(
+                outcome.error(),
+                format!("the TFTP server answers slide={slide}, which this client did not ask for")
+            );
+        }
+    }
+}
+
+/// A transfer in the middle of a file, in a window of 8 that slides by 4.
+fn midway() -> Transfer {
+    let mut transfer = Transfer::new(SERVER, Instant::ZERO);
+    transfer.block_size = 8;
+    transfer.window = 8;
+    transfer.slide = Some(4);
+    transfer.memory = Some(vec![0; 8 * 40].into());
+    transfer
+}
+
+fn block(transfer: &mut Transfer, block: u16, millis: i64) {
+    let now = Instant::from_millis(millis);
+    transfer.data(block, Parts::new(&[&[0; 8]]), now);
+}
+
+#[test]
+fn a_multiple_is_acknowledged_though_the_burst_goes_on() {
+    let mut transfer = midway();
+    for number in 1..=6 {
+        block(&mut transfer, number, 1);
+    }
+    assert!(transfer.due);
+    assert_eq!(transfer.acknowledgements(Instant::from_millis(1)), (4, 1));
+    transfer.due = false;
+    for number in 7..=8 {
+        block(&mut transfer, number, 2);
+    }
+    assert!(transfer.due);
+    // Block 9 could not come without the acknowledgement of 4.
+    assert_eq!(transfer.acknowledgements(Instant::from_millis(2)), (8, 1));
+    assert_eq!(transfer.round_trip, None);
+    block(&mut transfer, 9, 7);
+    assert_eq!(transfer.round_trip, Some(Duration::from_millis(6)));
+}
+
+#[test]
+fn a_gap_after_a_multiple_is_told_from_the_multiple() {
+    let now = Instant::from_millis(1);
+    // In one burst: the first acknowledgement slides, the second takes back.
+    let mut transfer = midway();
+    for number in [1, 2, 3, 4, 6, 7] {
+        block(&mut transfer, number, 1);
+    }
+    assert_eq!(transfer.acknowledgements(now), (4, 2));
+    // In two.
+    let mut transfer = midway();
+    for number in 1..=4 {
+        block(&mut transfer, number, 1);
+    }
+    assert_eq!(transfer.acknowledgements(now), (4, 1));
+    block(&mut transfer, 6, 1);
+    assert_eq!(transfer.acknowledgements(now), (4, 1));
+    // Elsewhere.
+    let mut transfer = midway();
+    for number in [1, 2, 3, 4, 5, 7] {
+        block(&mut transfer, number, 1);
+    }
+    assert_eq!(transfer.acknowledgements(now), (5, 1));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
@@ -519,10 +771,10 @@ proptest! {
         seed in any::<u64>(), len in 0usize..150_000, loss in 0.0..0.1, reorder in 0.0..0.2,
         duplicate in 0.0..0.1, corrupt in 0.0..0.02, options in any::<bool>(), windows in any::<bool>(),
         block_limit in prop::sample::select(vec![512u16, 1000, 1468]), latency in 1u32..5_000,
-        coalesce in any::<bool>(),
+        coalesce in any::<bool>(), slides in any::<bool>(), tells_size in any::<bool>(),
     ) {
         let file: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
-        let manner = Manner { file, options, windows, block_limit, ..Manner::default() };
+        let manner = Manner { file, options, windows, slides, tells_size, block_limit, ..Manner::default() };
         let wire = LinkConfig { loss, reorder, duplicate, corrupt, latency_micros: latency, ..LinkConfig::default() };
         let outcome = fetch_with(&manner, wire, seed, |nic| nic.coalesce = coalesce);
         match &outcome.result {

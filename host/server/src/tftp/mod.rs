@@ -1,4 +1,4 @@
-//! The TFTP server: RFC 1350 read requests with the options of RFC 2347, 2348, 2349 and 7440.
+//! The TFTP server: RFC 1350 read requests with the options of RFC 2347, 2348, 2349 and 7440, and our own `slide`.
 //!
 //! ```text
 //!   port 69 --RRQ--> listener --thread for each transfer--> socket of its own, connected to the client
@@ -212,17 +212,24 @@ pub(crate) fn agree(
     max_block_size: u16,
     max_window: u16,
 ) -> (Terms, TransferOptions) {
+    let window = asked
+        .window_size
+        .map(|wanted| wanted.min(max_window.max(1)));
     let granted = TransferOptions {
         block_size: asked.block_size.map(|wanted| wanted.min(max_block_size)),
-        window_size: asked
-            .window_size
-            .map(|wanted| wanted.min(max_window.max(1))),
+        window_size: window,
         transfer_size: asked.transfer_size.map(|_| size),
         timeout: asked.timeout,
+        // At least two in a window: while one is on its way to us, the client has the other coming.
+        slide: asked.slide.zip(window).and_then(|(wanted, window)| {
+            let most = 1 << (window / 2).checked_ilog2()?;
+            Some(wanted.min(most))
+        }),
     };
     let terms = Terms {
         block_size: granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE),
-        window: granted.window_size.unwrap_or(1),
+        window: window.unwrap_or(1),
+        slide: granted.slide,
         size,
         timeout: granted
             .timeout
@@ -283,4 +290,32 @@ impl Drop for Place {
 /// The address a transfer's socket is bound to: the one the request came to.
 fn transfer_address(server: Ipv4Addr) -> SocketAddrV4 {
     SocketAddrV4::new(server, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slide_is_granted_with_a_window_and_fits_it_twice() {
+        for (window, slide, granted) in [
+            (Some(256), Some(128), Some(128)),
+            (Some(256), Some(16), Some(16)),
+            (Some(256), Some(256), Some(128)),
+            (Some(40_000), Some(32_768), Some(128)),
+            (Some(7), Some(128), Some(2)),
+            (Some(2), Some(1), Some(1)),
+            (Some(1), Some(1), None),
+            (None, Some(1), None),
+            (Some(256), None, None),
+        ] {
+            let asked = TransferOptions {
+                window_size: window,
+                slide,
+                ..TransferOptions::default()
+            };
+            let (terms, answer) = agree(asked, 1000, 1468, 256);
+            assert_eq!((terms.slide, answer.slide), (granted, granted), "{asked:?}");
+        }
+    }
 }

@@ -8,6 +8,10 @@
 //!   ........|#############|............|
 //!           sent, in flight   may be sent
 //! ```
+//!
+//! By RFC 7440 an acknowledgement takes `next` back to the block after it. Where the `slide` option was granted
+//! ([`wireboot_wire::tftp::TransferOptions::slide`]), one of a multiple of its value moves `acked` and the window's end, and
+//! `next` stays: the wire need not fall silent while a window is acknowledged.
 
 use std::time::{Duration, Instant};
 
@@ -30,6 +34,8 @@ pub struct Terms {
     pub block_size: u16,
     /// Blocks sent for one acknowledgement, at least 1.
     pub window: u16,
+    /// Acknowledgements of multiples of this power of two slide the window on; at most `window`.
+    pub slide: Option<u16>,
     /// Bytes of the file.
     pub size: u64,
     /// Wait before sending again that the client asked for (RFC 2349).
@@ -80,8 +86,13 @@ pub struct Sender {
     options_due: bool,
     acked: u64,
     next: u64,
+    /// The furthest block that was ever sent, which going back leaves as it is.
+    furthest: u64,
     sent_at: Instant,
     heard_at: Instant,
+    rolled_back_at: Option<Instant>,
+    /// With a window that slides: a block sent once whose acknowledgement is awaited to measure the round trip.
+    timed: Option<(u64, Instant)>,
     shortest_round_trip: Option<Duration>,
     smoothed_round_trip: Option<Duration>,
     backoff: u32,
@@ -105,8 +116,11 @@ impl Sender {
             options_due: terms.options,
             acked: 0,
             next: 1,
+            furthest: 0,
             sent_at: now,
             heard_at: now,
+            rolled_back_at: None,
+            timed: None,
             shortest_round_trip: None,
             smoothed_round_trip: None,
             backoff: 0,
@@ -160,7 +174,8 @@ impl Sender {
         if let Some(action) = self.due() {
             return action;
         }
-        let deadline = self.sent_at + self.timeout();
+        // What is heard while the window slides may leave nothing to send: the client is there all the same.
+        let deadline = self.sent_at.max(self.heard_at) + self.timeout();
         if now < deadline {
             return Action::Wait(deadline);
         }
@@ -169,7 +184,7 @@ impl Sender {
             return Action::Ended(End::Silent);
         }
         self.backoff += 1;
-        self.roll_back();
+        self.roll_back(now);
         self.due().unwrap_or(Action::Wait(deadline))
     }
 
@@ -178,8 +193,23 @@ impl Sender {
         self.sent_at = now;
         if self.options_due {
             self.options_due = false;
-        } else {
-            self.next = (self.next + blocks).min(self.window_end() + 1);
+            return;
+        }
+        let first = self.next;
+        self.next = (first + blocks).min(self.window_end() + 1);
+        let fresh = first.max(self.furthest + 1);
+        self.resent += fresh.min(self.next) - first;
+        self.furthest = self.furthest.max(self.next - 1);
+        if let Some(slide) = self.terms.slide
+            && self.timed.is_none()
+        {
+            let newest = self.next - 1;
+            let answered = if newest == self.last_block {
+                newest
+            } else {
+                newest - newest % u64::from(slide.max(1))
+            };
+            self.timed = (answered >= fresh).then_some((answered, now));
         }
     }
 
@@ -223,49 +253,81 @@ impl Sender {
             return;
         }
         let advance = u64::from(number.wrapping_sub(Self::wire_number(self.acked)));
-        let in_flight = self.next - 1 - self.acked;
+        // Not up to `next` alone: what was sent before going back may still be acknowledged.
+        let awaited = self.furthest - self.acked;
         if !self.started {
             if number == 0 {
                 self.started = true;
+                self.sample(now.saturating_duration_since(self.sent_at));
                 self.heard(now);
             }
         } else if advance == 0 {
             self.repeat(now);
-        } else if advance <= in_flight {
+        } else if advance <= awaited {
             self.acked += advance;
+            self.take_sample(now);
             self.heard(now);
             if self.acked == self.last_block {
                 self.end = Some(End::Complete);
+            } else if self.slides(self.acked) {
+                self.next = self.next.max(self.acked + 1);
             } else {
                 // RFC 7440: an acknowledgement within the window opens a new window after that block.
-                self.roll_back();
+                self.roll_back(now);
             }
         }
         // Anything else is an old acknowledgement that comes late.
     }
 
+    /// An acknowledgement of this block says nothing but that everything up to it has come.
+    fn slides(&self, block: u64) -> bool {
+        self.terms
+            .slide
+            .is_some_and(|slide| block.is_multiple_of(slide.into()))
+    }
+
     /// The client repeats what it acknowledged: the first block after it is missing. With a window of one this says no more than
     /// that a packet was doubled on its way, and to answer it would double every later one (the sorcerer's apprentice). The same
-    /// goes for a repetition that comes sooner than any answer to what was last sent can.
+    /// goes for a repetition that comes sooner than any answer to what was last sent can; with a window that slides, where
+    /// something is always just being sent, to what was sent after the last going back.
     fn repeat(&mut self, now: Instant) {
         let nothing_sent = self.next == self.acked + 1;
         if self.terms.window == 1 || nothing_sent {
             return;
         }
-        let since = now.saturating_duration_since(self.sent_at);
-        if self
-            .shortest_round_trip
-            .is_some_and(|shortest| since >= shortest)
-        {
+        let since = if self.terms.slide.is_some() {
+            self.rolled_back_at
+        } else {
+            Some(self.sent_at)
+        };
+        let answers = since.is_none_or(|since| {
+            self.shortest_round_trip
+                .is_some_and(|shortest| now.saturating_duration_since(since) >= shortest)
+        });
+        if answers {
             self.heard_at = now;
-            self.roll_back();
+            self.roll_back(now);
         }
     }
 
-    fn heard(&mut self, now: Instant) {
+    /// Measures the round trip, now that `acked` has moved.
+    fn take_sample(&mut self, now: Instant) {
+        let since = if self.terms.slide.is_none() {
+            self.sent_at
+        } else if let Some((block, since)) = self.timed
+            && block <= self.acked
+        {
+            self.timed = None;
+            since
+        } else {
+            return;
+        };
+        self.sample(now.saturating_duration_since(since));
+    }
+
+    fn sample(&mut self, sample: Duration) {
         // A sample after a resending might belong to the first sending (Karn).
         if self.backoff == 0 {
-            let sample = now.saturating_duration_since(self.sent_at);
             let shortest = self.shortest_round_trip.unwrap_or(sample);
             self.shortest_round_trip = Some(shortest.min(sample));
             self.smoothed_round_trip = Some(match self.smoothed_round_trip {
@@ -273,6 +335,9 @@ impl Sender {
                 None => sample,
             });
         }
+    }
+
+    fn heard(&mut self, now: Instant) {
         self.heard_at = now;
         self.backoff = 0;
     }
@@ -293,10 +358,11 @@ impl Sender {
     }
 
     /// The next block to send is the one after the last that was acknowledged.
-    fn roll_back(&mut self) {
+    fn roll_back(&mut self, now: Instant) {
         if self.started {
-            self.resent += self.next - (self.acked + 1);
             self.next = self.acked + 1;
+            self.rolled_back_at = Some(now);
+            self.timed = None;
         } else {
             self.options_due = true;
         }
@@ -324,9 +390,17 @@ mod tests {
         Terms {
             block_size,
             window,
+            slide: None,
             size,
             timeout: None,
             options: true,
+        }
+    }
+
+    fn sliding(size: u64, block_size: u16, window: u16, slide: u16) -> Terms {
+        Terms {
+            slide: Some(slide),
+            ..terms(size, block_size, window)
         }
     }
 
@@ -443,6 +517,108 @@ mod tests {
     }
 
     #[test]
+    fn the_window_slides_on_at_a_multiple_and_goes_back_at_anything_else() {
+        let mut bench = Bench::new(sliding(100_000, 100, 8, 4));
+        bench.sends(1, 8);
+        bench.later(1);
+        bench.ack(4);
+        bench.sends(9, 4);
+        bench.ack(8);
+        bench.sends(13, 4);
+        assert_eq!(bench.sender.resent_blocks(), 0);
+        bench.ack(10);
+        bench.sends(11, 8);
+        assert_eq!(bench.sender.resent_blocks(), 6);
+        // An acknowledgement that was overtaken says nothing.
+        bench.ack(8);
+        bench.waits();
+        bench.ack(16);
+        bench.sends(19, 6);
+        assert_eq!(bench.sender.resent_blocks(), 6);
+    }
+
+    #[test]
+    fn what_was_sent_before_going_back_may_be_acknowledged_after_it() {
+        for terms in [sliding(100_000, 100, 8, 4), terms(100_000, 100, 8)] {
+            let mut bench = Bench::new(terms);
+            bench.sends(1, 8);
+            bench.ack(1);
+            assert_eq!(bench.action(), Action::Send { first: 2, count: 8 });
+            bench.sender.sent(2, bench.now);
+            bench.ack(8);
+            bench.sends(9, 8);
+            assert_eq!(bench.sender.resent_blocks(), 2);
+        }
+    }
+
+    #[test]
+    fn while_the_window_slides_a_repeated_acknowledgement_goes_back_once_a_round_trip() {
+        let mut bench = Bench::new(sliding(100_000, 100, 8, 4));
+        bench.sends(1, 8);
+        bench.later(1);
+        bench.ack(4);
+        bench.ack(4);
+        bench.sends(5, 8);
+        bench.ack(4);
+        bench.waits();
+        bench.later(1);
+        bench.ack(4);
+        bench.sends(5, 8);
+        assert_eq!(bench.sender.resent_blocks(), 4 + 8);
+    }
+
+    #[test]
+    fn while_the_window_slides_the_round_trip_is_that_of_one_block() {
+        let mut bench = Bench::new(sliding(100_000, 100, 8, 4));
+        bench.sends(1, 8);
+        // A sample from when something was last sent would be next to nothing.
+        for block in (4..400).step_by(4) {
+            bench.later(60);
+            bench.ack(block);
+            bench.sends(u64::from(block) + 5, 4);
+        }
+        let round_trip = bench.sender.smoothed_round_trip.unwrap();
+        assert!(round_trip > Duration::from_millis(110), "{round_trip:?}");
+        assert_eq!(
+            bench.action(),
+            Action::Wait(bench.now + round_trip * 4),
+            "from the newest sending on"
+        );
+    }
+
+    #[test]
+    fn a_silent_client_gets_the_sliding_window_again() {
+        let mut bench = Bench::new(sliding(100_000, 100, 8, 4));
+        bench.sends(1, 8);
+        bench.later(1);
+        bench.ack(4);
+        bench.sends(9, 4);
+        bench.later(99);
+        bench.waits();
+        bench.later(1);
+        bench.sends(5, 8);
+        assert_eq!(bench.sender.resent_blocks(), 8);
+    }
+
+    #[test]
+    fn a_sliding_window_wraps() {
+        let mut bench = Bench::new(sliding(140_000 * 8 + 3, 8, 0x2000, 0x1000));
+        bench.sends(1, 0x2000);
+        let mut sent = 0x2000;
+        for block in (0x1000..140_000).step_by(0x1000) {
+            bench.ack((block & 0xffff) as u16);
+            let end = (block + 0x2000).min(140_001);
+            if end > sent {
+                bench.sends(sent + 1, end - sent);
+                sent = end;
+            }
+        }
+        bench.ack((140_001u32 & 0xffff) as u16);
+        assert_eq!(bench.action(), Action::Ended(End::Complete));
+        assert_eq!(bench.sender.resent_blocks(), 0);
+    }
+
+    #[test]
     fn with_a_window_of_one_a_repeated_acknowledgement_is_never_answered() {
         let mut bench = Bench::new(terms(10_000, 100, 1));
         bench.sends(1, 1);
@@ -524,9 +700,11 @@ mod tests {
         assert_eq!(bench.action(), Action::Ended(End::Illegal));
     }
 
-    /// A receiver as RFC 7440 describes it: in-order blocks only, ACK at the window's end and at the first gap.
+    /// A receiver as RFC 7440 describes it: in-order blocks only, ACK at the window's end and at the first gap. With a
+    /// window that slides, at multiples instead of the window's end.
     struct Receiver {
         window: u64,
+        slide: Option<u64>,
         expected: u64,
         last_block: u64,
         in_window: u64,
@@ -543,7 +721,11 @@ mod tests {
             self.gap_told = false;
             self.expected += 1;
             self.in_window += 1;
-            if self.in_window == self.window || self.expected > self.last_block {
+            let due = match self.slide {
+                Some(slide) => (self.expected - 1).is_multiple_of(slide),
+                None => self.in_window == self.window,
+            };
+            if due || self.expected > self.last_block {
                 self.in_window = 0;
                 return Some(Sender::wire_number(self.expected - 1));
             }
@@ -564,6 +746,7 @@ mod tests {
         fn a_lossy_link_is_survived(
             blocks in 1u64..600,
             window in 1u16..80,
+            slide in prop::option::of(0u32..7),
             first_block_shift in prop::sample::select(vec![0u64, 65_300]),
             fates in prop::collection::vec(0u8..100, 4096),
         ) {
@@ -571,8 +754,10 @@ mod tests {
             let size = (blocks - 1) * 8 + 5;
             let start = Instant::now();
             let mut now = start;
-            let mut sender = Sender::new(terms(size, 8, window), now);
-            let mut receiver = Receiver { window: window.into(), expected: 1, last_block: blocks, in_window: 0, gap_told: false };
+            let slide = slide.map(|bit| 1u16 << bit.min(window.ilog2()));
+            let terms = Terms { slide, ..terms(size, 8, window) };
+            let mut sender = Sender::new(terms, now);
+            let mut receiver = Receiver { window: window.into(), slide: slide.map(u64::from), expected: 1, last_block: blocks, in_window: 0, gap_told: false };
             let mut fates = fates.into_iter().cycle();
             // Both directions, in order, one millisecond each way; packets may vanish or be doubled.
             let mut to_receiver: VecDeque<(Instant, Option<u16>)> = VecDeque::new();
@@ -580,6 +765,7 @@ mod tests {
             let latency = Duration::from_millis(1);
             let mut receiver_deadline = now + Duration::from_secs(1);
             let mut steps = 0u32;
+            let mut sent = 0;
             // Loss starts after the shift, which is there to cross the wrap and would only take time.
             loop {
                 steps += 1;
@@ -593,10 +779,13 @@ mod tests {
                         continue;
                     }
                     Action::Send { first, count } => {
+                        let end = blocks.min(sender.acked + u64::from(window));
+                        prop_assert!(first > sender.acked && count >= 1 && first + count - 1 <= end);
                         for block in first..first + count {
                             for _ in 0..copies() { to_receiver.push_back((now + latency, Some(Sender::wire_number(block)))); }
                         }
                         sender.sent(count, now);
+                        sent += count;
                         continue;
                     }
                     Action::Ended(end) => { prop_assert_eq!(end, End::Complete); break; }
@@ -629,21 +818,24 @@ mod tests {
             }
             prop_assert_eq!(receiver.expected, blocks + 1);
             prop_assert_eq!(sender.acknowledged_bytes(), size);
+            prop_assert_eq!(sent, blocks + sender.resent_blocks());
         }
 
         /// Any packets at any time: no panic, and never a block outside the window or the file.
         #[test]
         fn any_packets(
-            size in 0u64..5000, window in 1u16.., packets in prop::collection::vec((0u8..7, any::<u16>(), 0u64..3000), 0..60),
+            size in 0u64..5000, window in 1u16.., slide in prop::option::of(0u32..16), packets in prop::collection::vec((0u8..7, any::<u16>(), 0u64..3000), 0..60),
         ) {
             let mut now = Instant::now();
-            let mut sender = Sender::new(terms(size, 8, window), now);
+            let slide = slide.map(|bit| 1u16 << bit.min(window.ilog2()));
+            let mut sender = Sender::new(Terms { slide, ..terms(size, 8, window) }, now);
             let last = size / 8 + 1;
             for (opcode, number, millis) in packets {
                 for _ in 0..3 {
                     match sender.next_action(now) {
                         Action::Send { first, count } => {
-                            prop_assert!(first >= 1 && count >= 1 && count <= window.into() && first + count - 1 <= last);
+                            let end = last.min(sender.acked + u64::from(window));
+                            prop_assert!(first > sender.acked && count >= 1 && first + count - 1 <= end);
                             sender.sent(count.min(3), now);
                         }
                         Action::SendOptions => sender.sent(0, now),

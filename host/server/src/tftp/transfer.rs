@@ -1,5 +1,6 @@
 //! One transfer: a thread that does what its [`Sender`] says.
 
+use std::fmt::Write as _;
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -96,8 +97,11 @@ impl Job {
                 }
                 Action::Send { first, count } => {
                     if !std::mem::replace(&mut told, true) {
-                        let agreed =
+                        let mut agreed =
                             format!("block size {}, window {}", terms.block_size, terms.window);
+                        if let Some(slide) = terms.slide {
+                            let _ = write!(agreed, " sliding by {slide}");
+                        }
                         let event = Event::now(Kind::TftpStart, self.client.ip());
                         self.events
                             .record(event.file(&self.name).bytes(terms.size).message(agreed));
