@@ -295,6 +295,58 @@ fn transfer_address(server: Ipv4Addr) -> SocketAddrV4 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Console;
+
+    #[test]
+    fn a_window_slides_over_sockets() {
+        let folder = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..100_500u32).map(|i| (i / 7) as u8).collect();
+        std::fs::write(folder.path().join("file"), &content).unwrap();
+        let config = TftpConfig {
+            listen: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
+            max_window: 512,
+        };
+        let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
+        let events = Events::new(Console::Silent, None);
+        let server = TftpServer::bind(config, directory, events).unwrap();
+        let address = server.local_addr().unwrap();
+        let stop = Stop::default();
+        let flag = stop.clone();
+        let serving = std::thread::spawn(move || server.run(&flag).unwrap());
+
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        // With its timeout, the server sends nothing twice unless told to go back.
+        let request =
+            b"\0\x01file\0octet\0blksize\x001000\0windowsize\x008\0timeout\x00255\0slide\x004\0";
+        client.send_to(request, address).unwrap();
+        let mut packet = [0; 2048];
+        let (length, peer) = client.recv_from(&mut packet).unwrap();
+        assert_eq!(
+            &packet[..length],
+            b"\0\x06blksize\x001000\0windowsize\x008\0timeout\x00255\0slide\x004\0"
+        );
+        client.send_to(&wireboot_wire::tftp::ack(0), peer).unwrap();
+        let mut received = Vec::new();
+        for expected in 1..=101 {
+            let length = client.recv(&mut packet).unwrap();
+            let Ok(Packet::Data { block, payload }) = Packet::parse(&packet[..length]) else {
+                panic!("{:?}", &packet[..length]);
+            };
+            assert_eq!(block, expected);
+            received.extend_from_slice(payload);
+            if block % 4 == 0 || payload.len() < 1000 {
+                client
+                    .send_to(&wireboot_wire::tftp::ack(block), peer)
+                    .unwrap();
+            }
+        }
+        assert!(received == content);
+        stop.set();
+        serving.join().unwrap();
+    }
 
     #[test]
     fn a_slide_is_granted_with_a_window_and_fits_it_twice() {
