@@ -1,4 +1,4 @@
-//! The user at the keyboard of a serial terminal: choosing from the menu, and Esc.
+//! The user at the keyboard, mostly that of a serial terminal: choosing from the menu, and Esc.
 
 use std::net::TcpListener;
 
@@ -123,7 +123,8 @@ pub fn esc_stops_a_download(lab: &Lab) -> Result<()> {
         .configure("title Test system\nlinux http://10.77.0.1:8080/linux\n")?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: linux 0.0 MB")?;
-    machine.console.send(ESC)?;
+    // On the machine's own keyboard.
+    machine.press(&["esc"])?;
     scene.fails(&mut machine, &["wireboot: .*stopped by Esc"])?;
     scene.goes_on(&mut machine)
 }
