@@ -199,7 +199,7 @@ mod tests {
 
         #[test]
         fn tftp_conversations(
-            options in prop::collection::vec((prop::sample::select(vec!["blksize", "windowsize", "tsize", "timeout"]), 0u32..70_000), 0..4),
+            options in prop::collection::vec((prop::sample::select(vec!["blksize", "windowsize", "slide", "tsize", "timeout"]), 0u32..70_000), 0..4),
             name in "[a-z./]{0,12}",
             answers in prop::collection::vec((3u8..6, 0u16..200), 0..50),
         ) {
