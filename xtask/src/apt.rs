@@ -24,6 +24,9 @@ const BUSYBOX: &str = "busybox|busybox-static";
 /// Servers that we did not write.
 pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "nginx-light"];
 
+/// What signs programs for Secure Boot.
+pub const SIGNING: &[&str] = &["binutils", "openssl", "sbsigntool"];
+
 /// The rivals, and the instruments that time them.
 pub const BENCH: &[&str] = &[
     "atftpd",

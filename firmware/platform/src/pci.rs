@@ -32,6 +32,8 @@ struct PciIo(PciIoProtocol);
 #[derive(Clone, Debug)]
 pub struct Candidate {
     handle: Handle,
+    /// Segment, bus, device and function.
+    location: [usize; 4],
     /// Vendor id.
     pub vendor: u16,
     /// Device id.
@@ -42,7 +44,12 @@ pub struct Candidate {
 
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PCI device {:04x}:{:04x}", self.vendor, self.device)
+        let [segment, bus, device, function] = self.location;
+        write!(
+            f,
+            "PCI device {segment:04x}:{bus:02x}:{device:02x}.{function:x} ({:04x}:{:04x})",
+            self.vendor, self.device
+        )
     }
 }
 
@@ -66,9 +73,17 @@ pub fn functions() -> Vec<Candidate> {
         .filter_map(|&handle| {
             let path = device_path::of_handle(handle)?;
             let io = open(handle, OpenProtocolAttributes::GetProtocol).ok()?;
-            let id = config_read(NonNull::from(&io.get()?.0), 0);
+            let io = NonNull::from(&io.get()?.0);
+            let id = config_read(io, 0);
+            let mut location = [0; 4];
+            let [segment, bus, device, function] = &mut location;
+            // SAFETY: the protocol is live; the four results are written to locals.
+            let told =
+                unsafe { (io.as_ref().get_location)(io.as_ptr(), segment, bus, device, function) };
+            told.is_success().then_some(())?;
             Some(Candidate {
                 handle,
+                location,
                 vendor: id as u16,
                 device: (id >> 16) as u16,
                 path,

@@ -17,6 +17,9 @@ pub enum Error {
     /// There is no network interface that we have a driver for.
     #[error("no virtio network interface in this machine; others are not supported yet")]
     NoInterface,
+    /// No interface that we have a driver for has a link.
+    #[error("no link on {0}; check the cable and the switch's port")]
+    NoLink(String),
     /// We were booted over an interface that we have no driver for.
     #[error(
         "the firmware booted over {0}, for which there is no driver here; only virtio-net is supported yet"
@@ -151,6 +154,7 @@ impl Error {
             Self::Digest { .. } => Status::SECURITY_VIOLATION,
             Self::Fault(_) | Self::Start(_) => Status::DEVICE_ERROR,
             Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
+            Self::NoLink(_) => Status::NO_MEDIA,
             Self::Fetch(_) => Status::NO_RESPONSE,
             _ => Status::ABORTED,
         }

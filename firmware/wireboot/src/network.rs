@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::origin::Origin;
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use wireboot_fetch::dhcp::Lease;
 use wireboot_fetch::{Command, Event, Service};
@@ -93,11 +93,13 @@ impl Network {
     /// Takes the interface that we were booted from; when we were not, the first with a link. The service goes to another
     /// processor, unless `processors` is 0 or there is none.
     pub fn open(origin: &Origin, clock: Clock, processors: Option<u32>) -> Result<Self, Error> {
-        let (nic, claim, interface) = take(origin, clock)?;
+        let (nic, claim, interface, name) = take(origin, clock)?;
         let mac = nic.properties().mac;
         if processors == Some(0) {
             log::info!("the network runs on the boot processor, as the load options say");
         }
+        let [a, b, c, d, e, f] = mac;
+        log::info!("{name}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
         let (home, commands, events) = settle(nic, clock, processors);
         Ok(Self {
             home,
@@ -448,8 +450,8 @@ fn drained(mut service: Service<VirtioNet<Function>>, clock: Clock) -> VirtioNet
     nic
 }
 
-/// The running device, the claim to it, and its function's device path.
-type Taken = (VirtioNet<Function>, Claim, Box<[u8]>);
+/// The running device, the claim to it, its function's device path and its name for the user.
+type Taken = (VirtioNet<Function>, Claim, Box<[u8]>, String);
 
 fn take(origin: &Origin, clock: Clock) -> Result<Taken, Error> {
     let supported = |c: &Candidate| virtio::supports(c.vendor, c.device);
@@ -467,8 +469,8 @@ fn take(origin: &Origin, clock: Clock) -> Result<Taken, Error> {
     let mut failure = Error::NoInterface;
     for interface in &candidates {
         match start(interface, clock) {
-            Ok((mut nic, claim, path)) => {
-                // The last one is as good as it gets.
+            Ok((mut nic, claim, path, name)) => {
+                // The only one may take its time; of several, another may be ready.
                 let patience = if candidates.len() == 1 {
                     LINK
                 } else {
@@ -479,9 +481,10 @@ fn take(origin: &Origin, clock: Clock) -> Result<Taken, Error> {
                     core::hint::spin_loop();
                 }
                 if nic.link_up() {
-                    return Ok((nic, claim, path));
+                    return Ok((nic, claim, path, name));
                 }
                 log::warn!("{interface}: no link");
+                failure = Error::NoLink(interface.to_string());
                 nic.stop();
                 // Before the claim: its memory belongs to the device.
                 drop(nic);
@@ -501,5 +504,6 @@ fn start(interface: &Candidate, clock: Clock) -> Result<Taken, Error> {
     let function = claim
         .function(clock)
         .map_err(|error| refused(error.status()))?;
-    Ok((VirtioNet::new(function)?, claim, interface.path.clone()))
+    let nic = VirtioNet::new(function)?;
+    Ok((nic, claim, interface.path.clone(), interface.to_string()))
 }
