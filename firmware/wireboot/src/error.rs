@@ -44,6 +44,11 @@ pub enum Error {
     /// The processor that ran the network is lost; the boot processor runs it now, and its jobs are to be given again.
     #[error("the processor that ran the network was lost")]
     Processor,
+    /// A lost processor cannot be ended, so the network interface cannot be used.
+    #[error(
+        "the firmware does not end what runs on processor {0}; start wireboot.efi with processors=0"
+    )]
+    Undying(usize),
     /// Our own load options are wrong.
     #[error(
         "load option {0:?} is not understood: processors=N, then the URL, then the program's arguments"
@@ -152,7 +157,7 @@ impl Error {
                 *status
             }
             Self::Digest { .. } => Status::SECURITY_VIOLATION,
-            Self::Fault(_) | Self::Start(_) => Status::DEVICE_ERROR,
+            Self::Fault(_) | Self::Start(_) | Self::Undying(_) => Status::DEVICE_ERROR,
             Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
             Self::Fetch(_) => Status::NO_RESPONSE,

@@ -95,11 +95,11 @@ impl Network {
     pub fn open(origin: &Origin, clock: Clock, processors: Option<u32>) -> Result<Self, Error> {
         let (nic, claim, interface, name) = take(origin, clock)?;
         let mac = nic.properties().mac;
+        let [a, b, c, d, e, f] = mac;
+        log::info!("{name}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
         if processors == Some(0) {
             log::info!("the network runs on the boot processor, as the load options say");
         }
-        let [a, b, c, d, e, f] = mac;
-        log::info!("{name}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
         let (home, commands, events) = settle(nic, clock, processors);
         Ok(Self {
             home,
@@ -253,7 +253,7 @@ impl Network {
                     }
                     None => {
                         log::warn!("processor {} does not stop", processor.number());
-                        kill(&mut processor);
+                        kill(&mut processor).ok()?;
                         let nic = self.start_nic().ok()?;
                         Some(Ended { nic, fault: None })
                     }
@@ -270,7 +270,7 @@ impl Network {
     /// allocated.
     fn begin_again(&mut self) -> Result<(), Error> {
         if let Home::There { mut processor, .. } = core::mem::replace(&mut self.home, Home::Gone) {
-            kill(&mut processor);
+            kill(&mut processor)?;
         }
         let nic = self.start_nic()?;
         let (home, commands, events) = settle(nic, self.clock, Some(0));
@@ -313,12 +313,13 @@ impl Drop for Quiet {
     }
 }
 
-fn kill(processor: &mut Processor) {
-    if !processor.kill() {
-        log::warn!(
-            "the firmware does not end what runs on processor {}",
-            processor.number()
-        );
+/// Ends what runs on a lost processor. Where the firmware refuses, the device may get a second owner at any time, so nobody else may
+/// use it, and the boot is over for us.
+fn kill(processor: &mut Processor) -> Result<(), Error> {
+    if processor.kill() {
+        Ok(())
+    } else {
+        Err(Error::Undying(processor.number()))
     }
 }
 
@@ -392,7 +393,8 @@ impl Home {
                 match thread.reclaim() {
                     Ok(back) => {
                         log::warn!("processor {number} does not come");
-                        kill(&mut processor);
+                        // Should the firmware refuse: it will find nothing to do.
+                        let _ = processor.kill();
                         engine = back;
                         continue;
                     }
