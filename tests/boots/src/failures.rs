@@ -1,11 +1,9 @@
 //! Boots that cannot arrive: the user sees why, and the firmware goes on.
 
 use std::fs::{self, OpenOptions};
-use std::net::TcpListener;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::SERVER;
 
 use crate::scene::{Scene, expect};
 
@@ -47,11 +45,7 @@ pub fn no_dhcp_answer(lab: &Lab) -> Result<()> {
 pub fn server_never_answers(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let _server = scene.serve(&[])?;
-    // It takes connections and says nothing.
-    let _silent = TcpListener::bind((SERVER, 8080)).context("listening")?;
-    scene
-        .system
-        .configure("title Test system\nlinux http://10.77.0.1:8080/linux\n")?;
+    let _silent = scene.kernel_from_silence()?;
     let mut machine = scene.start()?;
     scene.fails(
         &mut machine,

@@ -1,11 +1,8 @@
 //! The user at the keyboard, mostly that of a serial terminal: choosing from the menu, and Esc.
 
-use std::net::TcpListener;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use regex::Regex;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::SERVER;
 use wireboot_lab::qemu::RunningMachine;
 
 use crate::scene::{Scene, expect};
@@ -116,11 +113,7 @@ pub fn esc_leaves_the_menu(lab: &Lab) -> Result<()> {
 pub fn esc_stops_a_download(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let _server = scene.serve(&[])?;
-    // It takes connections and says nothing.
-    let _silent = TcpListener::bind((SERVER, 8080)).context("listening")?;
-    scene
-        .system
-        .configure("title Test system\nlinux http://10.77.0.1:8080/linux\n")?;
+    let _silent = scene.kernel_from_silence()?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: linux 0.0 MB")?;
     // On the machine's own keyboard.

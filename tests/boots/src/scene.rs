@@ -1,6 +1,7 @@
 //! What most tests begin with: a network, a directory to boot from, a machine.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use regex::Regex;
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::{Network, NetworkOptions};
+use wireboot_lab::network::{Network, NetworkOptions, SERVER};
 use wireboot_lab::qemu::{Disk, Firmware, Machine, NetworkCard, RunningMachine};
 use wireboot_lab::server::Server;
 
@@ -64,6 +65,13 @@ impl<'lab> Scene<'lab> {
             program,
             more,
         )
+    }
+
+    /// Has the kernel come from a server that takes connections and says nothing.
+    pub fn kernel_from_silence(&self) -> Result<TcpListener> {
+        self.system
+            .configure("title Test system\nlinux http://10.77.0.1:8080/linux\n")?;
+        TcpListener::bind((SERVER, 8080)).context("listening")
     }
 
     /// Makes the machine boot wireboot.efi from a disk instead of the network, by a script of the firmware's shell.
