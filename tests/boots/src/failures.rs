@@ -75,3 +75,13 @@ pub fn configuration_with_errors(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     scene.fails(&mut machine, &[r"line 3.*\S", r"line [56].*\S"])
 }
+
+pub fn wrong_load_option(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_disk("processors=many http://10.77.0.1/wireboot.conf")?;
+    let mut machine = scene.start()?;
+    scene.fails(
+        &mut machine,
+        &[r#"wireboot: error: load option "processors=many" is not understood: processors=N, then the URL"#],
+    )
+}

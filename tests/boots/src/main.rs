@@ -53,6 +53,7 @@ const CASES: &[(&str, Case)] = &[
         "configuration_with_errors",
         failures::configuration_with_errors,
     ),
+    ("wrong_load_option", failures::wrong_load_option),
     (
         "next_boot_option_has_the_network",
         aftermath::next_boot_option_has_the_network,
