@@ -68,8 +68,8 @@ impl<N: Nic> Engine<N> {
     /// [`Fault`] when the NIC failed; the engine is of no more use then.
     pub fn poll(&mut self, now: Instant) -> Result<bool, Fault> {
         self.stack.set_now(now);
-        let (rx, tx) = self.nic.split();
         let received = {
+            let (mut rx, mut tx) = self.nic.split();
             let inner = &mut *self.stack.inner();
             let mut ingress = Ingress {
                 inner,
@@ -77,14 +77,14 @@ impl<N: Nic> Engine<N> {
                 mtu: self.stack.mtu(),
                 now,
             };
-            rx.burst(BURST, |frame| ingress.frame(&frame, tx))?
+            rx.burst(BURST, |frame| ingress.frame(&frame, &mut tx))?
         };
         let mut context = Context::from_waker(Waker::noop());
         self.tasks
             .retain_mut(|task| task.as_mut().poll(&mut context) == Poll::Pending);
-        let (_, tx) = self.nic.split();
+        let (_, mut tx) = self.nic.split();
         let mtu = self.stack.mtu();
-        egress(&mut self.stack.inner(), tx, &self.properties, mtu, now)?;
+        egress(&mut self.stack.inner(), &mut tx, &self.properties, mtu, now)?;
         Ok(received > 0)
     }
 }

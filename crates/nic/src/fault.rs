@@ -97,7 +97,7 @@ mod tests {
         advance: impl FnOnce(),
         count: usize,
     ) -> Vec<Vec<u8>> {
-        let (_, tx) = from.split();
+        let (_, mut tx) = from.split();
         for _ in 0..count {
             tx.send(60, Offload::None, |frame| frame.fill(0)).unwrap();
         }

@@ -12,6 +12,7 @@ extern crate alloc;
 extern crate std;
 
 mod checksum;
+mod either;
 #[cfg(any(test, feature = "std"))]
 pub mod fault;
 #[cfg(any(test, feature = "std"))]
@@ -26,6 +27,8 @@ pub mod sim;
 pub mod virtio;
 
 use core::fmt;
+
+pub use either::Either;
 
 /// An Ethernet (EUI-48) address.
 pub type MacAddress = [u8; 6];
@@ -164,6 +167,12 @@ pub trait Receive {
     fn burst(&mut self, budget: usize, sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault>;
 }
 
+impl<R: Receive> Receive for &mut R {
+    fn burst(&mut self, budget: usize, sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
+        R::burst(self, budget, sink)
+    }
+}
+
 /// The transmit half of a NIC.
 pub trait Transmit {
     /// Queues one frame of `len` bytes, link header first, written by `fill` into transmit memory
@@ -188,12 +197,39 @@ pub trait Transmit {
     fn idle(&mut self) -> bool;
 }
 
+impl<T: Transmit> Transmit for &mut T {
+    fn send<R>(
+        &mut self,
+        len: usize,
+        offload: Offload,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, SendError> {
+        T::send(self, len, offload, fill)
+    }
+
+    fn room(&mut self) -> usize {
+        T::room(self)
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        T::flush(self)
+    }
+
+    fn idle(&mut self) -> bool {
+        T::idle(self)
+    }
+}
+
 /// One network interface, owned by one processor at a time.
 pub trait Nic {
-    /// The receive half.
-    type Rx: Receive;
-    /// The transmit half.
-    type Tx: Transmit;
+    /// The receive half, on loan.
+    type Rx<'a>: Receive
+    where
+        Self: 'a;
+    /// The transmit half, on loan.
+    type Tx<'a>: Transmit
+    where
+        Self: 'a;
 
     /// What this NIC is and can do.
     fn properties(&self) -> Properties;
@@ -202,7 +238,7 @@ pub trait Nic {
     fn link_up(&mut self) -> bool;
 
     /// Both halves at once, so that a received unit can be answered while it is on loan.
-    fn split(&mut self) -> (&mut Self::Rx, &mut Self::Tx);
+    fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>);
 
     /// What went through so far.
     fn counters(&self) -> Counters;

@@ -91,8 +91,14 @@ impl<N: Nic, H: Hook> Hooked<N, H> {
 }
 
 impl<N: Nic, H: Hook> Nic for Hooked<N, H> {
-    type Rx = HookedReceive<N, H>;
-    type Tx = HookedTransmit<N, H>;
+    type Rx<'a>
+        = &'a mut HookedReceive<N, H>
+    where
+        Self: 'a;
+    type Tx<'a>
+        = &'a mut HookedTransmit<N, H>
+    where
+        Self: 'a;
 
     fn properties(&self) -> Properties {
         self.shared.borrow().nic.properties()
@@ -102,7 +108,7 @@ impl<N: Nic, H: Hook> Nic for Hooked<N, H> {
         self.shared.borrow_mut().nic.link_up()
     }
 
-    fn split(&mut self) -> (&mut Self::Rx, &mut Self::Tx) {
+    fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
         (&mut self.rx, &mut self.tx)
     }
 

@@ -290,8 +290,8 @@ fn micros_up(nanos: i64) -> i64 {
 }
 
 impl Nic for SimNic {
-    type Rx = SimReceive;
-    type Tx = SimTransmit;
+    type Rx<'a> = &'a mut SimReceive;
+    type Tx<'a> = &'a mut SimTransmit;
 
     fn properties(&self) -> Properties {
         let frame = usize::from(self.config.mtu) + 14;

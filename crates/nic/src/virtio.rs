@@ -403,8 +403,14 @@ impl Ring {
 }
 
 impl<P: PciFunction> Nic for VirtioNet<P> {
-    type Rx = VirtioReceive<P>;
-    type Tx = VirtioTransmit<P>;
+    type Rx<'a>
+        = &'a mut VirtioReceive<P>
+    where
+        P: 'a;
+    type Tx<'a>
+        = &'a mut VirtioTransmit<P>
+    where
+        P: 'a;
 
     fn properties(&self) -> Properties {
         self.properties
