@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
 use wireboot_wire::tftp;
 
 use crate::dhcp::{Answers, DhcpServer, DhcpSockets, Responder, find_other_server};
@@ -153,19 +154,14 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     ));
     say_what_is_served(&args, &directory, &events);
 
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    allow_many_files();
+    let signals = hold_back_signals()?;
     let stop = Stop::default();
-    let threads = start(
-        &args, &interface, cidr, &directory, &events, &runtime, &stop,
-    )?;
+    let threads = start(&args, &interface, cidr, &directory, &events, &stop)?;
     events.say("ready");
-    let signal = runtime.block_on(wait_for_signal())?;
+    let signal = signals.wait()?;
     events.say(format!("{signal} received, ending"));
     stop.set();
-    runtime.shutdown_background();
     for thread in threads {
         let _ = thread.join();
     }
@@ -181,7 +177,6 @@ fn start(
     cidr: Cidr,
     directory: &Arc<Directory>,
     events: &Events,
-    runtime: &tokio::runtime::Runtime,
     stop: &Stop,
 ) -> anyhow::Result<Threads> {
     let mut threads = Threads::new();
@@ -209,10 +204,10 @@ fn start(
     }
     if !args.no_http {
         let listen = SocketAddrV4::new(cidr.address, args.http_port);
-        let bound = runtime.block_on(HttpServer::bind(listen, directory.clone(), events.clone()));
+        let bound = HttpServer::bind(listen, directory.clone(), events.clone());
         let server = bound
             .map_err(|error| bind_error(error, "TCP", args.http_port, "HTTP", "--http-port"))?;
-        runtime.spawn(server.run());
+        thread("HTTP", Box::new(move |stop| server.run(stop)))?;
     }
     if !args.no_dhcp {
         // Before the port is bound, or this server would hear the question too.
@@ -412,19 +407,19 @@ fn bind_error(
     ))
 }
 
-async fn wait_for_signal() -> io::Result<&'static str> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let (interrupt, terminate) = (
-        std::pin::pin!(interrupt.recv()),
-        std::pin::pin!(terminate.recv()),
-    );
-    Ok(
-        match futures_util::future::select(interrupt, terminate).await {
-            futures_util::future::Either::Left(_) => "SIGINT",
-            futures_util::future::Either::Right(_) => "SIGTERM",
-        },
-    )
+/// The signals that end the server, held back from all threads started from here on: the main thread waits for them.
+fn hold_back_signals() -> io::Result<SigSet> {
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    signals.thread_block()?;
+    Ok(signals)
+}
+
+/// Each transfer holds a file and a socket, and the usual limit of 1024 is for programs that use select(2).
+fn allow_many_files() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // With the usual limit it serves fewer at a time.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// An address that the interface has while this lives.

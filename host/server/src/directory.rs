@@ -9,14 +9,18 @@
 //! `..` nor an absolute or outward symbolic link gets out, and there is no moment between check and use.
 
 use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, Write};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{
+    AT_FDCWD, OFlag, OpenHow, PosixFadviseAdvice, ResolveFlag, open, openat2, posix_fadvise,
+};
+use nix::sys::sendfile::sendfile;
 use nix::sys::stat::Mode;
 
 use crate::boot_conf;
@@ -182,6 +186,46 @@ impl Content {
         matches!(self.source, Source::File(_)).then_some(self.modified)
     }
 
+    /// Sends bytes from `offset` on to a socket, at most `length` and as many as it takes at once; the kernel carries them there
+    /// from where it keeps the file. Returns how many.
+    ///
+    /// # Errors
+    /// When the socket or the file fails, or the file has become shorter.
+    pub fn send(&self, socket: &TcpStream, offset: u64, length: u64) -> io::Result<u64> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let sent = match &self.source {
+            Source::File(file) => {
+                let mut offset = i64::try_from(offset).map_err(io::Error::other)?;
+                sendfile(socket, file, Some(&mut offset), length)?
+            }
+            Source::Bytes(bytes) => {
+                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
+                let rest = rest.unwrap_or_default();
+                let mut socket = socket;
+                socket.write(rest.get(..length).unwrap_or(rest))?
+            }
+        };
+        if sent == 0 && length > 0 {
+            return Err(shorter());
+        }
+        Ok(sent as u64)
+    }
+
+    /// Asks the kernel to read `length` bytes from `offset` on, soon to be sent, while other things are done.
+    pub fn read_ahead(&self, offset: u64, length: u64) {
+        if let Source::File(file) = &self.source
+            && let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length))
+        {
+            // Advice: where it cannot be followed, reading waits for the disk.
+            let _ = posix_fadvise(
+                file,
+                offset,
+                length,
+                PosixFadviseAdvice::POSIX_FADV_WILLNEED,
+            );
+        }
+    }
+
     /// Fills all of `slices` with the bytes from `offset` on.
     ///
     /// # Errors
@@ -212,12 +256,16 @@ impl Content {
         if read == wanted {
             Ok(())
         } else {
-            Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the file became shorter while it was sent",
-            ))
+            Err(shorter())
         }
     }
+}
+
+fn shorter() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the file became shorter while it was sent",
+    )
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use wireboot_wire::tftp::{self, Packet, TransferOptions};
 
 use crate::dhcp::{Answers, Port, Responder};
 use crate::directory::Directory;
+use crate::http::{Body, Head, Response};
 use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer};
 
 /// Size of the file in the TFTP part, in bytes.
@@ -34,6 +35,40 @@ pub fn fuzz_server_packets(data: &[u8]) {
         1 => dhcp(&datagrams, true),
         _ => tftp(&datagrams),
     }
+}
+
+/// What comes on a connection to the HTTP server.
+///
+/// Every whole head gets a response whose own head parses, with a part that lies within its file; what follows is the next head.
+pub fn fuzz_http_request(data: &[u8]) {
+    let mut rest = data;
+    while let Ok(Some((request, length))) = Head::parse(rest) {
+        assert!(
+            0 < length && length <= rest.len(),
+            "a head of {length} bytes"
+        );
+        rest = rest.get(length..).unwrap_or_default();
+        let response = Response::to(&request, served());
+        if let Body::Part(content, range) = &response.body {
+            assert!(range.start <= range.end && range.end <= content.len());
+        }
+        let head = response.head(request.close);
+        let mut fields = [httparse::EMPTY_HEADER; 16];
+        let mut parsed = httparse::Response::new(&mut fields);
+        assert_eq!(
+            parsed.parse(head.as_bytes()),
+            Ok(httparse::Status::Complete(head.len())),
+            "{head}"
+        );
+    }
+}
+
+/// Every Linux has it, and it holds no file that opening could do anything to.
+fn served() -> &'static Directory {
+    static DIRECTORY: OnceLock<Directory> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        Directory::open(Path::new("/sys/class"), None).expect("/sys is not mounted")
+    })
 }
 
 /// Every answer is a reply that parses, fits an Ethernet frame and gives only addresses of the range.
@@ -75,17 +110,12 @@ fn dhcp(datagrams: &[&[u8]], proxy: bool) {
 
 /// A request gets terms within the limits; whatever follows it, only blocks of the file within the window are sent.
 fn tftp(datagrams: &[&[u8]]) {
-    static DIRECTORY: OnceLock<Directory> = OnceLock::new();
-    let directory = DIRECTORY.get_or_init(|| {
-        // Every Linux has it, and it holds no file that opening could do anything to.
-        Directory::open(Path::new("/sys/class"), None).expect("/sys is not mounted")
-    });
     let mut now = Instant::now();
     let mut datagrams = datagrams.iter();
     let Some(first) = datagrams.next() else {
         return;
     };
-    let asked = match answer(first, directory) {
+    let asked = match answer(first, served()) {
         Answer::Refuse { code, text, .. } => {
             let mut packet = Vec::new();
             let error = Packet::Error {
@@ -190,6 +220,20 @@ mod tests {
         #[test]
         fn any_bytes(data in prop::collection::vec(any::<u8>(), 0..600)) {
             fuzz_server_packets(&data);
+        }
+
+        #[test]
+        fn http_conversations(
+            requests in prop::collection::vec(("[A-Z]{1,4}|GET|HEAD", "[!-~]{1,20}|/net/lo/mtu", prop::collection::vec(("[A-Za-z-]{1,12}|Range|If-Range", "[ -~]{0,20}|bytes=[0-9]{0,3}-[0-9]{0,3}"), 0..4)), 0..4),
+            junk in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let mut data = Vec::new();
+            for (method, target, fields) in requests {
+                let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+                data.extend(format!("{method} {target} HTTP/1.1\r\n{fields}\r\n").into_bytes());
+            }
+            data.extend(junk);
+            fuzz_http_request(&data);
         }
 
         #[test]

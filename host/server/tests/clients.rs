@@ -1,7 +1,8 @@
 //! Clients that we did not write, against the servers on the loopback interface.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,6 @@ struct House {
     tftp: SocketAddr,
     http: SocketAddr,
     stop: Stop,
-    runtime: tokio::runtime::Runtime,
 }
 
 impl House {
@@ -47,23 +47,16 @@ impl House {
         let stop = Stop::default();
         let flag = stop.clone();
         std::thread::spawn(move || server.run(&flag).unwrap());
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let server = runtime
-            .block_on(HttpServer::bind(ANY, shared, events))
-            .unwrap();
+        let server = HttpServer::bind(ANY, shared, events).unwrap();
         let http = server.local_addr().unwrap();
-        runtime.spawn(server.run());
+        let flag = stop.clone();
+        std::thread::spawn(move || server.run(&flag).unwrap());
         Self {
             directory,
             content,
             tftp,
             http,
             stop,
-            runtime,
         }
     }
 
@@ -104,14 +97,6 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         self.stop.set();
-        // Not the runtime's own drop: that waits for connections that clients keep open.
-        let runtime = std::mem::replace(
-            &mut self.runtime,
-            tokio::runtime::Builder::new_current_thread()
-                .build()
-                .unwrap(),
-        );
-        runtime.shutdown_background();
     }
 }
 
@@ -375,6 +360,87 @@ fn http_heads_validators_and_kept_connections() {
     );
 }
 
+/// Everything that the server says to these bytes before it closes the connection.
+fn conversation(house: &House, said: &str) -> String {
+    let mut stream = TcpStream::connect(house.http).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    stream.write_all(said.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn http_requests_in_a_row_are_answered_in_a_row() {
+    let house = House::new(0);
+    fs::write(house.path("served/text"), "bytes").unwrap();
+    let answer = conversation(
+        &house,
+        "GET /text HTTP/1.1\r\n\r\nHEAD /text HTTP/1.1\r\n\r\nHEAD /none HTTP/1.1\r\n\r\n\
+         GET /file HTTP/1.1\r\n\r\nGET /text HTTP/1.1\r\nRange: bytes=1-2\r\nConnection: close\r\n\r\n\
+         GET /text HTTP/1.1\r\n\r\n",
+    );
+    let parts: Vec<&str> = answer.split("\r\n\r\n").collect();
+    let bodies = ["bytes", "", "", "", "yt"];
+    assert_eq!(parts.len(), bodies.len() + 1, "{answer}");
+    for (number, (head, expected)) in [
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 404 Not Found",
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 206 Partial Content",
+    ]
+    .into_iter()
+    .zip(bodies)
+    .enumerate()
+    {
+        assert!(parts[number].contains(head), "{answer}");
+        assert!(parts[number + 1].starts_with(expected), "{answer}");
+    }
+    assert!(answer.ends_with("\r\n\r\nyt"), "{answer}");
+}
+
+#[test]
+fn http_refusals_reach_the_client() {
+    let house = House::new(10);
+    let body = "x".repeat(100_000);
+    for (said, status) in [
+        ("no request\r\n\r\n".to_owned(), "400"),
+        ("GET / HTTP/3.0\r\n\r\n".to_owned(), "505"),
+        (format!("GET /{body} HTTP/1.1\r\n\r\n"), "431"),
+        (
+            format!("POST / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n{body}"),
+            "405",
+        ),
+        ("GET /none HTTP/1.0\r\n\r\n".to_owned(), "404"),
+    ] {
+        let answer = conversation(&house, &said);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn an_http_client_that_reads_nothing_holds_up_nobody() {
+    let house = House::new(30_000_000);
+    let idle: Vec<TcpStream> = (0..20)
+        .map(|_| {
+            let mut stream = TcpStream::connect(house.http).unwrap();
+            stream.write_all(b"GET /file HTTP/1.1\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    let url = format!("http://{}/file", house.http);
+    assert!(house.curl(&[], &url).stdout == house.content);
+    drop(idle);
+    let message = house.event("http-error")["message"].to_string();
+    assert!(message.contains("closed the connection"), "{message}");
+}
+
 #[test]
 fn many_tftp_clients_at_once() {
     let house = House::new(300_000);
@@ -399,7 +465,7 @@ fn a_file_beyond_4_gib_is_served() {
     assert_eq!(house.curl(&["-r", "-3"], &url).stdout, b"end");
     let head = String::from_utf8(house.curl(&["-I"], &url).stdout).unwrap();
     assert!(
-        head.contains(&format!("content-length: {size}\r")),
+        head.contains(&format!("Content-Length: {size}\r")),
         "{head}"
     );
 }
