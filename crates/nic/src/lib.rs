@@ -12,6 +12,7 @@ extern crate alloc;
 extern crate std;
 
 mod checksum;
+pub mod e1000e;
 mod either;
 #[cfg(any(test, feature = "std"))]
 pub mod fault;

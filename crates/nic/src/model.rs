@@ -1,24 +1,27 @@
 //! A virtio-net device made of software, behind the platform traits: configuration space, registers and DMA
-//! memory in host memory. It obeys the specification until a test or a fuzzer makes it lie.
+//! memory in host memory. It obeys the specification until a test or a fuzzer makes it lie. [`e1000e`] is another
+//! device of that kind.
 //!
 //! The device works only when [`Model::deliver`], [`Model::collect`] or one of the lies is called, never inside
 //! a register access, so it never writes to memory that the driver has on loan.
 
-use std::alloc::{Layout as Allocation, alloc_zeroed, dealloc};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::ptr::NonNull;
 use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
 
 use crate::MacAddress;
-use crate::platform::{DmaMemory, PciFunction, PlatformError, Registers};
+use crate::platform::{PciFunction, PlatformError, Registers};
 use crate::virtio::feature;
 use crate::virtio::transport::status;
 
+pub mod e1000e;
 mod fuzz;
+mod memory;
+pub use e1000e::fuzz_e1000e;
 pub use fuzz::fuzz_virtio;
+use memory::Memory;
+pub use memory::ModelMemory;
 
 const RX: usize = 0;
 const TX: usize = 1;
@@ -114,11 +117,7 @@ struct State {
     link_up: bool,
     doorbells: [usize; 2],
     resets: usize,
-    /// Blocks of DMA memory by device address: place and length.
-    memory: BTreeMap<u64, (NonNull<u8>, usize)>,
-    next_address: u64,
-    /// Memory was given back while the device was running.
-    freed_while_running: bool,
+    memory: Memory,
 }
 
 /// A handle to the device: the test's end, while the driver holds a [`ModelPci`].
@@ -143,9 +142,7 @@ impl Model {
             link_up: true,
             doorbells: [0; 2],
             resets: 0,
-            memory: BTreeMap::new(),
-            next_address: 0x1_0000_0000,
-            freed_while_running: false,
+            memory: Memory::new(),
         })))
     }
 
@@ -243,18 +240,17 @@ impl Model {
 
     /// True while the device may access memory.
     pub fn is_running(&self) -> bool {
-        let state = self.0.borrow();
-        state.running && !state.removed
+        self.0.borrow().is_running()
     }
 
     /// True when the driver gave memory back that the running device could still reach.
     pub fn freed_while_running(&self) -> bool {
-        self.0.borrow().freed_while_running
+        self.0.borrow().memory.freed_while_reachable()
     }
 
     /// Blocks of memory that the driver holds.
     pub fn blocks(&self) -> usize {
-        self.0.borrow().memory.len()
+        self.0.borrow().memory.count()
     }
 
     /// Plugs the cable in or out.
@@ -264,7 +260,9 @@ impl Model {
 
     /// Pulls the device out: registers read as all ones.
     pub fn remove(&self) {
-        self.0.borrow_mut().removed = true;
+        let mut state = self.0.borrow_mut();
+        state.removed = true;
+        state.memory.set_reachable(false);
     }
 
     /// Changes the device status behind the driver's back.
@@ -326,34 +324,19 @@ impl State {
         assert!(held || self.lied, "the driver {what}");
     }
 
-    /// The memory behind a device address: what the driver told must lie in one block.
-    fn locate(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
-        let found = self.memory.range(..=address).next_back();
-        let place = found.and_then(|(base, &(place, block))| {
-            let offset = usize::try_from(address - base).ok()?;
-            // SAFETY: only if it is inside the block.
-            (offset.checked_add(len)? <= block).then(|| unsafe { place.add(offset) })
-        });
-        self.demand(place.is_some(), "told an address outside its memory");
-        place
+    fn is_running(&self) -> bool {
+        self.running && !self.removed
     }
 
     fn read(&self, address: u64, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        if let Some(place) = self.locate(address, len) {
-            let target = NonNull::from(bytes.as_mut_slice()).cast();
-            // SAFETY: `locate` found `len` bytes of a live block; the new vector does not overlap it.
-            unsafe { place.copy_to_nonoverlapping(target, len) };
-        }
-        bytes
+        let bytes = self.memory.read(address, len);
+        self.demand(bytes.is_some(), "told an address outside its memory");
+        bytes.unwrap_or_else(|| vec![0; len])
     }
 
     fn write(&self, address: u64, bytes: &[u8]) {
-        if let Some(place) = self.locate(address, bytes.len()) {
-            // SAFETY: `locate` found as many bytes of a live block; the driver, on the same thread, holds no
-            // reference to it now, since the model works only between the driver's calls.
-            unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        }
+        let written = self.memory.write(address, bytes);
+        self.demand(written.is_some(), "told an address outside its memory");
     }
 
     fn read16(&self, address: u64) -> u16 {
@@ -421,6 +404,7 @@ impl State {
         if self.obeys_reset {
             self.status = 0;
             self.running = false;
+            self.memory.set_reachable(false);
             self.driver_features = 0;
             self.queues = Default::default();
         }
@@ -481,6 +465,7 @@ impl State {
                 }
                 self.status = value;
                 self.running |= value & status::DRIVER_OK != 0;
+                self.memory.set_reachable(self.is_running());
             }
             (0x16, 2, _) => self.queue_select = value as u16,
             (0x18, 2, Some(q)) => q.size = value as u16,
@@ -551,22 +536,7 @@ impl PciFunction for ModelPci {
     }
 
     fn allocate(&self, len: usize) -> Result<ModelMemory, PlatformError> {
-        let layout = Allocation::from_size_align(len.next_multiple_of(4096), 4096)
-            .map_err(|_| PlatformError::OutOfMemory)?;
-        // SAFETY: the size is at least 4096.
-        let place =
-            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PlatformError::OutOfMemory)?;
-        let mut state = self.0.0.borrow_mut();
-        let address = state.next_address;
-        // Far apart, so that no address runs from one block into the next.
-        state.next_address += layout.size() as u64 + 0x1000_0000;
-        state.memory.insert(address, (place, layout.size()));
-        Ok(ModelMemory {
-            model: self.0.clone(),
-            place,
-            layout,
-            address,
-        })
+        self.0.0.borrow().memory.allocate(len)
     }
 
     fn stall_microsecond(&self) {}
@@ -610,39 +580,6 @@ impl Registers for ModelBar {
     }
     fn write32(&self, offset: usize, value: u32) {
         self.write(offset, 4, value);
-    }
-}
-
-/// DMA memory of a [`Model`]: host memory at made-up device addresses.
-pub struct ModelMemory {
-    model: Model,
-    place: NonNull<u8>,
-    layout: Allocation,
-    address: u64,
-}
-
-// SAFETY: the block is allocated zeroed and page aligned, is freed on drop only, and never referenced; the
-// model finds it at the device address.
-unsafe impl DmaMemory for ModelMemory {
-    fn as_ptr(&self) -> NonNull<u8> {
-        self.place
-    }
-    fn len(&self) -> usize {
-        self.layout.size()
-    }
-    fn device_address(&self) -> u64 {
-        self.address
-    }
-}
-
-impl Drop for ModelMemory {
-    fn drop(&mut self) {
-        let running = self.model.is_running();
-        let mut state = self.model.0.borrow_mut();
-        state.freed_while_running |= running;
-        state.memory.remove(&self.address);
-        // SAFETY: allocated with this layout, and the model has just forgotten it.
-        unsafe { dealloc(self.place.as_ptr(), self.layout) };
     }
 }
 

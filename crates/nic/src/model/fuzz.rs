@@ -1,5 +1,6 @@
-//! The driver against a device that does what a fuzzer's bytes say.
+//! The driver against a device that does what a fuzzer's bytes say; and, for every driver, the contract that it has to keep.
 
+use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 
@@ -17,13 +18,12 @@ pub fn fuzz_virtio(data: &[u8]) {
     let mut bytes = Bytes(data);
     let model = Model::new(config(&mut bytes));
     if let Ok(nic) = VirtioNet::new(model.pci()) {
-        Run {
-            model: model.clone(),
-            nic,
-            fault: None,
-            stopped: false,
-        }
-        .run(&mut bytes);
+        let device = model.clone();
+        run(
+            &model,
+            Held::new(nic, move || device.is_running()),
+            &mut bytes,
+        );
     }
     assert!(
         !model.freed_while_running(),
@@ -33,10 +33,10 @@ pub fn fuzz_virtio(data: &[u8]) {
 }
 
 /// The fuzzer's bytes, zeros at the end.
-struct Bytes<'a>(&'a [u8]);
+pub(super) struct Bytes<'a>(pub &'a [u8]);
 
 impl Bytes<'_> {
-    fn u8(&mut self) -> u8 {
+    pub fn u8(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -44,7 +44,7 @@ impl Bytes<'_> {
         first
     }
 
-    fn u16(&mut self) -> u16 {
+    pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes([self.u8(), self.u8()])
     }
 }
@@ -80,71 +80,90 @@ fn config(bytes: &mut Bytes<'_>) -> ModelConfig {
     config
 }
 
-struct Run {
-    model: Model,
-    nic: VirtioNet<ModelPci>,
+fn run(model: &Model, mut driver: Held<VirtioNet<ModelPci>>, bytes: &mut Bytes<'_>) {
+    while !bytes.0.is_empty() {
+        match bytes.u8() % 16 {
+            action @ 0..=6 => driver.act(action, bytes),
+            7 | 8 => {
+                let header = UnitHeader {
+                    flags: bytes.u8(),
+                    gso_type: bytes.u8(),
+                    gso_size: bytes.u16(),
+                };
+                let unit = vec![bytes.u8(); bytes.u16().into()];
+                model.deliver(header, &unit);
+            }
+            9 => drop(model.collect()),
+            10 => {
+                let (queue, id, len) = (bytes.u8() % 2, bytes.u16(), bytes.u16());
+                model.lie_used(queue.into(), id.into(), len.into());
+            }
+            11 => model.lie_index((bytes.u8() % 2).into(), bytes.u16()),
+            12 => {
+                let header: Vec<u8> = (0..12).map(|_| bytes.u8()).collect();
+                model.lie_buffer(0, bytes.u8().into(), &header);
+            }
+            13 => {
+                let (queue, flags) = (bytes.u8() % 2, bytes.u16());
+                model.lie_wishes(queue.into(), flags);
+            }
+            14 => match bytes.u8() {
+                0 => model.remove(),
+                1 => driver.stop(),
+                // A status of all ones is what a removed device has.
+                value => model.set_status(value & 0x7f),
+            },
+            _ => model.set_link_up(bytes.u8() & 1 != 0),
+        }
+    }
+}
+
+/// A driver, held to its contract whatever its device does.
+pub(super) struct Held<N> {
+    nic: N,
+    device_runs: Box<dyn Fn() -> bool>,
     /// The first fault returned.
     fault: Option<Fault>,
     stopped: bool,
 }
 
-impl Run {
-    fn run(mut self, bytes: &mut Bytes<'_>) {
-        while !bytes.0.is_empty() {
-            match bytes.u8() % 16 {
-                0..=2 => self.burst(bytes.u8().into()),
-                3 => self.send(bytes.u16()),
-                4 => {
-                    let result = self.nic.split().1.flush();
-                    self.note(result.err());
-                }
-                5 => {
-                    let (_, tx) = self.nic.split();
-                    let room = tx.room();
-                    assert!(room <= 256);
-                    tx.idle();
-                }
-                6 => drop(self.nic.link_up()),
-                7 | 8 => {
-                    let header = UnitHeader {
-                        flags: bytes.u8(),
-                        gso_type: bytes.u8(),
-                        gso_size: bytes.u16(),
-                    };
-                    let unit = vec![bytes.u8(); bytes.u16().into()];
-                    self.model.deliver(header, &unit);
-                }
-                9 => drop(self.model.collect()),
-                10 => {
-                    let (queue, id, len) = (bytes.u8() % 2, bytes.u16(), bytes.u16());
-                    self.model.lie_used(queue.into(), id.into(), len.into());
-                }
-                11 => self.model.lie_index((bytes.u8() % 2).into(), bytes.u16()),
-                12 => {
-                    let header: Vec<u8> = (0..12).map(|_| bytes.u8()).collect();
-                    self.model.lie_buffer(0, bytes.u8().into(), &header);
-                }
-                13 => {
-                    let (queue, flags) = (bytes.u8() % 2, bytes.u16());
-                    self.model.lie_wishes(queue.into(), flags);
-                }
-                14 => match bytes.u8() {
-                    0 => self.model.remove(),
-                    1 => {
-                        self.nic.stop();
-                        self.stopped = true;
-                    }
-                    // A status of all ones is what a removed device has.
-                    value => self.model.set_status(value & 0x7f),
-                },
-                _ => self.model.set_link_up(bytes.u8() & 1 != 0),
-            }
+impl<N: Nic> Held<N> {
+    pub fn new(nic: N, device_runs: impl Fn() -> bool + 'static) -> Self {
+        Held {
+            nic,
+            device_runs: Box::new(device_runs),
+            fault: None,
+            stopped: false,
         }
+    }
+
+    /// Has the driver do one of the things, by numbers from 0 to 6, that engines ask of it.
+    pub fn act(&mut self, action: u8, bytes: &mut Bytes<'_>) {
+        match action {
+            0..=2 => self.burst(bytes.u8().into()),
+            3 => self.send(bytes.u16()),
+            4 => {
+                let result = self.nic.split().1.flush();
+                self.note(result.err());
+            }
+            5 => {
+                let (_, mut tx) = self.nic.split();
+                let room = tx.room();
+                assert!(room <= 256);
+                tx.idle();
+            }
+            _ => drop(self.nic.link_up()),
+        }
+    }
+
+    pub fn stop(&mut self) {
+        self.nic.stop();
+        self.stopped = true;
     }
 
     fn burst(&mut self, budget: usize) {
         let max = self.nic.properties().max_receive;
-        let (rx, tx) = self.nic.split();
+        let (mut rx, mut tx) = self.nic.split();
         let mut count = 0;
         let result = rx.burst(budget, |frame| {
             count += 1;
@@ -157,6 +176,7 @@ impl Run {
             let answer = frame.parts.iter().copied().flatten().fold(0, |a, b| a ^ b);
             tx.send(60, Offload::None, |out| out.fill(answer)).ok();
         });
+        drop((rx, tx));
         if let Ok(lent) = result {
             assert!(lent == count && lent <= budget);
             assert!(!self.stopped || lent == 0);
@@ -172,11 +192,12 @@ impl Run {
             },
             _ => Offload::None,
         };
-        let (_, tx) = self.nic.split();
+        let (_, mut tx) = self.nic.split();
         let result = tx.send(len.into(), offload, |frame| {
             assert_eq!(frame.len(), usize::from(len));
             frame.fill(0x5a);
         });
+        drop(tx);
         if let Err(SendError::Fault(fault)) = result {
             self.note(Some(fault));
         }
@@ -190,7 +211,7 @@ impl Run {
             assert_eq!(fault, self.fault);
         } else if fault.is_some() {
             self.fault = fault;
-            assert!(!self.model.is_running(), "a faulty device still in use");
+            assert!(!(self.device_runs)(), "a faulty device still in use");
         }
     }
 }

@@ -1,0 +1,127 @@
+//! DMA memory of a device made of software: host memory at made-up device addresses.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::vec;
+use std::vec::Vec;
+
+use crate::platform::{DmaMemory, PlatformError};
+
+/// All blocks that a driver has allocated for one device.
+#[derive(Clone)]
+pub(super) struct Memory(Rc<RefCell<Blocks>>);
+
+struct Blocks {
+    /// By device address: place and length.
+    blocks: BTreeMap<u64, (NonNull<u8>, usize)>,
+    next_address: u64,
+    reachable: bool,
+    freed_while_reachable: bool,
+}
+
+impl Memory {
+    pub fn new() -> Self {
+        Memory(Rc::new(RefCell::new(Blocks {
+            blocks: BTreeMap::new(),
+            next_address: 0x1_0000_0000,
+            reachable: false,
+            freed_while_reachable: false,
+        })))
+    }
+
+    /// Says whether the device may access memory now.
+    pub fn set_reachable(&self, reachable: bool) {
+        self.0.borrow_mut().reachable = reachable;
+    }
+
+    /// True when a block was given back that the device could still reach.
+    pub fn freed_while_reachable(&self) -> bool {
+        self.0.borrow().freed_while_reachable
+    }
+
+    /// Blocks that the driver holds.
+    pub fn count(&self) -> usize {
+        self.0.borrow().blocks.len()
+    }
+
+    pub fn allocate(&self, len: usize) -> Result<ModelMemory, PlatformError> {
+        let layout = Layout::from_size_align(len.max(1).next_multiple_of(4096), 4096)
+            .map_err(|_| PlatformError::OutOfMemory)?;
+        // SAFETY: the size is at least 4096.
+        let place =
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PlatformError::OutOfMemory)?;
+        let mut blocks = self.0.borrow_mut();
+        let address = blocks.next_address;
+        // Far apart, so that no address runs from one block into the next.
+        blocks.next_address += layout.size() as u64 + 0x1000_0000;
+        blocks.blocks.insert(address, (place, layout.size()));
+        Ok(ModelMemory {
+            memory: self.clone(),
+            place,
+            layout,
+            address,
+        })
+    }
+
+    /// Bytes at a device address; `None` when they do not lie in one block.
+    pub fn read(&self, address: u64, len: usize) -> Option<Vec<u8>> {
+        let place = self.locate(address, len)?;
+        let mut bytes = vec![0; len];
+        let target = NonNull::from(bytes.as_mut_slice()).cast();
+        // SAFETY: `locate` found `len` bytes of a live block; the new vector does not overlap it.
+        unsafe { place.copy_to_nonoverlapping(target, len) };
+        Some(bytes)
+    }
+
+    /// Writes to a device address; `None` when the bytes would not lie in one block.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Option<()> {
+        let place = self.locate(address, bytes.len())?;
+        // SAFETY: `locate` found as many bytes of a live block; the driver, on the same thread, holds no
+        // reference to it now, since models work only between the driver's calls.
+        unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        Some(())
+    }
+
+    fn locate(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
+        let blocks = self.0.borrow();
+        let (base, &(place, block)) = blocks.blocks.range(..=address).next_back()?;
+        let offset = usize::try_from(address - base).ok()?;
+        // SAFETY: only if it is inside the block.
+        (offset.checked_add(len)? <= block).then(|| unsafe { place.add(offset) })
+    }
+}
+
+/// One block of DMA memory of a model.
+pub struct ModelMemory {
+    memory: Memory,
+    place: NonNull<u8>,
+    layout: Layout,
+    address: u64,
+}
+
+// SAFETY: the block is allocated zeroed and page aligned, is freed on drop only, and never referenced; the
+// model finds it at the device address.
+unsafe impl DmaMemory for ModelMemory {
+    fn as_ptr(&self) -> NonNull<u8> {
+        self.place
+    }
+    fn len(&self) -> usize {
+        self.layout.size()
+    }
+    fn device_address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for ModelMemory {
+    fn drop(&mut self) {
+        let mut blocks = self.memory.0.borrow_mut();
+        blocks.freed_while_reachable |= blocks.reachable;
+        blocks.blocks.remove(&self.address);
+        // SAFETY: allocated with this layout, and the model has just forgotten it.
+        unsafe { dealloc(self.place.as_ptr(), self.layout) };
+    }
+}
