@@ -19,7 +19,7 @@ use core::future::{Future, poll_fn};
 use core::net::SocketAddrV4;
 use core::pin::pin;
 
-use wireboot_net::{Duration, Memory, NetError, Stack, TcpStream};
+use wireboot_net::{Duration, Memory, NetError, Region, Stack, TcpStream};
 
 use crate::destination::{Destination, DestinationError};
 use crate::resolve::Resolve;
@@ -119,7 +119,10 @@ pub async fn get<R: Resolve, D: Destination>(
     match result {
         Ok(()) => Ok(Fetched {
             len: download.body.filled,
-            memory: download.body.memory.unwrap_or_else(|| Vec::new().into()),
+            memory: download
+                .body
+                .region
+                .map_or_else(|| Vec::new().into(), |region| region.take()),
             url: download.url,
             stats: download.stats,
         }),
@@ -434,8 +437,8 @@ async fn drain(stream: &mut TcpStream, head: &Head) -> AtEnd {
 /// The file as far as it is there.
 struct Body<'a, D> {
     destination: &'a mut D,
-    memory: Option<Memory>,
-    /// Bytes of the file at the start of the memory.
+    region: Option<Region>,
+    /// Bytes of the file at the start of the region.
     filled: u64,
     /// Size of the whole file, if known.
     total: Option<u64>,
@@ -449,7 +452,7 @@ impl<'a, D: Destination> Body<'a, D> {
     fn new(destination: &'a mut D) -> Self {
         Body {
             destination,
-            memory: None,
+            region: None,
             filled: 0,
             total: None,
             validator: None,
@@ -629,7 +632,7 @@ impl<'a, D: Destination> Body<'a, D> {
     }
 
     fn size(&self) -> u64 {
-        self.memory.as_ref().map_or(0, |memory| memory.len() as u64)
+        self.region.as_ref().map_or(0, |region| region.len() as u64)
     }
 
     /// Makes sure that there is memory for `bytes` in all.
@@ -637,27 +640,31 @@ impl<'a, D: Destination> Body<'a, D> {
         if self.size() >= bytes {
             return Ok(());
         }
-        let previous = self.memory.take().map(|memory| (memory, self.filled));
+        let previous = self
+            .region
+            .take()
+            .map(|region| (region.take(), self.filled));
         let memory = self.destination.memory(bytes, previous).await?;
         if (memory.len() as u64) < bytes {
             return Err(DestinationError::NoMemory { bytes }.into());
         }
-        self.memory = Some(memory);
+        self.region = Some(Region::new(memory));
         Ok(())
     }
 
     /// Reads up to `limit` bytes of the file, as many as there is room for. Returns fewer when the server
     /// ended the stream; then, and at the end, 0.
     async fn fill(&mut self, stream: &mut TcpStream, limit: u64) -> Result<u64, Problem> {
-        let Some(memory) = self.memory.take() else {
+        let Some(region) = &self.region else {
             return Ok(0);
         };
-        let room = (memory.len() as u64).saturating_sub(self.filled);
+        let room = (region.len() as u64).saturating_sub(self.filled);
         let (at, len) = (self.filled as usize, room.min(limit) as usize);
+        let part = region.part(at + len);
         let received = stream.received();
         let start = received.get();
         let mut told = start;
-        let (memory, result) = watch(stream.read_into(memory, at, len), || {
+        let result = watch(stream.read_into(&part, at), || {
             let now = received.get();
             if now != told {
                 told = now;
@@ -666,7 +673,6 @@ impl<'a, D: Destination> Body<'a, D> {
             }
         })
         .await;
-        self.memory = Some(memory);
         let count = result.map_err(Problem::connection)?;
         self.filled += count as u64;
         self.reach = self.reach.max(self.filled);

@@ -21,6 +21,7 @@ mod engine;
 mod ethernet;
 mod memory;
 mod neighbor;
+mod out_of_order;
 mod parts;
 mod smoltcp_device;
 mod stack;
@@ -28,10 +29,11 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod window;
 
 pub use bootp::Bootp;
 pub use engine::Engine;
-pub use memory::{Memory, MemoryBlock};
+pub use memory::{Memory, MemoryBlock, Region};
 pub use parts::Parts;
 pub use smoltcp::time::{Duration, Instant};
 pub use smoltcp::wire::{Ipv4Address, Ipv4Cidr};

@@ -1,7 +1,9 @@
 //! Destination memory: where a download ends up, handed over by message.
 
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 
 /// Memory that somebody allocated (pages of the firmware, a vector in a test) and lends to the engine.
@@ -63,5 +65,69 @@ impl From<Vec<u8>> for Memory {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Memory({} bytes)", self.len())
+    }
+}
+
+/// Memory that connections fill, each its own part. A clone is the same part; [`Region::part`] makes another one.
+#[derive(Clone, Debug)]
+pub struct Region {
+    memory: Rc<RefCell<Memory>>,
+    end: Rc<Cell<usize>>,
+}
+
+impl Region {
+    /// All of `memory`.
+    #[must_use]
+    pub fn new(memory: Memory) -> Self {
+        Self {
+            end: Rc::new(Cell::new(memory.len())),
+            memory: Rc::new(RefCell::new(memory)),
+        }
+    }
+
+    /// Another part of the same memory, to be filled up to `end`.
+    #[must_use]
+    pub fn part(&self, end: usize) -> Self {
+        let end = end.min(self.len());
+        Self {
+            memory: self.memory.clone(),
+            end: Rc::new(Cell::new(end)),
+        }
+    }
+
+    /// Size of the memory in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.memory.borrow().len()
+    }
+
+    /// True when there is no memory.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where this part ends, in bytes from the start of the memory.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.end.get()
+    }
+
+    /// Moves the end of this part, even while it is being filled.
+    pub fn set_end(&self, end: usize) {
+        self.end.set(end.min(self.len()));
+    }
+
+    /// Takes the memory back. Whoever still has a part of it finds that without room.
+    #[must_use]
+    pub fn take(&self) -> Memory {
+        core::mem::replace(&mut *self.memory.borrow_mut(), Vec::new().into())
+    }
+
+    /// Calls `write` with this part's bytes from `at` on. It must not use the memory in another way.
+    pub(crate) fn with<R>(&self, at: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut memory = self.memory.borrow_mut();
+        let room = memory.as_mut_slice().get_mut(at..self.end.get());
+        write(room.unwrap_or_default())
     }
 }

@@ -6,6 +6,7 @@ use crate::neighbor::Neighbors;
 use crate::smoltcp_device::Port;
 use crate::tcp::{Connections, TcpStream};
 use crate::udp::{Binding, DatagramSink, UdpSocket};
+use crate::window;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -26,9 +27,6 @@ const EPHEMERAL: u16 = 49152;
 /// boots has not the time, and a server that hands out an address has checked it already.
 const PROBES: u32 = 3;
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
-/// Largest receive window of a connection. What a processor cannot take in a stall belongs on the wire, not in
-/// buffers, and each connection keeps so much memory.
-const MAX_WINDOW: usize = 4 << 20;
 
 /// Why the network did not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,6 +210,7 @@ impl Stack {
 
     pub(crate) fn set_now(&self, now: Instant) {
         self.0.now.set(now);
+        self.inner().connections.now = now;
     }
 
     /// A random ephemeral port (RFC 6056) that `free` accepts.
@@ -224,10 +223,9 @@ impl Stack {
         }
     }
 
-    /// Receive window of a connection in bytes: what the receive buffers can take in one stall.
-    pub(crate) fn window(&self) -> usize {
-        let mss = usize::from(self.mtu()).saturating_sub(40).max(536);
-        (self.0.properties.receive_frames * mss).clamp(64 * 1024, MAX_WINDOW)
+    /// Bytes of the receive ring that TCP connections share.
+    pub(crate) fn ring(&self) -> u32 {
+        window::ring(self.0.properties.receive_frames, self.mtu())
     }
 
     /// The time of the current turn. It stands still within one.

@@ -4,15 +4,25 @@
 //! for smoltcp and arrives while smoltcp holds nothing back is copied from DMA memory straight to the
 //! destination. smoltcp never learns of those bytes: what it believes the peer's sequence numbers to be falls behind the
 //! wire's by `delta`, which is taken off each segment shown to it and added to each acknowledgement (SACK
-//! blocks too) that it sends. Anything odd (a gap, an overlap, a flag, an ACK of our own data) goes to smoltcp, whose
-//! reassembly fills the gap; when it has handed everything over, the short way opens again.
+//! blocks too) that it sends. Anything odd (a flag, an ACK of our own data) goes to smoltcp; when it has handed
+//! everything over, the short way opens again.
+//!
+//! Behind a gap, too, data is copied to its place, as long as the destination has more room than smoltcp's buffer: a
+//! window of a long path takes no second memory then. What is there is noted ([`OutOfOrder`]) and told to the sender in SACK
+//! options, and smoltcp is shown no data until the gap is filled. Where there is less room, smoltcp's reassembly
+//! fills the gap.
+//!
+//! Windows are our own affair as well ([`window`]): segments of smoltcp's leave with ours in them.
 
 use crate::ethernet::{
     ACK, ETHERNET_HEADER, FIN, IPV4_HEADER, PROTOCOL_TCP, PSH, RST, SYN, TCP_HEADER, Tcp, be16,
     be32, put,
 };
-use crate::memory::Memory;
+use crate::memory::Region;
+use crate::out_of_order::OutOfOrder;
+use crate::parts::Parts;
 use crate::stack::{Inner, NetError, Stack};
+use crate::window;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,6 +38,8 @@ use smoltcp::wire::IpEndpoint;
 const IP: usize = ETHERNET_HEADER;
 const TCP: usize = ETHERNET_HEADER + IPV4_HEADER;
 const HEADERS: usize = TCP + TCP_HEADER;
+/// An acknowledgement with three SACK blocks.
+const LONGEST: usize = HEADERS + 4 + 3 * 8;
 
 /// Request bytes that can be under way.
 const SEND_BUFFER: usize = 16 * 1024;
@@ -42,19 +54,26 @@ const ACK_DELAY: Duration = Duration::from_micros(100);
 const LINGER: Duration = Duration::from_secs(3);
 
 struct Destination {
-    memory: Memory,
-    /// Next byte to fill, and the first one not to.
+    region: Region,
+    /// Next byte to fill.
     at: usize,
-    end: usize,
     filled: usize,
 }
 
 impl Destination {
-    fn room(&mut self) -> &mut [u8] {
-        self.memory
-            .as_mut_slice()
-            .get_mut(self.at..self.end)
-            .unwrap_or_default()
+    /// Bytes that can still be filled.
+    fn room(&self) -> usize {
+        self.region.end().saturating_sub(self.at)
+    }
+
+    /// Writes `payload` so many bytes behind the next one. False when it does not fit.
+    fn write(&self, offset: usize, payload: Parts<'_>) -> bool {
+        self.region.with(self.at.saturating_add(offset), |room| {
+            room.len() >= payload.len() && {
+                payload.copy_to(room);
+                true
+            }
+        })
     }
 
     fn took(&mut self, count: usize) {
@@ -68,8 +87,17 @@ pub struct Connection {
     handle: SocketHandle,
     remote: SocketAddrV4,
     local_port: u16,
-    /// Size of the receive window in bytes.
+    /// Size of smoltcp's receive buffer in bytes.
     capacity: usize,
+    /// Shifts of the window field (RFC 7323): the wire's and smoltcp's.
+    scale: u8,
+    inner_scale: u8,
+    /// The peer understands SACK (RFC 2018).
+    sack: bool,
+    /// Shortest round trip seen.
+    round_trip: Option<Duration>,
+    /// What is timed: the acknowledgement that ends it, and when its segment left.
+    timing: Option<(u32, Instant)>,
     destination: Option<Destination>,
     /// Wire sequence number of the peer's first data byte; known once its SYN is seen.
     base: Option<u32>,
@@ -85,12 +113,18 @@ pub struct Connection {
     acknowledged: Option<u32>,
     /// The short way is open: a destination is set and smoltcp holds nothing.
     short: bool,
+    /// Data in its place behind a gap. While there is any, smoltcp is shown no data.
+    out_of_order: OutOfOrder,
+    /// Acknowledgements that must leave in this turn.
+    urgent: u32,
     /// Headers of our last plain segment, the model for acknowledgements of the short way.
     model: Option<[u8; HEADERS]>,
     /// Our next sequence number, as seen on the wire.
     next: u32,
-    /// Receive window in the units of the window field.
-    window: u16,
+    /// Wire sequence number up to which the peer may send: the right edge of the window. Never goes back.
+    edge: u32,
+    /// Size of the window that was last told.
+    window: u32,
     /// Bytes taken the short way and not yet acknowledged.
     pending: u32,
     last_data: Instant,
@@ -100,35 +134,66 @@ pub struct Connection {
 }
 
 /// All connections of a stack.
-#[derive(Default)]
-pub struct Connections(Vec<Connection>);
+pub struct Connections {
+    list: Vec<Connection>,
+    /// Bytes of the receive ring that they share.
+    ring: u32,
+    pub now: Instant,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            ring: 0,
+            now: Instant::ZERO,
+        }
+    }
+}
 
 /// True when wire sequence number `a` comes after `b` (RFC 9293, section 3.4).
 fn after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
-/// The shift of a window scale option (RFC 7323), if there is one.
-fn window_scale(mut options: &[u8]) -> Option<u8> {
+/// Kinds of TCP options (RFC 7323, RFC 2018).
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+
+/// Where the contents of the option of this kind lie, if it is there.
+fn option(options: &[u8], kind: u8) -> Option<core::ops::Range<usize>> {
+    let mut at = 0;
     loop {
-        match *options {
-            [3, 3, shift, ..] => return Some(shift.min(14)),
-            [1, ref rest @ ..] => options = rest,
-            [0, ..] | [] => return None,
-            [_, len, ..] if len >= 2 => options = options.get(usize::from(len)..)?,
-            _ => return None,
+        match *options.get(at..)? {
+            [1, ..] => at += 1,
+            [0, ..] | [] | [_] => return None,
+            [_, len, ..] if len < 2 => return None,
+            [found, len, ..] => {
+                let end = at + usize::from(len);
+                if found == kind {
+                    return (end <= options.len()).then_some(at + 2..end);
+                }
+                at = end;
+            }
         }
     }
 }
 
+/// The shift of a window scale option, if there is one.
+fn window_scale(options: &[u8]) -> Option<u8> {
+    let shift = *options.get(option(options, WINDOW_SCALE)?)?.first()?;
+    Some(shift.min(14))
+}
+
 impl Connections {
     fn by_handle(&mut self, handle: SocketHandle) -> Option<&mut Connection> {
-        self.0.iter_mut().find(|c| c.handle == handle)
+        self.list.iter_mut().find(|c| c.handle == handle)
     }
 
     /// The connection that a received segment belongs to.
     fn find(&mut self, segment: &Tcp<'_>) -> Option<&mut Connection> {
-        self.0.iter_mut().find(|c| {
+        self.list.iter_mut().find(|c| {
             c.local_port == segment.destination_port
                 && c.remote.port() == segment.source_port
                 && *c.remote.ip() == segment.source
@@ -141,12 +206,29 @@ impl Connections {
             .is_some_and(|connection| connection.take(segment, now))
     }
 
+    /// The window that a connection may have beside the others.
+    fn grant(&self, index: usize) -> u32 {
+        let mut readers = 1;
+        let mut taken = 0_u32;
+        let mut round_trip = None;
+        for (at, connection) in self.list.iter().enumerate() {
+            if at == index {
+                round_trip = connection.round_trip;
+            } else {
+                readers += u32::from(connection.destination.is_some());
+                taken = taken.saturating_add(connection.taken());
+            }
+        }
+        window::grant(self.ring, readers, taken, round_trip)
+    }
+
     /// What to take off the sequence numbers of a segment before smoltcp sees it.
     pub fn arriving(&mut self, segment: &Tcp<'_>) -> u32 {
+        let now = self.now;
         let Some(connection) = self.find(segment) else {
             return 0;
         };
-        connection.arriving(segment);
+        connection.arriving(segment, now);
         connection.delta
     }
 
@@ -172,26 +254,44 @@ impl Connections {
         };
         let remote = SocketAddrV4::new(destination.into(), remote);
         if let Some(connection) = self
-            .0
-            .iter_mut()
-            .find(|c| c.local_port == local && c.remote == remote)
+            .list
+            .iter()
+            .position(|c| c.local_port == local && c.remote == remote)
         {
-            connection.leaving(frame);
+            let grant = self.grant(connection);
+            let now = self.now;
+            if let Some(connection) = self.list.get_mut(connection) {
+                connection.leaving(frame, grant, now);
+            }
         }
     }
 
     /// Writes the acknowledgements that are due, each as a complete frame, to `send`.
-    pub fn acknowledge(&mut self, now: Instant, mut send: impl FnMut(&mut [u8; HEADERS])) {
-        for connection in &mut self.0 {
-            if let Some(mut frame) = connection.acknowledgement(now) {
-                send(&mut frame);
+    pub fn acknowledge(&mut self, now: Instant, mut send: impl FnMut(&mut [u8])) {
+        for index in 0..self.list.len() {
+            if !self.list.get(index).is_some_and(|c| c.due(now)) {
+                continue;
             }
+            let grant = self.grant(index);
+            let Some(connection) = self.list.get_mut(index) else {
+                continue;
+            };
+            // A sender without SACK counts the acknowledgements that segments behind a gap bring forth.
+            for _ in 0..connection.urgent.max(1) {
+                let mut frame = [0; LONGEST];
+                let len = connection.acknowledgement(&mut frame, grant);
+                match frame.get_mut(..len) {
+                    Some(frame) if len > 0 => send(frame),
+                    _ => break,
+                }
+            }
+            connection.urgent = 0;
         }
     }
 
     /// Forgets dropped connections that have said goodbye.
     pub fn reap(&mut self, sockets: &mut SocketSet<'_>, now: Instant) {
-        self.0.retain(|connection| {
+        self.list.retain(|connection| {
             let Some(forget) = connection.forget else {
                 return true;
             };
@@ -208,48 +308,145 @@ impl Connections {
 impl Connection {
     fn take(&mut self, segment: &Tcp<'_>, now: Instant) -> bool {
         let len = segment.payload.len();
-        if !self.short
-            || segment.sequence != self.expected
-            || segment.flags & !PSH != ACK
+        if !self.short || self.model.is_none() {
+            return false;
+        }
+        if segment.sequence != self.expected || !self.out_of_order.is_empty() {
+            return self.take_out_of_order(segment, now);
+        }
+        if segment.flags & !PSH != ACK
             || len == 0
             || Some(segment.acknowledgement) != self.acknowledged
-            || self.model.is_none()
         {
             return false;
         }
         let Some(destination) = &mut self.destination else {
             return false;
         };
-        let room = destination.room();
-        if room.len() < len {
+        if !destination.write(0, segment.payload) {
             return false;
         }
-        segment.payload.copy_to(room);
-        destination.took(len);
-        self.expected = self.expected.wrapping_add(len as u32);
-        self.delta = self.delta.wrapping_add(len as u32);
-        self.pending += len as u32;
-        self.last_data = now;
-        self.received.set(self.received.get() + len as u64);
+        self.took(len, now);
         true
     }
 
-    fn arriving(&mut self, segment: &Tcp<'_>) {
+    /// So many more bytes are in their place without a gap.
+    fn took(&mut self, len: usize, now: Instant) {
+        if let Some(destination) = &mut self.destination {
+            destination.took(len);
+        }
+        self.expected = self.expected.wrapping_add(len as u32);
+        self.delta = self.delta.wrapping_add(len as u32);
+        self.pending = self.pending.saturating_add(len as u32);
+        self.last_data = now;
+        self.received.set(self.received.get() + len as u64);
+    }
+
+    /// Takes a segment that is not the next one, or is but does not close the last gap.
+    fn take_out_of_order(&mut self, segment: &Tcp<'_>, now: Instant) -> bool {
+        let waiting = !self.out_of_order.is_empty();
+        if segment.flags & (SYN | RST) != 0 {
+            return false;
+        }
+        if segment.payload.is_empty() {
+            // What an end behind a gap says is said again when the gap is filled.
+            return waiting && segment.flags & FIN != 0;
+        }
+        if !waiting && segment.flags & !PSH != ACK {
+            return false;
+        }
+        let Some(destination) = &self.destination else {
+            return false;
+        };
+        let room = destination.room();
+        // What is there already is cut off.
+        let ahead = segment.sequence.wrapping_sub(self.expected) as i32;
+        let old = ahead.min(0).unsigned_abs() as usize;
+        let offset = ahead.max(0) as usize;
+        let payload = segment.payload.slice(old, usize::MAX);
+        let new = !payload.is_empty();
+        if !waiting && (!new || offset == 0 || room <= self.capacity) {
+            return false;
+        }
+        let start = self.expected.wrapping_add(offset as u32);
+        let end = start.wrapping_add(payload.len() as u32);
+        self.urgent += 1;
+        if new
+            && offset.saturating_add(payload.len()) <= room
+            && destination.write(offset, payload)
+            && self.out_of_order.insert(self.expected, start, end)
+        {
+            let end = self.out_of_order.advance(self.expected);
+            let len = end.wrapping_sub(self.expected) as usize;
+            if len > 0 {
+                self.took(len, now);
+            }
+        } else if !waiting {
+            // Nothing was noted: smoltcp may have it.
+            self.urgent -= 1;
+            return false;
+        }
+        true
+    }
+
+    /// Bytes of the receive ring that the window takes.
+    fn taken(&self) -> u32 {
+        if self.base.is_none() || !after(self.edge, self.expected) {
+            return 0;
+        }
+        window::taken(self.edge.wrapping_sub(self.expected), self.round_trip)
+    }
+
+    /// Moves the edge of the window behind the sequence number `next` as far as `grant` and the room there is allow, `free`
+    /// bytes of it in smoltcp's buffer, and returns the window field.
+    fn open(&mut self, next: u32, free: u32, grant: u32) -> u16 {
+        let room = self.destination.as_ref().map_or(0, Destination::room);
+        let room = u32::try_from(room).unwrap_or(u32::MAX).saturating_add(free);
+        let edge = next.wrapping_add(room.min(grant).min(u32::from(u16::MAX) << self.scale));
+        if after(edge, self.edge) {
+            self.edge = edge;
+        }
+        self.field(next)
+    }
+
+    /// The window field of a segment that acknowledges up to `next`.
+    fn field(&mut self, next: u32) -> u16 {
+        self.window = if after(self.edge, next) {
+            self.edge.wrapping_sub(next)
+        } else {
+            0
+        };
+        (self.window >> self.scale).min(u16::MAX.into()) as u16
+    }
+
+    fn arriving(&mut self, segment: &Tcp<'_>, now: Instant) {
+        if let Some((end, left)) = self.timing
+            && segment.flags & ACK != 0
+            && !after(end, segment.acknowledgement)
+        {
+            let sample = now - left;
+            self.round_trip = Some(self.round_trip.map_or(sample, |rtt| rtt.min(sample)));
+            self.timing = None;
+        }
         if segment.flags & SYN != 0 {
             let first = segment.sequence.wrapping_add(1);
             if self.base.is_none() {
                 self.base = Some(first);
                 self.expected = first;
                 self.shown = first;
+                self.edge = first;
+                self.sack = option(segment.options, SACK_PERMITTED).is_some();
                 if window_scale(segment.options).is_none() {
                     // The peer does not scale: neither may we.
-                    self.window = u16::MAX;
+                    self.scale = 0;
+                    self.inner_scale = 0;
                 }
             }
             return;
         }
         let end = segment.sequence.wrapping_add(segment.payload.len() as u32);
-        if after(end, self.shown) {
+        let carries = !segment.payload.is_empty() || segment.flags & FIN != 0;
+        if carries && after(end, self.shown) {
             self.shown = end;
         }
         if segment.flags & ACK != 0 && segment.flags & RST == 0 {
@@ -266,16 +463,14 @@ impl Connection {
     fn drain(&mut self, sockets: &mut SocketSet<'_>, now: Instant) {
         let socket = sockets.get_mut::<tcp::Socket<'_>>(self.handle);
         if let Some(destination) = &mut self.destination {
-            while socket.can_recv() && !destination.room().is_empty() {
+            while socket.can_recv() && destination.room() > 0 {
                 let taken = socket.recv(|bytes| {
-                    let room = destination.room();
-                    let count = bytes.len().min(room.len());
-                    if let (Some(room), Some(bytes)) = (room.get_mut(..count), bytes.get(..count)) {
-                        room.copy_from_slice(bytes);
-                    }
+                    let count = destination
+                        .region
+                        .with(destination.at, |room| Parts::new(&[bytes]).copy_to(room));
                     (count, count)
                 });
-                let Ok(count) = taken else { break };
+                let Ok(count @ 1..) = taken else { break };
                 destination.took(count);
                 self.consumed = self.consumed.wrapping_add(count as u32);
                 self.received.set(self.received.get() + count as u64);
@@ -283,6 +478,13 @@ impl Connection {
             }
         }
         self.look(socket);
+    }
+
+    /// Closes the short way. What is behind a gap is given up (RFC 2018, section 8, allows it).
+    fn leave_destination(&mut self) {
+        self.short = false;
+        self.destination = None;
+        self.out_of_order.clear();
     }
 
     /// Where the wire is, and whether the short way is open.
@@ -299,7 +501,7 @@ impl Connection {
             && !after(self.shown, self.expected);
     }
 
-    fn leaving(&mut self, frame: &mut [u8]) {
+    fn leaving(&mut self, frame: &mut [u8], grant: u32, now: Instant) {
         let (Some(sequence), Some(acknowledgement), Some(ip_len)) = (
             be32(frame, TCP + 4),
             be32(frame, TCP + 8),
@@ -307,23 +509,38 @@ impl Connection {
         ) else {
             return;
         };
-        let (Some(&offset), Some(&flags)) = (frame.get(TCP + 12), frame.get(TCP + 13)) else {
+        let (Some(&offset), Some(&flags), Some(field)) = (
+            frame.get(TCP + 12),
+            frame.get(TCP + 13),
+            be16(frame, TCP + 14),
+        ) else {
             return;
         };
         let header_len = usize::from(offset >> 4) * 4;
         if flags & SYN != 0 {
-            let scale = frame
-                .get(HEADERS..TCP + header_len)
-                .and_then(window_scale)
-                .unwrap_or(0);
-            let window = self.capacity >> scale;
-            self.window = window.min(usize::from(u16::MAX)) as u16;
-            self.next = sequence.wrapping_add(1);
+            let options = frame.get_mut(HEADERS..TCP + header_len).unwrap_or_default();
+            let shift =
+                option(options, WINDOW_SCALE).and_then(|at| options.get_mut(at)?.first_mut());
+            if let Some(shift) = shift {
+                self.inner_scale = *shift;
+                self.scale = window::SCALE;
+                *shift = window::SCALE;
+            }
+            // The window of a SYN is not scaled.
+            let window = grant.min(field.into()) as u16;
+            put(frame, TCP + 14, window.to_be_bytes());
+            let next = sequence.wrapping_add(1);
+            // An answer to one of two equal segments measures nothing (Karn's algorithm).
+            self.timing = (self.next != next).then_some((next, now));
+            self.next = next;
             return;
         }
         if flags & ACK != 0 {
             let translated = acknowledgement.wrapping_add(self.delta);
             put(frame, TCP + 8, translated.to_be_bytes());
+            let free = u32::from(field) << self.inner_scale;
+            let window = self.open(translated, free, grant);
+            put(frame, TCP + 14, window.to_be_bytes());
             if let Some(options) = frame.get_mut(HEADERS..TCP + header_len) {
                 translate_sack(options, self.delta);
             }
@@ -335,6 +552,9 @@ impl Connection {
         let next = sequence.wrapping_add(payload as u32);
         if after(next, self.next) {
             self.next = next;
+            self.timing = self.timing.or(Some((next, now)));
+        } else if payload > 0 {
+            self.timing = None;
         }
         if flags & (RST | FIN) == 0
             && let Some(model) = frame.first_chunk::<HEADERS>()
@@ -343,49 +563,58 @@ impl Connection {
         }
     }
 
-    fn acknowledgement(&mut self, now: Instant) -> Option<[u8; HEADERS]> {
-        let enough = self.pending >= ACK_BYTES.min(self.capacity as u32 / 4);
-        if self.pending == 0 || (!enough && now < self.last_data + ACK_DELAY) {
-            return None;
+    /// Whether an acknowledgement must leave now.
+    fn due(&self, now: Instant) -> bool {
+        if self.urgent > 0 {
+            return true;
         }
-        let mut frame = self.model?;
-        put(
-            &mut frame,
-            IP + 2,
-            ((IPV4_HEADER + TCP_HEADER) as u16).to_be_bytes(),
-        );
-        put(&mut frame, IP + 10, [0, 0]);
+        let enough = self.pending >= ACK_BYTES.min(self.window / 4);
+        self.pending > 0 && (enough || now >= self.last_data + ACK_DELAY)
+    }
+
+    /// Writes an acknowledgement of all that is there, as a complete frame, and returns its length; 0 when nothing can
+    /// be written yet.
+    fn acknowledgement(&mut self, frame: &mut [u8; LONGEST], grant: u32) -> usize {
+        let Some(model) = &self.model else { return 0 };
+        put(frame, 0, *model);
+        let window = if self.destination.is_some() && self.out_of_order.is_empty() {
+            self.open(self.expected, self.capacity as u32, grant)
+        } else {
+            // Equal acknowledgements tell of a gap: with a new window they would not be equal. And without a
+            // destination smoltcp knows what room there is.
+            self.field(self.expected)
+        };
+        let mut len = HEADERS;
+        if self.sack && !self.out_of_order.is_empty() {
+            for (start, end) in self.out_of_order.blocks() {
+                put(frame, len + 4, start.to_be_bytes());
+                put(frame, len + 8, end.to_be_bytes());
+                len += 8;
+            }
+            let blocks = (len - HEADERS + 2) as u8;
+            put(frame, HEADERS, [1, 1, SACK, blocks]);
+            len += 4;
+        }
+        put(frame, IP + 2, ((len - IP) as u16).to_be_bytes());
+        put(frame, IP + 10, [0, 0]);
         let header = frame.get(IP..TCP).unwrap_or_default();
         let sum = crate::checksum::compute(0, header);
-        put(&mut frame, IP + 10, sum.to_be_bytes());
-        put(&mut frame, TCP + 4, self.next.to_be_bytes());
-        put(&mut frame, TCP + 8, self.expected.to_be_bytes());
-        put(&mut frame, TCP + 12, [((TCP_HEADER / 4) as u8) << 4, ACK]);
-        put(&mut frame, TCP + 14, self.window.to_be_bytes());
-        put(&mut frame, TCP + 16, [0, 0, 0, 0]);
+        put(frame, IP + 10, sum.to_be_bytes());
+        put(frame, TCP + 4, self.next.to_be_bytes());
+        put(frame, TCP + 8, self.expected.to_be_bytes());
+        put(frame, TCP + 12, [((len - TCP) / 4 * 16) as u8, ACK]);
+        put(frame, TCP + 14, window.to_be_bytes());
+        put(frame, TCP + 16, [0, 0, 0, 0]);
         self.pending = 0;
-        Some(frame)
+        len
     }
 }
 
 /// Adds `delta` to each edge in a SACK option (RFC 2018).
-fn translate_sack(mut options: &mut [u8], delta: u32) {
-    loop {
-        let len = match *options {
-            [1, ..] => 1,
-            [0, ..] | [] | [_] => return,
-            [_, len, ..] if len >= 2 => usize::from(len),
-            _ => return,
-        };
-        let Some((option, rest)) = options.split_at_mut_checked(len) else {
-            return;
-        };
-        if let [5, _, blocks @ ..] = option {
-            for edge in blocks.as_chunks_mut::<4>().0 {
-                *edge = u32::from_be_bytes(*edge).wrapping_add(delta).to_be_bytes();
-            }
-        }
-        options = rest;
+fn translate_sack(options: &mut [u8], delta: u32) {
+    let blocks = option(options, SACK).and_then(|at| options.get_mut(at));
+    for edge in blocks.unwrap_or_default().as_chunks_mut::<4>().0 {
+        *edge = u32::from_be_bytes(*edge).wrapping_add(delta).to_be_bytes();
     }
 }
 
@@ -404,9 +633,10 @@ impl TcpStream {
         remote: SocketAddrV4,
         timeout: Duration,
     ) -> Result<Self, NetError> {
-        let local_port =
-            stack.free_port(|inner, port| inner.connections.0.iter().all(|c| c.local_port != port));
-        let capacity = stack.window();
+        let local_port = stack
+            .free_port(|inner, port| inner.connections.list.iter().all(|c| c.local_port != port));
+        let ring = stack.ring();
+        let capacity = window::held(ring);
         let received = Rc::new(Cell::new(0));
         let mut socket = tcp::Socket::new(
             tcp::SocketBuffer::new(vec![0; capacity]),
@@ -426,11 +656,17 @@ impl TcpStream {
                 .map_err(|_| NetError::Unreachable)?;
             inner.want(*remote.ip(), stack.now());
             let handle = inner.sockets.add(socket);
-            inner.connections.0.push(Connection {
+            inner.connections.ring = ring;
+            inner.connections.list.push(Connection {
                 handle,
                 remote,
                 local_port,
                 capacity,
+                scale: 0,
+                inner_scale: 0,
+                sack: false,
+                round_trip: None,
+                timing: None,
                 destination: None,
                 base: None,
                 delta: 0,
@@ -439,8 +675,11 @@ impl TcpStream {
                 shown: 0,
                 acknowledged: None,
                 short: false,
+                out_of_order: OutOfOrder::default(),
+                urgent: 0,
                 model: None,
                 next: 0,
+                edge: 0,
                 window: 0,
                 pending: 0,
                 last_data: stack.now(),
@@ -486,6 +725,12 @@ impl TcpStream {
     #[must_use]
     pub fn progress(&self) -> u64 {
         self.received.get()
+    }
+
+    /// The shortest round trip seen on this connection, if any was measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.with(|connection, _| connection.round_trip).flatten()
     }
 
     fn state(&self) -> tcp::State {
@@ -573,18 +818,12 @@ impl TcpStream {
         .await
     }
 
-    /// Fills `memory[at..at + len]` straight from the wire. Ready when it is full, when the peer has
+    /// Fills `region` from `at` to its end straight from the wire. Ready when it is full, when the peer has
     /// closed its side, or on an error; the count is that of the bytes filled, and an error is
-    /// returned only when there are none (the next read returns it again).
-    pub async fn read_into(
-        &mut self,
-        memory: Memory,
-        at: usize,
-        len: usize,
-    ) -> (Memory, Result<usize, NetError>) {
-        let end = at.saturating_add(len).min(memory.len());
-        let start = at.min(end);
-        let mut handed = Some(memory);
+    /// returned only when there are none (the next read returns it again). Bytes behind those may have been written
+    /// to as well.
+    pub async fn read_into(&mut self, region: &Region, at: usize) -> Result<usize, NetError> {
+        let mut handed = Some(region.clone());
         let since = self.stack.now();
         core::future::poll_fn(move |_| {
             let now = self.stack.now();
@@ -596,28 +835,24 @@ impl TcpStream {
                 ..
             } = &mut *inner;
             let Some(connection) = connections.by_handle(self.handle) else {
-                // Connections live as long as their stream, so this cannot be; but then the memory goes back.
-                return match handed.take() {
-                    Some(memory) => Poll::Ready((memory, Err(NetError::Reset))),
-                    None => Poll::Pending,
-                };
+                // Connections live as long as their stream, so this cannot be.
+                return Poll::Ready(Err(NetError::Reset));
             };
-            if let Some(memory) = handed.take() {
+            if let Some(region) = handed.take() {
                 connection.last_data = since;
                 connection.destination = Some(Destination {
-                    memory,
-                    at: start,
-                    end,
+                    region,
+                    at,
                     filled: 0,
                 });
                 connection.drain(sockets, since);
             }
             let socket = sockets.get::<tcp::Socket<'_>>(connection.handle);
             let last = connection.last_data;
-            let Some(destination) = &mut connection.destination else {
-                return Poll::Pending;
+            let Some(destination) = &connection.destination else {
+                return Poll::Ready(Ok(0));
             };
-            let ending = if destination.room().is_empty() {
+            let ending = if destination.room() == 0 {
                 Some(Ok(0))
             } else if let Some(result) = ended(socket) {
                 Some(result)
@@ -626,17 +861,12 @@ impl TcpStream {
             } else {
                 None
             };
+            let filled = destination.filled;
             let Some(ending) = ending else {
                 return Poll::Pending;
             };
-            connection.short = false;
-            match connection.destination.take() {
-                Some(Destination { memory, filled, .. }) => {
-                    let result = if filled > 0 { Ok(filled) } else { ending };
-                    Poll::Ready((memory, result))
-                }
-                None => Poll::Pending,
-            }
+            connection.leave_destination();
+            Poll::Ready(if filled > 0 { Ok(filled) } else { ending })
         })
         .await
     }
@@ -666,8 +896,7 @@ impl Drop for TcpStream {
             self.with_socket(|socket| socket.abort());
         }
         self.with(|connection, _| {
-            connection.short = false;
-            connection.destination = None;
+            connection.leave_destination();
             connection.forget = Some(forget);
         });
     }
