@@ -69,9 +69,11 @@ impl Firmware {
     }
 }
 
-/// A virtio network card.
+/// A network card.
 #[derive(Clone, Debug)]
 pub struct NetworkCard {
+    /// What it is, as QEMU names devices.
+    pub model: String,
     /// The value of `-netdev`, whose id is `net0`: see [`crate::network::Network::qemu_netdev`].
     pub netdev: String,
     /// Its MAC address, as text.
@@ -85,10 +87,11 @@ pub struct NetworkCard {
 }
 
 impl NetworkCard {
-    /// The first boot device, on the given `-netdev`.
+    /// A virtio network card, the first boot device, on the given `-netdev`.
     #[must_use]
     pub fn new(netdev: String) -> NetworkCard {
         NetworkCard {
+            model: "virtio-net-pci".into(),
             netdev,
             mac: "52:54:00:77:00:02".into(),
             boot_index: Some(1),
@@ -317,7 +320,7 @@ impl Machine {
             }
         }
         if let Some(card) = &self.network {
-            let mut device = format!("virtio-net-pci,netdev=net0,id=nic0,mac={}", card.mac);
+            let mut device = format!("{},netdev=net0,id=nic0,mac={}", card.model, card.mac);
             if let Some(index) = card.boot_index {
                 device.push_str(&format!(",bootindex={index}"));
             }
