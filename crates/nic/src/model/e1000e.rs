@@ -152,7 +152,7 @@ impl Model {
                 "sends something else than a frame",
             );
             let len = usize::from(word as u16);
-            state.demand((60..=1514).contains(&len), "sends a frame of an odd length");
+            state.demand((60..=1518).contains(&len), "sends a frame of an odd length");
             sent.push(state.read(address, len));
             state.write(at + 8, &(word | DD).to_le_bytes());
             state.advance(TRANSMIT);
