@@ -8,17 +8,18 @@ help:
 	@echo "make build   dist/wireboot.efi (the network boot program) and dist/wireboot (the host command)"
 	@echo "make boot    build, then boot a virtual machine over the network       (wireboot lab boot)"
 	@echo "make bench   build, then measure wireboot beside other network boots   (wireboot lab bench)"
+	@echo "make soak    build, then boot 200 times, with a fault each              (wireboot lab soak)"
 	@echo "make test    every gate and test, whole boots included; ends with a table"
 	@echo "make fuzz    fuzz each parser and the driver, FUZZ_SECONDS=60 each"
 	@echo "make lint    formatting, clippy, documents, licences and advisories"
 	@echo "make clean   remove dist/ and target/"
 	@echo 'Pass arguments on with ARGS, for example: make boot ARGS="--help"'
 
-build boot bench test fuzz lint:
+build boot bench soak test fuzz lint:
 	@scripts/setup.sh
 	@cargo xtask $@ $(ARGS)
 
 clean:
 	rm -rf dist target fuzz/target
 
-.PHONY: help build boot bench test fuzz lint clean
+.PHONY: help build boot bench soak test fuzz lint clean

@@ -19,7 +19,7 @@ pub const BOOT: &[&str] = &[
 pub const CLIENTS: &[&str] = &["atftp", BUSYBOX, "curl", "tftp-hpa"];
 
 /// Either serves, and they exclude each other.
-const BUSYBOX: &str = "busybox|busybox-static";
+pub const BUSYBOX: &str = "busybox|busybox-static";
 
 /// Servers that we did not write.
 pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "nginx-light"];

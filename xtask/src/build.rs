@@ -61,6 +61,13 @@ pub fn bench(arguments: &[String]) -> Result<()> {
     lab("bench", arguments)
 }
 
+/// Builds, then boots many times, with a fault each.
+pub fn soak(arguments: &[String]) -> Result<()> {
+    apt::ensure(&[apt::BOOT, &[apt::BUSYBOX]].concat())?;
+    all()?;
+    lab("soak", arguments)
+}
+
 fn lab(verb: &str, arguments: &[String]) -> Result<()> {
     shell::run(
         shell::command(shell::root().join("dist/wireboot"))

@@ -43,6 +43,13 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Build, then boot many times with a fault each (wireboot lab soak)
+    #[command(disable_help_flag = true)]
+    Soak {
+        /// Arguments for `wireboot lab soak`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run every gate and test, whole boots included
     Test {
         /// Run only the steps whose name contains one of these words
@@ -62,6 +69,7 @@ fn main() -> ExitCode {
         Verb::Build => build::all(),
         Verb::Boot { arguments } => build::boot(&arguments),
         Verb::Bench { arguments } => build::bench(&arguments),
+        Verb::Soak { arguments } => build::soak(&arguments),
         Verb::Test { only } => test::run(&only),
         Verb::Fuzz { targets } => fuzz::long(&targets),
         Verb::Lint => lint::all(),

@@ -135,7 +135,8 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     result
 }
 
-fn network_boot_program(named: Option<&Path>) -> Result<PathBuf> {
+/// The program named, or the one beside this program.
+pub(crate) fn network_boot_program(named: Option<&Path>) -> Result<PathBuf> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("wireboot.efi"));
     let path = named
         .map(Path::to_owned)

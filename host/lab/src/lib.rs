@@ -17,6 +17,7 @@ pub mod payload;
 pub mod qemu;
 mod qmp;
 pub mod server;
+pub mod soak;
 pub mod timeline;
 mod wire;
 

@@ -10,6 +10,7 @@ mod processors;
 mod scene;
 mod secure_boot;
 mod servers;
+mod soak;
 mod successes;
 mod system;
 
@@ -81,6 +82,8 @@ const CASES: &[(&str, Case)] = &[
         processors::boot_processor_by_option,
     ),
     ("processor_hangs", processors::processor_hangs),
+    ("soak_disturbed_transfers", soak::disturbed_transfers),
+    ("soak_disturbed_hand_overs", soak::disturbed_hand_overs),
     ("signed_boots", secure_boot::signed_boots),
     (
         "distributions_kernel_is_refused",
