@@ -26,8 +26,8 @@ pub trait Destination {
         previous: Option<(Memory, u64)>,
     ) -> Result<Memory, DestinationError>;
 
-    /// `received` bytes of the file are in memory, of `total` if that is known. Called often: it must be
-    /// cheap. `received` can go back when a download starts anew.
+    /// `received` bytes of the file are in memory, of `total` if that is known; not only at its start when the file comes
+    /// in parts. Called often: it must be cheap. `received` can go back when a download starts anew.
     fn progress(&mut self, received: u64, total: Option<u64>);
 }
 

@@ -5,19 +5,26 @@
 //! with another version of the file: a transfer is resumed only if the server gave a strong validator, which goes into
 //! `If-Range`; else it starts anew. A body without a length in HTTP/1.0 style ends where the server closes; whether
 //! it is complete only a digest can tell ([`crate::verify`]).
+//!
+//! A large file from a distant server comes over several connections, if the server can send ranges (module `ranges`).
 
 pub(crate) mod chunked;
 mod connections;
 mod error;
 pub(crate) mod head;
+mod ranges;
 
+use alloc::boxed::Box;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::future::{Future, poll_fn};
 use core::net::SocketAddrV4;
-use core::pin::pin;
+use core::pin::{Pin, pin};
+use core::task::{Context, Waker};
 
 use wireboot_net::{Duration, Memory, NetError, Region, Stack, TcpStream};
 
@@ -28,6 +35,7 @@ use chunked::{ChunkReader, Next};
 pub use connections::Connections;
 pub use error::{ChunkError, HeadError, HttpError, Problem};
 use head::{Framing, Head, HeadReader, Validator};
+use ranges::Split;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -112,10 +120,18 @@ pub async fn get<R: Resolve, D: Destination>(
         servers: Vec::new(),
         turn: 0,
         body: Body::new(destination),
+        helpers: Helpers::default(),
         stats: HttpStats::default(),
     };
     let mut failures = 0;
-    let result = download.run(&mut failures).await;
+    let helpers = download.helpers.clone();
+    let result = watch(download.run(&mut failures), || {
+        let mut context = Context::from_waker(Waker::noop());
+        helpers
+            .borrow_mut()
+            .retain_mut(|helper| helper.as_mut().poll(&mut context).is_pending());
+    })
+    .await;
     match result {
         Ok(()) => Ok(Fetched {
             len: download.body.filled,
@@ -135,6 +151,9 @@ pub async fn get<R: Resolve, D: Destination>(
     }
 }
 
+/// The helpers of a download that is split, which run beside it.
+type Helpers<'a> = Rc<RefCell<Vec<Pin<Box<dyn Future<Output = ()> + 'a>>>>>;
+
 struct Download<'a, R, D> {
     stack: &'a Stack,
     connections: &'a Connections,
@@ -145,6 +164,7 @@ struct Download<'a, R, D> {
     /// Which of them is tried, modulo their number.
     turn: usize,
     body: Body<'a, D>,
+    helpers: Helpers<'a>,
     stats: HttpStats,
 }
 
@@ -152,6 +172,8 @@ struct Download<'a, R, D> {
 enum Step {
     Complete,
     Redirect(String),
+    /// A part of a split file is still to be asked for.
+    More,
 }
 
 /// Whether the response was read to its end, so that the connection may carry another.
@@ -167,6 +189,7 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
         loop {
             let problem = match self.request().await {
                 Ok(Step::Complete) => return Ok(()),
+                Ok(Step::More) => continue,
                 Ok(Step::Redirect(location)) => {
                     self.redirect(&location, &mut visited)?;
                     continue;
@@ -277,9 +300,64 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
             Some(server) if head.keep_alive && at_end => {
                 self.connections.put(self.stack, server, stream)
             }
+            // What it would still bring is a helper's: a reset ends it.
+            _ if self.body.split.is_some() => drop(stream),
             _ => stream.close(),
         }
-        Ok(step)
+        match self.body.split.clone() {
+            Some(split) => Ok(self.join(&split).await),
+            None => Ok(step),
+        }
+    }
+
+    /// Splits the file whose first response has this head, if that pays.
+    async fn split(&mut self, stream: &TcpStream, head: &Head) -> Result<(), Problem> {
+        let (Framing::Length(total), Some(server), Some(validator)) =
+            (head.framing, self.server(), head.validator())
+        else {
+            return Ok(());
+        };
+        let connections = ranges::connections(self.stack, stream, head, total);
+        if connections < 2 || self.body.alone {
+            return Ok(());
+        }
+        self.body.reserve(total).await?;
+        let Some(region) = self.body.region.clone() else {
+            return Ok(());
+        };
+        log::debug!("{}: on {connections} connections", self.url);
+        let url = self.url.clone();
+        let split = Split::new(url, server, validator, region, total, connections);
+        let mut helpers = self.helpers.borrow_mut();
+        for _ in 1..connections {
+            let helper = ranges::help(self.stack, self.connections, split.clone());
+            helpers.push(Box::pin(helper));
+        }
+        self.body.split = Some(split);
+        Ok(())
+    }
+
+    /// After a part of a split file: what is to be asked for next, or nothing once the helpers are through.
+    async fn join(&mut self, split: &Split) -> Step {
+        loop {
+            self.body.tell(self.body.filled);
+            if self.body.filled < split.front.end() as u64 {
+                return Step::More;
+            }
+            if let Some((start, end)) = split.hole() {
+                self.body.filled = start;
+                split.position.set(start);
+                split.front.set_end(end as usize);
+                return Step::More;
+            }
+            if !split.busy() {
+                split.account(&mut self.stats);
+                self.body.filled = split.total;
+                self.body.split = None;
+                return Step::Complete;
+            }
+            self.stack.next_turn().await;
+        }
     }
 
     /// Gets a connection, sends the request, and receives the head of the response.
@@ -312,26 +390,7 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
     async fn ask(&mut self, stream: &mut TcpStream) -> Result<Head, Problem> {
         self.stats.requests += 1;
         let request = request_head(&self.url, self.body.resume());
-        let exchange = async {
-            stream
-                .write_all(request.as_bytes())
-                .await
-                .map_err(Problem::connection)?;
-            for _ in 0..INTERIM_LIMIT {
-                let head = read_head(stream).await?;
-                if !(100..200).contains(&head.status) {
-                    return Ok(head);
-                }
-            }
-            Err(Problem::Head(HeadError::Interim))
-        };
-        let silent = Err(Problem::Silent {
-            seconds: HEAD_TIMEOUT.secs(),
-        });
-        self.stack
-            .timeout(HEAD_TIMEOUT, exchange)
-            .await
-            .unwrap_or(silent)
+        exchange(self.stack, stream, &request).await
     }
 
     async fn respond(
@@ -345,8 +404,13 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
                     self.stats.restarted += 1;
                 }
                 self.body.start(head);
+                self.split(stream, head).await?;
                 self.body.receive(stream, head.framing).await?;
-                Ok((Step::Complete, true))
+                let total = self.body.split.as_ref().map(|split| split.total);
+                Ok((
+                    Step::Complete,
+                    total.is_none_or(|total| self.body.filled == total),
+                ))
             }
             206 => {
                 let end = self.body.go_on(head)?;
@@ -356,8 +420,9 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
                     framing => framing,
                 };
                 self.body.receive(stream, framing).await?;
+                let at_end = head.framing == framing && self.body.filled == end;
                 self.body.check_end(end)?;
-                Ok((Step::Complete, head.framing == framing))
+                Ok((Step::Complete, at_end))
             }
             416 if self.body.resume().is_some() => {
                 self.body.refused(head)?;
@@ -376,18 +441,52 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
     }
 }
 
-/// The request for a file, or for its rest (RFC 9110 sections 13.1.5 and 14.2).
+/// Sends a request and receives the head of the final response.
+async fn exchange(stack: &Stack, stream: &mut TcpStream, request: &str) -> Result<Head, Problem> {
+    let exchange = async {
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .map_err(Problem::connection)?;
+        for _ in 0..INTERIM_LIMIT {
+            let head = read_head(stream).await?;
+            if !(100..200).contains(&head.status) {
+                return Ok(head);
+            }
+        }
+        Err(Problem::Head(HeadError::Interim))
+    };
+    let silent = Err(Problem::Silent {
+        seconds: HEAD_TIMEOUT.secs(),
+    });
+    stack
+        .timeout(HEAD_TIMEOUT, exchange)
+        .await
+        .unwrap_or(silent)
+}
+
+/// The request for a file, or for its rest.
 pub(crate) fn request_head(url: &Url, resume: Option<(u64, &Validator)>) -> String {
+    match resume {
+        Some((from, validator)) => range_request(url, from, None, validator),
+        None => request_with(url, ""),
+    }
+}
+
+/// The request for the bytes from `from` on, up to before `end` if there is one (RFC 9110 sections 13.1.5 and 14.2).
+fn range_request(url: &Url, from: u64, end: Option<u64>, validator: &Validator) -> String {
+    let last = end.map_or(String::new(), |end| format!("{}", end.saturating_sub(1)));
+    let validator = validator.as_str();
+    request_with(
+        url,
+        &format!("Range: bytes={from}-{last}\r\nIf-Range: {validator}\r\n"),
+    )
+}
+
+fn request_with(url: &Url, range: &str) -> String {
     let port = match url.port() {
         80 => String::new(),
         port => format!(":{port}"),
-    };
-    let range = match resume {
-        Some((from, validator)) => {
-            let validator = validator.as_str();
-            format!("Range: bytes={from}-\r\nIf-Range: {validator}\r\n")
-        }
-        None => String::new(),
     };
     format!(
         "GET {} HTTP/1.1\r\nHost: {}{port}\r\nUser-Agent: wireboot/{}\r\nAccept: */*\r\n\
@@ -446,6 +545,11 @@ struct Body<'a, D> {
     validator: Option<Validator>,
     /// Most bytes that were ever there: the measure of progress, which starting anew does not undo.
     reach: u64,
+    /// Set while helpers receive other parts: then `filled` is where the first connection is, and its part ends where
+    /// the split says.
+    split: Option<Rc<Split>>,
+    /// A split came to nothing: there is no other.
+    alone: bool,
 }
 
 impl<'a, D: Destination> Body<'a, D> {
@@ -457,7 +561,27 @@ impl<'a, D: Destination> Body<'a, D> {
             total: None,
             validator: None,
             reach: 0,
+            split: None,
+            alone: false,
         }
+    }
+
+    /// Ends the help of others, for good: they keep no way to the memory.
+    fn unsplit(&mut self) {
+        if let Some(split) = self.split.take() {
+            split.refuse();
+            self.alone = true;
+            self.region = self.region.take().map(|region| Region::new(region.take()));
+        }
+    }
+
+    /// Tells the destination how much is there when the first connection is at `position`.
+    fn tell(&mut self, position: u64) {
+        let received = match &self.split {
+            Some(split) => (position + split.helped.get()).min(split.total),
+            None => position,
+        };
+        self.destination.progress(received, self.total);
     }
 
     /// From where to go on, and with which version, if that is possible.
@@ -468,6 +592,7 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// The response brings the file from its start.
     fn start(&mut self, head: &Head) {
+        self.unsplit();
         self.filled = 0;
         self.total = match head.framing {
             Framing::Length(length) => Some(length),
@@ -525,6 +650,7 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// What is there is of no use: the next request asks for the file from its start.
     fn forget(&mut self) {
+        self.unsplit();
         self.filled = 0;
         self.total = None;
         self.validator = None;
@@ -532,6 +658,14 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// After a partial response that should bring the bytes up to `end`.
     fn check_end(&mut self, end: u64) -> Result<(), Problem> {
+        if let Some(split) = &self.split {
+            let whole = self.filled >= split.front.end() as u64;
+            return if whole {
+                Ok(())
+            } else {
+                Err(self.ended_early())
+            };
+        }
         if self.filled != end {
             self.forget();
             return Err(Problem::Range);
@@ -573,10 +707,15 @@ impl<'a, D: Destination> Body<'a, D> {
         while left > 0 {
             self.grow().await?;
             let count = self.fill(stream, left).await?;
+            if let Some(split) = &self.split
+                && self.filled >= split.front.end() as u64
+            {
+                return Ok(());
+            }
             if count == 0 {
                 return Err(self.ended_early());
             }
-            left -= count;
+            left = left.saturating_sub(count);
         }
         Ok(())
     }
@@ -658,9 +797,14 @@ impl<'a, D: Destination> Body<'a, D> {
         let Some(region) = &self.region else {
             return Ok(0);
         };
-        let room = (region.len() as u64).saturating_sub(self.filled);
-        let (at, len) = (self.filled as usize, room.min(limit) as usize);
-        let part = region.part(at + len);
+        let at = self.filled as usize;
+        let part = match &self.split {
+            Some(split) => split.front.clone(),
+            None => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                region.part(at.saturating_add(limit))
+            }
+        };
         let received = stream.received();
         let start = received.get();
         let mut told = start;
@@ -668,15 +812,23 @@ impl<'a, D: Destination> Body<'a, D> {
             let now = received.get();
             if now != told {
                 told = now;
-                self.destination
-                    .progress(self.filled + (now - start), self.total);
+                let position = self.filled + (now - start);
+                if let Some(split) = &self.split {
+                    split.position.set(position);
+                }
+                self.tell(position);
             }
         })
         .await;
-        let count = result.map_err(Problem::connection)?;
+        // What helpers have taken from the end meanwhile is theirs, even where some of it has come here, too.
+        let len = part.end().saturating_sub(at);
+        let count = result.map_err(Problem::connection)?.min(len);
         self.filled += count as u64;
         self.reach = self.reach.max(self.filled);
-        self.destination.progress(self.filled, self.total);
+        if let Some(split) = &self.split {
+            split.position.set(self.filled);
+        }
+        self.tell(self.filled);
         // It ended early: either nothing came for too long, or the next read tells why.
         let told_next = |end| matches!(end, Some(Ok(0) | Err(_)));
         if count < len && !told_next(connections::pending(stream)) {

@@ -108,6 +108,8 @@ pub(crate) struct Head {
     pub(crate) range: Option<ContentRange>,
     /// `Retry-After` in seconds. Dates are ignored: this machine may not know the time.
     pub(crate) retry_after: Option<u64>,
+    /// The server says that it sends ranges of bytes.
+    pub(crate) accepts_ranges: bool,
     tag: Option<String>,
     modified: Option<String>,
     date: Option<String>,
@@ -131,6 +133,7 @@ impl Head {
             location: None,
             range: None,
             retry_after: None,
+            accepts_ranges: false,
             tag: None,
             modified: None,
             date: None,
@@ -169,6 +172,8 @@ impl Head {
                 head.range = content_range(value);
             } else if is("Retry-After") {
                 head.retry_after = decimal(value);
+            } else if is("Accept-Ranges") {
+                head.accepts_ranges |= value.eq_ignore_ascii_case("bytes");
             } else if is("ETag") {
                 head.tag = Some(value.to_owned());
             } else if is("Last-Modified") {

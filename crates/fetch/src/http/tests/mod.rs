@@ -1,5 +1,6 @@
 //! Downloads over a simulated wire, from a server that does what servers do and should not.
 
+mod ranges;
 mod world;
 
 use std::cell::Cell;
@@ -1006,7 +1007,7 @@ proptest! {
         let link = LinkConfig { loss, reorder, duplicate, corrupt, ..LinkConfig::default() };
         let version = Rc::new(Cell::new(0));
         let served = files.clone();
-        let mut world = World::new(Wire { link, seed, coalesce, piece }, move |request| {
+        let mut world = World::new(Wire { link, seed, coalesce, piece, ..Wire::default() }, move |request| {
             let manner = &manners[request.number % manners.len()];
             if manner.changed {
                 version.set((version.get() + 1) % served.len());

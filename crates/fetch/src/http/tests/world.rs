@@ -233,6 +233,8 @@ pub struct Wire {
     pub coalesce: bool,
     /// Most bytes that the server hands to its TCP at a time.
     pub piece: usize,
+    /// The server takes loss for congestion (Reno), as servers do.
+    pub congestion: bool,
 }
 
 impl Default for Wire {
@@ -242,6 +244,7 @@ impl Default for Wire {
             seed: 1,
             coalesce: false,
             piece: usize::MAX,
+            congestion: false,
         }
     }
 }
@@ -273,18 +276,25 @@ impl World {
             addresses.push(IpCidr::new(SERVER.into(), 24)).unwrap();
         });
         let mut sockets = SocketSet::new(Vec::new());
-        let peers = [80, 80, 80, 8080]
+        let peers = [80; 10]
             .into_iter()
-            .map(|port| Peer {
-                handle: sockets.add(tcp::Socket::new(
+            .chain([8080])
+            .map(|port| {
+                let mut socket = tcp::Socket::new(
                     tcp::SocketBuffer::new(vec![0; 4096]),
                     tcp::SocketBuffer::new(vec![0; 65535]),
-                )),
-                port,
-                connection: None,
-                request: Vec::new(),
-                output: VecDeque::new(),
-                then: Then::Listen,
+                );
+                if wire.congestion {
+                    socket.set_congestion_control(tcp::CongestionControl::Reno);
+                }
+                Peer {
+                    handle: sockets.add(socket),
+                    port,
+                    connection: None,
+                    request: Vec::new(),
+                    output: VecDeque::new(),
+                    then: Then::Listen,
+                }
             })
             .collect();
         let engine = Engine::new(client, [wire.seed as u8; 32]);

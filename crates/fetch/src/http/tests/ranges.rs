@@ -1,0 +1,220 @@
+//! Files over several connections.
+
+use super::*;
+use crate::http::ranges::LARGE;
+
+/// 25 ms there and back.
+const FAR: LinkConfig = LinkConfig {
+    latency_micros: 12_500,
+    bits_per_second: 1_000_000_000,
+    queue_frames: 1000,
+    loss: 0.0,
+    reorder: 0.0,
+    reorder_micros: 0,
+    duplicate: 0.0,
+    corrupt: 0.0,
+};
+
+/// First and last byte asked for by `Range: bytes=N-M`, or to the end of the file.
+fn asked(request: &Request, total: usize) -> Option<(usize, usize)> {
+    let range = request.header("Range")?.strip_prefix("bytes=")?;
+    let (from, last) = range.split_once('-')?;
+    let last = if last.is_empty() {
+        total - 1
+    } else {
+        last.parse().ok()?
+    };
+    Some((from.parse().ok()?, last))
+}
+
+/// A server that sends ranges and says so.
+fn ranges(file: &[u8], tag: &str, request: &Request) -> Reply {
+    let total = file.len();
+    let range = asked(request, total).filter(|_| request.header("If-Range") == Some(tag));
+    let (status, from, last, content) = match range {
+        Some((from, last)) => {
+            let content = format!("Content-Range: bytes {from}-{last}/{total}\n");
+            ("206 Partial Content", from, last, content)
+        }
+        None => ("200 OK", 0, total - 1, "".to_string()),
+    };
+    let length = last + 1 - from;
+    let head = format!(
+        "HTTP/1.1 {status}\nETag: {tag}\nAccept-Ranges: bytes\n{content}Content-Length: {length}\n\n"
+    );
+    reply(&head, &file[from..=last], Then::Listen)
+}
+
+fn far() -> Wire {
+    Wire {
+        link: FAR,
+        congestion: true,
+        ..Wire::default()
+    }
+}
+
+/// Seconds that a file takes on a path that loses one packet in a hundred.
+fn lossy(accept: bool) -> f64 {
+    let file = content(6_000_000, 31);
+    let served = file.clone();
+    let wire = Wire {
+        link: LinkConfig { loss: 0.01, ..FAR },
+        ..far()
+    };
+    let mut world = World::new(wire, move |request| {
+        let mut reply = ranges(&served, "\"v\"", request);
+        if !accept {
+            let at = reply.bytes.windows(6).position(|w| w == b"Accept");
+            reply.bytes[at.unwrap()] = b'X';
+        }
+        reply
+    });
+    assert!(world.get(URL).bytes() == file);
+    let connections = world.requests.borrow().iter().map(|r| r.connection).max();
+    assert_eq!(connections.unwrap() > 0, accept);
+    world.seconds()
+}
+
+#[test]
+fn loss_on_a_long_path_costs_eight_connections_little() {
+    let (one, eight) = (lossy(false), lossy(true));
+    assert!(one > 4.0 * eight, "{one} s and {eight} s");
+}
+
+#[test]
+fn near_or_small_or_weak_is_not_split() {
+    let file = content(5_000_000, 32);
+    for (link, len, tag) in [
+        (LinkConfig::default(), file.len(), "\"v\""),
+        (FAR, LARGE as usize - 1, "\"v\""),
+        (FAR, file.len(), "W/\"v\""),
+    ] {
+        let file = file[..len].to_vec();
+        let served = file.clone();
+        let wire = Wire {
+            link,
+            ..Wire::default()
+        };
+        let mut world = World::new(wire, move |request| ranges(&served, tag, request));
+        assert!(world.get(URL).bytes() == file);
+        assert_eq!(world.requests.borrow().len(), 1);
+    }
+}
+
+#[test]
+fn a_broken_connection_has_only_its_own_range_resumed() {
+    let file = content(6_000_000, 33);
+    let served = file.clone();
+    let mut world = World::new(far(), move |request| {
+        let whole = ranges(&served, "\"v\"", request);
+        match request.number {
+            3 => cut(whole, 200_000, Then::Reset),
+            _ => whole,
+        }
+    });
+    let outcome = world.get(URL);
+    assert!(outcome.bytes() == file);
+    let stats = outcome.result.unwrap().stats;
+    let requests = world.requests.borrow();
+    let parts: Vec<_> = requests[1..]
+        .iter()
+        .map(|request| asked(request, file.len()).unwrap())
+        .collect();
+    let broken = parts[2];
+    // One request goes on within the range of the broken one, to its end; all others are disjoint.
+    let resumed: Vec<_> = parts
+        .iter()
+        .filter(|part| part.0 > broken.0 && part.1 == broken.1)
+        .collect();
+    assert_eq!(resumed.len(), 1, "{parts:?}");
+    assert!(resumed[0].0 - broken.0 > 100_000);
+    let asked: usize = parts.iter().map(|part| part.1 + 1 - part.0).sum();
+    assert!(asked - (resumed[0].1 + 1 - resumed[0].0) < file.len());
+    assert_eq!((stats.resumed, stats.restarted), (1, 0));
+    assert_eq!(stats.requests as usize, requests.len());
+}
+
+#[test]
+fn the_first_connection_breaks() {
+    let file = content(6_000_000, 34);
+    let served = file.clone();
+    let mut world = World::new(far(), move |request| {
+        let whole = ranges(&served, "\"v\"", request);
+        match request.number {
+            0 => cut(whole, 300_000, Then::Reset),
+            _ => whole,
+        }
+    });
+    let outcome = world.get(URL);
+    assert!(outcome.bytes() == file);
+    assert_eq!(outcome.result.unwrap().stats.restarted, 0);
+}
+
+#[test]
+fn a_server_that_does_not_keep_its_word_about_ranges() {
+    let file = content(5_000_000, 35);
+    for manner in 0..4 {
+        let served = file.clone();
+        let mut world = World::new(far(), move |request| {
+            if request.number == 0 {
+                return ranges(&served, "\"v\"", request);
+            }
+            match manner {
+                // The whole file, another version, another size, or no more connections.
+                0 => ok(&served),
+                1 => ranges(&served, "\"w\"", request),
+                2 => {
+                    let longer = [&served[..], b"!"].concat();
+                    ranges(&longer, "\"v\"", request)
+                }
+                _ => reply(
+                    "HTTP/1.1 503 Busy\nContent-Length: 0\n\n",
+                    b"",
+                    Then::Listen,
+                ),
+            }
+        });
+        // The first connection gets back what the helpers had taken, and goes on as if nothing had been.
+        let outcome = world.get(URL);
+        assert!(outcome.bytes() == file, "{manner}");
+        let stats = outcome.result.unwrap().stats;
+        assert_eq!((stats.resumed, stats.restarted), (0, 0));
+        assert_eq!(world.requests.borrow().len(), 8);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, ..ProptestConfig::default() })]
+
+    /// Whatever happens to which connection: one version of the file, or an error.
+    #[test]
+    fn one_version_or_an_error(
+        manners in prop::collection::vec((0..12, 0usize..600_000), 3..20),
+        loss in prop_oneof![Just(0.0), 0.0..0.01],
+        seed in any::<u64>(),
+    ) {
+        let files = [content(4_300_000, 36), content(4_300_000, 37)];
+        let served = files.clone();
+        let version = Cell::new(0);
+        let wire = Wire { link: LinkConfig { loss, ..FAR }, seed, ..Wire::default() };
+        let mut world = World::new(wire, move |request| {
+            let (manner, at) = manners[request.number % manners.len()];
+            if manner == 0 {
+                version.set(1 - version.get());
+            }
+            let tag = ["\"0\"", "\"1\""][version.get()];
+            let file = &served[version.get()];
+            match manner {
+                1 => cut(ranges(file, tag, request), at, Then::Reset),
+                2 => cut(ranges(file, tag, request), at, Then::Close),
+                3 => ok(file),
+                4 => reply("HTTP/1.1 503 Busy\nContent-Length: 0\n\n", b"", Then::Listen),
+                _ => ranges(file, tag, request),
+            }
+        });
+        let outcome = world.get(URL);
+        if outcome.result.is_ok() {
+            prop_assert!(files.iter().any(|file| file == outcome.bytes()));
+        }
+    }
+}
