@@ -269,8 +269,8 @@ fn unit(stream: Stream) -> usize {
 }
 
 impl Nic for LoopNic {
-    type Rx = LoopReceive;
-    type Tx = LoopTransmit;
+    type Rx<'a> = &'a mut LoopReceive;
+    type Tx<'a> = &'a mut LoopTransmit;
 
     fn properties(&self) -> Properties {
         Properties {
