@@ -3,6 +3,7 @@
 //! - [`tftp`]: packets and options of the Trivial File Transfer Protocol.
 //! - [`dhcp`]: DHCP messages and the options of network boot, PXE's among them.
 //! - [`bootconf`]: the text that says what to boot.
+//! - [`bench`]: what a machine that measures itself asks of the sender.
 //!
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
 //! the client and the server.
@@ -13,6 +14,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bench;
 pub mod bootconf;
 pub mod dhcp;
 #[cfg(any(test, feature = "fuzzing"))]

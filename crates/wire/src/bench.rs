@@ -1,0 +1,211 @@
+//! What a machine that measures itself (`wireboot.efi bench`) and the sender on the host say to each other: short texts in UDP
+//! datagrams, a request and its answer.
+//!
+//! Requests carry a number and may be sent again: the sender answers one that it has served already from memory.
+
+use alloc::format;
+use alloc::string::String;
+use core::str::FromStr;
+
+/// The sender's UDP port.
+pub const PORT: u16 = 7077;
+/// Port that what is sent to be counted goes to, at the machine and at the sender.
+pub const DATA_PORT: u16 = 7078;
+/// The longest payload that a sender sends, in bytes: a full frame's.
+pub const MAX_PAYLOAD: u16 = 1472;
+/// The longest that a sender sends, in microseconds.
+pub const MAX_MICROS: u32 = 10_000_000;
+
+/// What the machine asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// `send NUMBER MAC PAYLOAD MICROS`: datagrams to [`DATA_PORT`] of the one who asks, as fast as the cable takes them.
+    Send {
+        /// Names the request.
+        number: u32,
+        /// The machine's address: it answers no ARP while it measures.
+        mac: [u8; 6],
+        /// Bytes of each datagram's payload, 1 to [`MAX_PAYLOAD`].
+        payload: u16,
+        /// For how long, up to [`MAX_MICROS`].
+        micros: u32,
+    },
+    /// `count NUMBER MAC`: how many frames have come from the machine.
+    Count {
+        /// Names the request.
+        number: u32,
+        /// The machine's address.
+        mac: [u8; 6],
+    },
+}
+
+/// What the sender answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// `sent NUMBER DATAGRAMS DROPPED MICROS WAITED`: all is sent, and this came behind it.
+    Sent {
+        /// The request's.
+        number: u32,
+        /// How many datagrams.
+        datagrams: u64,
+        /// How many of those found no room in the cable.
+        dropped: u64,
+        /// How long it took, in microseconds.
+        micros: u64,
+        /// How much of that the sender waited for room in the cable, in microseconds. With none, the sender was the limit.
+        waited: u64,
+    },
+    /// `counted NUMBER FRAMES`
+    Counted {
+        /// The request's.
+        number: u32,
+        /// Frames that came from the machine since the cable was made.
+        frames: u64,
+    },
+}
+
+impl Request {
+    /// The datagram.
+    #[must_use]
+    pub fn emit(&self) -> String {
+        match self {
+            Self::Send {
+                number,
+                mac,
+                payload,
+                micros,
+            } => format!("send {number} {} {payload} {micros}", text(mac)),
+            Self::Count { number, mac } => format!("count {number} {}", text(mac)),
+        }
+    }
+
+    /// Reads a datagram. `None` when it is no request, or asks for too much.
+    #[must_use]
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
+        let mut words = core::str::from_utf8(datagram).ok()?.split(' ');
+        let request = match words.next()? {
+            "send" => Self::Send {
+                number: number(words.next())?,
+                mac: mac(words.next()?)?,
+                payload: number(words.next()).filter(|n| (1..=MAX_PAYLOAD).contains(n))?,
+                micros: number(words.next()).filter(|&n| n <= MAX_MICROS)?,
+            },
+            "count" => Self::Count {
+                number: number(words.next())?,
+                mac: mac(words.next()?)?,
+            },
+            _ => return None,
+        };
+        words.next().is_none().then_some(request)
+    }
+}
+
+impl Answer {
+    /// The datagram.
+    #[must_use]
+    pub fn emit(&self) -> String {
+        match self {
+            Self::Sent {
+                number,
+                datagrams,
+                dropped,
+                micros,
+                waited,
+            } => format!("sent {number} {datagrams} {dropped} {micros} {waited}"),
+            Self::Counted { number, frames } => format!("counted {number} {frames}"),
+        }
+    }
+
+    /// Reads a datagram. `None` when it is no answer.
+    #[must_use]
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
+        let mut words = core::str::from_utf8(datagram).ok()?.split(' ');
+        let answer = match words.next()? {
+            "sent" => Self::Sent {
+                number: number(words.next())?,
+                datagrams: number(words.next())?,
+                dropped: number(words.next())?,
+                micros: number(words.next())?,
+                waited: number(words.next())?,
+            },
+            "counted" => Self::Counted {
+                number: number(words.next())?,
+                frames: number(words.next())?,
+            },
+            _ => return None,
+        };
+        words.next().is_none().then_some(answer)
+    }
+
+    /// The number of the request.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        match self {
+            Self::Sent { number, .. } | Self::Counted { number, .. } => *number,
+        }
+    }
+}
+
+fn number<T: FromStr>(word: Option<&str>) -> Option<T> {
+    word?.parse().ok()
+}
+
+fn text([a, b, c, d, e, f]: &[u8; 6]) -> String {
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}
+
+fn mac(word: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut bytes = word.split(':');
+    for byte in &mut mac {
+        let digits = bytes.next().filter(|digits| digits.len() == 2)?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    bytes.next().is_none().then_some(mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::format;
+    use std::vec::Vec;
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(
+            number: u32,
+            mac: [u8; 6],
+            payload in 1..=MAX_PAYLOAD,
+            micros in 0..=MAX_MICROS,
+            (datagrams, dropped, took, waited) in any::<(u64, u64, u64, u64)>(),
+        ) {
+            for request in [Request::Send { number, mac, payload, micros }, Request::Count { number, mac }] {
+                prop_assert_eq!(Request::parse(request.emit().as_bytes()), Some(request));
+                prop_assert_eq!(Answer::parse(request.emit().as_bytes()), None);
+            }
+            let sent = Answer::Sent { number, datagrams, dropped, micros: took, waited };
+            for answer in [sent, Answer::Counted { number, frames: datagrams }] {
+                prop_assert_eq!(Answer::parse(answer.emit().as_bytes()), Some(answer));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_no_harm(bytes: Vec<u8>) {
+            let _ = (Request::parse(&bytes), Answer::parse(&bytes));
+        }
+    }
+
+    #[test]
+    fn too_much_is_refused() {
+        let send = |payload, micros| {
+            Request::parse(format!("send 1 52:54:00:77:00:02 {payload} {micros}").as_bytes())
+        };
+        assert!(send(1472, 1000).is_some());
+        assert!(send(1473, 1000).is_none());
+        assert!(send(0, 1000).is_none());
+        assert!(send(64, MAX_MICROS + 1).is_none());
+        assert!(Request::parse(b"count 1 52:54:00:77:00:2").is_none());
+        assert!(Request::parse(b"count 1 52:54:00:77:00:02 more").is_none());
+    }
+}
