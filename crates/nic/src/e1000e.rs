@@ -17,6 +17,7 @@ use core::cell::{Cell, RefCell};
 use core::mem;
 
 use crate::platform::{PciFunction, PlatformError};
+use crate::vlan::TAG_LEN;
 use crate::{Counters, Fault, Nic, Properties, Transmit as _};
 pub use receive::E1000eReceive;
 use registers::{Chip, HEAD, RCTL, RECEIVE, TCTL, TRANSMIT, rctl, tctl};
@@ -31,8 +32,8 @@ const CONVENTIONAL: [u16; 2] = [0x100e, 0x100f];
 
 const ETHERNET_LEN: usize = 14;
 const MTU: u16 = 1500;
-/// Longest frame, link header included.
-const MAX_FRAME: usize = MTU as usize + ETHERNET_LEN;
+/// Longest frame, link header and VLAN tag included.
+const MAX_FRAME: usize = MTU as usize + ETHERNET_LEN + TAG_LEN;
 
 /// 12 ms of full-size frames at 1 Gbit/s.
 const RECEIVE_RING: u16 = 1024;

@@ -26,6 +26,7 @@ pub mod platform;
 #[cfg(any(test, feature = "std"))]
 pub mod sim;
 pub mod virtio;
+pub mod vlan;
 
 use core::fmt;
 
@@ -41,8 +42,8 @@ pub struct Properties {
     pub mac: MacAddress,
     /// Largest IP packet the link carries, in bytes (1500 on plain Ethernet).
     pub mtu: u16,
-    /// Largest received unit in bytes, link header included. Above `mtu + 14` when the device coalesces
-    /// segments (GUEST_TSO, LRO).
+    /// Largest received unit in bytes, link header included. Above `mtu + 18`, a frame with a VLAN tag, when the device
+    /// coalesces segments (GUEST_TSO, LRO).
     pub max_receive: usize,
     /// Full-size frames (`mtu + 14` bytes) that the receive buffers hold between two bursts. Windows
     /// are computed from this.

@@ -17,6 +17,7 @@ use core::mem;
 use core::ptr::NonNull;
 
 use crate::platform::{DmaMemory, PciFunction, PlatformError, Registers};
+use crate::vlan::TAG_LEN;
 use crate::{Counters, Fault, MacAddress, Nic, Properties, Transmit as _};
 use queue::{Layout, Queue};
 pub use receive::VirtioReceive;
@@ -256,7 +257,7 @@ impl<P: PciFunction> VirtioNet<P> {
                 return Err(InitError::Misbehaved("an MTU below 68"));
             }
         }
-        let frame = usize::from(mtu) + ETHERNET_LEN;
+        let frame = usize::from(mtu) + ETHERNET_LEN + TAG_LEN;
         let frame_buffer = (HEADER_LEN + frame).next_multiple_of(FRAME_BUFFER);
         let coalescing = has(feature::COALESCING);
         let max_receive = if coalescing { MAX_UNIT } else { frame };

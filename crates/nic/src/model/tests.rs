@@ -87,7 +87,7 @@ fn properties_follow_the_features() {
     let (model, nic) = start(without(feature::GUEST_CSUM | feature::CSUM));
     assert_eq!(model.accepted() & feature::COALESCING, 0);
     let small = nic.properties();
-    assert_eq!(small.max_receive, 1514);
+    assert_eq!(small.max_receive, 1518);
     assert!(!small.transmit_checksum);
 
     let jumbo = ModelConfig {
@@ -252,7 +252,7 @@ fn sent_frames_reach_the_device_at_flush() {
     };
     tx.send(1514, offload, |frame| frame.copy_from_slice(&pattern(1514)))
         .unwrap();
-    assert_eq!(tx.send(1515, offload, |_| ()), Err(SendError::TooLong));
+    assert_eq!(tx.send(1519, offload, |_| ()), Err(SendError::TooLong));
     assert_eq!(model.collect(), []);
     assert!(!tx.idle());
     tx.flush().unwrap();

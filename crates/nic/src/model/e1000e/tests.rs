@@ -57,7 +57,7 @@ fn both_kinds_start() {
         let (model, nic) = start_as(device);
         let properties = nic.properties();
         assert_eq!(properties.mac, [2, 0, 0, 0, 0, 0x0e]);
-        assert_eq!((properties.mtu, properties.max_receive), (1500, 1514));
+        assert_eq!((properties.mtu, properties.max_receive), (1500, 1518));
         assert_eq!(properties.receive_frames, 992);
         assert_eq!(model.receive_buffers(), 1023);
         assert_eq!(model.resets(), 1);
@@ -147,7 +147,7 @@ fn checksums_are_trusted_only_when_looked_at_and_right() {
 #[test]
 fn odd_frames_are_dropped_and_their_buffers_used_again() {
     let (model, mut nic) = start();
-    for (n, len) in [13, 1515, 1518, 2048, 2049, 5000].into_iter().enumerate() {
+    for (n, len) in [13, 1519, 1522, 2048, 2049, 5000].into_iter().enumerate() {
         assert!(model.deliver(&pattern(len), Verdict::Right));
         assert!(model.deliver(&pattern(60), Verdict::Right));
         let frames = receive(&mut nic, 64).unwrap();
@@ -177,7 +177,7 @@ fn sent_frames_reach_the_chip_at_flush() {
         frame.copy_from_slice(&pattern(1514))
     })
     .unwrap();
-    let long = tx.send(1515, Offload::None, |_| ());
+    let long = tx.send(1519, Offload::None, |_| ());
     assert_eq!(long, Err(SendError::TooLong));
     assert!(model.collect().is_empty());
     assert!(!tx.idle());
