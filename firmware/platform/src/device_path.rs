@@ -52,6 +52,8 @@ fn nodes(path: &DevicePath) -> Box<[u8]> {
 pub struct NetworkPath {
     /// Station address of the interface.
     pub mac: Option<[u8; 6]>,
+    /// The VLAN in which the firmware uses it.
+    pub vlan: Option<u16>,
     /// The IPv4 node, where it names an address.
     pub ipv4: Option<Ipv4Node>,
     /// IPv4 name servers of the DNS node.
@@ -97,6 +99,9 @@ impl NetworkPath {
             match node.as_enum() {
                 Ok(DevicePathNodeEnum::MessagingMacAddress(node)) => {
                     found.mac = node.mac_address().first_chunk().copied();
+                }
+                Ok(DevicePathNodeEnum::MessagingVlan(node)) => {
+                    found.vlan = Some(node.vlan_id());
                 }
                 Ok(DevicePathNodeEnum::MessagingIpv4(node)) => {
                     found.ipv4 = some(node.local_ip_address()).map(|local| Ipv4Node {
@@ -246,6 +251,14 @@ mod tests {
         let from_function =
             PathBuf::fetched(&MAC_PATH[..18], MAC, Some(ipv4), "http://10.0.2.2/a").unwrap();
         assert_eq!(from_function, path);
+    }
+
+    #[test]
+    fn vlan_nodes() {
+        let mut path = MAC_PATH.to_vec();
+        assert_eq!(NetworkPath::parse(&path).vlan, None);
+        path.extend([3, 20, 6, 0, 5, 0]);
+        assert_eq!(NetworkPath::parse(&path).vlan, Some(5));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod raw;
 pub mod rest;
 mod section;
 pub mod smbios;
+pub mod snp;
 mod start;
 
 pub use clock::Clock;

@@ -23,6 +23,9 @@ use uefi_raw::protocol::network::snp::SimpleNetworkProtocol as NetworkInterface;
 use uefi_raw::table::boot::{AllocateType, MemoryType};
 use wireboot_nic::platform::{DmaMemory, PciFunction, PlatformError, Registers};
 
+/// The base class of network controllers.
+const CLASS_NETWORK: u8 = 0x02;
+
 /// The protocol as the `uefi` crate opens it.
 #[repr(transparent)]
 #[unsafe_protocol(PciIoProtocol::GUID)]
@@ -31,15 +34,31 @@ struct PciIo(PciIoProtocol);
 /// A PCI function that a driver may take.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    handle: Handle,
+    pub(crate) handle: Handle,
     /// Segment, bus, device and function.
     location: [usize; 4],
     /// Vendor id.
     pub vendor: u16,
     /// Device id.
     pub device: u16,
+    /// Base class (PCI Code and ID Assignment Specification).
+    class: u8,
     /// Its device path, without end node.
     pub path: Box<[u8]>,
+}
+
+impl Candidate {
+    /// By its class, a network controller.
+    #[must_use]
+    pub fn is_network(&self) -> bool {
+        self.class == CLASS_NETWORK
+    }
+
+    /// Has the firmware's drivers take it. At start-up some firmware does so only with what it boots from.
+    pub fn connect(&self) {
+        // NOT_FOUND says that it has none.
+        let _ = boot::connect_controller(self.handle, &[], None, true);
+    }
 }
 
 impl fmt::Display for Candidate {
@@ -75,6 +94,7 @@ pub fn functions() -> Vec<Candidate> {
             let io = open(handle, OpenProtocolAttributes::GetProtocol).ok()?;
             let io = NonNull::from(&io.get()?.0);
             let id = config_read(io, 0);
+            let [.., class] = config_read(io, 8).to_le_bytes();
             let mut location = [0; 4];
             let [segment, bus, device, function] = &mut location;
             // SAFETY: the protocol is live; the four results are written to locals.
@@ -86,6 +106,7 @@ pub fn functions() -> Vec<Candidate> {
                 location,
                 vendor: id as u16,
                 device: (id >> 16) as u16,
+                class,
                 path,
             })
         })
@@ -267,17 +288,17 @@ pub(crate) fn release_in_panic() {
     };
     let _ = change_attributes(io, PciIoAttributeOperation::DISABLE, ATTRIBUTE_BUS_MASTER);
     // SAFETY: closes what `Claim::take` opened; the claim's owner will never run again.
-    unsafe { close_raw(handle) };
+    unsafe { close_raw(handle, &PciIoProtocol::GUID) };
     // The attributes are left to the firmware's driver, which enables what it needs.
     let _ = boot::connect_controller(handle, &[], None, true);
 }
 
-/// Closes the exclusive open of [`Claim::take`].
+/// Closes the exclusive open of a claim.
 ///
 /// # Safety
 /// The claim must not be used again.
 #[cfg(target_os = "uefi")]
-unsafe fn close_raw(handle: Handle) {
+pub(crate) unsafe fn close_raw(handle: Handle, protocol: &uefi::Guid) {
     let Some(table) = uefi::table::system_table_raw() else {
         return;
     };
@@ -286,7 +307,7 @@ unsafe fn close_raw(handle: Handle) {
         if let Some(boot_services) = table.as_ref().boot_services.as_ref() {
             let _ = (boot_services.close_protocol)(
                 handle.as_ptr(),
-                &PciIoProtocol::GUID,
+                protocol,
                 boot::image_handle().as_ptr(),
                 ptr::null_mut(),
             );

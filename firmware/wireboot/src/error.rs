@@ -14,15 +14,15 @@ use wireboot_wire::bootconf::Notice;
 /// Why nothing was booted. Each text is complete: what, whom, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no network interface that we have a driver for.
-    #[error("no virtio network interface in this machine; others are not supported yet")]
+    /// There is no network interface that anybody drives.
+    #[error("no network card in this machine that wireboot or the firmware has a driver for")]
     NoInterface,
-    /// No interface that we have a driver for has a link.
+    /// An interface has no link.
     #[error("no link on {0}; check the cable and the switch's port")]
     NoLink(String),
-    /// We were booted over an interface that we have no driver for.
+    /// We were booted over an interface that the wanted driver does not drive.
     #[error(
-        "the firmware booted over {0}, for which there is no driver here; only virtio-net is supported yet"
+        "the firmware booted over {0}, for which there is no such driver as the load option nic= asks for; leave it out"
     )]
     Unsupported(String),
     /// The firmware's driver does not let go.
@@ -51,7 +51,7 @@ pub enum Error {
     Undying(usize),
     /// Our own load options are wrong.
     #[error(
-        "load option {0:?} is not understood: processors=N, then the URL, then the program's arguments"
+        "load option {0:?} is not understood: processors=N, nic=native or nic=snp, vlan=1 to vlan=4094, then the URL, then the program's arguments"
     )]
     Setting(String),
     /// A lease or file could not be had.
@@ -135,6 +135,19 @@ fn load_text(status: &Status) -> String {
 }
 
 impl Error {
+    /// Before anything was fetched: whether another network card could do better.
+    pub fn may_be_the_cards(&self) -> bool {
+        matches!(
+            self,
+            Self::NoLink(_)
+                | Self::Refused { .. }
+                | Self::Start(_)
+                | Self::Fault(_)
+                | Self::Fetch(_)
+                | Self::Nothing
+        )
+    }
+
     /// Tells the user.
     pub fn tell(&self) {
         log::error!("{self}");

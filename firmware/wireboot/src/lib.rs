@@ -6,6 +6,7 @@
 extern crate alloc;
 
 mod boot;
+mod card;
 mod error;
 mod fetching;
 mod menu;
@@ -13,11 +14,14 @@ mod network;
 mod origin;
 mod source;
 
+use card::Card;
 use error::Error;
 use fetching::Fetcher;
 use network::Network;
 use origin::Origin;
 use source::{Choice, Settings};
+use wireboot_net::Duration;
+use wireboot_nic::vlan::VlanId;
 use wireboot_platform::{Clock, Status};
 
 /// Name of the PE section that may hold a boot configuration.
@@ -34,21 +38,89 @@ pub fn main() -> Status {
     error.status()
 }
 
+/// How long to wait on a card.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// For its link, in microseconds.
+    link: u64,
+    /// For a DHCP server; `None`: as long as a switch port with spanning tree takes.
+    dhcp: Option<Duration>,
+}
+
+/// For the only card.
+const PATIENT: Patience = Patience {
+    link: 5_000_000,
+    dhcp: None,
+};
+/// For one of several: another may be ready.
+const HASTY: Patience = Patience {
+    link: 1_000_000,
+    dhcp: Some(Duration::from_secs(8)),
+};
+
+/// Takes the first network card behind which somebody tells us what we need: our address, and what to boot where that is not
+/// `given`. Cards that were in vain go back to the firmware. When all were, each gets more time.
+fn connect(
+    origin: &Origin,
+    settings: &Settings,
+    given: Option<Choice>,
+    clock: Clock,
+) -> Result<(Fetcher, Choice), Error> {
+    let cards = card::all(origin, settings.nic)?;
+    let rounds: &[Patience] = match cards.len() {
+        1 => &[PATIENT],
+        _ => &[HASTY, PATIENT],
+    };
+    let mut failure = Error::NoInterface;
+    for patience in rounds {
+        for card in &cards {
+            match attempt(card, *patience, origin, settings, given.clone(), clock) {
+                Err(error) if error.may_be_the_cards() => {
+                    if cards.len() > 1 {
+                        log::warn!("{error}");
+                        log::info!("going on with the next network card");
+                    }
+                    failure = error;
+                }
+                result => return result,
+            }
+        }
+    }
+    Err(failure)
+}
+
+/// One card.
+fn attempt(
+    card: &Card,
+    patience: Patience,
+    origin: &Origin,
+    settings: &Settings,
+    given: Option<Choice>,
+    clock: Clock,
+) -> Result<(Fetcher, Choice), Error> {
+    let network = Network::open(card, patience.link, settings, clock)?;
+    log::info!("ready after {} ms", clock.micros() / 1000);
+    let mut fetcher = Fetcher::new(network);
+    let choice = match given {
+        Some(choice) => {
+            source::take_lease(&mut fetcher, origin, patience.dhcp)?;
+            choice
+        }
+        None => source::by_dhcp(&mut fetcher, origin, patience.dhcp)?,
+    };
+    Ok((fetcher, choice))
+}
+
 fn run(clock: Clock) -> Result<core::convert::Infallible, Error> {
     let image = wireboot_platform::image::Own::read(SECTION);
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(&image);
-    let settings = Settings::of(&image)?;
-    let network = Network::open(&origin, clock, settings.processors)?;
-    log::info!("ready after {} ms", clock.micros() / 1000);
-    let mut fetcher = Fetcher::new(network);
-    let choice = match source::given(&image, &origin)? {
-        Some(choice) => {
-            source::take_lease(&mut fetcher, &origin)?;
-            choice
-        }
-        None => source::by_dhcp(&mut fetcher, &origin)?,
-    };
+    let mut settings = Settings::of(&image)?;
+    // The firmware may have come by a VLAN itself.
+    let by = origin.network.vlan.and_then(VlanId::new);
+    settings.vlan = settings.vlan.or(by);
+    let given = source::given(&image, &origin)?;
+    let (mut fetcher, choice) = connect(&origin, &settings, given, clock)?;
     let plan = match choice {
         Choice::Url { url, arguments } => source::fetch(&mut fetcher, url, arguments)?,
         Choice::Config {

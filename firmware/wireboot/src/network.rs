@@ -1,16 +1,17 @@
 //! The network interface with our stack on it, from taking it to giving it back.
 
+use crate::card::{self, AnyNic, Card, Native, Taken};
 use crate::error::Error;
-use crate::origin::Origin;
+use crate::source::Settings;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use wireboot_fetch::dhcp::Lease;
 use wireboot_fetch::{Command, Event, Service};
 use wireboot_net::Instant;
-use wireboot_nic::virtio::{self, VirtioNet};
-use wireboot_nic::{Fault, Nic, Transmit};
-use wireboot_platform::pci::{self, Candidate, Claim, Function};
+use wireboot_nic::vlan::{Vlan, VlanId};
+use wireboot_nic::{Either, Fault, Nic, Transmit};
+use wireboot_platform::pci::Claim;
 use wireboot_platform::processors::{self, Processor};
 use wireboot_platform::rest::Rest;
 use wireboot_platform::{Clock, console, memory, random};
@@ -21,8 +22,6 @@ use wireboot_threads::{Context, Thread, spawn};
 const MAILBOX: usize = 64;
 /// How long the last frames may take to leave before the device is reset, in microseconds.
 const DRAIN: u64 = 50_000;
-/// How long a link may take to come up, in microseconds.
-const LINK: u64 = 5_000_000;
 /// How long a processor may take to come, in microseconds. 15 ms are common.
 const START: u64 = 500_000;
 /// A processor that has not told for so long that it is alive is lost, in microseconds. Hypervisors take processors away for
@@ -37,8 +36,9 @@ const AWAKE: u64 = 20_000;
 pub struct Network {
     /// Before the claim, so that the device's memory goes first.
     home: Home,
-    /// `None` only while being taken apart.
+    /// `None` where the firmware's driver drives the interface.
     claim: Option<Claim>,
+    vlan: Option<VlanId>,
     commands: Sender<Command>,
     events: Receiver<Event>,
     /// Since wireboot's start.
@@ -55,10 +55,10 @@ pub struct Network {
 /// Where the service runs.
 enum Home {
     /// On the boot processor, in its turns.
-    Here(Box<Service<VirtioNet<Function>>>),
+    Here(Box<Service<Vlan<AnyNic>>>),
     /// On another one.
     There {
-        thread: Thread<Engine, Ended>,
+        thread: Thread<Engine<Native>, Ended<Native>>,
         processor: Processor,
         /// How often the thread had told that it is alive, and since when.
         beats: u64,
@@ -69,8 +69,14 @@ enum Home {
 }
 
 /// What the service is made of, on the processor that will run it.
-struct Engine {
-    nic: VirtioNet<Function>,
+struct Engine<N> {
+    nic: N,
+    parts: Parts,
+}
+
+/// What it is made of besides the NIC.
+struct Parts {
+    vlan: Option<VlanId>,
     seed: [u8; 32],
     commands: Receiver<Command>,
     events: Sender<Event>,
@@ -78,37 +84,60 @@ struct Engine {
 }
 
 /// What remains of a service: the NIC, still running, and why it ended unless it was asked to.
-struct Ended {
-    nic: VirtioNet<Function>,
+struct Ended<N> {
+    nic: N,
     fault: Option<Fault>,
 }
 
 /// An interface whose engine is gone, still receiving: what is kept while a system starts.
 pub struct Quiet {
-    nic: VirtioNet<Function>,
-    claim: Claim,
+    nic: AnyNic,
+    claim: Option<Claim>,
 }
 
 impl Network {
-    /// Takes the interface that we were booted from; when we were not, the first with a link. The service goes to another
-    /// processor, unless `processors` is 0 or there is none.
-    pub fn open(origin: &Origin, clock: Clock, processors: Option<u32>) -> Result<Self, Error> {
-        let (nic, claim, interface, name) = take(origin, clock)?;
+    /// Takes `card`, whose link may take `patience` microseconds to come up. The service goes to another processor, unless the
+    /// settings say otherwise, there is none, or the firmware's driver drives the card.
+    pub fn open(
+        card: &Card,
+        patience: u64,
+        settings: &Settings,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let Taken {
+            mut nic,
+            claim,
+            driver,
+        } = card.take(clock)?;
         let mac = nic.properties().mac;
         let [a, b, c, d, e, f] = mac;
-        log::info!("{name}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
-        if processors == Some(0) {
+        log::info!("{card}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, driven by {driver}");
+        let end = clock.micros() + patience;
+        while !nic.link_up() {
+            if clock.micros() > end {
+                nic.stop();
+                // Before the claim: its memory belongs to the device.
+                drop(nic);
+                return Err(Error::NoLink(card.to_string()));
+            }
+            core::hint::spin_loop();
+        }
+        if let Some(vlan) = settings.vlan {
+            log::info!("VLAN {vlan}");
+        }
+        if settings.processors == Some(0) {
             log::info!("the network runs on the boot processor, as the load options say");
         }
-        let (home, commands, events) = settle(nic, clock, processors);
+        let (home, commands, events) = settle(nic, settings.vlan, clock, settings.processors);
         Ok(Self {
             home,
-            claim: Some(claim),
+            claim,
+            vlan: settings.vlan,
             commands,
             events,
             clock,
             mac,
-            interface,
+            interface: card.path().into(),
             lease: None,
             rest: Rest::new(),
             busy: clock.micros(),
@@ -120,7 +149,7 @@ impl Network {
         self.mac
     }
 
-    /// Nodes of its PCI function's device path.
+    /// Nodes of its device path.
     pub fn interface(&self) -> &[u8] {
         &self.interface
     }
@@ -216,13 +245,17 @@ impl Network {
 
     /// Ends the service and keeps the interface.
     pub fn quiet(mut self) -> Option<Quiet> {
-        let nic = self.end()?.nic;
-        let claim = self.claim.take()?;
+        let mut nic = self.end()?.nic;
+        if let Either::Second(snp) = &mut nic {
+            // At once: where boot services end, the firmware's driver can no longer be asked to.
+            snp.stop();
+        }
+        let claim = self.claim.take();
         Some(Quiet { nic, claim })
     }
 
     /// Ends the service, and its thread.
-    fn end(&mut self) -> Option<Ended> {
+    fn end(&mut self) -> Option<Ended<AnyNic>> {
         let ended = match core::mem::replace(&mut self.home, Home::Gone) {
             Home::Here(service) => Some(Ended {
                 nic: drained(*service, self.clock),
@@ -244,17 +277,18 @@ impl Network {
                     core::hint::spin_loop();
                 };
                 match ended {
-                    Some(ended) => {
+                    Some(Ended { nic, fault }) => {
                         // It has a few instructions to go on our stack.
                         while !processor.is_idle() && self.clock.micros() < end {
                             core::hint::spin_loop();
                         }
-                        Some(ended)
+                        let nic = Either::First(nic);
+                        Some(Ended { nic, fault })
                     }
                     None => {
                         log::warn!("processor {} does not stop", processor.number());
                         kill(&mut processor).ok()?;
-                        let nic = self.start_nic().ok()?;
+                        let nic = Either::First(self.start_nic().ok()?);
                         Some(Ended { nic, fault: None })
                     }
                 }
@@ -272,8 +306,8 @@ impl Network {
         if let Home::There { mut processor, .. } = core::mem::replace(&mut self.home, Home::Gone) {
             kill(&mut processor)?;
         }
-        let nic = self.start_nic()?;
-        let (home, commands, events) = settle(nic, self.clock, Some(0));
+        let nic = Either::First(self.start_nic()?);
+        let (home, commands, events) = settle(nic, self.vlan, self.clock, Some(0));
         (self.home, self.commands, self.events) = (home, commands, events);
         if let Some(lease) = self.lease.clone() {
             self.send(Command::Configure(lease))?;
@@ -281,13 +315,13 @@ impl Network {
         Ok(())
     }
 
-    /// The driver, on a device that it resets first.
-    fn start_nic(&self) -> Result<VirtioNet<Function>, Error> {
+    /// Our driver, on a device that it resets first.
+    fn start_nic(&self) -> Result<Native, Error> {
         let function = self
             .claim
             .as_ref()
             .and_then(|claim| claim.function(self.clock).ok());
-        Ok(VirtioNet::new(function.ok_or(Error::NoInterface)?)?)
+        card::start(function.ok_or(Error::NoInterface)?)
     }
 }
 
@@ -303,7 +337,9 @@ impl Quiet {
     /// Stops the device: no DMA any more. May be called again.
     pub fn stop(&mut self) {
         self.nic.stop();
-        self.claim.stop_dma();
+        if let Some(claim) = &self.claim {
+            claim.stop_dma();
+        }
     }
 }
 
@@ -325,7 +361,8 @@ fn kill(processor: &mut Processor) -> Result<(), Error> {
 
 /// A service on `nic`, on another processor if there is one and it comes, with the ends of its mailbox.
 fn settle(
-    nic: VirtioNet<Function>,
+    nic: AnyNic,
+    vlan: Option<VlanId>,
     clock: Clock,
     processors: Option<u32>,
 ) -> (Home, Sender<Command>, Receiver<Event>) {
@@ -337,41 +374,54 @@ fn settle(
     }
     let (commands, for_service) = wireboot_ring::channel(MAILBOX);
     let (to_us, events) = wireboot_ring::channel(MAILBOX);
-    let engine = Engine {
-        nic,
+    let parts = Parts {
+        vlan,
         seed,
         commands: for_service,
         events: to_us,
         clock,
     };
-    let home = match processors {
-        Some(0) => Home::here(engine),
-        _ => match processors::others() {
-            Ok(others) => Home::there(engine, others),
+    let home = match nic {
+        Either::First(nic) if processors != Some(0) => match processors::others() {
+            Ok(others) => Home::there(Engine { nic, parts }, others),
             Err(alone) => {
                 log::info!("the network runs on the boot processor: {alone}");
-                Home::here(engine)
+                let nic = Either::First(nic);
+                Home::here(Engine { nic, parts })
             }
         },
+        nic => {
+            if let Either::Second(_) = nic {
+                log::info!("the network runs on the boot processor, as the firmware's driver does");
+            }
+            Home::here(Engine { nic, parts })
+        }
     };
     (home, commands, events)
 }
 
-impl Home {
-    fn here(engine: Engine) -> Self {
-        let Engine {
-            nic,
+impl<N: Nic> Engine<N> {
+    /// For the processor that will run it: it cannot change to another.
+    fn service(self) -> Service<Vlan<N>> {
+        let Parts {
+            vlan,
             seed,
             commands,
             events,
             ..
-        } = engine;
-        Self::Here(Box::new(Service::new(nic, seed, commands, events)))
+        } = self.parts;
+        Service::new(Vlan::new(self.nic, vlan), seed, commands, events)
+    }
+}
+
+impl Home {
+    fn here(engine: Engine<AnyNic>) -> Self {
+        Self::Here(Box::new(engine.service()))
     }
 
     /// On the first of `others` that comes.
-    fn there(mut engine: Engine, others: Vec<Processor>) -> Self {
-        let clock = engine.clock;
+    fn there(mut engine: Engine<Native>, others: Vec<Processor>) -> Self {
+        let clock = engine.parts.clock;
         for mut processor in others {
             let number = processor.number();
             let mut thread = match spawn(&mut processor, engine, serve) {
@@ -409,20 +459,16 @@ impl Home {
                 processor,
             };
         }
-        Self::here(engine)
+        let Engine { nic, parts } = engine;
+        let nic = Either::First(nic);
+        Self::here(Engine { nic, parts })
     }
 }
 
 /// The life of the service on a processor of its own.
-fn serve(engine: Engine, context: &Context<'_>) -> Ended {
-    let Engine {
-        nic,
-        seed,
-        commands,
-        events,
-        clock,
-    } = engine;
-    let mut service = Service::new(nic, seed, commands, events);
+fn serve(engine: Engine<Native>, context: &Context<'_>) -> Ended<Native> {
+    let clock = engine.parts.clock;
+    let mut service = engine.service();
     let mut fault = None;
     while fault.is_none() && !context.stopping() {
         fault = service.poll(instant(clock)).err();
@@ -439,73 +485,16 @@ fn instant(clock: Clock) -> Instant {
 }
 
 /// The NIC of a service whose last frames have left.
-fn drained(mut service: Service<VirtioNet<Function>>, clock: Clock) -> VirtioNet<Function> {
+fn drained<N: Nic>(mut service: Service<Vlan<N>>, clock: Clock) -> N {
     let end = clock.micros() + DRAIN;
     // What the tasks still have to say.
     let _ = service.poll(instant(clock));
     let mut nic = service.into_nic();
-    let (_, transmit) = nic.split();
+    let (_, mut transmit) = nic.split();
     let _ = transmit.flush();
     while !transmit.idle() && clock.micros() < end {
         core::hint::spin_loop();
     }
-    nic
-}
-
-/// The running device, the claim to it, its function's device path and its name for the user.
-type Taken = (VirtioNet<Function>, Claim, Box<[u8]>, String);
-
-fn take(origin: &Origin, clock: Clock) -> Result<Taken, Error> {
-    let supported = |c: &Candidate| virtio::supports(c.vendor, c.device);
-    if origin.network.mac.is_some() {
-        let interface = pci::functions_on(&origin.path)
-            .pop()
-            .ok_or(Error::NoInterface)?;
-        if !supported(&interface) {
-            return Err(Error::Unsupported(interface.to_string()));
-        }
-        return start(&interface, clock);
-    }
-    let mut candidates = pci::functions();
-    candidates.retain(supported);
-    let mut failure = Error::NoInterface;
-    for interface in &candidates {
-        match start(interface, clock) {
-            Ok((mut nic, claim, path, name)) => {
-                // The only one may take its time; of several, another may be ready.
-                let patience = if candidates.len() == 1 {
-                    LINK
-                } else {
-                    LINK / 5
-                };
-                let end = clock.micros() + patience;
-                while !nic.link_up() && clock.micros() < end {
-                    core::hint::spin_loop();
-                }
-                if nic.link_up() {
-                    return Ok((nic, claim, path, name));
-                }
-                log::warn!("{interface}: no link");
-                failure = Error::NoLink(interface.to_string());
-                nic.stop();
-                // Before the claim: its memory belongs to the device.
-                drop(nic);
-            }
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
-}
-
-fn start(interface: &Candidate, clock: Clock) -> Result<Taken, Error> {
-    let refused = |status| Error::Refused {
-        interface: interface.to_string(),
-        status,
-    };
-    let claim = Claim::take(interface).map_err(|error| refused(error.status()))?;
-    let function = claim
-        .function(clock)
-        .map_err(|error| refused(error.status()))?;
-    let nic = VirtioNet::new(function)?;
-    Ok((nic, claim, interface.path.clone(), interface.to_string()))
+    drop(transmit);
+    nic.into_nic()
 }

@@ -2,6 +2,7 @@
 //! `wireboot`, else `wireboot.conf` beside wireboot.efi.
 
 use crate::boot::{Kind, Plan, Planned};
+use crate::card::Driver;
 use crate::error::Error;
 use crate::fetching::Fetcher;
 use crate::menu;
@@ -11,6 +12,7 @@ use alloc::vec::Vec;
 use wireboot_fetch::dhcp::{DhcpRequest, Lease, VendorClass};
 use wireboot_fetch::url::Url;
 use wireboot_net::Duration;
+use wireboot_nic::vlan::VlanId;
 use wireboot_platform::image::Own;
 use wireboot_platform::smbios;
 use wireboot_wire::bootconf::{self, BootConfig, Program};
@@ -26,6 +28,7 @@ const CONFIG_NAME: &str = "wireboot.conf";
 const PATIENCE_WITH_LEASE: Duration = Duration::from_secs(4);
 
 /// What shall be booted, as far as known before anything is fetched.
+#[derive(Clone)]
 pub enum Choice {
     /// A configuration or an EFI program.
     Url {
@@ -50,6 +53,10 @@ pub enum Choice {
 pub struct Settings {
     /// Processors for the network besides the boot processor: 0 for none, else as many as are of use.
     pub processors: Option<u32>,
+    /// Whose driver drives the network card; ours where there is one, if this does not say.
+    pub nic: Option<Driver>,
+    /// The VLAN to be in.
+    pub vlan: Option<VlanId>,
 }
 
 impl Settings {
@@ -69,6 +76,13 @@ impl Settings {
             match word.split_once('=') {
                 Some(("processors", number)) => {
                     settings.processors = Some(number.parse().map_err(|_| refused())?);
+                }
+                Some(("nic", name)) => {
+                    settings.nic = Some(Driver::named(name).ok_or_else(refused)?);
+                }
+                Some(("vlan", number)) => {
+                    let id = number.parse().ok().and_then(VlanId::new);
+                    settings.vlan = Some(id.ok_or_else(refused)?);
                 }
                 // Without a URL, the options may be somebody else's.
                 Some(_) if url.is_some() => return Err(refused()),
@@ -120,10 +134,14 @@ fn cut_word(text: &str) -> (&str, &str) {
 }
 
 /// An address without a question about boot files: the firmware's, else by DHCP.
-pub fn take_lease(fetcher: &mut Fetcher, origin: &Origin) -> Result<(), Error> {
+pub fn take_lease(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    patience: Option<Duration>,
+) -> Result<(), Error> {
     match &origin.lease {
         Some(lease) => adopt(fetcher, lease),
-        None => ask(fetcher, origin, false).map(drop),
+        None => ask(fetcher, origin, false, patience).map(drop),
     }
 }
 
@@ -132,7 +150,12 @@ fn adopt(fetcher: &mut Fetcher, lease: &Lease) -> Result<(), Error> {
     fetcher.configure(lease.clone())
 }
 
-fn ask(fetcher: &mut Fetcher, origin: &Origin, want_boot_file: bool) -> Result<Lease, Error> {
+fn ask(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    want_boot_file: bool,
+    patience: Option<Duration>,
+) -> Result<Lease, Error> {
     let mac = fetcher.network().mac();
     let (architecture, vendor_class) = if origin.http {
         (16, VendorClass::Http)
@@ -147,7 +170,11 @@ fn ask(fetcher: &mut Fetcher, origin: &Origin, want_boot_file: bool) -> Result<L
         requested_address: origin.lease.as_ref().map(|lease| lease.address.address()),
         want_boot_file,
         // With a lease in hand the question is only what to boot.
-        patience: origin.lease.as_ref().map(|_| PATIENCE_WITH_LEASE),
+        patience: origin
+            .lease
+            .as_ref()
+            .map(|_| PATIENCE_WITH_LEASE)
+            .or(patience),
     })?;
     log::info!("address {} (DHCP)", lease.address);
     Ok(lease)
@@ -161,9 +188,13 @@ fn uuid_of(mac: [u8; 6]) -> [u8; 16] {
 }
 
 /// Asks DHCP what to boot, and looks beside wireboot.efi when the answer is of no help.
-pub fn by_dhcp(fetcher: &mut Fetcher, origin: &Origin) -> Result<Choice, Error> {
+pub fn by_dhcp(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    patience: Option<Duration>,
+) -> Result<Choice, Error> {
     let arguments = String::new();
-    let named = match (ask(fetcher, origin, true), &origin.lease) {
+    let named = match (ask(fetcher, origin, true, patience), &origin.lease) {
         (Ok(lease), _) => origin::boot_file(&lease),
         (Err(Error::Fetch(error)), Some(lease)) => {
             log::warn!("{error}");
@@ -298,6 +329,18 @@ mod tests {
         assert!(
             matches!(of("processors=many http://a/b"), Err(Error::Setting(word)) if word == "processors=many")
         );
+        let of = |options| Settings::from_options(options);
+        let nic = |name| of(name).map(|settings| settings.nic);
+        assert!(matches!(nic("nic=snp http://a/b"), Ok(Some(Driver::Snp))));
+        assert!(matches!(nic("nic=native x.efi"), Ok(Some(Driver::Native))));
+        assert!(
+            matches!(nic("nic=undi http://a/b"), Err(Error::Setting(word)) if word == "nic=undi")
+        );
+        let vlan = |number| of(number).map(|settings| settings.vlan);
+        assert!(matches!(vlan("vlan=4094 http://a/b"), Ok(Some(id)) if id.to_string() == "4094"));
+        for wrong in ["vlan=0", "vlan=4095", "vlan=", "vlan=70000"] {
+            assert!(matches!(vlan(wrong), Err(Error::Setting(word)) if word == wrong));
+        }
         assert!(matches!(
             of("x.efi procesors=2 http://a/b"),
             Err(Error::Setting(_))

@@ -1,0 +1,163 @@
+//! Network cards: which there are, which driver drives each, and taking one.
+
+use crate::error::Error;
+use crate::origin::Origin;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use wireboot_nic::Either;
+use wireboot_nic::virtio::{self, VirtioNet};
+use wireboot_platform::pci::{self, Claim, Function};
+use wireboot_platform::snp::{self, Snp};
+use wireboot_platform::{Clock, Status};
+
+/// Our own drivers. They call no firmware, so they run on any processor.
+pub type Native = VirtioNet<Function>;
+/// Any card: one of ours, or what the firmware's driver offers, which only the boot processor may call.
+pub type AnyNic = Either<Native, Snp>;
+
+/// Whose driver drives a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Ours.
+    Native,
+    /// The firmware's, by EFI_SIMPLE_NETWORK_PROTOCOL.
+    Snp,
+}
+
+impl Driver {
+    /// By its name in load options.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "native" => Some(Self::Native),
+            "snp" => Some(Self::Snp),
+            _ => None,
+        }
+    }
+}
+
+/// A card, with the driver that will drive it.
+pub enum Card {
+    /// Ours.
+    Native(pci::Candidate),
+    /// The firmware's.
+    Firmware(snp::Candidate),
+}
+
+impl fmt::Display for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Native(card) => card.fmt(f),
+            Self::Firmware(card) => card.fmt(f),
+        }
+    }
+}
+
+/// The name of our driver for a function.
+fn driver_for(function: &pci::Candidate) -> Option<&'static str> {
+    virtio::supports(function.vendor, function.device).then_some("virtio-net")
+}
+
+/// The driver, on a function that it resets first.
+pub fn start(function: Function) -> Result<Native, Error> {
+    Ok(VirtioNet::new(function)?)
+}
+
+/// The card that we were booted from; when we were not, all there are, in the order to try. Ours is the driver where we have
+/// one, unless `wanted` says which to use.
+pub fn all(origin: &Origin, wanted: Option<Driver>) -> Result<Vec<Card>, Error> {
+    let mut cards = Vec::new();
+    let functions = pci::functions();
+    let ours =
+        |function: &pci::Candidate| wanted != Some(Driver::Snp) && driver_for(function).is_some();
+    for function in functions.iter().filter(|function| ours(function)) {
+        cards.push(Card::Native(function.clone()));
+    }
+    if wanted != Some(Driver::Native) {
+        for function in &functions {
+            if function.is_network() && !ours(function) {
+                function.connect();
+            }
+        }
+        let above_ours = |interface: &snp::Candidate| {
+            let mut functions = functions.iter().filter(|function| ours(function));
+            functions.any(|function| interface.path.starts_with(&function.path))
+        };
+        let interfaces = snp::interfaces();
+        cards.extend(
+            interfaces
+                .into_iter()
+                .filter(|interface| !above_ours(interface))
+                .map(Card::Firmware),
+        );
+    }
+    if origin.network.mac.is_some() {
+        cards.retain(|card| origin.path.starts_with(card.path()));
+        cards.sort_by_key(|card| card.path().len());
+        let nearest = cards
+            .pop()
+            .ok_or_else(|| Error::Unsupported(booted_over(origin)));
+        return nearest.map(|card| [card].into());
+    }
+    if cards.is_empty() {
+        return Err(Error::NoInterface);
+    }
+    Ok(cards)
+}
+
+/// The function that we were booted over, for the user.
+fn booted_over(origin: &Origin) -> String {
+    let function = pci::functions_on(&origin.path).pop();
+    function.map_or_else(
+        || "an unknown device".to_string(),
+        |function| function.to_string(),
+    )
+}
+
+/// A card in use.
+pub struct Taken {
+    /// It, started.
+    pub nic: AnyNic,
+    /// The function that our own driver drives. To be dropped behind the NIC: its memory belongs to the device.
+    pub claim: Option<Claim>,
+    /// Who drives it, for the user.
+    pub driver: &'static str,
+}
+
+impl Card {
+    /// Its device path: of its PCI function, or of the firmware's interface.
+    pub fn path(&self) -> &[u8] {
+        match self {
+            Self::Native(card) => &card.path,
+            Self::Firmware(card) => &card.path,
+        }
+    }
+
+    /// Takes it from the firmware and starts it.
+    pub fn take(&self, clock: Clock) -> Result<Taken, Error> {
+        let refused = |status: Status| Error::Refused {
+            interface: self.to_string(),
+            status,
+        };
+        match self {
+            Self::Native(card) => {
+                let claim = Claim::take(card).map_err(|error| refused(error.status()))?;
+                let function = claim.function(clock);
+                let function = function.map_err(|error| refused(error.status()))?;
+                Ok(Taken {
+                    nic: Either::First(start(function)?),
+                    claim: Some(claim),
+                    driver: driver_for(card).unwrap_or("our driver"),
+                })
+            }
+            Self::Firmware(card) => {
+                let nic = Snp::open(card).map_err(|error| refused(error.status()))?;
+                Ok(Taken {
+                    nic: Either::Second(nic),
+                    claim: None,
+                    driver: "the firmware's driver",
+                })
+            }
+        }
+    }
+}
