@@ -35,6 +35,8 @@ pub struct NetworkOptions {
     /// Loss and delay on the machine's cable. Such a cable is made of a process that copies frames one by one: without offloads
     /// and slow, so not for measurements of speed.
     pub impairment: Option<Impairment>,
+    /// The VLAN whose tag frames have on the machine's cable, as on a switch's trunk port. Such a cable is slow too.
+    pub vlan: Option<u16>,
 }
 
 impl Default for NetworkOptions {
@@ -43,6 +45,7 @@ impl Default for NetworkOptions {
             mtu: 1500,
             bridge: false,
             impairment: None,
+            vlan: None,
         }
     }
 }
@@ -64,9 +67,10 @@ impl Network {
     pub fn new(lab: &Lab, options: NetworkOptions) -> Result<Network> {
         let tap = if options.bridge { "vm0" } else { INTERFACE };
         let mtu = options.mtu.to_string();
-        let wire = match &options.impairment {
-            Some(impairment) => Some(Wire::new(tap, impairment.clone())?),
-            None => {
+        let wire = match (&options.impairment, options.vlan) {
+            (Some(impairment), vlan) => Some(Wire::new(tap, impairment.clone(), vlan)?),
+            (None, vlan @ Some(_)) => Some(Wire::new(tap, Impairment::default(), vlan)?),
+            (None, None) => {
                 tool(
                     "ip",
                     ["tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr"],

@@ -1,4 +1,5 @@
-//! A bad cable: copies frames between a tap interface and QEMU, losing some, delaying all, at a rate. Not every kernel has netem.
+//! A cable of our own: copies frames between a tap interface and QEMU, losing some, delaying all, at a rate, or tagged for a VLAN on
+//! QEMU's side. Not every kernel has netem and VLANs.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -16,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
 
 /// What happens to frames on the way, in each direction on its own.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impairment {
     /// The share of frames that are lost, 0 to 1.
     pub loss: f64,
@@ -51,8 +52,8 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Makes the tap interface and starts carrying frames between it and QEMU.
-    pub(crate) fn new(interface: &str, impairment: Impairment) -> Result<Wire> {
+    /// Makes the tap interface and starts carrying frames between it and QEMU, where they have the tag of `vlan` if there is one.
+    pub(crate) fn new(interface: &str, impairment: Impairment, vlan: Option<u16>) -> Result<Wire> {
         let tap = open_tap(interface)?;
         let ours =
             UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("making the cable's socket")?;
@@ -76,8 +77,15 @@ impl Wire {
                     .wrapping_mul(2)
                     .wrapping_add(direction as u64),
             );
+            let change = vlan.map(|vlan| {
+                if direction == 0 {
+                    Change::Tag(vlan)
+                } else {
+                    Change::Untag(vlan)
+                }
+            });
             carriers.push(std::thread::spawn(move || {
-                carry(&from, &to, &impairment, random, &stop)
+                carry(&from, &to, &impairment, change, random, &stop)
             }));
         }
         Ok(Wire {
@@ -129,10 +137,34 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 /// The longest that a frame waits to be sent.
 const QUEUE: Duration = Duration::from_millis(100);
 
+/// What a port of a switch does to the frames that pass it (IEEE 802.1Q).
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// Puts a tag into each.
+    Tag(u16),
+    /// Takes the tag out of each that has this one; the rest do not pass.
+    Untag(u16),
+}
+
+impl Change {
+    fn apply(self, frame: &[u8]) -> Option<Vec<u8>> {
+        let (addresses, rest) = frame.split_at_checked(12)?;
+        let tag = |vlan: u16| [[0x81, 0x00], vlan.to_be_bytes()].concat();
+        match self {
+            Change::Tag(vlan) => Some([addresses, &tag(vlan), rest].concat()),
+            Change::Untag(vlan) => {
+                let untagged = rest.strip_prefix(tag(vlan).as_slice())?;
+                Some([addresses, untagged].concat())
+            }
+        }
+    }
+}
+
 fn carry(
     from: &OwnedFd,
     to: &OwnedFd,
     impairment: &Impairment,
+    change: Option<Change>,
     mut random: fastrand::Rng,
     stop: &AtomicBool,
 ) {
@@ -153,7 +185,14 @@ fn carry(
         if readable {
             match read(from, &mut buffer) {
                 Ok(length) if random.f64() >= impairment.loss => {
-                    let frame = buffer.get(..length).unwrap_or_default().to_vec();
+                    let frame = buffer.get(..length).unwrap_or_default();
+                    let frame = match change {
+                        None => frame.to_vec(),
+                        Some(change) => match change.apply(frame) {
+                            Some(changed) => changed,
+                            None => continue,
+                        },
+                    };
                     let takes = impairment.rate.map_or(Duration::ZERO, |rate| {
                         Duration::from_secs_f64(length as f64 * 8.0 / rate.max(1) as f64)
                     });
@@ -178,5 +217,21 @@ fn carry(
                 let _ = write(to, &frame);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_vlans_frames_pass() {
+        let frame: Vec<u8> = (0..60).collect();
+        let tagged = Change::Tag(5).apply(&frame).unwrap();
+        assert_eq!(tagged.get(12..16), Some(&[0x81, 0, 0, 5][..]));
+        assert_eq!(Change::Untag(5).apply(&tagged), Some(frame.clone()));
+        assert_eq!(Change::Untag(6).apply(&tagged), None);
+        assert_eq!(Change::Untag(5).apply(&frame), None);
+        assert_eq!(Change::Tag(5).apply(&[0; 11]), None);
     }
 }

@@ -1,10 +1,14 @@
-//! Machines with two network cards, the first of them on a network that has no server.
+//! Machines with two network cards, the first of them on a network that has no server, or with other cards than virtio's.
+
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::network::NetworkOptions;
 
 use crate::scene::{Scene, expect};
+use crate::system;
 
 /// A card on a network of its own, before the one with the server in the order of PCI.
 fn add_idle_card(scene: &mut Scene<'_>) -> Result<()> {
@@ -37,5 +41,69 @@ pub fn first_card_without_link(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     machine.ask("set_link", json!({ "name": "idle", "up": false }))?;
     expect(&mut machine, "wireboot: .*no link")?;
+    scene.arrives(&mut machine)
+}
+
+/// A boot over one of Intel's cards, the firmware's part of it by iPXE's driver from the card's ROM, wireboot's by its own: the
+/// configuration comes by TFTP, then the data by TFTP and the rest by HTTP.
+fn over_an_intel_card(lab: &Lab, model: &str, rom: &str, id: &str) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    let card = scene.machine.network.as_mut().context("a network card")?;
+    card.model = model.to_owned();
+    card.rom = Some(Path::new("/usr/lib/ipxe/qemu").join(rom));
+    scene.system.configure(&format!(
+        "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
+        system::OPTIONS
+    ))?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(
+        &mut machine,
+        &format!(r"wireboot: PCI device \S+ \({id}\), 52:54:00:77:00:02, driven by e1000e"),
+    )?;
+    expect(&mut machine, r"wireboot: ready after \d+ ms")?;
+    scene.arrives(&mut machine)
+}
+
+pub fn over_an_82574l(lab: &Lab) -> Result<()> {
+    over_an_intel_card(lab, "e1000e", "efi-e1000e.rom", "8086:10d3")
+}
+
+pub fn over_an_82540em(lab: &Lab) -> Result<()> {
+    over_an_intel_card(lab, "e1000", "efi-e1000.rom", "8086:100e")
+}
+
+/// The first card's network has a link, but nobody who gives addresses.
+pub fn first_card_without_server(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_stick()?;
+    add_idle_card(&mut scene)?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: .*52:54:00:77:00:03")?;
+    expect(&mut machine, "wireboot: warning: no DHCP server answered")?;
+    expect(
+        &mut machine,
+        "wireboot: going on with the next network card",
+    )?;
+    expect(&mut machine, "wireboot: .*52:54:00:77:00:02")?;
+    scene.arrives(&mut machine)
+}
+
+/// The server is in a VLAN, which the load options name.
+pub fn in_a_vlan(lab: &Lab) -> Result<()> {
+    let options = NetworkOptions {
+        vlan: Some(5),
+        ..NetworkOptions::default()
+    };
+    let mut scene = Scene::on(lab, options, 4)?;
+    scene.boot_from_disk("vlan=5 http://10.77.0.1/wireboot.conf")?;
+    scene.system.configure(&format!(
+        "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
+        system::OPTIONS
+    ))?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: VLAN 5")?;
     scene.arrives(&mut machine)
 }

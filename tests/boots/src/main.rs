@@ -4,6 +4,7 @@
 mod aftermath;
 mod cards;
 mod failures;
+mod firmware_drivers;
 mod gdb;
 mod menu;
 mod processors;
@@ -76,6 +77,31 @@ const CASES: &[(&str, Case)] = &[
         cards::booted_from_the_second_card,
     ),
     ("first_card_without_link", cards::first_card_without_link),
+    ("over_an_82574l", cards::over_an_82574l),
+    ("over_an_82540em", cards::over_an_82540em),
+    (
+        "first_card_without_server",
+        cards::first_card_without_server,
+    ),
+    ("in_a_vlan", cards::in_a_vlan),
+    ("over_an_rtl8139", firmware_drivers::over_an_rtl8139),
+    ("over_a_vmxnet3", firmware_drivers::over_a_vmxnet3),
+    (
+        "by_option_over_an_e1000",
+        firmware_drivers::by_option_over_an_e1000,
+    ),
+    (
+        "by_option_over_virtio",
+        firmware_drivers::by_option_over_virtio,
+    ),
+    (
+        "exit_boot_services_finds_the_device_stopped",
+        firmware_drivers::exit_boot_services_finds_the_device_stopped,
+    ),
+    (
+        "firmware_has_its_driver_back",
+        firmware_drivers::firmware_has_its_driver_back,
+    ),
     ("one_processor", processors::one_processor),
     (
         "boot_processor_by_option",

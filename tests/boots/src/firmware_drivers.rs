@@ -1,0 +1,113 @@
+//! Network cards that the firmware's driver drives, by EFI_SIMPLE_NETWORK_PROTOCOL.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use wireboot_lab::netns::Lab;
+
+use crate::scene::{Scene, expect};
+use crate::system;
+
+/// Gives the machine a card that the stock firmware drives by iPXE's driver, from the card's ROM.
+fn plug_in(scene: &mut Scene<'_>, model: &str, rom: &str) -> Result<()> {
+    let card = scene.machine.network.as_mut().context("a network card")?;
+    card.model = model.to_owned();
+    card.rom = Some(Path::new("/usr/lib/ipxe/qemu").join(rom));
+    Ok(())
+}
+
+/// The data by TFTP, the rest by HTTP.
+fn fetch_by_both(scene: &Scene<'_>) -> Result<()> {
+    scene.system.configure(&format!(
+        "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
+        system::OPTIONS
+    ))
+}
+
+/// To the end, over a card that the firmware's driver drives.
+fn boots(scene: &Scene<'_>) -> Result<()> {
+    fetch_by_both(scene)?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(
+        &mut machine,
+        r"wireboot: PCI device \S+ \(\S+\), 52:54:00:77:00:02, driven by the firmware's driver",
+    )?;
+    expect(
+        &mut machine,
+        "wireboot: the network runs on the boot processor, as the firmware's driver does",
+    )?;
+    expect(&mut machine, r"wireboot: ready after \d+ ms")?;
+    scene.arrives(&mut machine)
+}
+
+pub fn over_an_rtl8139(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    plug_in(&mut scene, "rtl8139", "efi-rtl8139.rom")?;
+    boots(&scene)
+}
+
+pub fn over_a_vmxnet3(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    plug_in(&mut scene, "vmxnet3", "efi-vmxnet3.rom")?;
+    boots(&scene)
+}
+
+/// A card that we have a driver for.
+pub fn by_option_over_an_e1000(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    plug_in(&mut scene, "e1000", "efi-e1000.rom")?;
+    scene.boot_from_disk("nic=snp http://10.77.0.1/wireboot.conf")?;
+    boots(&scene)
+}
+
+/// The firmware's own driver.
+pub fn by_option_over_virtio(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_disk("nic=snp http://10.77.0.1/wireboot.conf")?;
+    boots(&scene)
+}
+
+/// The kernel finds the device stopped. It has no driver of its own.
+pub fn exit_boot_services_finds_the_device_stopped(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_disk("nic=snp http://10.77.0.1/wireboot.conf")?;
+    scene.system.configure(&format!(
+        "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} stay\n",
+        system::OPTIONS
+    ))?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "driven by the firmware's driver")?;
+    expect(
+        &mut machine,
+        &format!("boots: sha256 {}", scene.system.sha256),
+    )?;
+    let answer = machine.ask(
+        "x-query-virtio-status",
+        json!({ "path": "/machine/peripheral/nic0/virtio-backend" }),
+    )?;
+    ensure!(
+        answer.get("started") == Some(&json!(false)),
+        "the device runs: {answer}"
+    );
+    Ok(())
+}
+
+/// After a boot that failed, the firmware's own HTTP Boot works over the same card.
+pub fn firmware_has_its_driver_back(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    plug_in(&mut scene, "rtl8139", "efi-rtl8139.rom")?;
+    let _server = scene.serve(&[])?;
+    scene
+        .system
+        .configure("title Test system\nlinux no-such-kernel\n")?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "driven by the firmware's driver")?;
+    scene.fails(&mut machine, &["404"])?;
+    fetch_by_both(&scene)?;
+    scene.goes_on(&mut machine)?;
+    expect(&mut machine, "driven by the firmware's driver")?;
+    scene.arrives(&mut machine)
+}
