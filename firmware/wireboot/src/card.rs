@@ -6,13 +6,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use wireboot_nic::Either;
+use wireboot_nic::e1000e::{self, E1000e};
+use wireboot_nic::platform::PciFunction;
 use wireboot_nic::virtio::{self, VirtioNet};
 use wireboot_platform::pci::{self, Claim, Function};
 use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::{Clock, Status};
 
 /// Our own drivers. They call no firmware, so they run on any processor.
-pub type Native = VirtioNet<Function>;
+pub type Native = Either<VirtioNet<Function>, E1000e<Function>>;
 /// Any card: one of ours, or what the firmware's driver offers, which only the boot processor may call.
 pub type AnyNic = Either<Native, Snp>;
 
@@ -55,12 +57,24 @@ impl fmt::Display for Card {
 
 /// The name of our driver for a function.
 fn driver_for(function: &pci::Candidate) -> Option<&'static str> {
-    virtio::supports(function.vendor, function.device).then_some("virtio-net")
+    let (vendor, device) = (function.vendor, function.device);
+    if virtio::supports(vendor, device) {
+        Some("virtio-net")
+    } else if e1000e::supports(vendor, device) {
+        Some("e1000e")
+    } else {
+        None
+    }
 }
 
 /// The driver, on a function that it resets first.
 pub fn start(function: Function) -> Result<Native, Error> {
-    Ok(VirtioNet::new(function)?)
+    let id = function.config32(0);
+    Ok(if e1000e::supports(id as u16, (id >> 16) as u16) {
+        Either::Second(E1000e::new(function)?)
+    } else {
+        Either::First(VirtioNet::new(function)?)
+    })
 }
 
 /// The card that we were booted from; when we were not, all there are, in the order to try. Ours is the driver where we have

@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 use wireboot_fetch::FetchError;
 use wireboot_fetch::url::UrlError;
 use wireboot_fetch::verify::WrongDigest;
-use wireboot_nic::Fault;
-use wireboot_nic::virtio::InitError;
+use wireboot_nic::{Fault, e1000e, virtio};
 use wireboot_platform::Status;
 use wireboot_wire::bootconf::Notice;
 
@@ -37,7 +36,10 @@ pub enum Error {
     },
     /// The device does not start.
     #[error("the network interface does not start: {0}")]
-    Start(#[from] InitError),
+    Start(#[from] virtio::InitError),
+    /// Neither does this one, of Intel.
+    #[error("the network interface does not start: {0}")]
+    StartIntel(#[from] e1000e::InitError),
     /// The device failed at work.
     #[error("{0}")]
     Fault(#[from] Fault),
@@ -142,6 +144,7 @@ impl Error {
             Self::NoLink(_)
                 | Self::Refused { .. }
                 | Self::Start(_)
+                | Self::StartIntel(_)
                 | Self::Fault(_)
                 | Self::Fetch(_)
                 | Self::Nothing
@@ -170,7 +173,9 @@ impl Error {
                 *status
             }
             Self::Digest { .. } => Status::SECURITY_VIOLATION,
-            Self::Fault(_) | Self::Start(_) | Self::Undying(_) => Status::DEVICE_ERROR,
+            Self::Fault(_) | Self::Start(_) | Self::StartIntel(_) | Self::Undying(_) => {
+                Status::DEVICE_ERROR
+            }
             Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
             Self::Fetch(_) => Status::NO_RESPONSE,
