@@ -24,6 +24,9 @@ pub const BUSYBOX: &str = "busybox|busybox-static";
 /// Servers that we did not write.
 pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "nginx-light"];
 
+/// Drivers for network cards that stock firmware does not drive, as the cards' ROMs.
+pub const ROMS: &[&str] = &["ipxe-qemu"];
+
 /// What signs programs for Secure Boot.
 pub const SIGNING: &[&str] = &["binutils", "openssl", "sbsigntool"];
 

@@ -96,7 +96,16 @@ fn report(table: &[(&str, Duration, bool)]) -> Result<()> {
 
 fn prepare() -> Result<()> {
     lint::tools()?;
-    apt::ensure(&[apt::BOOT, apt::SERVERS, apt::CLIENTS, apt::SIGNING].concat())
+    apt::ensure(
+        &[
+            apt::BOOT,
+            apt::SERVERS,
+            apt::CLIENTS,
+            apt::ROMS,
+            apt::SIGNING,
+        ]
+        .concat(),
+    )
 }
 
 /// The host's tests; those of documentation examples too.
