@@ -284,9 +284,11 @@ impl World {
                     tcp::SocketBuffer::new(vec![0; 4096]),
                     tcp::SocketBuffer::new(vec![0; 65535]),
                 );
-                if wire.congestion {
-                    socket.set_congestion_control(tcp::CongestionControl::Reno);
-                }
+                socket.set_congestion_control(if wire.congestion {
+                    tcp::CongestionControl::Reno
+                } else {
+                    tcp::CongestionControl::None
+                });
                 Peer {
                     handle: sockets.add(socket),
                     port,
