@@ -88,10 +88,13 @@ pub fn all(origin: &Origin, wanted: Option<Driver>) -> Result<Vec<Card>, Error> 
         cards.push(Card::Native(function.clone()));
     }
     if wanted != Some(Driver::Native) {
-        for function in &functions {
-            if function.is_network() && !ours(function) {
-                function.connect();
-            }
+        // What the firmware booted over it drives already.
+        let unknown = |function: &&pci::Candidate| function.is_network() && !ours(function);
+        if origin.network.mac.is_none() {
+            functions
+                .iter()
+                .filter(unknown)
+                .for_each(pci::Candidate::connect);
         }
         let above_ours = |interface: &snp::Candidate| {
             let mut functions = functions.iter().filter(|function| ours(function));
