@@ -86,7 +86,11 @@ impl Ground<'_> {
             let reason = format!("{error:#}");
             Failure {
                 // The console's end is told once.
-                reason: reason.lines().next().unwrap_or_default().to_owned(),
+                reason: reason
+                    .lines()
+                    .next()
+                    .map_or("", |first| first.trim_end_matches(", which ends with:"))
+                    .to_owned(),
                 console: story.machine.console.tail(40),
                 server: story.server.map(|server| server.tail()).unwrap_or_default(),
             }
