@@ -12,7 +12,9 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
 use wireboot_wire::tftp;
 
 use crate::dhcp::{Answers, DhcpServer, DhcpSockets, Responder, find_other_server};
@@ -155,12 +157,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     say_what_is_served(&args, &directory, &events);
 
     allow_many_files();
-    let signals = hold_back_signals()?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let stop = Stop::default();
     let threads = start(&args, &interface, cidr, &directory, &events, &stop)?;
     events.say("ready");
-    let signal = signals.wait()?;
-    events.say(format!("{signal} received, ending"));
+    let signal = signals.forever().next().and_then(signal_name);
+    events.say(format!("{} received, ending", signal.unwrap_or("a signal")));
     stop.set();
     for thread in threads {
         let _ = thread.join();
@@ -405,13 +407,6 @@ fn bind_error(
     anyhow::Error::new(error).context(format!(
         "cannot use {protocol} port {port} for {service}: {advice}"
     ))
-}
-
-/// The signals that end the server, held back from all threads started from here on: the main thread waits for them.
-fn hold_back_signals() -> io::Result<SigSet> {
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
-    signals.thread_block()?;
-    Ok(signals)
 }
 
 /// Each transfer holds a file and a socket, and the usual limit of 1024 is for programs that use select(2).
