@@ -125,6 +125,7 @@ impl Region {
     }
 
     /// Calls `write` with this part's bytes from `at` on. It must not use the memory in another way.
+    #[inline]
     pub(crate) fn with<R>(&self, at: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut memory = self.memory.borrow_mut();
         let room = memory.as_mut_slice().get_mut(at..self.end.get());

@@ -67,6 +67,7 @@ impl Destination {
     }
 
     /// Writes `payload` so many bytes behind the next one. False when it does not fit.
+    #[inline]
     fn write(&self, offset: usize, payload: Parts<'_>) -> bool {
         self.region.with(self.at.saturating_add(offset), |room| {
             room.len() >= payload.len() && {
@@ -111,7 +112,7 @@ pub struct Connection {
     shown: u32,
     /// Last acknowledgement that smoltcp was shown.
     acknowledged: Option<u32>,
-    /// The short way is open: a destination is set and smoltcp holds nothing.
+    /// The short way is open: a destination is set, acknowledgements have a model, and smoltcp holds nothing.
     short: bool,
     /// Data in its place behind a gap. While there is any, smoltcp is shown no data.
     out_of_order: OutOfOrder,
@@ -308,7 +309,7 @@ impl Connections {
 impl Connection {
     fn take(&mut self, segment: &Tcp<'_>, now: Instant) -> bool {
         let len = segment.payload.len();
-        if !self.short || self.model.is_none() {
+        if !self.short {
             return false;
         }
         if segment.sequence != self.expected || !self.out_of_order.is_empty() {
@@ -326,15 +327,14 @@ impl Connection {
         if !destination.write(0, segment.payload) {
             return false;
         }
+        destination.took(len);
         self.took(len, now);
         true
     }
 
     /// So many more bytes are in their place without a gap.
+    #[inline]
     fn took(&mut self, len: usize, now: Instant) {
-        if let Some(destination) = &mut self.destination {
-            destination.took(len);
-        }
         self.expected = self.expected.wrapping_add(len as u32);
         self.delta = self.delta.wrapping_add(len as u32);
         self.pending = self.pending.saturating_add(len as u32);
@@ -342,7 +342,8 @@ impl Connection {
         self.received.set(self.received.get() + len as u64);
     }
 
-    /// Takes a segment that is not the next one, or is but does not close the last gap.
+    /// Takes a segment that is not the next one, or is and may close a gap.
+    #[cold]
     fn take_out_of_order(&mut self, segment: &Tcp<'_>, now: Instant) -> bool {
         let waiting = !self.out_of_order.is_empty();
         if segment.flags & (SYN | RST) != 0 {
@@ -355,7 +356,7 @@ impl Connection {
         if !waiting && segment.flags & !PSH != ACK {
             return false;
         }
-        let Some(destination) = &self.destination else {
+        let Some(destination) = &mut self.destination else {
             return false;
         };
         let room = destination.room();
@@ -379,6 +380,7 @@ impl Connection {
             let end = self.out_of_order.advance(self.expected);
             let len = end.wrapping_sub(self.expected) as usize;
             if len > 0 {
+                destination.took(len);
                 self.took(len, now);
             }
         } else if !waiting {
@@ -496,6 +498,7 @@ impl Connection {
             .wrapping_add(held as u32)
             .wrapping_add(self.delta);
         self.short = self.destination.is_some()
+            && self.model.is_some()
             && held == 0
             && socket.state() == tcp::State::Established
             && !after(self.shown, self.expected);
