@@ -10,6 +10,7 @@ use uefi::boot;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: u64,
+    hertz: u64,
     /// Microseconds per tick, times 2^32.
     scale: u64,
 }
@@ -26,8 +27,34 @@ impl Clock {
         let hertz = frequency_by_cpuid().unwrap_or_else(frequency_by_stall);
         Self {
             start,
+            hertz,
             scale: scale(hertz),
         }
+    }
+
+    /// How often the counter ticks in a second.
+    #[must_use]
+    pub fn hertz(&self) -> u64 {
+        self.hertz
+    }
+
+    /// Ticks of the counter since the start.
+    #[inline]
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        ticks().wrapping_sub(self.start)
+    }
+
+    /// Ticks as microseconds.
+    #[must_use]
+    pub fn micros_of(&self, ticks: u64) -> u64 {
+        convert(ticks, self.scale)
+    }
+
+    /// Microseconds as ticks.
+    #[must_use]
+    pub fn ticks_of(&self, micros: u64) -> u64 {
+        (u128::from(micros) * u128::from(self.hertz) / 1_000_000) as u64
     }
 
     /// Microseconds since the start.

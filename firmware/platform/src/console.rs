@@ -9,6 +9,8 @@ use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use spinning_top::Spinlock;
+use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
+use uefi::proto::console::serial::Serial;
 use uefi::proto::console::text::{Key as FirmwareKey, ScanCode};
 use uefi::system;
 
@@ -106,6 +108,30 @@ pub fn progress(text: &str) {
     let before = DRAWN.swap(len, Ordering::Relaxed);
     let blank = before.saturating_sub(len);
     write(format_args!("\r{shown}{:blank$}", ""));
+}
+
+/// Writes a line to the first serial port, past the console, which would break it where the screen ends. False when there
+/// is no serial port, or it does not take the line.
+#[must_use]
+pub fn serial_line(text: &str) -> bool {
+    let Ok(handle) = boot::get_handle_for_protocol::<Serial>() else {
+        return false;
+    };
+    let params = OpenProtocolParams {
+        handle,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: used at once; nothing removes the protocol meanwhile. (Opening it exclusively would disconnect the console.)
+    let port =
+        unsafe { boot::open_protocol::<Serial>(params, OpenProtocolAttributes::GetProtocol) };
+    let Ok(mut port) = port else { return false };
+    let Some(port) = port.get_mut() else {
+        return false;
+    };
+    let mut write = |bytes: &[u8]| port.write_exact(bytes).is_ok();
+    // In pieces: the firmware gives a port a limited time for each.
+    write(b"\r\n") && text.as_bytes().chunks(64).all(&mut write) && write(b"\r\n")
 }
 
 /// Removes the progress line.

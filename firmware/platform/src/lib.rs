@@ -24,6 +24,7 @@ mod section;
 pub mod smbios;
 pub mod snp;
 mod start;
+pub mod stock;
 
 pub use clock::Clock;
 pub use start::start;

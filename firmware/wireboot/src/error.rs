@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 use wireboot_fetch::FetchError;
 use wireboot_fetch::url::UrlError;
 use wireboot_fetch::verify::WrongDigest;
@@ -56,6 +57,14 @@ pub enum Error {
         "load option {0:?} is not understood: processors=N, nic=native or nic=snp, vlan=1 to vlan=4094, then the URL, then the program's arguments"
     )]
     Setting(String),
+    /// Words behind `bench` are wrong.
+    #[error(
+        "{0:?} is not understood: bench, then any of server=ADDRESS rounds=N ms=N file=NAME small=NAME processors=N"
+    )]
+    Measurement(String),
+    /// Nobody to measure against.
+    #[error("no sender answers at {0}; wireboot lab sky starts one")]
+    NoSender(Ipv4Addr),
     /// A lease or file could not be had.
     #[error(transparent)]
     Fetch(Box<FetchError>),
@@ -178,7 +187,7 @@ impl Error {
             }
             Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
-            Self::Fetch(_) => Status::NO_RESPONSE,
+            Self::Fetch(_) | Self::NoSender(_) => Status::NO_RESPONSE,
             _ => Status::ABORTED,
         }
     }

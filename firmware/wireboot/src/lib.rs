@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+mod bench;
 mod boot;
 mod card;
 mod error;
@@ -22,6 +23,7 @@ use origin::Origin;
 use source::{Choice, Settings};
 use wireboot_net::Duration;
 use wireboot_nic::vlan::VlanId;
+use wireboot_platform::image::Own;
 use wireboot_platform::{Clock, Status};
 
 /// Name of the PE section that may hold a boot configuration.
@@ -31,8 +33,22 @@ const SECTION: &str = ".wbconf";
 pub fn main() -> Status {
     let clock = Clock::calibrate();
     log::info!("wireboot {}", env!("CARGO_PKG_VERSION"));
-    // All that can be booted is started inside; coming back means that nothing was.
-    let Err(error) = run(clock);
+    let image = Own::read(SECTION);
+    let error = match bench::Options::parse(&image.options) {
+        Ok(Some(options)) => {
+            // Taking the network interface makes the firmware forget how it loaded us: read that first.
+            let origin = Origin::of(&image);
+            match bench::run(&options, &origin, clock) {
+                Ok(()) => return Status::SUCCESS,
+                Err(error) => error,
+            }
+        }
+        // All that can be booted is started inside; coming back means that nothing was.
+        Ok(None) => match run(&image, clock) {
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
     error.tell();
     log::info!("the firmware goes on with its next boot option");
     error.status()
@@ -111,15 +127,14 @@ fn attempt(
     Ok((fetcher, choice))
 }
 
-fn run(clock: Clock) -> Result<core::convert::Infallible, Error> {
-    let image = wireboot_platform::image::Own::read(SECTION);
+fn run(image: &Own, clock: Clock) -> Result<core::convert::Infallible, Error> {
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
-    let origin = Origin::of(&image);
-    let mut settings = Settings::of(&image)?;
+    let origin = Origin::of(image);
+    let mut settings = Settings::of(image)?;
     // The firmware may have come by a VLAN itself.
     let by = origin.network.vlan.and_then(VlanId::new);
     settings.vlan = settings.vlan.or(by);
-    let given = source::given(&image, &origin)?;
+    let given = source::given(image, &origin)?;
     let (mut fetcher, choice) = connect(&origin, &settings, given, clock)?;
     let plan = match choice {
         Choice::Url { url, arguments } => source::fetch(&mut fetcher, url, arguments)?,

@@ -1,4 +1,5 @@
 //! Definitions of the UEFI specification that the `uefi-raw` crate lacks, in its style: field for field
 //! and name for name as in the specification, so that they can be offered upstream.
 
+pub mod managed_network;
 pub mod pci_io;

@@ -1,0 +1,53 @@
+//! The firmware's own network on an interface, at three heights, for comparison with ours: the driver
+//! ([`Snp`]), the packets that protocols share ([`Mnp`]) and TFTP ([`Pxe`]).
+
+mod mnp;
+mod pxe;
+mod snp;
+
+pub use mnp::Mnp;
+pub use pxe::Pxe;
+pub use snp::Snp;
+
+use crate::device_path;
+use crate::pci::Candidate;
+use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};
+use uefi::proto::ProtocolPointer;
+use uefi::{Guid, Handle, Status};
+
+/// Connects the firmware's drivers to an interface, where they are not yet.
+pub fn connect(interface: &Candidate) {
+    // NOT_FOUND says that all are, or that there is none.
+    let _ = boot::connect_controller(interface.handle, &[], None, true);
+}
+
+/// The first handle of the interface that carries a protocol, and whose device path pleases.
+fn handle_with(
+    interface: &Candidate,
+    protocol: &Guid,
+    pleases: impl Fn(&[u8]) -> bool,
+) -> uefi::Result<Handle> {
+    let handles = boot::locate_handle_buffer(SearchType::ByProtocol(protocol))?;
+    let found = handles.iter().find(|&&handle| {
+        device_path::of_handle(handle)
+            .is_some_and(|path| path.starts_with(&interface.path) && pleases(&path))
+    });
+    found.copied().ok_or_else(|| Status::NOT_FOUND.into())
+}
+
+/// Opens a protocol.
+///
+/// # Safety
+/// As [`boot::open_protocol`]: unless opened exclusively, nobody may take the protocol away while it is in use.
+unsafe fn open<P: ProtocolPointer + ?Sized>(
+    handle: Handle,
+    how: OpenProtocolAttributes,
+) -> uefi::Result<ScopedProtocol<P>> {
+    let params = OpenProtocolParams {
+        handle,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: the caller's word.
+    unsafe { boot::open_protocol(params, how) }
+}

@@ -1,0 +1,276 @@
+//! `wireboot.efi bench`: what this machine's network can do at each height, measured in one boot against a sender on the network.
+//!
+//! ```text
+//!  wireboot TFTP, HTTP            the firmware's TFTP (PXE)
+//!  driver (ours)                  packets (MNP)
+//!    │                            driver (SNP)
+//!    └──────────── card ───────────┘
+//! ```
+//!
+//! Every rung is measured once a round, by turns, and the median counts. The sender (`wireboot lab sky`) speaks
+//! [`wireboot_wire::bench`].
+
+mod files;
+mod frame;
+mod frames;
+mod ladder;
+mod options;
+mod wire;
+
+use crate::card::{self, Card, Native};
+use crate::error::Error;
+use crate::fetching::Fetcher;
+use crate::network::Network;
+use crate::origin::Origin;
+use crate::source::{self, Settings};
+use core::net::Ipv4Addr;
+use frames::{FULL, Frames, SMALL};
+use ladder::{Kind, Ladder};
+pub use options::Options;
+use wire::{Driver, Managed, Wire};
+use wireboot_fetch::Lease;
+use wireboot_fetch::url::Url;
+use wireboot_net::Memory;
+use wireboot_nic::Nic;
+use wireboot_platform::memory::Pages;
+use wireboot_platform::pci::{Candidate, Claim};
+use wireboot_platform::stock::{self, Mnp, Snp};
+use wireboot_platform::{Clock, console};
+
+/// What one measurement found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Packets that came through.
+    pub packets: u64,
+    /// Bytes of their payload, or of the file.
+    pub bytes: u64,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+    /// Ticks of the time-stamp counter in calls that moved packets; 0 where that is not known.
+    pub busy: u64,
+    /// The share of the time that those calls took, in percent.
+    pub work: u64,
+    /// Packets sent at the other end of the wire; 0 where that is not known.
+    pub sent: u64,
+    /// How many of those did not come through.
+    pub lost: u64,
+    /// How long the sender had to wait for room in the cable, in microseconds. With none, the sender was the limit.
+    pub waited: u64,
+}
+
+impl Sample {
+    fn bits_per_second(&self) -> u64 {
+        (self.bytes * 8_000_000)
+            .checked_div(self.micros)
+            .unwrap_or(0)
+    }
+}
+
+/// Memory that payload is copied to, in bytes: more than any processor's cache.
+const MEMORY: usize = 64 << 20;
+/// How long the link may take to come up, in microseconds.
+const LINK: u64 = 5_000_000;
+
+/// Measures, and tells.
+pub fn run(options: &Options, origin: &Origin, clock: Clock) -> Result<(), Error> {
+    let mut bench = Bench::open(options, origin, clock)?;
+    for round in 1..=options.rounds {
+        log::info!("round {round} of {}", options.rounds);
+        bench.round();
+    }
+    for line in bench.ladder.table() {
+        console::line(&line);
+    }
+    let json = bench.ladder.json(clock.hertz());
+    if !console::serial_line(&alloc::format!("wireboot-bench: {json}")) {
+        log::warn!("no serial port takes the figures");
+    }
+    Ok(())
+}
+
+/// The network as a boot has it.
+fn network(card: &Card, options: &Options, clock: Clock) -> Result<Network, Error> {
+    let settings = Settings {
+        processors: options.processors,
+        ..Settings::default()
+    };
+    Network::open(card, LINK, &settings, clock)
+}
+
+struct Bench<'o> {
+    options: &'o Options,
+    clock: Clock,
+    card: Card,
+    /// Its PCI function.
+    interface: Candidate,
+    mac: [u8; 6],
+    lease: Lease,
+    server: Ipv4Addr,
+    frames: Frames,
+    ladder: Ladder,
+}
+
+impl<'o> Bench<'o> {
+    /// Finds the interface and an address.
+    fn open(options: &'o Options, origin: &Origin, clock: Clock) -> Result<Self, Error> {
+        let cards = card::all(origin, Some(card::Driver::Native))?;
+        let card = cards.into_iter().next().ok_or(Error::NoInterface)?;
+        let Card::Native(interface) = &card else {
+            return Err(Error::NoInterface);
+        };
+        let interface = interface.clone();
+        let mut fetcher = Fetcher::new(network(&card, options, clock)?);
+        source::take_lease(&mut fetcher, origin, None)?;
+        let lease = fetcher.lease().cloned().ok_or(Error::Nothing)?;
+        let mac = fetcher.network().mac();
+        let server = options.server.or(lease.next_server).ok_or(Error::Nothing)?;
+        let micros = options.millis * 1000;
+        Ok(Self {
+            options,
+            clock,
+            card,
+            interface,
+            mac,
+            server,
+            frames: Frames::new(clock, lease.address.address(), server, micros),
+            lease,
+            ladder: Ladder::default(),
+        })
+    }
+
+    /// A measurement with the share of the time that was work.
+    fn whole(&self, result: Result<Sample, Error>) -> Result<Sample, Error> {
+        result.map(|sample| Sample {
+            work: (sample.busy * 100)
+                .checked_div(self.clock.ticks_of(sample.micros))
+                .unwrap_or(0),
+            ..sample
+        })
+    }
+
+    fn url(&self, scheme: &str) -> Result<Url, Error> {
+        let text = alloc::format!("{scheme}://{}/{}", self.server, self.options.file);
+        Ok(Url::parse(&text)?)
+    }
+
+    /// Each rung once.
+    fn round(&mut self) {
+        if let Err(error) = self.ours() {
+            log::warn!("our driver: {error}");
+        }
+        stock::connect(&self.interface);
+        self.firmwares();
+        let result = self.boots();
+        if let Err(error) = result {
+            log::warn!("wireboot's network: {error}");
+        }
+    }
+
+    /// What works with our driver on the boot processor.
+    fn ours(&mut self) -> Result<(), Error> {
+        let refused = |error: wireboot_platform::Error| Error::Firmware {
+            what: "the network interface",
+            status: error.status(),
+        };
+        let claim = Claim::take(&self.interface).map_err(refused)?;
+        let function = claim.function(self.clock).map_err(refused)?;
+        let mut driver = Driver(card::start(function)?);
+        self.settle(&mut driver)?;
+        self.wire("driver", &mut driver);
+        let memory = Pages::allocate(MEMORY).ok().map(Memory::new);
+        if let Some(mut memory) = memory {
+            let copied = self
+                .frames
+                .receive(&mut driver, FULL, Some(memory.as_mut_slice()));
+            self.ladder
+                .add(Kind::Receive, "driver, copied", self.whole(copied));
+        }
+        let mut nic = driver.0;
+        for (scheme, name) in [
+            ("tftp", "wireboot TFTP, one processor"),
+            ("http", "wireboot HTTP, one processor"),
+        ] {
+            nic = self.turns(nic, scheme, name)?;
+        }
+        nic.stop();
+        // Before the claim: its memory belongs to the device.
+        drop(nic);
+        drop(claim);
+        Ok(())
+    }
+
+    fn turns(&mut self, nic: Native, scheme: &str, name: &'static str) -> Result<Native, Error> {
+        let url = self.url(scheme)?;
+        let (nic, result) = files::turns(nic, &self.lease, &url, self.clock);
+        self.ladder.add(Kind::Receive, name, self.whole(result));
+        Ok(nic)
+    }
+
+    /// Waits for the link.
+    fn settle(&self, driver: &mut Driver<impl Nic>) -> Result<(), Error> {
+        let end = self.clock.micros() + LINK;
+        while !driver.0.link_up() {
+            if self.clock.micros() > end {
+                return Err(Error::NoLink(alloc::format!("{}", self.interface)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames in both directions and sizes.
+    fn wire(&mut self, name: &'static str, wire: &mut impl Wire) {
+        for (kind, payload) in [(Kind::Receive, FULL), (Kind::ReceiveSmall, SMALL)] {
+            let result = self.frames.receive(wire, payload, None);
+            self.ladder.add(kind, name, self.whole(result));
+        }
+        for (kind, payload) in [(Kind::Transmit, FULL), (Kind::TransmitSmall, SMALL)] {
+            let result = self.frames.transmit(wire, payload);
+            self.ladder.add(kind, name, self.whole(result));
+        }
+    }
+
+    /// The firmware's own network, at three heights.
+    fn firmwares(&mut self) {
+        let opened = |what| {
+            move |error: wireboot_platform::Error| Error::Firmware {
+                what,
+                status: error.status(),
+            }
+        };
+        match Snp::open(&self.interface).map_err(opened("SNP on this interface")) {
+            Ok(mut snp) => self.wire("SNP", &mut snp),
+            Err(error) => self.ladder.add(Kind::Receive, "SNP", Err(error)),
+        }
+        let managed = Mnp::open(&self.interface).map_err(opened("MNP on this interface"));
+        let result = managed.and_then(|mnp| {
+            let mut managed = Managed { mnp, mac: self.mac };
+            let full = self.frames.receive(&mut managed, FULL, None)?;
+            let small = self.frames.receive(&mut managed, SMALL, None);
+            self.ladder
+                .add(Kind::ReceiveSmall, "MNP", self.whole(small));
+            Ok(full)
+        });
+        self.ladder.add(Kind::Receive, "MNP", self.whole(result));
+        let result = files::stock_tftp(
+            &self.interface,
+            &self.lease,
+            self.server,
+            &self.options.small,
+            self.clock,
+        );
+        self.ladder
+            .add(Kind::Receive, "firmware's TFTP (PXE)", result);
+    }
+
+    /// wireboot's TFTP and HTTP, as a boot has them.
+    fn boots(&mut self) -> Result<(), Error> {
+        let network = network(&self.card, self.options, self.clock)?;
+        let mut fetcher = Fetcher::new(network);
+        fetcher.configure(self.lease.clone())?;
+        for (scheme, name) in [("tftp", "wireboot TFTP"), ("http", "wireboot HTTP")] {
+            let result = files::boot(&mut fetcher, &self.url(scheme)?);
+            self.ladder.add(Kind::Receive, name, result);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! The rungs of files: TFTP and HTTP, the firmware's and ours.
+
+use super::Sample;
+use crate::error::Error;
+use crate::fetching::Fetcher;
+use core::net::Ipv4Addr;
+use wireboot_fetch::url::Url;
+use wireboot_fetch::{Command, Event, Lease, Service};
+use wireboot_net::{Instant, Memory};
+use wireboot_nic::Nic;
+use wireboot_platform::memory::Pages;
+use wireboot_platform::pci::Candidate;
+use wireboot_platform::stock::Pxe;
+use wireboot_platform::{Clock, random};
+use wireboot_wire::bench::MAX_PAYLOAD;
+
+/// Commands and events under way at most.
+const MAILBOX: usize = 64;
+/// Room for the file that the firmware fetches, in bytes.
+const ROOM: usize = 64 << 20;
+/// How long a file may take to come, in microseconds.
+const PATIENCE: u64 = 60_000_000;
+
+/// The firmware's TFTP, by its PXE.
+pub fn stock_tftp(
+    interface: &Candidate,
+    lease: &Lease,
+    server: Ipv4Addr,
+    file: &str,
+    clock: Clock,
+) -> Result<Sample, Error> {
+    let refused = |what| {
+        move |error: wireboot_platform::Error| Error::Firmware {
+            what,
+            status: error.status(),
+        }
+    };
+    let address = lease.address;
+    let mut pxe = Pxe::open(interface, address.address(), address.netmask())
+        .map_err(refused("PXE on this interface"))?;
+    let room = Pages::allocate(ROOM).map_err(refused("memory for the file"))?;
+    let mut room = Memory::new(room);
+    let begin = clock.micros();
+    let bytes = pxe
+        .read(server, file, room.as_mut_slice())
+        .map_err(refused("the file by its TFTP"))?;
+    Ok(Sample {
+        bytes,
+        packets: bytes.div_ceil(u64::from(MAX_PAYLOAD) - 4),
+        micros: clock.micros() - begin,
+        ..Sample::default()
+    })
+}
+
+/// Ours, as a boot has it.
+pub fn boot(fetcher: &mut Fetcher, url: &Url) -> Result<Sample, Error> {
+    let file = fetcher.get(core::slice::from_ref(url))?.pop();
+    let stats = file.ok_or(Error::Nothing)?.stats;
+    Ok(Sample {
+        bytes: stats.bytes,
+        micros: stats.micros,
+        ..Sample::default()
+    })
+}
+
+/// Ours on the boot processor, with the time of each turn. Gives the interface back.
+pub fn turns<N: Nic>(nic: N, lease: &Lease, url: &Url, clock: Clock) -> (N, Result<Sample, Error>) {
+    let (mut commands, for_service) = wireboot_ring::channel(MAILBOX);
+    let (to_us, mut events) = wireboot_ring::channel(MAILBOX);
+    let mut service = Service::new(nic, random::seed().0, for_service, to_us);
+    let before = service.nic_mut().counters();
+    let mut memory = Pages::allocate(ROOM * 2).ok().map(Memory::new);
+    let mut sample = Sample::default();
+    // Into an empty mailbox.
+    let _ = commands.push(Command::Configure(lease.clone()));
+    let _ = commands.push(Command::Get {
+        job: 1,
+        url: alloc::format!("{url}"),
+    });
+    let end = clock.micros() + PATIENCE;
+    let result = loop {
+        let start = clock.ticks();
+        let now = clock.micros();
+        let worked = match service.poll(Instant::from_micros(now as i64)) {
+            Ok(worked) => worked,
+            Err(fault) => break Err(fault.into()),
+        };
+        let took = clock.ticks() - start;
+        if worked {
+            sample.busy += took;
+        }
+        match events.pop() {
+            None => {}
+            Some(Event::NeedMemory { job, .. }) => {
+                let answer = match memory.take() {
+                    Some(memory) => Command::Memory { job, memory },
+                    None => Command::NoMemory { job },
+                };
+                let _ = commands.push(answer);
+            }
+            Some(Event::Done { result, .. }) => match result {
+                Ok(file) => {
+                    sample.bytes = file.stats.bytes;
+                    sample.micros = file.stats.micros;
+                    break Ok(());
+                }
+                Err(error) => break Err(error.into()),
+            },
+            Some(_) => {}
+        }
+        if now > end {
+            break Err(Error::Stopped);
+        }
+    };
+    let after = service.nic_mut().counters();
+    sample.packets = after.receive_units - before.receive_units;
+    (service.into_nic(), result.map(|()| sample))
+}

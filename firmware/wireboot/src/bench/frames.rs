@@ -1,0 +1,260 @@
+//! The rungs of frames: how many come through when nothing is done with them.
+
+use super::Sample;
+use super::frame::{self, End, HEADERS};
+use super::wire::{Unit, Wire};
+use crate::error::Error;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use wireboot_platform::Clock;
+use wireboot_wire::bench::{Answer, DATA_PORT, MAX_PAYLOAD, PORT, Request};
+
+/// A payload that makes a full frame: 1500 bytes of IPv4.
+pub const FULL: u16 = MAX_PAYLOAD;
+/// A payload that makes the smallest frame: 64 bytes with the check sequence.
+pub const SMALL: u16 = 18;
+
+/// When nothing has come for so long, in microseconds, the sender is asked again: a frame may have been lost.
+const SILENCE: u64 = 100_000;
+/// When nothing at all came of a request, in microseconds, there is no sender.
+const PATIENCE: u64 = 3_000_000;
+/// Frames sent between two doorbells.
+const BATCH: usize = 64;
+const BROADCAST: [u8; 6] = [0xff; 6];
+
+/// Measures against a sender.
+pub struct Frames {
+    /// Tells the time.
+    pub clock: Clock,
+    /// Our address.
+    pub local: Ipv4Addr,
+    /// The sender's.
+    pub sender: Ipv4Addr,
+    /// How long a measurement takes, in microseconds.
+    pub micros: u32,
+    /// The last request's number.
+    number: u32,
+}
+
+/// Counts what comes.
+struct Tally<'m> {
+    /// The request that is to be answered.
+    number: u32,
+    datagrams: u64,
+    bytes: u64,
+    /// The answer, and the sender's Ethernet address.
+    answer: Option<(Answer, [u8; 6])>,
+    /// Where payload is copied to, again and again, and how far it is.
+    memory: Option<&'m mut [u8]>,
+    at: usize,
+}
+
+impl Tally<'_> {
+    #[inline]
+    fn take(&mut self, (parts, segment): Unit<'_>) {
+        let Some((start, rest)) = parts.split_first() else {
+            return;
+        };
+        let Some((port, len)) = frame::parse(start) else {
+            return;
+        };
+        if port == DATA_PORT {
+            self.datagrams += match segment {
+                Some(segment) => len.div_ceil(usize::from(segment).max(1)) as u64,
+                None => 1,
+            };
+            self.bytes += len as u64;
+            if self.memory.is_some() {
+                self.copy(start.get(HEADERS..).unwrap_or_default());
+                rest.iter().for_each(|part| self.copy(part));
+            }
+        } else if port == PORT
+            && let Some(text) = start.get(HEADERS..HEADERS + len)
+            && let Some(answer) = Answer::parse(text)
+            && answer.number() == self.number
+        {
+            self.answer = frame::source(start).map(|mac| (answer, mac));
+        }
+    }
+
+    fn copy(&mut self, part: &[u8]) {
+        let Some(memory) = self.memory.as_deref_mut() else {
+            return;
+        };
+        if memory.len() - self.at < part.len() {
+            self.at = 0;
+        }
+        if let Some(place) = memory.get_mut(self.at..self.at + part.len()) {
+            place.copy_from_slice(part);
+            self.at += part.len();
+        }
+    }
+}
+
+impl Frames {
+    /// Measures over the addresses given.
+    pub fn new(clock: Clock, local: Ipv4Addr, sender: Ipv4Addr, micros: u32) -> Self {
+        Self {
+            clock,
+            local,
+            sender,
+            micros,
+            number: 0,
+        }
+    }
+
+    /// What comes through while the sender sends datagrams of `payload` bytes. Where there is `memory`, their payload is copied there.
+    pub fn receive(
+        &mut self,
+        wire: &mut impl Wire,
+        payload: u16,
+        memory: Option<&mut [u8]>,
+    ) -> Result<Sample, Error> {
+        self.number += 1;
+        let request = Request::Send {
+            number: self.number,
+            mac: wire.mac(),
+            payload,
+            micros: self.micros,
+        };
+        let mut tally = self.tally(memory);
+        let mut sample = Sample::default();
+        let clock = self.clock;
+        // What came first, when, and when the last came. The clock begins behind the first burst, which is not counted.
+        let mut first = None;
+        let mut last = 0;
+        self.talk(wire, &request, &mut tally, |tally, before, after| {
+            let (_, datagrams, bytes) = *first.get_or_insert((after, tally.datagrams, tally.bytes));
+            if tally.datagrams - datagrams > sample.packets {
+                sample.packets = tally.datagrams - datagrams;
+                sample.bytes = tally.bytes - bytes;
+                sample.busy += after - before;
+                last = after;
+            }
+        })?;
+        let Some((
+            Answer::Sent {
+                datagrams, waited, ..
+            },
+            _,
+        )) = tally.answer
+        else {
+            return Err(Error::NoSender(self.sender));
+        };
+        let begin = first.map_or(last, |(begin, ..)| begin);
+        sample.micros = clock.micros_of(last.saturating_sub(begin));
+        sample.sent = datagrams;
+        sample.lost = datagrams.saturating_sub(tally.datagrams);
+        sample.waited = waited;
+        Ok(sample)
+    }
+
+    /// What comes out at the other end while datagrams of `payload` bytes are sent.
+    pub fn transmit(&mut self, wire: &mut impl Wire, payload: u16) -> Result<Sample, Error> {
+        let (before, peer, _) = self.count(wire)?;
+        let (from, to) = self.ends(wire, peer, DATA_PORT);
+        let content: Vec<u8> = (0..payload).map(|n| n as u8).collect();
+        let frame = frame::emit(from, to, &content);
+        let mut sample = Sample::default();
+        let begin = self.clock.micros();
+        let end = begin + u64::from(self.micros);
+        while self.clock.micros() < end {
+            let start = self.clock.ticks();
+            let mut queued = 0;
+            while queued < BATCH && wire.send(&frame)? {
+                queued += 1;
+            }
+            wire.flush()?;
+            if queued > 0 {
+                sample.sent += queued as u64;
+                sample.busy += self.clock.ticks() - start;
+            }
+        }
+        while !wire.sent()? && self.clock.micros() < end + SILENCE {}
+        sample.micros = self.clock.micros() - begin;
+        let (after, _, requests) = self.count(wire)?;
+        sample.packets = (after - before).saturating_sub(requests);
+        sample.bytes = sample.packets * u64::from(payload);
+        sample.lost = sample.sent.saturating_sub(sample.packets);
+        Ok(sample)
+    }
+
+    /// How many frames have come out at the other end so far, whose address that is, and how many requests it took.
+    fn count(&mut self, wire: &mut impl Wire) -> Result<(u64, [u8; 6], u64), Error> {
+        self.number += 1;
+        let request = Request::Count {
+            number: self.number,
+            mac: wire.mac(),
+        };
+        let mut tally = self.tally(None);
+        let requests = self.talk(wire, &request, &mut tally, |_, _, _| {})?;
+        match tally.answer {
+            Some((Answer::Counted { frames, .. }, mac)) => Ok((frames, mac, requests)),
+            _ => Err(Error::NoSender(self.sender)),
+        }
+    }
+
+    fn tally<'m>(&self, memory: Option<&'m mut [u8]>) -> Tally<'m> {
+        Tally {
+            number: self.number,
+            datagrams: 0,
+            bytes: 0,
+            answer: None,
+            memory,
+            at: 0,
+        }
+    }
+
+    /// Asks until there is an answer, and shows `look` each burst before it, with its time in ticks. Returns how often it had to ask.
+    fn talk(
+        &self,
+        wire: &mut impl Wire,
+        request: &Request,
+        tally: &mut Tally<'_>,
+        mut look: impl FnMut(&Tally<'_>, u64, u64),
+    ) -> Result<u64, Error> {
+        let (from, to) = self.ends(wire, BROADCAST, PORT);
+        let frame = frame::emit(from, to, request.emit().as_bytes());
+        let mut requests = 0;
+        let mut heard = None;
+        let ticks = |micros| self.clock.ticks_of(micros);
+        let mut patience = self.clock.ticks() + ticks(PATIENCE);
+        while tally.answer.is_none() {
+            let before = self.clock.ticks();
+            if heard.is_none_or(|heard| before > heard + ticks(SILENCE)) {
+                if before > patience {
+                    return Err(Error::NoSender(self.sender));
+                }
+                if wire.send(&frame)? {
+                    requests += 1;
+                }
+                wire.flush()?;
+                heard = Some(before);
+            }
+            let seen = tally.datagrams;
+            wire.receive(|unit| tally.take(unit))?;
+            if tally.datagrams > seen {
+                let after = self.clock.ticks();
+                look(tally, before, after);
+                heard = Some(after);
+                patience = after + ticks(PATIENCE);
+            }
+        }
+        Ok(requests)
+    }
+
+    /// Us, and the other end.
+    fn ends(&self, wire: &mut impl Wire, mac: [u8; 6], port: u16) -> (End, End) {
+        let from = End {
+            mac: wire.mac(),
+            address: self.local,
+            port: PORT,
+        };
+        let to = End {
+            mac,
+            address: self.sender,
+            port,
+        };
+        (from, to)
+    }
+}

@@ -1,0 +1,103 @@
+//! The words behind `bench`.
+
+use crate::error::Error;
+use alloc::string::{String, ToString};
+use core::net::Ipv4Addr;
+
+/// How to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where the sender and the boot server are; none for the one that DHCP names.
+    pub server: Option<Ipv4Addr>,
+    /// How often each rung is measured.
+    pub rounds: u32,
+    /// How long each rung of frames is measured, in milliseconds.
+    pub millis: u32,
+    /// The file for wireboot's TFTP and HTTP.
+    pub file: String,
+    /// The file for the firmware's TFTP.
+    pub small: String,
+    /// Processors for the network besides the boot processor.
+    pub processors: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            server: None,
+            rounds: 5,
+            millis: 1000,
+            file: "64M.efi".to_string(),
+            small: "8M.efi".to_string(),
+            processors: None,
+        }
+    }
+}
+
+/// A second or ten are enough for every rung.
+const MAX_MILLIS: u32 = wireboot_wire::bench::MAX_MICROS / 1000;
+/// More rounds tell nothing new.
+const MAX_ROUNDS: u32 = 1000;
+
+impl Options {
+    /// Those in load options that ask for a measurement: `[wireboot.efi] bench [key=value ...]`. The shell puts the program's name
+    /// first, a boot option does not.
+    ///
+    /// # Errors
+    /// The word that is not understood.
+    pub fn parse(load_options: &str) -> Result<Option<Self>, Error> {
+        let mut words = load_options.split_whitespace();
+        if words.next() != Some("bench") && words.next() != Some("bench") {
+            return Ok(None);
+        }
+        let mut options = Self::default();
+        for word in words {
+            let refused = || Error::Measurement(word.to_string());
+            let (key, value) = word.split_once('=').ok_or_else(refused)?;
+            let number = |range: core::ops::RangeInclusive<u32>| {
+                let number = value.parse().ok().filter(|number| range.contains(number));
+                number.ok_or_else(refused)
+            };
+            match key {
+                "server" => options.server = Some(value.parse().map_err(|_| refused())?),
+                "rounds" => options.rounds = number(1..=MAX_ROUNDS)?,
+                "ms" => options.millis = number(1..=MAX_MILLIS)?,
+                "file" => options.file = value.to_string(),
+                "small" => options.small = value.to_string(),
+                "processors" => options.processors = Some(number(0..=u32::MAX)?),
+                _ => return Err(refused()),
+            }
+        }
+        Ok(Some(options))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_behind_bench() {
+        for other in ["", "wireboot.efi", "http://a/b", "a b bench"] {
+            assert!(matches!(Options::parse(other), Ok(None)), "{other}");
+        }
+        assert_eq!(Options::parse("bench").unwrap(), Some(Options::default()));
+        let options = Options::parse("FS0:\\wireboot.efi bench rounds=2 ms=100 server=10.0.0.1")
+            .unwrap()
+            .unwrap();
+        assert_eq!((options.rounds, options.millis), (2, 100));
+        assert_eq!(options.server, Some(Ipv4Addr::new(10, 0, 0, 1)));
+        for wrong in [
+            "bench x",
+            "bench rounds=0",
+            "bench ms=999999",
+            "bench server=a",
+            "bench a=b",
+        ] {
+            assert!(
+                matches!(Options::parse(wrong), Err(Error::Measurement(word)) if wrong.ends_with(&word)),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the rungs of frames are measured through: anything that sends and receives them.
+
+use crate::error::Error;
+use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
+use wireboot_platform::stock::{Mnp, Snp};
+
+/// Units that a driver of ours is asked for at once.
+const BURST: usize = 64;
+
+/// Received bytes: the parts of a unit, and the length of the datagrams that the device put together, if it did.
+pub type Unit<'a> = (&'a [&'a [u8]], Option<u16>);
+
+/// A way to the cable.
+pub trait Wire {
+    /// The interface's address.
+    fn mac(&mut self) -> [u8; 6];
+
+    /// Shows what has come to `sink`. Returns how many units.
+    fn receive(&mut self, sink: impl FnMut(Unit<'_>)) -> Result<usize, Error>;
+
+    /// Sends a frame. False when there is no room for it now.
+    fn send(&mut self, frame: &[u8]) -> Result<bool, Error>;
+
+    /// Nothing more will be sent for the moment.
+    fn flush(&mut self) -> Result<(), Error>;
+
+    /// True when all frames have left.
+    fn sent(&mut self) -> Result<bool, Error>;
+}
+
+/// A driver of ours.
+pub struct Driver<N: Nic>(pub N);
+
+impl<N: Nic> Wire for Driver<N> {
+    fn mac(&mut self) -> [u8; 6] {
+        self.0.properties().mac
+    }
+
+    #[inline]
+    fn receive(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<usize, Error> {
+        let (mut receive, _) = self.0.split();
+        Ok(receive.burst(BURST, |frame| sink((frame.parts, frame.udp_segment)))?)
+    }
+
+    #[inline]
+    fn send(&mut self, frame: &[u8]) -> Result<bool, Error> {
+        let (_, mut transmit) = self.0.split();
+        match transmit.send(frame.len(), Offload::None, |place| {
+            place.copy_from_slice(frame)
+        }) {
+            Ok(()) => Ok(true),
+            Err(SendError::Fault(fault)) => Err(fault.into()),
+            Err(SendError::Full | SendError::TooLong) => Ok(false),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(self.0.split().1.flush()?)
+    }
+
+    fn sent(&mut self) -> Result<bool, Error> {
+        let (_, mut transmit) = self.0.split();
+        transmit.flush()?;
+        Ok(transmit.idle())
+    }
+}
+
+fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
+    move |error| Error::Firmware {
+        what,
+        status: error.status(),
+    }
+}
+
+impl Wire for Snp {
+    fn mac(&mut self) -> [u8; 6] {
+        Snp::mac(self)
+    }
+
+    #[inline]
+    fn receive(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<usize, Error> {
+        let mut units = 0;
+        while units < BURST
+            && let Some(frame) = Snp::receive(self).map_err(refused("SNP Receive"))?
+        {
+            sink((&[frame], None));
+            units += 1;
+        }
+        Ok(units)
+    }
+
+    fn send(&mut self, frame: &[u8]) -> Result<bool, Error> {
+        Snp::send(self, frame).map_err(refused("SNP Transmit"))
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sent(&mut self) -> Result<bool, Error> {
+        Snp::sent(self).map_err(refused("SNP GetStatus"))
+    }
+}
+
+/// The firmware's packet service, which does not tell its address.
+pub struct Managed {
+    /// It.
+    pub mnp: Mnp,
+    /// The interface's address.
+    pub mac: [u8; 6],
+}
+
+impl Wire for Managed {
+    fn mac(&mut self) -> [u8; 6] {
+        self.mac
+    }
+
+    #[inline]
+    fn receive(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<usize, Error> {
+        self.mnp
+            .receive(|frame| sink((&[frame], None)))
+            .map_err(refused("MNP Receive"))
+    }
+
+    fn send(&mut self, frame: &[u8]) -> Result<bool, Error> {
+        self.mnp.send(frame).map_err(refused("MNP Transmit"))?;
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sent(&mut self) -> Result<bool, Error> {
+        Ok(true)
+    }
+}
