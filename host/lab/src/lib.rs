@@ -10,6 +10,7 @@ pub mod cache;
 pub mod capture;
 pub mod console;
 pub mod guest;
+pub mod load;
 pub mod netns;
 pub mod network;
 pub mod packages;

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow};
 use nix::mount::{MsFlags, mount, umount};
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::netns::{Lab, tool};
 use crate::wire::{Impairment, Wire};
@@ -212,6 +212,15 @@ pub struct Station {
 }
 
 impl Station {
+    /// Moves the calling thread, and what it starts, to the station.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn enter(&self) -> Result<()> {
+        let namespace = File::open(&self.namespace).context("opening the station's namespace")?;
+        setns(namespace, CloneFlags::CLONE_NEWNET).context("entering the station's namespace")
+    }
+
     /// A command that will run at the station.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");

@@ -1,0 +1,315 @@
+//! The figures of a load run: one row for each server and crowd, as a table and as JSON.
+
+use std::fs;
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::servers::Kind;
+use crate::bench::statistics::{median, range};
+
+/// No client is starved when all get the file and the slowest takes at most so many times as long as the median.
+const FAIR: f64 = 3.0;
+
+/// One crowd at one server, once.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trial {
+    /// The server.
+    pub server: Kind,
+    /// Clients that began together.
+    pub clients: usize,
+    /// Seconds from the start to the last byte, of each client that got all of it, shortest first.
+    pub seconds: Vec<f64>,
+    /// Why others did not, and how many of them.
+    pub failures: Vec<(String, usize)>,
+    /// Blocks that came to a client again.
+    pub doubled_blocks: u64,
+    /// Blocks that a client missed while a later one came.
+    pub lost_blocks: u64,
+    /// Times that a client had to ask again, as nothing came.
+    pub timeouts: u64,
+    /// The server's processor seconds, where they are counted.
+    pub processor_seconds: Option<f64>,
+    /// The most memory that the server's first process had, in KiB.
+    pub memory_kib: u64,
+}
+
+impl Trial {
+    fn is_complete(&self) -> bool {
+        self.seconds.len() == self.clients
+    }
+}
+
+/// Everything that a run found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where it ran.
+    pub machine: String,
+    /// The file's size in bytes.
+    pub bytes: u64,
+    /// Payload bytes of a block.
+    pub block_size: u16,
+    /// Blocks for one acknowledgement that clients ask for.
+    pub window: u16,
+    /// The servers and their versions.
+    pub servers: Vec<(Kind, String)>,
+    /// One row for each crowd and server.
+    pub rows: Vec<Row>,
+    /// All of them, in the order in which they ran.
+    pub trials: Vec<Trial>,
+    /// Servers that took no part, and why.
+    pub absent: Vec<(Kind, String)>,
+}
+
+/// The trials of one server with one crowd: medians of the rounds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The server.
+    pub server: Kind,
+    /// Clients at once.
+    pub clients: usize,
+    /// Rounds.
+    pub rounds: usize,
+    /// Clients that got all of it, in the worst round.
+    pub finished: usize,
+    /// Their bits over the time of the slowest, in millions a second.
+    pub mbit_s: Option<f64>,
+    /// The fastest client's seconds.
+    pub fastest_s: Option<f64>,
+    /// The median client's seconds.
+    pub median_s: Option<f64>,
+    /// The slowest client's seconds.
+    pub slowest_s: Option<f64>,
+    /// The slowest client's time over the median's, in the worst round.
+    pub slowest_over_median: Option<f64>,
+    /// Blocks sent again, and timeouts, in all rounds.
+    pub again: u64,
+    /// The server's processor seconds for each GiB that arrived whole.
+    pub processor_s_per_gib: Option<f64>,
+    /// The most memory that the server's first process had, in KiB.
+    pub memory_kib: u64,
+}
+
+impl Row {
+    /// Whether every client got everything, and none was starved.
+    #[must_use]
+    pub fn is_fair(&self) -> bool {
+        let even = self.slowest_over_median.is_some_and(|ratio| ratio <= FAIR);
+        self.finished == self.clients && even
+    }
+}
+
+/// The rows, crowd by crowd.
+#[must_use]
+pub fn rows(trials: &[Trial], bytes: u64) -> Vec<Row> {
+    let mut keys: Vec<_> = trials
+        .iter()
+        .map(|trial| (trial.clients, trial.server))
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_iter()
+        .map(|(clients, server)| {
+            let of_row = |trial: &&Trial| (trial.clients, trial.server) == (clients, server);
+            let trials: Vec<&Trial> = trials.iter().filter(of_row).collect();
+            row(&trials, clients, server, bytes)
+        })
+        .collect()
+}
+
+fn row(trials: &[&Trial], clients: usize, server: Kind, bytes: u64) -> Row {
+    let of_each = |value: &dyn Fn(&Trial) -> Option<f64>| -> Vec<f64> {
+        trials.iter().filter_map(|trial| value(trial)).collect()
+    };
+    let middle = |value: &dyn Fn(&Trial) -> Option<f64>| median(&of_each(value));
+    let slowest = |trial: &Trial| range(&trial.seconds).map(|(_, slowest)| slowest);
+    let uneven = |trial: &Trial| Some(slowest(trial)? / median(&trial.seconds)?);
+    let arrived = |trial: &Trial| trial.seconds.len() as f64 * bytes as f64;
+    Row {
+        server,
+        clients,
+        rounds: trials.len(),
+        finished: trials
+            .iter()
+            .map(|trial| trial.seconds.len())
+            .min()
+            .unwrap_or(0),
+        // What a crowd gets while some of it gets nothing says little.
+        mbit_s: middle(&|trial| {
+            let whole = trial.is_complete().then_some(trial)?;
+            Some(arrived(whole) * 8e-6 / slowest(whole)?)
+        }),
+        fastest_s: middle(&|trial| range(&trial.seconds).map(|(fastest, _)| fastest)),
+        median_s: middle(&|trial| median(&trial.seconds)),
+        slowest_s: middle(&slowest),
+        slowest_over_median: range(&of_each(&uneven)).map(|(_, worst)| worst),
+        again: trials
+            .iter()
+            .map(|trial| trial.doubled_blocks + trial.lost_blocks + trial.timeouts)
+            .sum(),
+        processor_s_per_gib: middle(&|trial| {
+            let gib = arrived(trial) / f64::from(1 << 30);
+            trial
+                .processor_seconds
+                .filter(|_| gib > 0.0)
+                .map(|seconds| seconds / gib)
+        }),
+        memory_kib: trials
+            .iter()
+            .map(|trial| trial.memory_kib)
+            .max()
+            .unwrap_or(0),
+    }
+}
+
+impl Report {
+    /// The table, with what stands beside it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_MARKDOWN).set_header([
+            "clients",
+            "server",
+            "finished",
+            "Mbit/s",
+            "atftpd = 1",
+            "fastest, s",
+            "median, s",
+            "slowest, s",
+            "slowest / median",
+            "sent again",
+            "CPU s / GiB",
+            "memory, MiB",
+        ]);
+        for row in &self.rows {
+            let number = |value: Option<f64>, digits: usize| {
+                value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+            };
+            let rival = self
+                .rows
+                .iter()
+                .find(|other| other.clients == row.clients && other.server == Kind::Atftpd);
+            let ratio = rival.and_then(|rival| Some(row.mbit_s? / rival.mbit_s?));
+            let version = self.servers.iter().find(|(kind, _)| *kind == row.server);
+            let version = version.map_or("", |(_, version)| version.as_str());
+            table.add_row(
+                [
+                    row.clients.to_string(),
+                    format!("{} {version}", row.server.name()),
+                    format!("{}/{}", row.finished, row.clients),
+                    number(row.mbit_s, 0),
+                    number(ratio, 2),
+                    number(row.fastest_s, 3),
+                    number(row.median_s, 3),
+                    number(row.slowest_s, 3),
+                    number(row.slowest_over_median, 2),
+                    row.again.to_string(),
+                    number(row.processor_s_per_gib, 2),
+                    number(Some(row.memory_kib as f64 / 1024.0), 1),
+                ]
+                .map(Cell::new),
+            );
+        }
+        for (index, column) in table.column_iter_mut().enumerate() {
+            if index != 1 {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let mut text = format!(
+            "{}: {} MiB to each client, block size {}, window {} where the server grants one.\n\n{table}\n",
+            self.machine,
+            self.bytes >> 20,
+            self.block_size,
+            self.window
+        );
+        let crowds = self.rows.iter().filter(|row| row.clients > 1);
+        for row in crowds {
+            let verdict = match row.is_fair() {
+                true => "no client was starved",
+                false => "clients were starved",
+            };
+            text += &format!(
+                "{}, {} clients: {verdict} (all finish, the slowest within {FAIR} times the median)\n",
+                row.server.name(),
+                row.clients
+            );
+        }
+        for (kind, reason) in &self.absent {
+            text += &format!("{} is left out: {reason}\n", kind.name());
+        }
+        for trial in &self.trials {
+            for (reason, count) in &trial.failures {
+                text += &format!(
+                    "{}, {} clients: {count} of them: {reason}\n",
+                    trial.server.name(),
+                    trial.clients
+                );
+            }
+        }
+        text
+    }
+}
+
+/// The processor, how many of them, and the kernel.
+#[must_use]
+pub fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+        .map_or("unknown processor", |(_, name)| name.trim());
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = read("/proc/sys/kernel/osrelease");
+    format!("{processors} processors ({model}), Linux {}", kernel.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(server: Kind, clients: usize, seconds: &[f64]) -> Trial {
+        Trial {
+            server,
+            clients,
+            seconds: seconds.to_vec(),
+            failures: vec![],
+            doubled_blocks: 1,
+            lost_blocks: 2,
+            timeouts: 3,
+            processor_seconds: Some(0.5),
+            memory_kib: 2048,
+        }
+    }
+
+    #[test]
+    fn rows_are_medians_of_rounds_and_the_worst_fairness() {
+        let gib = 1 << 30;
+        let rows = rows(
+            &[
+                trial(Kind::Ours, 2, &[1.0, 2.0]),
+                trial(Kind::Atftpd, 2, &[4.0]),
+                trial(Kind::Ours, 2, &[1.0, 4.0]),
+                trial(Kind::Ours, 1, &[1.0]),
+            ],
+            gib,
+        );
+        let order: Vec<_> = rows.iter().map(|row| (row.clients, row.server)).collect();
+        assert_eq!(order, [(1, Kind::Ours), (2, Kind::Ours), (2, Kind::Atftpd)]);
+        let (ours, other) = (&rows[1], &rows[2]);
+        assert_eq!((ours.rounds, ours.finished, ours.again), (2, 2, 12));
+        assert_eq!(ours.slowest_s, Some(3.0));
+        assert_eq!(ours.slowest_over_median, Some(4.0 / 2.5));
+        assert_eq!(ours.processor_s_per_gib, Some(0.25));
+        assert!(ours.is_fair());
+        // One of two clients got nothing.
+        assert_eq!((other.finished, other.mbit_s), (1, None));
+        assert!(!other.is_fair());
+    }
+
+    #[test]
+    fn a_starved_client_is_not_fair() {
+        let rows = rows(&[trial(Kind::Ours, 3, &[1.0, 1.0, 3.1])], 1);
+        assert!(!rows[0].is_fair());
+    }
+}
