@@ -11,6 +11,7 @@ mod processors;
 mod scene;
 mod secure_boot;
 mod servers;
+mod sky;
 mod soak;
 mod successes;
 mod system;
@@ -102,6 +103,7 @@ const CASES: &[(&str, Case)] = &[
         "firmware_has_its_driver_back",
         firmware_drivers::firmware_has_its_driver_back,
     ),
+    ("every_rung_is_measured", sky::every_rung_is_measured),
     ("one_processor", processors::one_processor),
     (
         "boot_processor_by_option",

@@ -8,8 +8,8 @@
 //! ```
 
 pub mod evaluate;
-mod files;
-mod host;
+pub(crate) mod files;
+pub(crate) mod host;
 pub mod instructions;
 mod linux;
 mod observe;

@@ -1,0 +1,187 @@
+//! `wireboot lab sky`: how much of what the network card can receive reaches the boot loader.
+//!
+//! The machine measures itself (`wireboot.efi bench`) against a sender and a boot server here, and writes its figures to its serial
+//! port:
+//!
+//! ```text
+//!  sender ── lab0 = tap ── QEMU ── card ── driver ── ... ── TFTP, HTTP
+//!            └ full? then it waits         └ each height is a rung of the ladder
+//! ```
+
+mod ladder;
+mod plot;
+mod sender;
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use regex::Regex;
+use serde::Serialize;
+
+pub use ladder::{Kind, Ladder, Rung, Sample};
+pub use sender::Sender;
+
+use crate::bench::files::{self, MIB};
+use crate::bench::host::{self, Host};
+use crate::boot::{AcceleratorChoice, network_boot_program};
+use crate::netns::Lab;
+use crate::network::{Network, NetworkOptions, SERVER};
+use crate::qemu::{Disk, Machine, NetworkCard};
+use crate::server::Server;
+
+/// The files that are fetched, in MiB: by the firmware, which is slow, and by wireboot.
+const SMALL_MIB: u64 = 8;
+const LARGE_MIB: u64 = 64;
+/// For a boot, and for a round besides its measurements.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Measurements of frames in a round.
+const FRAME_RUNGS: u32 = 11;
+
+/// Measure what a network card can do, and how much of it each way to use it reaches: wireboot's driver, TFTP and HTTP, the firmware's
+///
+/// A virtual machine measures all of it in one boot, by turns, against a sender on the host; medians count. The sender keeps the
+/// cable full without loss. Where it never waits for room, it was the limit.
+#[derive(Clone, Debug, Args)]
+pub struct SkyArgs {
+    /// How often each rung is measured
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// How long each rung of frames is measured
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub ms: u32,
+    /// Write all figures to FILE as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw the ladder into FILE as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// What runs the guest's instructions
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accel: AcceleratorChoice,
+    /// Processors of the machine
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub cpus: u32,
+    /// Network boot program to measure [default: the wireboot.efi beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub nbp: Option<PathBuf>,
+    /// Show the machine's serial console
+    #[arg(long)]
+    pub console: bool,
+}
+
+/// The JSON file.
+#[derive(Serialize)]
+struct Report<'a> {
+    host: &'a Host,
+    ladder: &'a Ladder,
+}
+
+/// Measures, and tells. Call it before the program has threads: see [`Lab::enter`].
+///
+/// # Errors
+/// When the machine does not come to its figures, or a rung has none; the report is written all the same.
+pub fn run(arguments: SkyArgs) -> Result<()> {
+    let nbp = network_boot_program(arguments.nbp.as_deref())?;
+    let lab = Lab::enter()?;
+    if let Some(warning) = host::busy() {
+        eprintln!("{warning}");
+    }
+    let network = Network::new(&lab, NetworkOptions::default())?;
+    let program = std::env::current_exe().context("finding this program's own file")?;
+    let accelerator = arguments.accel.choose(&lab)?;
+    let mut machine = Machine::new(accelerator);
+    machine.processors = arguments.cpus;
+    machine.network = Some(NetworkCard::new(network.qemu_netdev()));
+    let options = format!("rounds={} ms={}", arguments.rounds, arguments.ms);
+    let (console, rounds) = (arguments.console, arguments.rounds);
+    let progress = Regex::new(r"round (\d+) of")?;
+    let watch = move |text: &str| {
+        if console {
+            let mut output = std::io::stdout().lock();
+            let _ = output
+                .write_all(text.as_bytes())
+                .and_then(|()| output.flush());
+        } else if let Some(round) = progress.captures(text).and_then(|found| found.get(1)) {
+            eprintln!("round {} of {rounds}", round.as_str());
+        }
+    };
+    let timeout = PATIENCE
+        + (PATIENCE + Duration::from_millis(u64::from(arguments.ms * FRAME_RUNGS))) * rounds;
+    let ladder = measure(&lab, machine, &program, &nbp, &options, timeout, watch)?;
+
+    println!("{}", ladder.text());
+    let host = Host::new(accelerator, network.mtu(), Vec::new());
+    if let Some(file) = &arguments.json {
+        let report = Report {
+            host: &host,
+            ladder: &ladder,
+        };
+        fs::write(file, serde_json::to_string_pretty(&report)?)
+            .with_context(|| format!("writing {}", file.display()))?;
+    }
+    if let Some(file) = &arguments.plot {
+        let title = format!("What reaches the boot loader ({accelerator})");
+        plot::draw(&ladder, &title, file)?;
+    }
+    let missing = ladder.rungs.iter().filter(|rung| rung.mbit_s == 0.0);
+    match missing.count() {
+        0 => Ok(()),
+        count => bail!("no figure for {count} of the rungs; the reasons are above"),
+    }
+}
+
+/// Has `machine`, whose card is on the lab's network, measure itself: `nbp` with the given options behind `bench`. `program` is the
+/// wireboot command.
+///
+/// # Errors
+/// When it does not come to its figures in time, with the end of its console.
+pub fn measure(
+    lab: &Lab,
+    mut machine: Machine,
+    program: &std::path::Path,
+    nbp: &std::path::Path,
+    options: &str,
+    timeout: Duration,
+    watch: impl FnMut(&str) + Send + 'static,
+) -> Result<Ladder> {
+    let root = lab.scratch().join("sky-files");
+    let disk = lab.scratch().join("sky-disk");
+    for directory in [&root, &disk] {
+        fs::create_dir_all(directory).context("making a directory")?;
+    }
+    for mib in [SMALL_MIB, LARGE_MIB] {
+        files::write(&root, mib * MIB)?;
+    }
+    fs::copy(nbp, disk.join("wireboot.efi")).context("copying wireboot.efi")?;
+    fs::write(
+        disk.join("startup.nsh"),
+        format!(
+            "fs0:\r\nwireboot.efi bench server={SERVER} small={} file={} {options}\r\n",
+            files::name(SMALL_MIB * MIB),
+            files::name(LARGE_MIB * MIB)
+        ),
+    )?;
+    let _server = Server::start(lab, lab.command(program), &root, nbp, &[])?;
+    let _sender = Sender::start()?;
+
+    // The host's page faults are no part of the figures.
+    machine.preallocate = true;
+    machine.disks.push(Disk::Directory {
+        path: disk,
+        boot_index: Some(1),
+    });
+    if let Some(card) = &mut machine.network {
+        card.boot_index = None;
+    }
+    let mut running = machine.start(lab, "machine", watch)?;
+    let end = Regex::new(r"wireboot-bench: (\{.*\})\n|wireboot: error: (.*)\n")?;
+    let seen = running.console.wait_for(&end, timeout)?;
+    match seen.groups.get(1).filter(|json| !json.is_empty()) {
+        Some(json) => Ladder::read(json),
+        None => bail!("{}\n{}", seen.text.trim_end(), running.console.tail(15)),
+    }
+}

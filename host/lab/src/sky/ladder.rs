@@ -1,0 +1,292 @@
+//! What the machine measured: read, in figures, as a table.
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::{Deserialize, Serialize};
+
+/// The line that the machine writes to its serial port, without its first word.
+#[derive(Debug, Deserialize)]
+pub struct Measured {
+    /// wireboot's version.
+    pub version: String,
+    /// Ticks of the machine's time-stamp counter in a second.
+    pub hertz: u64,
+    /// What was measured.
+    pub rungs: Vec<MeasuredRung>,
+}
+
+/// One thing that was measured.
+#[derive(Debug, Deserialize)]
+pub struct MeasuredRung {
+    /// What it is compared with: the first rung of the same kind.
+    pub kind: Kind,
+    /// What it is.
+    pub name: String,
+    /// Why the last measurement failed, if one did.
+    pub error: Option<String>,
+    /// One for each round.
+    pub samples: Vec<Sample>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Receiving full frames, and files.
+    Receive,
+    /// Receiving the smallest frames.
+    ReceiveSmall,
+    /// Sending full frames.
+    Transmit,
+    /// Sending the smallest frames.
+    TransmitSmall,
+}
+
+impl Kind {
+    /// In the order of the table.
+    pub const ALL: [Kind; 4] = [
+        Kind::Receive,
+        Kind::ReceiveSmall,
+        Kind::Transmit,
+        Kind::TransmitSmall,
+    ];
+
+    /// For people.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Receive => "receive, full frames and files",
+            Kind::ReceiveSmall => "receive, 64-byte frames",
+            Kind::Transmit => "transmit, full frames",
+            Kind::TransmitSmall => "transmit, 64-byte frames",
+        }
+    }
+}
+
+/// One measurement, in the machine's units.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Sample {
+    /// Packets that came through; 0 where they were not counted.
+    pub packets: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+    /// Ticks of the time-stamp counter in calls that moved packets; 0 where that was not measured.
+    pub busy: u64,
+    /// Packets sent at the other end; 0 where that is not known.
+    pub sent: u64,
+    /// How many of those did not come through.
+    pub lost: u64,
+    /// How long the sender waited for room in the cable, in microseconds.
+    pub waited: u64,
+}
+
+impl Sample {
+    fn mbit_s(&self) -> f64 {
+        ratio(self.bytes as f64 * 8.0, self.micros as f64)
+    }
+}
+
+/// All rungs.
+#[derive(Debug, Serialize)]
+pub struct Ladder {
+    /// wireboot's version in the machine.
+    pub version: String,
+    /// Ticks of the machine's time-stamp counter in a second.
+    pub hertz: u64,
+    /// Each rung, those of a kind behind one another, its top first.
+    pub rungs: Vec<Rung>,
+}
+
+/// One rung. The figures are those of the sample with the median rate; none where nothing was measured.
+#[derive(Debug, Serialize)]
+pub struct Rung {
+    /// What it is compared with.
+    pub kind: Kind,
+    /// What it is.
+    pub name: String,
+    /// Mbit/s of payload.
+    pub mbit_s: f64,
+    /// Its part of the top one's.
+    pub share: f64,
+    /// Thousands of packets a second.
+    pub kpps: f64,
+    /// Cycles that the machine's processor worked for each packet.
+    pub cycles_per_packet: f64,
+    /// The part of the time that it worked.
+    pub work: f64,
+    /// The part of the packets sent that did not come through.
+    pub lost: f64,
+    /// The part of the time that the sender waited for room in the cable.
+    pub sender_waited: f64,
+    /// Every round's rate in Mbit/s.
+    pub rounds_mbit_s: Vec<f64>,
+    /// The measurement itself.
+    pub sample: Sample,
+    /// Why the last measurement failed, if one did.
+    pub error: Option<String>,
+}
+
+impl Ladder {
+    /// Reads what the machine wrote.
+    ///
+    /// # Errors
+    /// When it is not that.
+    pub fn read(json: &str) -> Result<Ladder> {
+        let measured: Measured =
+            serde_json::from_str(json).context("the figures from the machine are damaged")?;
+        let mut rungs: Vec<Rung> = Vec::new();
+        for kind in Kind::ALL {
+            for rung in measured.rungs.iter().filter(|rung| rung.kind == kind) {
+                let top = rungs
+                    .iter()
+                    .find(|other| other.kind == kind && other.mbit_s > 0.0)
+                    .map(|other| other.mbit_s);
+                rungs.push(Rung::new(rung, measured.hertz, top));
+            }
+        }
+        Ok(Ladder {
+            version: measured.version,
+            hertz: measured.hertz,
+            rungs,
+        })
+    }
+
+    /// Those of a kind, the top one first.
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Rung> {
+        self.rungs.iter().filter(move |rung| rung.kind == kind)
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for kind in Kind::ALL {
+            if self.of(kind).next().is_none() {
+                continue;
+            }
+            let mut table = Table::new();
+            table.load_preset(presets::NOTHING);
+            table.set_header([
+                kind.title(),
+                "Mbit/s",
+                "share",
+                "kpkt/s",
+                "ns/pkt",
+                "of these guest",
+                "cycles/pkt",
+                "guest works",
+                "lost",
+                "sender waits",
+            ]);
+            for column in table.column_iter_mut().skip(1) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            for rung in self.of(kind) {
+                table.add_row(rung.cells(self.hertz));
+            }
+            text.push_str(&table.trim_fmt());
+            text.push_str("\n\n");
+        }
+        text.push_str(
+            "share: of the first row. guest: time in calls that moved packets; the rest of a packet's time is the host's.\n\
+             sender waits: for room in the cable; near 0 %, the sender was the limit, not the machine.\n",
+        );
+        text
+    }
+}
+
+impl Rung {
+    fn new(rung: &MeasuredRung, hertz: u64, top: Option<f64>) -> Rung {
+        let mut sorted = rung.samples.clone();
+        sorted.sort_by(|one, other| one.mbit_s().total_cmp(&other.mbit_s()));
+        let sample = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+        let seconds = sample.micros as f64 / 1e6;
+        let mbit_s = sample.mbit_s();
+        Rung {
+            kind: rung.kind,
+            name: rung.name.clone(),
+            mbit_s,
+            share: ratio(mbit_s, top.unwrap_or(mbit_s)),
+            kpps: ratio(sample.packets as f64 / 1e3, seconds),
+            cycles_per_packet: ratio(sample.busy as f64, sample.packets as f64),
+            work: ratio(sample.busy as f64 / hertz.max(1) as f64, seconds),
+            lost: ratio(sample.lost as f64, sample.sent as f64),
+            sender_waited: ratio(sample.waited as f64, sample.micros as f64),
+            rounds_mbit_s: rung.samples.iter().map(Sample::mbit_s).collect(),
+            sample,
+            error: rung.error.clone(),
+        }
+    }
+
+    fn cells(&self, hertz: u64) -> Vec<String> {
+        if self.sample.micros == 0 {
+            let reason = self.error.as_deref().unwrap_or("nothing came");
+            return vec![
+                format!("  {}", self.name),
+                format!("not measured: {reason}"),
+            ];
+        }
+        let known = |is: bool, text: String| if is { text } else { "-".to_owned() };
+        let percent = |part: f64| format!("{:.0} %", part * 100.0);
+        let (packets, busy) = (self.sample.packets > 0, self.sample.busy > 0);
+        let frames = self.sample.sent > 0;
+        let receiving = matches!(self.kind, Kind::Receive | Kind::ReceiveSmall);
+        let guest = self.cycles_per_packet / hertz.max(1) as f64 * 1e9;
+        vec![
+            format!("  {}", self.name),
+            format!("{:.0}", self.mbit_s),
+            percent(self.share),
+            known(packets, format!("{:.0}", self.kpps)),
+            known(packets, format!("{:.0}", ratio(1e6, self.kpps))),
+            known(busy, format!("{guest:.0}")),
+            known(busy, format!("{:.0}", self.cycles_per_packet)),
+            known(busy, percent(self.work)),
+            known(frames, format!("{:.1} %", self.lost * 100.0)),
+            known(frames && receiving, percent(self.sender_waited.min(1.0))),
+        ]
+    }
+}
+
+/// 0 where there is nothing to divide by.
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// As the machine writes it.
+    pub const JSON: &str = r#"{"version":"0.1.0","hertz":2000000000,"rungs":[
+        {"kind":"transmit","name":"driver","error":null,"samples":[]},
+        {"kind":"receive","name":"driver","error":null,"samples":[
+            {"packets":300000,"bytes":441600000,"micros":1000000,"busy":120000000,"work":6,"sent":300064,"lost":0,"waited":400000},
+            {"packets":310000,"bytes":456320000,"micros":1000000,"busy":120000000,"work":6,"sent":310064,"lost":0,"waited":400000},
+            {"packets":100000,"bytes":147200000,"micros":1000000,"busy":120000000,"work":6,"sent":310064,"lost":9,"waited":400000}]},
+        {"kind":"receive","name":"SNP","error":null,"samples":[
+            {"packets":75000,"bytes":110400000,"micros":1000000,"busy":0,"work":0,"sent":80000,"lost":5000,"waited":0}]},
+        {"kind":"receive","name":"MNP","error":"no \"MNP\"","samples":[]}]}"#;
+
+    #[test]
+    fn shares_are_of_the_first_and_medians() {
+        let ladder = Ladder::read(JSON).unwrap();
+        let names: Vec<_> = ladder.rungs.iter().map(|rung| rung.name.as_str()).collect();
+        assert_eq!(names, ["driver", "SNP", "MNP", "driver"]);
+        let driver = &ladder.rungs[0];
+        assert!((driver.mbit_s - 3532.8).abs() < 0.1 && (driver.share - 1.0).abs() < 1e-9);
+        assert!((driver.cycles_per_packet - 400.0).abs() < 1e-9);
+        assert!((driver.work - 0.06).abs() < 1e-9);
+        assert!((driver.sender_waited - 0.4).abs() < 1e-9);
+        assert!((ladder.rungs[1].share - 0.25).abs() < 1e-9);
+        let text = ladder.text();
+        assert!(text.contains("3533") && text.contains("25 %"), "{text}");
+        assert!(text.contains("not measured: no \"MNP\""), "{text}");
+    }
+
+    #[test]
+    fn damage_is_told() {
+        assert!(Ladder::read(JSON.get(..90).unwrap()).is_err());
+    }
+}

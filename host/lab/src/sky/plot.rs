@@ -1,0 +1,113 @@
+//! The ladder as a picture.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::ladder::{Kind, Ladder, Rung};
+
+const WIDTH: u32 = 900;
+/// The height of a bar with the space around it, in pixels.
+const LINE: i32 = 22;
+/// Where the bars begin, and the room to their right for the figures.
+const LEFT: i32 = 260;
+const RIGHT: i32 = 140;
+const TOP: i32 = 50;
+
+/// Draws each rung's Mbit/s as a bar on a logarithmic scale, with its share of the top one.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn draw(ladder: &Ladder, title: &str, file: &Path) -> Result<()> {
+    chart(ladder, title, file).map_err(|error| anyhow!("drawing {}: {error}", file.display()))
+}
+
+fn chart(ladder: &Ladder, title: &str, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let kinds: Vec<(Kind, Vec<&Rung>)> = Kind::ALL
+        .into_iter()
+        .map(|kind| {
+            let measured = ladder.of(kind).filter(|rung| rung.mbit_s > 0.0);
+            (kind, measured.collect())
+        })
+        .filter(|(_, rungs): &(_, Vec<_>)| !rungs.is_empty())
+        .collect();
+    let lines: usize = kinds.iter().map(|(_, rungs)| rungs.len() + 2).sum();
+    let height = TOP + LINE * i32::try_from(lines)?;
+    let root = SVGBackend::new(file, (WIDTH, height.unsigned_abs())).into_drawing_area();
+    root.fill(&WHITE)?;
+    let ink = RGBColor(40, 40, 40);
+    let text = |size: i32, x: HPos| {
+        ("sans-serif", size, &ink)
+            .into_text_style(&root)
+            .pos(Pos::new(x, VPos::Center))
+    };
+    root.draw(&Text::new(title.to_owned(), (20, 24), text(18, HPos::Left)))?;
+    let all = kinds.iter().flat_map(|(_, rungs)| rungs);
+    let (slowest, fastest) = all.fold((f64::MAX, 1.0_f64), |(low, high), rung| {
+        (low.min(rung.mbit_s), high.max(rung.mbit_s))
+    });
+    // From the whole decade below the slowest.
+    let first = slowest.log10().floor();
+    let span = f64::from(i32::try_from(WIDTH)? - LEFT - RIGHT);
+    let place = |mbit_s: f64| {
+        let part = (mbit_s.log10() - first) / (fastest.log10() - first).max(0.1);
+        LEFT + (part * span) as i32
+    };
+    let mut top = TOP;
+    for (kind, rungs) in &kinds {
+        root.draw(&Text::new(
+            format!("{}, Mbit/s", kind.title()),
+            (20, top + LINE / 2),
+            text(15, HPos::Left),
+        ))?;
+        top += LINE;
+        for rung in rungs {
+            let middle = top + LINE / 2 - 2;
+            root.draw(&Text::new(
+                rung.name.clone(),
+                (LEFT - 10, middle),
+                text(14, HPos::Right),
+            ))?;
+            let ours = rung.name.starts_with("wireboot") || rung.name.starts_with("driver");
+            let color = if ours {
+                RGBColor(0, 114, 178)
+            } else {
+                RGBColor(170, 170, 170)
+            };
+            let end = place(rung.mbit_s);
+            root.draw(&Rectangle::new(
+                [(LEFT, top), (end, top + LINE - 5)],
+                color.filled(),
+            ))?;
+            root.draw(&Text::new(
+                format!("{:.0} ({:.0} %)", rung.mbit_s, rung.share * 100.0),
+                (end + 6, middle),
+                text(14, HPos::Left),
+            ))?;
+            top += LINE;
+        }
+        top += LINE;
+    }
+    root.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ladder::tests::JSON;
+    use super::*;
+
+    #[test]
+    fn picture_names_each_rung_and_its_share() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("plot.svg");
+        draw(&Ladder::read(JSON).unwrap(), "a title", &file).unwrap();
+        let svg = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            svg.contains("<svg") && svg.contains("SNP") && svg.contains("883 (25 %)"),
+            "{svg}"
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! The machine that measures itself.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use wireboot_lab::accel;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{Network, NetworkOptions};
+use wireboot_lab::qemu::{Machine, NetworkCard};
+use wireboot_lab::sky::{self, Kind};
+
+use crate::scene::{boot_program, wireboot};
+
+/// For all of it: much longer than it takes.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Each rung has a figure. How high it is depends on the host.
+pub fn every_rung_is_measured(lab: &Lab) -> Result<()> {
+    let network = Network::new(lab, NetworkOptions::default())?;
+    let mut machine = Machine::new(accel::best(lab, false)?);
+    machine.memory_mib = 1024;
+    machine.network = Some(NetworkCard::new(network.qemu_netdev()));
+    let options = "rounds=1 ms=100";
+    let ladder = sky::measure(
+        lab,
+        machine,
+        &wireboot()?,
+        &boot_program()?,
+        options,
+        PATIENCE,
+        |_| {},
+    )?;
+    for (kind, names) in [
+        (
+            Kind::Receive,
+            &[
+                "driver",
+                "driver, copied",
+                "wireboot TFTP, one processor",
+                "wireboot HTTP, one processor",
+                "SNP",
+                "MNP",
+                "firmware's TFTP (PXE)",
+                "wireboot TFTP",
+                "wireboot HTTP",
+            ][..],
+        ),
+        (Kind::ReceiveSmall, &["driver", "SNP", "MNP"]),
+        (Kind::Transmit, &["driver", "SNP"]),
+        (Kind::TransmitSmall, &["driver", "SNP"]),
+    ] {
+        for name in names {
+            let measured = ladder
+                .of(kind)
+                .any(|rung| rung.name == *name && rung.mbit_s > 0.0 && rung.error.is_none());
+            ensure!(
+                measured,
+                "{name} has no figure for {}:\n{}",
+                kind.title(),
+                ladder.text()
+            );
+        }
+    }
+    Ok(())
+}
