@@ -18,6 +18,7 @@ pub mod payload;
 pub mod qemu;
 mod qmp;
 pub mod server;
+pub mod sky;
 pub mod soak;
 pub mod timeline;
 mod wire;
