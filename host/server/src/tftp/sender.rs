@@ -95,7 +95,12 @@ pub struct Sender {
     timed: Option<(u64, Instant)>,
     shortest_round_trip: Option<Duration>,
     smoothed_round_trip: Option<Duration>,
+    /// How far round trips lie from the smoothed one, smoothed too.
+    round_trip_variation: Duration,
+    /// Timeouts since the last sample: an acknowledgement of what was sent twice does not end them (RFC 6298 section 5).
     backoff: u32,
+    /// The next acknowledgement may be of the first sending or of the second.
+    ambiguous: bool,
     resent: u64,
     end: Option<End>,
     error_text: String,
@@ -123,7 +128,9 @@ impl Sender {
             timed: None,
             shortest_round_trip: None,
             smoothed_round_trip: None,
+            round_trip_variation: Duration::ZERO,
             backoff: 0,
+            ambiguous: false,
             resent: 0,
             end: None,
             error_text: String::new(),
@@ -184,6 +191,7 @@ impl Sender {
             return Action::Ended(End::Silent);
         }
         self.backoff += 1;
+        self.ambiguous = true;
         self.roll_back(now);
         self.due().unwrap_or(Action::Wait(deadline))
     }
@@ -259,14 +267,14 @@ impl Sender {
             if number == 0 {
                 self.started = true;
                 self.sample(now.saturating_duration_since(self.sent_at));
-                self.heard(now);
+                self.heard_at = now;
             }
         } else if advance == 0 {
             self.repeat(now);
         } else if advance <= awaited {
             self.acked += advance;
             self.take_sample(now);
-            self.heard(now);
+            self.heard_at = now;
             if self.acked == self.last_block {
                 self.end = Some(End::Complete);
             } else if self.slides(self.acked) {
@@ -325,21 +333,26 @@ impl Sender {
         self.sample(now.saturating_duration_since(since));
     }
 
+    /// RFC 6298 section 2. A sample after a resending might belong to the first sending (Karn); until there is a better one, the wait
+    /// stays as long as it has become. Else every window of a client that has become slow would be sent twice.
     fn sample(&mut self, sample: Duration) {
-        // A sample after a resending might belong to the first sending (Karn).
-        if self.backoff == 0 {
-            let shortest = self.shortest_round_trip.unwrap_or(sample);
-            self.shortest_round_trip = Some(shortest.min(sample));
-            self.smoothed_round_trip = Some(match self.smoothed_round_trip {
-                Some(smoothed) => (smoothed * 7 + sample) / 8,
-                None => sample,
-            });
+        if std::mem::take(&mut self.ambiguous) {
+            return;
         }
-    }
-
-    fn heard(&mut self, now: Instant) {
-        self.heard_at = now;
         self.backoff = 0;
+        let shortest = self.shortest_round_trip.unwrap_or(sample);
+        self.shortest_round_trip = Some(shortest.min(sample));
+        self.smoothed_round_trip = Some(match self.smoothed_round_trip {
+            Some(smoothed) => {
+                self.round_trip_variation =
+                    (self.round_trip_variation * 3 + smoothed.abs_diff(sample)) / 4;
+                (smoothed * 7 + sample) / 8
+            }
+            None => {
+                self.round_trip_variation = sample / 2;
+                sample
+            }
+        });
     }
 
     fn due(&self) -> Option<Action> {
@@ -371,7 +384,10 @@ impl Sender {
     fn timeout(&self) -> Duration {
         let base = match (self.terms.timeout, self.smoothed_round_trip) {
             (Some(asked), _) => asked,
-            (None, Some(round_trip)) => (round_trip * 4).max(MIN_TIMEOUT),
+            (None, Some(round_trip)) => {
+                let varied = round_trip + self.round_trip_variation * 4;
+                varied.max(round_trip * 4).max(MIN_TIMEOUT)
+            }
             (None, None) => FIRST_TIMEOUT,
         };
         let longest = MAX_TIMEOUT.max(self.terms.timeout.unwrap_or_default());
@@ -653,6 +669,27 @@ mod tests {
         assert_eq!(gaps[0], MIN_TIMEOUT);
         assert!(gaps.windows(2).all(|w| w[1] == (w[0] * 2).min(MAX_TIMEOUT)));
         assert!((8..20).contains(&sendings.len()), "{}", sendings.len());
+    }
+
+    #[test]
+    fn a_client_that_becomes_slow_is_not_sent_everything_twice() {
+        let mut bench = Bench::new(terms(100_000, 100, 4));
+        for window in 0..100 {
+            bench.sends(u64::from(window) * 4 + 1, 4);
+            let answered = bench.now + Duration::from_millis(150);
+            loop {
+                match bench.action() {
+                    Action::Wait(until) if until > answered => break,
+                    Action::Wait(until) => bench.now = until,
+                    Action::Send { count, .. } => bench.sender.sent(count, bench.now),
+                    other => panic!("{other:?}"),
+                }
+            }
+            bench.now = answered;
+            bench.ack(window * 4 + 4);
+        }
+        let resent = bench.sender.resent_blocks();
+        assert!((1..=8).contains(&resent), "{resent}");
     }
 
     #[test]
