@@ -26,6 +26,13 @@ pub struct Own {
     pub section: Option<Vec<u8>>,
 }
 
+/// Where this image lies in memory: its first address and its length in bytes.
+pub(crate) fn extent() -> Option<(u64, u64)> {
+    let image = open(boot::image_handle())?;
+    let (base, bytes) = image.get()?.info();
+    Some((base as u64, bytes))
+}
+
 fn open(handle: Handle) -> Option<ScopedProtocol<LoadedImage>> {
     let params = OpenProtocolParams {
         handle,

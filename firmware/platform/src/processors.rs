@@ -1,9 +1,16 @@
 //! The machine's other processors, by EFI_MP_SERVICES_PROTOCOL (PI 1.8, volume 2, section 13.4).
 //!
 //! What runs there may call no boot service: firmware is not made for it. Such a processor has interrupts off, the
-//! boot processor's page tables, and a stack of ours.
+//! boot processor's page tables, and a stack and exception handlers of ours.
 
-use crate::memory::Pages;
+mod exceptions;
+mod parking;
+mod stack;
+
+pub use parking::Parking;
+
+use self::exceptions::Tables;
+use self::stack::Stack;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,23 +25,18 @@ use uefi::boot::{self, EventType, OpenProtocolAttributes, OpenProtocolParams, Tp
 use uefi::proto::pi::mp::MpServices;
 use wireboot_threads::Entry;
 
-/// Bytes of a processor's stack. The network engine with a task of each kind needs a tenth of it.
-const STACK: usize = 256 << 10;
-/// What the end of a stack is filled with, to see whether it was ever reached.
-const UNTOUCHED: u8 = 0xa5;
-/// How many bytes of it are looked at.
-const FENCE: usize = 4096;
-/// Longest message of a panic that is kept, in bytes.
+/// Longest message of a panic or an exception that is kept, in bytes.
 const MESSAGE: usize = 300;
 
 /// The boot processor's APIC id; `u32::MAX` until [`remember_boot_processor`] was called.
 static BOOT_PROCESSOR: AtomicU32 = AtomicU32::new(u32::MAX);
-/// Why code of ours ended on another processor.
+/// Why our code came to a bad end on another processor.
 static PANICKED: Spinlock<Option<Message>> = Spinlock::new(None);
 
 /// Notes who we are when the program starts.
 pub(crate) fn remember_boot_processor() {
     BOOT_PROCESSOR.store(apic_id(), Ordering::Relaxed);
+    exceptions::remember_image();
 }
 
 /// True on the processor that runs the firmware. Not for every packet: virtual machines leave the guest for it.
@@ -73,8 +75,7 @@ impl Write for Message {
     }
 }
 
-/// Keeps the last words of code that panics on another processor, and halts that processor for good.
-#[cfg(target_os = "uefi")]
+/// Keeps the last words of code that panics or faults on another processor, and halts that processor for good.
 pub(crate) fn end(words: &dyn fmt::Display) -> ! {
     let mut message = Message {
         bytes: [0; MESSAGE],
@@ -90,7 +91,7 @@ pub(crate) fn end(words: &dyn fmt::Display) -> ! {
     }
 }
 
-/// The last words of code that panicked on another processor, once.
+/// The last words of code that panicked or faulted on another processor, once.
 #[must_use]
 pub fn last_words() -> Option<String> {
     let message = PANICKED.try_lock()?.take()?;
@@ -131,12 +132,14 @@ pub struct Processor {
 #[derive(Debug)]
 struct Started {
     launch: NonNull<Launch>,
-    stack: Pages,
+    stack: Stack,
 }
 
 /// What the firmware hands to [`on_processor`].
 struct Launch {
+    /// Of the stack.
     top: usize,
+    tables: Box<Tables>,
     entry: Entry,
     argument: *mut c_void,
     /// The processor has left our stack for the firmware's.
@@ -197,18 +200,12 @@ impl Processor {
         self.number
     }
 
-    /// True when what runs there has come near the end of its stack.
+    /// True when what runs there has come to the end of its stack, on firmware that does not make a fault of it.
     #[must_use]
     pub fn is_overflowing(&self) -> bool {
-        let Some(started) = &self.started else {
-            return false;
-        };
-        let start = started.stack.start();
-        // SAFETY: within the stack, which is allocated; the other processor may write it at any time, so each byte is read
-        // as plain data.
-        (0..FENCE)
-            .step_by(64)
-            .any(|at| unsafe { start.add(at).read_volatile() } != UNTOUCHED)
+        self.started
+            .as_ref()
+            .is_some_and(|started| started.stack.is_exhausted())
     }
 
     /// Ends what runs there, wherever it is: the firmware resets the processor to idle. False when the firmware
@@ -259,13 +256,10 @@ impl wireboot_threads::Processor for Processor {
 
     unsafe fn start(&mut self, entry: Entry, argument: *mut c_void) -> uefi::Result<()> {
         self.retire();
-        let stack = Pages::allocate(STACK)?;
-        let start = stack.start();
-        // SAFETY: the pages are fresh and ours, and longer than this.
-        unsafe { start.write_bytes(UNTOUCHED, FENCE) };
+        let stack = Stack::new()?;
         let launch = NonNull::from(Box::leak(Box::new(Launch {
-            // Pages are aligned to more than the 16 bytes that the calling convention asks for.
-            top: start.as_ptr() as usize + STACK,
+            top: stack.top(),
+            tables: Tables::new(),
             entry,
             argument,
             left: AtomicBool::new(false),
@@ -300,11 +294,17 @@ impl wireboot_threads::Processor for Processor {
 
 /// The first of our code on another processor, on the firmware's stack for it.
 extern "efiapi" fn on_processor(launch: *mut c_void) {
-    // SAFETY: a `Launch` that lives until `left` is set.
-    let launch = unsafe { &*launch.cast_const().cast::<Launch>() };
-    // SAFETY: the stack belongs to this call; the entry may be called with the argument, by whoever called `start`.
-    unsafe { call_on_stack(launch.top, launch.entry, launch.argument) };
-    launch.left.store(true, Ordering::Release);
+    let launch = launch.cast::<Launch>();
+    // SAFETY: a `Launch` lives until `left` is set, and all of it but that flag is this processor's meanwhile. Interrupts are
+    // off; the stack belongs to this call; the entry may be called with the argument, by whoever called `start`.
+    unsafe {
+        let before = (*launch).tables.load();
+        call_on_stack((*launch).top, (*launch).entry, (*launch).argument);
+        if let Some(before) = before {
+            before.restore();
+        }
+        (*launch).left.store(true, Ordering::Release);
+    }
 }
 
 /// Calls `entry(argument)` on the stack that ends at `top`.
@@ -347,14 +347,8 @@ mod tests {
         let start = stack.as_mut_ptr() as usize;
         let top = start + stack.len() * 16;
         let mut told = [41usize, 0];
-        let launch = Launch {
-            top,
-            entry,
-            argument: (&raw mut told).cast(),
-            left: AtomicBool::new(false),
-        };
-        on_processor((&raw const launch).cast_mut().cast());
-        assert!(launch.left.load(Ordering::Relaxed));
+        // SAFETY: the stack is the call's, and the argument what the entry wants.
+        unsafe { call_on_stack(top, entry, (&raw mut told).cast()) };
         assert_eq!(told[1], 42);
         assert!((start..top).contains(&told[0]));
     }

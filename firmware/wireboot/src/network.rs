@@ -12,7 +12,7 @@ use wireboot_net::Instant;
 use wireboot_nic::vlan::{Vlan, VlanId};
 use wireboot_nic::{Either, Fault, Nic, Transmit};
 use wireboot_platform::pci::Claim;
-use wireboot_platform::processors::{self, Processor};
+use wireboot_platform::processors::{self, Parking, Processor};
 use wireboot_platform::rest::Rest;
 use wireboot_platform::{Clock, console, memory, random};
 use wireboot_ring::{Receiver, Sender};
@@ -27,6 +27,11 @@ const START: u64 = 500_000;
 /// A processor that has not told for so long that it is alive is lost, in microseconds. Hypervisors take processors away for
 /// tenths of a second.
 const SILENCE: u64 = 3_000_000;
+/// How long the other processor stays awake after a frame, in microseconds; it then rests for at least as long, and the longer
+/// nothing has come the longer, so that waiting costs no frame more than half of the wait before it.
+const BUSY: u64 = 50;
+/// Its longest rest, in microseconds.
+const LONGEST_REST: u64 = 1000;
 /// How long the boot processor stays awake for an answer, in microseconds. It rests by the firmware's tick, up to 10 ms at
 /// a time, which would slow down small exchanges but means nothing for large files.
 const AWAKE: u64 = 20_000;
@@ -469,11 +474,26 @@ impl Home {
 fn serve(engine: Engine<Native>, context: &Context<'_>) -> Ended<Native> {
     let clock = engine.parts.clock;
     let mut service = engine.service();
-    let mut fault = None;
-    while fault.is_none() && !context.stopping() {
-        fault = service.poll(instant(clock)).err();
+    let parking = Parking::here(clock);
+    let mut busy = clock.micros();
+    let fault = loop {
+        if context.stopping() {
+            break None;
+        }
         context.beat();
-    }
+        match service.poll(instant(clock)) {
+            Err(fault) => break Some(fault),
+            Ok(true) => busy = clock.micros(),
+            Ok(false) => {
+                let idle = clock.micros() - busy;
+                if let Some(parking) = &parking
+                    && idle >= BUSY
+                {
+                    parking.park((idle / 2).clamp(BUSY, LONGEST_REST) as u32);
+                }
+            }
+        }
+    };
     Ended {
         nic: drained(service, clock),
         fault,

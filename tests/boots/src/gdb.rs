@@ -22,8 +22,8 @@ impl Debugger {
         Ok(Debugger(stream))
     }
 
-    /// Makes a processor (counted from 1) run in circles on its own stack, and lets the machine go on.
-    pub fn hang(mut self, processor: u32) -> Result<()> {
+    /// Makes a processor (counted from 1) run machine code that never returns, and lets the machine go on.
+    pub fn run(mut self, processor: u32, code: &[u8]) -> Result<()> {
         self.ask(&format!("Hg{processor}"))?;
         let mut registers = self.ask("g")?;
         let register = |number: usize| -> Result<u64> {
@@ -33,12 +33,13 @@ impl Debugger {
             Ok(u64::from_str_radix(digits, 16)?.swap_bytes())
         };
         ensure!(register(RIP)? != 0, "the processor is nowhere");
-        // Far enough below for whatever is in flight; the code for "jump to yourself".
-        let circle = register(RSP)? - 4096;
-        self.ask(&format!("M{circle:x},2:ebfe"))?;
+        // Over what is on the stack, which nobody will come back to.
+        let place = register(RSP)? + 64;
+        let digits: String = code.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.ask(&format!("M{place:x},{:x}:{digits}", code.len()))?;
         registers.replace_range(
             RIP * 16..RIP * 16 + 16,
-            &format!("{:016x}", circle.swap_bytes()),
+            &format!("{:016x}", place.swap_bytes()),
         );
         self.ask(&format!("G{registers}"))?;
         self.ask("D").map(drop)

@@ -112,6 +112,11 @@ const CASES: &[(&str, Case)] = &[
     ("processor_hangs", processors::processor_hangs),
     ("soak_disturbed_transfers", soak::disturbed_transfers),
     ("soak_disturbed_hand_overs", soak::disturbed_hand_overs),
+    ("processor_faults", processors::processor_faults),
+    (
+        "processor_exhausts_its_stack",
+        processors::processor_exhausts_its_stack,
+    ),
     ("signed_boots", secure_boot::signed_boots),
     (
         "distributions_kernel_is_refused",

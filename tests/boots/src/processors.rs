@@ -34,8 +34,31 @@ pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
     scene.arrives(&mut machine)
 }
 
-/// The processor stops in mid-transfer; the boot goes on without it.
+/// Machine code: jump to yourself.
+const CIRCLE: &[u8] = &[0xeb, 0xfe];
+/// Machine code: an instruction that there is not.
+const UNDEFINED: &[u8] = &[0x0f, 0x0b];
+/// Machine code: push, and again.
+const PUSH_FOR_EVER: &[u8] = &[0x50, 0xeb, 0xfd];
+
 pub fn processor_hangs(lab: &Lab) -> Result<()> {
+    processor_is_lost(lab, CIRCLE, "it stopped answering")
+}
+
+pub fn processor_faults(lab: &Lab) -> Result<()> {
+    processor_is_lost(lab, UNDEFINED, "invalid opcode at 0x[0-9a-f]+, .*")
+}
+
+pub fn processor_exhausts_its_stack(lab: &Lab) -> Result<()> {
+    processor_is_lost(
+        lab,
+        PUSH_FOR_EVER,
+        "page fault for address 0x[0-9a-f]+ at .*",
+    )
+}
+
+/// In mid-transfer the processor does something that it should not; the boot goes on without it.
+fn processor_is_lost(lab: &Lab, code: &[u8], reason: &str) -> Result<()> {
     let options = NetworkOptions {
         impairment: Some(Impairment {
             // Slow enough to meet it at work.
@@ -56,10 +79,12 @@ pub fn processor_hangs(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: the network runs on processor 1")?;
     expect(&mut machine, r"wireboot: .*data\.cpio [1-9][0-9.]*/")?;
-    Debugger::attach(&stub)?.hang(2)?;
+    Debugger::attach(&stub)?.run(2, code)?;
     expect(
         &mut machine,
-        r"wireboot: warning: processor 1 is lost \(it stopped answering\); going on with the boot processor",
+        &format!(
+            r"wireboot: warning: processor 1 is lost \({reason}\); going on with the boot processor"
+        ),
     )?;
     scene.arrives(&mut machine)
 }

@@ -1,0 +1,93 @@
+//! The stack of another processor, with an end that tells.
+//!
+//! Below it lies a page that nobody may touch, so that code that needs more faults at once instead of writing over someone else's
+//! memory. Where the firmware does not protect pages, a pattern there shows afterwards what happened.
+
+use crate::memory::{PAGE, Pages};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
+use uefi::proto::unsafe_protocol;
+use uefi::{Status, StatusExt};
+
+/// Bytes of a stack. The network engine with a task of each kind needs a tenth of it.
+const STACK: usize = 256 << 10;
+/// What the page below is filled with where it cannot be protected.
+const UNTOUCHED: u8 = 0xa5;
+/// EFI_MEMORY_RP: any access faults.
+const READ_PROTECT: u64 = 0x2000;
+
+/// EFI_CPU_ARCH_PROTOCOL (PI 1.8, volume 2, section 12.3), up to what is used of it.
+#[repr(C)]
+#[unsafe_protocol("26baccb1-6f42-11d4-bce7-0080c73c8881")]
+struct CpuArch {
+    others: [*const c_void; 7],
+    set_memory_attributes: unsafe extern "efiapi" fn(*mut CpuArch, u64, u64, u64) -> Status,
+}
+
+/// A stack.
+#[derive(Debug)]
+pub(super) struct Stack {
+    pages: Pages,
+    guarded: bool,
+}
+
+impl Stack {
+    pub(super) fn new() -> uefi::Result<Self> {
+        let pages = Pages::allocate(PAGE + STACK)?;
+        let guarded = protect(pages.start(), READ_PROTECT).is_ok();
+        if !guarded {
+            // SAFETY: the pages are fresh and ours, and longer than this.
+            unsafe { pages.start().write_bytes(UNTOUCHED, PAGE) };
+        }
+        Ok(Self { pages, guarded })
+    }
+
+    /// Its upper end, a multiple of a page.
+    pub(super) fn top(&self) -> usize {
+        self.pages.start().as_ptr() as usize + PAGE + STACK
+    }
+
+    /// True when it was seen that the stack was too small. One with a protected page need not be looked at.
+    pub(super) fn is_exhausted(&self) -> bool {
+        let start = self.pages.start();
+        // SAFETY: within the pages; the other processor may write them at any time, so each byte is read as plain data.
+        !self.guarded
+            && (0..PAGE)
+                .step_by(64)
+                .any(|at| unsafe { start.add(at).read_volatile() } != UNTOUCHED)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        if self.guarded && protect(self.pages.start(), 0).is_err() {
+            // The next owner could not use it; a page that leaks harms nobody.
+            log::debug!("a protected page stays");
+        }
+    }
+}
+
+/// Sets the attributes of one page.
+fn protect(page: NonNull<u8>, attributes: u64) -> uefi::Result<()> {
+    let handle = boot::get_handle_for_protocol::<CpuArch>()?;
+    let params = OpenProtocolParams {
+        handle,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: the firmware's processor driver is never unloaded.
+    let protocol =
+        unsafe { boot::open_protocol::<CpuArch>(params, OpenProtocolAttributes::GetProtocol) }?;
+    let cpu: *const CpuArch = &*protocol;
+    // SAFETY: the protocol is live; the page is the caller's alone.
+    unsafe {
+        ((*cpu).set_memory_attributes)(
+            cpu.cast_mut(),
+            page.as_ptr() as u64,
+            PAGE as u64,
+            attributes,
+        )
+    }
+    .to_result()
+}
