@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::qemu::Accelerator;
 
 /// The host and the machines on it.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Host {
     /// The processor's name.
     pub cpu: String,

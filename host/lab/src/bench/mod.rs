@@ -21,6 +21,7 @@ pub mod statistics;
 mod trial;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,6 +38,7 @@ use crate::network::{Network, NetworkOptions};
 use crate::packages::Package;
 use files::MIB;
 use host::Host;
+use instructions::Instructions;
 use report::{Case, Failure, Figures, Latency, Report};
 use stacks::{Kind, Server, Stack};
 use statistics::median;
@@ -67,7 +69,7 @@ pub struct BenchArgs {
     /// Sizes of the files in MiB [default: 64,512, quick: 64]
     #[arg(long, value_name = "MIB,...", value_delimiter = ',')]
     pub sizes: Vec<u64>,
-    /// Let every stack take part in every round: else slow ones (under 200 Mbit/s) receive large files, and the smallest with cold memory, in the first round only, and the others take three rounds with cold memory (hours)
+    /// Let every stack take part in every round: else slow ones (under 200 Mbit/s) receive large files in the last round only and cold memory only in the first, and the others take three rounds with cold memory, one for large files (hours)
     #[arg(long)]
     pub all_rounds: bool,
     /// Network boot program to measure [default: the wireboot.efi beside this program]
@@ -158,6 +160,14 @@ pub fn run(args: BenchArgs) -> Result<()> {
         .try_for_each(|mib| files::write(&root, mib * MIB))?;
     let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 });
 
+    let instructions = instructions::count_all();
+    let servers = ["dnsmasq-base", "atftpd", "nginx"]
+        .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
+    let host = Host::new(
+        accelerator,
+        network.mtu(),
+        servers.into_iter().filter_map(Result::ok).collect(),
+    );
     let ground = Ground {
         lab: &lab,
         network: &network,
@@ -166,20 +176,31 @@ pub fn run(args: BenchArgs) -> Result<()> {
     };
     let mut run = Run {
         ground,
+        host,
+        bar: ProgressBar::no_length(),
         stacks,
         all_rounds: args.all_rounds,
         figures: Figures::new(),
+        first_bytes: BTreeMap::new(),
         reasons: BTreeMap::new(),
-        failures: Vec::new(),
-        bar: ProgressBar::no_length(),
+        instructions: Vec::new(),
+        absent: absent
+            .into_iter()
+            .map(|absent| Failure {
+                what: absent.id,
+                reason: absent.reason,
+            })
+            .collect(),
     };
-    run.failures
-        .extend(absent.into_iter().map(|absent| Failure {
-            what: absent.id,
-            reason: absent.reason,
-        }));
-    for failure in &run.failures {
+    for failure in &run.absent {
         eprintln!("{} is left out: {}", failure.what, failure.reason);
+    }
+    match instructions {
+        Ok(instructions) => run.instructions = instructions,
+        Err(error) => run.absent.push(Failure {
+            what: "instructions per byte".into(),
+            reason: format!("{error:#}"),
+        }),
     }
     let cases: Vec<Case> = sizes
         .iter()
@@ -190,38 +211,15 @@ pub fn run(args: BenchArgs) -> Result<()> {
             })
         })
         .collect();
-    run.rounds(rounds, &cases);
-    let latency = run.latency(rounds);
-
-    let instructions = instructions::count_all().unwrap_or_else(|error| {
-        run.failures.push(Failure {
-            what: "instructions per byte".into(),
-            reason: format!("{error:#}"),
-        });
-        Vec::new()
-    });
-    let servers = ["dnsmasq-base", "atftpd", "nginx"]
-        .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
-    let host = Host::new(
-        accelerator,
-        network.mtu(),
-        servers.into_iter().filter_map(Result::ok).collect(),
-    );
-    let report = Report {
-        host,
-        rows: report::rows(&run.stacks, &run.figures),
-        latency,
-        instructions,
-        failures: run.failures,
-    };
+    for round in 1..=rounds {
+        run.round(round, rounds, &cases);
+        run.latency_round(round);
+        // Hours may be lost otherwise.
+        run.report().save(&args)?;
+    }
+    run.bar.finish_and_clear();
+    let report = run.report();
     println!("{}", report.text());
-    if let Some(file) = &args.json {
-        fs::write(file, serde_json::to_string_pretty(&report)?)
-            .with_context(|| format!("writing {}", file.display()))?;
-    }
-    if let Some(file) = &args.plot {
-        plot::draw(&report, file)?;
-    }
     if !report.failures.is_empty() {
         bail!(
             "no figure for {} of the stacks and cases; the reasons are above",
@@ -242,53 +240,67 @@ fn program(args: &BenchArgs) -> Option<PathBuf> {
 
 struct Run<'a> {
     ground: Ground<'a>,
+    host: Host,
+    bar: ProgressBar,
     stacks: Vec<Stack>,
     all_rounds: bool,
     figures: Figures,
-    /// Why a trial failed last.
-    reasons: BTreeMap<(usize, Case), String>,
-    failures: Vec<Failure>,
-    bar: ProgressBar,
+    /// Seconds to the first byte, by stack.
+    first_bytes: BTreeMap<usize, Vec<f64>>,
+    /// Why a trial failed last, by stack and what was tried.
+    reasons: BTreeMap<(usize, Tried), String>,
+    instructions: Vec<Instructions>,
+    /// What was not tried at all.
+    absent: Vec<Failure>,
+}
+
+/// What a stack is made to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Tried {
+    Download(Case),
+    FirstByte,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Download(case) => case.fmt(f),
+            Self::FirstByte => f.write_str("time to the first byte"),
+        }
+    }
 }
 
 impl Run<'_> {
     /// By turns, so that what changes on the host in the meantime meets all stacks alike.
-    fn rounds(&mut self, rounds: u32, cases: &[Case]) {
-        self.bar = bar(u64::from(rounds) * cases.len() as u64 * self.stacks.len() as u64);
-        for round in 1..=rounds {
-            for &case in cases {
-                for index in 0..self.stacks.len() {
-                    self.bar.inc(1);
-                    if self.all_rounds || self.takes_part(index, round, case, cases) {
-                        self.trial(round, index, case);
-                    }
-                }
-            }
+    fn round(&mut self, round: u32, rounds: u32, cases: &[Case]) {
+        if round == 1 {
+            self.bar = bar(u64::from(rounds) * cases.len() as u64 * self.stacks.len() as u64);
         }
-        self.bar.finish_and_clear();
-        for (&(index, case), reason) in &self.reasons {
-            if let Some(stack) = self
-                .stacks
-                .get(index)
-                .filter(|_| !self.figures.contains_key(&(index, case)))
-            {
-                self.failures.push(Failure {
-                    what: format!("{} {case}", stack.id),
-                    reason: reason.clone(),
-                });
+        for &case in cases {
+            for index in 0..self.stacks.len() {
+                self.bar.inc(1);
+                if self.all_rounds || self.takes_part(index, (round, rounds), case, cases) {
+                    self.trial(round, index, case);
+                }
             }
         }
     }
 
-    /// All stacks go through the first case in every round. In the others, time goes to those that it tells something about.
-    fn takes_part(&self, index: usize, round: u32, case: Case, cases: &[Case]) -> bool {
+    /// All stacks go through the first case in every round. In the others, time goes to those that it tells something about: what
+    /// takes long and tells little comes last.
+    fn takes_part(
+        &self,
+        index: usize,
+        (round, rounds): (u32, u32),
+        case: Case,
+        cases: &[Case],
+    ) -> bool {
+        let small = cases.first().is_some_and(|first| first.bytes == case.bytes);
         match (self.is_slow(index, cases), case.cold) {
             _ if cases.first() == Some(&case) => true,
-            (true, true) => {
-                round == 1 && cases.first().is_some_and(|first| first.bytes == case.bytes)
-            }
-            (true, false) => round == 1,
-            (false, true) => round <= COLD_ROUNDS,
+            (true, true) => round == 1 && small,
+            (true, false) => round == rounds,
+            (false, true) => round <= if small { COLD_ROUNDS } else { 1 },
             (false, false) => true,
         }
     }
@@ -330,50 +342,70 @@ impl Run<'_> {
                     .or_default()
                     .push(measured);
             }
-            Err(reason) => drop(self.reasons.insert((index, case), reason)),
+            Err(reason) => drop(self.reasons.insert((index, Tried::Download(case)), reason)),
         }
     }
 
     /// The time to the first byte, of wireboot and of stock firmware.
-    fn latency(&mut self, rounds: u32) -> Vec<Latency> {
-        let chosen = |stack: &&Stack| {
-            matches!(stack.kind, Kind::Wireboot | Kind::Stock) && stack.server != Server::Wireboot
-        };
-        let stacks: Vec<Stack> = self.stacks.iter().filter(chosen).cloned().collect();
-        self.bar = bar(u64::from(rounds) * stacks.len() as u64);
-        let mut rounds_of = vec![(Vec::new(), String::new()); stacks.len()];
-        for round in 1..=rounds {
-            for (stack, (seconds, last_reason)) in stacks.iter().zip(&mut rounds_of) {
-                let what = format!("{} time to the first byte", stack.id);
-                self.bar.set_message(format!("round {round}: {what}"));
-                match twice(&self.bar, &what, || self.ground.first_byte(stack)) {
-                    Ok(value) => seconds.push(value),
-                    Err(reason) => *last_reason = reason,
-                }
-                self.bar.inc(1);
+    fn latency_round(&mut self, round: u32) {
+        for (index, stack) in self.stacks.iter().enumerate() {
+            let of_interest = matches!(stack.kind, Kind::Wireboot | Kind::Stock)
+                && stack.server != Server::Wireboot;
+            if !of_interest {
+                continue;
+            }
+            let what = format!("{} {}", stack.id, Tried::FirstByte);
+            self.bar.set_message(format!("round {round}: {what}"));
+            match twice(&self.bar, &what, || self.ground.first_byte(stack)) {
+                Ok(seconds) => self.first_bytes.entry(index).or_default().push(seconds),
+                Err(reason) => drop(self.reasons.insert((index, Tried::FirstByte), reason)),
             }
         }
-        self.bar.finish_and_clear();
-        let mut latency = Vec::new();
-        for (stack, (seconds, reason)) in stacks.into_iter().zip(rounds_of) {
-            match median(&seconds) {
-                Some(median_s) => {
-                    let protocol = stack.protocol.name().to_lowercase();
-                    latency.push(Latency {
-                        stack: stack.name.to_owned(),
-                        version: stack.version,
-                        protocol,
-                        seconds,
-                        median_s,
-                    });
-                }
-                None => self.failures.push(Failure {
-                    what: format!("{} time to the first byte", stack.id),
-                    reason,
-                }),
-            }
+    }
+
+    /// What is known so far.
+    fn report(&self) -> Report {
+        let latency = self.first_bytes.iter().filter_map(|(&index, seconds)| {
+            let stack = self.stacks.get(index)?;
+            Some(Latency {
+                stack: stack.name.to_owned(),
+                version: stack.version.clone(),
+                protocol: stack.protocol.name().to_lowercase(),
+                seconds: seconds.clone(),
+                median_s: median(seconds)?,
+            })
+        });
+        let failed = self.reasons.iter().filter_map(|(&(index, tried), reason)| {
+            let has_figure = match tried {
+                Tried::Download(case) => self.figures.contains_key(&(index, case)),
+                Tried::FirstByte => self.first_bytes.contains_key(&index),
+            };
+            (!has_figure).then_some(Failure {
+                what: format!("{} {tried}", self.stacks.get(index)?.id),
+                reason: reason.clone(),
+            })
+        });
+        Report {
+            host: self.host.clone(),
+            rows: report::rows(&self.stacks, &self.figures),
+            latency: latency.collect(),
+            instructions: self.instructions.clone(),
+            failures: self.absent.iter().cloned().chain(failed).collect(),
         }
-        latency
+    }
+}
+
+impl Report {
+    /// Writes the files that were asked for.
+    fn save(&self, args: &BenchArgs) -> Result<()> {
+        if let Some(file) = &args.json {
+            fs::write(file, serde_json::to_string_pretty(self)?)
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
+        if let Some(file) = &args.plot {
+            plot::draw(self, file)?;
+        }
+        Ok(())
     }
 }
 
