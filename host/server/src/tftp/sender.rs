@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 use wireboot_wire::text;
 use wireboot_wire::tftp::{ErrorCode, Packet};
 
+/// Doublings that outlive an acknowledgement. More would make a client that loses the end of each window, which no packet
+/// follows to show it, wait longer and longer.
+const KEPT_BACKOFF: u32 = 1;
 /// Wait for an answer before anything is known of the round trip.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest wait for an acknowledgement: below it, a client that is busy for a moment looks like loss.
@@ -97,7 +100,7 @@ pub struct Sender {
     smoothed_round_trip: Option<Duration>,
     /// How far round trips lie from the smoothed one, smoothed too.
     round_trip_variation: Duration,
-    /// Timeouts since the last sample: an acknowledgement of what was sent twice does not end them (RFC 6298 section 5).
+    /// Doublings of the wait since the last sample: an acknowledgement of what was sent twice does not end them all (RFC 6298 section 5).
     backoff: u32,
     /// The next acknowledgement may be of the first sending or of the second.
     ambiguous: bool,
@@ -274,6 +277,7 @@ impl Sender {
         } else if advance <= awaited {
             self.acked += advance;
             self.take_sample(now);
+            self.backoff = self.backoff.min(KEPT_BACKOFF);
             self.heard_at = now;
             if self.acked == self.last_block {
                 self.end = Some(End::Complete);
@@ -334,7 +338,7 @@ impl Sender {
     }
 
     /// RFC 6298 section 2. A sample after a resending might belong to the first sending (Karn); until there is a better one, the wait
-    /// stays as long as it has become. Else every window of a client that has become slow would be sent twice.
+    /// stays longer than it was. Else every window of a client that has become slow would be sent twice.
     fn sample(&mut self, sample: Duration) {
         if std::mem::take(&mut self.ambiguous) {
             return;
@@ -690,6 +694,27 @@ mod tests {
         }
         let resent = bench.sender.resent_blocks();
         assert!((1..=8).contains(&resent), "{resent}");
+    }
+
+    #[test]
+    fn a_client_that_loses_the_end_of_each_window_does_not_wait_longer_and_longer() {
+        let mut bench = Bench::new(terms(40_000, 100, 8));
+        let start = bench.now;
+        for window in 1..=200 {
+            // The sending, and the resending at which the client tells that it has two blocks more.
+            for _ in 0..2 {
+                bench.now = loop {
+                    match bench.action() {
+                        Action::Wait(until) => break until,
+                        Action::Send { count, .. } => bench.sender.sent(count, bench.now),
+                        other => panic!("{other:?}"),
+                    }
+                };
+            }
+            bench.ack(window * 2);
+        }
+        let longest = MIN_TIMEOUT * (2 + 4) * 200;
+        assert!(bench.now - start <= longest, "{:?}", bench.now - start);
     }
 
     #[test]
