@@ -27,10 +27,10 @@ const START: u64 = 500_000;
 /// A processor that has not told for so long that it is alive is lost, in microseconds. Hypervisors take processors away for
 /// tenths of a second.
 const SILENCE: u64 = 3_000_000;
-/// How long the other processor stays awake after a frame, in microseconds; it then rests for at least as long, and the longer
-/// nothing has come the longer, so that waiting costs no frame more than half of the wait before it.
-const BUSY: u64 = 50;
-/// Its longest rest, in microseconds.
+/// When nothing has come for so long, in microseconds, the other processor begins to rest: longer than what servers near by take to
+/// answer, block by block.
+const BUSY: u64 = 1000;
+/// Its longest rest, in microseconds. A rest is an eighth of the wait before it, so that is what it may cost a frame at most.
 const LONGEST_REST: u64 = 1000;
 /// How long the boot processor stays awake for an answer, in microseconds. It rests by the firmware's tick, up to 10 ms at
 /// a time, which would slow down small exchanges but means nothing for large files.
@@ -489,7 +489,7 @@ fn serve(engine: Engine<Native>, context: &Context<'_>) -> Ended<Native> {
                 if let Some(parking) = &parking
                     && idle >= BUSY
                 {
-                    parking.park((idle / 2).clamp(BUSY, LONGEST_REST) as u32);
+                    parking.park((idle / 8).min(LONGEST_REST) as u32);
                 }
             }
         }
