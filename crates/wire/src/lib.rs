@@ -3,7 +3,7 @@
 //! - [`tftp`]: packets and options of the Trivial File Transfer Protocol.
 //! - [`dhcp`]: DHCP messages and the options of network boot, PXE's among them.
 //! - [`bootconf`]: the text that says what to boot.
-//! - [`bench`]: what a machine that measures itself asks of the sender.
+//! - [`mod@bench`]: what a machine that measures itself asks of the sender.
 //!
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
 //! the client and the server.

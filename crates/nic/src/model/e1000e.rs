@@ -215,7 +215,7 @@ impl Model {
     }
 
     /// Lies: writes any second half (length, status, errors) of the descriptor `n` behind the head of the ring at
-    /// [`RECEIVE`] or [`TRANSMIT`], whoever has it, and moves the head behind it.
+    /// `RECEIVE` or `TRANSMIT`, whoever has it, and moves the head behind it.
     pub fn lie_descriptor(&self, ring: usize, n: u16, word: u64) {
         let mut state = self.0.borrow_mut();
         state.lied = true;
