@@ -69,7 +69,7 @@ pub struct BenchArgs {
     /// Sizes of the files in MiB [default: 64,512, quick: 64]
     #[arg(long, value_name = "MIB,...", value_delimiter = ',')]
     pub sizes: Vec<u64>,
-    /// Let every stack take part in every round: else slow ones (under 200 Mbit/s) receive large files in the last round only and cold memory only in the first, and the others take three rounds with cold memory, one for large files (hours)
+    /// Let every stack take part in every round: else slow ones (under 200 Mbit/s) receive large files once and with cold memory only the smallest, once, and the others take three rounds with cold memory, one for large files (hours)
     #[arg(long)]
     pub all_rounds: bool,
     /// Network boot program to measure [default: the wireboot.efi beside this program]
@@ -174,10 +174,19 @@ pub fn run(args: BenchArgs) -> Result<()> {
         accelerator,
         root,
     };
+    let cases: Vec<Case> = sizes
+        .iter()
+        .flat_map(|mib| {
+            [false, true].map(|cold| Case {
+                bytes: mib * MIB,
+                cold,
+            })
+        })
+        .collect();
     let mut run = Run {
         ground,
         host,
-        bar: ProgressBar::no_length(),
+        bar: bar(u64::from(rounds) * cases.len() as u64 * stacks.len() as u64),
         stacks,
         all_rounds: args.all_rounds,
         figures: Figures::new(),
@@ -202,21 +211,15 @@ pub fn run(args: BenchArgs) -> Result<()> {
             reason: format!("{error:#}"),
         }),
     }
-    let cases: Vec<Case> = sizes
-        .iter()
-        .flat_map(|mib| {
-            [false, true].map(|cold| Case {
-                bytes: mib * MIB,
-                cold,
-            })
-        })
-        .collect();
     for round in 1..=rounds {
-        run.round(round, rounds, &cases);
+        for &case in &cases {
+            run.case(round, rounds, case, &cases);
+            // Hours may be lost otherwise.
+            run.report().save(&args)?;
+        }
         run.latency_round(round);
-        // Hours may be lost otherwise.
-        run.report().save(&args)?;
     }
+    run.report().save(&args)?;
     run.bar.finish_and_clear();
     let report = run.report();
     println!("{}", report.text());
@@ -271,23 +274,18 @@ impl fmt::Display for Tried {
 }
 
 impl Run<'_> {
-    /// By turns, so that what changes on the host in the meantime meets all stacks alike.
-    fn round(&mut self, round: u32, rounds: u32, cases: &[Case]) {
-        if round == 1 {
-            self.bar = bar(u64::from(rounds) * cases.len() as u64 * self.stacks.len() as u64);
-        }
-        for &case in cases {
-            for index in 0..self.stacks.len() {
-                self.bar.inc(1);
-                if self.all_rounds || self.takes_part(index, (round, rounds), case, cases) {
-                    self.trial(round, index, case);
-                }
+    /// The stacks by turns, so that what changes on the host in the meantime meets all alike.
+    fn case(&mut self, round: u32, rounds: u32, case: Case, cases: &[Case]) {
+        for index in 0..self.stacks.len() {
+            self.bar.inc(1);
+            if self.all_rounds || self.takes_part(index, (round, rounds), case, cases) {
+                self.trial(round, index, case);
             }
         }
     }
 
-    /// All stacks go through the first case in every round. In the others, time goes to those that it tells something about: what
-    /// takes long and tells little comes last.
+    /// All stacks go through the first case in every round. In the others, time goes to those that it tells something about:
+    /// slow stacks receive large files once, each in another round.
     fn takes_part(
         &self,
         index: usize,
@@ -299,7 +297,7 @@ impl Run<'_> {
         match (self.is_slow(index, cases), case.cold) {
             _ if cases.first() == Some(&case) => true,
             (true, true) => round == 1 && small,
-            (true, false) => round == rounds,
+            (true, false) => index as u32 % rounds == round - 1,
             (false, true) => round <= if small { COLD_ROUNDS } else { 1 },
             (false, false) => true,
         }
