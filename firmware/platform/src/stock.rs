@@ -1,13 +1,11 @@
-//! The firmware's own network on an interface, at three heights, for comparison with ours: the driver
-//! ([`Snp`]), the packets that protocols share ([`Mnp`]) and TFTP ([`Pxe`]).
+//! The firmware's own network on an interface above its driver (`crate::snp`), for comparison with ours: the packets that protocols share
+//! ([`Mnp`]) and TFTP ([`Pxe`]).
 
 mod mnp;
 mod pxe;
-mod snp;
 
 pub use mnp::Mnp;
 pub use pxe::Pxe;
-pub use snp::Snp;
 
 use crate::device_path;
 use crate::pci::Candidate;

@@ -17,7 +17,7 @@ mod ladder;
 mod options;
 mod wire;
 
-use crate::card::{self, Card, Native};
+use crate::card::{self, Card};
 use crate::error::Error;
 use crate::fetching::Fetcher;
 use crate::network::Network;
@@ -34,7 +34,8 @@ use wireboot_net::Memory;
 use wireboot_nic::Nic;
 use wireboot_platform::memory::Pages;
 use wireboot_platform::pci::{Candidate, Claim};
-use wireboot_platform::stock::{self, Mnp, Snp};
+use wireboot_platform::snp::{self, Snp};
+use wireboot_platform::stock::{self, Mnp};
 use wireboot_platform::{Clock, console};
 
 /// What one measurement found.
@@ -199,7 +200,8 @@ impl<'o> Bench<'o> {
         Ok(())
     }
 
-    fn turns(&mut self, nic: Native, scheme: &str, name: &'static str) -> Result<Native, Error> {
+    /// A file by our stack on the boot processor.
+    fn turns<N: Nic>(&mut self, nic: N, scheme: &str, name: &'static str) -> Result<N, Error> {
         let url = self.url(scheme)?;
         let (nic, result) = files::turns(nic, &self.lease, &url, self.clock);
         self.ladder.add(Kind::Receive, name, self.whole(result));
@@ -237,8 +239,21 @@ impl<'o> Bench<'o> {
                 status: error.status(),
             }
         };
-        match Snp::open(&self.interface).map_err(opened("SNP on this interface")) {
-            Ok(mut snp) => self.wire("SNP", &mut snp),
+        let interface = snp::interfaces()
+            .into_iter()
+            .find(|interface| interface.path.starts_with(&self.interface.path));
+        let nic = interface
+            .ok_or(Error::NoInterface)
+            .and_then(|interface| Snp::open(&interface).map_err(opened("SNP on this interface")));
+        match nic {
+            Ok(nic) => {
+                let mut driver = Driver(nic);
+                self.wire("SNP", &mut driver);
+                // The interface goes back to the firmware.
+                if let Err(error) = self.turns(driver.0, "tftp", "wireboot TFTP over SNP") {
+                    log::warn!("SNP: {error}");
+                }
+            }
             Err(error) => self.ladder.add(Kind::Receive, "SNP", Err(error)),
         }
         let managed = Mnp::open(&self.interface).map_err(opened("MNP on this interface"));
@@ -268,8 +283,8 @@ impl<'o> Bench<'o> {
         let mut fetcher = Fetcher::new(network);
         fetcher.configure(self.lease.clone())?;
         for (scheme, name) in [("tftp", "wireboot TFTP"), ("http", "wireboot HTTP")] {
-            let result = files::boot(&mut fetcher, &self.url(scheme)?);
-            self.ladder.add(Kind::Receive, name, result);
+            let result = files::boot(&mut fetcher, &self.url(scheme)?, self.clock);
+            self.ladder.add(Kind::Receive, name, self.whole(result));
         }
         Ok(())
     }

@@ -54,6 +54,8 @@ pub struct Network {
     /// The last lease that the service was given, for a service that has to begin again.
     lease: Option<Lease>,
     rest: Rest,
+    /// How long the boot processor has rested, in microseconds.
+    rested: u64,
     /// When something was last asked or answered, in microseconds.
     busy: u64,
 }
@@ -146,6 +148,7 @@ impl Network {
             interface: card.path().into(),
             lease: None,
             rest: Rest::new(),
+            rested: 0,
             busy: clock.micros(),
         })
     }
@@ -221,14 +224,21 @@ impl Network {
         Ok(())
     }
 
+    /// How long the boot processor has rested since the start, in microseconds.
+    pub fn rested(&self) -> u64 {
+        self.rested
+    }
+
     /// Nothing to do at the moment: rests the boot processor, once it is clear that nothing will happen soon.
-    pub fn idle(&self) {
+    pub fn idle(&mut self) {
         if !matches!(self.home, Home::There { .. }) {
             return;
         }
         // Awake without a pause, for the reason given in `turn`.
-        if self.clock.micros() >= self.busy + AWAKE {
+        let now = self.clock.micros();
+        if now >= self.busy + AWAKE {
             self.rest.nap();
+            self.rested += self.clock.micros() - now;
         }
     }
 

@@ -52,13 +52,16 @@ pub fn stock_tftp(
     })
 }
 
-/// Ours, as a boot has it.
-pub fn boot(fetcher: &mut Fetcher, url: &Url) -> Result<Sample, Error> {
+/// Ours, as a boot has it, with the time that the boot processor did not rest.
+pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
+    let rested = fetcher.network().rested();
     let file = fetcher.get(core::slice::from_ref(url))?.pop();
     let stats = file.ok_or(Error::Nothing)?.stats;
+    let rested = fetcher.network().rested() - rested;
     Ok(Sample {
         bytes: stats.bytes,
         micros: stats.micros,
+        busy: clock.ticks_of(stats.micros.saturating_sub(rested)),
         ..Sample::default()
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
-use wireboot_platform::stock::{Mnp, Snp};
+use wireboot_platform::stock::Mnp;
 
 /// Units that a driver of ours is asked for at once.
 const BURST: usize = 64;
@@ -28,7 +28,7 @@ pub trait Wire {
     fn sent(&mut self) -> Result<bool, Error>;
 }
 
-/// A driver of ours.
+/// A driver behind the engine's traits.
 pub struct Driver<N: Nic>(pub N);
 
 impl<N: Nic> Wire for Driver<N> {
@@ -69,36 +69,6 @@ fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
     move |error| Error::Firmware {
         what,
         status: error.status(),
-    }
-}
-
-impl Wire for Snp {
-    fn mac(&mut self) -> [u8; 6] {
-        Snp::mac(self)
-    }
-
-    #[inline]
-    fn receive(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<usize, Error> {
-        let mut units = 0;
-        while units < BURST
-            && let Some(frame) = Snp::receive(self).map_err(refused("SNP Receive"))?
-        {
-            sink((&[frame], None));
-            units += 1;
-        }
-        Ok(units)
-    }
-
-    fn send(&mut self, frame: &[u8]) -> Result<bool, Error> {
-        Snp::send(self, frame).map_err(refused("SNP Transmit"))
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn sent(&mut self) -> Result<bool, Error> {
-        Snp::sent(self).map_err(refused("SNP GetStatus"))
     }
 }
 
