@@ -88,7 +88,7 @@ pub enum Event {
     Progress {
         /// The job.
         job: Job,
-        /// Bytes received.
+        /// Bytes received, anywhere in the file: one that comes in parts is not there from its start up to here.
         received: u64,
         /// Size of the file in bytes, if known.
         total: Option<u64>,
