@@ -108,7 +108,7 @@ pub struct Connection {
     consumed: u32,
     /// Wire sequence number expected next.
     expected: u32,
-    /// Wire sequence number behind the last byte that smoltcp was shown.
+    /// Wire sequence number behind the last byte that smoltcp may hold.
     shown: u32,
     /// Last acknowledgement that smoltcp was shown.
     acknowledged: Option<u32>,
@@ -446,10 +446,19 @@ impl Connection {
             }
             return;
         }
-        let end = segment.sequence.wrapping_add(segment.payload.len() as u32);
-        let carries = !segment.payload.is_empty() || segment.flags & FIN != 0;
-        if carries && after(end, self.shown) {
-            self.shown = end;
+        if let Some(base) = self.base
+            && (!segment.payload.is_empty() || segment.flags & FIN != 0)
+        {
+            let end = segment.sequence.wrapping_add(segment.payload.len() as u32);
+            // Of what lies beyond its buffer smoltcp keeps nothing.
+            let full = base
+                .wrapping_add(self.consumed)
+                .wrapping_add(self.delta)
+                .wrapping_add(self.capacity as u32);
+            let end = if after(end, full) { full } else { end };
+            if after(end, self.shown) {
+                self.shown = end;
+            }
         }
         if segment.flags & ACK != 0 && segment.flags & RST == 0 {
             let newer = self
