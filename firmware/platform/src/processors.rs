@@ -6,8 +6,10 @@
 mod exceptions;
 mod parking;
 mod stack;
+mod translations;
 
 pub use parking::Parking;
+pub use translations::forget as forget_translations;
 
 use self::exceptions::Tables;
 use self::stack::Stack;

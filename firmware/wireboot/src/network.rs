@@ -32,6 +32,10 @@ const SILENCE: u64 = 3_000_000;
 const BUSY: u64 = 1000;
 /// Its longest rest, in microseconds. A rest is an eighth of the wait before it, so that is what it may cost a frame at most.
 const LONGEST_REST: u64 = 1000;
+/// How often the other processor forgets its translations of addresses, in microseconds. QEMU's translator lets a processor remember
+/// more of them only when it has forgotten many; the boot processor has had occasion in the firmware. Otherwise most pages
+/// of the ring and of the file are looked up in the page tables for each frame. To processors of silicon it means nothing.
+const FORGET: u64 = 20_000;
 /// How long the boot processor stays awake for an answer, in microseconds: longer than small exchanges with servers near by take. It rests
 /// by the firmware's tick, up to 10 ms at a time, which means nothing for large files; awake it takes from virtual machines'
 /// hosts what the network could use.
@@ -486,6 +490,7 @@ fn serve(engine: Engine<Native>, context: &Context<'_>) -> Ended<Native> {
     let mut service = engine.service();
     let parking = Parking::here(clock);
     let mut busy = clock.micros();
+    let mut forgotten = busy;
     let fault = loop {
         if context.stopping() {
             break None;
@@ -493,7 +498,13 @@ fn serve(engine: Engine<Native>, context: &Context<'_>) -> Ended<Native> {
         context.beat();
         match service.poll(instant(clock)) {
             Err(fault) => break Some(fault),
-            Ok(true) => busy = clock.micros(),
+            Ok(true) => {
+                busy = clock.micros();
+                if busy >= forgotten + FORGET {
+                    processors::forget_translations();
+                    forgotten = busy;
+                }
+            }
             Ok(false) => {
                 let idle = clock.micros() - busy;
                 if let Some(parking) = &parking
