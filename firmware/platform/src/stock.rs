@@ -1,9 +1,11 @@
 //! The firmware's own network on an interface above its driver (`crate::snp`), for comparison with ours: the packets that protocols share
-//! ([`Mnp`]) and TFTP ([`Pxe`]).
+//! ([`Mnp`]), TFTP ([`Pxe`]) and HTTP ([`Http`]).
 
+mod http;
 mod mnp;
 mod pxe;
 
+pub use http::Http;
 pub use mnp::Mnp;
 pub use pxe::Pxe;
 
