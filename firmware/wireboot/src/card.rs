@@ -150,6 +150,16 @@ impl Card {
         }
     }
 
+    /// The same card as the firmware's driver offers it, for when ours does not start.
+    pub fn by_the_firmware(&self) -> Option<Self> {
+        let Self::Native(function) = self else {
+            return None;
+        };
+        let mut interfaces = snp::interfaces().into_iter();
+        let found = interfaces.find(|interface| interface.path.starts_with(&function.path));
+        found.map(Self::Firmware)
+    }
+
     /// Takes it from the firmware and starts it.
     pub fn take(&self, clock: Clock) -> Result<Taken, Error> {
         let refused = |status: Status| Error::Refused {

@@ -160,6 +160,11 @@ impl Error {
         )
     }
 
+    /// Whether our own driver did not start: another may.
+    pub fn is_our_drivers(&self) -> bool {
+        matches!(self, Self::Start(_) | Self::StartIntel(_))
+    }
+
     /// Tells the user.
     pub fn tell(&self) {
         log::error!("{self}");

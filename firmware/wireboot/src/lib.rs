@@ -114,7 +114,16 @@ fn attempt(
     given: Option<Choice>,
     clock: Clock,
 ) -> Result<(Fetcher, Choice), Error> {
-    let network = Network::open(card, patience.link, settings, clock)?;
+    let network = match Network::open(card, patience.link, settings, clock) {
+        Err(error) if error.is_our_drivers() && settings.nic.is_none() => {
+            let Some(card) = card.by_the_firmware() else {
+                return Err(error);
+            };
+            log::warn!("{error}; going on with the firmware's driver");
+            Network::open(&card, patience.link, settings, clock)?
+        }
+        result => result?,
+    };
     log::info!("ready after {} ms", clock.micros() / 1000);
     let mut fetcher = Fetcher::new(network);
     let choice = match given {

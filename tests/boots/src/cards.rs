@@ -73,6 +73,25 @@ pub fn over_an_82540em(lab: &Lab) -> Result<()> {
     over_an_intel_card(lab, "e1000", "efi-e1000.rom", "8086:100e")
 }
 
+/// A card older than our driver understands, which the firmware's does.
+pub fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    let card = scene.machine.network.as_mut().context("a network card")?;
+    card.properties
+        .extend(["disable-modern=on", "disable-legacy=off"].map(str::to_owned));
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(
+        &mut machine,
+        "wireboot: warning: .*; going on with the firmware's driver",
+    )?;
+    expect(
+        &mut machine,
+        "wireboot: .*52:54:00:77:00:02, driven by the firmware's driver",
+    )?;
+    scene.arrives(&mut machine)
+}
+
 /// The first card's network has a link, but nobody who gives addresses.
 pub fn first_card_without_server(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
