@@ -2,6 +2,7 @@
 
 use crate::bootp::{CLIENT_PORT, QUEUE};
 use crate::ethernet::{Received, Tcp, Udp, be32, parse, put};
+use crate::icmp;
 use crate::parts::Parts;
 use crate::smoltcp_device::{Port, complete_checksum};
 use crate::stack::{Inner, Stack};
@@ -113,8 +114,24 @@ impl Ingress<'_> {
                 self.inner.arp(&arp, self.properties.mac, self.now);
                 self.smoltcp(frame, 0, tx);
             }
-            Received::Other => self.smoltcp(frame, 0, tx),
+            Received::Other => {
+                self.refused(frame);
+                self.smoltcp(frame, 0, tx);
+            }
             Received::Drop => {}
+        }
+    }
+
+    /// Tells a port of ours when a host says that nobody took its datagram.
+    fn refused(&mut self, frame: &Frame<'_>) {
+        let (Some(head), Some(address)) = (frame.parts.first(), self.inner.address()) else {
+            return;
+        };
+        if let Some(refused) = icmp::refused(head, address) {
+            let mut ports = self.inner.udp.iter_mut();
+            if let Some(binding) = ports.find(|binding| binding.port == refused.port) {
+                binding.refused = Some(refused.remote);
+            }
         }
     }
 

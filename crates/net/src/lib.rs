@@ -19,6 +19,9 @@ mod bootp;
 mod checksum;
 mod engine;
 mod ethernet;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+mod icmp;
 mod memory;
 mod neighbor;
 mod out_of_order;

@@ -32,6 +32,8 @@ pub trait DatagramSink {
 pub struct Binding {
     pub port: u16,
     pub sink: Rc<RefCell<dyn DatagramSink>>,
+    /// Who said last that nobody listens there.
+    pub refused: Option<SocketAddrV4>,
     handle: SocketHandle,
 }
 
@@ -78,7 +80,12 @@ impl UdpSocket {
         let _ = socket.bind(port);
         let mut inner = stack.inner();
         let handle = inner.sockets.add(socket);
-        inner.udp.push(Binding { port, sink, handle });
+        inner.udp.push(Binding {
+            port,
+            sink,
+            refused: None,
+            handle,
+        });
         drop(inner);
         Self {
             stack,
@@ -112,6 +119,16 @@ impl UdpSocket {
                 udp::SendError::BufferFull => NetError::Full,
                 udp::SendError::Unaddressable => NetError::Unreachable,
             })
+    }
+
+    /// Whether a host has said, since this was last asked, that nobody listens at `remote` (ICMP port unreachable, RFC 792). A
+    /// server that is being started again may well listen later.
+    #[must_use]
+    pub fn was_refused_by(&self, remote: SocketAddrV4) -> bool {
+        let mut inner = self.stack.inner();
+        let mut ports = inner.udp.iter_mut();
+        let binding = ports.find(|binding| binding.handle == self.handle);
+        binding.is_some_and(|binding| binding.refused.take() == Some(remote))
     }
 
     /// The next datagram: its sender and its payload. Never ready on a socket with a sink of its own.

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::dhcp::{Message, PxeOptions, option};
-use crate::{bootconf, tftp};
+use crate::{bench, bootconf, tftp};
 
 /// A packet that parses, emits to bytes that parse to the same packet.
 pub fn fuzz_tftp(data: &[u8]) {
@@ -49,6 +49,24 @@ pub fn fuzz_bootconf(data: &[u8]) {
             let lines = data.split(|&b| b == b'\n').count();
             assert!(errors.iter().all(|error| (1..=lines).contains(&error.line)));
         }
+    }
+}
+
+/// What a measurement asks and answers survives being written and read again, and nobody is asked for too much.
+pub fn fuzz_bench(data: &[u8]) {
+    if let Some(request) = bench::Request::parse(data) {
+        let again = bench::Request::parse(request.emit().as_bytes());
+        assert_eq!(again, Some(request));
+        if let bench::Request::Send {
+            payload, micros, ..
+        } = request
+        {
+            assert!((1..=bench::MAX_PAYLOAD).contains(&payload) && micros <= bench::MAX_MICROS);
+        }
+    }
+    if let Some(answer) = bench::Answer::parse(data) {
+        let again = bench::Answer::parse(answer.emit().as_bytes());
+        assert_eq!(again, Some(answer));
     }
 }
 

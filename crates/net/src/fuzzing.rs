@@ -1,0 +1,251 @@
+//! The body of a fuzz target: an engine in the middle of things, and a host that sends it anything. It panics when a promise is
+//! broken.
+
+use crate::checksum;
+use crate::ethernet::{
+    ACK, ETHERNET_HEADER, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_TCP, SYN, TCP_HEADER, be16, be32,
+    put,
+};
+use crate::{Engine, Ipv4Config, Memory, Region};
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::SocketAddrV4;
+use smoltcp::time::{Duration, Instant};
+use smoltcp::wire::{Ipv4Address, Ipv4Cidr};
+use wireboot_nic::sim::{self, LinkConfig, SimNic};
+use wireboot_nic::{Nic, Offload, Receive, Transmit};
+
+const US: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
+const HOST: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
+/// Bytes of the destination: more than windows of few segments.
+const LEN: usize = 100_000;
+/// The host's first data byte. Its numbers wrap within the destination.
+const FIRST: u32 = u32::MAX - 30_000;
+const IP: usize = ETHERNET_HEADER;
+const TCP: usize = ETHERNET_HEADER + IPV4_HEADER;
+
+/// What the host sends at `offset` from its first byte.
+fn byte(offset: u32) -> u8 {
+    (offset ^ (offset >> 8)) as u8
+}
+
+/// The other end of the wire.
+struct Host {
+    nic: SimNic,
+    /// The engine's port and its next sequence number, once it has sent a SYN.
+    peer: Option<(u16, u32)>,
+    /// Offset of the byte that comes next.
+    position: u32,
+}
+
+impl Host {
+    fn send(&mut self, frame: &[u8]) {
+        let (_, tx) = self.nic.split();
+        // What does not fit is lost, as on any wire.
+        let _ = tx.send(frame.len(), Offload::None, |room| {
+            room.copy_from_slice(frame);
+        });
+        let _ = tx.flush();
+    }
+
+    /// Answers ARP and the SYN.
+    fn turn(&mut self) {
+        let mut frames = Vec::new();
+        let (rx, _) = self.nic.split();
+        let _ = rx.burst(64, |frame| frames.push(frame.parts.concat()));
+        for frame in frames {
+            if be16(&frame, 12) == Some(ETHERTYPE_ARP) && be32(&frame, 38) == Some(HOST.to_bits()) {
+                let mut answer = frame.clone();
+                put(&mut answer, 0, OUR_MAC);
+                put(&mut answer, 6, HOST_MAC);
+                put(&mut answer, 20, [0, 2]);
+                put(&mut answer, 22, HOST_MAC);
+                put(&mut answer, 28, HOST.octets());
+                put(&mut answer, 32, OUR_MAC);
+                put(&mut answer, 38, US.octets());
+                self.send(&answer);
+            }
+            if frame.get(IP + 9) != Some(&PROTOCOL_TCP) {
+                continue;
+            }
+            let (Some(port), Some(sequence), Some(total), Some(&[offset, flags])) = (
+                be16(&frame, TCP),
+                be32(&frame, TCP + 4),
+                be16(&frame, IP + 2),
+                frame.get(TCP + 12..).and_then(|rest| rest.first_chunk()),
+            ) else {
+                continue;
+            };
+            let headers = IPV4_HEADER + usize::from(offset >> 4) * 4;
+            let len = usize::from(total).saturating_sub(headers) as u32;
+            let next = sequence.wrapping_add(len + u32::from(flags & SYN != 0));
+            self.peer = Some((port, next));
+            if flags & SYN != 0 {
+                // Segments of 1460 bytes, SACK, windows shifted by 7.
+                let options = [2, 4, 5, 180, 4, 2, 3, 3, 7, 0, 0, 0];
+                self.segment(FIRST.wrapping_sub(1), next, SYN | ACK, &options, &[]);
+            }
+        }
+    }
+
+    fn segment(
+        &mut self,
+        sequence: u32,
+        acknowledged: u32,
+        flags: u8,
+        options: &[u8],
+        data: &[u8],
+    ) {
+        let Some((port, _)) = self.peer else { return };
+        let len = TCP_HEADER + options.len() + data.len();
+        let mut frame = vec![0; TCP + len];
+        put(&mut frame, 0, OUR_MAC);
+        put(&mut frame, 6, HOST_MAC);
+        put(&mut frame, 12, [8, 0, 0x45, 0]);
+        put(
+            &mut frame,
+            IP + 2,
+            ((IPV4_HEADER + len) as u16).to_be_bytes(),
+        );
+        put(&mut frame, IP + 8, [64, PROTOCOL_TCP]);
+        put(&mut frame, IP + 12, HOST.octets());
+        put(&mut frame, IP + 16, US.octets());
+        let sum = checksum::compute(0, &frame[IP..TCP]);
+        put(&mut frame, IP + 10, sum.to_be_bytes());
+        put(&mut frame, TCP, 80_u16.to_be_bytes());
+        put(&mut frame, TCP + 2, port.to_be_bytes());
+        put(&mut frame, TCP + 4, sequence.to_be_bytes());
+        put(&mut frame, TCP + 8, acknowledged.to_be_bytes());
+        let offset = ((TCP_HEADER + options.len()) / 4 * 16) as u8;
+        put(&mut frame, TCP + 12, [offset, flags, 0xff, 0xff]);
+        frame[TCP + TCP_HEADER..][..options.len()].copy_from_slice(options);
+        frame[TCP + TCP_HEADER + options.len()..].copy_from_slice(data);
+        let pseudo = checksum::pseudo_header(HOST, US, PROTOCOL_TCP, len);
+        let sum = checksum::compute(pseudo, &frame[TCP..]);
+        put(&mut frame, TCP + 16, sum.to_be_bytes());
+        self.send(&frame);
+    }
+
+    /// What one piece of the input says: a frame as it is, or a segment not far from what is expected. Returns the rest, and
+    /// whether it may have brought data of others.
+    fn speak<'d>(&mut self, kind: u8, input: &'d [u8]) -> (&'d [u8], bool) {
+        let (fields, rest) = input.split_at(input.len().min(4));
+        let mut all = [0; 4];
+        all[..fields.len()].copy_from_slice(fields);
+        let [a, b, c, d] = all;
+        if kind & 0x0f == 0 {
+            let len = usize::from(u16::from_le_bytes([a, b])) % 1515;
+            let (frame, rest) = rest.split_at(len.min(rest.len()));
+            self.send(frame);
+            return (rest, frame.get(IP + 9) == Some(&PROTOCOL_TCP));
+        }
+        let (options, rest) = match kind & 4 {
+            0 => rest.split_at(0),
+            _ => rest.split_at(rest.len().min(12) / 4 * 4),
+        };
+        // Sometimes the next byte, sometimes one before or behind it.
+        let ahead = match kind & 2 {
+            0 => 0,
+            _ => i32::from(i16::from_le_bytes([a, b])),
+        };
+        let offset = self.position.wrapping_add_signed(ahead);
+        let len = (usize::from(c) * 8).min(1460 - options.len());
+        let data: Vec<u8> = (0..len as u32)
+            .map(|at| byte(offset.wrapping_add(at)))
+            .collect();
+        let flags = if kind & 8 == 0 { ACK } else { d };
+        let next = self.peer.map_or(0, |(_, next)| next);
+        let acknowledged = next.wrapping_sub(u32::from(kind >> 4));
+        let sequence = FIRST.wrapping_add(offset);
+        self.segment(sequence, acknowledged, flags, options, &data);
+        if ahead == 0 {
+            self.position = self.position.wrapping_add(len as u32);
+        }
+        (rest, false)
+    }
+}
+
+/// Whatever comes, the engine goes on, and what a download received is what was sent.
+pub fn fuzz_frames(data: &[u8]) {
+    let (near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+    let clock = near.clock();
+    let mut host = Host {
+        nic: far,
+        peer: None,
+        position: 0,
+    };
+    let mut engine = Engine::new(near, [7; 32]);
+    let stack = engine.stack();
+    stack.configure(&Ipv4Config {
+        address: Ipv4Cidr::new(US, 24),
+        router: None,
+        routes: Vec::new(),
+        mtu: None,
+    });
+    let region = Region::new(Memory::from(vec![0; LEN]));
+    let counter = Rc::new(RefCell::new(Rc::new(Cell::new(0))));
+    let (into, told) = (region.clone(), counter.clone());
+    engine.spawn(async move {
+        let _port = stack.udp();
+        let server = SocketAddrV4::new(HOST, 80);
+        let Ok(mut stream) = stack.connect(server, Duration::from_secs(1)).await else {
+            return;
+        };
+        *told.borrow_mut() = stream.received();
+        let _ = stream.write_all(b"request").await;
+        let _ = stream.read_into(&into, 0).await;
+        // The connection stays, without a destination.
+        core::future::pending().await
+    });
+    let mut turn = |host: &mut Host| {
+        for _ in 0..3 {
+            let now = Instant::from_micros(clock.now());
+            engine.poll(now).expect("the NIC works");
+            host.turn();
+            clock.advance(60);
+        }
+    };
+    for _ in 0..10 {
+        turn(&mut host);
+    }
+    assert!(host.peer.is_some(), "no SYN");
+    let mut rest = data;
+    let mut foreign = false;
+    while let [kind, after @ ..] = rest {
+        let (behind, others) = host.speak(*kind, after);
+        foreign |= others;
+        rest = behind;
+        turn(&mut host);
+    }
+    let received = counter.borrow().get() as usize;
+    let memory = region.take();
+    let received = memory.as_slice().get(..received);
+    let received = received.expect("no more than the destination holds");
+    let sent = |(at, &received): (usize, &u8)| received == byte(at as u32);
+    assert!(foreign || received.iter().enumerate().all(sent));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_host_is_understood() {
+        // In order, behind a gap, the gap filled, old data again.
+        fuzz_frames(&[
+            1, 0, 0, 180, 0, 3, 0, 4, 100, 0, 1, 0, 0, 255, 0, 3, 0, 255, 90, 0,
+        ]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_frames_make_it_panic(data in prop::collection::vec(any::<u8>(), 0..2000)) {
+            fuzz_frames(&data);
+        }
+    }
+}
