@@ -575,28 +575,12 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    /// Ends the help of others, and gives back the memory unless it is as it came: what is settled is written no more.
-    fn discard(&mut self) {
-        self.unsplit();
-        if self.filled > 0 {
-            self.region = None;
-        }
-        self.filled = 0;
-    }
-
     /// Tells the destination how much is there when the first connection is at `position`.
     fn tell(&mut self, position: u64) {
-        let (received, settled) = match &self.split {
-            Some(split) => (
-                (position + split.helped.get()).min(split.total),
-                // What lies behind its part is the helpers' affair.
-                position.min(split.front.end() as u64),
-            ),
-            None => (position, position),
+        let received = match &self.split {
+            Some(split) => (position + split.helped.get()).min(split.total),
+            None => position,
         };
-        if let Some(region) = &self.region {
-            region.settle(settled as usize);
-        }
         self.destination.progress(received, self.total);
     }
 
@@ -608,7 +592,8 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// The response brings the file from its start.
     fn start(&mut self, head: &Head) {
-        self.discard();
+        self.unsplit();
+        self.filled = 0;
         self.total = match head.framing {
             Framing::Length(length) => Some(length),
             _ => None,
@@ -665,7 +650,8 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// What is there is of no use: the next request asks for the file from its start.
     fn forget(&mut self) {
-        self.discard();
+        self.unsplit();
+        self.filled = 0;
         self.total = None;
         self.validator = None;
     }

@@ -47,7 +47,6 @@ const CASES: &[(&str, Case)] = &[
         successes::server_restarts_in_mid_transfer,
     ),
     ("without_entropy_device", successes::without_entropy_device),
-    ("right_checksums", successes::right_checksums),
     ("wrong_checksum", failures::wrong_checksum),
     ("missing_file", failures::missing_file),
     ("no_dhcp_answer", failures::no_dhcp_answer),
@@ -81,10 +80,6 @@ const CASES: &[(&str, Case)] = &[
     ("first_card_without_link", cards::first_card_without_link),
     ("over_an_82574l", cards::over_an_82574l),
     ("over_an_82540em", cards::over_an_82540em),
-    (
-        "over_a_legacy_virtio_card",
-        cards::over_a_legacy_virtio_card,
-    ),
     (
         "first_card_without_server",
         cards::first_card_without_server,
