@@ -81,6 +81,10 @@ const CASES: &[(&str, Case)] = &[
     ("over_an_82574l", cards::over_an_82574l),
     ("over_an_82540em", cards::over_an_82540em),
     (
+        "over_a_legacy_virtio_card",
+        cards::over_a_legacy_virtio_card,
+    ),
+    (
         "first_card_without_server",
         cards::first_card_without_server,
     ),
