@@ -11,6 +11,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use core::pin::pin;
+use core::task::Poll;
 
 use smoltcp::wire::{
     DnsFlags, DnsOpcode, DnsPacket, DnsQueryType, DnsQuestion, DnsRcode, DnsRecord, DnsRecordData,
@@ -283,7 +285,16 @@ impl Resolver<'_> {
             return Answer::Failed(format!("nothing, since it cannot be asked ({error})"));
         }
         loop {
-            let (source, bytes) = socket.receive().await;
+            let mut receive = pin!(socket.receive());
+            let answer = core::future::poll_fn(|context| {
+                if socket.was_refused_by(server) {
+                    return Poll::Ready(None);
+                }
+                receive.as_mut().poll(context).map(Some)
+            });
+            let Some((source, bytes)) = answer.await else {
+                return Answer::Failed(format!("nothing: nobody listens on its UDP port {PORT}"));
+            };
             if source == server
                 && let Some(answer) = parse_answer(&bytes, id, name)
             {

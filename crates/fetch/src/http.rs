@@ -575,12 +575,27 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
+    /// Ends the help of others, and gives back the memory unless it is as it came: what is settled is written no more.
+    fn discard(&mut self) {
+        self.unsplit();
+        if self.filled > 0 {
+            self.region = None;
+        }
+        self.filled = 0;
+    }
+
     /// Tells the destination how much is there when the first connection is at `position`.
     fn tell(&mut self, position: u64) {
-        let received = match &self.split {
-            Some(split) => (position + split.helped.get()).min(split.total),
-            None => position,
+        let (received, settled) = match &self.split {
+            Some(split) => (
+                (position + split.helped.get()).min(split.total),
+                split.settled(),
+            ),
+            None => (position, position),
         };
+        if let Some(region) = &self.region {
+            region.settle(settled as usize);
+        }
         self.destination.progress(received, self.total);
     }
 
@@ -592,8 +607,7 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// The response brings the file from its start.
     fn start(&mut self, head: &Head) {
-        self.unsplit();
-        self.filled = 0;
+        self.discard();
         self.total = match head.framing {
             Framing::Length(length) => Some(length),
             _ => None,
@@ -650,8 +664,7 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// What is there is of no use: the next request asks for the file from its start.
     fn forget(&mut self) {
-        self.unsplit();
-        self.filled = 0;
+        self.discard();
         self.total = None;
         self.validator = None;
     }

@@ -115,6 +115,15 @@ pub struct File {
     pub stats: Stats,
 }
 
+impl File {
+    /// Its bytes.
+    #[must_use]
+    pub fn content(&self) -> &[u8] {
+        let len = usize::try_from(self.len).unwrap_or(usize::MAX);
+        self.memory.as_slice().get(..len).unwrap_or_default()
+    }
+}
+
 /// What a download took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -420,7 +429,7 @@ impl Destination for ByMail<'_> {
             if let Some((old, filled)) = &previous {
                 let filled = usize::try_from(*filled).unwrap_or(usize::MAX);
                 let kept = old.as_slice().get(..filled).unwrap_or(old.as_slice());
-                if let Some(place) = memory.as_mut_slice().get_mut(..kept.len()) {
+                if let Some(place) = memory.rest_mut(0).get_mut(..kept.len()) {
                     place.copy_from_slice(kept);
                 }
             }

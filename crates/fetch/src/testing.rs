@@ -1,17 +1,20 @@
-//! For tests: a task on an engine, and scripted hosts at the other end of a simulated link.
+//! For tests: a task on an engine, scripted hosts at the other end of a simulated link, and memory that keeps what is settled.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::SocketAddrV4;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
     EthernetRepr, IpProtocol, Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr,
 };
-use wireboot_net::{Engine, Instant, Ipv4Address, Stack};
+use wireboot_net::{Engine, Instant, Ipv4Address, Memory, MemoryBlock, Stack};
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
 
@@ -19,6 +22,36 @@ use wireboot_nic::{Nic, Offload, Receive, Transmit};
 pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 /// A simulated second, in microseconds.
 pub const SECOND: i64 = 1_000_000;
+
+/// Memory for a file, beginning as `previous` does so far as that is filled. Settled bytes cannot be written again, so a
+/// file of which some were settled too early arrives wrong. `settled` tells how far it is.
+pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, settled: &Arc<AtomicUsize>) -> Memory {
+    let mut room = vec![0xee; bytes as usize];
+    if let Some((old, filled)) = previous {
+        let filled = filled as usize;
+        room[..filled].copy_from_slice(&old.as_slice()[..filled]);
+    }
+    settled.store(0, Ordering::Relaxed);
+    Memory::new(Settling(room, settled.clone()))
+}
+
+struct Settling(Vec<u8>, Arc<AtomicUsize>);
+
+impl MemoryBlock for Settling {
+    fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+    fn rest_mut(&mut self, at: usize) -> &mut [u8] {
+        if at < self.1.load(Ordering::Relaxed) {
+            return &mut [];
+        }
+        self.0.get_mut(at..).unwrap_or_default()
+    }
+    fn settle(&mut self, len: usize) {
+        assert!(len <= self.0.len(), "settled beyond the end");
+        self.1.fetch_max(len, Ordering::Relaxed);
+    }
+}
 
 /// A UDP datagram that the task has sent, or that a script answers with.
 #[derive(Clone, Debug)]

@@ -32,6 +32,8 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 /// Retransmissions in a row without an answer before an attempt is given up.
 const RETRIES: u32 = 6;
+/// Requests that the server's host may refuse: somebody may be starting it again.
+const REFUSALS: u32 = 3;
 /// Attempts, each from the first byte: TFTP cannot resume.
 const ATTEMPTS: u32 = 3;
 /// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network
@@ -74,6 +76,16 @@ pub enum TftpError {
         /// Seconds waited in all.
         seconds: i64,
         /// The server's port.
+        port: u16,
+    },
+    /// The server's host says that nobody listens there.
+    #[error(
+        "nobody listens on UDP port {port} of the TFTP server (asked {requests} times): is it running?"
+    )]
+    Refused {
+        /// Requests sent.
+        requests: u32,
+        /// The port.
         port: u16,
     },
     /// The server stopped in the middle.
@@ -238,7 +250,7 @@ impl Transfer {
         let room = self
             .memory
             .as_mut()
-            .and_then(|memory| memory.as_mut_slice().get_mut(self.received as usize..))
+            .map(|memory| memory.rest_mut(self.received as usize))
             .unwrap_or_default();
         if room.len() < data.len() {
             // The task finds memory and asks for the block again.
@@ -266,6 +278,13 @@ impl Transfer {
         };
         if self.complete || window_ends {
             self.due = true;
+        }
+    }
+
+    /// What has been received is final.
+    fn settle(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.settle(self.received as usize);
         }
     }
 
@@ -393,6 +412,7 @@ impl Run<'_> {
             let (due, complete, received) = {
                 let mut transfer = self.transfer.borrow_mut();
                 let due = core::mem::take(&mut transfer.due);
+                transfer.settle();
                 (due, transfer.complete, transfer.received)
             };
             destination.progress(received, self.announced);
@@ -467,6 +487,7 @@ impl Run<'_> {
         .emit(&mut packet);
         let begin = self.stack.now();
         let mut patience = FIRST_TIMEOUT;
+        let mut refusals = 0;
         for request in 0..RETRIES {
             if request > 0 {
                 self.transfer.borrow_mut().retransmissions += 1;
@@ -480,6 +501,15 @@ impl Run<'_> {
                 let first = self.transfer.borrow_mut().control.pop_front();
                 if let Some(first) = first {
                     return Ok(first);
+                }
+                if self.socket.was_refused_by(self.server) {
+                    refusals += 1;
+                    if refusals >= REFUSALS {
+                        return Err(TftpError::Refused {
+                            requests: request + 1,
+                            port: self.server.port(),
+                        });
+                    }
                 }
             }
             patience = (patience * 2).min(MAX_TIMEOUT);

@@ -27,17 +27,57 @@ pub struct WrongDigest {
     pub received: Sha256Digest,
 }
 
-/// Compares the SHA-256 digest of `data` with `expected`.
-///
-/// # Errors
-/// [`WrongDigest`] holds both.
-pub fn verify(expected: &[u8; 32], data: &[u8]) -> Result<(), WrongDigest> {
-    let received = Sha256Digest(Sha256::digest(data).into());
-    let expected = Sha256Digest(*expected);
-    if received == expected {
-        Ok(())
-    } else {
-        Err(WrongDigest { expected, received })
+/// The check of a file, which may go on while the file comes.
+pub struct Check {
+    expected: Sha256Digest,
+    hasher: Sha256,
+    position: usize,
+}
+
+impl Check {
+    /// Of a file with this SHA-256 digest.
+    #[must_use]
+    pub fn new(expected: [u8; 32]) -> Self {
+        Self {
+            expected: Sha256Digest(expected),
+            hasher: Sha256::new(),
+            position: 0,
+        }
+    }
+
+    /// The file comes from its start again.
+    pub fn restart(&mut self) {
+        self.hasher.reset();
+        self.position = 0;
+    }
+
+    /// Bytes that it has gone through.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Goes on by at most `most` bytes of the file, of which `start` is there. False when it has been through all that.
+    pub fn follow(&mut self, start: &[u8], most: usize) -> bool {
+        let next = start.get(self.position..).unwrap_or_default();
+        let next = next.get(..most).unwrap_or(next);
+        self.hasher.update(next);
+        self.position += next.len();
+        !next.is_empty()
+    }
+
+    /// The verdict on what it has gone through.
+    ///
+    /// # Errors
+    /// [`WrongDigest`] holds both digests.
+    pub fn finish(self) -> Result<(), WrongDigest> {
+        let expected = self.expected;
+        let received = Sha256Digest(self.hasher.finalize().into());
+        if received == expected {
+            Ok(())
+        } else {
+            Err(WrongDigest { expected, received })
+        }
     }
 }
 
@@ -55,8 +95,17 @@ mod tests {
 
     #[test]
     fn right_and_wrong() {
-        assert_eq!(verify(&ABC, b"abc"), Ok(()));
-        let text = verify(&ABC, b"").unwrap_err().to_string();
+        let mut check = Check::new(ABC);
+        // Something else came first, and was given up.
+        assert!(check.follow(b"xyz", 3));
+        check.restart();
+        assert!(check.follow(b"ab", 1));
+        assert_eq!(check.position(), 1);
+        assert!(check.follow(b"ab", 8));
+        assert!(!check.follow(b"ab", 8));
+        assert!(check.follow(b"abc", 8));
+        assert_eq!(check.finish(), Ok(()));
+        let text = Check::new(ABC).finish().unwrap_err().to_string();
         assert!(text.contains("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
         assert!(text.contains("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
     }

@@ -10,17 +10,21 @@ use core::fmt;
 pub trait MemoryBlock: Send {
     /// The bytes.
     fn as_slice(&self) -> &[u8];
-    /// The bytes, to be written.
-    fn as_mut_slice(&mut self) -> &mut [u8];
+    /// The bytes from `at` on, to be written; none where they are settled, or beyond the end.
+    fn rest_mut(&mut self, at: usize) -> &mut [u8];
+    /// The first `len` bytes are what they shall be: the lender may read them from now on, and they are written no more.
+    fn settle(&mut self, len: usize);
 }
 
 impl MemoryBlock for Vec<u8> {
     fn as_slice(&self) -> &[u8] {
         self
     }
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        self
+    fn rest_mut(&mut self, at: usize) -> &mut [u8] {
+        self.get_mut(at..).unwrap_or_default()
     }
+    /// The lender of a vector sees it when it is back.
+    fn settle(&mut self, _len: usize) {}
 }
 
 /// Owned destination memory. Dropping it frees it.
@@ -50,9 +54,16 @@ impl Memory {
         self.0.as_slice()
     }
 
-    /// The bytes, to be written.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.0.as_mut_slice()
+    /// The bytes from `at` on, to be written; none where they are settled, or beyond the end.
+    #[inline]
+    pub fn rest_mut(&mut self, at: usize) -> &mut [u8] {
+        self.0.rest_mut(at)
+    }
+
+    /// The first `len` bytes are what they shall be: whoever lent the memory may read them from now on, and they
+    /// are written no more.
+    pub fn settle(&mut self, len: usize) {
+        self.0.settle(len);
     }
 }
 
@@ -118,6 +129,11 @@ impl Region {
         self.end.set(end.min(self.len()));
     }
 
+    /// Settles the first `len` bytes of the memory ([`Memory::settle`]), which no part may reach into that is still being filled.
+    pub fn settle(&self, len: usize) {
+        self.memory.borrow_mut().settle(len);
+    }
+
     /// Takes the memory back. Whoever still has a part of it finds that without room.
     #[must_use]
     pub fn take(&self) -> Memory {
@@ -128,7 +144,7 @@ impl Region {
     #[inline]
     pub(crate) fn with<R>(&self, at: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut memory = self.memory.borrow_mut();
-        let room = memory.as_mut_slice().get_mut(at..self.end.get());
-        write(room.unwrap_or_default())
+        let len = self.end.get().saturating_sub(at);
+        write(memory.rest_mut(at).get_mut(..len).unwrap_or_default())
     }
 }

@@ -9,6 +9,7 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use uefi::boot::{self, AllocateType, MemoryType};
 use wireboot_net::MemoryBlock;
+use wireboot_ring::{Block, PrefixReader, PrefixWriter, prefix};
 
 /// Bytes of a page, UEFI's unit of allocation.
 pub const PAGE: usize = 4096;
@@ -80,13 +81,6 @@ impl Pages {
     }
 }
 
-impl Pages {
-    /// The first byte.
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-}
-
 /// Blocks that were dropped on other processors, which may not call the firmware: linked through their own first bytes.
 static DROPPED: AtomicPtr<Dropped> = AtomicPtr::new(ptr::null_mut());
 
@@ -127,15 +121,44 @@ impl Drop for Pages {
     }
 }
 
-impl MemoryBlock for Pages {
+// SAFETY: the block is ours until it is dropped, and any bytes are valid `u8`s (the firmware handed out the memory, so its content
+// is some value, not uninitialised in Rust's sense).
+unsafe impl Block for Pages {
+    fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+    fn len(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Pages to be filled by the engine, wherever it runs.
+pub struct Landing(PrefixWriter<Pages>);
+
+/// What is settled of a [`Landing`].
+pub type Landed = PrefixReader<Pages>;
+
+impl Landing {
+    /// Allocates at least `bytes` bytes; their content is unspecified.
+    ///
+    /// # Errors
+    /// As of [`Pages::allocate`].
+    pub fn allocate(bytes: usize) -> uefi::Result<(Self, Landed)> {
+        let (writer, landed) = prefix(Pages::allocate(bytes)?);
+        Ok((Self(writer), landed))
+    }
+}
+
+impl MemoryBlock for Landing {
     fn as_slice(&self) -> &[u8] {
-        // SAFETY: the block is ours, `bytes` long, and any bytes are valid `u8`s (the firmware handed
-        // out the memory, so its content is some value, not uninitialised in Rust's sense).
-        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+        self.0.as_slice()
     }
 
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed exclusively.
-        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    fn rest_mut(&mut self, at: usize) -> &mut [u8] {
+        self.0.rest_mut(at)
+    }
+
+    fn settle(&mut self, len: usize) {
+        self.0.settle(len);
     }
 }

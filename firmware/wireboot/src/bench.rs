@@ -1,7 +1,7 @@
 //! `wireboot.efi bench`: what this machine's network can do at each height, measured in one boot against a sender on the network.
 //!
 //! ```text
-//!  wireboot TFTP, HTTP            the firmware's TFTP (PXE)
+//!  wireboot TFTP, HTTP            the firmware's TFTP (PXE), HTTP
 //!  driver (ours)                  packets (MNP)
 //!    │                            driver (SNP)
 //!    └──────────── card ───────────┘
@@ -30,9 +30,9 @@ pub use options::Options;
 use wire::{Driver, Managed, Wire};
 use wireboot_fetch::Lease;
 use wireboot_fetch::url::Url;
-use wireboot_net::Memory;
+use wireboot_net::MemoryBlock;
 use wireboot_nic::Nic;
-use wireboot_platform::memory::Pages;
+use wireboot_platform::memory::Landing;
 use wireboot_platform::pci::{Candidate, Claim};
 use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::stock::{self, Mnp};
@@ -149,8 +149,8 @@ impl<'o> Bench<'o> {
         })
     }
 
-    fn url(&self, scheme: &str) -> Result<Url, Error> {
-        let text = alloc::format!("{scheme}://{}/{}", self.server, self.options.file);
+    fn url(&self, scheme: &str, file: &str) -> Result<Url, Error> {
+        let text = alloc::format!("{scheme}://{}/{file}", self.server);
         Ok(Url::parse(&text)?)
     }
 
@@ -178,11 +178,11 @@ impl<'o> Bench<'o> {
         let mut driver = Driver(card::start(function)?);
         self.settle(&mut driver)?;
         self.wire("driver", &mut driver);
-        let memory = Pages::allocate(MEMORY).ok().map(Memory::new);
-        if let Some(mut memory) = memory {
+        let memory = Landing::allocate(MEMORY).ok();
+        if let Some((mut memory, _)) = memory {
             let copied = self
                 .frames
-                .receive(&mut driver, FULL, Some(memory.as_mut_slice()));
+                .receive(&mut driver, FULL, Some(memory.rest_mut(0)));
             self.ladder
                 .add(Kind::Receive, "driver, copied", self.whole(copied));
         }
@@ -202,7 +202,7 @@ impl<'o> Bench<'o> {
 
     /// A file by our stack on the boot processor.
     fn turns<N: Nic>(&mut self, nic: N, scheme: &str, name: &'static str) -> Result<N, Error> {
-        let url = self.url(scheme)?;
+        let url = self.url(scheme, &self.options.file)?;
         let (nic, result) = files::turns(nic, &self.lease, &url, self.clock);
         self.ladder.add(Kind::Receive, name, self.whole(result));
         Ok(nic)
@@ -275,6 +275,10 @@ impl<'o> Bench<'o> {
         );
         self.ladder
             .add(Kind::Receive, "firmware's TFTP (PXE)", result);
+        let result = self
+            .url("http", &self.options.small)
+            .and_then(|url| files::stock_http(&self.interface, &url, self.clock));
+        self.ladder.add(Kind::Receive, "firmware's HTTP", result);
     }
 
     /// wireboot's TFTP and HTTP, as a boot has them.
@@ -283,7 +287,8 @@ impl<'o> Bench<'o> {
         let mut fetcher = Fetcher::new(network);
         fetcher.configure(self.lease.clone())?;
         for (scheme, name) in [("tftp", "wireboot TFTP"), ("http", "wireboot HTTP")] {
-            let result = files::boot(&mut fetcher, &self.url(scheme)?, self.clock);
+            let url = self.url(scheme, &self.options.file)?;
+            let result = files::boot(&mut fetcher, &url, self.clock);
             self.ladder.add(Kind::Receive, name, self.whole(result));
         }
         Ok(())

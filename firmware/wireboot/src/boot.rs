@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 use wireboot_fetch::File;
 use wireboot_fetch::url::Url;
-use wireboot_fetch::verify;
 use wireboot_platform::device_path::{Ipv4Node, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
@@ -28,7 +27,7 @@ pub enum Kind {
 pub struct Planned {
     /// Where it is.
     pub url: Url,
-    /// What it must hash to.
+    /// What it must hash to, if it is still to be fetched.
     pub sha256: Option<[u8; 32]>,
     /// It.
     pub file: Option<File>,
@@ -46,13 +45,7 @@ pub struct Plan {
     pub options: String,
 }
 
-/// The bytes of a file.
-pub fn content(file: &File) -> &[u8] {
-    let len = usize::try_from(file.len).unwrap_or(usize::MAX);
-    file.memory.as_slice().get(..len).unwrap_or_default()
-}
-
-/// Fetches what is missing, checks and starts it. Returns only when that did not boot.
+/// Fetches what is missing and starts it. Returns only when that did not boot.
 pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallible, Error> {
     let Plan {
         mut program,
@@ -62,12 +55,10 @@ pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallib
     } = plan;
     let mut all: Vec<&mut Planned> = core::iter::once(&mut program).chain(&mut initrds).collect();
     all.retain(|planned| planned.file.is_none());
-    let urls: Vec<Url> = all.iter().map(|planned| planned.url.clone()).collect();
-    for (planned, file) in all.into_iter().zip(fetcher.get(&urls)?) {
+    let wanted: Vec<_> = all.iter().map(|file| (&file.url, file.sha256)).collect();
+    let files = fetcher.get(&wanted)?;
+    for (planned, file) in all.into_iter().zip(files) {
         planned.file = Some(file);
-    }
-    for planned in core::iter::once(&program).chain(&initrds) {
-        check(planned)?;
     }
     fetcher.tell_summary();
     let program = Program {
@@ -92,18 +83,6 @@ struct Program {
     path: Option<PathBuf>,
     file: File,
     options: String,
-}
-
-fn check(planned: &Planned) -> Result<(), Error> {
-    let (Some(expected), Some(file)) = (&planned.sha256, &planned.file) else {
-        return Ok(());
-    };
-    verify::verify(expected, content(file)).map_err(|error| Error::Digest {
-        url: planned.url.to_string(),
-        error,
-    })?;
-    log::info!("{}: sha256 is right", planned.url);
-    Ok(())
 }
 
 /// The device path of a file that was fetched.
@@ -132,7 +111,7 @@ fn load(program: Program) -> Result<(Loaded, Url), Error> {
         file,
         options,
     } = program;
-    match Loaded::load(content(&file), path.as_ref(), &options) {
+    match Loaded::load(file.content(), path.as_ref(), &options) {
         Ok(loaded) => Ok((loaded, url)),
         Err(error) => Err(Error::Load {
             url: url.to_string(),
@@ -164,7 +143,7 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
     let parts: Vec<Part> = initrds
         .into_iter()
         .map(|file| Part {
-            len: content(&file).len(),
+            len: file.content().len(),
             memory: file.memory,
         })
         .collect();

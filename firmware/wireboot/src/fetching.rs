@@ -1,22 +1,27 @@
-//! Driving the fetch service from the boot processor: memory for its downloads, progress on screen, Escape.
+//! Driving the fetch service from the boot processor: memory for its downloads, their check, progress on screen, Escape.
+//!
+//! Where the service runs on another processor, this one checks the start of a file while the rest still comes.
 
 use crate::error::Error;
 use crate::network::Network;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 use wireboot_fetch::url::Url;
+use wireboot_fetch::verify::Check;
 use wireboot_fetch::{Command, Event, File, Job};
 use wireboot_fetch::{DhcpRequest, Lease};
 use wireboot_net::Memory;
 use wireboot_platform::console::{self, Key};
-use wireboot_platform::memory::Pages;
+use wireboot_platform::memory::{Landed, Landing};
 
 /// Time between two looks at the keyboard, in microseconds: each costs a firmware call.
 const KEYS: u64 = 100_000;
 /// Time between two redrawings of the progress line, in microseconds.
 const REDRAW: u64 = 250_000;
+/// Bytes that are checked between two looks at the network: a millisecond of a slow processor.
+const CHECK: usize = 64 * 1024;
 
 /// Fetches files and shows how far it is.
 pub struct Fetcher {
@@ -43,6 +48,10 @@ struct Download {
     received: u64,
     total: Option<u64>,
     file: Option<File>,
+    /// What has come of the file, while it comes.
+    landed: Option<Landed>,
+    /// The check of its digest, until it is over.
+    check: Option<Check>,
 }
 
 impl Fetcher {
@@ -107,22 +116,22 @@ impl Fetcher {
         })?;
         let lease = self.drive(|_, event| match event {
             Some(Event::Lease { job, result }) if job == wanted => ControlFlow::Break(result),
-            _ => ControlFlow::Continue(()),
+            _ => ControlFlow::Continue(false),
         })??;
         self.lease = Some(lease.clone());
         Ok(lease)
     }
 
-    /// Downloads all of `urls` at the same time and returns the files in the same order. The first that fails ends
-    /// all.
-    pub fn get(&mut self, urls: &[Url]) -> Result<Vec<File>, Error> {
-        self.surely(|fetcher| fetcher.download(urls))
+    /// Downloads all of `wanted` at the same time, checks the SHA-256 digests of those that have one, and returns the files in the
+    /// same order. The first that fails ends all.
+    pub fn get(&mut self, wanted: &[(&Url, Option<[u8; 32]>)]) -> Result<Vec<File>, Error> {
+        self.surely(|fetcher| fetcher.download(wanted))
     }
 
-    fn download(&mut self, urls: &[Url]) -> Result<Vec<File>, Error> {
+    fn download(&mut self, wanted: &[(&Url, Option<[u8; 32]>)]) -> Result<Vec<File>, Error> {
         let begin = self.network.clock.micros();
         let mut downloads = Vec::new();
-        for url in urls {
+        for (url, sha256) in wanted {
             let job = self.job();
             let url = format!("{url}");
             self.network.send(Command::Get {
@@ -135,21 +144,28 @@ impl Fetcher {
                 received: 0,
                 total: None,
                 file: None,
+                landed: None,
+                check: sha256.map(Check::new),
             });
         }
         let mut progress = Progress::new(begin);
+        let mut received = begin;
         let result = self.drive(|network, event| {
             let now = network.clock.micros();
-            match event {
-                Some(event) => match take(network, &mut downloads, event) {
-                    Ok(true) => ControlFlow::Break(Ok(())),
-                    Ok(false) => ControlFlow::Continue(()),
-                    Err(error) => ControlFlow::Break(Err(error)),
-                },
+            let step = match event {
+                Some(event) => take(network, &mut downloads, event).map(|()| {
+                    received = now;
+                    false
+                }),
                 None => {
                     progress.draw(now, &downloads);
-                    ControlFlow::Continue(())
+                    check(&mut downloads, network.is_elsewhere())
                 }
+            };
+            match step {
+                Err(error) => ControlFlow::Break(Err(error)),
+                Ok(_) if downloads.iter().all(Download::is_over) => ControlFlow::Break(Ok(())),
+                Ok(worked) => ControlFlow::Continue(worked),
             }
         });
         console::clear_progress();
@@ -159,7 +175,7 @@ impl Fetcher {
             }
         }
         result??;
-        self.summary.micros += self.network.clock.micros() - begin;
+        self.summary.micros += received - begin;
         let mut files = Vec::new();
         for file in downloads.into_iter().filter_map(|download| download.file) {
             let stats = &file.stats;
@@ -192,18 +208,20 @@ impl Fetcher {
         );
     }
 
-    /// Turns the network until `step` says to stop. `step` sees each event, and `None` when there is none.
+    /// Turns the network until `step` says to stop. `step` sees each event, and `None` when there is none; it says whether it
+    /// found something to do.
     fn drive<T>(
         &mut self,
-        mut step: impl FnMut(&mut Network, Option<Event>) -> ControlFlow<T>,
+        mut step: impl FnMut(&mut Network, Option<Event>) -> ControlFlow<T, bool>,
     ) -> Result<T, Error> {
         loop {
             self.network.turn()?;
             let event = self.network.event();
             let idle = event.is_none();
-            if let ControlFlow::Break(value) = step(&mut self.network, event) {
-                return Ok(value);
-            }
+            let worked = match step(&mut self.network, event) {
+                ControlFlow::Break(value) => return Ok(value),
+                ControlFlow::Continue(worked) => worked,
+            };
             if !idle {
                 continue;
             }
@@ -214,29 +232,81 @@ impl Fetcher {
                     return Err(Error::Stopped);
                 }
             }
-            self.network.idle();
+            if !worked {
+                self.network.idle();
+            }
         }
     }
 }
 
-/// Takes an event of one of `downloads`. True when all are there.
-fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Result<bool, Error> {
+impl Download {
+    fn is_over(&self) -> bool {
+        self.file.is_some() && self.check.is_none()
+    }
+
+    /// Goes on with the check by what has come, and gives the verdict at its end. False when there is nothing to do.
+    fn check(&mut self) -> Result<bool, Error> {
+        let Some(check) = &mut self.check else {
+            return Ok(false);
+        };
+        let start = match (&self.file, &self.landed) {
+            (Some(file), _) => file.content(),
+            (None, Some(landed)) => landed.settled(),
+            (None, None) => return Ok(false),
+        };
+        if check.follow(start, CHECK) {
+            return Ok(true);
+        }
+        if self.file.is_none() {
+            return Ok(false);
+        }
+        let verdict = self.check.take().map_or(Ok(()), Check::finish);
+        verdict.map_err(|error| Error::Digest {
+            url: self.url.to_string(),
+            error,
+        })?;
+        log::info!("{}: sha256 is right", self.url);
+        Ok(true)
+    }
+}
+
+/// Goes on with the check of the first of `downloads` that has more to check; of one that still comes, only when `early`. False
+/// when there is none.
+fn check(downloads: &mut [Download], early: bool) -> Result<bool, Error> {
+    for download in downloads {
+        if (early || download.file.is_some()) && download.check()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Takes an event of one of `downloads`.
+fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Result<(), Error> {
     let (Event::NeedMemory { job, .. }
     | Event::Progress { job, .. }
     | Event::Done { job, .. }
     | Event::Lease { job, .. }) = event;
     let Some(download) = downloads.iter_mut().find(|download| download.job == job) else {
-        return Ok(false);
+        return Ok(());
     };
     match event {
         Event::NeedMemory { bytes, .. } => {
-            let pages = usize::try_from(bytes)
+            // What is given up for this memory is free before it is asked for.
+            download.landed = None;
+            let landing = usize::try_from(bytes)
                 .ok()
-                .and_then(|bytes| Pages::allocate(bytes).ok());
-            network.send(match pages {
-                Some(pages) => Command::Memory {
+                .and_then(|bytes| Landing::allocate(bytes).ok());
+            let (landing, landed) = landing.unzip();
+            download.landed = landed;
+            // The file grew beyond its memory, or comes anew.
+            if let Some(check) = &mut download.check {
+                check.restart();
+            }
+            network.send(match landing {
+                Some(landing) => Command::Memory {
                     job,
-                    memory: Memory::new(pages),
+                    memory: Memory::new(landing),
                 },
                 None => Command::NoMemory { job },
             })?;
@@ -255,7 +325,7 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
         }
         Event::Lease { .. } => {}
     }
-    Ok(downloads.iter().all(|download| download.file.is_some()))
+    Ok(())
 }
 
 /// The progress line.
@@ -293,14 +363,19 @@ impl Progress {
     }
 }
 
-/// `wireboot: linux 8.1 MB, initrd.gz 12.0/40.3 MB, 310.2 MB/s, 1 s left`
+/// `wireboot: linux 8.1 MB, initrd.gz 12.0/40.3 MB, 310.2 MB/s, 1 s left`, and at the end, where a digest takes longer than the
+/// network, `wireboot: linux 8.1 MB, initrd.gz checked 20.1/40.3 MB`
 fn line(downloads: &[Download], rate: u64) -> String {
     let mut line = String::from("wireboot: ");
     for download in downloads {
         let name = download.url.rsplit('/').next().unwrap_or(&download.url);
         let received = tenths(download.received);
-        line += &match download.total {
-            Some(total) if total != download.received => {
+        line += &match (download.total, &download.file, &download.check) {
+            (Some(total), Some(_), Some(check)) => {
+                let checked = tenths(check.position() as u64);
+                format!("{name} checked {checked}/{} MB, ", tenths(total))
+            }
+            (Some(total), ..) if total != download.received => {
                 format!("{name} {received}/{} MB, ", tenths(total))
             }
             _ => format!("{name} {received} MB, "),
@@ -339,6 +414,8 @@ mod tests {
             received,
             total,
             file: None,
+            landed: None,
+            check: None,
         };
         let mut downloads = alloc::vec![
             download("http://a/linux", 8_100_000, Some(8_100_000)),

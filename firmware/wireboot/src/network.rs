@@ -228,6 +228,11 @@ impl Network {
         Ok(())
     }
 
+    /// Whether another processor runs the network.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.home, Home::There { .. })
+    }
+
     /// How long the boot processor has rested since the start, in microseconds.
     pub fn rested(&self) -> u64 {
         self.rested
@@ -235,7 +240,7 @@ impl Network {
 
     /// Nothing to do at the moment: rests the boot processor, once it is clear that nothing will happen soon.
     pub fn idle(&mut self) {
-        if !matches!(self.home, Home::There { .. }) {
+        if !self.is_elsewhere() {
             return;
         }
         // Awake without a pause, for the reason given in `turn`.

@@ -222,9 +222,9 @@ pub fn by_dhcp(
 
 /// Fetches `url` and finds out what it is: an EFI program, or a configuration.
 pub fn fetch(fetcher: &mut Fetcher, url: Url, arguments: String) -> Result<Plan, Error> {
-    let mut files = fetcher.get(core::slice::from_ref(&url))?;
+    let mut files = fetcher.get(&[(&url, None)])?;
     let file = files.pop().ok_or(Error::Nothing)?;
-    let bytes = crate::boot::content(&file);
+    let bytes = file.content();
     if bytes.starts_with(b"MZ") {
         return Ok(Plan {
             program: Planned {

@@ -47,6 +47,7 @@ const CASES: &[(&str, Case)] = &[
         successes::server_restarts_in_mid_transfer,
     ),
     ("without_entropy_device", successes::without_entropy_device),
+    ("right_checksums", successes::right_checksums),
     ("wrong_checksum", failures::wrong_checksum),
     ("missing_file", failures::missing_file),
     ("no_dhcp_answer", failures::no_dhcp_answer),

@@ -41,6 +41,7 @@ pub fn every_rung_is_measured(lab: &Lab) -> Result<()> {
                 "SNP",
                 "MNP",
                 "firmware's TFTP (PXE)",
+                "firmware's HTTP",
                 "wireboot TFTP",
                 "wireboot HTTP",
             ][..],

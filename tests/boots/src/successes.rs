@@ -220,3 +220,29 @@ pub fn without_entropy_device(lab: &Lab) -> Result<()> {
     );
     Ok(())
 }
+
+/// Files by both protocols, each checked while it comes.
+pub fn right_checksums(lab: &Lab) -> Result<()> {
+    let scene = Scene::on(lab, NetworkOptions::default(), 32)?;
+    let system = &scene.system;
+    let mut entry = format!(
+        "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
+        system::OPTIONS
+    );
+    for (file, url) in [
+        ("linux", "linux"),
+        ("system.cpio", "system.cpio"),
+        ("data.cpio", "tftp://10.77.0.1/data.cpio"),
+    ] {
+        entry += &format!("sha256 {} {url}\n", system.digest_of(file)?);
+    }
+    system.configure(&entry)?;
+    let _server = scene.serve(&[])?;
+    let machine = scene.boots()?;
+    let transcript = machine.console.transcript();
+    for file in ["linux", "system.cpio", "data.cpio"] {
+        let right = format!("/{file}: sha256 is right");
+        ensure!(transcript.contains(&right), "{file} was not checked");
+    }
+    Ok(())
+}

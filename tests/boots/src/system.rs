@@ -48,20 +48,27 @@ impl System {
         archive.file("data", &data)?;
         fs::write(directory.join("data.cpio"), archive.finish()?)?;
 
-        let sha256 = Sha256::digest(&data)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
         let system = System {
             directory: directory.to_owned(),
-            sha256,
+            sha256: digest(&data),
         };
         system.configure(&format!("title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {OPTIONS}\n"))?;
         Ok(system)
+    }
+
+    /// The checksum of one of its files.
+    pub fn digest_of(&self, file: &str) -> Result<String> {
+        let bytes = fs::read(self.directory.join(file)).with_context(|| file.to_owned())?;
+        Ok(digest(&bytes))
     }
 
     /// Gives it another boot configuration.
     pub fn configure(&self, text: &str) -> Result<()> {
         fs::write(self.directory.join("wireboot.conf"), text).context("writing wireboot.conf")
     }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -64,8 +64,8 @@ pub(super) struct Split {
     pub(super) position: Cell<u64>,
     /// Bytes that helpers have received.
     pub(super) helped: Cell<u64>,
-    /// Helpers that have a piece.
-    busy: Cell<usize>,
+    /// Where the pieces begin that helpers have.
+    pieces: RefCell<Vec<u64>>,
     /// Pieces given up.
     holes: RefCell<Vec<(u64, u64)>>,
     /// The server does not send ranges of this version: no more pieces.
@@ -93,7 +93,7 @@ impl Split {
             front,
             position: Cell::new(0),
             helped: Cell::new(0),
-            busy: Cell::new(0),
+            pieces: RefCell::default(),
             holes: RefCell::default(),
             refused: Cell::new(false),
             stats: Cell::default(),
@@ -107,12 +107,27 @@ impl Split {
 
     /// Whether any helper has a piece.
     pub(super) fn busy(&self) -> bool {
-        self.busy.get() > 0
+        !self.pieces.borrow().is_empty()
     }
 
-    /// A hole to be filled by the first connection.
+    /// The first hole, to be filled by the caller.
     pub(super) fn hole(&self) -> Option<(u64, u64)> {
-        self.holes.borrow_mut().pop()
+        let mut holes = self.holes.borrow_mut();
+        let first = (0..holes.len()).min_by_key(|&index| holes.get(index))?;
+        Some(holes.swap_remove(first))
+    }
+
+    /// Bytes at the start of the file that are all there: up to the first that the first connection, a helper or nobody
+    /// is still to receive.
+    pub(super) fn settled(&self) -> u64 {
+        let position = self.position.get();
+        let own = (position < self.front.end() as u64).then_some(position);
+        let (pieces, holes) = (self.pieces.borrow(), self.holes.borrow());
+        let missing = pieces
+            .iter()
+            .copied()
+            .chain(holes.iter().map(|hole| hole.0));
+        missing.chain(own).min().unwrap_or(self.total)
     }
 
     fn give_back(&self, at: u64, end: u64) {
@@ -157,9 +172,10 @@ impl Split {
             self.front.set_end(start as usize);
             Some((start, end))
         })?;
-        self.busy.set(self.busy.get() + 1);
+        self.pieces.borrow_mut().push(at);
         Some(Piece {
             split: self,
+            start: at,
             at,
             end,
         })
@@ -183,13 +199,18 @@ pub(super) async fn help(stack: &Stack, pool: &Connections, split: Rc<Split>) {
 /// A piece of the file that a helper has taken on; what is not received of it when it is dropped becomes a hole.
 struct Piece<'a> {
     split: &'a Split,
+    /// Its entry among [`Split::pieces`].
+    start: u64,
     at: u64,
     end: u64,
 }
 
 impl Drop for Piece<'_> {
     fn drop(&mut self) {
-        self.split.busy.set(self.split.busy.get().saturating_sub(1));
+        self.split
+            .pieces
+            .borrow_mut()
+            .retain(|&start| start != self.start);
         if self.at < self.end {
             self.split.give_back(self.at, self.end);
         }

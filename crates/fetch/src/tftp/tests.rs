@@ -1,11 +1,14 @@
 //! The client against a scripted server, both on engines of their own, over a simulated wire in simulated time.
 
 use super::*;
+use crate::testing;
 use core::cell::Cell;
 use core::net::Ipv4Addr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 use std::format;
 use std::string::String;
+use std::sync::Arc;
 use std::vec;
 use wireboot_net::{Engine, Ipv4Config};
 use wireboot_nic::Nic;
@@ -41,6 +44,8 @@ pub(crate) struct Manner {
     /// Sends each packet twice.
     stutters: bool,
     silent: bool,
+    /// There is no server.
+    nobody: bool,
 }
 
 impl Default for Manner {
@@ -61,6 +66,7 @@ impl Default for Manner {
             dies_after: None,
             stutters: false,
             silent: false,
+            nobody: false,
         }
     }
 }
@@ -80,6 +86,9 @@ pub(crate) async fn serve(
     manner: Manner,
     log: Rc<RefCell<Log>>,
 ) {
+    if manner.nobody {
+        return;
+    }
     let mut dies = manner.dies_after;
     let mut busy: Vec<SocketAddrV4> = Vec::new();
     loop {
@@ -315,6 +324,7 @@ struct Room {
     stack: Stack,
     limit: u64,
     asked: Vec<u64>,
+    settled: Arc<AtomicUsize>,
 }
 
 impl Destination for Room {
@@ -329,11 +339,7 @@ impl Destination for Room {
         if bytes > self.limit {
             return Err(DestinationError::NoMemory { bytes });
         }
-        let mut memory = vec![0xee; bytes as usize];
-        if let Some((old, filled)) = previous {
-            memory[..filled as usize].copy_from_slice(&old.as_slice()[..filled as usize]);
-        }
-        Ok(memory.into())
+        Ok(testing::memory(bytes, previous, &self.settled))
     }
     fn progress(&mut self, _: u64, _: Option<u64>) {}
 }
@@ -343,6 +349,7 @@ struct Outcome {
     log: Rc<RefCell<Log>>,
     micros: i64,
     asked: Vec<u64>,
+    settled: usize,
 }
 
 impl Outcome {
@@ -388,9 +395,10 @@ fn fetch_with(
             stack: stack.clone(),
             limit: 1 << 30,
             asked: Vec::new(),
+            settled: Arc::default(),
         };
         let result = get(&stack, at, "boot/linux", 1, &mut room).await;
-        *out.borrow_mut() = Some((result, room.asked));
+        *out.borrow_mut() = Some((result, room));
         flag.set(true);
     });
     while !finished.get() {
@@ -399,12 +407,13 @@ fn fetch_with(
         let busy = client.poll(now).unwrap() | server.poll(now).unwrap();
         clock.advance(if busy { 2 } else { 50 });
     }
-    let (result, asked) = done.borrow_mut().take().unwrap();
+    let (result, room) = done.borrow_mut().take().unwrap();
     Outcome {
         result,
         log,
         micros: clock.now(),
-        asked,
+        asked: room.asked,
+        settled: room.settled.load(Ordering::Relaxed),
     }
 }
 
@@ -425,6 +434,7 @@ fn a_clean_wire_carries_the_file_in_windows() {
     assert_eq!(log.data, manner.file.len() as u64 / 1468 + 1);
     assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
     assert_eq!(outcome.asked, [manner.file.len() as u64]);
+    assert_eq!(outcome.settled, manner.file.len());
     // 1.2 MB at 1 Gbit/s takes 10 ms; windows keep the wire busy.
     assert!(outcome.micros < 40_000, "{} us", outcome.micros);
 }
@@ -556,6 +566,19 @@ fn a_dead_server_is_reported_and_a_dying_one_asked_again() {
     let outcome = fetch(&manner, LinkConfig::default(), 8);
     assert_eq!(outcome.bytes(), manner.file);
     assert_eq!(outcome.log.borrow().requests, 2);
+}
+
+#[test]
+fn a_host_without_a_server_is_reported_soon() {
+    let manner = Manner {
+        nobody: true,
+        ..Manner::default()
+    };
+    let outcome = fetch(&manner, LinkConfig::default(), 8);
+    let error = outcome.error();
+    assert!(error.starts_with("nobody listens on UDP port"), "{error}");
+    // Two waits, of a second and two.
+    assert!((3_000_000..3_200_000).contains(&outcome.micros));
 }
 
 #[test]

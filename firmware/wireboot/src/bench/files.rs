@@ -6,11 +6,11 @@ use crate::fetching::Fetcher;
 use core::net::Ipv4Addr;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Lease, Service};
-use wireboot_net::{Instant, Memory};
+use wireboot_net::{Instant, Memory, MemoryBlock};
 use wireboot_nic::Nic;
-use wireboot_platform::memory::Pages;
+use wireboot_platform::memory::Landing;
 use wireboot_platform::pci::Candidate;
-use wireboot_platform::stock::Pxe;
+use wireboot_platform::stock::{Http, Pxe};
 use wireboot_platform::{Clock, random};
 use wireboot_wire::bench::MAX_PAYLOAD;
 
@@ -21,6 +21,24 @@ const ROOM: usize = 64 << 20;
 /// How long a file may take to come, in microseconds.
 const PATIENCE: u64 = 60_000_000;
 
+/// What the firmware does not do.
+fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
+    move |error| Error::Firmware {
+        what,
+        status: error.status(),
+    }
+}
+
+/// A file of so many bytes by the firmware, since `begin`.
+fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
+    Sample {
+        bytes,
+        packets: bytes.div_ceil(u64::from(MAX_PAYLOAD) - 4),
+        micros: clock.micros() - begin,
+        ..Sample::default()
+    }
+}
+
 /// The firmware's TFTP, by its PXE.
 pub fn stock_tftp(
     interface: &Candidate,
@@ -29,33 +47,32 @@ pub fn stock_tftp(
     file: &str,
     clock: Clock,
 ) -> Result<Sample, Error> {
-    let refused = |what| {
-        move |error: wireboot_platform::Error| Error::Firmware {
-            what,
-            status: error.status(),
-        }
-    };
     let address = lease.address;
     let mut pxe = Pxe::open(interface, address.address(), address.netmask())
         .map_err(refused("PXE on this interface"))?;
-    let room = Pages::allocate(ROOM).map_err(refused("memory for the file"))?;
-    let mut room = Memory::new(room);
+    let (mut room, _) = Landing::allocate(ROOM).map_err(refused("memory for the file"))?;
     let begin = clock.micros();
     let bytes = pxe
-        .read(server, file, room.as_mut_slice())
+        .read(server, file, room.rest_mut(0))
         .map_err(refused("the file by its TFTP"))?;
-    Ok(Sample {
-        bytes,
-        packets: bytes.div_ceil(u64::from(MAX_PAYLOAD) - 4),
-        micros: clock.micros() - begin,
-        ..Sample::default()
-    })
+    Ok(sample(bytes, begin, clock))
+}
+
+/// The firmware's HTTP. It obtains an address first, which is not counted.
+pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Sample, Error> {
+    let mut http = Http::open(interface).map_err(refused("HTTP on this interface"))?;
+    let (mut room, _) = Landing::allocate(ROOM).map_err(refused("memory for the file"))?;
+    let begin = clock.micros();
+    let bytes = http
+        .read(url.as_str(), room.rest_mut(0))
+        .map_err(refused("the file by its HTTP"))?;
+    Ok(sample(bytes, begin, clock))
 }
 
 /// Ours, as a boot has it, with the time that the boot processor did not rest.
 pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let rested = fetcher.network().rested();
-    let file = fetcher.get(core::slice::from_ref(url))?.pop();
+    let file = fetcher.get(&[(url, None)])?.pop();
     let stats = file.ok_or(Error::Nothing)?.stats;
     let rested = fetcher.network().rested() - rested;
     Ok(Sample {
@@ -72,7 +89,8 @@ pub fn turns<N: Nic>(nic: N, lease: &Lease, url: &Url, clock: Clock) -> (N, Resu
     let (to_us, mut events) = wireboot_ring::channel(MAILBOX);
     let mut service = Service::new(nic, random::seed().0, for_service, to_us);
     let before = service.nic_mut().counters();
-    let mut memory = Pages::allocate(ROOM * 2).ok().map(Memory::new);
+    let landing = Landing::allocate(ROOM * 2).ok();
+    let mut memory = landing.map(|(memory, _)| Memory::new(memory));
     let mut sample = Sample::default();
     // Into an empty mailbox.
     let _ = commands.push(Command::Configure(lease.clone()));

@@ -15,7 +15,7 @@ pub struct Options {
     pub millis: u32,
     /// The file for wireboot's TFTP and HTTP.
     pub file: String,
-    /// The file for the firmware's TFTP.
+    /// The file for the firmware's TFTP and HTTP.
     pub small: String,
     /// Processors for the network besides the boot processor.
     pub processors: Option<u32>,

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 use std::string::{String, ToString};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::vec;
 use std::vec::Vec;
 
@@ -20,6 +22,7 @@ use wireboot_nic::{Nic, Offload, Receive, Transmit};
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
 use crate::resolve::Resolve;
+use crate::testing;
 use crate::url::Url;
 
 pub const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
@@ -416,6 +419,8 @@ pub struct Pages {
     /// What was asked for.
     pub asked: Vec<u64>,
     pub last_progress: (u64, Option<u64>),
+    /// Bytes that are settled in the last memory.
+    pub settled: Arc<AtomicUsize>,
 }
 
 impl Default for Pages {
@@ -424,6 +429,7 @@ impl Default for Pages {
             limit: 64 << 20,
             asked: Vec::new(),
             last_progress: (0, None),
+            settled: Arc::default(),
         }
     }
 }
@@ -439,12 +445,7 @@ impl Destination for Pages {
         if bytes > self.limit {
             return Err(DestinationError::NoMemory { bytes });
         }
-        let mut memory = vec![0xee; bytes as usize];
-        if let Some((previous, filled)) = previous {
-            let filled = filled as usize;
-            memory[..filled].copy_from_slice(&previous.as_slice()[..filled]);
-        }
-        Ok(memory.into())
+        Ok(testing::memory(bytes, previous, &self.settled))
     }
 
     fn progress(&mut self, received: u64, total: Option<u64>) {
