@@ -61,6 +61,8 @@ fn apic_id() -> u32 {
 
 /// Text of a bounded length, made without a heap.
 struct Message {
+    /// The APIC id of the processor that it is of.
+    of: u32,
     bytes: [u8; MESSAGE],
     len: usize,
 }
@@ -80,6 +82,7 @@ impl Write for Message {
 /// Keeps the last words of code that panics or faults on another processor, and halts that processor for good.
 pub(crate) fn end(words: &dyn fmt::Display) -> ! {
     let mut message = Message {
+        of: apic_id(),
         bytes: [0; MESSAGE],
         len: 0,
     };
@@ -91,14 +94,6 @@ pub(crate) fn end(words: &dyn fmt::Display) -> ! {
         // SAFETY: interrupts are off here, so this rests until the firmware starts the processor anew.
         unsafe { asm!("hlt", options(nomem, nostack)) };
     }
-}
-
-/// The last words of code that panicked or faulted on another processor, once.
-#[must_use]
-pub fn last_words() -> Option<String> {
-    let message = PANICKED.try_lock()?.take()?;
-    let bytes = message.bytes.get(..message.len).unwrap_or_default();
-    Some(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// Why there is no other processor to be had.
@@ -127,6 +122,7 @@ impl fmt::Display for Alone {
 pub struct Processor {
     services: NonNull<MpServices>,
     number: usize,
+    apic_id: u32,
     started: Option<Started>,
 }
 
@@ -163,18 +159,17 @@ pub fn others() -> Result<Vec<Processor>, Alone> {
     if total < 2 {
         return Err(Alone::One);
     }
-    let usable = |&number: &usize| {
-        mp.get_processor_info(number)
-            .is_ok_and(|info| !info.is_bsp() && info.is_enabled() && info.is_healthy())
-    };
-    let found: Vec<Processor> = (0..total)
-        .filter(usable)
-        .map(|number| Processor {
+    let usable = |number: usize| {
+        let info = mp.get_processor_info(number).ok()?;
+        (!info.is_bsp() && info.is_enabled() && info.is_healthy()).then_some(Processor {
             services,
             number,
+            // Its upper half is reserved.
+            apic_id: info.processor_id as u32,
             started: None,
         })
-        .collect();
+    };
+    let found: Vec<Processor> = (0..total).filter_map(usable).collect();
     if found.is_empty() {
         return Err(Alone::Disabled);
     }
@@ -200,6 +195,15 @@ impl Processor {
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
+    }
+
+    /// The last words of code that panicked or faulted there, once.
+    #[must_use]
+    pub fn last_words(&self) -> Option<String> {
+        let mut panicked = PANICKED.try_lock()?;
+        let message = panicked.take_if(|message| message.of == self.apic_id)?;
+        let bytes = message.bytes.get(..message.len).unwrap_or_default();
+        Some(String::from_utf8_lossy(bytes).into_owned())
     }
 
     /// True when what runs there has come to the end of its stack, on firmware that does not make a fault of it.
@@ -358,6 +362,7 @@ mod tests {
     #[test]
     fn messages_are_cut_not_lost() {
         let mut message = Message {
+            of: 0,
             bytes: [0; MESSAGE],
             len: 0,
         };

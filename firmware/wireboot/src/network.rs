@@ -1,41 +1,27 @@
 //! The network interface with our stack on it, from taking it to giving it back.
 
+mod home;
+mod post;
+
 use crate::card::{self, AnyNic, Card, Native, Taken};
 use crate::error::Error;
 use crate::source::Settings;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use home::{Home, Settled};
+pub use post::Account;
+use post::instant;
 use wireboot_fetch::dhcp::Lease;
-use wireboot_fetch::{Command, Event, Service};
-use wireboot_net::Instant;
-use wireboot_nic::vlan::{Vlan, VlanId};
-use wireboot_nic::{Either, Fault, Nic, Transmit};
+use wireboot_fetch::{Command, Event};
+use wireboot_nic::vlan::VlanId;
+use wireboot_nic::{Either, Fault, Nic};
 use wireboot_platform::pci::Claim;
-use wireboot_platform::processors::{self, Parking, Processor};
+use wireboot_platform::processors::Processor;
 use wireboot_platform::rest::Rest;
-use wireboot_platform::{Clock, console, memory, random};
+use wireboot_platform::{Clock, console, memory};
 use wireboot_ring::{Receiver, Sender};
-use wireboot_threads::{Context, Thread, spawn};
 
-/// Commands and events under way at most.
-const MAILBOX: usize = 64;
-/// How long the last frames may take to leave before the device is reset, in microseconds.
-const DRAIN: u64 = 50_000;
-/// How long a processor may take to come, in microseconds. 15 ms are common.
-const START: u64 = 500_000;
-/// A processor that has not told for so long that it is alive is lost, in microseconds. Hypervisors take processors away for
-/// tenths of a second.
-const SILENCE: u64 = 3_000_000;
-/// When nothing has come for so long, in microseconds, the other processor begins to rest: longer than what servers near by take to
-/// answer, block by block.
-const BUSY: u64 = 1000;
-/// Its longest rest, in microseconds. A rest is an eighth of the wait before it, so that is what it may cost a frame at most.
-const LONGEST_REST: u64 = 1000;
-/// How often the other processor forgets its translations of addresses, in microseconds. QEMU's translator lets a processor remember
-/// more of them only when it has forgotten many; the boot processor has had occasion in the firmware. Otherwise most pages
-/// of the ring and of the file are looked up in the page tables for each frame. To processors of silicon it means nothing.
-const FORGET: u64 = 20_000;
 /// How long the boot processor stays awake for an answer, in microseconds: longer than small exchanges with servers near by take. It rests
 /// by the firmware's tick, up to 10 ms at a time, which means nothing for large files; awake it takes from virtual machines'
 /// hosts what the network could use.
@@ -64,40 +50,9 @@ pub struct Network {
     busy: u64,
 }
 
-/// Where the service runs.
-enum Home {
-    /// On the boot processor, in its turns.
-    Here(Box<Service<Vlan<AnyNic>>>),
-    /// On another one.
-    There {
-        thread: Thread<Engine<Native>, Ended<Native>>,
-        processor: Processor,
-        /// How often the thread had told that it is alive, and since when.
-        beats: u64,
-        since: u64,
-    },
-    /// Nowhere any more.
-    Gone,
-}
-
-/// What the service is made of, on the processor that will run it.
-struct Engine<N> {
-    nic: N,
-    parts: Parts,
-}
-
-/// What it is made of besides the NIC.
-struct Parts {
-    vlan: Option<VlanId>,
-    seed: [u8; 32],
-    commands: Receiver<Command>,
-    events: Sender<Event>,
-    clock: Clock,
-}
-
 /// What remains of a service: the NIC, still running, and why it ended unless it was asked to.
-struct Ended<N> {
-    nic: N,
+struct Ended {
+    nic: AnyNic,
     fault: Option<Fault>,
 }
 
@@ -140,7 +95,11 @@ impl Network {
         if settings.processors == Some(0) {
             log::info!("the network runs on the boot processor, as the load options say");
         }
-        let (home, commands, events) = settle(nic, settings.vlan, clock, settings.processors);
+        let Settled {
+            home,
+            commands,
+            events,
+        } = Home::settle(nic, settings.vlan, clock, settings.processors);
         Ok(Self {
             home,
             claim,
@@ -194,28 +153,16 @@ impl Network {
             Home::Here(service) => {
                 service.poll(instant(self.clock))?;
             }
-            Home::There {
-                thread,
-                processor,
-                beats,
-                since,
-            } => {
+            Home::There(post) => {
                 console::tell_waiting();
-                if thread.is_finished() {
+                if post.is_over() {
                     let ended = self.end();
                     return Err(match ended.and_then(|ended| ended.fault) {
                         Some(fault) => fault.into(),
                         None => Error::Nothing,
                     });
                 }
-                let told = thread.beats();
-                if told != *beats {
-                    (*beats, *since) = (told, now);
-                }
-                let words = processors::last_words();
-                if words.is_some() || processor.is_overflowing() || now > *since + SILENCE {
-                    let number = processor.number();
-                    let reason = words.unwrap_or_else(|| "it stopped answering".to_string());
+                if let Some((number, reason)) = self.home.loss(now) {
                     log::warn!(
                         "processor {number} is lost ({reason}); going on with the boot processor"
                     );
@@ -230,7 +177,12 @@ impl Network {
 
     /// Whether another processor runs the network.
     pub fn is_elsewhere(&self) -> bool {
-        matches!(self.home, Home::There { .. })
+        matches!(self.home, Home::There(_))
+    }
+
+    /// What has been done on each of the other processors, by their numbers.
+    pub fn accounts(&self) -> Vec<(usize, Account)> {
+        self.home.accounts()
     }
 
     /// How long the boot processor has rested since the start, in microseconds.
@@ -278,45 +230,24 @@ impl Network {
         Some(Quiet { nic, claim })
     }
 
-    /// Ends the service, and its thread.
-    fn end(&mut self) -> Option<Ended<AnyNic>> {
+    /// Ends the service, and its processor's part in it.
+    fn end(&mut self) -> Option<Ended> {
         let ended = match core::mem::replace(&mut self.home, Home::Gone) {
             Home::Here(service) => Some(Ended {
-                nic: drained(*service, self.clock),
+                nic: home::drained(*service, self.clock),
                 fault: None,
             }),
-            Home::There {
-                mut thread,
-                mut processor,
-                ..
-            } => {
-                thread.stop();
-                let end = self.clock.micros() + SILENCE;
-                let ended = loop {
-                    match thread.join() {
-                        Ok(ended) => break Some(ended),
-                        Err(_) if self.clock.micros() > end => break None,
-                        Err(back) => thread = back,
-                    }
-                    core::hint::spin_loop();
-                };
-                match ended {
-                    Some(Ended { nic, fault }) => {
-                        // It has a few instructions to go on our stack.
-                        while !processor.is_idle() && self.clock.micros() < end {
-                            core::hint::spin_loop();
-                        }
-                        let nic = Either::First(nic);
-                        Some(Ended { nic, fault })
-                    }
-                    None => {
-                        log::warn!("processor {} does not stop", processor.number());
-                        kill(&mut processor).ok()?;
-                        let nic = Either::First(self.start_nic().ok()?);
-                        Some(Ended { nic, fault: None })
-                    }
+            Home::There(post) => match post.end(self.clock) {
+                Ok((nic, fault)) => Some(Ended {
+                    nic: Either::First(nic),
+                    fault,
+                }),
+                Err(mut processor) => {
+                    kill(&mut processor).ok()?;
+                    let nic = Either::First(self.start_nic().ok()?);
+                    Some(Ended { nic, fault: None })
                 }
-            }
+            },
             Home::Gone => None,
         };
         console::tell_waiting();
@@ -327,11 +258,15 @@ impl Network {
     /// After the processor was lost: a new service, here, on a device that is started anew. What the old one had stays
     /// allocated.
     fn begin_again(&mut self) -> Result<(), Error> {
-        if let Home::There { mut processor, .. } = core::mem::replace(&mut self.home, Home::Gone) {
-            kill(&mut processor)?;
+        if let Home::There(post) = core::mem::replace(&mut self.home, Home::Gone) {
+            kill(&mut post.abandon())?;
         }
         let nic = Either::First(self.start_nic()?);
-        let (home, commands, events) = settle(nic, self.vlan, self.clock, Some(0));
+        let Settled {
+            home,
+            commands,
+            events,
+        } = Home::settle(nic, self.vlan, self.clock, Some(0));
         (self.home, self.commands, self.events) = (home, commands, events);
         if let Some(lease) = self.lease.clone() {
             self.send(Command::Configure(lease))?;
@@ -381,166 +316,4 @@ fn kill(processor: &mut Processor) -> Result<(), Error> {
     } else {
         Err(Error::Undying(processor.number()))
     }
-}
-
-/// A service on `nic`, on another processor if there is one and it comes, with the ends of its mailbox.
-fn settle(
-    nic: AnyNic,
-    vlan: Option<VlanId>,
-    clock: Clock,
-    processors: Option<u32>,
-) -> (Home, Sender<Command>, Receiver<Event>) {
-    let (seed, source) = random::seed();
-    if source == random::Source::Weak {
-        log::warn!(
-            "no random number generator: an attacker on the network could guess ids and ports"
-        );
-    }
-    let (commands, for_service) = wireboot_ring::channel(MAILBOX);
-    let (to_us, events) = wireboot_ring::channel(MAILBOX);
-    let parts = Parts {
-        vlan,
-        seed,
-        commands: for_service,
-        events: to_us,
-        clock,
-    };
-    let home = match nic {
-        Either::First(nic) if processors != Some(0) => match processors::others() {
-            Ok(others) => Home::there(Engine { nic, parts }, others),
-            Err(alone) => {
-                log::info!("the network runs on the boot processor: {alone}");
-                let nic = Either::First(nic);
-                Home::here(Engine { nic, parts })
-            }
-        },
-        nic => {
-            if let Either::Second(_) = nic {
-                log::info!("the network runs on the boot processor, as the firmware's driver does");
-            }
-            Home::here(Engine { nic, parts })
-        }
-    };
-    (home, commands, events)
-}
-
-impl<N: Nic> Engine<N> {
-    /// For the processor that will run it: it cannot change to another.
-    fn service(self) -> Service<Vlan<N>> {
-        let Parts {
-            vlan,
-            seed,
-            commands,
-            events,
-            ..
-        } = self.parts;
-        Service::new(Vlan::new(self.nic, vlan), seed, commands, events)
-    }
-}
-
-impl Home {
-    fn here(engine: Engine<AnyNic>) -> Self {
-        Self::Here(Box::new(engine.service()))
-    }
-
-    /// On the first of `others` that comes.
-    fn there(mut engine: Engine<Native>, others: Vec<Processor>) -> Self {
-        let clock = engine.parts.clock;
-        for mut processor in others {
-            let number = processor.number();
-            let mut thread = match spawn(&mut processor, engine, serve) {
-                Ok(thread) => thread,
-                Err(refused) => {
-                    log::warn!(
-                        "processor {number} does not start ({})",
-                        refused.error.status()
-                    );
-                    engine = refused.value;
-                    continue;
-                }
-            };
-            let end = clock.micros() + START;
-            while !thread.is_started() && clock.micros() < end {
-                core::hint::spin_loop();
-            }
-            if !thread.is_started() {
-                match thread.reclaim() {
-                    Ok(back) => {
-                        log::warn!("processor {number} does not come");
-                        // Should the firmware refuse: it will find nothing to do.
-                        let _ = processor.kill();
-                        engine = back;
-                        continue;
-                    }
-                    Err(came) => thread = came,
-                }
-            }
-            log::info!("the network runs on processor {number}");
-            return Self::There {
-                beats: thread.beats(),
-                since: clock.micros(),
-                thread,
-                processor,
-            };
-        }
-        let Engine { nic, parts } = engine;
-        let nic = Either::First(nic);
-        Self::here(Engine { nic, parts })
-    }
-}
-
-/// The life of the service on a processor of its own.
-fn serve(engine: Engine<Native>, context: &Context<'_>) -> Ended<Native> {
-    let clock = engine.parts.clock;
-    let mut service = engine.service();
-    let parking = Parking::here(clock);
-    let mut busy = clock.micros();
-    let mut forgotten = busy;
-    let fault = loop {
-        if context.stopping() {
-            break None;
-        }
-        context.beat();
-        match service.poll(instant(clock)) {
-            Err(fault) => break Some(fault),
-            Ok(true) => {
-                busy = clock.micros();
-                if busy >= forgotten + FORGET {
-                    processors::forget_translations();
-                    forgotten = busy;
-                }
-            }
-            Ok(false) => {
-                let idle = clock.micros() - busy;
-                if let Some(parking) = &parking
-                    && idle >= BUSY
-                {
-                    parking.park((idle / 8).min(LONGEST_REST) as u32);
-                }
-            }
-        }
-    };
-    Ended {
-        nic: drained(service, clock),
-        fault,
-    }
-}
-
-fn instant(clock: Clock) -> Instant {
-    Instant::from_micros(i64::try_from(clock.micros()).unwrap_or(i64::MAX))
-}
-
-/// The NIC of a service whose last frames have left.
-fn drained<N: Nic>(mut service: Service<Vlan<N>>, clock: Clock) -> N {
-    let end = clock.micros() + DRAIN;
-    // What the tasks still have to say.
-    let _ = service.poll(instant(clock));
-    let mut nic = service.into_nic();
-    let (_, mut transmit) = nic.split();
-    let _ = transmit.flush();
-    while !transmit.idle() && clock.micros() < end {
-        core::hint::spin_loop();
-    }
-    drop(transmit);
-    nic.into_nic()
 }
