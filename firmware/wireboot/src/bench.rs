@@ -16,13 +16,17 @@ mod frames;
 mod ladder;
 mod options;
 mod wire;
+mod work;
 
 use crate::card::{self, Card};
 use crate::error::Error;
 use crate::fetching::Fetcher;
-use crate::network::Network;
+use crate::network::{Account, Network};
 use crate::origin::Origin;
 use crate::source::{self, Settings};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
 use core::net::Ipv4Addr;
 use frames::{FULL, Frames, SMALL};
 use ladder::{Kind, Ladder};
@@ -83,16 +87,16 @@ pub fn run(options: &Options, origin: &Origin, clock: Clock) -> Result<(), Error
         console::line(&line);
     }
     let json = bench.ladder.json(clock.hertz());
-    if !console::serial_line(&alloc::format!("wireboot-bench: {json}")) {
+    if !console::serial_line(&format!("wireboot-bench: {json}")) {
         log::warn!("no serial port takes the figures");
     }
     Ok(())
 }
 
 /// The network as a boot has it.
-fn network(card: &Card, options: &Options, clock: Clock) -> Result<Network, Error> {
+fn network(card: &Card, processors: Option<u32>, clock: Clock) -> Result<Network, Error> {
     let settings = Settings {
-        processors: options.processors,
+        processors,
         ..Settings::default()
     };
     Network::open(card, LINK, &settings, clock)
@@ -120,7 +124,7 @@ impl<'o> Bench<'o> {
             return Err(Error::NoInterface);
         };
         let interface = interface.clone();
-        let mut fetcher = Fetcher::new(network(&card, options, clock)?);
+        let mut fetcher = Fetcher::new(network(&card, None, clock)?);
         source::take_lease(&mut fetcher, origin, None)?;
         let lease = fetcher.lease().cloned().ok_or(Error::Nothing)?;
         let mac = fetcher.network().mac();
@@ -150,7 +154,7 @@ impl<'o> Bench<'o> {
     }
 
     fn url(&self, scheme: &str, file: &str) -> Result<Url, Error> {
-        let text = alloc::format!("{scheme}://{}/{file}", self.server);
+        let text = format!("{scheme}://{}/{file}", self.server);
         Ok(Url::parse(&text)?)
     }
 
@@ -161,9 +165,15 @@ impl<'o> Bench<'o> {
         }
         stock::connect(&self.interface);
         self.firmwares();
-        let result = self.boots();
-        if let Err(error) = result {
-            log::warn!("wireboot's network: {error}");
+        let counts = &self.options.processors;
+        let counts = match counts.as_slice() {
+            [] => vec![None],
+            counts => counts.iter().copied().map(Some).collect(),
+        };
+        for count in counts {
+            if let Err(error) = self.boots(count) {
+                log::warn!("wireboot's network: {error}");
+            }
         }
     }
 
@@ -213,7 +223,7 @@ impl<'o> Bench<'o> {
         let end = self.clock.micros() + LINK;
         while !driver.0.link_up() {
             if self.clock.micros() > end {
-                return Err(Error::NoLink(alloc::format!("{}", self.interface)));
+                return Err(Error::NoLink(format!("{}", self.interface)));
             }
         }
         Ok(())
@@ -281,15 +291,62 @@ impl<'o> Bench<'o> {
         self.ladder.add(Kind::Receive, "firmware's HTTP", result);
     }
 
-    /// wireboot's TFTP and HTTP, as a boot has them.
-    fn boots(&mut self) -> Result<(), Error> {
-        let network = network(&self.card, self.options, self.clock)?;
+    /// wireboot's TFTP and HTTP, as a boot has them, on so many processors.
+    fn boots(&mut self, processors: Option<u32>) -> Result<(), Error> {
+        let network = network(&self.card, processors, self.clock)?;
+        let engines = network.accounts().len();
+        let on = match processors {
+            None => String::new(),
+            Some(_) => format!(", {engines} engines"),
+        };
         let mut fetcher = Fetcher::new(network);
         fetcher.configure(self.lease.clone())?;
         for (scheme, name) in [("tftp", "wireboot TFTP"), ("http", "wireboot HTTP")] {
             let url = self.url(scheme, &self.options.file)?;
+            let before = fetcher.network().accounts();
             let result = files::boot(&mut fetcher, &url, self.clock);
-            self.ladder.add(Kind::Receive, name, self.whole(result));
+            let micros = result.as_ref().map_or(0, |sample| sample.micros);
+            self.ladder
+                .add(Kind::Receive, &format!("{name}{on}"), self.whole(result));
+            if scheme == "http" {
+                let after = fetcher.network().accounts();
+                self.engines(&before, &after, micros);
+            }
+        }
+        if processors.is_none() && fetcher.network().is_elsewhere() {
+            self.work(&mut fetcher)?;
+        }
+        Ok(())
+    }
+
+    /// What each engine did in so many microseconds.
+    fn engines(&mut self, before: &[(usize, Account)], after: &[(usize, Account)], micros: u64) {
+        let engines = after.len();
+        for (index, ((_, before), (_, after))) in before.iter().zip(after).enumerate() {
+            let sample = Sample {
+                packets: after.units - before.units,
+                bytes: after.bytes - before.bytes,
+                busy: after.ticks - before.ticks,
+                micros,
+                ..Sample::default()
+            };
+            let name = format!("{} of {engines}", index + 1);
+            self.ladder.add(Kind::Engine, &name, self.whole(Ok(sample)));
+        }
+    }
+
+    /// What the boot processor has left for other things while another one receives.
+    fn work(&mut self, fetcher: &mut Fetcher) -> Result<(), Error> {
+        let alone = work::alone(u64::from(self.options.millis) * 1000, self.clock);
+        self.ladder
+            .add(Kind::Work, "nothing else", self.whole(Ok(alone)));
+        for (scheme, name) in [
+            ("tftp", "beside wireboot TFTP"),
+            ("http", "beside wireboot HTTP"),
+        ] {
+            let url = self.url(scheme, &self.options.large)?;
+            let result = work::beside(fetcher, &url, self.clock);
+            self.ladder.add(Kind::Work, name, self.whole(result));
         }
         Ok(())
     }

@@ -125,10 +125,23 @@ impl Fetcher {
     /// Downloads all of `wanted` at the same time, checks the SHA-256 digests of those that have one, and returns the files in the
     /// same order. The first that fails ends all.
     pub fn get(&mut self, wanted: &[(&Url, Option<[u8; 32]>)]) -> Result<Vec<File>, Error> {
-        self.surely(|fetcher| fetcher.download(wanted))
+        self.surely(|fetcher| fetcher.download(wanted, None))
     }
 
-    fn download(&mut self, wanted: &[(&Url, Option<[u8; 32]>)]) -> Result<Vec<File>, Error> {
+    /// The same, doing some of `work` whenever there is nothing else to do.
+    pub fn get_beside(
+        &mut self,
+        wanted: &[(&Url, Option<[u8; 32]>)],
+        work: &mut dyn FnMut(),
+    ) -> Result<Vec<File>, Error> {
+        self.surely(|fetcher| fetcher.download(wanted, Some(&mut *work)))
+    }
+
+    fn download(
+        &mut self,
+        wanted: &[(&Url, Option<[u8; 32]>)],
+        mut work: Option<&mut dyn FnMut()>,
+    ) -> Result<Vec<File>, Error> {
         let begin = self.network.clock.micros();
         let mut downloads = Vec::new();
         for (url, sha256) in wanted {
@@ -159,7 +172,12 @@ impl Fetcher {
                 }),
                 None => {
                     progress.draw(now, &downloads);
-                    check(&mut downloads, network.is_elsewhere())
+                    let mut worked = check(&mut downloads, network.is_elsewhere());
+                    if let (Ok(false), Some(work)) = (&worked, &mut work) {
+                        work();
+                        worked = Ok(true);
+                    }
+                    worked
                 }
             };
             match step {

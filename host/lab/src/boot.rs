@@ -14,7 +14,7 @@ use crate::accel;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
 use crate::payload;
-use crate::qemu::{Accelerator, Machine, NetworkCard, RunningMachine};
+use crate::qemu::{Accelerator, Machine, RunningMachine};
 use crate::server::Server;
 use crate::timeline::Watcher;
 
@@ -103,7 +103,7 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     let mut machine = Machine::new(arguments.accel.choose(&lab)?);
     machine.memory_mib = arguments.memory;
     machine.processors = arguments.cpus;
-    machine.network = Some(NetworkCard::new(network.qemu_netdev()));
+    machine.network = Some(network.card());
     machine.trace = vec!["virtio_set_status".to_owned()];
     let view = View::new(arguments.console, machine.accelerator);
     let show = arguments.console;

@@ -16,6 +16,7 @@ use nix::mount::{MsFlags, mount, umount};
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::netns::{Lab, tool};
+use crate::qemu::NetworkCard;
 use crate::wire::{Impairment, Wire};
 
 /// The interface on which the lab's servers listen.
@@ -37,6 +38,8 @@ pub struct NetworkOptions {
     pub impairment: Option<Impairment>,
     /// The VLAN whose tag frames have on the machine's cable, as on a switch's trunk port. Such a cable is slow too.
     pub vlan: Option<u16>,
+    /// Queue pairs of the machine's card; more than one on a plain cable only.
+    pub queues: u16,
 }
 
 impl Default for NetworkOptions {
@@ -46,6 +49,7 @@ impl Default for NetworkOptions {
             bridge: false,
             impairment: None,
             vlan: None,
+            queues: 1,
         }
     }
 }
@@ -71,9 +75,12 @@ impl Network {
             (Some(impairment), vlan) => Some(Wire::new(tap, impairment.clone(), vlan)?),
             (None, vlan @ Some(_)) => Some(Wire::new(tap, Impairment::default(), vlan)?),
             (None, None) => {
+                let several = (options.queues > 1).then_some("multi_queue");
                 tool(
                     "ip",
-                    ["tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr"],
+                    ["tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr"]
+                        .into_iter()
+                        .chain(several),
                 )?;
                 None
             }
@@ -125,14 +132,30 @@ impl Network {
         self.options.mtu
     }
 
+    /// A card on the machine's end of the cable, the first boot device.
+    #[must_use]
+    pub fn card(&self) -> NetworkCard {
+        let mut card = NetworkCard::new(self.qemu_netdev());
+        if self.options.queues > 1 {
+            card.properties.push("mq=on".to_owned());
+        }
+        card
+    }
+
     /// The machine's end of the cable, as the value of QEMU's `-netdev` option, with the id `net0`.
     #[must_use]
     pub fn qemu_netdev(&self) -> String {
         match &self.wire {
-            None => format!(
-                "tap,id=net0,ifname={},script=no,downscript=no,vnet_hdr=on,vhost=off",
-                self.tap
-            ),
+            None => {
+                let several = match self.options.queues {
+                    0 | 1 => String::new(),
+                    queues => format!(",queues={queues}"),
+                };
+                format!(
+                    "tap,id=net0,ifname={},script=no,downscript=no,vnet_hdr=on,vhost=off{several}",
+                    self.tap
+                )
+            }
             Some(wire) => format!("socket,id=net0,{}", wire.qemu_socket()),
         }
     }

@@ -30,12 +30,13 @@ use crate::bench::host::{self, Host};
 use crate::boot::{AcceleratorChoice, network_boot_program};
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions, SERVER};
-use crate::qemu::{Disk, Machine, NetworkCard};
+use crate::qemu::{Disk, Machine};
 use crate::server::Server;
 
-/// The files that are fetched, in MiB: by the firmware, which is slow, and by wireboot.
+/// The files that are fetched, in MiB: by the firmware, which is slow, by wireboot, and beside other work.
 const SMALL_MIB: u64 = 8;
-const LARGE_MIB: u64 = 64;
+const FILE_MIB: u64 = 64;
+const LARGE_MIB: u64 = 512;
 /// For a boot, and for a round besides its measurements.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Measurements of frames in a round.
@@ -65,6 +66,9 @@ pub struct SkyArgs {
     /// Processors of the machine
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: u32,
+    /// Numbers of engines to measure, each on a processor and a queue of the card of its own; the machine gets as many of both
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub processors: Vec<u16>,
     /// Network boot program to measure [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
@@ -90,13 +94,22 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     if let Some(warning) = host::busy() {
         eprintln!("{warning}");
     }
-    let network = Network::new(&lab, NetworkOptions::default())?;
+    let most = arguments.processors.iter().copied().max().unwrap_or(1);
+    let options = NetworkOptions {
+        queues: most,
+        ..NetworkOptions::default()
+    };
+    let network = Network::new(&lab, options)?;
     let program = std::env::current_exe().context("finding this program's own file")?;
     let accelerator = arguments.accel.choose(&lab)?;
     let mut machine = Machine::new(accelerator);
-    machine.processors = arguments.cpus;
-    machine.network = Some(NetworkCard::new(network.qemu_netdev()));
-    let options = format!("rounds={} ms={}", arguments.rounds, arguments.ms);
+    machine.processors = arguments.cpus.max(u32::from(most) + 1);
+    machine.network = Some(network.card());
+    let mut options = format!("rounds={} ms={}", arguments.rounds, arguments.ms);
+    if !arguments.processors.is_empty() {
+        let numbers: Vec<String> = arguments.processors.iter().map(u16::to_string).collect();
+        options.push_str(&format!(" processors={}", numbers.join(",")));
+    }
     let (console, rounds) = (arguments.console, arguments.rounds);
     let progress = Regex::new(r"round (\d+) of")?;
     let watch = move |text: &str| {
@@ -153,15 +166,16 @@ pub fn measure(
     for directory in [&root, &disk] {
         fs::create_dir_all(directory).context("making a directory")?;
     }
-    for mib in [SMALL_MIB, LARGE_MIB] {
+    for mib in [SMALL_MIB, FILE_MIB, LARGE_MIB] {
         files::write(&root, mib * MIB)?;
     }
     fs::copy(nbp, disk.join("wireboot.efi")).context("copying wireboot.efi")?;
     fs::write(
         disk.join("startup.nsh"),
         format!(
-            "fs0:\r\nwireboot.efi bench server={SERVER} small={} file={} {options}\r\n",
+            "fs0:\r\nwireboot.efi bench server={SERVER} small={} file={} large={} {options}\r\n",
             files::name(SMALL_MIB * MIB),
+            files::name(FILE_MIB * MIB),
             files::name(LARGE_MIB * MIB)
         ),
     )?;

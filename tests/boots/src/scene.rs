@@ -11,7 +11,7 @@ use regex::Regex;
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, SERVER};
-use wireboot_lab::qemu::{Disk, Firmware, Machine, NetworkCard, RunningMachine};
+use wireboot_lab::qemu::{Disk, Firmware, Machine, RunningMachine};
 use wireboot_lab::server::Server;
 
 use crate::system::System;
@@ -41,7 +41,7 @@ impl<'lab> Scene<'lab> {
             .context("copying wireboot.efi")?;
         let mut machine = Machine::new(accel::best(lab, false)?);
         machine.memory_mib = 768;
-        machine.network = Some(NetworkCard::new(network.qemu_netdev()));
+        machine.network = Some(network.card());
         machine.without_pxe(false);
         Ok(Scene {
             lab,

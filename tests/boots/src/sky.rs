@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
-use wireboot_lab::qemu::{Machine, NetworkCard};
+use wireboot_lab::qemu::Machine;
 use wireboot_lab::sky::{self, Kind};
 
 use crate::scene::{boot_program, wireboot};
@@ -18,8 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub fn every_rung_is_measured(lab: &Lab) -> Result<()> {
     let network = Network::new(lab, NetworkOptions::default())?;
     let mut machine = Machine::new(accel::best(lab, false)?);
-    machine.memory_mib = 1024;
-    machine.network = Some(NetworkCard::new(network.qemu_netdev()));
+    machine.network = Some(network.card());
     let options = "rounds=1 ms=100";
     let ladder = sky::measure(
         lab,
@@ -49,6 +48,15 @@ pub fn every_rung_is_measured(lab: &Lab) -> Result<()> {
         (Kind::ReceiveSmall, &["driver", "SNP", "MNP"]),
         (Kind::Transmit, &["driver", "SNP"]),
         (Kind::TransmitSmall, &["driver", "SNP"]),
+        (
+            Kind::Work,
+            &[
+                "nothing else",
+                "beside wireboot TFTP",
+                "beside wireboot HTTP",
+            ],
+        ),
+        (Kind::Engine, &["1 of 1"]),
     ] {
         for name in names {
             let measured = ladder

@@ -17,15 +17,21 @@ pub enum Kind {
     Transmit,
     /// Sending the smallest frames.
     TransmitSmall,
+    /// Hashing by the boot processor, which is not the network's.
+    Work,
+    /// What each of the network's processors took for its part of a file.
+    Engine,
 }
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::Receive,
         Self::ReceiveSmall,
         Self::Transmit,
         Self::TransmitSmall,
+        Self::Work,
+        Self::Engine,
     ];
 
     fn name(self) -> &'static str {
@@ -34,6 +40,8 @@ impl Kind {
             Self::ReceiveSmall => "receive-small",
             Self::Transmit => "transmit",
             Self::TransmitSmall => "transmit-small",
+            Self::Work => "work",
+            Self::Engine => "engine",
         }
     }
 
@@ -43,13 +51,15 @@ impl Kind {
             Self::ReceiveSmall => "receive, 64-byte frames",
             Self::Transmit => "transmit, full frames",
             Self::TransmitSmall => "transmit, 64-byte frames",
+            Self::Work => "boot processor hashes",
+            Self::Engine => "each engine, HTTP",
         }
     }
 }
 
 struct Rung {
     kind: Kind,
-    name: &'static str,
+    name: String,
     samples: Vec<Sample>,
     /// Why the last measurement failed.
     error: Option<String>,
@@ -72,12 +82,12 @@ pub struct Ladder {
 
 impl Ladder {
     /// Takes a measurement in.
-    pub fn add(&mut self, kind: Kind, name: &'static str, result: Result<Sample, Error>) {
+    pub fn add(&mut self, kind: Kind, name: &str, result: Result<Sample, Error>) {
         let known = |rung: &Rung| rung.kind == kind && rung.name == name;
         let index = self.rungs.iter().position(known).unwrap_or_else(|| {
             self.rungs.push(Rung {
                 kind,
-                name,
+                name: name.to_string(),
                 samples: Vec::new(),
                 error: None,
             });
@@ -121,7 +131,7 @@ impl Ladder {
             ));
             for rung in self.of(kind) {
                 lines.push(match rung.median() {
-                    Some(sample) => line(rung.name, sample, top),
+                    Some(sample) => line(&rung.name, sample, top),
                     None => format!("  {:<28} not measured", rung.name),
                 });
             }
@@ -191,7 +201,7 @@ fn rung_json(rung: &Rung) -> String {
     format!(
         "{{\"kind\":\"{}\",\"name\":{},\"error\":{error},\"samples\":[{}]}}",
         rung.kind.name(),
-        quoted(rung.name),
+        quoted(&rung.name),
         samples.join(",")
     )
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 /// How to measure.
@@ -17,8 +18,10 @@ pub struct Options {
     pub file: String,
     /// The file for the firmware's TFTP and HTTP.
     pub small: String,
-    /// Processors for the network besides the boot processor.
-    pub processors: Option<u32>,
+    /// The file that comes while the boot processor does something else.
+    pub large: String,
+    /// Numbers of processors for the network besides the boot processor, each to be measured; none for what a boot takes.
+    pub processors: Vec<u32>,
 }
 
 impl Default for Options {
@@ -29,13 +32,16 @@ impl Default for Options {
             millis: 1000,
             file: "64M.efi".to_string(),
             small: "8M.efi".to_string(),
-            processors: None,
+            large: "512M.efi".to_string(),
+            processors: Vec::new(),
         }
     }
 }
 
 /// A second or ten are enough for every rung.
 const MAX_MILLIS: u32 = wireboot_wire::bench::MAX_MICROS / 1000;
+/// More than any machine has.
+const MAX_PROCESSORS: u32 = 4096;
 /// More rounds tell nothing new.
 const MAX_ROUNDS: u32 = 1000;
 
@@ -54,17 +60,24 @@ impl Options {
         for word in words {
             let refused = || Error::Measurement(word.to_string());
             let (key, value) = word.split_once('=').ok_or_else(refused)?;
-            let number = |range: core::ops::RangeInclusive<u32>| {
+            let within = |value: &str, range: core::ops::RangeInclusive<u32>| {
                 let number = value.parse().ok().filter(|number| range.contains(number));
                 number.ok_or_else(refused)
             };
+            let number = |range| within(value, range);
             match key {
                 "server" => options.server = Some(value.parse().map_err(|_| refused())?),
                 "rounds" => options.rounds = number(1..=MAX_ROUNDS)?,
                 "ms" => options.millis = number(1..=MAX_MILLIS)?,
                 "file" => options.file = value.to_string(),
                 "small" => options.small = value.to_string(),
-                "processors" => options.processors = Some(number(0..=u32::MAX)?),
+                "large" => options.large = value.to_string(),
+                "processors" => {
+                    let numbers = value
+                        .split(',')
+                        .map(|value| within(value, 0..=MAX_PROCESSORS));
+                    options.processors = numbers.collect::<Result<_, _>>()?;
+                }
                 _ => return Err(refused()),
             }
         }
@@ -87,12 +100,15 @@ mod tests {
             .unwrap();
         assert_eq!((options.rounds, options.millis), (2, 100));
         assert_eq!(options.server, Some(Ipv4Addr::new(10, 0, 0, 1)));
+        let options = Options::parse("bench processors=0,1,4").unwrap().unwrap();
+        assert_eq!(options.processors, [0, 1, 4]);
         for wrong in [
             "bench x",
             "bench rounds=0",
             "bench ms=999999",
             "bench server=a",
             "bench a=b",
+            "bench processors=1,",
         ] {
             assert!(
                 matches!(Options::parse(wrong), Err(Error::Measurement(word)) if wrong.ends_with(&word)),

@@ -15,9 +15,7 @@ use super::servers::{BootFile, Servers};
 use super::stacks::{Loader, Server, Stack};
 use crate::netns::Lab;
 use crate::network::{Network, PREFIX_LENGTH, SERVER};
-use crate::qemu::{
-    Accelerator, DirectKernel, Disk, Firmware, Machine, NetworkCard, RunningMachine,
-};
+use crate::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, RunningMachine};
 
 /// Where trials take place.
 #[derive(Debug)]
@@ -152,7 +150,7 @@ impl Ground<'_> {
         let url = format!("{scheme}://{SERVER}/{file}");
         let mut machine = Machine::new(self.accelerator);
         machine.firmware = stack.firmware.clone();
-        let mut card = NetworkCard::new(self.network.qemu_netdev());
+        let mut card = self.network.card();
         let mut boot = BootFile {
             firmware: file.to_owned(),
             ipxe: None,

@@ -40,15 +40,21 @@ pub enum Kind {
     Transmit,
     /// Sending the smallest frames.
     TransmitSmall,
+    /// Hashing by the boot processor, which is not the network's.
+    Work,
+    /// What each of the network's processors took for its part of a file.
+    Engine,
 }
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Kind; 4] = [
+    pub const ALL: [Kind; 6] = [
         Kind::Receive,
         Kind::ReceiveSmall,
         Kind::Transmit,
         Kind::TransmitSmall,
+        Kind::Work,
+        Kind::Engine,
     ];
 
     /// For people.
@@ -59,6 +65,8 @@ impl Kind {
             Kind::ReceiveSmall => "receive, 64-byte frames",
             Kind::Transmit => "transmit, full frames",
             Kind::TransmitSmall => "transmit, 64-byte frames",
+            Kind::Work => "boot processor hashes (SHA-256)",
+            Kind::Engine => "each engine, HTTP",
         }
     }
 }
@@ -114,6 +122,8 @@ pub struct Rung {
     pub kpps: f64,
     /// Cycles that the machine's processor worked for each packet.
     pub cycles_per_packet: f64,
+    /// The same for each byte.
+    pub cycles_per_byte: f64,
     /// The part of the time that it worked.
     pub work: f64,
     /// The part of the packets sent that did not come through.
@@ -176,6 +186,7 @@ impl Ladder {
                 "ns/pkt",
                 "of these guest",
                 "cycles/pkt",
+                "cycles/KiB",
                 "guest works",
                 "lost",
                 "sender waits",
@@ -211,6 +222,7 @@ impl Rung {
             share: ratio(mbit_s, top.unwrap_or(mbit_s)),
             kpps: ratio(sample.packets as f64 / 1e3, seconds),
             cycles_per_packet: ratio(sample.busy as f64, sample.packets as f64),
+            cycles_per_byte: ratio(sample.busy as f64, sample.bytes as f64),
             work: ratio(sample.busy as f64 / hertz.max(1) as f64, seconds),
             lost: ratio(sample.lost as f64, sample.sent as f64),
             sender_waited: ratio(sample.waited as f64, sample.micros as f64),
@@ -240,8 +252,9 @@ impl Rung {
             percent(self.share),
             known(packets, format!("{:.0}", self.kpps)),
             known(packets, format!("{:.0}", ratio(1e6, self.kpps))),
-            known(busy, format!("{guest:.0}")),
-            known(busy, format!("{:.0}", self.cycles_per_packet)),
+            known(packets && busy, format!("{guest:.0}")),
+            known(packets && busy, format!("{:.0}", self.cycles_per_packet)),
+            known(busy, format!("{:.0}", self.cycles_per_byte * 1024.0)),
             known(busy, percent(self.work)),
             known(frames, format!("{:.1} %", self.lost * 100.0)),
             known(frames && receiving, percent(self.sender_waited.min(1.0))),

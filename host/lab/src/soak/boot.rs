@@ -15,7 +15,7 @@ use super::system::{System, canary_sum};
 use crate::console::Seen;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
-use crate::qemu::{Accelerator, Machine, NetworkCard, RunningMachine};
+use crate::qemu::{Accelerator, Machine, RunningMachine};
 use crate::server::Server;
 
 /// Memory of the machine in MiB: what firmware, wireboot and the data need, as all of it is filled and searched.
@@ -120,7 +120,7 @@ impl<'a> Story<'a> {
         let mut machine = Machine::new(ground.accelerator);
         machine.memory_mib = MEMORY;
         machine.processors = ground.processors;
-        let card = NetworkCard::new(network.qemu_netdev());
+        let card = network.card();
         let mac = card.mac.clone();
         machine.network = Some(card);
         machine.without_pxe(false);
