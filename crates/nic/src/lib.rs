@@ -25,12 +25,14 @@ pub mod pcap;
 pub mod platform;
 #[cfg(any(test, feature = "std"))]
 pub mod sim;
+mod steering;
 pub mod virtio;
 pub mod vlan;
 
 use core::fmt;
 
 pub use either::Either;
+pub use steering::Steering;
 
 /// An Ethernet (EUI-48) address.
 pub type MacAddress = [u8; 6];

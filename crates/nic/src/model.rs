@@ -3,10 +3,10 @@
 //! device of that kind.
 //!
 //! The device works only when [`Model::deliver`], [`Model::collect`] or one of the lies is called, never inside
-//! a register access, so it never writes to memory that the driver has on loan.
+//! a register access, so it never writes to memory that the driver has on loan; and on its control queue when the driver waits for it. Queue
+//! pairs may be on threads of their own, each with the calls here that concern it.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec;
 use std::vec::Vec;
 
@@ -15,16 +15,17 @@ use crate::platform::{PciFunction, PlatformError, Registers};
 use crate::virtio::feature;
 use crate::virtio::transport::status;
 
+mod control;
 pub mod e1000e;
 mod fuzz;
 mod memory;
+pub use control::Commands;
+use control::Receivers;
 pub use e1000e::fuzz_e1000e;
 pub use fuzz::fuzz_virtio;
 use memory::Memory;
 pub use memory::ModelMemory;
 
-const RX: usize = 0;
-const TX: usize = 1;
 const HEADER_LEN: usize = 12;
 
 /// Longer buffers than this are none of this driver's.
@@ -36,14 +37,24 @@ const DEVICE: usize = 0x100;
 const NOTIFY: usize = 0x200;
 const NOTIFY_MULTIPLIER: u32 = 4;
 const BAR_LEN: usize = 0x300;
+const NOTIFY_LEN: usize = BAR_LEN - NOTIFY;
+const DEVICE_LEN: usize = 24;
 
 /// What the device is and offers.
 #[derive(Clone, Debug)]
 pub struct ModelConfig {
     /// Feature bits (virtio 1.2, sections 5.1.3 and 6).
     pub features: u64,
-    /// Sizes of the receive and the transmit queue.
+    /// Sizes of the receive and the transmit queue of each pair.
     pub queue_sizes: [u16; 2],
+    /// Queue pairs that there are.
+    pub pairs: u16,
+    /// Queue pairs that it tells of, when that is not the truth.
+    pub pairs_told: Option<u16>,
+    /// Size of the control queue.
+    pub control_size: u16,
+    /// Limits of receive-side scaling: bytes of the key, entries of the table, and the types of hash.
+    pub rss: (u8, u16, u32),
     /// Station address.
     pub mac: MacAddress,
     /// MTU, told when the feature is offered.
@@ -53,14 +64,30 @@ pub struct ModelConfig {
 }
 
 impl Default for ModelConfig {
-    /// All that the driver can use, with queues of 256.
+    /// All that the driver can use with one queue pair, with queues of 256.
     fn default() -> Self {
         ModelConfig {
             features: feature::KNOWN,
             queue_sizes: [256; 2],
+            pairs: 1,
+            pairs_told: None,
+            control_size: 64,
+            rss: (40, 128, 0x1ff),
             mac: [2, 0, 0, 0, 0, 0x0d],
             mtu: 1500,
             config_lies: Vec::new(),
+        }
+    }
+}
+
+impl ModelConfig {
+    /// All that the driver can use, with so many queue pairs.
+    pub fn with_pairs(pairs: u16) -> Self {
+        let config = ModelConfig::default();
+        ModelConfig {
+            features: config.features | feature::MQ | feature::CTRL_VQ | feature::RSS,
+            pairs,
+            ..config
         }
     }
 }
@@ -113,21 +140,26 @@ struct State {
     driver_feature_select: u32,
     driver_features: u64,
     queue_select: u16,
-    queues: [QueueState; 2],
+    /// Those of all pairs and the control queue.
+    queues: Vec<QueueState>,
+    commands: Commands,
+    receivers: Receivers,
     link_up: bool,
-    doorbells: [usize; 2],
+    /// By queue.
+    doorbells: Vec<usize>,
     resets: usize,
     memory: Memory,
 }
 
 /// A handle to the device: the test's end, while the driver holds a [`ModelPci`].
 #[derive(Clone)]
-pub struct Model(Rc<RefCell<State>>);
+pub struct Model(Arc<Mutex<State>>);
 
 impl Model {
     /// A device that is off.
     pub fn new(config: ModelConfig) -> Self {
-        Model(Rc::new(RefCell::new(State {
+        let queues = 2 * usize::from(config.pairs) + 1;
+        Model(Arc::new(Mutex::new(State {
             lied: !config.config_lies.is_empty(),
             running: false,
             config,
@@ -138,12 +170,19 @@ impl Model {
             driver_feature_select: 0,
             driver_features: 0,
             queue_select: 0,
-            queues: Default::default(),
+            queues: vec![QueueState::default(); queues],
+            commands: Commands::Obey,
+            receivers: Receivers::default(),
             link_up: true,
-            doorbells: [0; 2],
+            doorbells: vec![0; queues],
             resets: 0,
             memory: Memory::new(),
         })))
+    }
+
+    /// What a test has broken off in the middle of is still worth looking at.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The PCI function for a driver.
@@ -153,8 +192,14 @@ impl Model {
 
     /// Puts a unit into receive buffers, over as many as it needs; false when there are too few.
     pub fn deliver(&self, header: UnitHeader, unit: &[u8]) -> bool {
-        let mut state = self.0.borrow_mut();
-        let available = usize::from(state.available(RX));
+        self.deliver_to(0, header, unit)
+    }
+
+    /// The same with the receive buffers of any pair.
+    pub fn deliver_to(&self, pair: usize, header: UnitHeader, unit: &[u8]) -> bool {
+        let rx = 2 * pair;
+        let mut state = self.state();
+        let available = usize::from(state.available(rx));
         let mut bytes = vec![0; HEADER_LEN];
         bytes[0] = header.flags;
         bytes[1] = header.gso_type;
@@ -168,7 +213,7 @@ impl Model {
             if pieces.len() == available {
                 return false;
             }
-            let (id, address, len) = state.buffer(RX, pieces.len() as u16);
+            let (id, address, len) = state.buffer(rx, pieces.len() as u16);
             let len = (len as usize).min(bytes.len() - at);
             if len == 0 {
                 return false;
@@ -183,103 +228,124 @@ impl Model {
         bytes[10..12].copy_from_slice(&(pieces.len() as u16).to_le_bytes());
         for &(id, address, at, len) in &pieces {
             state.write(address, &bytes[at..at + len]);
-            state.put_used(RX, id.into(), len as u32);
+            state.put_used(rx, id.into(), len as u32);
         }
-        state.consume(RX, pieces.len() as u16);
-        state.publish_used(RX);
+        state.consume(rx, pieces.len() as u16);
+        state.publish_used(rx);
         true
     }
 
     /// Takes all frames that the driver has published.
     pub fn collect(&self) -> Vec<Sent> {
-        let mut state = self.0.borrow_mut();
-        let count = state.available(TX);
+        self.collect_from(0)
+    }
+
+    /// The same from any pair that the device was told to use.
+    pub fn collect_from(&self, pair: usize) -> Vec<Sent> {
+        let tx = 2 * pair + 1;
+        let mut state = self.state();
+        if pair >= state.receivers.pairs() {
+            return Vec::new();
+        }
+        let count = state.available(tx);
         let mut sent = Vec::new();
         for n in 0..count {
-            let (id, address, len) = state.buffer(TX, n);
+            let (id, address, len) = state.buffer(tx, n);
             let bytes = state.read(address, (len as usize).clamp(HEADER_LEN, BUFFER_MAX));
+            state.receivers.saw(pair, &bytes[HEADER_LEN..]);
             sent.push(Sent {
                 flags: bytes[0],
                 csum_start: u16::from_le_bytes([bytes[6], bytes[7]]),
                 csum_offset: u16::from_le_bytes([bytes[8], bytes[9]]),
                 frame: bytes[HEADER_LEN..].to_vec(),
             });
-            state.put_used(TX, id.into(), 0);
+            state.put_used(tx, id.into(), 0);
         }
-        state.consume(TX, count);
-        state.publish_used(TX);
+        state.consume(tx, count);
+        state.publish_used(tx);
         sent
     }
 
-    /// Asks for (`true`) or forgoes doorbells of a queue (0 receives, 1 transmits).
+    /// Asks for (`true`) or forgoes doorbells of a queue (even ones receive, odd ones transmit).
     pub fn want_doorbells(&self, queue: usize, wanted: bool) {
-        let state = self.0.borrow();
+        let state = self.state();
         let used = state.queues[queue].addresses[2];
         state.write(used, &u16::from(!wanted).to_le_bytes());
     }
 
-    /// Doorbells rung so far, receive and transmit.
+    /// Doorbells of the first pair rung so far, receive and transmit.
     pub fn doorbells(&self) -> [usize; 2] {
-        self.0.borrow().doorbells
+        let state = self.state();
+        [state.doorbells[0], state.doorbells[1]]
+    }
+
+    /// Doorbells of a queue rung so far.
+    pub fn doorbells_of(&self, queue: usize) -> usize {
+        self.state().doorbells[queue]
     }
 
     /// Receive buffers that the device holds.
     pub fn receive_buffers(&self) -> u16 {
-        self.0.borrow().available(RX)
+        self.receive_buffers_of(0)
+    }
+
+    /// Receive buffers of a pair that the device holds.
+    pub fn receive_buffers_of(&self, pair: usize) -> u16 {
+        self.state().available(2 * pair)
     }
 
     /// The features that the driver accepted.
     pub fn accepted(&self) -> u64 {
-        self.0.borrow().driver_features
+        self.state().driver_features
     }
 
     /// How often the driver reset the device.
     pub fn resets(&self) -> usize {
-        self.0.borrow().resets
+        self.state().resets
     }
 
     /// True while the device may access memory.
     pub fn is_running(&self) -> bool {
-        self.0.borrow().is_running()
+        self.state().is_running()
     }
 
     /// True when the driver gave memory back that the running device could still reach.
     pub fn freed_while_running(&self) -> bool {
-        self.0.borrow().memory.freed_while_reachable()
+        self.state().memory.freed_while_reachable()
     }
 
     /// Blocks of memory that the driver holds.
     pub fn blocks(&self) -> usize {
-        self.0.borrow().memory.count()
+        self.state().memory.count()
     }
 
     /// Plugs the cable in or out.
     pub fn set_link_up(&self, up: bool) {
-        self.0.borrow_mut().link_up = up;
+        self.state().link_up = up;
     }
 
     /// Pulls the device out: registers read as all ones.
     pub fn remove(&self) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.removed = true;
         state.memory.set_reachable(false);
     }
 
     /// Changes the device status behind the driver's back.
     pub fn set_status(&self, status: u8) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.lied = true;
         state.status = status;
     }
 
     /// Sets whether a reset works.
     pub fn set_obeys_reset(&self, obeys: bool) {
-        self.0.borrow_mut().obeys_reset = obeys;
+        self.state().obeys_reset = obeys;
     }
 
     /// Lies: puts any number and length into the used ring. Nothing happens when the queue is off.
     pub fn lie_used(&self, queue: usize, id: u32, len: u32) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.lied = true;
         if state.queues[queue].enabled {
             state.put_used(queue, id, len);
@@ -289,7 +355,7 @@ impl Model {
 
     /// Lies: moves the used index by any step.
     pub fn lie_index(&self, queue: usize, step: u16) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.lied = true;
         if state.queues[queue].enabled {
             state.queues[queue].used = state.queues[queue].used.wrapping_add(step);
@@ -299,7 +365,7 @@ impl Model {
 
     /// Lies: writes to the first bytes of the `n`th buffer that a queue has available.
     pub fn lie_buffer(&self, queue: usize, n: u16, bytes: &[u8]) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.lied = true;
         if state.queues[queue].enabled && n < state.available(queue) {
             let (_, address, len) = state.buffer(queue, n);
@@ -309,7 +375,7 @@ impl Model {
 
     /// Lies: writes any flags.
     pub fn lie_wishes(&self, queue: usize, flags: u16) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.lied = true;
         let queue = state.queues[queue];
         if queue.enabled {
@@ -367,7 +433,10 @@ impl State {
         let address = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         let len = u32::from_le_bytes(bytes[8..12].try_into().unwrap());
         let flags = u16::from_le_bytes([bytes[12], bytes[13]]);
-        self.demand(flags == if queue == RX { 2 } else { 0 }, "set odd flags");
+        self.demand(
+            flags == if queue.is_multiple_of(2) { 2 } else { 0 },
+            "set odd flags",
+        );
         self.demand(len as usize >= HEADER_LEN, "left no room for a header");
         (id, address, len)
     }
@@ -406,7 +475,8 @@ impl State {
             self.running = false;
             self.memory.set_reachable(false);
             self.driver_features = 0;
-            self.queues = Default::default();
+            self.queues.fill(QueueState::default());
+            self.receivers = Receivers::default();
         }
     }
 
@@ -415,7 +485,11 @@ impl State {
             return u32::MAX;
         }
         let queue = usize::from(self.queue_select);
-        let size = |q: usize| self.config.queue_sizes.get(q).copied().unwrap_or(0);
+        let size = |queue: usize| match queue {
+            queue if self.control() == Some(queue) => self.config.control_size,
+            queue if queue < 2 * self.pairs() => self.config.queue_sizes[queue % 2],
+            _ => 0,
+        };
         let half = |value: u64, select: u32| match select {
             0 => value as u32,
             1 => (value >> 32) as u32,
@@ -430,11 +504,16 @@ impl State {
             },
             (0x1e, 2) => queue as u32,
             (DEVICE..NOTIFY, _) => {
-                let mut bytes = [0; 12];
+                let mut bytes = [0; DEVICE_LEN];
                 bytes[..6].copy_from_slice(&self.config.mac);
                 bytes[6] = u8::from(self.link_up);
-                bytes[8] = 1;
-                bytes[10..].copy_from_slice(&self.config.mtu.to_le_bytes());
+                let pairs = self.config.pairs_told.unwrap_or(self.config.pairs);
+                bytes[8..10].copy_from_slice(&pairs.to_le_bytes());
+                bytes[10..12].copy_from_slice(&self.config.mtu.to_le_bytes());
+                let (key, table, hashes) = self.config.rss;
+                bytes[17] = key;
+                bytes[18..20].copy_from_slice(&table.to_le_bytes());
+                bytes[20..].copy_from_slice(&hashes.to_le_bytes());
                 let at = offset - DEVICE;
                 let value = (0..len).map(|n| bytes.get(at + n).copied().unwrap_or(0));
                 value.rev().fold(0, |sum, byte| sum << 8 | u32::from(byte))
@@ -496,8 +575,8 @@ impl State {
         space[0x34] = 0x40;
         let capabilities = [
             (0x40, 0x54, 1, COMMON, 0x38),
-            (0x54, 0x70, 2, NOTIFY, 8),
-            (0x70, 0x00, 4, DEVICE, 12),
+            (0x54, 0x70, 2, NOTIFY, NOTIFY_LEN),
+            (0x70, 0x00, 4, DEVICE, DEVICE_LEN),
         ];
         for (at, next, cfg_type, offset, len) in capabilities {
             space[at..at + 5].copy_from_slice(&[0x09, next, 20, cfg_type, 4]);
@@ -521,7 +600,7 @@ impl PciFunction for ModelPci {
     type Bar = ModelBar;
 
     fn config32(&self, offset: u8) -> u32 {
-        let state = self.0.0.borrow();
+        let state = self.0.state();
         if state.removed {
             return u32::MAX;
         }
@@ -536,10 +615,13 @@ impl PciFunction for ModelPci {
     }
 
     fn allocate(&self, len: usize) -> Result<ModelMemory, PlatformError> {
-        self.0.0.borrow().memory.allocate(len)
+        self.0.state().memory.allocate(len)
     }
 
-    fn stall_microsecond(&self) {}
+    /// The driver waits, so the device works.
+    fn stall_microsecond(&self) {
+        self.0.state().work();
+    }
 }
 
 /// The registers of a [`Model`].
@@ -549,13 +631,13 @@ impl ModelBar {
     fn read(&self, offset: usize, len: usize) -> u32 {
         assert!(offset + len <= BAR_LEN, "a read beyond the registers");
         assert_eq!(offset % len, 0, "an unaligned read");
-        self.0.0.borrow().read_register(offset, len)
+        self.0.state().read_register(offset, len)
     }
 
     fn write(&self, offset: usize, len: usize, value: u32) {
         assert!(offset + len <= BAR_LEN, "a write beyond the registers");
         assert_eq!(offset % len, 0, "an unaligned write");
-        self.0.0.borrow_mut().write_register(offset, len, value);
+        self.0.state().write_register(offset, len, value);
     }
 }
 

@@ -1,26 +1,42 @@
-//! virtio-net (virtio 1.2, section 5.1) over PCI, in poll mode: one receive and one transmit queue, no
-//! interrupts, a doorbell only when the device asks for one.
+//! virtio-net (virtio 1.2, section 5.1) over PCI, in poll mode: no interrupts, a doorbell only when the device asks for one.
+//!
+//! A NIC is a pair of one receive and one transmit queue. Where the device has several pairs, each further one is a NIC of its own for a
+//! processor of its own ([`VirtioNet::with_pairs`], [`VirtioPair`]): on the way of a packet they share nothing that is written.
+//!
+//! ```text
+//!   VirtioNet            VirtioPair           VirtioPair
+//!   first pair           second pair          third pair      each: receive ring, transmit ring, doorbells, counters
+//!      |  '---------------------+-----------------'
+//!      |                Arc<Shared>: registers; running, stopped or the first fault
+//!   Device: DMA memory of all, reset, the control queue
+//! ```
 //!
 //! The device is not trusted: what it writes (numbers, lengths, counts, indices, configuration) is
 //! checked, and the first lie ends its use with [`Fault::Misbehaved`]. All memory that it can reach lives
 //! until it has confirmed a reset.
 
+mod control;
+mod device;
 mod queue;
 mod receive;
+mod ring;
 mod transmit;
 pub(crate) mod transport;
 
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
 use core::mem;
-use core::ptr::NonNull;
 
-use crate::platform::{DmaMemory, PciFunction, PlatformError, Registers};
+use crate::platform::{PciFunction, PlatformError, Registers};
+use crate::steering::Steering;
 use crate::vlan::TAG_LEN;
 use crate::{Counters, Fault, MacAddress, Nic, Properties, Transmit as _};
-use queue::{Layout, Queue};
+use control::{Control, Offer};
+use device::{Device, Shared, User};
+use receive::ReceiveQueue;
 pub use receive::VirtioReceive;
+use ring::{Ring, queue_size};
+use transmit::TransmitQueue;
 pub use transmit::VirtioTransmit;
 use transport::{Transport, status};
 
@@ -34,16 +50,19 @@ pub(crate) mod feature {
     pub const GUEST_TSO6: u64 = 1 << 8;
     pub const MRG_RXBUF: u64 = 1 << 15;
     pub const STATUS: u64 = 1 << 16;
+    pub const CTRL_VQ: u64 = 1 << 17;
+    pub const MQ: u64 = 1 << 22;
     pub const VERSION_1: u64 = 1 << 32;
     pub const ACCESS_PLATFORM: u64 = 1 << 33;
     pub const ORDER_PLATFORM: u64 = 1 << 36;
     pub const GUEST_USO4: u64 = 1 << 54;
     pub const GUEST_USO6: u64 = 1 << 55;
+    pub const RSS: u64 = 1 << 60;
 
     /// The device hands over units larger than a frame.
     pub const COALESCING: u64 = GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6;
 
-    /// All that this driver knows how to use. EVENT_IDX is left out on purpose: with it QEMU asks for a doorbell
+    /// All that one queue pair knows how to use. EVENT_IDX is left out on purpose: with it QEMU asks for a doorbell
     /// after every frame that it delivers, and each takes the machine's global lock. The platform's DMA addresses serve ACCESS_PLATFORM; the
     /// ordering of processors with UEFI serves ORDER_PLATFORM.
     pub const KNOWN: u64 = CSUM
@@ -63,9 +82,6 @@ const CONFIG_MAC: usize = 0;
 const CONFIG_STATUS: usize = 6;
 const CONFIG_MTU: usize = 10;
 const VIRTIO_NET_S_LINK_UP: u16 = 1;
-
-const RECEIVE_QUEUE: u16 = 0;
-const TRANSMIT_QUEUE: u16 = 1;
 
 /// Length of `struct virtio_net_hdr_v1`, which precedes each unit in its buffer.
 const HEADER_LEN: usize = 12;
@@ -118,9 +134,9 @@ pub enum InitError {
     #[error("the virtio device has no valid MAC address; configure one")]
     NoMac,
     /// A queue is missing or unusably small.
-    #[error("virtio queue {queue} has {size} entries; at least 32 are needed")]
+    #[error("virtio queue {queue} has {size} entries, too few to be of use")]
     QueueSize {
-        /// Queue number: 0 receives, 1 transmits.
+        /// Queue number: even ones receive, odd ones transmit; behind all pairs comes the control queue.
         queue: u16,
         /// Size that the device offers.
         size: u16,
@@ -135,89 +151,189 @@ pub fn supports(vendor: u16, device: u16) -> bool {
     vendor == 0x1af4 && matches!(device, 0x1000 | 0x1041)
 }
 
-#[derive(Clone, Copy)]
-enum State {
-    Running,
-    Stopped,
-    Failed(Fault),
+/// Why a device does not spread its flows over queue pairs as told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpreadError {
+    /// There are no such pairs.
+    #[error("the network device was started with {there} queue pairs, not {wanted}")]
+    NoSuchPairs {
+        /// Pairs asked for.
+        wanted: usize,
+        /// Pairs started.
+        there: usize,
+    },
+    /// The device will not: it goes on as before.
+    #[error("the network device refuses to use {0} queue pairs")]
+    Refused(usize),
+    /// The device failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
 }
 
-/// What both halves share: the registers, the state, and the memory that the device can reach.
-struct Shared<P: PciFunction> {
-    pci: P,
-    transport: Transport<P::Bar>,
-    state: Cell<State>,
-    /// The device has confirmed that it stopped, or is gone.
-    quiet: Cell<bool>,
-    memory: RefCell<Vec<P::Dma>>,
+/// What all pairs of a device are like.
+struct Shape {
+    features: u64,
+    mac: MacAddress,
+    mtu: u16,
 }
 
-impl<P: PciFunction> Shared<P> {
-    /// Ends the use of the device: resets it, and leaves it alone from then on.
-    fn end(&self, state: State) {
-        self.state.set(state);
-        let quiet = self.transport.reset(|| self.pci.stall_microsecond());
-        self.quiet.set(quiet);
+impl Shape {
+    fn has(&self, features: u64) -> bool {
+        self.features & features != 0
     }
 
-    fn fail(&self, fault: Fault) -> Fault {
-        self.end(State::Failed(fault));
-        fault
+    fn coalescing(&self) -> bool {
+        self.has(feature::COALESCING)
     }
 
-    /// `Ok(false)` when the driver was stopped.
-    fn running(&self) -> Result<bool, Fault> {
-        match self.state.get() {
-            State::Running => Ok(true),
-            State::Stopped => Ok(false),
-            State::Failed(fault) => Err(fault),
-        }
+    fn mergeable(&self) -> bool {
+        self.has(feature::MRG_RXBUF)
     }
 
-    /// Asks the device how it is. A register read: not for each packet.
-    fn check(&self) -> Result<(), Fault> {
-        let status = self.transport.status();
-        if status == status::GONE {
-            Err(self.fail(Fault::Removed))
-        } else if status & status::DEVICE_NEEDS_RESET != 0 {
-            Err(self.fail(Fault::NeedsReset))
-        } else if status & status::DRIVER_OK == 0 {
-            Err(self.fail(Fault::Misbehaved("it was reset without being asked to")))
+    /// Length of the longest frame.
+    fn frame(&self) -> usize {
+        usize::from(self.mtu) + ETHERNET_LEN + TAG_LEN
+    }
+
+    /// Length of a buffer for one frame.
+    fn frame_buffer(&self) -> usize {
+        (HEADER_LEN + self.frame()).next_multiple_of(FRAME_BUFFER)
+    }
+
+    fn max_receive(&self) -> usize {
+        if self.coalescing() {
+            MAX_UNIT
         } else {
-            Ok(())
+            self.frame()
+        }
+    }
+
+    fn receive_queue_max(&self) -> u16 {
+        if self.coalescing() && !self.mergeable() {
+            RECEIVE_QUEUE_LARGE
+        } else {
+            RECEIVE_QUEUE_MAX
+        }
+    }
+
+    /// Length of each of so many receive buffers.
+    fn receive_buffer(&self, buffers: usize) -> usize {
+        match (self.mergeable(), self.coalescing()) {
+            (true, true) => MERGEABLE_TOTAL / buffers,
+            (true, false) => self.frame_buffer().max(MERGEABLE_BUFFER),
+            (false, true) => LARGE_BUFFER,
+            (false, false) => self.frame_buffer(),
+        }
+    }
+
+    /// Properties of a pair with so many receive buffers.
+    fn properties(&self, buffers: usize) -> Properties {
+        let (frame, buffer) = (self.frame(), self.receive_buffer(buffers));
+        Properties {
+            mac: self.mac,
+            mtu: self.mtu,
+            max_receive: self.max_receive(),
+            receive_frames: buffers / (HEADER_LEN + frame).div_ceil(buffer),
+            receive_bytes: buffers
+                * match (self.mergeable(), self.coalescing()) {
+                    (true, true) => buffer,
+                    (false, true) => MAX_UNIT,
+                    (_, false) => frame,
+                },
+            transmit_checksum: self.has(feature::CSUM),
         }
     }
 }
 
-impl<P: PciFunction> Drop for Shared<P> {
-    fn drop(&mut self) {
-        if let State::Running = self.state.get() {
-            self.end(State::Stopped);
-        }
-        if !self.quiet.get() {
-            // Better lost than given to someone else while the device may still write to it.
-            mem::forget(self.memory.take());
-        }
-    }
-}
-
-/// A virtio-net device in use. Dropping it resets the device.
-pub struct VirtioNet<P: PciFunction> {
-    shared: Rc<Shared<P>>,
-    rx: VirtioReceive<P>,
-    tx: VirtioTransmit<P>,
+/// The two queues of a pair.
+struct Queues {
+    rx: ReceiveQueue,
+    tx: TransmitQueue,
     properties: Properties,
     /// The device tells the state of its link.
     tells_link: bool,
 }
 
-// SAFETY: the halves and the device share an `Rc`, but all of it is in here: the halves are lent by `split` and never given
-// away. So it may change processor as a whole.
-unsafe impl<P: PciFunction + Send> Send for VirtioNet<P>
-where
-    P::Bar: Send,
-    P::Dma: Send,
-{
+impl Queues {
+    /// Sets up the queues of pair `pair`.
+    ///
+    /// # Safety
+    /// As for [`Ring::new`].
+    unsafe fn new<P: PciFunction>(
+        device: &mut Device<P>,
+        pair: u16,
+        shape: &Shape,
+    ) -> Result<Self, InitError> {
+        let (receive, transmit) = (2 * pair, 2 * pair + 1);
+        let transport = &device.shared.transport;
+        let receive_max = shape.receive_queue_max();
+        let receive_size = queue_size(transport, receive, QUEUE_SIZE_MIN, receive_max)?;
+        let transmit_size = queue_size(transport, transmit, QUEUE_SIZE_MIN, TRANSMIT_QUEUE_MAX)?;
+        let buffers = usize::from(receive_size);
+        let buffer = shape.receive_buffer(buffers);
+        // SAFETY: the caller's promise.
+        let rx = unsafe { Ring::new(device, receive, receive_size, buffer)? };
+        // SAFETY: the caller's promise.
+        let tx = unsafe { Ring::new(device, transmit, transmit_size, shape.frame_buffer())? };
+        Ok(Queues {
+            rx: ReceiveQueue::new(rx, shape.features, shape.max_receive()),
+            tx: TransmitQueue::new(tx, shape.frame(), shape.has(feature::CSUM)),
+            properties: shape.properties(buffers),
+            tells_link: shape.has(feature::STATUS),
+        })
+    }
+
+    fn split<'a, P: PciFunction>(
+        &'a mut self,
+        user: User<'a, P>,
+    ) -> (VirtioReceive<'a, P>, VirtioTransmit<'a, P>) {
+        let rx = VirtioReceive {
+            queue: &mut self.rx,
+            user,
+        };
+        let tx = VirtioTransmit {
+            queue: &mut self.tx,
+            user,
+        };
+        (rx, tx)
+    }
+
+    /// Also asks the device for its health.
+    fn link_up<P: PciFunction>(&self, user: User<'_, P>) -> bool {
+        if user.running() != Ok(true) || user.check() != Ok(true) {
+            return false;
+        }
+        let status = user.shared.transport.config16(CONFIG_STATUS);
+        !self.tells_link || status & VIRTIO_NET_S_LINK_UP != 0
+    }
+
+    fn counters(&self) -> Counters {
+        let (rx, tx) = (self.rx.counters(), self.tx.counters());
+        Counters {
+            receive_units: rx.receive_units,
+            receive_bytes: rx.receive_bytes,
+            receive_dropped: rx.receive_dropped,
+            receive_doorbells: rx.receive_doorbells,
+            ..tx
+        }
+    }
+}
+
+/// A virtio-net device in use, and its first queue pair. Dropping it resets the device.
+///
+/// It is the one to stop, to drop and to tell how many pairs are used. It should go last: memory that a [`VirtioPair`] still holds
+/// when it is dropped is lost, as a pair on another processor could not give it back.
+pub struct VirtioNet<P: PciFunction> {
+    queues: Queues,
+    /// The other pairs, until they are taken.
+    others: Vec<VirtioPair<P>>,
+    /// All pairs that were started.
+    pairs: u16,
+    control: Option<Control>,
+    /// RSS was negotiated.
+    hashes: bool,
+    /// Behind the pairs, which must be gone when it is dropped.
+    device: Device<P>,
 }
 
 impl<P: PciFunction> VirtioNet<P> {
@@ -226,24 +342,37 @@ impl<P: PciFunction> VirtioNet<P> {
     /// # Errors
     /// [`InitError`]; the device is then reset again.
     pub fn new(pci: P) -> Result<Self, InitError> {
+        Self::with_pairs(pci, 1)
+    }
+
+    /// The same with up to `pairs` queue pairs, fewer where the device has fewer. It uses the first alone until [`Self::spread`].
+    ///
+    /// Each pair takes as much memory as the first; with too little for all of them, this fails.
+    ///
+    /// # Errors
+    /// [`InitError`]; the device is then reset again.
+    pub fn with_pairs(pci: P, pairs: usize) -> Result<Self, InitError> {
         let transport = Transport::new(&pci)?;
-        let shared = Rc::new(Shared {
-            pci,
-            transport,
-            state: Cell::new(State::Running),
-            quiet: Cell::new(false),
-            memory: RefCell::new(Vec::new()),
-        });
-        // From here on, an error drops `shared`, which resets the device before memory is given back.
-        let transport = &shared.transport;
-        if !transport.reset(|| shared.pci.stall_microsecond()) {
+        let mut device = Device::new(pci, transport);
+        // From here on, an error drops `device`, which resets it before memory is given back.
+        let transport = &device.shared.transport;
+        if !device.reset() {
             return Err(InitError::ResetTimeout);
         }
         if transport.status() == status::GONE {
             return Err(InitError::Removed);
         }
         transport.add_status(status::ACKNOWLEDGE | status::DRIVER);
-        let features = negotiate(transport.device_features())?;
+        let offered = transport.device_features();
+        let mut features = negotiate(offered)?;
+        let offer = if pairs > 1 {
+            Offer::read(transport, offered)?
+        } else {
+            None
+        };
+        if let Some(offer) = &offer {
+            features |= offer.features;
+        }
         if !transport.accept_features(features) {
             return Err(InitError::FeaturesRefused);
         }
@@ -257,53 +386,81 @@ impl<P: PciFunction> VirtioNet<P> {
                 return Err(InitError::Misbehaved("an MTU below 68"));
             }
         }
-        let frame = usize::from(mtu) + ETHERNET_LEN + TAG_LEN;
-        let frame_buffer = (HEADER_LEN + frame).next_multiple_of(FRAME_BUFFER);
-        let coalescing = has(feature::COALESCING);
-        let max_receive = if coalescing { MAX_UNIT } else { frame };
+        let shape = Shape { features, mac, mtu };
 
-        let mergeable = has(feature::MRG_RXBUF);
-        let receive_max = if coalescing && !mergeable {
-            RECEIVE_QUEUE_LARGE
-        } else {
-            RECEIVE_QUEUE_MAX
-        };
-        let receive_size = queue_size(transport, RECEIVE_QUEUE, receive_max)?;
-        let buffers = usize::from(receive_size);
-        let receive_buffer = match (mergeable, coalescing) {
-            (true, true) => MERGEABLE_TOTAL / buffers,
-            (true, false) => frame_buffer.max(MERGEABLE_BUFFER),
-            (false, true) => LARGE_BUFFER,
-            (false, false) => frame_buffer,
-        };
-        let transmit_size = queue_size(transport, TRANSMIT_QUEUE, TRANSMIT_QUEUE_MAX)?;
-        let receive = Ring::new(&shared, RECEIVE_QUEUE, receive_size, receive_buffer)?;
-        let transmit = Ring::new(&shared, TRANSMIT_QUEUE, transmit_size, frame_buffer)?;
-        transport.add_status(status::DRIVER_OK);
-
-        let properties = Properties {
-            mac,
-            mtu,
-            max_receive,
-            receive_frames: buffers / (HEADER_LEN + frame).div_ceil(receive_buffer),
-            receive_bytes: buffers
-                * match (mergeable, coalescing) {
-                    (true, true) => receive_buffer,
-                    (false, true) => MAX_UNIT,
-                    (_, false) => frame,
-                },
-            transmit_checksum: has(feature::CSUM),
-        };
-        let mut rx = VirtioReceive::new(shared.clone(), receive, features, max_receive);
-        rx.refill();
-        let tx = VirtioTransmit::new(shared.clone(), transmit, frame, has(feature::CSUM));
+        // SAFETY: `device` goes where the queues go, into the `VirtioNet`, which uses neither once it is dropped.
+        let mut queues = unsafe { Queues::new(&mut device, 0, &shape)? };
+        let mut others = Vec::new();
+        let mut control = None;
+        let mut count = 1;
+        if let Some(offer) = offer {
+            count = u16::try_from(pairs).map_or(offer.pairs, |pairs| pairs.min(offer.pairs));
+            for pair in 1..count {
+                others.push(VirtioPair {
+                    // SAFETY: they stay with the shared part of `device`, in the `VirtioPair`, which drops both together.
+                    queues: unsafe { Queues::new(&mut device, pair, &shape)? },
+                    shared: device.shared.clone(),
+                    stopped: false,
+                });
+            }
+            // SAFETY: as for the first queues.
+            control = Some(unsafe { Control::new(&mut device, offer.pairs)? });
+        }
+        device.shared.transport.add_status(status::DRIVER_OK);
+        queues.rx.refill(&device.shared);
+        for other in &mut others {
+            other.queues.rx.refill(&device.shared);
+        }
         Ok(VirtioNet {
-            shared,
-            rx,
-            tx,
-            properties,
-            tells_link: has(feature::STATUS),
+            queues,
+            others,
+            pairs: count,
+            control,
+            hashes: has(feature::RSS),
+            device,
         })
+    }
+
+    /// How many queue pairs were started, the first included.
+    pub fn pairs(&self) -> usize {
+        self.pairs.into()
+    }
+
+    /// The queue pairs beyond the first, in order, each a NIC of its own; none after the first call. The device uses them only
+    /// after [`Self::spread`].
+    pub fn take_pairs(&mut self) -> Vec<VirtioPair<P>> {
+        mem::take(&mut self.others)
+    }
+
+    /// Has the device spread what it receives over the first `pairs` queue pairs, each of which somebody must serve; with 1 the first
+    /// receives all again. Waits for the answer, a second at most.
+    ///
+    /// # Errors
+    /// [`SpreadError`]; unless it is a fault, the device goes on with the pairs that it used before.
+    pub fn spread(&mut self, pairs: usize) -> Result<Steering, SpreadError> {
+        let there = self.pairs();
+        let wanted = match u16::try_from(pairs) {
+            Ok(wanted) if (1..=there).contains(&pairs) => wanted,
+            _ => {
+                let wanted = pairs;
+                return Err(SpreadError::NoSuchPairs { wanted, there });
+            }
+        };
+        if !self.device.user().running()? {
+            return Err(Fault::Removed.into());
+        }
+        let Some(control) = &mut self.control else {
+            return Ok(Steering::by_port(1));
+        };
+        // One pair is what the other command is the off switch for.
+        if self.hashes && pairs > 1 && control.set_rss(&self.device, wanted)? {
+            return Ok(Steering::by_hash(pairs));
+        }
+        // A host may be unable to steer by hash after all, for want of a privilege.
+        if control.set_pairs(&self.device, wanted)? {
+            return Ok(Steering::by_port(pairs));
+        }
+        Err(SpreadError::Refused(pairs))
     }
 }
 
@@ -332,129 +489,104 @@ fn read_mac<B: Registers>(
     Ok(mac)
 }
 
-/// The size to use for a queue: what the device offers, up to `max`.
-fn queue_size<B: Registers>(
-    transport: &Transport<B>,
-    queue: u16,
-    max: u16,
-) -> Result<u16, InitError> {
-    let size = transport.queue_size_max(queue);
-    if size < QUEUE_SIZE_MIN {
-        return Err(InitError::QueueSize { queue, size });
-    }
-    if !size.is_power_of_two() {
-        return Err(InitError::Misbehaved(
-            "a queue size that is no power of two",
-        ));
-    }
-    Ok(size.min(max))
-}
-
-/// A queue with its doorbell and one buffer of a fixed length for each descriptor.
-struct Ring {
-    queue: Queue,
-    number: u16,
-    doorbell: usize,
-    buffers: NonNull<u8>,
-    buffers_address: u64,
-    buffer_len: usize,
-}
-
-impl Ring {
-    /// Allocates memory for a queue and its buffers, and enables it in the device.
-    fn new<P: PciFunction>(
-        shared: &Shared<P>,
-        number: u16,
-        size: u16,
-        buffer_len: usize,
-    ) -> Result<Self, InitError> {
-        let layout = Layout::new(size);
-        let memory = shared.pci.allocate(layout.len)?;
-        let buffers = shared.pci.allocate(buffer_len * usize::from(size))?;
-        let ring = Ring {
-            // SAFETY: the memory is zeroed, page aligned and long enough, and nothing else refers to it. It
-            // lives in `shared`, which each half holds as long as its queue.
-            queue: unsafe { Queue::new(memory.as_ptr(), size) },
-            number,
-            doorbell: shared.transport.enable_queue(
-                number,
-                size,
-                memory.device_address(),
-                layout,
-            )?,
-            buffers: buffers.as_ptr(),
-            buffers_address: buffers.device_address(),
-            buffer_len,
-        };
-        shared.memory.borrow_mut().extend([memory, buffers]);
-        Ok(ring)
-    }
-
-    /// First byte of buffer `id`, as the processor sees it.
-    fn buffer(&self, id: u16) -> NonNull<u8> {
-        let id = id & (self.queue.size() - 1);
-        // SAFETY: there are as many buffers as the queue has entries, one behind the other.
-        unsafe { self.buffers.add(usize::from(id) * self.buffer_len) }
-    }
-
-    /// The same, as the device sees it.
-    fn buffer_address(&self, id: u16) -> u64 {
-        self.buffers_address + u64::from(id) * self.buffer_len as u64
-    }
-}
-
 impl<P: PciFunction> Nic for VirtioNet<P> {
     type Rx<'a>
-        = &'a mut VirtioReceive<P>
+        = VirtioReceive<'a, P>
     where
         P: 'a;
     type Tx<'a>
-        = &'a mut VirtioTransmit<P>
+        = VirtioTransmit<'a, P>
     where
         P: 'a;
 
     fn properties(&self) -> Properties {
-        self.properties
+        self.queues.properties
     }
 
     /// Also asks the device for its health: a fault found here is returned by the next call of either half.
     fn link_up(&mut self) -> bool {
-        if self.shared.running() != Ok(true) || self.shared.check().is_err() {
-            return false;
-        }
-        let status = self.shared.transport.config16(CONFIG_STATUS);
-        !self.tells_link || status & VIRTIO_NET_S_LINK_UP != 0
+        self.queues.link_up(self.device.user())
     }
 
-    fn split(&mut self) -> (&mut VirtioReceive<P>, &mut VirtioTransmit<P>) {
-        (&mut self.rx, &mut self.tx)
+    fn split(&mut self) -> (VirtioReceive<'_, P>, VirtioTransmit<'_, P>) {
+        self.queues.split(self.device.user())
     }
 
     fn counters(&self) -> Counters {
-        let (rx, tx) = (self.rx.counters(), self.tx.counters());
-        Counters {
-            receive_units: rx.receive_units,
-            receive_bytes: rx.receive_bytes,
-            receive_dropped: rx.receive_dropped,
-            receive_doorbells: rx.receive_doorbells,
-            ..tx
-        }
+        self.queues.counters()
     }
 
-    /// Sends what is queued first, so that a last acknowledgement is not lost.
+    /// Sends what is queued first, so that a last acknowledgement is not lost. Ends the use of all pairs.
     fn stop(&mut self) {
-        if self.shared.running() != Ok(true) || self.tx.flush().is_err() {
+        let (_, mut tx) = self.queues.split(self.device.user());
+        if tx.flush().is_err() {
             return;
         }
         for _ in 0..DRAIN_MICROS {
-            if self.tx.idle() {
+            if tx.idle() {
                 break;
             }
-            self.shared.pci.stall_microsecond();
+            self.device.stall_microsecond();
         }
-        // A fault in the last frames has reset the device already.
-        if self.shared.running() == Ok(true) {
-            self.shared.end(State::Stopped);
+        self.device.stop();
+    }
+}
+
+/// A queue pair beyond the first: a NIC of its own, for any processor. Dropping it frees nothing that the device knows of.
+pub struct VirtioPair<P: PciFunction> {
+    queues: Queues,
+    /// Behind the queues: while it is held, their memory stays.
+    shared: Arc<Shared<P::Bar>>,
+    stopped: bool,
+}
+
+impl<P: PciFunction> VirtioPair<P> {
+    fn user(&self) -> User<'_, P> {
+        User {
+            shared: &self.shared,
+            owner: None,
+            stopped: self.stopped,
         }
+    }
+}
+
+impl<P: PciFunction> Nic for VirtioPair<P> {
+    type Rx<'a>
+        = VirtioReceive<'a, P>
+    where
+        P: 'a;
+    type Tx<'a>
+        = VirtioTransmit<'a, P>
+    where
+        P: 'a;
+
+    fn properties(&self) -> Properties {
+        self.queues.properties
+    }
+
+    /// Also asks the device for its health: a fault found here is returned by the next call to each pair, and the first then resets the
+    /// device.
+    fn link_up(&mut self) -> bool {
+        self.queues.link_up(self.user())
+    }
+
+    fn split(&mut self) -> (VirtioReceive<'_, P>, VirtioTransmit<'_, P>) {
+        let user = User {
+            shared: &self.shared,
+            owner: None,
+            stopped: self.stopped,
+        };
+        self.queues.split(user)
+    }
+
+    fn counters(&self) -> Counters {
+        self.queues.counters()
+    }
+
+    /// Ends the use of this pair alone, and hands what is queued to the device before. The device goes on and still holds the pair's
+    /// buffers: have it steer elsewhere first ([`VirtioNet::spread`]).
+    fn stop(&mut self) {
+        let _ = self.split().1.flush();
+        self.stopped = true;
     }
 }

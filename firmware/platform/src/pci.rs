@@ -446,6 +446,10 @@ pub struct Bar {
 // SAFETY: device registers at a fixed address; the one owner may be any processor.
 unsafe impl Send for Bar {}
 
+// SAFETY: no reference to a register is ever made; each access is one volatile load or store of a register's width, which processors may
+// make at the same time. Whose a register is, is for the driver to say.
+unsafe impl Sync for Bar {}
+
 impl Bar {
     /// The register at `offset`, if all of it is inside the BAR and aligned.
     #[inline]

@@ -4,8 +4,8 @@ use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 
-use super::{Model, ModelConfig, ModelPci, UnitHeader};
-use crate::virtio::{VirtioNet, feature};
+use super::{Commands, Model, ModelConfig, ModelPci, UnitHeader};
+use crate::virtio::{SpreadError, VirtioNet, VirtioPair, feature};
 use crate::{Fault, Nic, Offload, Receive, SendError, Transmit};
 
 /// Runs the virtio-net driver against a hostile device: `data` configures the device, then lists what
@@ -16,8 +16,9 @@ use crate::{Fault, Nic, Offload, Receive, SendError, Transmit};
 /// last, a device in use after it lied, memory given back while the device runs.
 pub fn fuzz_virtio(data: &[u8]) {
     let mut bytes = Bytes(data);
-    let model = Model::new(config(&mut bytes));
-    if let Ok(nic) = VirtioNet::new(model.pci()) {
+    let (config, pairs) = config(&mut bytes);
+    let model = Model::new(config);
+    if let Ok(nic) = VirtioNet::with_pairs(model.pci(), pairs) {
         let device = model.clone();
         run(
             &model,
@@ -49,7 +50,8 @@ impl Bytes<'_> {
     }
 }
 
-fn config(bytes: &mut Bytes<'_>) -> ModelConfig {
+/// What the device is, and how many queue pairs the driver wants.
+fn config(bytes: &mut Bytes<'_>) -> (ModelConfig, usize) {
     let mut config = ModelConfig::default();
     let kind = bytes.u8();
     for (bit, features) in [
@@ -65,6 +67,25 @@ fn config(bytes: &mut Bytes<'_>) -> ModelConfig {
             config.features &= !features;
         }
     }
+    let mut pairs = 1;
+    if kind & 0x10 != 0 {
+        let (wanted, there, how) = (bytes.u8(), bytes.u8(), bytes.u8());
+        pairs = usize::from(wanted % 4) + 1;
+        config.features |= ModelConfig::with_pairs(1).features;
+        config.pairs = u16::from(there % 4) + 1;
+        if how & 1 != 0 {
+            config.features &= !feature::RSS;
+        }
+        if how & 2 != 0 {
+            config.rss = (bytes.u8(), bytes.u16(), bytes.u16().into());
+        }
+        if how & 4 != 0 {
+            config.control_size = bytes.u16();
+        }
+        if how & 8 != 0 {
+            config.pairs_told = Some(bytes.u16());
+        }
+    }
     if kind & 0x20 != 0 {
         config.queue_sizes = [bytes.u16(), bytes.u16()];
     }
@@ -77,13 +98,27 @@ fn config(bytes: &mut Bytes<'_>) -> ModelConfig {
             config.config_lies.push((bytes.u8(), bytes.u8()));
         }
     }
-    config
+    (config, pairs)
 }
 
 fn run(model: &Model, mut driver: Held<VirtioNet<ModelPci>>, bytes: &mut Bytes<'_>) {
+    let taken = driver.nic.take_pairs();
+    // Of another pair's fault the device does not hear before the first pair does.
+    let mut others: Vec<Held<VirtioPair<ModelPci>>> = taken
+        .into_iter()
+        .map(|pair| Held::new(pair, || false))
+        .collect();
     while !bytes.0.is_empty() {
-        match bytes.u8() % 16 {
-            action @ 0..=6 => driver.act(action, bytes),
+        let what = bytes.u8();
+        // Which pair: 0 is the first.
+        let pair = usize::from(what / 16) % (others.len() + 1);
+        // A queue of that pair, or of the last one the control queue.
+        let queue = |n: u8| 2 * pair + usize::from(n % if pair < others.len() { 2 } else { 3 });
+        match what % 16 {
+            action @ 0..=6 => match pair.checked_sub(1) {
+                None => driver.act(action, bytes),
+                Some(other) => others[other].act(action, bytes),
+            },
             7 | 8 => {
                 let header = UnitHeader {
                     flags: bytes.u8(),
@@ -91,29 +126,67 @@ fn run(model: &Model, mut driver: Held<VirtioNet<ModelPci>>, bytes: &mut Bytes<'
                     gso_size: bytes.u16(),
                 };
                 let unit = vec![bytes.u8(); bytes.u16().into()];
-                model.deliver(header, &unit);
+                model.deliver_to(pair, header, &unit);
             }
-            9 => drop(model.collect()),
+            9 => drop(model.collect_from(pair)),
             10 => {
-                let (queue, id, len) = (bytes.u8() % 2, bytes.u16(), bytes.u16());
-                model.lie_used(queue.into(), id.into(), len.into());
+                let (queue, id, len) = (queue(bytes.u8()), bytes.u16(), bytes.u16());
+                model.lie_used(queue, id.into(), len.into());
             }
-            11 => model.lie_index((bytes.u8() % 2).into(), bytes.u16()),
+            11 => model.lie_index(queue(bytes.u8()), bytes.u16()),
             12 => {
                 let header: Vec<u8> = (0..12).map(|_| bytes.u8()).collect();
-                model.lie_buffer(0, bytes.u8().into(), &header);
+                model.lie_buffer(2 * pair, bytes.u8().into(), &header);
             }
             13 => {
-                let (queue, flags) = (bytes.u8() % 2, bytes.u16());
-                model.lie_wishes(queue.into(), flags);
+                let (queue, flags) = (queue(bytes.u8()), bytes.u16());
+                model.lie_wishes(queue, flags);
             }
             14 => match bytes.u8() {
                 0 => model.remove(),
-                1 => driver.stop(),
+                1 => match pair.checked_sub(1) {
+                    None => {
+                        driver.stop();
+                        others.iter_mut().for_each(|other| other.stopped = true);
+                    }
+                    Some(other) => others[other].stop(),
+                },
                 // A status of all ones is what a removed device has.
                 value => model.set_status(value & 0x7f),
             },
-            _ => model.set_link_up(bytes.u8() & 1 != 0),
+            _ => match bytes.u8() {
+                up @ 0..=1 => model.set_link_up(up != 0),
+                2 => drop(others.pop()),
+                3 => model.set_commands(match bytes.u8() {
+                    0 => Commands::Obey,
+                    1 => Commands::RefuseHash,
+                    2 => Commands::Refuse,
+                    3 => Commands::Ignore,
+                    ack => Commands::Lie {
+                        id: bytes.u8().into(),
+                        ack,
+                    },
+                }),
+                pairs => driver.spread((pairs % 8).into()),
+            },
+        }
+    }
+    // Whatever a pair has met, the first returns too.
+    let met = others.iter().find_map(|other| other.fault);
+    if met.is_some() && !driver.stopped {
+        driver.burst(1);
+        assert_eq!(driver.fault, met);
+    }
+}
+
+impl Held<VirtioNet<ModelPci>> {
+    fn spread(&mut self, pairs: usize) {
+        let there = self.nic.pairs();
+        match self.nic.spread(pairs) {
+            Ok(steering) => assert!(steering.pairs() == pairs && (1..=there).contains(&pairs)),
+            Err(SpreadError::NoSuchPairs { .. }) => assert!(pairs == 0 || pairs > there),
+            Err(SpreadError::Refused(_)) => assert!(there > 1),
+            Err(SpreadError::Fault(fault)) => self.note(Some(fault)),
         }
     }
 }

@@ -1,10 +1,9 @@
 //! DMA memory of a device made of software: host memory at made-up device addresses.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec;
 use std::vec::Vec;
 
@@ -12,7 +11,7 @@ use crate::platform::{DmaMemory, PlatformError};
 
 /// All blocks that a driver has allocated for one device.
 #[derive(Clone)]
-pub(super) struct Memory(Rc<RefCell<Blocks>>);
+pub(super) struct Memory(Arc<Mutex<Blocks>>);
 
 struct Blocks {
     /// By device address: place and length.
@@ -22,9 +21,12 @@ struct Blocks {
     freed_while_reachable: bool,
 }
 
+// SAFETY: the pointers lead to plain memory that stays where it is until it is taken from here.
+unsafe impl Send for Blocks {}
+
 impl Memory {
     pub fn new() -> Self {
-        Memory(Rc::new(RefCell::new(Blocks {
+        Memory(Arc::new(Mutex::new(Blocks {
             blocks: BTreeMap::new(),
             next_address: 0x1_0000_0000,
             reachable: false,
@@ -32,19 +34,24 @@ impl Memory {
         })))
     }
 
+    /// What a test has broken off in the middle of is still worth looking at.
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Says whether the device may access memory now.
     pub fn set_reachable(&self, reachable: bool) {
-        self.0.borrow_mut().reachable = reachable;
+        self.blocks().reachable = reachable;
     }
 
     /// True when a block was given back that the device could still reach.
     pub fn freed_while_reachable(&self) -> bool {
-        self.0.borrow().freed_while_reachable
+        self.blocks().freed_while_reachable
     }
 
     /// Blocks that the driver holds.
     pub fn count(&self) -> usize {
-        self.0.borrow().blocks.len()
+        self.blocks().blocks.len()
     }
 
     pub fn allocate(&self, len: usize) -> Result<ModelMemory, PlatformError> {
@@ -53,7 +60,7 @@ impl Memory {
         // SAFETY: the size is at least 4096.
         let place =
             NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PlatformError::OutOfMemory)?;
-        let mut blocks = self.0.borrow_mut();
+        let mut blocks = self.blocks();
         let address = blocks.next_address;
         // Far apart, so that no address runs from one block into the next.
         blocks.next_address += layout.size() as u64 + 0x1000_0000;
@@ -68,26 +75,29 @@ impl Memory {
 
     /// Bytes at a device address; `None` when they do not lie in one block.
     pub fn read(&self, address: u64, len: usize) -> Option<Vec<u8>> {
-        let place = self.locate(address, len)?;
+        let blocks = self.blocks();
+        let place = blocks.locate(address, len)?;
         let mut bytes = vec![0; len];
         let target = NonNull::from(bytes.as_mut_slice()).cast();
-        // SAFETY: `locate` found `len` bytes of a live block; the new vector does not overlap it.
+        // SAFETY: `locate` found `len` bytes of a block that lives while we hold the lock; the new vector does not overlap it.
         unsafe { place.copy_to_nonoverlapping(target, len) };
         Some(bytes)
     }
 
     /// Writes to a device address; `None` when the bytes would not lie in one block.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Option<()> {
-        let place = self.locate(address, bytes.len())?;
-        // SAFETY: `locate` found as many bytes of a live block; the driver, on the same thread, holds no
-        // reference to it now, since models work only between the driver's calls.
+        let blocks = self.blocks();
+        let place = blocks.locate(address, bytes.len())?;
+        // SAFETY: `locate` found as many bytes of a block that lives while we hold the lock; the driver holds no reference to it now, since
+        // models work on a queue only on the thread of its driver, between the driver's calls.
         unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         Some(())
     }
+}
 
+impl Blocks {
     fn locate(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
-        let blocks = self.0.borrow();
-        let (base, &(place, block)) = blocks.blocks.range(..=address).next_back()?;
+        let (base, &(place, block)) = self.blocks.range(..=address).next_back()?;
         let offset = usize::try_from(address - base).ok()?;
         // SAFETY: only if it is inside the block.
         (offset.checked_add(len)? <= block).then(|| unsafe { place.add(offset) })
@@ -101,6 +111,9 @@ pub struct ModelMemory {
     layout: Layout,
     address: u64,
 }
+
+// SAFETY: plain memory that stays where it is; the last owner may be any thread.
+unsafe impl Send for ModelMemory {}
 
 // SAFETY: the block is allocated zeroed and page aligned, is freed on drop only, and never referenced; the
 // model finds it at the device address.
@@ -118,7 +131,7 @@ unsafe impl DmaMemory for ModelMemory {
 
 impl Drop for ModelMemory {
     fn drop(&mut self) {
-        let mut blocks = self.memory.0.borrow_mut();
+        let mut blocks = self.memory.blocks();
         blocks.freed_while_reachable |= blocks.reachable;
         blocks.blocks.remove(&self.address);
         // SAFETY: allocated with this layout, and the model has just forgotten it.

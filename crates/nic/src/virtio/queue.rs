@@ -18,6 +18,8 @@ use crate::Fault;
 // The rings are little endian, and so is every machine with UEFI: no conversions.
 const _: () = assert!(cfg!(target_endian = "little"));
 
+/// Descriptor flag: the buffer goes on in another.
+const VIRTQ_DESC_F_NEXT: u16 = 1;
 /// Descriptor flag: the device writes to the buffer (else it reads).
 pub(super) const VIRTQ_DESC_F_WRITE: u16 = 2;
 const VIRTQ_AVAIL_F_NO_INTERRUPT: u16 = 1;
@@ -64,6 +66,10 @@ pub(super) struct Queue {
     taken: u16,
 }
 
+// SAFETY: the pointer leads to memory at a fixed place that any processor may use and that, on our side, is reached through this queue
+// alone, so it may change processor as a whole.
+unsafe impl Send for Queue {}
+
 impl Queue {
     /// Takes over zeroed memory as a queue of `size` (a power of two, at most 32768) buffers.
     ///
@@ -93,21 +99,30 @@ impl Queue {
 
     /// Describes buffer `id` to the device. `id` is below the size.
     pub fn describe(&mut self, id: u16, address: u64, len: u32, flags: u16) {
+        self.write_descriptor(id, address, len, flags, 0);
+    }
+
+    /// The same for a buffer that the device reads and that goes on in buffer `next`.
+    pub fn describe_chained(&mut self, id: u16, address: u64, len: u32, next: u16) {
+        self.write_descriptor(id, address, len, VIRTQ_DESC_F_NEXT, next);
+    }
+
+    fn write_descriptor(&mut self, id: u16, address: u64, len: u32, flags: u16, next: u16) {
         let at = self.descriptor(id);
         // SAFETY: `descriptor` stays inside the descriptor table, which `new` was promised to be valid
-        // and aligned; the device does not write it, and reads it only when `id` is in the available ring.
+        // and aligned; the device does not write it, and reads it only when `id` is in the available ring, or chained to what is.
         unsafe {
             at.cast::<u64>().write_volatile(address);
             at.add(8).cast::<u32>().write_volatile(len);
             at.add(12).cast::<u16>().write_volatile(flags);
-            at.add(14).cast::<u16>().write_volatile(0);
+            at.add(14).cast::<u16>().write_volatile(next);
         }
     }
 
     /// Changes the length of buffer `id`, which the device does not have.
     pub fn set_len(&mut self, id: u16, len: u32) {
         let at = self.descriptor(id);
-        // SAFETY: as in `describe`.
+        // SAFETY: as in `write_descriptor`.
         unsafe { at.add(8).cast::<u32>().write_volatile(len) }
     }
 
@@ -140,11 +155,11 @@ impl Queue {
 
     /// How many buffers the device has returned and nobody has taken.
     #[inline]
-    pub fn returned(&self) -> Result<u16, Fault> {
+    pub fn returned(&self) -> Result<u16, &'static Fault> {
         let index = self.atomic(self.layout.used + 2).load(Ordering::Acquire);
         let returned = index.wrapping_sub(self.taken);
         if returned > self.published.wrapping_sub(self.taken) {
-            return Err(Fault::Misbehaved(
+            return Err(&Fault::Misbehaved(
                 "its used index is beyond the buffers it was given",
             ));
         }
@@ -153,7 +168,7 @@ impl Queue {
 
     /// The buffer number and written length of the next returned buffer; there is one, as [`Self::returned`]
     /// told. The number is that of a lent buffer; the length is the device's word.
-    pub fn peek(&self) -> Result<(u16, u32), Fault> {
+    pub fn peek(&self) -> Result<(u16, u32), &'static Fault> {
         let slot = usize::from(self.taken & (self.size - 1));
         let at = self.layout.used + RING_HEADER + USED_ELEMENT_LEN * slot;
         // SAFETY: the masked slot lies inside the used ring, which `new` was promised to be valid and aligned.
@@ -165,7 +180,7 @@ impl Queue {
         };
         match self.lent.get(id as usize) {
             Some(true) => Ok((id as u16, len)),
-            _ => Err(Fault::Misbehaved(
+            _ => Err(&Fault::Misbehaved(
                 "it returned a buffer that it was not given",
             )),
         }

@@ -1,12 +1,13 @@
 //! The receive half: bursts of units straight from the buffers that the device filled.
 
 use alloc::boxed::Box;
-use alloc::rc::Rc;
 use core::slice;
 
+use super::device::{Shared, User};
 use super::queue::VIRTQ_DESC_F_WRITE;
-use super::{ETHERNET_LEN, HEADER_LEN, MAX_UNIT, MERGEABLE_BUFFER, Ring, Shared, feature};
-use crate::platform::PciFunction;
+use super::ring::Ring;
+use super::{ETHERNET_LEN, HEADER_LEN, MAX_UNIT, MERGEABLE_BUFFER, feature};
+use crate::platform::{PciFunction, Registers};
 use crate::{Checksum, Counters, Fault, Frame, Receive};
 
 // struct virtio_net_hdr_v1
@@ -23,9 +24,14 @@ const FIRST_PART_MIN: usize = 128;
 /// After this many empty bursts in a row the device is asked whether it is still alive.
 const EMPTY_BURSTS_CHECK: u32 = 1 << 16;
 
-/// The receive half of a [`VirtioNet`](super::VirtioNet).
-pub struct VirtioReceive<P: PciFunction> {
-    shared: Rc<Shared<P>>,
+/// The receive half of a [`VirtioNet`](super::VirtioNet) or a [`VirtioPair`](super::VirtioPair), on loan.
+pub struct VirtioReceive<'a, P: PciFunction> {
+    pub(super) queue: &'a mut ReceiveQueue,
+    pub(super) user: User<'a, P>,
+}
+
+/// A receive queue and its buffers.
+pub(super) struct ReceiveQueue {
     ring: Ring,
     /// Buffers to be handed back to the device; the first `free_len` are valid.
     free: Box<[u16]>,
@@ -46,22 +52,16 @@ struct Header {
     num_buffers: u16,
 }
 
-impl<P: PciFunction> VirtioReceive<P> {
+impl ReceiveQueue {
     /// Describes all buffers; [`Self::refill`] then gives them to the device.
-    pub(super) fn new(
-        shared: Rc<Shared<P>>,
-        mut ring: Ring,
-        features: u64,
-        max_unit: usize,
-    ) -> Self {
+    pub fn new(mut ring: Ring, features: u64, max_unit: usize) -> Self {
         let size = ring.queue.size();
         for id in 0..size {
             let address = ring.buffer_address(id);
             ring.queue
                 .describe(id, address, ring.buffer_len as u32, VIRTQ_DESC_F_WRITE);
         }
-        VirtioReceive {
-            shared,
+        ReceiveQueue {
             ring,
             free: (0..size).collect(),
             free_len: size.into(),
@@ -74,26 +74,27 @@ impl<P: PciFunction> VirtioReceive<P> {
         }
     }
 
-    pub(super) fn counters(&self) -> Counters {
+    pub fn counters(&self) -> Counters {
         self.counters
     }
 
     /// Gives all free buffers to the device.
-    pub(super) fn refill(&mut self) {
+    pub fn refill<B: Registers>(&mut self, shared: &Shared<B>) {
         let count = core::mem::take(&mut self.free_len);
         for &id in self.free.get(..count).unwrap_or_default() {
             self.ring.queue.offer(id);
         }
-        if self.ring.queue.publish() {
-            self.shared
-                .transport
-                .notify(self.ring.doorbell, self.ring.number);
+        if self.ring.publish(shared) {
             self.counters.receive_doorbells += 1;
         }
     }
 
     /// Lends up to `budget` units; their buffers are free afterwards.
-    fn lend(&mut self, budget: usize, sink: &mut impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
+    fn lend(
+        &mut self,
+        budget: usize,
+        sink: &mut impl FnMut(Frame<'_>),
+    ) -> Result<usize, &'static Fault> {
         let mut returned = usize::from(self.ring.queue.returned()?);
         if returned == 0 {
             return Ok(0);
@@ -103,7 +104,7 @@ impl<P: PciFunction> VirtioReceive<P> {
         while units < budget && returned > 0 {
             let (id, filled) = self.ring.queue.peek()?;
             if (filled as usize) < HEADER_LEN {
-                return Err(Fault::Misbehaved("it returned a buffer without a header"));
+                return Err(&Fault::Misbehaved("it returned a buffer without a header"));
             }
             let header = self.header(id);
             let count = if self.mergeable {
@@ -112,7 +113,9 @@ impl<P: PciFunction> VirtioReceive<P> {
                 1
             };
             if count == 0 || count > MAX_PARTS {
-                return Err(Fault::Misbehaved("it used an impossible number of buffers"));
+                return Err(&Fault::Misbehaved(
+                    "it used an impossible number of buffers",
+                ));
             }
             if count > returned {
                 // The rest of the unit is still under way.
@@ -134,7 +137,7 @@ impl<P: PciFunction> VirtioReceive<P> {
             }
             let lent = &parts[..count];
             if first.len() < len.min(FIRST_PART_MIN) {
-                return Err(Fault::Misbehaved("it left a receive buffer unfilled"));
+                return Err(&Fault::Misbehaved("it left a receive buffer unfilled"));
             }
             let segmented = header.gso_type & !VIRTIO_NET_HDR_GSO_ECN == VIRTIO_NET_HDR_GSO_UDP_L4;
             let malformed = segmented && (!self.udp_segments || header.gso_size == 0);
@@ -184,43 +187,48 @@ impl<P: PciFunction> VirtioReceive<P> {
     ///
     /// # Safety
     /// The slice must not be used after the buffer, now free, was handed back by [`Self::refill`].
-    unsafe fn part<'a>(&mut self, id: u16, len: u32, skip: usize) -> Result<&'a [u8], Fault> {
+    unsafe fn part<'a>(
+        &mut self,
+        id: u16,
+        len: u32,
+        skip: usize,
+    ) -> Result<&'a [u8], &'static Fault> {
         self.ring.queue.take(id);
         let len = len as usize;
         if len > self.ring.buffer_len || len <= skip {
-            return Err(Fault::Misbehaved("it returned an impossible length"));
+            return Err(&Fault::Misbehaved("it returned an impossible length"));
         }
         if let Some(slot) = self.free.get_mut(self.free_len) {
             *slot = id;
             self.free_len += 1;
         }
-        // SAFETY: the buffer is valid for `buffer_len` bytes, initialised (zeroed at allocation) and lives in
-        // `shared`. The device had it and has returned it, and gets it again by `refill` only, which by the
+        // SAFETY: the buffer is valid for `buffer_len` bytes, initialised (zeroed at allocation) and lives as
+        // long as the ring. The device had it and has returned it, and gets it again by `refill` only, which by the
         // caller's promise comes after the last use of the slice; until then nobody writes to it.
         Ok(unsafe { slice::from_raw_parts(self.ring.buffer(id).add(skip).as_ptr(), len - skip) })
     }
 }
 
-impl<P: PciFunction> Receive for VirtioReceive<P> {
+impl<P: PciFunction> Receive for VirtioReceive<'_, P> {
     fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
-        if !self.shared.running()? {
+        if !self.user.running()? {
             return Ok(0);
         }
-        let units = match self.lend(budget, &mut sink) {
+        let units = match self.queue.lend(budget, &mut sink) {
             Ok(units) => units,
-            Err(fault) => return Err(self.shared.fail(fault)),
+            Err(fault) => return self.user.fail(fault).map(|_| 0),
         };
-        if self.free_len > 0 {
+        if self.queue.free_len > 0 {
             // `sink` may have met a fault while it was sending.
-            if self.shared.running()? {
-                self.refill();
+            if self.user.running()? {
+                self.queue.refill(self.user.shared);
             }
-            self.empty_bursts = 0;
+            self.queue.empty_bursts = 0;
         } else {
-            self.empty_bursts += 1;
-            if self.empty_bursts == EMPTY_BURSTS_CHECK {
-                self.empty_bursts = 0;
-                self.shared.check()?;
+            self.queue.empty_bursts += 1;
+            if self.queue.empty_bursts == EMPTY_BURSTS_CHECK {
+                self.queue.empty_bursts = 0;
+                self.user.check()?;
             }
         }
         Ok(units)

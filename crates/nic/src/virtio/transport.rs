@@ -218,6 +218,11 @@ impl<B: Registers> Transport<B> {
     pub fn config16(&self, offset: usize) -> u16 {
         self.device.read16(offset)
     }
+
+    /// Reads 32 bits of the device's own configuration; all ones beyond its end.
+    pub fn config32(&self, offset: usize) -> u32 {
+        self.device.read32(offset)
+    }
 }
 
 /// Maps what a capability points out, if it is there, long enough and aligned.

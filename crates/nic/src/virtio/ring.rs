@@ -1,0 +1,97 @@
+//! A queue with its doorbell and one buffer of a fixed length for each descriptor.
+
+use core::ptr::NonNull;
+
+use super::InitError;
+use super::device::{Device, Shared};
+use super::queue::{Layout, Queue};
+use super::transport::Transport;
+use crate::platform::{DmaMemory, PciFunction, Registers};
+
+/// One queue of a pair, or the control queue.
+pub(super) struct Ring {
+    pub queue: Queue,
+    number: u16,
+    doorbell: usize,
+    buffers: NonNull<u8>,
+    buffers_address: u64,
+    pub buffer_len: usize,
+}
+
+// SAFETY: the pointer leads to memory at a fixed place that any processor may use and that is reached through this ring alone, so it may change
+// processor as a whole.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Allocates memory for a queue and its buffers, and enables it in the device.
+    ///
+    /// # Safety
+    /// The ring must be used no more once the device is dropped, unless whoever uses it holds on to the device's shared part.
+    pub unsafe fn new<P: PciFunction>(
+        device: &mut Device<P>,
+        number: u16,
+        size: u16,
+        buffer_len: usize,
+    ) -> Result<Self, InitError> {
+        let layout = Layout::new(size);
+        let memory = device.allocate(layout.len)?;
+        let (base, address) = (memory.as_ptr(), memory.device_address());
+        let buffers = device.allocate(buffer_len * usize::from(size))?;
+        let (buffers, buffers_address) = (buffers.as_ptr(), buffers.device_address());
+        Ok(Ring {
+            // SAFETY: the memory is zeroed, page aligned and long enough, and nothing else refers to it. It lives in `device` until that
+            // is dropped, and is not given back even then while somebody holds on to the shared part; by our caller's promise the ring
+            // is not used any longer.
+            queue: unsafe { Queue::new(base, size) },
+            number,
+            doorbell: device
+                .shared
+                .transport
+                .enable_queue(number, size, address, layout)?,
+            buffers,
+            buffers_address,
+            buffer_len,
+        })
+    }
+
+    /// Shows the device all that was offered. True when that took a doorbell.
+    #[inline]
+    pub fn publish<B: Registers>(&mut self, shared: &Shared<B>) -> bool {
+        let wanted = self.queue.publish();
+        if wanted {
+            shared.transport.notify(self.doorbell, self.number);
+        }
+        wanted
+    }
+
+    /// First byte of buffer `id`, as the processor sees it.
+    pub fn buffer(&self, id: u16) -> NonNull<u8> {
+        let id = id & (self.queue.size() - 1);
+        // SAFETY: there are as many buffers as the queue has entries, one behind the other.
+        unsafe { self.buffers.add(usize::from(id) * self.buffer_len) }
+    }
+
+    /// The same, as the device sees it.
+    pub fn buffer_address(&self, id: u16) -> u64 {
+        self.buffers_address + u64::from(id) * self.buffer_len as u64
+    }
+}
+
+/// The size to use for a queue: what the device offers, from `least` up to `most`.
+pub(super) fn queue_size<B: Registers>(
+    transport: &Transport<B>,
+    queue: u16,
+    least: u16,
+    most: u16,
+) -> Result<u16, InitError> {
+    let size = transport.queue_size_max(queue);
+    if size < least {
+        return Err(InitError::QueueSize { queue, size });
+    }
+    if !size.is_power_of_two() {
+        return Err(InitError::Misbehaved(
+            "a queue size that is no power of two",
+        ));
+    }
+    Ok(size.min(most))
+}
