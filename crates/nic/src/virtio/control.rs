@@ -40,6 +40,8 @@ const BUFFER_LEN: usize = 512;
 
 /// How long the device may take for a command, in microseconds. A host that is busy changes its own queues meanwhile.
 const COMMAND_MICROS: u32 = 1_000_000;
+/// How often it is asked meanwhile whether it is still there.
+const CHECK_MICROS: u32 = 1000;
 
 /// What a device with several queue pairs offers.
 pub(super) struct Offer {
@@ -141,34 +143,30 @@ impl Control {
         queue.describe(ACK, addresses[2], 1, VIRTQ_DESC_F_WRITE);
         queue.offer(COMMAND);
         self.ring.publish(user.shared);
-        match self.answer(device) {
-            Ok(Some(done)) => Ok(done),
-            Ok(None) => {
-                // Perhaps it is gone.
-                user.check()?;
-                user.fail(&Fault::Misbehaved("it does not answer a command"))
+        for micros in 0..COMMAND_MICROS {
+            match self.answer() {
+                Ok(None) => {}
+                Ok(Some(done)) => return Ok(done),
+                Err(fault) => return user.fail(fault),
             }
-            Err(fault) => user.fail(fault),
-        }
-    }
-
-    /// Waits for the answer to a command; `None` when none comes.
-    fn answer<P: PciFunction>(
-        &mut self,
-        device: &Device<P>,
-    ) -> Result<Option<bool>, &'static Fault> {
-        for _ in 0..COMMAND_MICROS {
-            if self.ring.queue.returned()? > 0 {
-                let (id, _) = self.ring.queue.peek()?;
-                self.ring.queue.take(id);
-                // SAFETY: the first byte of a buffer. Should the device write all the same, a volatile read takes what is there as plain
-                // data.
-                let ack = unsafe { self.ring.buffer(ACK).read_volatile() };
-                return Ok(Some(ack == VIRTIO_NET_OK));
+            if micros % CHECK_MICROS == 0 {
+                user.check()?;
             }
             device.stall_microsecond();
         }
-        Ok(None)
+        user.fail(&Fault::Misbehaved("it does not answer a command"))
+    }
+
+    /// The answer to a command, when it has come: whether the device obeyed.
+    fn answer(&mut self) -> Result<Option<bool>, &'static Fault> {
+        if self.ring.queue.returned()? == 0 {
+            return Ok(None);
+        }
+        let (id, _) = self.ring.queue.peek()?;
+        self.ring.queue.take(id);
+        // SAFETY: the first byte of a buffer. Should the device write all the same, a volatile read takes what is there as plain data.
+        let ack = unsafe { self.ring.buffer(ACK).read_volatile() };
+        Ok(Some(ack == VIRTIO_NET_OK))
     }
 
     /// Writes the start of a buffer that the device does not have.
