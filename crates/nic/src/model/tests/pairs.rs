@@ -335,6 +335,28 @@ fn what_one_pair_meets_all_return() {
 }
 
 #[test]
+fn who_comes_first_is_right() {
+    let in_a_burst = |meanwhile: fn(&Model, &mut Driver, &mut Pair)| {
+        let (model, mut nic, mut others) = start_pairs(3);
+        let mut other = others.pop().unwrap();
+        assert!(model.deliver_to(1, plain(), &pattern(60)));
+        model.lie_used(2, 300, 100);
+        let (mut rx, _) = others[0].split();
+        let result = rx.burst(8, |_| meanwhile(&model, &mut nic, &mut other));
+        (result, receive(&mut nic, 8))
+    };
+    let (own, _) = in_a_burst(|_, _, _| ());
+    let (another, first) = in_a_burst(|model, _, other| {
+        model.lie_index(4, 1000);
+        assert!(receive(other, 8).is_err());
+    });
+    assert!(own.is_err() && another.is_err() && own != another);
+    assert_eq!(first, another.map(|_| vec![]));
+    let stopped = in_a_burst(|_, nic, _| nic.stop());
+    assert_eq!(stopped, (Ok(0), Ok(vec![])));
+}
+
+#[test]
 fn a_pair_stops_alone_and_the_first_stops_all() {
     let (model, mut nic, mut others) = start_pairs(3);
     nic.spread(3).unwrap();
