@@ -8,5 +8,5 @@ extern crate alloc;
 mod prefix;
 mod spsc;
 
-pub use prefix::{Block, PrefixReader, PrefixWriter, prefix};
+pub use prefix::{Block, HeapBlock, PrefixPart, PrefixReader, PrefixWriter, prefix};
 pub use spsc::{Receiver, Sender, channel};

@@ -1,16 +1,22 @@
-//! A block of memory that one processor fills from its start while another reads what is filled.
+//! A block of memory that one processor fills from its start while another reads what is filled, and of which it may lend ranges to
+//! further processors, which fill them.
 //!
 //! `settled` counts the bytes at the start that are final. The writer alone moves it, and only onwards; it hands out bytes for
-//! writing behind it alone, the reader bytes before it. So neither ever has a reference to what the other may touch.
+//! writing behind it alone, the reader bytes before it. A lent range lies behind it too, and is the borrower's alone until the
+//! [`PrefixPart`] is dropped: the writer keeps a list of what is out, and neither hands out nor settles any of it. So no end
+//! ever has a reference to what another may touch.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::slice;
 
 #[cfg(not(loom))]
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Memory at one place.
 ///
@@ -32,17 +38,45 @@ struct Shared<B> {
     settled: AtomicUsize,
 }
 
+/// A range that was lent.
+struct Lent {
+    range: Range<usize>,
+    /// Set when the borrower is through with it.
+    back: Arc<AtomicBool>,
+}
+
+impl Lent {
+    fn is_out(&self) -> bool {
+        // Acquire: what the borrower wrote, and its last use of the range, come before.
+        !self.back.load(Ordering::Acquire)
+    }
+}
+
 /// The end that fills the block.
-pub struct PrefixWriter<B>(Arc<Shared<B>>);
+pub struct PrefixWriter<B> {
+    shared: Arc<Shared<B>>,
+    /// Disjoint; what is back leaves the list with the next loan.
+    lent: Vec<Lent>,
+}
+
+/// A range of the block that another processor fills. Dropping it gives the range back to the writer; as long as it lives, so does
+/// the block.
+pub struct PrefixPart<B> {
+    shared: Arc<Shared<B>>,
+    range: Range<usize>,
+    back: Arc<AtomicBool>,
+}
 
 /// The end that reads what is settled.
 pub struct PrefixReader<B>(Arc<Shared<B>>);
 
-// SAFETY: of the block itself, only its place is asked for through the shared reference; its bytes are divided between the two
+// SAFETY: of the block itself, only its place is asked for through the shared reference; its bytes are divided between the
 // ends (see the module's text), and the last end drops it.
 unsafe impl<B: Block> Send for PrefixWriter<B> {}
 // SAFETY: as above.
 unsafe impl<B: Block> Send for PrefixReader<B> {}
+// SAFETY: as above.
+unsafe impl<B: Block> Send for PrefixPart<B> {}
 
 /// Divides a block between two ends. It is dropped with the last of them.
 #[must_use]
@@ -51,42 +85,122 @@ pub fn prefix<B: Block>(block: B) -> (PrefixWriter<B>, PrefixReader<B>) {
         block,
         settled: AtomicUsize::new(0),
     });
-    (PrefixWriter(shared.clone()), PrefixReader(shared))
+    let writer = PrefixWriter {
+        shared: shared.clone(),
+        lent: Vec::new(),
+    };
+    (writer, PrefixReader(shared))
 }
 
 impl<B: Block> PrefixWriter<B> {
-    /// All bytes.
+    /// Size of the block in bytes.
     #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        let block = &self.0.block;
-        // SAFETY: `Block` vouches for the bytes. Only this end writes any, which takes it exclusively.
-        unsafe { slice::from_raw_parts(block.start().as_ptr(), block.len()) }
+    pub fn len(&self) -> usize {
+        self.shared.block.len()
     }
 
-    /// The bytes from `at` on; none where they are settled, or beyond the end.
+    /// True when there is no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes up to the first that is lent.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        let block = &self.shared.block;
+        // SAFETY: `Block` vouches for the bytes. Nobody else may write any that is not lent: this end does, and lends, only when
+        // it is borrowed exclusively.
+        unsafe { slice::from_raw_parts(block.start().as_ptr(), self.bound(0)) }
+    }
+
+    /// The bytes from `at` on, up to the first that is lent; none where they are settled or lent, or beyond the end.
     #[must_use]
     pub fn rest_mut(&mut self, at: usize) -> &mut [u8] {
-        let Shared { block, settled } = &*self.0;
+        let Shared { block, settled } = &*self.shared;
         // Relaxed: nobody else writes it.
         if at < settled.load(Ordering::Relaxed) {
             return &mut [];
         }
-        let Some(len) = block.len().checked_sub(at) else {
+        let Some(len) = self.bound(at).checked_sub(at) else {
             return &mut [];
         };
         // SAFETY: within the block. The reader has no reference to bytes behind what is settled, which does not change
-        // while this end is borrowed.
+        // while this end is borrowed; and no borrower has one before the bound.
         unsafe { slice::from_raw_parts_mut(block.start().add(at).as_ptr(), len) }
     }
 
-    /// The first `len` bytes are final.
+    /// The first `len` bytes are final. Bytes from the first that is lent on are not.
     pub fn settle(&mut self, len: usize) {
-        let Shared { block, settled } = &*self.0;
-        let len = len.min(block.len());
+        let len = len.min(self.bound(0));
+        let settled = &self.shared.settled;
         if len > settled.load(Ordering::Relaxed) {
-            // Release: the bytes are written before the reader learns of them.
+            // Release: the bytes are written before the reader learns of them; those of borrowers too, whose ranges are
+            // back.
             settled.store(len, Ordering::Release);
         }
+    }
+
+    /// Lends a range, to be written by whoever gets the part, until that is dropped. `None` for one that is empty, has bytes that
+    /// are settled or lent already, or ends beyond the block.
+    #[must_use]
+    pub fn lend(&mut self, range: Range<usize>) -> Option<PrefixPart<B>> {
+        self.lent.retain(Lent::is_out);
+        let free = self
+            .lent
+            .iter()
+            .all(|lent| range.end <= lent.range.start || lent.range.end <= range.start);
+        // Relaxed: nobody else writes it.
+        let settled = self.shared.settled.load(Ordering::Relaxed);
+        if !free || range.is_empty() || range.start < settled || range.end > self.len() {
+            return None;
+        }
+        let back = Arc::new(AtomicBool::new(false));
+        self.lent.push(Lent {
+            range: range.clone(),
+            back: back.clone(),
+        });
+        Some(PrefixPart {
+            shared: self.shared.clone(),
+            range,
+            back,
+        })
+    }
+
+    /// The first byte from `at` on that is lent, or the end of the block.
+    #[inline]
+    fn bound(&self, at: usize) -> usize {
+        let end = self.shared.block.len();
+        self.lent
+            .iter()
+            .filter(|lent| at < lent.range.end && lent.is_out())
+            .fold(end, |bound, lent| bound.min(lent.range.start.max(at)))
+    }
+}
+
+impl<B: Block> PrefixPart<B> {
+    /// The range's bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        let start = self.shared.block.start();
+        // SAFETY: `lend` has seen to it that the range lies in the block, is not settled, and is lent to nobody else; the writer
+        // touches nothing of it until `back` is set, which is when this value is dropped.
+        unsafe { slice::from_raw_parts(start.add(self.range.start).as_ptr(), self.range.len()) }
+    }
+
+    /// The range's bytes, to be written.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        let start = self.shared.block.start();
+        // SAFETY: as above, and this value is borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(start.add(self.range.start).as_ptr(), self.range.len()) }
+    }
+}
+
+impl<B> Drop for PrefixPart<B> {
+    fn drop(&mut self) {
+        // Release: all that was done to the range comes before the writer has it again.
+        self.back.store(true, Ordering::Release);
     }
 }
 
@@ -101,44 +215,48 @@ impl<B: Block> PrefixReader<B> {
     }
 }
 
+/// A block on the heap.
+pub struct HeapBlock(NonNull<[u8]>);
+
+impl From<Vec<u8>> for HeapBlock {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Box::leak(bytes.into_boxed_slice()).into())
+    }
+}
+
+impl Drop for HeapBlock {
+    fn drop(&mut self) {
+        // SAFETY: leaked by `from`, and whoever drops it has no reference left.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+// SAFETY: leaked for as long as the value lives.
+unsafe impl Block for HeapBlock {
+    fn start(&self) -> NonNull<u8> {
+        self.0.cast()
+    }
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+// SAFETY: the value owns its bytes.
+unsafe impl Send for HeapBlock {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::boxed::Box;
     use alloc::vec;
 
-    struct Bytes(NonNull<[u8]>);
-
-    impl Bytes {
-        fn new(len: usize) -> Self {
-            Self(Box::leak(vec![0; len].into_boxed_slice()).into())
-        }
+    fn block(len: usize) -> HeapBlock {
+        vec![0; len].into()
     }
-
-    impl Drop for Bytes {
-        fn drop(&mut self) {
-            // SAFETY: leaked by `new`, and no end is left.
-            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-        }
-    }
-
-    // SAFETY: leaked for as long as the value lives.
-    unsafe impl Block for Bytes {
-        fn start(&self) -> NonNull<u8> {
-            self.0.cast()
-        }
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-    }
-
-    // SAFETY: the value owns its bytes.
-    unsafe impl Send for Bytes {}
 
     #[cfg(not(loom))]
     #[test]
     fn settled_bytes_are_read_and_not_written() {
-        let (mut writer, reader) = prefix(Bytes::new(10));
+        let (mut writer, reader) = prefix(block(10));
         assert!(reader.settled().is_empty());
         assert_eq!(writer.rest_mut(3).len(), 7);
         writer.rest_mut(0)[..4].copy_from_slice(b"abcd");
@@ -158,8 +276,45 @@ mod tests {
         assert_eq!(reader.settled().len(), 10);
     }
 
-    fn fill(writer: &mut PrefixWriter<Bytes>, step: usize) {
-        for at in (0..writer.as_slice().len()).step_by(step) {
+    #[cfg(not(loom))]
+    #[test]
+    fn what_is_lent_is_the_borrowers_until_it_is_back() {
+        let (mut writer, reader) = prefix(block(20));
+        writer.settle(2);
+        // Settled, empty, beyond the end.
+        for range in [1..4, 4..4, Range { start: 7, end: 3 }, 15..21, 20..21] {
+            assert!(writer.lend(range).is_none());
+        }
+        let mut part = writer.lend(8..12).unwrap();
+        let last = writer.lend(16..20).unwrap();
+        for range in [8..12, 7..9, 11..13, 9..10, 5..20, 19..20] {
+            assert!(writer.lend(range).is_none());
+        }
+        assert_eq!(writer.len(), 20);
+        assert_eq!(writer.as_slice().len(), 8);
+        let rest: [usize; 20] = core::array::from_fn(|at| writer.rest_mut(at).len());
+        assert_eq!(
+            rest,
+            [0, 0, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]
+        );
+        writer.settle(20);
+        assert_eq!(reader.settled().len(), 8);
+        part.as_mut_slice().copy_from_slice(b"part");
+        assert_eq!(part.as_slice(), b"part");
+        drop(part);
+        assert_eq!(&writer.as_slice()[8..], b"part\0\0\0\0");
+        assert_eq!(writer.rest_mut(8).len(), 8);
+        // The last one outlives its writer, and the block with it.
+        writer.settle(20);
+        assert_eq!(reader.settled().len(), 16);
+        let again = writer.lend(16..17);
+        assert!(again.is_none());
+        drop((writer, reader));
+        assert_eq!(last.as_slice(), [0; 4]);
+    }
+
+    fn fill(writer: &mut PrefixWriter<HeapBlock>, step: usize) {
+        for at in (0..writer.len()).step_by(step) {
             let room = writer.rest_mut(at);
             let len = step.min(room.len());
             room[..len].fill(at as u8 + 1);
@@ -171,7 +326,7 @@ mod tests {
     #[test]
     fn a_thread_sees_only_what_is_there() {
         extern crate std;
-        let (mut writer, reader) = prefix(Bytes::new(200));
+        let (mut writer, reader) = prefix(block(200));
         let thread = std::thread::spawn(move || fill(&mut writer, 1));
         let mut seen = 0;
         while seen < 200 {
@@ -187,7 +342,7 @@ mod tests {
     #[test]
     fn in_every_order_only_what_is_there_is_seen() {
         loom::model(|| {
-            let (mut writer, reader) = prefix(Bytes::new(4));
+            let (mut writer, reader) = prefix(block(4));
             let thread = loom::thread::spawn(move || fill(&mut writer, 2));
             for _ in 0..2 {
                 let bytes = reader.settled();
@@ -195,6 +350,52 @@ mod tests {
                 assert!(bytes.len() % 2 == 0 && want.starts_with(bytes));
             }
             thread.join().unwrap();
+        });
+    }
+
+    #[cfg(loom)]
+    #[test]
+    fn a_lent_range_is_seen_whole_once_it_is_back() {
+        use loom::cell::UnsafeCell;
+        struct Cell(UnsafeCell<u8>);
+        // SAFETY: the test touches it only where the block's own rules let it touch the range.
+        unsafe impl Sync for Cell {}
+        // SAFETY: as above.
+        unsafe impl Send for Cell {}
+        loom::model(|| {
+            let (mut writer, reader) = prefix(block(4));
+            // Stands for the range's bytes, whose accesses through slices loom does not see.
+            let cell = Arc::new(Cell(UnsafeCell::new(0)));
+            let mut part = writer.lend(2..4).unwrap();
+            let theirs = cell.clone();
+            let borrower = loom::thread::spawn(move || {
+                part.as_mut_slice().fill(7);
+                // SAFETY: the part is held.
+                theirs.0.with_mut(|byte| unsafe { *byte = 7 });
+                drop(part);
+            });
+            let seen = cell.clone();
+            let checker = loom::thread::spawn(move || {
+                let bytes = reader.settled();
+                if bytes.len() > 2 {
+                    assert_eq!(bytes, [1, 1, 7, 7]);
+                    // SAFETY: settled, so nobody writes it any more.
+                    seen.0.with(|byte| assert_eq!(unsafe { *byte }, 7));
+                }
+            });
+            writer.rest_mut(0)[..2].fill(1);
+            for _ in 0..2 {
+                writer.settle(4);
+                if writer.rest_mut(2).len() == 2 || writer.as_slice().len() == 4 {
+                    // SAFETY: the range is back, and read only from now on.
+                    cell.0.with(|byte| assert_eq!(unsafe { *byte }, 7));
+                    assert_eq!(writer.as_slice(), [1, 1, 7, 7]);
+                }
+            }
+            borrower.join().unwrap();
+            writer.settle(4);
+            assert_eq!(writer.as_slice(), [1, 1, 7, 7]);
+            checker.join().unwrap();
         });
     }
 }
