@@ -16,11 +16,13 @@
 //! ```
 
 mod coalesce;
+pub mod fan;
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
     Checksum, Counters, Fault, Frame, MacAddress, Nic, Offload, Properties, Receive, SendError,
@@ -29,22 +31,22 @@ use crate::{
 
 /// Virtual time in microseconds, shared by all that has a handle and moved by the test alone.
 #[derive(Clone, Debug, Default)]
-pub struct Clock(Rc<Cell<i64>>);
+pub struct Clock(Arc<AtomicI64>);
 
 impl Clock {
     /// The time now, in microseconds.
     pub fn now(&self) -> i64 {
-        self.0.get()
+        self.0.load(Ordering::Relaxed)
     }
 
     /// Moves to `micros`, unless that lies in the past.
     pub fn set(&self, micros: i64) {
-        self.0.set(self.0.get().max(micros));
+        self.0.fetch_max(micros, Ordering::Relaxed);
     }
 
     /// Moves `micros` microseconds ahead.
     pub fn advance(&self, micros: i64) {
-        self.set(self.0.get() + micros);
+        self.set(self.now() + micros);
     }
 }
 
@@ -141,6 +143,23 @@ struct Unit {
     udp_segment: Option<u16>,
 }
 
+impl Unit {
+    /// Shows the unit in parts of so many bytes.
+    fn lend(&self, part_len: Option<usize>, sink: &mut impl FnMut(Frame<'_>)) {
+        let part_len = part_len.unwrap_or(usize::MAX).max(128);
+        let mut parts: Vec<&[u8]> = self.bytes.chunks(part_len).collect();
+        if parts.is_empty() {
+            parts.push(&[]);
+        }
+        sink(Frame {
+            parts: &parts,
+            len: self.bytes.len(),
+            checksum: self.checksum,
+            udp_segment: self.udp_segment,
+        });
+    }
+}
+
 /// One direction of a link.
 struct Direction {
     config: LinkConfig,
@@ -157,8 +176,8 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(config: LinkConfig, seed: u64) -> Rc<RefCell<Self>> {
-        Rc::new(RefCell::new(Direction {
+    fn new(config: LinkConfig, seed: u64) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Direction {
             config,
             random: fastrand::Rng::with_seed(seed),
             up: true,
@@ -231,8 +250,8 @@ impl SimNic {
     fn new(
         config: NicConfig,
         clock: Clock,
-        inbound: Rc<RefCell<Direction>>,
-        outbound: Rc<RefCell<Direction>>,
+        inbound: Arc<Mutex<Direction>>,
+        outbound: Arc<Mutex<Direction>>,
     ) -> Self {
         SimNic {
             config,
@@ -268,21 +287,26 @@ impl SimNic {
 
     /// When the next frame reaches this NIC, in microseconds (rounded up; may lie in the past).
     pub fn next_delivery(&self) -> Option<i64> {
-        let inbound = self.rx.inbound.borrow();
+        let inbound = lock(&self.rx.inbound);
         let (&(at, _), _) = inbound.under_way.first_key_value()?;
         Some(micros_up(at))
     }
 
     /// Plugs the cable in (`true`) or pulls it out: frames sent while it is out are lost.
     pub fn set_link_up(&mut self, up: bool) {
-        self.rx.inbound.borrow_mut().up = up;
-        self.tx.outbound.borrow_mut().up = up;
+        lock(&self.rx.inbound).up = up;
+        lock(&self.tx.outbound).up = up;
     }
 
     /// Frames that the link lost on their way from this NIC.
     pub fn lost(&self) -> u64 {
-        self.tx.outbound.borrow().lost
+        lock(&self.tx.outbound).lost
     }
+}
+
+/// A test that panics on one thread shall not hide its message behind the others' panics.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn micros_up(nanos: i64) -> i64 {
@@ -310,7 +334,7 @@ impl Nic for SimNic {
     }
 
     fn link_up(&mut self) -> bool {
-        self.rx.inbound.borrow().up
+        lock(&self.rx.inbound).up
     }
 
     fn split(&mut self) -> (&mut SimReceive, &mut SimTransmit) {
@@ -339,7 +363,7 @@ impl Nic for SimNic {
 pub struct SimReceive {
     config: NicConfig,
     clock: Clock,
-    inbound: Rc<RefCell<Direction>>,
+    inbound: Arc<Mutex<Direction>>,
     counters: Counters,
     stopped: bool,
 }
@@ -347,8 +371,11 @@ pub struct SimReceive {
 impl SimReceive {
     /// What has arrived since the last burst and found a buffer.
     fn arrived(&mut self, budget: usize) -> Vec<Unit> {
+        if self.stopped {
+            return Vec::new();
+        }
         let now = self.clock.now() * 1000;
-        let mut inbound = self.inbound.borrow_mut();
+        let mut inbound = lock(&self.inbound);
         // The buffers fill in the order of arrival; what comes after the last one is lost.
         let mut buffered = 0;
         let mut units = Vec::new();
@@ -386,24 +413,11 @@ impl SimReceive {
 
 impl Receive for SimReceive {
     fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
-        if self.stopped {
-            return Ok(0);
-        }
         let units = self.arrived(budget);
         for unit in &units {
-            let part_len = self.config.part_len.unwrap_or(usize::MAX).max(128);
-            let mut parts: Vec<&[u8]> = unit.bytes.chunks(part_len).collect();
-            if parts.is_empty() {
-                parts.push(&[]);
-            }
             self.counters.receive_units += 1;
             self.counters.receive_bytes += unit.bytes.len() as u64;
-            sink(Frame {
-                parts: &parts,
-                len: unit.bytes.len(),
-                checksum: unit.checksum,
-                udp_segment: unit.udp_segment,
-            });
+            unit.lend(self.config.part_len, &mut sink);
         }
         Ok(units.len())
     }
@@ -413,7 +427,7 @@ impl Receive for SimReceive {
 pub struct SimTransmit {
     config: NicConfig,
     clock: Clock,
-    outbound: Rc<RefCell<Direction>>,
+    outbound: Arc<Mutex<Direction>>,
     /// Sent, but not flushed yet: the link has not heard of them.
     queued: Vec<Vec<u8>>,
     counters: Counters,
@@ -463,7 +477,7 @@ impl Transmit for SimTransmit {
             self.counters.transmit_doorbells += 1;
         }
         let now = self.clock.now() * 1000;
-        let mut outbound = self.outbound.borrow_mut();
+        let mut outbound = lock(&self.outbound);
         for frame in self.queued.drain(..) {
             outbound.carry(now, frame);
         }
@@ -471,7 +485,7 @@ impl Transmit for SimTransmit {
     }
 
     fn idle(&mut self) -> bool {
-        let mut outbound = self.outbound.borrow_mut();
+        let mut outbound = lock(&self.outbound);
         outbound.depart(self.clock.now() * 1000);
         self.queued.is_empty() && outbound.departures.is_empty()
     }

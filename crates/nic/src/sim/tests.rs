@@ -295,3 +295,58 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_fan_sorts_by_its_steering_or_not_at_all() {
+    use crate::Steering;
+    use fan::{Manner, fan};
+    for manner in [Manner::Faithful, Manner::Astray(3)] {
+        let (mut far, near) = link(LinkConfig::default(), LinkConfig::default(), 1);
+        let clock = near.clock();
+        let mut pairs = fan(near, Steering::by_port(3), manner);
+        let mut sent = Vec::new();
+        for port in 0..60_u16 {
+            let mut frame = segment(17, 0, 0, b"data");
+            frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0xb]);
+            frame[36..38].copy_from_slice(&port.to_be_bytes());
+            send(&mut far, &frame);
+            sent.push(frame);
+        }
+        // Neither IPv4 nor whole.
+        let mut fragment = sent[1].clone();
+        fragment[20] = 0x20;
+        sent.push(fragment);
+        sent.push(vec![0xff; 60]);
+        send(&mut far, &sent[60]);
+        send(&mut far, &sent[61]);
+        assert!(pairs[2].next_delivery().unwrap() > 0);
+        clock.advance(1000);
+        let mut seen = vec![Vec::new(); 3];
+        for (pair, seen) in pairs.iter_mut().zip(&mut seen) {
+            let (rx, tx) = pair.split();
+            while rx
+                .burst(4, |frame| {
+                    // Sending in the middle of a burst is allowed.
+                    tx.send(frame.len, Offload::None, |room| room.fill(1))
+                        .unwrap();
+                    seen.push(frame.parts.concat());
+                })
+                .unwrap()
+                > 0
+            {}
+        }
+        assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), sent.len());
+        let right = |(index, frames): (usize, &Vec<Vec<u8>>)| {
+            frames.iter().all(|frame| {
+                let at = sent.iter().position(|sent| sent == frame).unwrap();
+                (if at < 60 { at % 3 } else { 0 }) == index
+            })
+        };
+        assert_eq!(
+            seen.iter().enumerate().all(right),
+            manner == Manner::Faithful
+        );
+        let received: u64 = pairs.iter().map(|p| p.counters().receive_units).sum();
+        assert_eq!(received, 62);
+    }
+}
