@@ -7,6 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::SocketAddrV4;
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use smoltcp::phy::ChecksumCapabilities;
@@ -17,6 +18,7 @@ use smoltcp::wire::{
 use wireboot_net::{Engine, Instant, Ipv4Address, Memory, MemoryBlock, Stack};
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
+use wireboot_ring::{HeapBlock, PrefixReader, PrefixWriter, prefix};
 
 /// Station address of the scripted hosts.
 pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
@@ -24,7 +26,7 @@ pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 pub const SECOND: i64 = 1_000_000;
 
 /// Memory for a file, beginning as `previous` does so far as that is filled. Settled bytes cannot be written again, so a
-/// file of which some were settled too early arrives wrong. `settled` tells how far it is.
+/// file of which some were settled too early arrives wrong. `settled` tells how far it is. Parts can be lent.
 pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, settled: &Arc<AtomicUsize>) -> Memory {
     let mut room = vec![0xee; bytes as usize];
     if let Some((old, filled)) = previous {
@@ -32,24 +34,34 @@ pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, settled: &Arc<AtomicU
         room[..filled].copy_from_slice(&old.as_slice()[..filled]);
     }
     settled.store(0, Ordering::Relaxed);
-    Memory::new(Settling(room, settled.clone()))
+    let (writer, reader) = prefix(HeapBlock::from(room));
+    Memory::new(Settling(writer, reader, settled.clone()))
 }
 
-struct Settling(Vec<u8>, Arc<AtomicUsize>);
+struct Settling(
+    PrefixWriter<HeapBlock>,
+    PrefixReader<HeapBlock>,
+    Arc<AtomicUsize>,
+);
 
 impl MemoryBlock for Settling {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
     fn as_slice(&self) -> &[u8] {
-        &self.0
+        self.0.as_slice()
     }
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
-        if at < self.1.load(Ordering::Relaxed) {
-            return &mut [];
-        }
-        self.0.get_mut(at..).unwrap_or_default()
+        self.0.rest_mut(at)
     }
     fn settle(&mut self, len: usize) {
         assert!(len <= self.0.len(), "settled beyond the end");
-        self.1.fetch_max(len, Ordering::Relaxed);
+        self.0.settle(len);
+        assert!(self.1.settled().len() >= len, "settled what is lent");
+        self.2.fetch_max(len, Ordering::Relaxed);
+    }
+    fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
+        self.0.lend(range).map(Memory::new)
     }
 }
 

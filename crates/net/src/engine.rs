@@ -6,6 +6,7 @@ use crate::icmp;
 use crate::parts::Parts;
 use crate::smoltcp_device::{Port, complete_checksum};
 use crate::stack::{Inner, Stack};
+use crate::team::{Forwarded, Member};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,6 +21,8 @@ use wireboot_nic::{Fault, Frame, Nic, Offload, Properties, Receive, SendError, T
 /// Received units a turn. Large enough to spread the cost of a turn, small enough that buffers go
 /// back and acknowledgements leave in time.
 const BURST: usize = 64;
+/// Offset of the IP header in a frame.
+const IP: usize = 14;
 /// Offset of the TCP header in a frame without IP options.
 const TCP: usize = 34;
 
@@ -40,6 +43,20 @@ impl<N: Nic> Engine<N> {
             nic,
             tasks: Vec::new(),
         }
+    }
+
+    /// Makes this the engine at `place` of a team, whose NIC is that pair of the card. To be called before it is used.
+    pub fn join(&mut self, place: Member) {
+        self.stack.inner().team = Some(place);
+    }
+
+    /// Frames that it gave to others of its team.
+    pub fn forwarded(&self) -> Forwarded {
+        let inner = self.stack.inner();
+        inner
+            .team
+            .as_ref()
+            .map_or_else(Forwarded::default, Member::forwarded)
     }
 
     /// The network, for a task.
@@ -63,7 +80,7 @@ impl<N: Nic> Engine<N> {
     }
 
     /// One turn: takes what has arrived, runs every task, sends what there is to send. Never blocks. `now`
-    /// must not go backwards. Returns whether anything arrived.
+    /// must not go backwards. Returns whether anything arrived, from the NIC or from others of the team.
     ///
     /// # Errors
     /// [`Fault`] when the NIC failed; the engine is of no more use then.
@@ -77,8 +94,10 @@ impl<N: Nic> Engine<N> {
                 properties: &self.properties,
                 mtu: self.stack.mtu(),
                 now,
+                from_lead: false,
             };
-            rx.burst(BURST, |frame| ingress.frame(&frame, &mut tx))?
+            let passed = ingress.passed(&mut tx);
+            rx.burst(BURST, |frame| ingress.frame(&frame, &mut tx))? + passed
         };
         let mut context = Context::from_waker(Waker::noop());
         self.tasks
@@ -95,13 +114,29 @@ struct Ingress<'a> {
     properties: &'a Properties,
     mtu: u16,
     now: Instant,
+    /// The frame at hand came to an assistant from the lead, not from its NIC.
+    from_lead: bool,
 }
 
 impl Ingress<'_> {
+    /// Takes what others of the team received for this engine.
+    fn passed(&mut self, tx: &mut impl Transmit) -> usize {
+        let Some(team) = &mut self.inner.team else {
+            return 0;
+        };
+        let frames = team.take(BURST);
+        self.from_lead = !team.leads();
+        for frame in &frames {
+            frame.with(|frame| self.frame(frame, tx));
+        }
+        self.from_lead = false;
+        frames.len()
+    }
+
     fn frame(&mut self, frame: &Frame<'_>, tx: &mut impl Transmit) {
         match parse(frame, self.properties.mac) {
             Received::Udp(udp) => {
-                if !self.udp(&udp, frame.udp_segment) {
+                if !self.udp(&udp, frame.udp_segment) && !self.give_lead(frame) {
                     self.smoltcp(frame, 0, tx);
                 }
             }
@@ -111,15 +146,48 @@ impl Ingress<'_> {
                 }
             }
             Received::Arp(arp) => {
+                // The lead answers for the station; answers to one of us may come to any queue.
+                if !self.from_lead && self.give_lead(frame) {
+                    return;
+                }
+                if let Some(team) = self.inner.team.as_mut().filter(|_| arp.reply) {
+                    team.give_all(frame);
+                }
                 self.inner.arp(&arp, self.properties.mac, self.now);
                 self.smoltcp(frame, 0, tx);
             }
             Received::Other => {
-                self.refused(frame);
-                self.smoltcp(frame, 0, tx);
+                if !self.give_lead(frame) {
+                    self.refused(frame);
+                    self.smoltcp(frame, 0, tx);
+                }
             }
             Received::Drop => {}
         }
+    }
+
+    /// Gives a frame to the lead if this engine is an assistant.
+    #[cold]
+    fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
+        let team = self.inner.team.as_mut();
+        team.is_some_and(|team| team.give_lead(frame))
+    }
+
+    /// Gives a segment of no connection of this engine's towards the engine that it belongs to, if that is another one.
+    #[cold]
+    fn give_owner(&mut self, frame: &Frame<'_>, segment: &Tcp<'_>) -> bool {
+        let Inner {
+            team, connections, ..
+        } = &mut *self.inner;
+        let Some(team) = team else { return false };
+        // A segment's head is in the first part.
+        let destination = frame.parts.first().and_then(|head| be32(head, IP + 16));
+        let Some(destination) = destination else {
+            return false;
+        };
+        let remote = SocketAddrV4::new(segment.source, segment.source_port);
+        let local = SocketAddrV4::new(destination.into(), segment.destination_port);
+        !connections.knows(segment) && team.give_owner(frame, remote, local)
     }
 
     /// Tells a port of ours when a host says that nobody took its datagram.
@@ -172,6 +240,9 @@ impl Ingress<'_> {
     }
 
     fn tcp(&mut self, frame: &Frame<'_>, segment: &Tcp<'_>, tx: &mut impl Transmit) {
+        if self.give_owner(frame, segment) {
+            return;
+        }
         let behind = self.inner.connections.arriving(segment);
         self.smoltcp(frame, behind, tx);
         let Inner {

@@ -14,6 +14,7 @@ pub const TCP_HEADER: usize = 20;
 pub const BROADCAST: MacAddress = [0xff; 6];
 const ETHERTYPE_IPV4: u16 = 0x0800;
 pub const ETHERTYPE_ARP: u16 = 0x0806;
+const ARP_REPLY: u16 = 2;
 pub const PROTOCOL_TCP: u8 = 6;
 pub const PROTOCOL_UDP: u8 = 17;
 
@@ -52,6 +53,8 @@ pub enum Received<'a> {
 }
 
 pub struct Arp {
+    /// An answer, not a request.
+    pub reply: bool,
     pub sender_mac: MacAddress,
     pub sender: Ipv4Address,
     pub target: Ipv4Address,
@@ -97,6 +100,7 @@ fn classify<'a>(frame: &Frame<'a>, station: MacAddress) -> Option<Received<'a>> 
     }
     match be16(head, 12)? {
         ETHERTYPE_ARP => Some(Received::Arp(Arp {
+            reply: be16(head, 20)? == ARP_REPLY,
             sender_mac: *head.get(22..)?.first_chunk()?,
             sender: be32(head, 28)?.into(),
             target: be32(head, 38)?.into(),

@@ -5,6 +5,8 @@
 //! the boot processor, on another processor, or in a test on simulated time. Protocol code is `async` over a
 //! [`Stack`]; its futures are polled once a turn of the engine, without wakers.
 //!
+//! Several engines can share the queue pairs of one card ([`team()`]), each on a processor of its own.
+//!
 //! Payload takes one copy. Datagrams of a port with a [`DatagramSink`] and in-order TCP data of a
 //! connection with a destination are taken straight from DMA memory; all else goes through smoltcp.
 #![no_std]
@@ -29,6 +31,7 @@ mod parts;
 mod smoltcp_device;
 mod stack;
 mod tcp;
+mod team;
 #[cfg(test)]
 mod tests;
 mod udp;
@@ -42,4 +45,5 @@ pub use smoltcp::time::{Duration, Instant};
 pub use smoltcp::wire::{Ipv4Address, Ipv4Cidr};
 pub use stack::{Ipv4Config, NetError, Stack};
 pub use tcp::TcpStream;
+pub use team::{Forwarded, Member, team};
 pub use udp::{DatagramSink, UdpSocket};

@@ -5,18 +5,34 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
+use core::ops::Range;
+use wireboot_ring::{Block, PrefixPart, PrefixWriter};
 
 /// Memory that somebody allocated (pages of the firmware, a vector in a test) and lends to the engine.
 pub trait MemoryBlock: Send {
-    /// The bytes.
+    /// Size in bytes, of which some may be lent.
+    fn len(&self) -> usize;
+    /// True when it holds no byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The bytes, up to the first that is lent.
     fn as_slice(&self) -> &[u8];
-    /// The bytes from `at` on, to be written; none where they are settled, or beyond the end.
+    /// The bytes from `at` on, up to the first that is lent, to be written; none where they are settled or lent, or beyond the end.
     fn rest_mut(&mut self, at: usize) -> &mut [u8];
     /// The first `len` bytes are what they shall be: the lender may read them from now on, and they are written no more.
     fn settle(&mut self, len: usize);
+    /// A part of it for an engine on another processor, which fills it and drops it: from then on the bytes are here again.
+    /// `None` where any of them is settled or lent already, and where the memory cannot be shared.
+    fn lend(&mut self, _range: Range<usize>) -> Option<Memory> {
+        None
+    }
 }
 
 impl MemoryBlock for Vec<u8> {
+    fn len(&self) -> usize {
+        Vec::len(self)
+    }
     fn as_slice(&self) -> &[u8] {
         self
     }
@@ -24,6 +40,38 @@ impl MemoryBlock for Vec<u8> {
         self.get_mut(at..).unwrap_or_default()
     }
     /// The lender of a vector sees it when it is back.
+    fn settle(&mut self, _len: usize) {}
+}
+
+impl<B: Block + 'static> MemoryBlock for PrefixWriter<B> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+    fn as_slice(&self) -> &[u8] {
+        self.as_slice()
+    }
+    fn rest_mut(&mut self, at: usize) -> &mut [u8] {
+        self.rest_mut(at)
+    }
+    fn settle(&mut self, len: usize) {
+        self.settle(len);
+    }
+    fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
+        self.lend(range).map(Memory::new)
+    }
+}
+
+impl<B: Block + 'static> MemoryBlock for PrefixPart<B> {
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+    fn as_slice(&self) -> &[u8] {
+        self.as_slice()
+    }
+    fn rest_mut(&mut self, at: usize) -> &mut [u8] {
+        self.as_mut_slice().get_mut(at..).unwrap_or_default()
+    }
+    /// The whole block is its writer's to settle.
     fn settle(&mut self, _len: usize) {}
 }
 
@@ -36,10 +84,10 @@ impl Memory {
         Self(Box::new(block))
     }
 
-    /// Size in bytes.
+    /// Size in bytes, of which some may be lent.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.as_slice().len()
+        self.0.len()
     }
 
     /// True when it holds no byte.
@@ -48,13 +96,14 @@ impl Memory {
         self.len() == 0
     }
 
-    /// The bytes.
+    /// The bytes, up to the first that is lent.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
     }
 
-    /// The bytes from `at` on, to be written; none where they are settled, or beyond the end.
+    /// The bytes from `at` on, up to the first that is lent, to be written; none where they are settled or lent, or beyond the
+    /// end.
     #[inline]
     pub fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.0.rest_mut(at)
@@ -64,6 +113,12 @@ impl Memory {
     /// are written no more.
     pub fn settle(&mut self, len: usize) {
         self.0.settle(len);
+    }
+
+    /// A part of it for an engine on another processor ([`MemoryBlock::lend`]).
+    #[must_use]
+    pub fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
+        self.0.lend(range)
     }
 }
 
@@ -132,6 +187,13 @@ impl Region {
     /// Settles the first `len` bytes of the memory ([`Memory::settle`]), which no part may reach into that is still being filled.
     pub fn settle(&self, len: usize) {
         self.memory.borrow_mut().settle(len);
+    }
+
+    /// A part of the memory for an engine on another processor ([`MemoryBlock::lend`]). No part of this engine's may reach
+    /// into it.
+    #[must_use]
+    pub fn lend(&self, range: Range<usize>) -> Option<Memory> {
+        self.memory.borrow_mut().lend(range)
     }
 
     /// Takes the memory back. Whoever still has a part of it finds that without room.

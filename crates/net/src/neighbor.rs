@@ -125,6 +125,7 @@ mod tests {
         assert_eq!(neighbors.due(at(1)).collect::<Vec<_>>(), [ip(7), ip(8)]);
         assert_eq!(neighbors.due(at(50)).count(), 0);
         let arp = Arp {
+            reply: true,
             sender_mac: [2; 6],
             sender: ip(7),
             target: ip(1),

@@ -5,6 +5,7 @@ use crate::ethernet::{Arp, BROADCAST, ETHERTYPE_ARP, put};
 use crate::neighbor::Neighbors;
 use crate::smoltcp_device::Port;
 use crate::tcp::{Connections, TcpStream};
+use crate::team::Member;
 use crate::udp::{Binding, DatagramSink, UdpSocket};
 use crate::window;
 use alloc::collections::VecDeque;
@@ -23,6 +24,8 @@ use wireboot_nic::{Fault, MacAddress, Nic, Offload, Properties, SendError, Trans
 
 /// First ephemeral port (RFC 6335).
 const EPHEMERAL: u16 = 49152;
+/// Ports tried where not all will do: enough to find one of a card's 128 queues for certain.
+const PORT_TRIES: usize = 4096;
 /// ARP probes sent for an address, and the time between them. RFC 5227 asks for seconds; a machine that
 /// boots has not the time, and a server that hands out an address has checked it already.
 const PROBES: u32 = 3;
@@ -46,6 +49,9 @@ pub enum NetError {
     /// Too much waits to be sent.
     #[error("too many packets wait to be sent (does the next hop answer ARP?)")]
     Full,
+    /// No local port is free whose packets the card brings to this engine.
+    #[error("no free port leads to this queue of the network card")]
+    NoPort,
     /// The NIC failed.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -77,6 +83,8 @@ pub struct Inner {
     pub outbox: VecDeque<Vec<u8>>,
     /// An address that is being probed, and who claimed it.
     probe: Option<(Ipv4Address, Option<MacAddress>)>,
+    /// The engine's place among others on the same card.
+    pub team: Option<Member>,
     config: Option<Ipv4Config>,
     neighbors: Neighbors,
     /// Contiguous copies of received frames that smoltcp must see in one piece.
@@ -191,6 +199,7 @@ impl Stack {
                 bootp: None,
                 outbox: VecDeque::new(),
                 probe: None,
+                team: None,
                 config: None,
                 neighbors: Neighbors::default(),
                 linear: Vec::with_capacity(properties.max_receive),
@@ -216,11 +225,20 @@ impl Stack {
     /// A random ephemeral port (RFC 6056) that `free` accepts.
     pub(crate) fn free_port(&self, free: impl Fn(&Inner, u16) -> bool) -> u16 {
         loop {
-            let port = EPHEMERAL | (self.random() as u16 & !EPHEMERAL);
-            if free(&self.inner(), port) {
+            if let Some(port) = self.try_port(&free) {
                 return port;
             }
         }
+    }
+
+    /// A random port that `free` accepts, which may be for few.
+    pub(crate) fn rare_port(&self, free: impl Fn(&Inner, u16) -> bool) -> Option<u16> {
+        (0..PORT_TRIES).find_map(|_| self.try_port(&free))
+    }
+
+    fn try_port(&self, free: impl Fn(&Inner, u16) -> bool) -> Option<u16> {
+        let port = EPHEMERAL | (self.random() as u16 & !EPHEMERAL);
+        free(&self.inner(), port).then_some(port)
     }
 
     /// Bytes of the receive ring that TCP connections share.

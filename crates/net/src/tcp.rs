@@ -201,6 +201,11 @@ impl Connections {
         })
     }
 
+    /// Whether the segment is of a connection of this engine's.
+    pub fn knows(&mut self, segment: &Tcp<'_>) -> bool {
+        self.find(segment).is_some()
+    }
+
     /// Takes the segment the short way, if it may go there.
     pub fn take(&mut self, segment: &Tcp<'_>, now: Instant) -> bool {
         self.find(segment)
@@ -645,8 +650,21 @@ impl TcpStream {
         remote: SocketAddrV4,
         timeout: Duration,
     ) -> Result<Self, NetError> {
+        let Some(address) = stack.address() else {
+            return Err(NetError::Unreachable);
+        };
+        // What the server sends must come to this engine.
+        let comes_here = |inner: &Inner, port| {
+            let local = SocketAddrV4::new(address.address(), port);
+            let team = inner.team.as_ref();
+            team.is_none_or(|team| team.owns(remote, local))
+        };
         let local_port = stack
-            .free_port(|inner, port| inner.connections.list.iter().all(|c| c.local_port != port));
+            .rare_port(|inner, port| {
+                let list = &inner.connections.list;
+                list.iter().all(|c| c.local_port != port) && comes_here(inner, port)
+            })
+            .ok_or(NetError::NoPort)?;
         let ring = stack.ring();
         let capacity = window::held(ring);
         let received = Rc::new(Cell::new(0));
@@ -660,9 +678,6 @@ impl TcpStream {
         let handle = {
             let mut inner = stack.inner();
             let inner = &mut *inner;
-            if inner.address().is_none() {
-                return Err(NetError::Unreachable);
-            }
             socket
                 .connect(inner.iface.context(), IpEndpoint::from(remote), local_port)
                 .map_err(|_| NetError::Unreachable)?;

@@ -16,15 +16,15 @@ use std::vec::Vec;
 use wireboot_nic::sim::{self, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Frame, Nic, Offload, Receive, Transmit};
 
-const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
-const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+pub const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+pub const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
 /// ARP has no checksum, and a corrupted answer stays in the cache for a minute: a wire that flips bits unseen
 /// asks for patience.
-const PATIENCE: Duration = Duration::from_secs(200);
-const REQUEST: &[u8] = b"give me the file";
+pub const PATIENCE: Duration = Duration::from_secs(200);
+pub const REQUEST: &[u8] = b"give me the file";
 
 /// A server that answers one request on each connection with a file and closes: plain smoltcp, nothing of ours on its way.
-struct FileServer {
+pub struct FileServer {
     nic: SimNic,
     iface: Interface,
     sockets: SocketSet<'static>,
@@ -51,7 +51,7 @@ enum End {
 }
 
 impl FileServer {
-    fn new(mut nic: SimNic, file: Vec<u8>, peers: usize, buffer: usize) -> Self {
+    pub fn new(mut nic: SimNic, file: Vec<u8>, peers: usize, buffer: usize) -> Self {
         let mac = nic.properties().mac;
         let config = Config::new(HardwareAddress::Ethernet(EthernetAddress(mac)));
         let mut port = Port {
@@ -91,7 +91,7 @@ impl FileServer {
         }
     }
 
-    fn poll(&mut self, now: Instant) -> bool {
+    pub fn poll(&mut self, now: Instant) -> bool {
         let (rx, tx) = self.nic.split();
         let (iface, sockets, scratch) = (&mut self.iface, &mut self.sockets, &mut self.scratch);
         let mut none = Connections::default();
@@ -300,7 +300,7 @@ async fn download(
     }
 }
 
-fn pattern(len: usize) -> Vec<u8> {
+pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 253) as u8).collect()
 }
 

@@ -5,10 +5,11 @@
 //! destinations come from the firmware's page allocator, one block each.
 
 use crate::processors::on_boot_processor;
+use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use uefi::boot::{self, AllocateType, MemoryType};
-use wireboot_net::MemoryBlock;
+use wireboot_net::{Memory, MemoryBlock};
 use wireboot_ring::{Block, PrefixReader, PrefixWriter, prefix};
 
 /// Bytes of a page, UEFI's unit of allocation.
@@ -150,6 +151,10 @@ impl Landing {
 }
 
 impl MemoryBlock for Landing {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
     }
@@ -160,5 +165,9 @@ impl MemoryBlock for Landing {
 
     fn settle(&mut self, len: usize) {
         self.0.settle(len);
+    }
+
+    fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
+        self.0.lend(range).map(Memory::new)
     }
 }

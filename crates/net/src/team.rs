@@ -1,0 +1,183 @@
+//! Several engines on the queue pairs of one card, each on a processor of its own.
+//!
+//! They share a station and IP address and nothing else. A connection belongs to the engine that made it, which chose a local port
+//! for which the card's [`Steering`] leads to its queue. What a queue receives beside that goes to its owner through rings, with
+//! the lead, the engine on the first pair, in the middle:
+//!
+//! ```text
+//!                      TCP of assistant 1's, ARP answers                    ... of assistant 2's
+//!  assistant 1  <----------------------------------------  lead  ---------------------------------->  assistant 2
+//!               ---------------------------------------->        <----------------------------------
+//!                everything but TCP of its own: ARP, ICMP, UDP, TCP of others
+//! ```
+//!
+//! So one engine alone speaks for the station, and no segment is answered with a reset by an engine that merely does not know its
+//! connection. Frames on this way are copied, for they are few; where they are not (a card that steers otherwise than it says), a full
+//! ring loses them as a wire does, and counts them.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+
+use wireboot_nic::{Checksum, Frame, Steering};
+use wireboot_ring::{Receiver, Sender, channel};
+
+use crate::parts::Parts;
+
+/// Frames under way from one engine to another: as many as a burst has.
+const RING: usize = 64;
+
+/// A received unit on its way to the engine that it belongs to.
+pub(crate) struct Passed {
+    bytes: Box<[u8]>,
+    /// As the device said: what it did not vouch for is verified again.
+    checksum: Checksum,
+    udp_segment: Option<u16>,
+}
+
+impl Passed {
+    fn new(frame: &Frame<'_>) -> Self {
+        let mut bytes = vec![0; frame.len].into_boxed_slice();
+        Parts::new(frame.parts).copy_to(&mut bytes);
+        Self {
+            bytes,
+            checksum: frame.checksum,
+            udp_segment: frame.udp_segment,
+        }
+    }
+
+    /// Shows it as it was received.
+    pub(crate) fn with(&self, show: impl FnOnce(&Frame<'_>)) {
+        show(&Frame {
+            parts: &[&self.bytes],
+            len: self.bytes.len(),
+            checksum: self.checksum,
+            udp_segment: self.udp_segment,
+        });
+    }
+}
+
+/// The way to another engine and back.
+struct Lane {
+    to: Sender<Passed>,
+    from: Receiver<Passed>,
+}
+
+/// Frames that an engine gave to others of its team.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Given on.
+    pub frames: u64,
+    /// Lost because the other did not take its frames in time.
+    pub lost: u64,
+}
+
+/// The place of an engine in a team.
+pub struct Member {
+    index: usize,
+    steering: Steering,
+    /// An assistant's to the lead; the lead's to each assistant, from the first on.
+    lanes: Vec<Lane>,
+    forwarded: Forwarded,
+}
+
+/// The places of a team with an engine for each pair of `steering`: the lead's, whose engine runs on the first pair, and those of
+/// its assistants on the others, in their order.
+#[must_use]
+pub fn team(steering: &Steering) -> (Member, Vec<Member>) {
+    let member = |index, lanes| Member {
+        index,
+        steering: steering.clone(),
+        lanes,
+        forwarded: Forwarded::default(),
+    };
+    let mut lanes = Vec::new();
+    let mut assistants = Vec::new();
+    for index in 1..steering.pairs() {
+        let (there, from_lead) = channel(RING);
+        let (to_lead, back) = channel(RING);
+        lanes.push(Lane {
+            to: there,
+            from: back,
+        });
+        let lane = Lane {
+            to: to_lead,
+            from: from_lead,
+        };
+        assistants.push(member(index, vec![lane]));
+    }
+    (member(0, lanes), assistants)
+}
+
+impl Member {
+    /// Whether this engine is the lead.
+    pub(crate) fn leads(&self) -> bool {
+        self.index == 0
+    }
+
+    /// Whether the segments from `remote` to `local` are this engine's.
+    pub(crate) fn owns(&self, remote: SocketAddrV4, local: SocketAddrV4) -> bool {
+        self.steering.pair(remote, local) == self.index
+    }
+
+    pub(crate) fn forwarded(&self) -> Forwarded {
+        self.forwarded
+    }
+
+    /// Gives an assistant's frame to the lead; false on the lead itself.
+    pub(crate) fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
+        if !self.leads() {
+            self.forward(0, frame);
+        }
+        !self.leads()
+    }
+
+    /// Gives a segment that this engine does not own towards the one that does; false when it owns it itself.
+    pub(crate) fn give_owner(
+        &mut self,
+        frame: &Frame<'_>,
+        remote: SocketAddrV4,
+        local: SocketAddrV4,
+    ) -> bool {
+        let owner = self.steering.pair(remote, local);
+        if owner == self.index {
+            return false;
+        }
+        // The lead's lanes begin with the first assistant's; an assistant has the one to the lead.
+        let lane = if self.leads() {
+            owner.saturating_sub(1)
+        } else {
+            0
+        };
+        self.forward(lane, frame);
+        true
+    }
+
+    /// Gives a frame of the lead's to all assistants.
+    pub(crate) fn give_all(&mut self, frame: &Frame<'_>) {
+        if self.leads() {
+            for lane in 0..self.lanes.len() {
+                self.forward(lane, frame);
+            }
+        }
+    }
+
+    fn forward(&mut self, lane: usize, frame: &Frame<'_>) {
+        let lane = self.lanes.get_mut(lane).filter(|lane| lane.to.room() > 0);
+        let sent = lane.is_some_and(|lane| lane.to.push(Passed::new(frame)).is_ok());
+        self.forwarded.frames += u64::from(sent);
+        self.forwarded.lost += u64::from(!sent);
+    }
+
+    /// What the others gave to this engine: so many frames at most from each.
+    pub(crate) fn take(&mut self, most: usize) -> Vec<Passed> {
+        self.lanes
+            .iter_mut()
+            .flat_map(|lane| core::iter::from_fn(move || lane.from.pop()).take(most))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
