@@ -6,12 +6,14 @@
 //! `If-Range`; else it starts anew. A body without a length in HTTP/1.0 style ends where the server closes; whether
 //! it is complete only a digest can tell ([`crate::verify`]).
 //!
-//! A large file from a distant server comes over several connections, if the server can send ranges (module `ranges`).
+//! A large file comes over several connections, if the server can send ranges and it is distant or other processors help (module
+//! `ranges`).
 
 pub(crate) mod chunked;
 mod connections;
 mod error;
 pub(crate) mod head;
+mod piece;
 mod ranges;
 
 use alloc::boxed::Box;
@@ -30,11 +32,13 @@ use wireboot_net::{Duration, Memory, NetError, Region, Stack, TcpStream};
 
 use crate::destination::{Destination, DestinationError};
 use crate::resolve::Resolve;
+use crate::team::Assistants;
 use crate::url::{Host, Scheme, Url};
 use chunked::{ChunkReader, Next};
 pub use connections::Connections;
 pub use error::{ChunkError, HeadError, HttpError, Problem};
 use head::{Framing, Head, HeadReader, Validator};
+pub(crate) use piece::{Carrier, Piece, Source, Tally};
 use ranges::Split;
 
 /// How long a connection may take to be made.
@@ -97,7 +101,16 @@ pub struct HttpStats {
     pub restarted: u32,
 }
 
-/// Downloads `url` to memory of `destination`.
+impl HttpStats {
+    /// Adds what helpers took.
+    fn add_help(&mut self, helpers: &Self) {
+        self.requests += helpers.requests;
+        self.connections += helpers.connections;
+        self.resumed += helpers.resumed;
+    }
+}
+
+/// Downloads `url` to memory of `destination`, with the help of `assistants` if the file is large.
 ///
 /// Each wait in it ends: after 10 s without a byte the server is asked again, for the rest of the file if
 /// possible; after 4 requests in a row that failed before the first byte, or 8 that brought less than 64 KiB
@@ -108,6 +121,7 @@ pub struct HttpStats {
 pub async fn get<R: Resolve, D: Destination>(
     stack: &Stack,
     connections: &Connections,
+    assistants: &Assistants,
     resolver: &R,
     url: &Url,
     destination: &mut D,
@@ -115,6 +129,7 @@ pub async fn get<R: Resolve, D: Destination>(
     let mut download = Download {
         stack,
         connections,
+        assistants,
         resolver,
         url: url.clone(),
         servers: Vec::new(),
@@ -157,6 +172,7 @@ type Helpers<'a> = Rc<RefCell<Vec<Pin<Box<dyn Future<Output = ()> + 'a>>>>>;
 struct Download<'a, R, D> {
     stack: &'a Stack,
     connections: &'a Connections,
+    assistants: &'a Assistants,
     resolver: &'a R,
     url: Url,
     /// Addresses of the URL's server; empty until resolved.
@@ -305,7 +321,7 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
             _ => stream.close(),
         }
         match self.body.split.clone() {
-            Some(split) => Ok(self.join(&split).await),
+            Some(split) => self.join(&split).await,
             None => Ok(step),
         }
     }
@@ -317,44 +333,69 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
         else {
             return Ok(());
         };
-        let connections = ranges::connections(self.stack, stream, head, total);
-        if connections < 2 || self.body.alone {
+        let helpers = |assistants| ranges::helpers(self.stack, stream, head, total, assistants);
+        let mut assistants = self.assistants.present();
+        if self.body.alone || helpers(assistants.len()).is_none() {
             return Ok(());
         }
         self.body.reserve(total).await?;
         let Some(region) = self.body.region.clone() else {
             return Ok(());
         };
+        // Memory that cannot be lent at all is this engine's alone.
+        if region.lend(0..1).is_none() {
+            assistants.clear();
+        }
+        let Some(helpers) = helpers(assistants.len()) else {
+            return Ok(());
+        };
+        let connections = 1 + helpers + assistants.len();
         log::debug!("{}: on {connections} connections", self.url);
-        let url = self.url.clone();
-        let split = Split::new(url, server, validator, region, total, connections);
-        let mut helpers = self.helpers.borrow_mut();
-        for _ in 1..connections {
+        let source = Source {
+            url: self.url.clone(),
+            server,
+            validator,
+            total,
+        };
+        let split = Split::new(source, region, connections);
+        let mut list = self.helpers.borrow_mut();
+        for index in assistants {
+            let assistant = ranges::assist(self.stack, self.assistants, index, split.clone());
+            list.push(Box::pin(assistant));
+        }
+        for _ in 0..helpers {
             let helper = ranges::help(self.stack, self.connections, split.clone());
-            helpers.push(Box::pin(helper));
+            list.push(Box::pin(helper));
         }
         self.body.split = Some(split);
         Ok(())
     }
 
     /// After a part of a split file: what is to be asked for next, or nothing once the helpers are through.
-    async fn join(&mut self, split: &Split) -> Step {
+    async fn join(&mut self, split: &Split) -> Result<Step, Problem> {
         loop {
             self.body.tell(self.body.filled);
             if self.body.filled < split.front.end() as u64 {
-                return Step::More;
+                return Ok(Step::More);
             }
             if let Some((start, end)) = split.hole() {
                 self.body.filled = start;
                 split.position.set(start);
                 split.front.set_end(end as usize);
-                return Step::More;
+                return Ok(Step::More);
             }
             if !split.busy() {
                 split.account(&mut self.stats);
-                self.body.filled = split.total;
+                if let Some(start) = split.lost() {
+                    // All before is there.
+                    self.body.filled = start;
+                    self.body.unsplit();
+                    self.body.relocate(split.source.total).await?;
+                    return Ok(Step::More);
+                }
+                self.body.filled = split.source.total;
                 self.body.split = None;
-                return Step::Complete;
+                return Ok(Step::Complete);
             }
             self.stack.next_turn().await;
         }
@@ -406,7 +447,7 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
                 self.body.start(head);
                 self.split(stream, head).await?;
                 self.body.receive(stream, head.framing).await?;
-                let total = self.body.split.as_ref().map(|split| split.total);
+                let total = self.body.split.as_ref().map(|split| split.source.total);
                 Ok((
                     Step::Complete,
                     total.is_none_or(|total| self.body.filled == total),
@@ -566,19 +607,23 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    /// Ends the help of others, for good: they keep no way to the memory.
-    fn unsplit(&mut self) {
-        if let Some(split) = self.split.take() {
-            split.refuse();
-            self.alone = true;
-            self.region = self.region.take().map(|region| Region::new(region.take()));
-        }
+    /// Ends the help of others, for good: on this engine they keep no way to the memory. Returns whether other engines
+    /// do.
+    fn unsplit(&mut self) -> bool {
+        let Some(split) = self.split.take() else {
+            return false;
+        };
+        split.refuse();
+        self.alone = true;
+        self.region = self.region.take().map(|region| Region::new(region.take()));
+        split.lends()
     }
 
-    /// Ends the help of others, and gives back the memory unless it is as it came: what is settled is written no more.
+    /// Ends the help of others, and gives back the memory unless it is as it came: what is settled is written no more, and
+    /// what is lent not by us.
     fn discard(&mut self) {
-        self.unsplit();
-        if self.filled > 0 {
+        let lent = self.unsplit();
+        if self.filled > 0 || lent {
             self.region = None;
         }
         self.filled = 0;
@@ -588,7 +633,7 @@ impl<'a, D: Destination> Body<'a, D> {
     fn tell(&mut self, position: u64) {
         let (received, settled) = match &self.split {
             Some(split) => (
-                (position + split.helped.get()).min(split.total),
+                (position + split.tally.received.get()).min(split.source.total),
                 split.settled(),
             ),
             None => (position, position),
@@ -792,6 +837,11 @@ impl<'a, D: Destination> Body<'a, D> {
         if self.size() >= bytes {
             return Ok(());
         }
+        self.relocate(bytes).await
+    }
+
+    /// Takes what is there to other memory, of `bytes` in all.
+    async fn relocate(&mut self, bytes: u64) -> Result<(), Problem> {
         let previous = self
             .region
             .take()

@@ -1,6 +1,7 @@
 //! What to get and how: an address and boot information by DHCP, names by DNS, files by TFTP and HTTP.
 //!
-//! [`Service`] is the whole of it behind a mailbox: commands in, events out, an engine in between. The protocols
+//! [`Service`] is the whole of it behind a mailbox: commands in, events out, an engine in between. On a card with several queue
+//! pairs, [`Assistant`]s on other processors help it with large files. The protocols
 //! themselves are `async` functions over a [`wireboot_net::Stack`], and know nothing of who asked.
 #![no_std]
 #![deny(missing_docs)]
@@ -10,6 +11,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod assistant;
 pub mod destination;
 pub mod dhcp;
 pub mod dns;
@@ -17,14 +19,18 @@ mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod http;
+mod outbox;
 pub mod resolve;
 mod service;
+mod team;
 #[cfg(test)]
 mod testing;
 pub mod tftp;
 pub mod url;
 pub mod verify;
 
+pub use assistant::Assistant;
 pub use dhcp::{DhcpRequest, Lease, LeaseSource};
 pub use error::FetchError;
 pub use service::{Command, Event, File, Job, Service, Stats, TOGETHER};
+pub use team::{Assistants, Lead, Link, team};

@@ -6,10 +6,11 @@ use crate::dhcp::{self, DhcpRequest, Lease};
 use crate::dns;
 use crate::error::FetchError;
 use crate::http::{self, Connections};
+use crate::outbox::Outbox;
 use crate::resolve::Resolve;
+use crate::team::{Assistants, Lead};
 use crate::tftp;
 use crate::url::{Host, Scheme, Url};
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ use core::cell::{Cell, RefCell};
 use core::net::SocketAddrV4;
 use core::pin::pin;
 use core::task::Poll;
-use wireboot_net::{Duration, Engine, Instant, Ipv4Address, Memory, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Ipv4Address, Memory, Stack};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
@@ -154,18 +155,13 @@ pub struct Service<N: Nic> {
 /// What the tasks of a service share.
 struct Shared {
     stack: Stack,
-    outbox: RefCell<Outbox>,
+    outbox: RefCell<Outbox<Event>>,
     /// Memory and cancellations for running jobs.
     mail: RefCell<Vec<Mail>>,
     lease: RefCell<Option<Lease>>,
     connections: Connections,
+    assistants: Assistants,
     running: Cell<usize>,
-}
-
-struct Outbox {
-    events: Sender<Event>,
-    /// Events that found the ring full. They hold memory, so none may be lost.
-    waiting: VecDeque<Event>,
 }
 
 struct Mail {
@@ -179,15 +175,37 @@ impl<N: Nic> Service<N> {
     #[must_use]
     pub fn new(nic: N, seed: [u8; 32], commands: Receiver<Command>, events: Sender<Event>) -> Self {
         let engine = Engine::new(nic, seed);
+        Self::on(engine, Assistants::none(), commands, events)
+    }
+
+    /// The same with assistants. `nic` is the first pair of a card, the assistants are on the others ([`team`](crate::team())).
+    #[must_use]
+    pub fn with_assistants(
+        nic: N,
+        seed: [u8; 32],
+        commands: Receiver<Command>,
+        events: Sender<Event>,
+        lead: Lead,
+    ) -> Self {
+        let mut engine = Engine::new(nic, seed);
+        let (place, assistants) = Assistants::new(lead);
+        engine.join(place);
+        Self::on(engine, assistants, commands, events)
+    }
+
+    fn on(
+        engine: Engine<N>,
+        assistants: Assistants,
+        commands: Receiver<Command>,
+        events: Sender<Event>,
+    ) -> Self {
         let shared = Rc::new(Shared {
             stack: engine.stack(),
-            outbox: RefCell::new(Outbox {
-                events,
-                waiting: VecDeque::new(),
-            }),
+            outbox: RefCell::new(Outbox::new(events)),
             mail: RefCell::new(Vec::new()),
             lease: RefCell::new(None),
             connections: Connections::new(),
+            assistants,
             running: Cell::new(0),
         });
         Self {
@@ -197,7 +215,7 @@ impl<N: Nic> Service<N> {
         }
     }
 
-    /// One turn: takes commands, runs the engine, tells events. Returns whether frames arrived. Never blocks.
+    /// One turn: takes commands, runs the engine, tells events. Returns whether frames arrived or assistants have work. Never blocks.
     ///
     /// # Errors
     /// [`Fault`] when the NIC failed; the service is of no more use then, and open jobs are not answered.
@@ -205,14 +223,21 @@ impl<N: Nic> Service<N> {
         while let Some(command) = self.commands.pop() {
             self.command(command);
         }
+        self.shared.assistants.turn(now);
         let received = self.engine.poll(now)?;
         self.shared.outbox.borrow_mut().flush();
-        Ok(received)
+        Ok(received || self.shared.assistants.busy())
     }
 
     /// The NIC, for its counters and link state.
     pub fn nic_mut(&mut self) -> &mut N {
         self.engine.nic_mut()
+    }
+
+    /// Frames that the engine gave to those of its assistants.
+    #[must_use]
+    pub fn forwarded(&self) -> Forwarded {
+        self.engine.forwarded()
     }
 
     /// Ends all jobs and gives the NIC back, still running.
@@ -254,22 +279,21 @@ impl<N: Nic> Service<N> {
     }
 }
 
-impl Outbox {
-    fn flush(&mut self) {
-        while let Some(event) = self.waiting.pop_front() {
-            if let Err(event) = self.events.push(event) {
-                self.waiting.push_front(event);
-                return;
-            }
+/// Runs `work` until `stop` says so.
+pub(crate) async fn unless<T>(stop: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    core::future::poll_fn(|context| {
+        if stop() {
+            return Poll::Ready(None);
         }
-    }
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
 }
 
 impl Shared {
     fn tell(&self, event: Event) {
-        let mut outbox = self.outbox.borrow_mut();
-        outbox.waiting.push_back(event);
-        outbox.flush();
+        self.outbox.borrow_mut().tell(event);
     }
 
     /// Runs `f` on the mail of a job that still runs; what comes for others is too late.
@@ -288,6 +312,7 @@ impl Shared {
     fn remember(&self, lease: Lease) {
         // Connections of the former address lead nowhere.
         self.connections.clear();
+        self.assistants.configure(&lease.ipv4_config());
         *self.lease.borrow_mut() = Some(lease);
     }
 
@@ -297,21 +322,9 @@ impl Shared {
             self.stack.next_turn().await;
         }
         self.running.set(self.running.get() + 1);
-        let result = self.unless_cancelled(job, self.transfer(job, &url)).await;
+        let result = unless(|| self.cancelled(job), self.transfer(job, &url)).await;
         self.running.set(self.running.get() - 1);
         result.unwrap_or_else(|| Err(FetchError::Cancelled { url }))
-    }
-
-    /// Runs `work` until the job is cancelled.
-    async fn unless_cancelled<T>(&self, job: Job, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        core::future::poll_fn(|context| {
-            if self.cancelled(job) {
-                return Poll::Ready(None);
-            }
-            work.as_mut().poll(context).map(Some)
-        })
-        .await
     }
 
     fn cancelled(&self, job: Job) -> bool {
@@ -330,8 +343,15 @@ impl Shared {
         let begin = self.stack.now();
         let (memory, len, url, retransmissions) = match url.scheme() {
             Scheme::Http => {
-                let file =
-                    http::get(&self.stack, &self.connections, &self, url, &mut destination).await?;
+                let file = http::get(
+                    &self.stack,
+                    &self.connections,
+                    &self.assistants,
+                    &self,
+                    url,
+                    &mut destination,
+                )
+                .await?;
                 let again = file.stats.resumed + file.stats.restarted;
                 (file.memory, file.len, file.url, u64::from(again))
             }
@@ -441,16 +461,12 @@ impl Destination for ByMail<'_> {
         let now = self.shared.stack.now();
         if self.told.is_none_or(|told| now >= told + PROGRESS_INTERVAL) {
             self.told = Some(now);
-            let mut outbox = self.shared.outbox.borrow_mut();
-            // Progress is worth nothing late, and must not push out what matters.
-            if outbox.waiting.is_empty() && outbox.events.room() > 1 {
-                let job = self.job;
-                let _ = outbox.events.push(Event::Progress {
-                    job,
-                    received,
-                    total,
-                });
-            }
+            // Where there is no room, the next one tells more.
+            let _ = self.shared.outbox.borrow_mut().offer(Event::Progress {
+                job: self.job,
+                received,
+                total,
+            });
         }
     }
 }

@@ -12,22 +12,25 @@
 //! helper fills, or the first connection when it is through with its part. So helpers make a download faster, and never make it fail: it is the first connection that reports an error.
 //!
 //! A connection's rate on a path that loses packets goes with one over its round trip, so it is distant servers whose files
-//! are split. On a local network one connection fills the wire, and more of them would only share its buffers.
+//! are split among connections of one engine. On a local network one connection fills the wire, and more of them would only
+//! share its buffers.
+//!
+//! Where other processors have engines ([`crate::team`](mod@crate::team)), helpers are theirs first, one connection each, and on a
+//! local network too: there it is the engine that one connection keeps busy. The memory of such a piece is lent to its engine, which
+//! alone writes it meanwhile. An engine that falls silent is lost, and with it what it was lent: it may write there at any
+//! time. When all the rest is there, the file goes on behind the first such gap in other memory, on one connection.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::SocketAddrV4;
 
-use wireboot_net::{Duration, NetError, Region, Stack, TcpStream};
+use wireboot_net::{Duration, Region, Stack, TcpStream};
 
-use super::connections::{self, Connections};
-use super::head::{Framing, Head, Validator};
-use super::{
-    BACKOFF, CONNECT_TIMEOUT, HttpStats, Problem, SILENCE, WORTHWHILE, exchange, range_request,
-    watch,
-};
-use crate::url::Url;
+use super::HttpStats;
+use super::connections::Connections;
+use super::head::Head;
+use super::piece::{Carrier, Piece, Source, Tally};
+use crate::team::{Assistants, Errand, Outcome, State};
 
 /// Round trip from which on a server is distant.
 const DISTANT: Duration = Duration::from_millis(5);
@@ -39,75 +42,83 @@ const FRAMES: usize = 16;
 pub(super) const LARGE: u64 = 4 * 1024 * 1024;
 /// Smallest piece, in bytes: many times what a request costs on a path of average length.
 const PIECE: u64 = 256 * 1024;
-/// Requests of a helper that may fail in a row without progress.
-const ATTEMPTS: u32 = 3;
 
-/// On how many connections a file comes best whose first response had this head.
-pub(super) fn connections(stack: &Stack, stream: &TcpStream, head: &Head, total: u64) -> usize {
-    let distant = stream.round_trip().is_some_and(|rtt| rtt >= DISTANT);
-    if !distant || total < LARGE || !head.accepts_ranges || head.validator().is_none() {
-        return 1;
+/// How many helpers on this engine a file wants whose first response had this head, beside so many assistants; `None` when it
+/// is not to be split at all.
+pub(super) fn helpers(
+    stack: &Stack,
+    stream: &TcpStream,
+    head: &Head,
+    total: u64,
+    assistants: usize,
+) -> Option<usize> {
+    if total < LARGE || !head.accepts_ranges || head.validator().is_none() {
+        return None;
     }
-    MOST.min(stack.receive_frames() / FRAMES).max(1)
+    let distant = stream.round_trip().is_some_and(|rtt| rtt >= DISTANT);
+    let connections = if distant {
+        MOST.min(stack.receive_frames() / FRAMES)
+    } else {
+        1
+    };
+    let helpers = connections.saturating_sub(1 + assistants);
+    (helpers + assistants > 0).then_some(helpers)
 }
 
 /// A file that several connections receive.
 pub(super) struct Split {
-    pub(super) url: Url,
-    pub(super) server: SocketAddrV4,
-    pub(super) validator: Validator,
-    pub(super) total: u64,
-    pub(super) connections: usize,
+    pub(super) source: Source,
+    connections: usize,
     /// What the first connection fills. Its end moves as helpers take pieces.
     pub(super) front: Region,
     /// How far the first connection is.
     pub(super) position: Cell<u64>,
-    /// Bytes that helpers have received.
-    pub(super) helped: Cell<u64>,
+    /// What the helpers did.
+    pub(super) tally: Tally,
     /// Where the pieces begin that helpers have.
     pieces: RefCell<Vec<u64>>,
     /// Pieces given up.
     holes: RefCell<Vec<(u64, u64)>>,
-    /// The server does not send ranges of this version: no more pieces.
-    refused: Cell<bool>,
-    /// What helpers took.
-    stats: Cell<HttpStats>,
+    /// Where the pieces begin that were lost with their engine.
+    lost: RefCell<Vec<u64>>,
+    /// Pieces whose memory is lent.
+    lent: Cell<usize>,
 }
 
 impl Split {
-    pub(super) fn new(
-        url: Url,
-        server: SocketAddrV4,
-        validator: Validator,
-        front: Region,
-        total: u64,
-        connections: usize,
-    ) -> Rc<Self> {
-        front.set_end(total as usize);
+    pub(super) fn new(source: Source, front: Region, connections: usize) -> Rc<Self> {
+        front.set_end(source.total as usize);
         Rc::new(Split {
-            url,
-            server,
-            validator,
-            total,
+            source,
             connections,
             front,
             position: Cell::new(0),
-            helped: Cell::new(0),
+            tally: Tally::default(),
             pieces: RefCell::default(),
             holes: RefCell::default(),
-            refused: Cell::new(false),
-            stats: Cell::default(),
+            lost: RefCell::default(),
+            lent: Cell::new(0),
         })
     }
 
     /// Ends the help.
     pub(super) fn refuse(&self) {
-        self.refused.set(true);
+        self.tally.refused.set(true);
     }
 
     /// Whether any helper has a piece.
     pub(super) fn busy(&self) -> bool {
         !self.pieces.borrow().is_empty()
+    }
+
+    /// Whether other engines may write to the memory.
+    pub(super) fn lends(&self) -> bool {
+        self.lent.get() > 0
+    }
+
+    /// The first byte that was lost with its engine.
+    pub(super) fn lost(&self) -> Option<u64> {
+        self.lost.borrow().iter().copied().min()
     }
 
     /// The first hole, to be filled by the caller.
@@ -127,7 +138,8 @@ impl Split {
             .iter()
             .copied()
             .chain(holes.iter().map(|hole| hole.0));
-        missing.chain(own).min().unwrap_or(self.total)
+        let missing = missing.chain(own).chain(self.lost());
+        missing.min().unwrap_or(self.source.total)
     }
 
     fn give_back(&self, at: u64, end: u64) {
@@ -145,21 +157,12 @@ impl Split {
 
     /// Adds what the helpers took since the last call.
     pub(super) fn account(&self, stats: &mut HttpStats) {
-        let helpers = self.stats.take();
-        stats.requests += helpers.requests;
-        stats.connections += helpers.connections;
-        stats.resumed += helpers.resumed;
-    }
-
-    fn count(&self, change: impl FnOnce(&mut HttpStats)) {
-        let mut stats = self.stats.get();
-        change(&mut stats);
-        self.stats.set(stats);
+        stats.add_help(&self.tally.stats.take());
     }
 
     /// The next piece for a helper: its share of what is left, from the end.
-    fn claim(&self) -> Option<Piece<'_>> {
-        if self.refused.get() {
+    fn claim(&self) -> Option<Claim<'_>> {
+        if self.tally.refused.get() {
             return None;
         }
         let (at, end) = self.hole().or_else(|| {
@@ -173,155 +176,115 @@ impl Split {
             Some((start, end))
         })?;
         self.pieces.borrow_mut().push(at);
-        Some(Piece {
+        Some(Claim {
             split: self,
             start: at,
-            at,
-            end,
+            piece: Piece {
+                at,
+                end,
+                region: self.front.part(end as usize),
+                origin: 0,
+            },
         })
     }
 }
 
-/// Takes pieces and receives them until there are none, or the server does not play along.
-pub(super) async fn help(stack: &Stack, pool: &Connections, split: Rc<Split>) {
-    let mut stream = None;
-    while let Some(mut piece) = split.claim() {
-        if let Err(problem) = piece.receive(stack, pool, &mut stream).await {
-            log::debug!("{}: a helper ends: {problem}", split.url);
-            return;
-        }
-    }
-    if let Some(stream) = stream {
-        pool.put(stack, split.server, stream);
-    }
-}
-
 /// A piece of the file that a helper has taken on; what is not received of it when it is dropped becomes a hole.
-struct Piece<'a> {
+struct Claim<'a> {
     split: &'a Split,
     /// Its entry among [`Split::pieces`].
     start: u64,
-    at: u64,
-    end: u64,
+    piece: Piece,
 }
 
-impl Drop for Piece<'_> {
+impl Claim<'_> {
+    /// Nobody can say what becomes of it.
+    fn lose(mut self) {
+        self.split.lost.borrow_mut().push(self.start);
+        self.piece.at = self.piece.end;
+    }
+}
+
+impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.split
             .pieces
             .borrow_mut()
             .retain(|&start| start != self.start);
-        if self.at < self.end {
-            self.split.give_back(self.at, self.end);
+        if self.piece.at < self.piece.end {
+            self.split.give_back(self.piece.at, self.piece.end);
         }
     }
 }
 
-impl Piece<'_> {
-    /// Receives the piece. When the connection breaks, only its rest is asked for again.
-    async fn receive(
-        &mut self,
-        stack: &Stack,
-        pool: &Connections,
-        kept: &mut Option<TcpStream>,
-    ) -> Result<(), Problem> {
-        let mut failures = 0;
-        let mut since = self.at;
-        while self.at < self.end {
-            let Err(problem) = self.request(stack, pool, kept).await else {
-                continue;
-            };
-            if self.at >= since + WORTHWHILE {
-                failures = 0;
-                since = self.at;
-            }
-            failures += 1;
-            // A server that does not want so many connections says so by its status.
-            let passing = problem.is_transient() && !matches!(problem, Problem::Status { .. });
-            if !passing || failures >= ATTEMPTS || self.split.refused.get() {
-                return Err(problem);
-            }
-            self.split.count(|stats| stats.resumed += 1);
-            stack.sleep(BACKOFF * failures).await;
+/// Takes pieces and receives them until there are none, or the server does not play along.
+pub(super) async fn help(stack: &Stack, pool: &Connections, split: Rc<Split>) {
+    let mut carrier = Carrier::new(stack, pool, &split.source, &split.tally);
+    while let Some(mut claim) = split.claim() {
+        if let Err(problem) = carrier.receive(&mut claim.piece).await {
+            log::debug!("{}: a helper ends: {problem}", split.source.url);
+            return;
         }
-        Ok(())
     }
+    carrier.finish();
+}
 
-    async fn request(
-        &mut self,
-        stack: &Stack,
-        pool: &Connections,
-        kept: &mut Option<TcpStream>,
-    ) -> Result<(), Problem> {
-        let split = self.split;
-        let idle = || pool.take(stack, &[split.server]).map(|(_, stream)| stream);
-        let mut stream = match kept.take().or_else(idle) {
-            Some(stream) => stream,
-            None => {
-                split.count(|stats| stats.connections += 1);
-                let connected = stack.connect(split.server, CONNECT_TIMEOUT).await;
-                let mut stream = connected.map_err(Problem::Connect)?;
-                stream.set_idle_timeout(SILENCE);
-                stream
-            }
+/// Takes pieces and has an assistant receive them until there are none, or it cannot.
+pub(super) async fn assist(stack: &Stack, assistants: &Assistants, index: usize, split: Rc<Split>) {
+    while let Some(mut claim) = split.claim() {
+        let (start, end) = (claim.start, claim.piece.end);
+        let errand = split
+            .front
+            .lend(start as usize..end as usize)
+            .and_then(|memory| assistants.send(index, split.source.clone(), start, memory));
+        let Some(errand) = errand else { return };
+        split.lent.set(split.lent.get() + 1);
+        let Some(outcome) = split.attend(stack, &errand).await else {
+            log::warn!(
+                "{}: assistant {index} is lost, and with it {} bytes from {start} on",
+                split.source.url,
+                end - start
+            );
+            claim.lose();
+            return;
         };
-        split.count(|stats| stats.requests += 1);
-        let request = range_request(&split.url, self.at, Some(self.end), &split.validator);
-        let head = exchange(stack, &mut stream, &request).await?;
-        if !self.fits(&head) {
-            if matches!(head.status, 200..=299) {
-                split.refuse();
-                return Err(Problem::Range);
-            }
-            return Err(Problem::Status {
-                status: head.status,
-                reason: head.reason,
-                retry_after: head.retry_after,
-            });
+        split.lent.set(split.lent.get().saturating_sub(1));
+        claim.piece.at = (start + outcome.received).min(end);
+        split.tally.count(|stats| stats.add_help(&outcome.stats));
+        if outcome.refused {
+            split.refuse();
         }
-        let part = split.front.part(self.end as usize);
-        let received = stream.received();
-        let mut told = received.get();
-        let start = told;
-        let result = watch(stream.read_into(&part, self.at as usize), || {
-            let now = received.get();
-            if now != told {
-                split.helped.set(split.helped.get() + (now - told));
-                told = now;
-            }
-        })
-        .await;
-        let count = result.map_err(Problem::connection)? as u64;
-        split
-            .helped
-            .set((split.helped.get() + count).saturating_sub(told - start));
-        self.at += count;
-        if self.at < self.end {
-            // It ended early: either nothing came for too long, or the next read tells why.
-            let error = match connections::pending(&mut stream) {
-                Some(Err(error)) => error,
-                Some(Ok(_)) => NetError::Reset,
-                None => NetError::TimedOut,
-            };
-            return Err(Problem::connection(error));
+        if outcome.failed {
+            return;
         }
-        if head.keep_alive {
-            *kept = Some(stream);
-        } else {
-            stream.close();
-        }
-        Ok(())
     }
+}
 
-    /// Whether a response brings exactly the rest of this piece, of the right version.
-    fn fits(&self, head: &Head) -> bool {
-        let content = head
-            .range
-            .filter(|content| content.total.is_none_or(|total| total == self.split.total))
-            .and_then(|content| content.range);
-        head.status == 206
-            && content == Some((self.at, self.end - 1))
-            && head.framing == Framing::Length(self.end - self.at)
-            && !self.split.validator.contradicts(head)
+impl Split {
+    /// Waits until an assistant is through with its piece; `None` when it is lost.
+    async fn attend(&self, stack: &Stack, errand: &Errand<'_>) -> Option<Outcome> {
+        let mut told = 0;
+        let received = &self.tally.received;
+        let mut note = |now: u64| {
+            received.set((received.get() + now).saturating_sub(told));
+            told = now;
+        };
+        loop {
+            match errand.state() {
+                State::Under(count) => note(count),
+                State::Done(outcome) => {
+                    note(outcome.received);
+                    return Some(outcome);
+                }
+                State::Lost => {
+                    note(0);
+                    return None;
+                }
+            }
+            if self.tally.refused.get() {
+                errand.cancel();
+            }
+            stack.next_turn().await;
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Downloads over a simulated wire, from a server that does what servers do and should not.
 
 mod ranges;
+mod team;
+mod threads;
 mod world;
 
 use std::cell::Cell;
@@ -16,7 +18,7 @@ use proptest::prelude::*;
 use wireboot_nic::sim::LinkConfig;
 
 use super::*;
-use world::{Hosts, Pages, Reply, Request, Then, Wire, World, reply};
+use world::{Hosts, Outcome, Pages, Reply, Request, Then, Wire, World, reply};
 
 const URL: &str = "http://10.0.0.2/file";
 const OLD: &str =
@@ -243,7 +245,15 @@ fn memory_smaller_than_asked_for_is_not_overrun() {
     let mut world = always(ok(b"file"));
     let result = world.run(|stack| async move {
         let url = Url::parse(URL).unwrap();
-        get(&stack, &Connections::new(), &Hosts, &url, &mut Stingy).await
+        get(
+            &stack,
+            &Connections::new(),
+            &Assistants::none(),
+            &Hosts,
+            &url,
+            &mut Stingy,
+        )
+        .await
     });
     assert!(matches!(
         result.unwrap_err().problem,
@@ -386,7 +396,15 @@ fn several_files_at_once() {
             let fetch = async |url: &str| {
                 let url = Url::parse(url).unwrap();
                 let mut pages = Pages::default();
-                get(&stack, &connections, &Hosts, &url, &mut pages).await
+                get(
+                    &stack,
+                    &connections,
+                    &Assistants::none(),
+                    &Hosts,
+                    &url,
+                    &mut pages,
+                )
+                .await
             };
             let (mut first, mut second) = (
                 pin!(fetch("http://boot/one")),

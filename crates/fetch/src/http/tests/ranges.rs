@@ -28,7 +28,7 @@ fn asked(request: &Request, total: usize) -> Option<(usize, usize)> {
 }
 
 /// A server that sends ranges and says so.
-fn ranges(file: &[u8], tag: &str, request: &Request) -> Reply {
+pub fn ranges(file: &[u8], tag: &str, request: &Request) -> Reply {
     let total = file.len();
     let range = asked(request, total).filter(|_| request.header("If-Range") == Some(tag));
     let (status, from, last, content) = match range {
@@ -45,7 +45,7 @@ fn ranges(file: &[u8], tag: &str, request: &Request) -> Reply {
     reply(&head, &file[from..=last], Then::Listen)
 }
 
-fn far() -> Wire {
+pub fn far() -> Wire {
     Wire {
         link: FAR,
         congestion: true,

@@ -16,17 +16,20 @@ use smoltcp::phy;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use wireboot_net::{Engine, Instant, Ipv4Address, Ipv4Cidr, Ipv4Config, Memory, Stack};
+use wireboot_nic::sim::fan::{Manner, Pair, fan};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
-use wireboot_nic::{Nic, Offload, Receive, Transmit};
+use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
 
+use crate::assistant::Assistant;
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
 use crate::resolve::Resolve;
+use crate::team::{Assistants, team};
 use crate::testing;
 use crate::url::Url;
 
 pub const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
-const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+pub const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
 /// Virtual time after which a test has failed, in microseconds: "every wait ends".
 const END: i64 = 400_000_000;
 
@@ -142,13 +145,13 @@ struct Peer {
     then: Then,
 }
 
-struct Server {
+pub struct Server {
     nic: SimNic,
     iface: Interface,
     sockets: SocketSet<'static>,
     peers: Vec<Peer>,
     handler: Box<dyn FnMut(&Request) -> Reply>,
-    requests: Rc<RefCell<Vec<Request>>>,
+    pub requests: Rc<RefCell<Vec<Request>>>,
     connections: usize,
     down_until: i64,
     /// Most bytes handed to TCP at a time.
@@ -156,7 +159,56 @@ struct Server {
 }
 
 impl Server {
-    fn poll(&mut self, now: Instant) {
+    pub fn new(
+        mut nic: SimNic,
+        wire: Wire,
+        handler: impl FnMut(&Request) -> Reply + 'static,
+    ) -> Self {
+        let mac = HardwareAddress::Ethernet(EthernetAddress(nic.properties().mac));
+        let mut config = Config::new(mac);
+        config.random_seed = wire.seed;
+        let mut iface = Interface::new(config, &mut Port(&mut nic), Instant::ZERO);
+        iface.update_ip_addrs(|addresses| {
+            addresses.push(IpCidr::new(SERVER.into(), 24)).unwrap();
+        });
+        let mut sockets = SocketSet::new(Vec::new());
+        let peers = [80; 10]
+            .into_iter()
+            .chain([8080])
+            .map(|port| {
+                let mut socket = tcp::Socket::new(
+                    tcp::SocketBuffer::new(vec![0; 4096]),
+                    tcp::SocketBuffer::new(vec![0; 65535]),
+                );
+                socket.set_congestion_control(if wire.congestion {
+                    tcp::CongestionControl::Reno
+                } else {
+                    tcp::CongestionControl::None
+                });
+                Peer {
+                    handle: sockets.add(socket),
+                    port,
+                    connection: None,
+                    request: Vec::new(),
+                    output: VecDeque::new(),
+                    then: Then::Listen,
+                }
+            })
+            .collect();
+        Server {
+            nic,
+            iface,
+            sockets,
+            peers,
+            handler: Box::new(handler),
+            requests: Rc::default(),
+            connections: 0,
+            down_until: 0,
+            piece: wire.piece,
+        }
+    }
+
+    pub fn poll(&mut self, now: Instant) {
         self.iface
             .poll(now, &mut Port(&mut self.nic), &mut self.sockets);
         let down = now.total_micros() < self.down_until;
@@ -238,6 +290,10 @@ pub struct Wire {
     pub piece: usize,
     /// The server takes loss for congestion (Reno), as servers do.
     pub congestion: bool,
+    /// Engines of the client, each on a queue pair of its own.
+    pub engines: usize,
+    /// The client's NIC does not keep to its steering.
+    pub astray: bool,
 }
 
 impl Default for Wire {
@@ -248,21 +304,53 @@ impl Default for Wire {
             coalesce: false,
             piece: usize::MAX,
             congestion: false,
+            engines: 1,
+            astray: false,
         }
     }
 }
 
 pub struct World {
-    engine: Engine<SimNic>,
+    engine: Engine<Either<SimNic, Pair>>,
+    pub assistants: Vec<Helper>,
+    pub team: Rc<Assistants>,
     server: Server,
     clock: Clock,
     pub connections: Rc<Connections>,
     pub requests: Rc<RefCell<Vec<Request>>>,
 }
 
+/// An assistant, and when it falls silent and when it is gone, in microseconds.
+pub struct Helper {
+    pub assistant: Option<Assistant<Pair>>,
+    pub silent: i64,
+    pub gone: i64,
+    /// Turns in which it had work.
+    pub busy: usize,
+}
+
+impl Helper {
+    fn poll(&mut self, now: i64) {
+        if now >= self.gone {
+            self.assistant = None;
+        }
+        if now < self.silent
+            && let Some(assistant) = &mut self.assistant
+        {
+            let busy = assistant.poll(Instant::from_micros(now)).unwrap();
+            self.busy += usize::from(busy);
+        }
+    }
+
+    fn next_delivery(&mut self, now: i64) -> Option<i64> {
+        let assistant = self.assistant.as_mut().filter(|_| now < self.silent)?;
+        assistant.nic_mut().next_delivery()
+    }
+}
+
 impl World {
     pub fn new(wire: Wire, handler: impl FnMut(&Request) -> Reply + 'static) -> Self {
-        let (mut client, mut nic) = sim::link(wire.link, wire.link, wire.seed);
+        let (mut client, nic) = sim::link(wire.link, wire.link, wire.seed);
         if wire.coalesce {
             client.configure(NicConfig {
                 coalesce: true,
@@ -271,58 +359,51 @@ impl World {
             });
         }
         let clock = client.clock();
-        let mac = HardwareAddress::Ethernet(EthernetAddress(nic.properties().mac));
-        let mut config = Config::new(mac);
-        config.random_seed = wire.seed;
-        let mut iface = Interface::new(config, &mut Port(&mut nic), Instant::ZERO);
-        iface.update_ip_addrs(|addresses| {
-            addresses.push(IpCidr::new(SERVER.into(), 24)).unwrap();
-        });
-        let mut sockets = SocketSet::new(Vec::new());
-        let peers = [80; 10]
-            .into_iter()
-            .chain([8080])
-            .map(|port| {
-                let mut socket = tcp::Socket::new(
-                    tcp::SocketBuffer::new(vec![0; 4096]),
-                    tcp::SocketBuffer::new(vec![0; 65535]),
-                );
-                socket.set_congestion_control(if wire.congestion {
-                    tcp::CongestionControl::Reno
-                } else {
-                    tcp::CongestionControl::None
+        let server = Server::new(nic, wire, handler);
+        let seed = wire.seed as u8;
+        let mut assistants = Vec::new();
+        let (engine, team) = if wire.engines > 1 {
+            let steering = Steering::by_port(wire.engines);
+            let manner = if wire.astray {
+                Manner::Astray(wire.seed)
+            } else {
+                Manner::Faithful
+            };
+            let mut pairs = fan(client, steering.clone(), manner).into_iter();
+            let (lead, links) = team(&steering);
+            let first = Either::Second(pairs.next().unwrap());
+            let mut engine = Engine::new(first, [seed; 32]);
+            let (place, team) = Assistants::new(lead);
+            engine.join(place);
+            for (number, (pair, link)) in pairs.zip(links).enumerate() {
+                let mut seed = [seed; 32];
+                seed[0] = number as u8 + 1;
+                assistants.push(Helper {
+                    assistant: Some(Assistant::new(pair, seed, link)),
+                    silent: i64::MAX,
+                    gone: i64::MAX,
+                    busy: 0,
                 });
-                Peer {
-                    handle: sockets.add(socket),
-                    port,
-                    connection: None,
-                    request: Vec::new(),
-                    output: VecDeque::new(),
-                    then: Then::Listen,
-                }
-            })
-            .collect();
-        let engine = Engine::new(client, [wire.seed as u8; 32]);
-        engine.stack().configure(&Ipv4Config {
+            }
+            (engine, team)
+        } else {
+            let engine = Engine::new(Either::First(client), [seed; 32]);
+            (engine, Assistants::none())
+        };
+        let config = Ipv4Config {
             address: Ipv4Cidr::new(CLIENT, 24),
             router: None,
             routes: Vec::new(),
             mtu: None,
-        });
-        let requests = Rc::default();
+        };
+        engine.stack().configure(&config);
+        team.configure(&config);
+        let requests = Rc::clone(&server.requests);
         World {
             engine,
-            server: Server {
-                nic,
-                iface,
-                sockets,
-                peers,
-                handler: Box::new(handler),
-                requests: Rc::clone(&requests),
-                connections: 0,
-                down_until: 0,
-                piece: wire.piece,
-            },
+            assistants,
+            team: Rc::new(team),
+            server,
             clock,
             connections: Rc::default(),
             requests,
@@ -349,18 +430,25 @@ impl World {
         loop {
             let now = self.clock.now();
             assert!(now < END, "the download never ended");
+            self.team.turn(Instant::from_micros(now));
             self.engine.poll(Instant::from_micros(now)).unwrap();
+            for assistant in &mut self.assistants {
+                assistant.poll(now);
+            }
             self.server.poll(Instant::from_micros(now));
             if let Some(value) = result.borrow_mut().take() {
                 return value;
             }
-            let next = [
-                self.engine.nic_mut().next_delivery(),
-                self.server.nic.next_delivery(),
-            ]
-            .into_iter()
-            .flatten()
-            .fold(now + 1000, i64::min);
+            let near = match self.engine.nic_mut() {
+                Either::First(nic) => nic.next_delivery(),
+                Either::Second(pair) => pair.next_delivery(),
+            };
+            let assistants = self.assistants.iter_mut();
+            let next = [near, self.server.nic.next_delivery()]
+                .into_iter()
+                .chain(assistants.map(|assistant| assistant.next_delivery(now)))
+                .flatten()
+                .fold(now + 1000, i64::min);
             self.clock.set(next.max(now + 1));
         }
     }
@@ -382,8 +470,9 @@ impl World {
     pub fn get_to(&mut self, url: &str, mut pages: Pages) -> Outcome {
         let url = Url::parse(url).unwrap();
         let connections = Rc::clone(&self.connections);
+        let team = Rc::clone(&self.team);
         let (result, pages) = self.run(|stack| async move {
-            let result = get(&stack, &connections, &Hosts, &url, &mut pages).await;
+            let result = get(&stack, &connections, &team, &Hosts, &url, &mut pages).await;
             (result, pages)
         });
         Outcome { result, pages }

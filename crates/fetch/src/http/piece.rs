@@ -1,0 +1,196 @@
+//! A range of a file, received over a connection of its own: by a helper beside the first connection, or by an assistant on
+//! another processor.
+
+use core::cell::Cell;
+use core::net::SocketAddrV4;
+
+use wireboot_net::{NetError, Region, Stack, TcpStream};
+
+use super::connections::{self, Connections};
+use super::head::{Framing, Head, Validator};
+use super::{
+    BACKOFF, CONNECT_TIMEOUT, HttpStats, Problem, SILENCE, WORTHWHILE, exchange, range_request,
+    watch,
+};
+use crate::url::Url;
+
+/// Requests for a piece that may fail in a row without progress.
+const ATTEMPTS: u32 = 3;
+
+/// One version of a file on a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) url: Url,
+    pub(crate) server: SocketAddrV4,
+    pub(crate) validator: Validator,
+    /// Size of the file in bytes.
+    pub(crate) total: u64,
+}
+
+/// What receiving pieces has come to.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Bytes received.
+    pub(crate) received: Cell<u64>,
+    /// The server does not send ranges of this version: no more requests.
+    pub(crate) refused: Cell<bool>,
+    /// What it took.
+    pub(crate) stats: Cell<HttpStats>,
+}
+
+impl Tally {
+    pub(crate) fn count(&self, change: impl FnOnce(&mut HttpStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+}
+
+/// A range of the file that is still to be received.
+pub(crate) struct Piece {
+    /// First byte that is missing, in bytes from the start of the file.
+    pub(crate) at: u64,
+    /// Where it ends.
+    pub(crate) end: u64,
+    /// Where it goes.
+    pub(crate) region: Region,
+    /// What the first byte of the region's memory is in the file.
+    pub(crate) origin: u64,
+}
+
+/// Receives pieces of one file, one after the other and on one connection as long as that lasts.
+pub(crate) struct Carrier<'a> {
+    pub(crate) stack: &'a Stack,
+    pub(crate) pool: &'a Connections,
+    pub(crate) source: &'a Source,
+    pub(crate) tally: &'a Tally,
+    stream: Option<TcpStream>,
+}
+
+impl<'a> Carrier<'a> {
+    pub(crate) fn new(
+        stack: &'a Stack,
+        pool: &'a Connections,
+        source: &'a Source,
+        tally: &'a Tally,
+    ) -> Self {
+        Self {
+            stack,
+            pool,
+            source,
+            tally,
+            stream: None,
+        }
+    }
+
+    /// Leaves the connection to whoever comes next.
+    pub(crate) fn finish(self) {
+        if let Some(stream) = self.stream {
+            self.pool.put(self.stack, self.source.server, stream);
+        }
+    }
+
+    /// Receives a piece. When the connection breaks, only its rest is asked for again. After an error, [`Piece::at`] tells how far it
+    /// came.
+    pub(crate) async fn receive(&mut self, piece: &mut Piece) -> Result<(), Problem> {
+        let mut failures = 0;
+        let mut since = piece.at;
+        while piece.at < piece.end {
+            let Err(problem) = self.request(piece).await else {
+                continue;
+            };
+            if piece.at >= since + WORTHWHILE {
+                failures = 0;
+                since = piece.at;
+            }
+            failures += 1;
+            // A server that does not want so many connections says so by its status.
+            let passing = problem.is_transient() && !matches!(problem, Problem::Status { .. });
+            if !passing || failures >= ATTEMPTS || self.tally.refused.get() {
+                return Err(problem);
+            }
+            self.tally.count(|stats| stats.resumed += 1);
+            self.stack.sleep(BACKOFF * failures).await;
+        }
+        Ok(())
+    }
+
+    async fn connection(&mut self) -> Result<TcpStream, Problem> {
+        let server = self.source.server;
+        let idle = || self.pool.take(self.stack, &[server]).map(|(_, idle)| idle);
+        if let Some(stream) = self.stream.take().or_else(idle) {
+            return Ok(stream);
+        }
+        self.tally.count(|stats| stats.connections += 1);
+        let connected = self.stack.connect(server, CONNECT_TIMEOUT).await;
+        let mut stream = connected.map_err(Problem::Connect)?;
+        stream.set_idle_timeout(SILENCE);
+        Ok(stream)
+    }
+
+    async fn request(&mut self, piece: &mut Piece) -> Result<(), Problem> {
+        let mut stream = self.connection().await?;
+        let Source { url, validator, .. } = self.source;
+        let tally = self.tally;
+        tally.count(|stats| stats.requests += 1);
+        let request = range_request(url, piece.at, Some(piece.end), validator);
+        let head = exchange(self.stack, &mut stream, &request).await?;
+        if !piece.fits(self.source, &head) {
+            if matches!(head.status, 200..=299) {
+                tally.refused.set(true);
+                return Err(Problem::Range);
+            }
+            return Err(Problem::Status {
+                status: head.status,
+                reason: head.reason,
+                retry_after: head.retry_after,
+            });
+        }
+        let received = stream.received();
+        let mut told = received.get();
+        let start = told;
+        let at = piece.at.saturating_sub(piece.origin) as usize;
+        let result = watch(stream.read_into(&piece.region, at), || {
+            let now = received.get();
+            if now != told {
+                tally.received.set(tally.received.get() + (now - told));
+                told = now;
+            }
+        })
+        .await;
+        let count = result.map_err(Problem::connection)? as u64;
+        tally
+            .received
+            .set((tally.received.get() + count).saturating_sub(told - start));
+        piece.at += count;
+        if piece.at < piece.end {
+            // It ended early: either nothing came for too long, or the next read tells why.
+            let error = match connections::pending(&mut stream) {
+                Some(Err(error)) => error,
+                Some(Ok(_)) => NetError::Reset,
+                None => NetError::TimedOut,
+            };
+            return Err(Problem::connection(error));
+        }
+        if head.keep_alive {
+            self.stream = Some(stream);
+        } else {
+            stream.close();
+        }
+        Ok(())
+    }
+}
+
+impl Piece {
+    /// Whether a response brings exactly what is missing, of the right version.
+    fn fits(&self, source: &Source, head: &Head) -> bool {
+        let content = head
+            .range
+            .filter(|content| content.total.is_none_or(|total| total == source.total))
+            .and_then(|content| content.range);
+        head.status == 206
+            && content == Some((self.at, self.end - 1))
+            && head.framing == Framing::Length(self.end - self.at)
+            && !source.validator.contradicts(head)
+    }
+}

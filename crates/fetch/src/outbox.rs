@@ -1,0 +1,50 @@
+//! The sending side of a mailbox, which never waits.
+
+use alloc::collections::VecDeque;
+
+use wireboot_ring::Sender;
+
+/// A ring, and what found it full.
+pub(crate) struct Outbox<T> {
+    ring: Sender<T>,
+    /// What must not be lost: some of it holds memory.
+    waiting: VecDeque<T>,
+}
+
+impl<T: Send> Outbox<T> {
+    pub(crate) fn new(ring: Sender<T>) -> Self {
+        Self {
+            ring,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Sends `message`, if need be later.
+    pub(crate) fn tell(&mut self, message: T) {
+        self.waiting.push_back(message);
+        self.flush();
+    }
+
+    /// Sends `message` if there is room enough; one that is worth nothing late, and must not push out what matters.
+    pub(crate) fn offer(&mut self, message: T) -> Result<(), T> {
+        if self.waiting.is_empty() && self.ring.room() > 1 {
+            return self.ring.push(message);
+        }
+        Err(message)
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(crate) fn flush(&mut self) {
+        while let Some(message) = self.waiting.pop_front() {
+            if let Err(message) = self.ring.push(message) {
+                self.waiting.push_front(message);
+                return;
+            }
+        }
+    }
+
+    /// Whether anything waits.
+    pub(crate) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
