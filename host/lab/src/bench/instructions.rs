@@ -5,6 +5,8 @@
 //!  and not outside:                                             └ units and frames ─ Peer: a TFTP and HTTP server in memory
 //! ```
 //!
+//! Of several engines, each has a NIC and a peer of its own, and takes its turn after the others.
+//!
 //! The NIC lends frames that are prepared once, so that what is counted is the engine's work and the copy to the destination.
 
 use std::collections::VecDeque;
@@ -18,11 +20,13 @@ use etherparse::{
     PacketBuilder, SlicedPacket, TcpOptionElement, TcpSlice, TransportSlice, UdpSlice,
 };
 use serde::Serialize;
-use wireboot_fetch::{Command as Ask, Event, Lease, LeaseSource, Service};
+use wireboot_fetch::{Assistant, Command as Ask, Event, Lease, LeaseSource, Service};
 use wireboot_net::{Instant, Ipv4Cidr, Memory};
 use wireboot_nic::{
-    Checksum, Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit,
+    Checksum, Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Steering,
+    Transmit,
 };
+use wireboot_ring::{HeapBlock, prefix};
 
 use super::evaluate;
 
@@ -35,6 +39,20 @@ pub enum Stream {
     Http,
     /// HTTP in single segments.
     HttpSegments,
+    /// As `Http`, by two engines.
+    HttpTwo,
+    /// As `Http`, by four engines.
+    HttpFour,
+}
+
+impl Stream {
+    fn engines(self) -> usize {
+        match self {
+            Stream::HttpTwo => 2,
+            Stream::HttpFour => 4,
+            Stream::Tftp | Stream::Http | Stream::HttpSegments => 1,
+        }
+    }
 }
 
 /// Instructions per byte received of one sort of stream.
@@ -51,7 +69,7 @@ pub struct Instructions {
 }
 
 /// The file's size in bytes: enough for the start not to matter.
-const BYTES: u64 = 16 << 20;
+const BYTES: u64 = 64 << 20;
 
 /// Counts all streams. An empty list when valgrind is not installed.
 ///
@@ -66,6 +84,8 @@ pub fn count_all() -> Result<Vec<Instructions>> {
         (Stream::Tftp, "TFTP, 1468-byte blocks"),
         (Stream::Http, "HTTP, joined segments"),
         (Stream::HttpSegments, "HTTP, single segments"),
+        (Stream::HttpTwo, "HTTP, joined segments, two engines"),
+        (Stream::HttpFour, "HTTP, joined segments, four engines"),
     ];
     streams
         .into_iter()
@@ -136,8 +156,22 @@ const MOST_IDLE_TURNS: u32 = 3_000_000;
 fn receive_bytes(stream: Stream, bytes: u64) -> Result<()> {
     let (mut ask, commands) = wireboot_ring::channel(8);
     let (events, mut told) = wireboot_ring::channel(64);
-    let mut service = Service::new(LoopNic::new(stream), [7; 32], commands, events);
-    let mut peer = Peer::new(stream, bytes);
+    let steering = Steering::by_port(stream.engines());
+    let (lead, links) = wireboot_fetch::team(&steering);
+    let nic = LoopNic::new(stream);
+    let service = match stream.engines() {
+        1 => Service::new(nic, [7; 32], commands, events),
+        _ => Service::with_assistants(nic, [7; 32], commands, events, lead),
+    };
+    let mut engines = vec![Running::Service(service)];
+    for (index, link) in (8..).zip(links) {
+        let assistant = Assistant::new(LoopNic::new(stream), [index; 32], link);
+        engines.push(Running::Assistant(assistant));
+    }
+    let mut engines: Vec<(Running, Peer)> = engines
+        .into_iter()
+        .map(|engine| (engine, Peer::new(stream, bytes)))
+        .collect();
     let scheme = if stream == Stream::Tftp {
         "tftp"
     } else {
@@ -154,28 +188,34 @@ fn receive_bytes(stream: Stream, bytes: u64) -> Result<()> {
     while idle < MOST_IDLE_TURNS {
         now += TURN_MICROS;
         idle += 1;
-        counted(&mut service, Instant::from_micros(now)).context("the engine")?;
-        let nic = service.nic_mut();
-        for frame in nic.transmit.sent.drain(..) {
-            peer.frame(&frame, &mut nic.receive.queue);
+        for (engine, peer) in &mut engines {
+            counted(engine, Instant::from_micros(now)).context("the engine")?;
+            let nic = engine.nic();
+            for frame in nic.transmit.sent.drain(..) {
+                peer.frame(&frame, &mut nic.receive.queue);
+            }
         }
         while let Some(event) = told.pop() {
             idle = 0;
             match event {
                 Event::NeedMemory { job, bytes } => {
-                    let memory = Memory::from(vec![
-                        0;
-                        usize::try_from(bytes)
-                            .context("a file larger than memory")?
-                    ]);
-                    ask.push(Ask::Memory { job, memory })
-                        .ok()
-                        .context("the engine takes no memory")?;
+                    let bytes = usize::try_from(bytes).context("a file larger than memory")?;
+                    let (memory, _) = prefix(HeapBlock::from(vec![0; bytes]));
+                    ask.push(Ask::Memory {
+                        job,
+                        memory: Memory::new(memory),
+                    })
+                    .ok()
+                    .context("the engine takes no memory")?;
                 }
                 Event::Done { result, .. } => {
                     let file = result.context("receiving")?;
                     if file.len != bytes {
                         bail!("{} bytes instead of {bytes}", file.len);
+                    }
+                    let lazy = |(_, peer): &(Running, Peer)| peer.connection.is_none();
+                    if engines.len() > 1 && bytes > MOST_ALONE && engines.iter().any(lazy) {
+                        bail!("an engine had no part in the file");
                     }
                     return Ok(());
                 }
@@ -186,10 +226,31 @@ fn receive_bytes(stream: Stream, bytes: u64) -> Result<()> {
     bail!("the transfer stands still")
 }
 
+/// Larger files come by all engines that there are.
+const MOST_ALONE: u64 = 8 << 20;
+
+/// An engine at work.
+enum Running {
+    Service(Service<LoopNic>),
+    Assistant(Assistant<LoopNic>),
+}
+
+impl Running {
+    fn nic(&mut self) -> &mut LoopNic {
+        match self {
+            Running::Service(service) => service.nic_mut(),
+            Running::Assistant(assistant) => assistant.nic_mut(),
+        }
+    }
+}
+
 /// The part whose instructions are counted: callgrind knows it by its name.
 #[inline(never)]
-fn counted(service: &mut Service<LoopNic>, now: Instant) -> Result<bool, Fault> {
-    service.poll(now)
+fn counted(engine: &mut Running, now: Instant) -> Result<bool, Fault> {
+    match engine {
+        Running::Service(service) => service.poll(now),
+        Running::Assistant(assistant) => assistant.poll(now),
+    }
 }
 
 fn lease() -> Lease {
@@ -540,7 +601,19 @@ impl Peer {
             connection.theirs = connection
                 .theirs
                 .wrapping_add(segment.payload().len() as u32);
-            let header = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", self.bytes);
+            let (first, last) = range(segment.payload()).unwrap_or((0, self.bytes - 1));
+            let length = last + 1 - first;
+            let status = if length == self.bytes {
+                "200 OK".to_owned()
+            } else {
+                format!(
+                    "206 Partial Content\r\nContent-Range: bytes {first}-{last}/{}",
+                    self.bytes
+                )
+            };
+            let header = format!(
+                "HTTP/1.1 {status}\r\nETag: \"1\"\r\nAccept-Ranges: bytes\r\nContent-Length: {length}\r\n\r\n"
+            );
             queue.push_back(Unit::Frame(tcp(
                 port,
                 connection.next,
@@ -549,7 +622,7 @@ impl Peer {
                 header.as_bytes(),
             )));
             connection.next = connection.next.wrapping_add(header.len() as u32);
-            connection.unsent = self.bytes;
+            connection.unsent = length;
         }
         if new && segment.fin() {
             connection.theirs = connection.theirs.wrapping_add(1);
@@ -594,15 +667,25 @@ impl Peer {
     }
 }
 
+/// First and last byte that a request asks for by `Range: bytes=N-M`.
+fn range(request: &[u8]) -> Option<(u64, u64)> {
+    let text = std::str::from_utf8(request).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Range: bytes="))?;
+    let (first, last) = line.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_stream_arrives_whole() {
-        for stream in [Stream::Tftp, Stream::Http, Stream::HttpSegments] {
-            for bytes in [1, BLOCK as u64 * 3, 3_000_001] {
-                receive_bytes(stream, bytes)
+        for stream in Stream::value_variants() {
+            for bytes in [1, BLOCK as u64 * 3, 3_000_001, 9_000_001] {
+                receive_bytes(*stream, bytes)
                     .unwrap_or_else(|error| panic!("{stream:?} of {bytes} bytes: {error:#}"));
             }
         }
