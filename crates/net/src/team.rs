@@ -88,7 +88,7 @@ pub struct Member {
 pub fn team(steering: &Steering) -> (Member, Vec<Member>) {
     let member = |index, lanes| Member {
         index,
-        steering: steering.clone(),
+        steering: *steering,
         lanes,
         forwarded: Forwarded::default(),
     };

@@ -185,7 +185,7 @@ impl<'o> Bench<'o> {
         };
         let claim = Claim::take(&self.interface).map_err(refused)?;
         let function = claim.function(self.clock).map_err(refused)?;
-        let mut driver = Driver(card::start(function)?);
+        let mut driver = Driver(card::start(function, 1)?);
         self.settle(&mut driver)?;
         self.wire("driver", &mut driver);
         let memory = Landing::allocate(MEMORY).ok();
@@ -297,6 +297,7 @@ impl<'o> Bench<'o> {
         let engines = network.accounts().len();
         let on = match processors {
             None => String::new(),
+            Some(_) if engines == 1 => ", 1 engine".into(),
             Some(_) => format!(", {engines} engines"),
         };
         let mut fetcher = Fetcher::new(network);

@@ -67,13 +67,13 @@ fn driver_for(function: &pci::Candidate) -> Option<&'static str> {
     }
 }
 
-/// The driver, on a function that it resets first.
-pub fn start(function: Function) -> Result<Native, Error> {
+/// The driver, on a function that it resets first, with up to `pairs` queue pairs where the card has several.
+pub fn start(function: Function, pairs: usize) -> Result<Native, Error> {
     let id = function.config32(0);
     Ok(if e1000e::supports(id as u16, (id >> 16) as u16) {
         Either::Second(E1000e::new(function)?)
     } else {
-        Either::First(VirtioNet::new(function)?)
+        Either::First(VirtioNet::with_pairs(function, pairs)?)
     })
 }
 
@@ -160,8 +160,8 @@ impl Card {
         found.map(Self::Firmware)
     }
 
-    /// Takes it from the firmware and starts it.
-    pub fn take(&self, clock: Clock) -> Result<Taken, Error> {
+    /// Takes it from the firmware and starts it, with up to `pairs` queue pairs.
+    pub fn take(&self, pairs: usize, clock: Clock) -> Result<Taken, Error> {
         let refused = |status: Status| Error::Refused {
             interface: self.to_string(),
             status,
@@ -172,7 +172,7 @@ impl Card {
                 let function = claim.function(clock);
                 let function = function.map_err(|error| refused(error.status()))?;
                 Ok(Taken {
-                    nic: Either::First(start(function)?),
+                    nic: Either::First(start(function, pairs)?),
                     claim: Some(claim),
                     driver: driver_for(card).unwrap_or("our driver"),
                 })

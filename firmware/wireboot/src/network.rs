@@ -17,7 +17,7 @@ use wireboot_fetch::{Command, Event};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Either, Fault, Nic};
 use wireboot_platform::pci::Claim;
-use wireboot_platform::processors::Processor;
+use wireboot_platform::processors::{self, Processor};
 use wireboot_platform::rest::Rest;
 use wireboot_platform::{Clock, console, memory};
 use wireboot_ring::{Receiver, Sender};
@@ -71,11 +71,12 @@ impl Network {
         settings: &Settings,
         clock: Clock,
     ) -> Result<Self, Error> {
+        let (others, pairs) = processors(settings.processors);
         let Taken {
             mut nic,
             claim,
             driver,
-        } = card.take(clock)?;
+        } = card.take(pairs, clock)?;
         let mac = nic.properties().mac;
         let [a, b, c, d, e, f] = mac;
         log::info!("{card}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, driven by {driver}");
@@ -92,14 +93,18 @@ impl Network {
         if let Some(vlan) = settings.vlan {
             log::info!("VLAN {vlan}");
         }
-        if settings.processors == Some(0) {
-            log::info!("the network runs on the boot processor, as the load options say");
-        }
+        let others = match nic {
+            Either::Second(_) if !others.is_empty() => {
+                log::info!("the network runs on the boot processor, as the firmware's driver does");
+                Vec::new()
+            }
+            _ => others,
+        };
         let Settled {
             home,
             commands,
             events,
-        } = Home::settle(nic, settings.vlan, clock, settings.processors);
+        } = Home::settle(nic, settings.vlan, clock, others);
         Ok(Self {
             home,
             claim,
@@ -153,16 +158,16 @@ impl Network {
             Home::Here(service) => {
                 service.poll(instant(self.clock))?;
             }
-            Home::There(post) => {
+            Home::There(crew) => {
                 console::tell_waiting();
-                if post.is_over() {
+                if crew.is_over() {
                     let ended = self.end();
                     return Err(match ended.and_then(|ended| ended.fault) {
                         Some(fault) => fault.into(),
                         None => Error::Nothing,
                     });
                 }
-                if let Some((number, reason)) = self.home.loss(now) {
+                if let Some((number, reason)) = crew.loss(now) {
                     log::warn!(
                         "processor {number} is lost ({reason}); going on with the boot processor"
                     );
@@ -230,20 +235,20 @@ impl Network {
         Some(Quiet { nic, claim })
     }
 
-    /// Ends the service, and its processor's part in it.
+    /// Ends the service, and the other processors' part in it.
     fn end(&mut self) -> Option<Ended> {
         let ended = match core::mem::replace(&mut self.home, Home::Gone) {
             Home::Here(service) => Some(Ended {
                 nic: home::drained(*service, self.clock),
                 fault: None,
             }),
-            Home::There(post) => match post.end(self.clock) {
+            Home::There(crew) => match crew.end(self.clock) {
                 Ok((nic, fault)) => Some(Ended {
                     nic: Either::First(nic),
                     fault,
                 }),
-                Err(mut processor) => {
-                    kill(&mut processor).ok()?;
+                Err(processors) => {
+                    kill(processors).ok()?;
                     let nic = Either::First(self.start_nic().ok()?);
                     Some(Ended { nic, fault: None })
                 }
@@ -255,18 +260,18 @@ impl Network {
         ended
     }
 
-    /// After the processor was lost: a new service, here, on a device that is started anew. What the old one had stays
+    /// After a processor was lost: a new service, here, on a device that is started anew. What the old one had stays
     /// allocated.
     fn begin_again(&mut self) -> Result<(), Error> {
-        if let Home::There(post) = core::mem::replace(&mut self.home, Home::Gone) {
-            kill(&mut post.abandon())?;
+        if let Home::There(crew) = core::mem::replace(&mut self.home, Home::Gone) {
+            kill(crew.abandon())?;
         }
         let nic = Either::First(self.start_nic()?);
         let Settled {
             home,
             commands,
             events,
-        } = Home::settle(nic, self.vlan, self.clock, Some(0));
+        } = Home::settle(nic, self.vlan, self.clock, Vec::new());
         (self.home, self.commands, self.events) = (home, commands, events);
         if let Some(lease) = self.lease.clone() {
             self.send(Command::Configure(lease))?;
@@ -280,7 +285,7 @@ impl Network {
             .claim
             .as_ref()
             .and_then(|claim| claim.function(self.clock).ok());
-        card::start(function.ok_or(Error::NoInterface)?)
+        card::start(function.ok_or(Error::NoInterface)?, 1)
     }
 }
 
@@ -308,12 +313,33 @@ impl Drop for Quiet {
     }
 }
 
-/// Ends what runs on a lost processor. Where the firmware refuses, the device may get a second owner at any time, so nobody else may
+/// Ends what runs on lost processors. Where the firmware refuses, the device may get a second owner at any time, so nobody else may
 /// use it, and the boot is over for us.
-fn kill(processor: &mut Processor) -> Result<(), Error> {
-    if processor.kill() {
-        Ok(())
-    } else {
-        Err(Error::Undying(processor.number()))
+fn kill(processors: Vec<Processor>) -> Result<(), Error> {
+    for mut processor in processors {
+        if !processor.kill() {
+            return Err(Error::Undying(processor.number()));
+        }
+    }
+    Ok(())
+}
+
+/// The processors that there are besides the boot processor, and on how many of them engines are wanted: as many as the load options
+/// say, else one. More than one pay only where each has a core of its own, which a virtual machine cannot tell.
+fn processors(wanted: Option<u32>) -> (Vec<Processor>, usize) {
+    if wanted == Some(0) {
+        log::info!("the network runs on the boot processor, as the load options say");
+        return (Vec::new(), 1);
+    }
+    match processors::others() {
+        Ok(others) => {
+            let wanted = wanted.map_or(1, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
+            let engines = wanted.min(others.len());
+            (others, engines)
+        }
+        Err(alone) => {
+            log::info!("the network runs on the boot processor: {alone}");
+            (Vec::new(), 1)
+        }
     }
 }

@@ -114,6 +114,12 @@ const CASES: &[(&str, Case)] = &[
         "boot_processor_by_option",
         processors::boot_processor_by_option,
     ),
+    ("several_engines", processors::several_engines),
+    (
+        "several_engines_by_hash",
+        processors::several_engines_by_hash,
+    ),
+    ("an_assistant_hangs", processors::an_assistant_hangs),
     ("processor_hangs", processors::processor_hangs),
     ("soak_disturbed_transfers", soak::disturbed_transfers),
     ("soak_disturbed_hand_overs", soak::disturbed_hand_overs),

@@ -1,11 +1,13 @@
 //! Which processor the network runs on, and what happens when that one is lost.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use wireboot_lab::Impairment;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
+use wireboot_lab::qemu::RunningMachine;
 
 use crate::gdb::Debugger;
 use crate::scene::{Scene, expect};
@@ -32,6 +34,86 @@ pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
         "wireboot: the network runs on the boot processor, as the load options say",
     )?;
     scene.arrives(&mut machine)
+}
+
+/// A card with three queue pairs, and a processor for each.
+fn three_engines(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
+    let options = NetworkOptions {
+        queues: 3,
+        ..NetworkOptions::default()
+    };
+    let mut scene = Scene::on(lab, options, megabytes)?;
+    scene.machine.processors = 4;
+    scene.machine.memory_mib = 1024;
+    scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
+    Ok(scene)
+}
+
+const THREE_ENGINES: &str =
+    "wireboot: the network runs on processor 1; parts of large files on 2, 3";
+
+pub fn several_engines(lab: &Lab) -> Result<()> {
+    receives_in_parts(&three_engines(lab, 20)?).map(drop)
+}
+
+pub fn several_engines_by_hash(lab: &Lab) -> Result<()> {
+    let mut scene = three_engines(lab, 20)?;
+    if let Some(card) = &mut scene.machine.network {
+        card.properties.push("rss=on".into());
+    }
+    scene.machine.trace = vec!["virtio_net_rss_*".into()];
+    let machine = receives_in_parts(&scene)?;
+    let events: Vec<_> = machine
+        .trace()
+        .into_iter()
+        .map(|event| event.name)
+        .collect();
+    ensure!(
+        events.iter().any(|name| name == "virtio_net_rss_enable")
+            && !events.iter().any(|name| name == "virtio_net_rss_error"),
+        "the card does not steer by hash: {events:?}"
+    );
+    Ok(())
+}
+
+/// Each of three engines receives a part of the data.
+fn receives_in_parts(scene: &Scene<'_>) -> Result<RunningMachine> {
+    let mut server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, THREE_ENGINES)?;
+    scene.arrives(&mut machine)?;
+    let parts = server
+        .events()?
+        .iter()
+        .filter(|event| event.event == "http-start" && event.file.ends_with("data.cpio"))
+        .count();
+    ensure!(parts >= 3, "the data came in {parts} parts");
+    Ok(machine)
+}
+
+pub fn an_assistant_hangs(lab: &Lab) -> Result<()> {
+    // Much, so that the download is under way when the machine is stopped.
+    let mut scene = three_engines(lab, 100)?;
+    let stub = debugged(&mut scene);
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, THREE_ENGINES)?;
+    Debugger::attach(&stub)?.run(3, CIRCLE)?;
+    expect(
+        &mut machine,
+        r"wireboot: warning: processor 2 is lost \(it stopped answering\); going on with the boot processor",
+    )?;
+    scene.arrives(&mut machine)
+}
+
+/// Gives the machine a stub for a debugger.
+fn debugged(scene: &mut Scene<'_>) -> PathBuf {
+    let stub = scene.lab.scratch().join("gdb");
+    scene.machine.extra.extend([
+        "-gdb".into(),
+        format!("unix:{},server=on,wait=off", stub.display()).into(),
+    ]);
+    stub
 }
 
 /// Machine code: jump to yourself.
@@ -70,11 +152,7 @@ fn processor_is_lost(lab: &Lab, code: &[u8], reason: &str) -> Result<()> {
         ..NetworkOptions::default()
     };
     let mut scene = Scene::on(lab, options, 16)?;
-    let stub = lab.scratch().join("gdb");
-    scene.machine.extra.extend([
-        "-gdb".into(),
-        format!("unix:{},server=on,wait=off", stub.display()).into(),
-    ]);
+    let stub = debugged(&mut scene);
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: the network runs on processor 1")?;

@@ -1,15 +1,18 @@
-//! Where the network runs: on another processor, or on the boot processor in its turns.
+//! Where the network runs: on other processors, or on the boot processor in its turns.
 
 use super::post::{Account, Duty, Post, instant};
 use crate::card::{AnyNic, Native};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wireboot_fetch::{Command, Event, Service};
+use core::fmt;
+use wireboot_fetch::{Assistant, Command, Event, Lead, Link, Service};
 use wireboot_net::Instant;
+use wireboot_nic::virtio::VirtioPair;
 use wireboot_nic::vlan::{Vlan, VlanId};
 use wireboot_nic::{Counters, Either, Fault, Nic, Transmit};
-use wireboot_platform::processors::{self, Processor};
+use wireboot_platform::pci::Function;
+use wireboot_platform::processors::Processor;
 use wireboot_platform::{Clock, random};
 use wireboot_ring::{Receiver, Sender};
 
@@ -22,10 +25,83 @@ const DRAIN: u64 = 50_000;
 pub enum Home {
     /// On the boot processor, in its turns.
     Here(Box<Service<Vlan<AnyNic>>>),
-    /// On another one.
-    There(Post<Engine<Native>>),
+    /// On others.
+    There(Crew),
     /// Nowhere any more.
     Gone,
+}
+
+/// The service on one processor, and assistants on others, each on a queue pair of the card of its own.
+pub struct Crew {
+    lead: Post<Engine<Native>>,
+    assistants: Vec<Post<Aide>>,
+}
+
+impl fmt::Display for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "processor {}", self.lead.number())?;
+        for (index, post) in self.assistants.iter().enumerate() {
+            let before = if index == 0 {
+                "; parts of large files on"
+            } else {
+                ","
+            };
+            write!(f, "{before} {}", post.number())?;
+        }
+        Ok(())
+    }
+}
+
+impl Crew {
+    /// One of them has ended, asked or not.
+    pub fn is_over(&self) -> bool {
+        self.lead.is_over() || self.assistants.iter().any(Post::is_over)
+    }
+
+    /// A processor that is lost, and why.
+    pub fn loss(&mut self, now: u64) -> Option<(usize, String)> {
+        fn of<D: Duty>(post: &mut Post<D>, now: u64) -> Option<(usize, String)> {
+            post.loss(now).map(|reason| (post.number(), reason))
+        }
+        let lost = of(&mut self.lead, now);
+        lost.or_else(|| self.assistants.iter_mut().find_map(|post| of(post, now)))
+    }
+
+    /// Ends all, the lead last: its NIC is the one that stops the card.
+    ///
+    /// # Errors
+    /// All processors, when one of them does not stop.
+    pub fn end(self, clock: Clock) -> Result<(Native, Option<Fault>), Vec<Processor>> {
+        self.assistants.iter().for_each(Post::dismiss);
+        let mut rest = Vec::new();
+        let mut faults = None;
+        for post in self.assistants {
+            match post.end(clock) {
+                Ok((_, fault)) => faults = faults.or(fault),
+                Err(processor) => rest.push(processor),
+            }
+        }
+        match self.lead.end(clock) {
+            Ok((nic, fault)) if rest.is_empty() => Ok((nic, fault.or(faults))),
+            Ok((mut nic, _)) => {
+                // Started anew for whoever comes next, as those that do not stop still have parts of it.
+                nic.stop();
+                Err(rest)
+            }
+            Err(processor) => {
+                rest.push(processor);
+                Err(rest)
+            }
+        }
+    }
+
+    /// The processors, with whatever they were in the middle of.
+    pub fn abandon(self) -> Vec<Processor> {
+        let assistants = self.assistants.into_iter().map(Post::abandon);
+        core::iter::once(self.lead.abandon())
+            .chain(assistants)
+            .collect()
+    }
 }
 
 /// What the service is made of, for the processor that will run it.
@@ -41,13 +117,110 @@ struct Parts {
     commands: Receiver<Command>,
     events: Sender<Event>,
     clock: Clock,
+    /// Of the assistants, where there are any.
+    lead: Option<Lead>,
 }
 
 impl<N: Nic> Engine<N> {
     fn service(self) -> Service<Vlan<N>> {
         let parts = self.parts;
         let nic = Vlan::new(self.nic, parts.vlan);
-        Service::new(nic, parts.seed, parts.commands, parts.events)
+        let (seed, commands, events) = (parts.seed, parts.commands, parts.events);
+        match parts.lead {
+            None => Service::new(nic, seed, commands, events),
+            Some(lead) => Service::with_assistants(nic, seed, commands, events, lead),
+        }
+    }
+}
+
+impl Engine<Native> {
+    /// Puts assistants on `processors`, one for each further queue pair of the card: all or none, as the card spreads what it receives over
+    /// all of them.
+    fn assistants(&mut self, processors: &mut impl Iterator<Item = Processor>) -> Vec<Post<Aide>> {
+        let Either::First(card) = &mut self.nic else {
+            return Vec::new();
+        };
+        let pairs = card.take_pairs();
+        if pairs.is_empty() {
+            return Vec::new();
+        }
+        let steering = match card.spread(pairs.len() + 1) {
+            Ok(steering) => steering,
+            Err(error) => {
+                log::warn!("{error}; the network runs on one processor");
+                return Vec::new();
+            }
+        };
+        let (lead, links) = wireboot_fetch::team(&steering);
+        self.parts.lead = Some(lead);
+        let mut posts = Vec::new();
+        for (nic, link) in pairs.into_iter().zip(links) {
+            let aide = Aide {
+                nic,
+                vlan: self.parts.vlan,
+                seed: seed(),
+                link,
+                clock: self.parts.clock,
+            };
+            match Post::fill(processors, aide) {
+                Ok(post) => posts.push(post),
+                Err(_) => {
+                    self.disband(posts);
+                    return Vec::new();
+                }
+            }
+        }
+        posts
+    }
+
+    /// Goes on without assistants.
+    fn disband(&mut self, posts: Vec<Post<Aide>>) {
+        for post in posts {
+            if let Err(mut processor) = post.end(self.parts.clock) {
+                // What it had stays allocated.
+                let _ = processor.kill();
+            }
+        }
+        if self.parts.lead.take().is_some()
+            && let Either::First(card) = &mut self.nic
+            && let Err(error) = card.spread(1)
+        {
+            log::warn!("the network card does not go back to one queue pair: {error}");
+        }
+    }
+}
+
+/// What an assistant is made of.
+pub struct Aide {
+    nic: VirtioPair<Function>,
+    vlan: Option<VlanId>,
+    seed: [u8; 32],
+    link: Link,
+    clock: Clock,
+}
+
+impl Duty for Aide {
+    type Running = Assistant<Vlan<VirtioPair<Function>>>;
+    type Remains = VirtioPair<Function>;
+
+    fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    fn begin(self) -> Self::Running {
+        Assistant::new(Vlan::new(self.nic, self.vlan), self.seed, self.link)
+    }
+
+    fn turn(assistant: &mut Self::Running, now: Instant) -> Result<bool, Fault> {
+        assistant.poll(now)
+    }
+
+    fn counters(assistant: &mut Self::Running) -> Counters {
+        assistant.nic_mut().counters()
+    }
+
+    fn end(assistant: Self::Running) -> VirtioPair<Function> {
+        assistant.into_nic().into_nic()
     }
 }
 
@@ -77,6 +250,17 @@ impl<N: Nic + Send + 'static> Duty for Engine<N> {
     }
 }
 
+/// For the random numbers of an engine.
+fn seed() -> [u8; 32] {
+    let (seed, source) = random::seed();
+    if source == random::Source::Weak {
+        log::warn!(
+            "no random number generator: an attacker on the network could guess ids and ports"
+        );
+    }
+    seed
+}
+
 /// The NIC of a service whose last frames have left.
 pub fn drained<N: Nic>(mut service: Service<Vlan<N>>, clock: Clock) -> N {
     let end = clock.micros() + DRAIN;
@@ -100,19 +284,15 @@ pub struct Settled {
 }
 
 impl Home {
-    /// A service on `nic`, on another processor if there is one and it comes.
+    /// A service on `nic`: on the first of `processors` that comes, with assistants on as many others as the card has queue pairs for;
+    /// or here, where there are none.
     pub fn settle(
         nic: AnyNic,
         vlan: Option<VlanId>,
         clock: Clock,
-        processors: Option<u32>,
+        processors: Vec<Processor>,
     ) -> Settled {
-        let (seed, source) = random::seed();
-        if source == random::Source::Weak {
-            log::warn!(
-                "no random number generator: an attacker on the network could guess ids and ports"
-            );
-        }
+        let seed = seed();
         let (commands, for_service) = wireboot_ring::channel(MAILBOX);
         let (to_us, events) = wireboot_ring::channel(MAILBOX);
         let parts = Parts {
@@ -121,24 +301,13 @@ impl Home {
             commands: for_service,
             events: to_us,
             clock,
+            lead: None,
         };
         let home = match nic {
-            Either::First(nic) if processors != Some(0) => match processors::others() {
-                Ok(others) => Self::there(Engine { nic, parts }, others),
-                Err(alone) => {
-                    log::info!("the network runs on the boot processor: {alone}");
-                    let nic = Either::First(nic);
-                    Self::here(Engine { nic, parts })
-                }
-            },
-            nic => {
-                if let Either::Second(_) = nic {
-                    log::info!(
-                        "the network runs on the boot processor, as the firmware's driver does"
-                    );
-                }
-                Self::here(Engine { nic, parts })
+            Either::First(nic) if !processors.is_empty() => {
+                Self::there(Engine { nic, parts }, processors)
             }
+            nic => Self::here(Engine { nic, parts }),
         };
         Settled {
             home,
@@ -151,14 +320,19 @@ impl Home {
         Self::Here(Box::new(engine.service()))
     }
 
-    /// On the first of `others` that comes.
-    fn there(engine: Engine<Native>, others: Vec<Processor>) -> Self {
-        match Post::fill(&mut others.into_iter(), engine) {
-            Ok(post) => {
-                log::info!("the network runs on processor {}", post.number());
-                Self::There(post)
+    fn there(mut engine: Engine<Native>, processors: Vec<Processor>) -> Self {
+        let mut processors = processors.into_iter();
+        let first = processors.next();
+        let assistants = engine.assistants(&mut processors);
+        match Post::fill(&mut first.into_iter().chain(processors), engine) {
+            Ok(lead) => {
+                let crew = Crew { lead, assistants };
+                log::info!("the network runs on {crew}");
+                Self::There(crew)
             }
-            Err(Engine { nic, parts }) => {
+            Err(mut engine) => {
+                engine.disband(assistants);
+                let Engine { nic, parts } = engine;
                 let nic = Either::First(nic);
                 Self::here(Engine { nic, parts })
             }
@@ -167,17 +341,12 @@ impl Home {
 
     /// What has been done on each of the other processors, by their numbers.
     pub fn accounts(&self) -> Vec<(usize, Account)> {
-        match self {
-            Self::There(post) => [(post.number(), post.account())].into(),
-            Self::Here(_) | Self::Gone => Vec::new(),
-        }
-    }
-
-    /// A processor that is lost, and why.
-    pub fn loss(&mut self, now: u64) -> Option<(usize, String)> {
-        match self {
-            Self::There(post) => post.loss(now).map(|reason| (post.number(), reason)),
-            Self::Here(_) | Self::Gone => None,
-        }
+        let Self::There(crew) = self else {
+            return Vec::new();
+        };
+        let lead = (crew.lead.number(), crew.lead.account());
+        let assistants = crew.assistants.iter();
+        let assistants = assistants.map(|post| (post.number(), post.account()));
+        core::iter::once(lead).chain(assistants).collect()
     }
 }

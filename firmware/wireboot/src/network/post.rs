@@ -35,7 +35,7 @@ pub trait Duty: Send + 'static {
     fn clock(&self) -> Clock;
     /// Begins, on the processor that will run it.
     fn begin(self) -> Self::Running;
-    /// One turn. Returns whether frames arrived.
+    /// One turn. Returns whether something was to be done.
     fn turn(running: &mut Self::Running, now: Instant) -> Result<bool, Fault>;
     /// What went through its NIC.
     fn counters(running: &mut Self::Running) -> Counters;
@@ -60,6 +60,23 @@ struct Ledger {
     ticks: AtomicU64,
     units: AtomicU64,
     bytes: AtomicU64,
+}
+
+impl Ledger {
+    fn enter(&self, ticks: u64, counters: &Counters) {
+        self.ticks.store(ticks, Ordering::Relaxed);
+        self.units.store(counters.receive_units, Ordering::Relaxed);
+        self.bytes.store(counters.receive_bytes, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Account {
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        Account {
+            ticks: read(&self.ticks),
+            units: read(&self.units),
+            bytes: read(&self.bytes),
+        }
+    }
 }
 
 /// A duty with the account that it keeps.
@@ -140,12 +157,7 @@ impl<D: Duty> Post<D> {
 
     /// What has been done so far.
     pub fn account(&self) -> Account {
-        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        Account {
-            ticks: read(&self.ledger.ticks),
-            units: read(&self.ledger.units),
-            bytes: read(&self.ledger.bytes),
-        }
+        self.ledger.read()
     }
 
     /// The duty has ended, asked or not.
@@ -163,6 +175,11 @@ impl<D: Duty> Post<D> {
         let words = self.processor.last_words();
         (words.is_some() || self.processor.is_overflowing() || silent)
             .then(|| words.unwrap_or_else(|| "it stopped answering".to_string()))
+    }
+
+    /// Asks the duty to end, and does not wait for it.
+    pub fn dismiss(&self) {
+        self.thread.stop();
     }
 
     /// Ends the duty.
@@ -209,7 +226,7 @@ fn serve<D: Duty>(manned: Manned<D>, context: &Context<'_>) -> Ended<D> {
     let parking = Parking::here(clock);
     let mut busy = clock.micros();
     let mut forgotten = busy;
-    let mut ticks = 0;
+    let (mut ticks, mut units) = (0, 0);
     let fault = loop {
         if context.stopping() {
             break None;
@@ -220,15 +237,12 @@ fn serve<D: Duty>(manned: Manned<D>, context: &Context<'_>) -> Ended<D> {
             Err(fault) => break Some(fault),
             Ok(true) => {
                 busy = clock.micros();
-                ticks += clock.ticks() - begin;
                 let counters = D::counters(&mut running);
-                ledger.ticks.store(ticks, Ordering::Relaxed);
-                ledger
-                    .units
-                    .store(counters.receive_units, Ordering::Relaxed);
-                ledger
-                    .bytes
-                    .store(counters.receive_bytes, Ordering::Relaxed);
+                if counters.receive_units != units {
+                    units = counters.receive_units;
+                    ticks += clock.ticks() - begin;
+                    ledger.enter(ticks, &counters);
+                }
                 if busy >= forgotten + FORGET {
                     processors::forget_translations();
                     forgotten = busy;

@@ -369,7 +369,7 @@ impl World {
             } else {
                 Manner::Faithful
             };
-            let mut pairs = fan(client, steering.clone(), manner).into_iter();
+            let mut pairs = fan(client, steering, manner).into_iter();
             let (lead, links) = team(&steering);
             let first = Either::Second(pairs.next().unwrap());
             let mut engine = Engine::new(first, [seed; 32]);
