@@ -59,7 +59,7 @@ pub enum Error {
     Setting(String),
     /// Words behind `bench` are wrong.
     #[error(
-        "{0:?} is not understood: bench, then any of server=ADDRESS rounds=N ms=N file=NAME small=NAME processors=N"
+        "{0:?} is not understood: bench, then any of server=ADDRESS rounds=N ms=N file=NAME small=NAME large=NAME processors=N,N,..."
     )]
     Measurement(String),
     /// Nobody to measure against.
