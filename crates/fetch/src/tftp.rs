@@ -36,6 +36,10 @@ const RETRIES: u32 = 6;
 const REFUSALS: u32 = 3;
 /// Attempts, each from the first byte: TFTP cannot resume.
 const ATTEMPTS: u32 = 3;
+/// Wait after a window that was too large.
+const SETTLE: Duration = Duration::from_millis(20);
+/// Windows after which one that was tried is known to fit.
+const TRIAL: u64 = 4;
 /// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network
 /// duplicated a packet, and answering would start the sorcerer's apprentice.
 const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
@@ -165,9 +169,18 @@ struct Transfer {
     timing: Option<(u64, Instant)>,
     round_trip: Option<Duration>,
     retransmissions: u64,
+    trial: Option<Trial>,
     control: VecDeque<Vec<u8>>,
     /// Senders that are not our peer and shall be told so.
     strangers: VecDeque<SocketAddrV4>,
+}
+
+/// A window of which nobody knows whether the receive buffers hold it.
+struct Trial {
+    /// The block at which it is over, and well.
+    end: u64,
+    /// When it began.
+    retransmissions: u64,
 }
 
 impl DatagramSink for Transfer {
@@ -216,6 +229,7 @@ impl Transfer {
             timing: None,
             round_trip: None,
             retransmissions: 0,
+            trial: None,
             control: VecDeque::new(),
             strangers: VecDeque::new(),
         }
@@ -332,6 +346,10 @@ impl Transfer {
 
     /// How long to wait for the next packet.
     fn patience(&self) -> Duration {
+        if self.trial.is_some() && self.next > 1 {
+            // The end of a window that was too large is gone without a trace.
+            return MIN_TIMEOUT;
+        }
         self.round_trip
             .map_or(FIRST_TIMEOUT, |smooth| (smooth * 3).max(MIN_TIMEOUT))
             .min(MAX_TIMEOUT)
@@ -370,7 +388,14 @@ pub async fn get(
             transfer,
             announced: None,
         };
-        match run.run(file, ask, destination).await {
+        let result = run.run(file, ask, destination).await;
+        match result {
+            Ok(None) => {
+                stack.try_less();
+                // What is still on its way would push the answer to the next request out of the buffers.
+                stack.sleep(SETTLE).await;
+            }
+            Ok(Some(file)) => return Ok(file),
             Err(TftpError::Server { code, .. })
                 if ask != Ask::Nothing && code == ErrorCode::OPTIONS.0 =>
             {
@@ -380,7 +405,7 @@ pub async fn get(
                 };
             }
             Err(TftpError::Stalled { .. }) if attempt < ATTEMPTS => attempt += 1,
-            result => return result,
+            Err(error) => return Err(error),
         }
     }
 }
@@ -395,15 +420,17 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// The file, or nothing where the window turned out to be too large for the receive buffers.
     async fn run(
         mut self,
         file: &str,
         ask: Ask,
         destination: &mut impl Destination,
-    ) -> Result<TftpFile, TftpError> {
+    ) -> Result<Option<TftpFile>, TftpError> {
         let asked = self.options(ask);
         let first = self.request(file, &asked).await?;
         self.begin(&first, &asked, destination).await?;
+        self.begin_trial();
         let mut silent = 0;
         loop {
             self.turn_strangers_away();
@@ -424,7 +451,15 @@ impl Run<'_> {
                 self.acknowledge()?;
             }
             if complete {
-                return self.finish();
+                return self.finish().map(Some);
+            }
+            if self.trial_failed() {
+                // Any error ends the transfer (RFC 1350, section 7).
+                self.refuse(
+                    ErrorCode::UNDEFINED,
+                    "too fast: asking for a smaller window",
+                );
+                return Ok(None);
             }
             let timed_out = {
                 let transfer = self.transfer.borrow();
@@ -448,6 +483,25 @@ impl Run<'_> {
             }
             self.stack.next_turn().await;
         }
+    }
+
+    /// Where the receive buffers are but hoped for, the first windows tell.
+    fn begin_trial(&self) {
+        let mut transfer = self.transfer.borrow_mut();
+        let trial = self.stack.tries() && transfer.window > 1;
+        transfer.trial = trial.then_some(Trial {
+            end: TRIAL * u64::from(transfer.window),
+            retransmissions: transfer.retransmissions,
+        });
+    }
+
+    /// Whether frames were lost in the first windows.
+    fn trial_failed(&self) -> bool {
+        let mut transfer = self.transfer.borrow_mut();
+        let next = transfer.next;
+        transfer.trial.take_if(|trial| next > trial.end);
+        let before = transfer.trial.as_ref().map(|trial| trial.retransmissions);
+        before.is_some_and(|before| transfer.retransmissions > before)
     }
 
     fn options(&self, ask: Ask) -> TransferOptions {

@@ -135,6 +135,8 @@ struct Shared {
     mtu: Cell<u16>,
     random: RefCell<ChaCha12Rng>,
     properties: Properties,
+    /// More receive buffers are counted on than are sure.
+    tries: Cell<bool>,
 }
 
 /// A handle on the engine's network, for the tasks that run on it. Clones are cheap and name the same network.
@@ -209,6 +211,7 @@ impl Stack {
             mtu: Cell::new(properties.mtu),
             random: RefCell::new(random),
             properties,
+            tries: Cell::new(properties.receive_frames_hoped > 0),
         }))
     }
 
@@ -243,7 +246,7 @@ impl Stack {
 
     /// Bytes of the receive ring that TCP connections share.
     pub(crate) fn ring(&self) -> u32 {
-        window::ring(self.0.properties.receive_frames, self.mtu())
+        window::ring(self.receive_frames(), self.mtu())
     }
 
     /// The time of the current turn. It stands still within one.
@@ -308,10 +311,28 @@ impl Stack {
         self.0.mtu.get()
     }
 
-    /// Full-size frames that the receive buffers hold: the honest limit of a window.
+    /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. Where the NIC only hopes
+    /// for some of them, this is less once they turned out to be missing ([`Self::try_less`]).
     #[must_use]
     pub fn receive_frames(&self) -> usize {
-        self.0.properties.receive_frames
+        let properties = &self.0.properties;
+        let hoped = if self.tries() {
+            properties.receive_frames_hoped
+        } else {
+            0
+        };
+        properties.receive_frames + hoped
+    }
+
+    /// Whether [`Self::receive_frames`] is but a hope.
+    #[must_use]
+    pub fn tries(&self) -> bool {
+        self.0.tries.get()
+    }
+
+    /// Frames of a window that only hopes had room for were lost: from now on no more is promised than is sure.
+    pub fn try_less(&self) {
+        self.0.tries.set(false);
     }
 
     /// Takes on an address, routes and MTU, instead of any former ones.

@@ -96,6 +96,8 @@ pub struct NicConfig {
     pub mtu: u16,
     /// Frames that the receive buffers hold between two bursts; more are lost.
     pub receive_frames: usize,
+    /// What it tells of them where it does not know: how many are sure, and how many more to be hoped for.
+    pub receive_frames_told: Option<(usize, usize)>,
     /// Frames that can be queued between two flushes.
     pub transmit_frames: usize,
     /// Whether the device joins TCP segments and UDP datagrams that arrive together into units of up to
@@ -114,6 +116,7 @@ impl NicConfig {
             mac,
             mtu: 1500,
             receive_frames: 256,
+            receive_frames_told: None,
             transmit_frames: 256,
             coalesce: false,
             part_len: None,
@@ -319,6 +322,8 @@ impl Nic for SimNic {
 
     fn properties(&self) -> Properties {
         let frame = usize::from(self.config.mtu) + 14;
+        let told = self.config.receive_frames_told;
+        let (sure, hoped) = told.unwrap_or((self.config.receive_frames, 0));
         Properties {
             mac: self.config.mac,
             mtu: self.config.mtu,
@@ -327,8 +332,9 @@ impl Nic for SimNic {
             } else {
                 frame
             },
-            receive_frames: self.config.receive_frames,
-            receive_bytes: self.config.receive_frames * frame,
+            receive_frames: sure,
+            receive_frames_hoped: hoped,
+            receive_bytes: sure * frame,
             transmit_checksum: self.config.transmit_checksum,
         }
     }

@@ -32,6 +32,8 @@ const MIN_MTU: u16 = 576;
 /// Frames that the driver's receive buffers are taken to hold. The protocol does not tell. Of the drivers looked at, iPXE's have
 /// the fewest: several of them keep no more than 8 buffers filled.
 const RECEIVE_FRAMES: usize = 8;
+/// How many more most of them hold, or what is before them. It is tried.
+const RECEIVE_FRAMES_HOPED: usize = 56;
 
 #[derive(Clone, Copy)]
 enum State {
@@ -129,6 +131,7 @@ impl Snp {
             mtu,
             max_receive: usize::from(mtu) + ETHERNET_LEN + TAG_LEN,
             receive_frames: RECEIVE_FRAMES,
+            receive_frames_hoped: RECEIVE_FRAMES_HOPED,
             receive_bytes: RECEIVE_FRAMES * (usize::from(mtu) + ETHERNET_LEN),
             transmit_checksum: false,
         };

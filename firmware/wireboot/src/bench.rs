@@ -259,8 +259,11 @@ impl<'o> Bench<'o> {
             Ok(nic) => {
                 let mut driver = Driver(nic);
                 self.wire("SNP", &mut driver);
-                // The interface goes back to the firmware.
-                if let Err(error) = self.turns(driver.0, "tftp", "wireboot TFTP over SNP") {
+                let nic = self
+                    .turns(driver.0, "tftp", "wireboot TFTP over SNP")
+                    .and_then(|nic| self.turns(nic, "http", "wireboot HTTP over SNP"));
+                // Where there is one, the interface goes back to the firmware.
+                if let Err(error) = nic {
                     log::warn!("SNP: {error}");
                 }
             }

@@ -38,6 +38,8 @@ pub fn every_rung_is_measured(lab: &Lab) -> Result<()> {
                 "wireboot TFTP, one processor",
                 "wireboot HTTP, one processor",
                 "SNP",
+                "wireboot TFTP over SNP",
+                "wireboot HTTP over SNP",
                 "MNP",
                 "firmware's TFTP (PXE)",
                 "firmware's HTTP",

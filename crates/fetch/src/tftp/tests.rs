@@ -111,6 +111,7 @@ pub(crate) async fn serve(
             client,
             manner: manner.clone(),
             log: log.clone(),
+            ended: Cell::new(false),
         };
         session
             .run(&TransferOptions::from_request(request.options), &mut dies)
@@ -131,6 +132,8 @@ struct Session {
     client: SocketAddrV4,
     manner: Manner,
     log: Rc<RefCell<Log>>,
+    /// The client has sent an error.
+    ended: Cell<bool>,
 }
 
 impl Session {
@@ -201,7 +204,7 @@ impl Session {
         }
         let ghost = self.stack.udp();
         let mut tries = 0;
-        while acked < last {
+        while acked < last && !self.ended.get() {
             for block in acked + 1..=(acked + window).min(last) {
                 if let Some(left) = dies {
                     if *left == 0 {
@@ -260,7 +263,7 @@ impl Session {
         let (mut acked, mut next) = (0, 1);
         let mut went_back = self.stack.now();
         let mut tries = 0;
-        while acked < last {
+        while acked < last && !self.ended.get() {
             let end = (acked + window).min(last);
             for block in next..=end.min(next + 7) {
                 self.send_block(block, block_size);
@@ -311,6 +314,10 @@ impl Session {
                         if ahead < 0x8000 {
                             return acked + u64::from(ahead);
                         }
+                    }
+                    Ok(Packet::Error { .. }) if from == self.client => {
+                        self.ended.set(true);
+                        return acked;
                     }
                     _ => {}
                 }
@@ -372,6 +379,17 @@ fn fetch_with(
     seed: u64,
     setup: impl FnOnce(&mut NicConfig),
 ) -> Outcome {
+    fetch_at_intervals(manner, wire, seed, 0, setup)
+}
+
+/// The client looks at its NIC once in so many microseconds.
+fn fetch_at_intervals(
+    manner: &Manner,
+    wire: LinkConfig,
+    seed: u64,
+    interval: i64,
+    setup: impl FnOnce(&mut NicConfig),
+) -> Outcome {
     let (mut near, far) = sim::link(wire, wire, seed);
     let mut config = NicConfig::new(near.properties().mac);
     config.receive_frames = 1024;
@@ -401,10 +419,15 @@ fn fetch_with(
         *out.borrow_mut() = Some((result, room));
         flag.set(true);
     });
+    let mut looked = i64::MIN;
     while !finished.get() {
         assert!(clock.now() < 300_000_000, "the transfer does not end");
         let now = Instant::from_micros(clock.now());
-        let busy = client.poll(now).unwrap() | server.poll(now).unwrap();
+        let mut busy = server.poll(now).unwrap();
+        if clock.now() >= looked.saturating_add(interval) {
+            looked = clock.now();
+            busy |= client.poll(now).unwrap();
+        }
         clock.advance(if busy { 2 } else { 50 });
     }
     let (result, room) = done.borrow_mut().take().unwrap();
@@ -613,6 +636,48 @@ fn a_late_window_is_not_waited_for_long() {
     let outcome = fetch(&manner, wire, 10);
     assert_eq!(outcome.bytes(), manner.file);
     assert!(outcome.micros < 5_000_000, "{} us", outcome.micros);
+}
+
+/// A file over a fast wire, to a NIC that is sure of 8 receive buffers, hopes for 64, has so many, and is looked at when more than
+/// 30 frames may have come.
+fn hoping(buffers: usize, slides: bool) -> Outcome {
+    let wire = LinkConfig {
+        bits_per_second: 10_000_000_000,
+        ..LinkConfig::default()
+    };
+    let manner = Manner {
+        slides,
+        ..Manner::default()
+    };
+    let outcome = fetch_at_intervals(&manner, wire, 12, 40, |nic| {
+        nic.receive_frames = buffers;
+        nic.receive_frames_told = Some((8, 56));
+    });
+    assert_eq!(outcome.bytes(), manner.file);
+    outcome
+}
+
+#[test]
+fn receive_buffers_that_are_hoped_for_are_used_when_they_are_there() {
+    for slides in [false, true] {
+        let outcome = hoping(80, slides);
+        let log = outcome.log.borrow();
+        assert_eq!(log.requests, 1);
+        assert!(outcome.micros < 20_000, "{} us", outcome.micros);
+    }
+}
+
+#[test]
+fn receive_buffers_that_are_not_there_cost_one_more_request() {
+    for slides in [false, true] {
+        let outcome = hoping(9, slides);
+        let log = outcome.log.borrow();
+        assert_eq!(log.requests, 2);
+        // Afterwards no more is lost than what is left of the first transfer pushes out.
+        let file = outcome.result.as_ref().unwrap();
+        assert!(file.retransmissions <= 3, "{}", file.retransmissions);
+        assert!(outcome.micros < 250_000, "{} us", outcome.micros);
+    }
 }
 
 fn sliding() -> Manner {
