@@ -5,11 +5,9 @@
 //! destinations come from the firmware's page allocator, one block each.
 
 use crate::processors::on_boot_processor;
-use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use uefi::boot::{self, AllocateType, MemoryType};
-use wireboot_net::{Memory, MemoryBlock};
 use wireboot_ring::{Block, PrefixReader, PrefixWriter, prefix};
 
 /// Bytes of a page, UEFI's unit of allocation.
@@ -134,40 +132,15 @@ unsafe impl Block for Pages {
 }
 
 /// Pages to be filled by the engine, wherever it runs.
-pub struct Landing(PrefixWriter<Pages>);
+pub type Landing = PrefixWriter<Pages>;
 
 /// What is settled of a [`Landing`].
 pub type Landed = PrefixReader<Pages>;
 
-impl Landing {
-    /// Allocates at least `bytes` bytes; their content is unspecified.
-    ///
-    /// # Errors
-    /// As of [`Pages::allocate`].
-    pub fn allocate(bytes: usize) -> uefi::Result<(Self, Landed)> {
-        let (writer, landed) = prefix(Pages::allocate(bytes)?);
-        Ok((Self(writer), landed))
-    }
-}
-
-impl MemoryBlock for Landing {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-
-    fn rest_mut(&mut self, at: usize) -> &mut [u8] {
-        self.0.rest_mut(at)
-    }
-
-    fn settle(&mut self, len: usize) {
-        self.0.settle(len);
-    }
-
-    fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
-        self.0.lend(range).map(Memory::new)
-    }
+/// Allocates at least `bytes` bytes for a file; their content is unspecified.
+///
+/// # Errors
+/// As of [`Pages::allocate`].
+pub fn landing(bytes: usize) -> uefi::Result<(Landing, Landed)> {
+    Ok(prefix(Pages::allocate(bytes)?))
 }

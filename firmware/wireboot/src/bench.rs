@@ -34,9 +34,8 @@ pub use options::Options;
 use wire::{Driver, Managed, Wire};
 use wireboot_fetch::Lease;
 use wireboot_fetch::url::Url;
-use wireboot_net::MemoryBlock;
 use wireboot_nic::Nic;
-use wireboot_platform::memory::Landing;
+use wireboot_platform::memory;
 use wireboot_platform::pci::{Candidate, Claim};
 use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::stock::{self, Mnp};
@@ -188,7 +187,7 @@ impl<'o> Bench<'o> {
         let mut driver = Driver(card::start(function, 1)?);
         self.settle(&mut driver)?;
         self.wire("driver", &mut driver);
-        let memory = Landing::allocate(MEMORY).ok();
+        let memory = memory::landing(MEMORY).ok();
         if let Some((mut memory, _)) = memory {
             let copied = self
                 .frames

@@ -14,7 +14,7 @@ use wireboot_fetch::{Command, Event, File, Job};
 use wireboot_fetch::{DhcpRequest, Lease};
 use wireboot_net::Memory;
 use wireboot_platform::console::{self, Key};
-use wireboot_platform::memory::{Landed, Landing};
+use wireboot_platform::memory::{self, Landed};
 
 /// Time between two looks at the keyboard, in microseconds: each costs a firmware call.
 const KEYS: u64 = 100_000;
@@ -314,7 +314,7 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
             download.landed = None;
             let landing = usize::try_from(bytes)
                 .ok()
-                .and_then(|bytes| Landing::allocate(bytes).ok());
+                .and_then(|bytes| memory::landing(bytes).ok());
             let (landing, landed) = landing.unzip();
             download.landed = landed;
             // The file grew beyond its memory, or comes anew.

@@ -6,9 +6,9 @@ use crate::fetching::Fetcher;
 use core::net::Ipv4Addr;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Lease, Service};
-use wireboot_net::{Instant, Memory, MemoryBlock};
+use wireboot_net::{Instant, Memory};
 use wireboot_nic::Nic;
-use wireboot_platform::memory::Landing;
+use wireboot_platform::memory;
 use wireboot_platform::pci::Candidate;
 use wireboot_platform::stock::{Http, Pxe};
 use wireboot_platform::{Clock, random};
@@ -50,7 +50,7 @@ pub fn stock_tftp(
     let address = lease.address;
     let mut pxe = Pxe::open(interface, address.address(), address.netmask())
         .map_err(refused("PXE on this interface"))?;
-    let (mut room, _) = Landing::allocate(ROOM).map_err(refused("memory for the file"))?;
+    let (mut room, _) = memory::landing(ROOM).map_err(refused("memory for the file"))?;
     let begin = clock.micros();
     let bytes = pxe
         .read(server, file, room.rest_mut(0))
@@ -61,7 +61,7 @@ pub fn stock_tftp(
 /// The firmware's HTTP. It obtains an address first, which is not counted.
 pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let mut http = Http::open(interface).map_err(refused("HTTP on this interface"))?;
-    let (mut room, _) = Landing::allocate(ROOM).map_err(refused("memory for the file"))?;
+    let (mut room, _) = memory::landing(ROOM).map_err(refused("memory for the file"))?;
     let begin = clock.micros();
     let bytes = http
         .read(url.as_str(), room.rest_mut(0))
@@ -89,7 +89,7 @@ pub fn turns<N: Nic>(nic: N, lease: &Lease, url: &Url, clock: Clock) -> (N, Resu
     let (to_us, mut events) = wireboot_ring::channel(MAILBOX);
     let mut service = Service::new(nic, random::seed().0, for_service, to_us);
     let before = service.nic_mut().counters();
-    let landing = Landing::allocate(ROOM * 2).ok();
+    let landing = memory::landing(ROOM * 2).ok();
     let mut memory = landing.map(|(memory, _)| Memory::new(memory));
     let mut sample = Sample::default();
     // Into an empty mailbox.
