@@ -105,6 +105,14 @@ impl Network {
             commands,
             events,
         } = Home::settle(nic, settings.vlan, clock, others);
+        let engines = home.accounts().len();
+        if let Some(wanted) = settings.processors
+            && (1..wanted as usize).contains(&engines)
+        {
+            log::info!(
+                "{engines} of {wanted} engines: the machine has no more processors, or the card no more queue pairs"
+            );
+        }
         Ok(Self {
             home,
             claim,

@@ -119,6 +119,10 @@ const CASES: &[(&str, Case)] = &[
         "several_engines_by_hash",
         processors::several_engines_by_hash,
     ),
+    (
+        "more_engines_than_queue_pairs",
+        processors::more_engines_than_queue_pairs,
+    ),
     ("an_assistant_hangs", processors::an_assistant_hangs),
     ("processor_hangs", processors::processor_hangs),
     ("soak_disturbed_transfers", soak::disturbed_transfers),

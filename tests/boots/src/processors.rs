@@ -76,6 +76,20 @@ pub fn several_engines_by_hash(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+pub fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.machine.processors = 4;
+    scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: the network runs on processor 1")?;
+    expect(
+        &mut machine,
+        "wireboot: 1 of 3 engines: the machine has no more processors, or the card no more queue pairs",
+    )?;
+    scene.arrives(&mut machine)
+}
+
 /// Each of three engines receives a part of the data.
 fn receives_in_parts(scene: &Scene<'_>) -> Result<RunningMachine> {
     let mut server = scene.serve(&[])?;

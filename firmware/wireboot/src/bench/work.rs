@@ -62,7 +62,7 @@ pub fn beside(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, 
     let mut work = Work::begin(clock);
     let files = fetcher.get_beside(&[(url, None)], &mut || work.step())?;
     let sample = work.end();
-    // Behind the end: firmware takes seconds to take back so much memory.
+    // Behind the end: firmware may need a second to take back so much memory.
     drop(files);
     Ok(sample)
 }
