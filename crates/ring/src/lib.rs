@@ -5,8 +5,11 @@
 
 extern crate alloc;
 
+mod mpsc;
 mod prefix;
 mod spsc;
+mod sync;
 
+pub use mpsc::{SharedReceiver, SharedSender, shared_channel};
 pub use prefix::{Block, HeapBlock, PrefixPart, PrefixReader, PrefixWriter, prefix};
 pub use spsc::{Receiver, Sender, channel};

@@ -8,34 +8,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem::MaybeUninit;
 
-#[cfg(not(loom))]
-use core::sync::atomic::{AtomicUsize, Ordering};
-#[cfg(loom)]
-use loom::{
-    cell::UnsafeCell,
-    sync::atomic::{AtomicUsize, Ordering},
-};
-
-#[cfg(not(loom))]
-struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
-
-/// loom's interface over core's cell, so that the same code is model-checked and shipped.
-#[cfg(not(loom))]
-impl<T> UnsafeCell<T> {
-    fn new(value: T) -> Self {
-        Self(core::cell::UnsafeCell::new(value))
-    }
-    fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        f(self.0.get())
-    }
-    fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        f(self.0.get())
-    }
-}
-
-/// A counter alone on its cache line, so that the two ends do not fight over one.
-#[repr(align(64))]
-struct Counter(AtomicUsize);
+use crate::sync::{AtomicUsize, Counter, Ordering, UnsafeCell};
 
 struct Queue<T> {
     head: Counter,

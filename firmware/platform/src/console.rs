@@ -3,8 +3,8 @@
 //! Everything goes to the firmware's console, which also reaches a serial line where the machine has one.
 
 use crate::processors::on_boot_processor;
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -13,6 +13,7 @@ use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
 use uefi::proto::console::serial::Serial;
 use uefi::proto::console::text::{Key as FirmwareKey, ScanCode};
 use uefi::system;
+use wireboot_ring::{SharedReceiver, SharedSender, shared_channel};
 
 /// Width of the progress line: that of the smallest text mode, less the last column, which would wrap.
 const COLUMNS: usize = 79;
@@ -20,14 +21,15 @@ const COLUMNS: usize = 79;
 /// Length of the progress line on screen.
 static DRAWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Lines logged on other processors, which may not call the firmware.
-static WAITING: Spinlock<Vec<String>> = Spinlock::new(Vec::new());
+/// Lines logged on other processors, which may not call the firmware. The boot processor alone looks here: others would wait for a
+/// lock for ever if a processor were lost that has it.
+static WAITING: Spinlock<Option<SharedReceiver<String>>> = Spinlock::new(None);
 /// At most so many; more are dropped.
 const WAITING_MAX: usize = 32;
 
-struct Console;
-
-static CONSOLE: Console = Console;
+struct Console {
+    waiting: SharedSender<String>,
+}
 
 impl Log for Console {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -47,10 +49,9 @@ impl Log for Console {
             start_line();
             write(format_args!("wireboot: {kind}{}\n", record.args()));
         } else {
-            let mut waiting = WAITING.lock();
-            if waiting.len() < WAITING_MAX {
-                waiting.push(alloc::format!("wireboot: {kind}{}\n", record.args()));
-            }
+            let line = alloc::format!("wireboot: {kind}{}\n", record.args());
+            // Of too many lines the last ones are lost.
+            let _ = self.waiting.push(line);
         }
     }
 
@@ -59,8 +60,12 @@ impl Log for Console {
 
 /// Sends the `log` macros to the console, one line each, after `wireboot: `.
 pub(crate) fn open() {
+    let (sender, receiver) = shared_channel(WAITING_MAX);
+    let console = Box::leak(Box::new(Console { waiting: sender }));
     // A second call finds the logger set, which is as well.
-    let _ = log::set_logger(&CONSOLE);
+    if log::set_logger(console).is_ok() {
+        *WAITING.lock() = Some(receiver);
+    }
     log::set_max_level(LevelFilter::Info);
 }
 
@@ -73,13 +78,11 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
 
 /// Writes what other processors have logged. For the boot processor, now and then.
 pub fn tell_waiting() {
-    let Some(lines) = WAITING
-        .try_lock()
-        .map(|mut lines| core::mem::take(&mut *lines))
-    else {
+    let Some(mut waiting) = WAITING.try_lock() else {
         return;
     };
-    for line in lines {
+    let Some(waiting) = &mut *waiting else { return };
+    while let Some(line) = waiting.pop() {
         start_line();
         write(format_args!("{line}"));
     }

@@ -38,7 +38,7 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
     console::open();
     image::disable_watchdog();
     let status = main();
-    // SAFETY: `main` has dropped all that it allocated (the caller's word), and nothing runs after it.
+    // SAFETY: `main` has dropped all that it allocated (the caller's word), and nothing runs or logs after it.
     unsafe { arena.close() };
     status
 }
