@@ -3,35 +3,31 @@
 use crate::parts::Parts;
 use smoltcp::wire::Ipv4Address;
 
-/// Ones' complement sum of `chunks` as one byte string, folded to 16 bits.
-fn sum<'a>(mut total: u64, chunks: impl Iterator<Item = &'a [u8]>) -> u16 {
-    // A byte string cut at an odd place continues in the low half of the word.
+/// Ones' complement sum of `chunks` as one byte string and of `start`, folded to 16 bits.
+///
+/// Summed in this machine's byte order, which only exchanges the sum's two bytes (RFC 1071, section 2B), and eight bytes
+/// at a time, whose carries go to the upper half.
+fn sum<'a>(start: u16, chunks: impl Iterator<Item = &'a [u8]>) -> u16 {
+    let mut total = u128::from(start.swap_bytes());
+    // A byte string cut at an odd place continues in the other half of the word.
     let mut odd = false;
     for mut chunk in chunks {
         if odd && let Some((&first, rest)) = chunk.split_first() {
-            total += u64::from(first);
+            total += u128::from(first) << 8;
             chunk = rest;
             odd = false;
         }
-        // Four bytes at a time: the ones' complement sum of 32-bit words folds to that of 16-bit ones.
-        let (words, tail) = chunk.as_chunks::<4>();
+        let (words, tail) = chunk.as_chunks::<8>();
         for word in words {
-            total += u64::from(u32::from_be_bytes(*word));
+            total += u128::from(u64::from_le_bytes(*word));
         }
-        match *tail {
-            [a] => {
-                total += u64::from(a) << 8;
-                odd = true;
-            }
-            [a, b] => total += u64::from(u16::from_be_bytes([a, b])),
-            [a, b, c] => {
-                total += u64::from(u16::from_be_bytes([a, b])) + (u64::from(c) << 8);
-                odd = true;
-            }
-            _ => {}
+        for (index, &byte) in tail.iter().enumerate() {
+            total += u128::from(byte) << (index % 2 * 8);
         }
+        odd ^= tail.len() % 2 == 1;
     }
-    fold(total)
+    let total = (total as u64 as u128) + (total >> 64);
+    fold((total & 0xffff_ffff) as u64 + (total >> 32) as u64).swap_bytes()
 }
 
 fn fold(mut total: u64) -> u16 {
@@ -58,18 +54,19 @@ pub fn pseudo_header(
 
 /// True when the transport segment's checksum (its field included in `segment`) is right.
 pub fn verify(pseudo: u16, segment: Parts<'_>) -> bool {
-    sum(u64::from(pseudo), segment.chunks()) == 0xffff
+    sum(pseudo, segment.chunks()) == 0xffff
 }
 
 /// The checksum of `segment`, whose checksum field holds zero.
 pub fn compute(pseudo: u16, segment: &[u8]) -> u16 {
-    !sum(u64::from(pseudo), core::iter::once(segment))
+    !sum(pseudo, core::iter::once(segment))
 }
 
 /// True when the checksum of an IPv4 header without options is right.
 pub fn header_ok(header: &[u8; 20]) -> bool {
+    // In either byte order.
     let words = header.as_chunks::<4>().0.iter();
-    fold(words.map(|word| u64::from(u32::from_be_bytes(*word))).sum()) == 0xffff
+    fold(words.map(|word| u64::from(u32::from_le_bytes(*word))).sum()) == 0xffff
 }
 
 #[cfg(test)]
@@ -78,7 +75,30 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
+    /// As RFC 1071 defines it, word by word.
+    fn by_words(start: u16, bytes: &[u8]) -> u16 {
+        bytes.chunks(2).fold(start, |sum, word| {
+            let word = u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]);
+            let (sum, carry) = sum.overflowing_add(word);
+            sum + u16::from(carry)
+        })
+    }
+
+    #[test]
+    fn an_example() {
+        // RFC 1071, section 3: the sum of these bytes is ddf2.
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(compute(0, &bytes), !0xddf2);
+    }
+
     proptest! {
+        #[test]
+        fn it_is_the_sum_of_words(start in any::<u16>(), bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            prop_assert_eq!(compute(start, &bytes), !by_words(start, &bytes));
+            let ones = std::vec![0xff; bytes.len()];
+            prop_assert_eq!(compute(start, &ones), !by_words(start, &ones));
+        }
+
         #[test]
         fn any_cut_verifies_and_any_flip_does_not(
             mut bytes in prop::collection::vec(any::<u8>(), 4..200), pseudo in any::<u16>(),
