@@ -15,7 +15,7 @@ mod linux;
 mod observe;
 mod plot;
 pub mod report;
-mod servers;
+pub mod servers;
 pub mod stacks;
 pub mod statistics;
 mod trial;

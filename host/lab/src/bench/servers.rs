@@ -188,7 +188,8 @@ fn dnsmasq(boot: &BootFile, leases: &Path) -> String {
 }
 
 /// One process and no log: as fast as nginx gets for one client, and able to run where there is only one user.
-fn nginx(root: &Path, scratch: &Path) -> String {
+#[must_use]
+pub fn nginx(root: &Path, scratch: &Path) -> String {
     let (root, scratch) = (root.display(), scratch.display());
     format!(
         "daemon off;\nmaster_process off;\npid {scratch}/nginx.pid;\nerror_log stderr;\nevents {{}}\n\

@@ -1,15 +1,16 @@
-//! TFTP servers under load: crowds of simulated clients, server after server, round after round.
+//! TFTP and HTTP servers under load: crowds of simulated clients, server after server, round after round.
 //!
 //! ```text
 //! round ─▶ crowd (1, 200 clients) ─▶ server: started afresh ─▶ trial: all clients begin together, every byte compared
 //!                                                                │
-//!  station's namespace ── clients (client: state, crowd: sockets)│── bridge ── server
+//!  station's namespace ── clients (TFTP: client, crowd; HTTP: http)── bridge ── server
 //!                                                                ▼
 //!                                                              report: table, JSON
 //! ```
 
 mod client;
 mod crowd;
+mod http;
 mod report;
 mod servers;
 
@@ -29,9 +30,9 @@ use crate::network::{Network, NetworkOptions, Station};
 use client::Wanted;
 use crowd::Outcome;
 use report::{Report, Trial};
-use servers::{Kind, Running};
+use servers::{Kind, Protocol, Running};
 
-/// Load TFTP servers with many simulated clients at once, ours beside others
+/// Load TFTP or HTTP servers with many simulated clients at once, ours beside others
 ///
 /// Each trial starts one server afresh and lets N clients begin together; all read the same file, compare every byte of it and keep
 /// nothing. Servers take turns, round after round, so that what else the machine does meets all alike. Clients live in a network namespace of
@@ -42,10 +43,11 @@ use servers::{Kind, Running};
 /// (tftpd-hpa's is not counted by the system: it does not wait for the processes that do its work).
 ///
 /// The servers are Debian's dnsmasq-base and atftpd, which are to be installed, and tftpd-hpa, which excludes atftpd: it is fetched from Debian's
-/// mirror and unpacked in the user's cache. Each is told to allow thousands of clients. For example:
+/// mirror and unpacked in the user's cache; for HTTP Debian's nginx, in one process with sendfile. Each is told to allow thousands of clients. For example:
 ///
 ///   wireboot lab load --clients 1 --size 64 --server ours,atftpd
 ///   wireboot lab load --clients 50,100,200 --size 4 --json load.json
+///   wireboot lab load --server http --clients 1,50
 #[derive(Clone, Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct LoadArgs {
@@ -100,8 +102,10 @@ pub enum Choice {
     Atftpd,
     /// tftpd-hpa
     TftpdHpa,
-    /// All of them
+    /// All of these
     All,
+    /// wireboot serve's and nginx' HTTP
+    Http,
 }
 
 impl Choice {
@@ -111,7 +115,8 @@ impl Choice {
             Choice::Dnsmasq => &[Kind::Dnsmasq],
             Choice::Atftpd => &[Kind::Atftpd],
             Choice::TftpdHpa => &[Kind::TftpdHpa],
-            Choice::All => &Kind::ALL,
+            Choice::All => &Kind::TFTP,
+            Choice::Http => &Kind::HTTP,
         }
     }
 }
@@ -215,7 +220,7 @@ fn judge(report: &Report) -> Result<()> {
     if let Some((server, reason)) = wrong {
         bail!("{server}: {reason}");
     }
-    for row in report.rows.iter().filter(|row| row.server == Kind::Ours) {
+    for row in report.rows.iter().filter(|row| row.server.is_ours()) {
         if row.finished < row.clients {
             bail!(
                 "of {} clients of our server, {} did not get the file",
@@ -256,13 +261,13 @@ impl Ground<'_> {
     /// One crowd at one server.
     fn trial(&self, kind: Kind, clients: usize, what: &str) -> Result<Trial> {
         let mut server = Running::start(self.lab, kind, &self.root)?;
-        self.await_server(&mut server)?;
+        self.await_server(kind, &mut server)?;
         let started = server.processor_seconds();
         let total = clients as u64 * self.wanted.content.len() as u64;
         let (progress, done) = (AtomicU64::new(0), AtomicU64::new(0));
         let outcomes = std::thread::scope(|scope| {
             scope.spawn(|| show(what, total, &progress, &done));
-            let outcomes = crowd::run(self.station, &self.wanted, clients, self.limit, &progress);
+            let outcomes = self.crowd(kind, &self.wanted, clients, self.limit, &progress);
             done.store(1, Ordering::Relaxed);
             outcomes
         })?;
@@ -274,20 +279,35 @@ impl Ground<'_> {
         Ok(trial(kind, &outcomes, processor_seconds, memory_kib))
     }
 
+    fn crowd(
+        &self,
+        kind: Kind,
+        wanted: &Wanted,
+        clients: usize,
+        limit: Duration,
+        progress: &AtomicU64,
+    ) -> Result<Vec<Outcome>> {
+        match kind.protocol() {
+            Protocol::Tftp => crowd::run(self.station, wanted, clients, limit, progress),
+            Protocol::Http => http::run(self.station, wanted, clients, limit, progress),
+        }
+    }
+
     /// Waits until the server answers.
-    fn await_server(&self, server: &mut Running) -> Result<()> {
+    fn await_server(&self, kind: Kind, server: &mut Running) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
         let unseen = AtomicU64::new(0);
         loop {
             server.check()?;
             let patience = Duration::from_millis(200);
-            let outcomes = crowd::run(self.station, &self.ready, 1, patience, &unseen)?;
+            let outcomes = self.crowd(kind, &self.ready, 1, patience, &unseen)?;
             match outcomes.into_iter().next().map(|outcome| outcome.seconds) {
                 Some(Ok(_)) => return Ok(()),
                 Some(Err(reason)) if Instant::now() > deadline => {
                     bail!("it does not serve: {reason}")
                 }
-                _ => {}
+                // Refused at once, while it is not there yet.
+                _ => std::thread::sleep(Duration::from_millis(20)),
             }
         }
     }

@@ -172,7 +172,7 @@ impl Report {
             "server",
             "finished",
             "Mbit/s",
-            "atftpd = 1",
+            "atftpd, nginx = 1",
             "fastest, s",
             "median, s",
             "slowest, s",
@@ -188,7 +188,7 @@ impl Report {
             let rival = self
                 .rows
                 .iter()
-                .find(|other| other.clients == row.clients && other.server == Kind::Atftpd);
+                .find(|other| other.clients == row.clients && other.server == row.server.rival());
             let ratio = rival.and_then(|rival| Some(row.mbit_s? / rival.mbit_s?));
             let version = self.servers.iter().find(|(kind, _)| *kind == row.server);
             let version = version.map_or("", |(_, version)| version.as_str());
@@ -216,7 +216,7 @@ impl Report {
             }
         }
         let mut text = format!(
-            "{}: {} MiB to each client, block size {}, window {} where the server grants one.\n\n{table}\n",
+            "{}: {} MiB to each client; by TFTP block size {}, window {} where the server grants one.\n\n{table}\n",
             self.machine,
             self.bytes >> 20,
             self.block_size,

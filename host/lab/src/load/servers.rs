@@ -1,4 +1,4 @@
-//! The TFTP servers under load, each set up to serve as many clients as come.
+//! The servers under load, each set up to serve as many clients as come.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::Serialize;
 
+use crate::bench::servers::nginx;
 use crate::netns::Lab;
 use crate::network::{INTERFACE, SERVER};
 use crate::packages::{self, Package};
@@ -36,11 +37,51 @@ pub enum Kind {
     Atftpd,
     /// tftpd-hpa
     TftpdHpa,
+    /// `wireboot serve`, its HTTP
+    OursHttp,
+    /// nginx
+    Nginx,
+}
+
+/// What it is asked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// By TFTP.
+    Tftp,
+    /// By HTTP.
+    Http,
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 4] = [Kind::Ours, Kind::Dnsmasq, Kind::Atftpd, Kind::TftpdHpa];
+    /// Those that serve by TFTP.
+    pub const TFTP: [Kind; 4] = [Kind::Ours, Kind::Dnsmasq, Kind::Atftpd, Kind::TftpdHpa];
+    /// Those that serve by HTTP.
+    pub const HTTP: [Kind; 2] = [Kind::OursHttp, Kind::Nginx];
+
+    /// What it is asked by.
+    #[must_use]
+    pub fn protocol(self) -> Protocol {
+        if Self::HTTP.contains(&self) {
+            Protocol::Http
+        } else {
+            Protocol::Tftp
+        }
+    }
+
+    /// Whether it is `wireboot serve`.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        matches!(self, Kind::Ours | Kind::OursHttp)
+    }
+
+    /// The one that the others by the same protocol are compared with.
+    #[must_use]
+    pub fn rival(self) -> Kind {
+        match self.protocol() {
+            Protocol::Tftp => Kind::Atftpd,
+            Protocol::Http => Kind::Nginx,
+        }
+    }
 
     /// As the report calls it.
     #[must_use]
@@ -50,6 +91,8 @@ impl Kind {
             Kind::Dnsmasq => "dnsmasq",
             Kind::Atftpd => "atftpd",
             Kind::TftpdHpa => TFTPD_HPA,
+            Kind::OursHttp => "wireboot serve, HTTP",
+            Kind::Nginx => "nginx",
         }
     }
 
@@ -59,7 +102,8 @@ impl Kind {
     /// When it is not there.
     pub fn version(self) -> Result<String> {
         Ok(match self {
-            Kind::Ours => env!("CARGO_PKG_VERSION").to_owned(),
+            Kind::Ours | Kind::OursHttp => env!("CARGO_PKG_VERSION").to_owned(),
+            Kind::Nginx => Package::installed("nginx")?.version,
             Kind::Dnsmasq => Package::installed("dnsmasq-base")?.version,
             Kind::Atftpd => Package::installed("atftpd")?.version,
             Kind::TftpdHpa => Package::fetched(TFTPD_HPA)?.version,
@@ -71,11 +115,21 @@ impl Kind {
         let address = SERVER.to_string();
         let mut command;
         match self {
-            Kind::Ours => {
+            Kind::Ours | Kind::OursHttp => {
                 let program = std::env::current_exe().context("finding this program's own file")?;
                 command = lab.command(program);
                 command.arg("serve").arg(root);
-                command.args(["--interface", INTERFACE, "--no-dhcp", "--no-http"]);
+                command.args(["--interface", INTERFACE, "--no-dhcp"]);
+                if self == Kind::Ours {
+                    command.arg("--no-http");
+                }
+            }
+            Kind::Nginx => {
+                let settings = lab.scratch().join("load-nginx.conf");
+                fs::write(&settings, nginx(root, lab.scratch()))
+                    .context("writing nginx's configuration")?;
+                command = lab.command("nginx");
+                command.arg("-c").arg(&settings).args(["-e", "stderr"]);
             }
             Kind::Dnsmasq => {
                 command = lab.command("dnsmasq");
