@@ -28,7 +28,10 @@ pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "ng
 pub const ROMS: &[&str] = &["ipxe-qemu"];
 
 /// What signs programs for Secure Boot.
-pub const SIGNING: &[&str] = &["binutils", "openssl", "sbsigntool"];
+pub const SIGNING: &[&str] = &["openssl", "sbsigntool"];
+
+/// What puts a configuration into wireboot.efi.
+pub const EMBEDDING: &[&str] = &["binutils"];
 
 /// The rivals, and the instruments that time them.
 pub const BENCH: &[&str] = &[

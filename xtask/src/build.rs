@@ -63,7 +63,7 @@ pub fn bench(arguments: &[String]) -> Result<()> {
 
 /// Builds, then boots many times, with a fault each.
 pub fn soak(arguments: &[String]) -> Result<()> {
-    apt::ensure(&[apt::BOOT, &[apt::BUSYBOX]].concat())?;
+    apt::ensure(&[apt::BOOT, apt::EMBEDDING, &[apt::BUSYBOX]].concat())?;
     all()?;
     lab("soak", arguments)
 }

@@ -102,6 +102,7 @@ fn prepare() -> Result<()> {
             apt::SERVERS,
             apt::CLIENTS,
             apt::ROMS,
+            apt::EMBEDDING,
             apt::SIGNING,
         ]
         .concat(),

@@ -4,6 +4,8 @@
 //! # Before the first entry: what happens when nobody chooses.
 //! default Debian installer
 //! timeout 5
+//! # And how wireboot.efi is to work, where this text is embedded in it.
+//! processors 2
 //!
 //! title   Debian installer
 //! linux   debian/linux
@@ -42,6 +44,9 @@ const IGNORED_KEYS: [&str; 8] = [
     "profile",
     "grub_hotkey",
 ];
+
+/// Keys that say how wireboot.efi is to work. They are none of the Boot Loader Specification's.
+pub const SETTINGS: [&str; 3] = ["processors", "nic", "vlan"];
 
 /// A remark on one line of the text: a warning, or one of the errors for which it was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +115,16 @@ impl Entry {
     }
 }
 
+/// How wireboot.efi is to work: a line before the first entry. It is of use only where it is known before the network is, so in an
+/// embedded configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// One of [`SETTINGS`].
+    pub key: &'static str,
+    /// As written, and not empty: what it may be is for the program to say.
+    pub value: String,
+}
+
 /// A boot configuration without errors. Its `Display` is a text that parses to the same configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootConfig {
@@ -117,7 +132,9 @@ pub struct BootConfig {
     pub default: usize,
     /// Seconds that the menu waits for a choice. 0: no menu. `None`: the text does not say.
     pub timeout: Option<u32>,
-    /// What can be booted: one entry or more.
+    /// How wireboot.efi is to work: each key once at most.
+    pub settings: Vec<Setting>,
+    /// What can be booted: one entry or more. None only by [`parse_embedded`].
     pub entries: Vec<Entry>,
     /// Lines that were not understood, and ignored.
     pub warnings: Vec<Notice>,
@@ -132,7 +149,12 @@ impl BootConfig {
 
 impl fmt::Display for BootConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "default {}", self.default + 1)?;
+        for Setting { key, value } in &self.settings {
+            writeln!(f, "{key} {value}")?;
+        }
+        if !self.entries.is_empty() {
+            writeln!(f, "default {}", self.default + 1)?;
+        }
         if let Some(timeout) = self.timeout {
             writeln!(f, "timeout {timeout}")?;
         }
@@ -165,7 +187,18 @@ impl fmt::Display for BootConfig {
 /// # Errors
 /// All errors found, in the order of their lines, and never an empty list.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<BootConfig, Vec<ConfigError>> {
-    let bytes = text.as_ref();
+    read(text.as_ref(), false)
+}
+
+/// Reads a configuration that is embedded in wireboot.efi: like [`parse`], but one with settings need not have an entry.
+///
+/// # Errors
+/// As for [`parse`].
+pub fn parse_embedded(text: impl AsRef<[u8]>) -> Result<BootConfig, Vec<ConfigError>> {
+    read(text.as_ref(), true)
+}
+
+fn read(bytes: &[u8], embedded: bool) -> Result<BootConfig, Vec<ConfigError>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut reader = Reader::default();
     for (index, line) in bytes.split(|&b| b == b'\n').enumerate() {
@@ -175,7 +208,7 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<BootConfig, Vec<ConfigError>> {
             break;
         }
     }
-    reader.finish()
+    reader.finish(embedded)
 }
 
 #[derive(Default)]
@@ -185,6 +218,7 @@ struct Reader {
     warnings: Vec<Notice>,
     default: Option<(usize, String)>,
     timeout: Option<u32>,
+    settings: Vec<Setting>,
     open: Option<Draft>,
     entries: Vec<Entry>,
     /// Entries that began, the faulty ones included.
@@ -232,11 +266,11 @@ impl Reader {
         }
         let (key, value) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         let value = value.trim_start();
+        if let Some(key) = SETTINGS.into_iter().find(|name| *name == key) {
+            return self.add_setting(key, value);
+        }
         match key {
-            "default" | "timeout" if self.open.is_some() => self.error(
-                self.line,
-                format!("{key} concerns the whole file and belongs before the first entry"),
-            ),
+            "default" | "timeout" if self.open.is_some() => self.misplaced(key),
             "default" => self.set_default(value),
             "timeout" => self.set_timeout(value),
             "title" => self.set_title(value),
@@ -263,6 +297,26 @@ impl Reader {
                     reason,
                 });
             }
+        }
+    }
+
+    fn misplaced(&mut self, key: &str) {
+        self.error(
+            self.line,
+            format!("{key} concerns the whole file and belongs before the first entry"),
+        );
+    }
+
+    fn add_setting(&mut self, key: &'static str, value: &str) {
+        if self.open.is_some() {
+            self.misplaced(key);
+        } else if value.is_empty() {
+            self.error(self.line, format!("{key} needs a value"));
+        } else if self.settings.iter().any(|setting| setting.key == key) {
+            self.error(self.line, format!("a second {key}"));
+        } else {
+            let value = value.to_owned();
+            self.settings.push(Setting { key, value });
         }
     }
 
@@ -451,14 +505,17 @@ impl Reader {
         });
     }
 
-    fn finish(mut self) -> Result<BootConfig, Vec<Notice>> {
+    fn finish(mut self, embedded: bool) -> Result<BootConfig, Vec<Notice>> {
         self.close();
         let mut default = 0;
         if self.begun == 0 {
-            self.error(
-                1,
-                "no entry: there must be a title line followed by linux or efi with the URL of what to boot",
-            );
+            let about_entries = self.default.is_some() || self.timeout.is_some();
+            if !embedded || self.settings.is_empty() || about_entries {
+                self.error(
+                    1,
+                    "no entry: there must be a title line followed by linux or efi with the URL of what to boot",
+                );
+            }
         } else if let Some((line, wanted)) = self.default.take() {
             let number = || wanted.parse().ok().and_then(|n: usize| n.checked_sub(1));
             let found = self
@@ -484,6 +541,7 @@ impl Reader {
             Ok(BootConfig {
                 default,
                 timeout: self.timeout,
+                settings: self.settings,
                 entries: self.entries,
                 warnings: self.warnings,
             })
@@ -581,6 +639,43 @@ mod tests {
         let again = parse(config.to_string()).unwrap();
         assert_eq!(again.entries, config.entries);
         assert_eq!((again.default, again.timeout), (1, Some(5)));
+    }
+
+    #[test]
+    fn settings_stand_before_the_first_entry() {
+        let text = "processors 3\nnic\tsnp \nvlan x y\ntimeout 2\n\ntitle A\nlinux a\n";
+        let config = parse(text).unwrap();
+        let pairs: Vec<_> = config
+            .settings
+            .iter()
+            .map(|setting| (setting.key, setting.value.as_str()))
+            .collect();
+        assert_eq!(
+            pairs,
+            [("processors", "3"), ("nic", "snp"), ("vlan", "x y")]
+        );
+        assert_eq!(parse_embedded(text).unwrap(), config);
+        assert_eq!(parse(config.to_string()).unwrap(), config);
+        assert!(config.warnings.is_empty());
+
+        one_error("title A\nlinux a\nvlan 7", 3, "before the first entry");
+        one_error("processors\ntitle A\nlinux a", 1, "processors needs");
+        one_error("nic a\nnic a\ntitle A\nlinux a", 2, "a second nic");
+    }
+
+    #[test]
+    fn only_an_embedded_configuration_with_settings_may_lack_an_entry() {
+        let text = "# How\nprocessors 2\n";
+        let config = parse_embedded(text).unwrap();
+        assert_eq!((config.settings.len(), config.entries.len()), (1, 0));
+        assert_eq!(parse_embedded(config.to_string()).unwrap(), config);
+        one_error(text, 1, "no entry");
+        // Nothing, and what only entries can have.
+        for text in ["", "nic snp\ndefault 1", "nic snp\ntimeout 3"] {
+            let errors = parse_embedded(text).unwrap_err();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(errors[0].reason.contains("no entry"), "{errors:?}");
+        }
     }
 
     #[test]
@@ -688,7 +783,8 @@ mod tests {
         fn any_text(
             lines in prop::collection::vec((
                 prop::sample::select(vec![
-                    "title", "linux", "efi", "initrd", "options", "sha256", "default", "timeout", "#", "sort-key", "x",
+                    "title", "linux", "efi", "initrd", "options", "sha256", "default", "timeout", "processors",
+                    "nic", "vlan", "#", "sort-key", "x",
                 ]),
                 prop_oneof!["[a-c1-3 ]{0,4}", Just(format!("{SUM} a")), any::<String>()],
             ), 0..12),

@@ -29,13 +29,22 @@ pub fn fuzz_tftp(data: &[u8]) {
     );
 }
 
-/// A text is refused with reasons, or its configuration is whole and survives being written and read again.
+/// A text is refused with reasons, or its configuration is whole and survives being written and read again. Embedded, it is the same one, or
+/// one without entries.
 pub fn fuzz_bootconf(data: &[u8]) {
-    match bootconf::parse(data) {
+    let (parsed, embedded) = (bootconf::parse(data), bootconf::parse_embedded(data));
+    if let Ok(config) = &parsed {
+        assert!(config.default_entry().is_some());
+    }
+    match embedded {
         Ok(config) => {
-            assert!(config.default_entry().is_some());
-            let again =
-                bootconf::parse(config.to_string()).expect("what was written must be readable");
+            if config.entries.is_empty() {
+                assert!(parsed.is_err() && !config.settings.is_empty());
+            } else {
+                assert_eq!(parsed.as_ref(), Ok(&config));
+            }
+            let again = bootconf::parse_embedded(config.to_string())
+                .expect("what was written must be readable");
             assert_eq!(
                 again,
                 bootconf::BootConfig {
@@ -48,6 +57,7 @@ pub fn fuzz_bootconf(data: &[u8]) {
             assert!(!errors.is_empty() && errors.is_sorted_by_key(|error| error.line));
             let lines = data.split(|&b| b == b'\n').count();
             assert!(errors.iter().all(|error| (1..=lines).contains(&error.line)));
+            assert!(parsed.is_err());
         }
     }
 }

@@ -28,7 +28,10 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// By its name in load options.
+    /// What [`Self::named`] knows, for the user.
+    pub const NAMES: &'static str = "native or snp";
+
+    /// By its name among the settings.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "native" => Some(Self::Native),

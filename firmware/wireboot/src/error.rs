@@ -1,5 +1,6 @@
 //! Why nothing was booted, for the user.
 
+use crate::card::Driver;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,7 +23,7 @@ pub enum Error {
     NoLink(String),
     /// We were booted over an interface that the wanted driver does not drive.
     #[error(
-        "the firmware booted over {0}, for which there is no such driver as the load option nic= asks for; leave it out"
+        "the firmware booted over {0}, for which there is no such driver as the setting nic asks for; leave it out"
     )]
     Unsupported(String),
     /// The firmware's driver does not let go.
@@ -54,9 +55,20 @@ pub enum Error {
     Undying(usize),
     /// Our own load options are wrong.
     #[error(
-        "load option {0:?} is not understood: processors=N, nic=native or nic=snp, vlan=1 to vlan=4094, then the URL, then the program's arguments"
+        "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, then the URL, then the program's arguments",
+        names = Driver::NAMES
     )]
     Setting(String),
+    /// A setting in the embedded configuration is wrong.
+    #[error("the embedded configuration: {key} {value:?} is not understood: {key} takes {takes}")]
+    Embedded {
+        /// Which.
+        key: &'static str,
+        /// As written.
+        value: String,
+        /// What it takes instead.
+        takes: &'static str,
+    },
     /// Words behind `bench` are wrong.
     #[error(
         "{0:?} is not understood: bench, then any of server=ADDRESS rounds=N ms=N file=NAME small=NAME large=NAME processors=N,N,..."

@@ -13,6 +13,7 @@ mod fetching;
 mod menu;
 mod network;
 mod origin;
+mod settings;
 mod source;
 
 use card::Card;
@@ -20,7 +21,8 @@ use error::Error;
 use fetching::Fetcher;
 use network::Network;
 use origin::Origin;
-use source::{Choice, Settings};
+use settings::Settings;
+use source::Choice;
 use wireboot_net::Duration;
 use wireboot_nic::vlan::VlanId;
 use wireboot_platform::image::Own;
@@ -139,25 +141,21 @@ fn attempt(
 fn run(image: &Own, clock: Clock) -> Result<core::convert::Infallible, Error> {
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(image);
-    let mut settings = Settings::of(image)?;
+    let embedded = source::embedded(image)?;
+    let said = embedded.as_ref().map(|config| &*config.settings);
+    let mut settings = Settings::of(said.unwrap_or_default(), &image.options)?;
     // The firmware may have come by a VLAN itself.
     let by = origin.network.vlan.and_then(VlanId::new);
     settings.vlan = settings.vlan.or(by);
-    let given = source::given(image, &origin)?;
+    let given = source::given(image, embedded, &origin)?;
     let (mut fetcher, choice) = connect(&origin, &settings, given, clock)?;
     let plan = match choice {
         Choice::Url { url, arguments } => source::fetch(&mut fetcher, url, arguments)?,
         Choice::Config {
-            text,
+            config,
             base,
             arguments,
-        } => source::choose(
-            &mut fetcher,
-            &text,
-            base.as_ref(),
-            "the embedded configuration",
-            &arguments,
-        )?,
+        } => source::choose(&mut fetcher, config, base.as_ref(), &arguments)?,
     };
     boot::run(fetcher, &origin, plan)
 }

@@ -5,7 +5,7 @@ mod post;
 
 use crate::card::{self, AnyNic, Card, Native, Taken};
 use crate::error::Error;
-use crate::source::Settings;
+use crate::settings::Settings;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -332,11 +332,11 @@ fn kill(processors: Vec<Processor>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The processors that there are besides the boot processor, and on how many of them engines are wanted: as many as the load options
+/// The processors that there are besides the boot processor, and on how many of them engines are wanted: as many as the settings
 /// say, else one. More than one pay only where each has a core of its own, which a virtual machine cannot tell.
 fn processors(wanted: Option<u32>) -> (Vec<Processor>, usize) {
     if wanted == Some(0) {
-        log::info!("the network runs on the boot processor, as the load options say");
+        log::info!("the network runs on the boot processor, as the settings say");
         return (Vec::new(), 1);
     }
     match processors::others() {

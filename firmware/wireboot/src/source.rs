@@ -2,7 +2,6 @@
 //! `wireboot`, else `wireboot.conf` beside wireboot.efi.
 
 use crate::boot::{Kind, Plan, Planned};
-use crate::card::Driver;
 use crate::error::Error;
 use crate::fetching::Fetcher;
 use crate::menu;
@@ -12,10 +11,9 @@ use alloc::vec::Vec;
 use wireboot_fetch::dhcp::{DhcpRequest, Lease, VendorClass};
 use wireboot_fetch::url::Url;
 use wireboot_net::Duration;
-use wireboot_nic::vlan::VlanId;
 use wireboot_platform::image::Own;
 use wireboot_platform::smbios;
-use wireboot_wire::bootconf::{self, BootConfig, Program};
+use wireboot_wire::bootconf::{self, BootConfig, Program, Setting};
 
 /// The user class that we give (option 77).
 const USER_CLASS: &str = "wireboot";
@@ -39,8 +37,8 @@ pub enum Choice {
     },
     /// A configuration that is here already.
     Config {
-        /// Its text.
-        text: Vec<u8>,
+        /// It.
+        config: BootConfig,
         /// What its relative URLs are relative to.
         base: Option<Url>,
         /// For what is started.
@@ -48,63 +46,45 @@ pub enum Choice {
     },
 }
 
-/// How we are to work, by words of the load options before the URL.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Processors for the network besides the boot processor: 0 for none, else as many as are of use.
-    pub processors: Option<u32>,
-    /// Whose driver drives the network card; ours where there is one, if this does not say.
-    pub nic: Option<Driver>,
-    /// The VLAN to be in.
-    pub vlan: Option<VlanId>,
+/// For messages.
+const EMBEDDED: &str = "the embedded configuration";
+
+/// The configuration in our own image, if it has one.
+pub fn embedded(image: &Own) -> Result<Option<BootConfig>, Error> {
+    let Some(text) = &image.section else {
+        return Ok(None);
+    };
+    let config = bootconf::parse_embedded(text).map_err(|errors| Error::Config {
+        name: EMBEDDED.to_string(),
+        errors,
+    })?;
+    warn(EMBEDDED, &config);
+    Ok(Some(config))
 }
 
-impl Settings {
-    /// Those in the load options.
-    pub fn of(image: &Own) -> Result<Self, Error> {
-        Self::from_options(&image.options)
-    }
-
-    fn from_options(options: &str) -> Result<Self, Error> {
-        let mut settings = Self::default();
-        let url = from_options(options).map(|(url, _)| url);
-        for word in options.split_whitespace() {
-            if url == Some(word) {
-                break;
-            }
-            let refused = || Error::Setting(word.to_string());
-            match word.split_once('=') {
-                Some(("processors", number)) => {
-                    settings.processors = Some(number.parse().map_err(|_| refused())?);
-                }
-                Some(("nic", name)) => {
-                    settings.nic = Some(Driver::named(name).ok_or_else(refused)?);
-                }
-                Some(("vlan", number)) => {
-                    let id = number.parse().ok().and_then(VlanId::new);
-                    settings.vlan = Some(id.ok_or_else(refused)?);
-                }
-                // Without a URL, the options may be somebody else's.
-                Some(_) if url.is_some() => return Err(refused()),
-                _ => {}
-            }
-        }
-        Ok(settings)
+fn warn(name: &str, config: &BootConfig) {
+    for warning in &config.warnings {
+        log::warn!("{name}: {warning}");
     }
 }
 
-/// What load options or embedded configuration say.
-pub fn given(image: &Own, origin: &Origin) -> Result<Option<Choice>, Error> {
+/// What load options or embedded configuration say. One without entries says nothing.
+pub fn given(
+    image: &Own,
+    embedded: Option<BootConfig>,
+    origin: &Origin,
+) -> Result<Option<Choice>, Error> {
     if let Some((url, arguments)) = from_options(&image.options) {
         return Ok(Some(Choice::Url {
             url: Url::parse(url)?,
             arguments: arguments.to_string(),
         }));
     }
-    let embedded = image.section.clone().map(|text| {
-        log::info!("using the embedded configuration");
+    let embedded = embedded.filter(|config| !config.entries.is_empty());
+    let embedded = embedded.map(|config| {
+        log::info!("using {EMBEDDED}");
         Choice::Config {
-            text,
+            config,
             base: origin.url.clone(),
             arguments: String::new(),
         }
@@ -113,7 +93,7 @@ pub fn given(image: &Own, origin: &Origin) -> Result<Option<Choice>, Error> {
 }
 
 /// `[wireboot.efi] [setting=value ...] URL [arguments]`: the shell puts the program's name first, a boot option does not.
-fn from_options(options: &str) -> Option<(&str, &str)> {
+pub fn from_options(options: &str) -> Option<(&str, &str)> {
     let (mut word, mut rest) = cut_word(options);
     let mut first = true;
     while !word.contains("://") {
@@ -239,25 +219,29 @@ pub fn fetch(fetcher: &mut Fetcher, url: Url, arguments: String) -> Result<Plan,
     }
     // Relative to where it was found in the end, after redirects.
     let base = Url::parse(&file.url)?;
-    let text = bytes.to_vec();
-    choose(fetcher, &text, Some(&base), &file.url, &arguments)
-}
-
-/// Reads a configuration and lets the user choose.
-pub fn choose(
-    fetcher: &mut Fetcher,
-    text: &[u8],
-    base: Option<&Url>,
-    name: &str,
-    arguments: &str,
-) -> Result<Plan, Error> {
-    let mut config: BootConfig = bootconf::parse(text).map_err(|errors| Error::Config {
-        name: name.to_string(),
+    let config = bootconf::parse(bytes).map_err(|errors| Error::Config {
+        name: file.url.clone(),
         errors,
     })?;
-    for warning in &config.warnings {
-        log::warn!("{name}: {warning}");
+    warn(&file.url, &config);
+    for Setting { key, value } in &config.settings {
+        log::warn!(
+            "{}: {key} {value} comes too late: the network runs already; embed it in wireboot.efi, or write {key}={value} \
+             before the URL of the load options",
+            file.url
+        );
     }
+    drop(file);
+    choose(fetcher, config, Some(&base), &arguments)
+}
+
+/// Lets the user choose.
+pub fn choose(
+    fetcher: &mut Fetcher,
+    mut config: BootConfig,
+    base: Option<&Url>,
+    arguments: &str,
+) -> Result<Plan, Error> {
     let index = menu::choose(&config, fetcher.network())?;
     if index >= config.entries.len() {
         return Err(Error::Nothing);
@@ -316,34 +300,5 @@ mod tests {
             from_options("wireboot.efi processors=0 http://a/b x=1"),
             Some((url, "x=1"))
         );
-    }
-
-    #[test]
-    fn settings_stand_before_the_url() {
-        let of = |options| Settings::from_options(options).map(|settings| settings.processors);
-        assert!(matches!(of("http://a/b processors=1"), Ok(None)));
-        assert!(matches!(of("processors=0 http://a/b"), Ok(Some(0))));
-        assert!(matches!(of("x.efi processors=2 http://a/b"), Ok(Some(2))));
-        assert!(matches!(of("x.efi processors=2"), Ok(Some(2))));
-        assert!(matches!(of("x.efi root=/dev/sda"), Ok(None)));
-        assert!(
-            matches!(of("processors=many http://a/b"), Err(Error::Setting(word)) if word == "processors=many")
-        );
-        let of = |options| Settings::from_options(options);
-        let nic = |name| of(name).map(|settings| settings.nic);
-        assert!(matches!(nic("nic=snp http://a/b"), Ok(Some(Driver::Snp))));
-        assert!(matches!(nic("nic=native x.efi"), Ok(Some(Driver::Native))));
-        assert!(
-            matches!(nic("nic=undi http://a/b"), Err(Error::Setting(word)) if word == "nic=undi")
-        );
-        let vlan = |number| of(number).map(|settings| settings.vlan);
-        assert!(matches!(vlan("vlan=4094 http://a/b"), Ok(Some(id)) if id.to_string() == "4094"));
-        for wrong in ["vlan=0", "vlan=4095", "vlan=", "vlan=70000"] {
-            assert!(matches!(vlan(wrong), Err(Error::Setting(word)) if word == wrong));
-        }
-        assert!(matches!(
-            of("x.efi procesors=2 http://a/b"),
-            Err(Error::Setting(_))
-        ));
     }
 }

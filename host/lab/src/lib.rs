@@ -9,6 +9,7 @@ pub mod boot;
 pub mod cache;
 pub mod capture;
 pub mod console;
+pub mod embed;
 pub mod guest;
 pub mod load;
 pub mod netns;

@@ -33,6 +33,7 @@ pub(crate) fn generate(directory: &Path) -> Option<String> {
     let config = BootConfig {
         default: 0,
         timeout: None,
+        settings: Vec::new(),
         entries,
         warnings: Vec::new(),
     };

@@ -120,6 +120,10 @@ const CASES: &[(&str, Case)] = &[
         processors::several_engines_by_hash,
     ),
     (
+        "several_engines_by_configuration",
+        processors::several_engines_by_configuration,
+    ),
+    (
         "more_engines_than_queue_pairs",
         processors::more_engines_than_queue_pairs,
     ),

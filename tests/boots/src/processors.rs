@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use wireboot_lab::Impairment;
+use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::qemu::RunningMachine;
+use wireboot_lab::server::Server;
 
 use crate::gdb::Debugger;
-use crate::scene::{Scene, expect};
+use crate::scene::{Scene, boot_program, expect};
+use crate::system;
 
 pub fn one_processor(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
@@ -31,13 +34,13 @@ pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     expect(
         &mut machine,
-        "wireboot: the network runs on the boot processor, as the load options say",
+        "wireboot: the network runs on the boot processor, as the settings say",
     )?;
     scene.arrives(&mut machine)
 }
 
 /// A card with three queue pairs, and a processor for each.
-fn three_engines(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
+fn three_pairs(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
     let options = NetworkOptions {
         queues: 3,
         ..NetworkOptions::default()
@@ -45,6 +48,12 @@ fn three_engines(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
     let mut scene = Scene::on(lab, options, megabytes)?;
     scene.machine.processors = 4;
     scene.machine.memory_mib = 1024;
+    Ok(scene)
+}
+
+/// An engine on each of them.
+fn three_engines(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
+    let mut scene = three_pairs(lab, megabytes)?;
     scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
     Ok(scene)
 }
@@ -53,7 +62,31 @@ const THREE_ENGINES: &str =
     "wireboot: the network runs on processor 1; parts of large files on 2, 3";
 
 pub fn several_engines(lab: &Lab) -> Result<()> {
-    receives_in_parts(&three_engines(lab, 20)?).map(drop)
+    let scene = three_engines(lab, 20)?;
+    let mut server = scene.serve(&[])?;
+    receives_in_parts(&scene, &mut server).map(drop)
+}
+
+/// Over the network comes a wireboot.efi with settings in it and no entries; what to boot the server says, with a setting that comes too
+/// late.
+pub fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
+    let scene = three_pairs(lab, 20)?;
+    let program = scene.system.directory.join("wireboot.efi");
+    embed::configuration(&boot_program()?, "processors 3\n", &program)?;
+    scene.system.configure(&format!(
+        "processors 1\ntitle Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {}\n",
+        system::OPTIONS
+    ))?;
+    let mut server = scene.serve_program(&program, &[])?;
+    let machine = receives_in_parts(&scene, &mut server)?;
+    let transcript = machine.console.transcript();
+    for text in [
+        "wireboot: the embedded configuration: processors 3",
+        "wireboot.conf: processors 1 comes too late",
+    ] {
+        ensure!(transcript.contains(text), "the user was not told: {text}");
+    }
+    Ok(())
 }
 
 pub fn several_engines_by_hash(lab: &Lab) -> Result<()> {
@@ -62,7 +95,8 @@ pub fn several_engines_by_hash(lab: &Lab) -> Result<()> {
         card.properties.push("rss=on".into());
     }
     scene.machine.trace = vec!["virtio_net_rss_*".into()];
-    let machine = receives_in_parts(&scene)?;
+    let mut server = scene.serve(&[])?;
+    let machine = receives_in_parts(&scene, &mut server)?;
     let events: Vec<_> = machine
         .trace()
         .into_iter()
@@ -91,8 +125,7 @@ pub fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
 }
 
 /// Each of three engines receives a part of the data.
-fn receives_in_parts(scene: &Scene<'_>) -> Result<RunningMachine> {
-    let mut server = scene.serve(&[])?;
+fn receives_in_parts(scene: &Scene<'_>, server: &mut Server) -> Result<RunningMachine> {
     let mut machine = scene.start()?;
     expect(&mut machine, THREE_ENGINES)?;
     scene.arrives(&mut machine)?;

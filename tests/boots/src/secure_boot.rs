@@ -1,11 +1,10 @@
 //! Secure Boot with a key of one's own, the way of `docs/deploy.md`: ovmf's test key, which its template of variables trusts.
 
-use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::Firmware;
 
@@ -60,28 +59,16 @@ pub fn signed_boots(lab: &Lab) -> Result<()> {
     let directory = &scene.system.directory;
     sign(lab, &directory.join("linux"))?;
 
-    let (program, configuration) = (
-        lab.scratch().join("site.efi"),
-        lab.scratch().join("site.conf"),
-    );
-    fs::write(
-        &configuration,
-        format!(
+    let program = lab.scratch().join("site.efi");
+    embed::configuration(
+        &boot_program()?,
+        &format!(
             "title Embedded\nlinux http://10.77.0.1/linux\ninitrd http://10.77.0.1/system.cpio\n\
              initrd http://10.77.0.1/data.cpio\noptions {}\n",
             system::OPTIONS
         ),
+        &program,
     )?;
-    let mut section = OsString::from(".wbconf=");
-    section.push(&configuration);
-    run(lab
-        .command("objcopy")
-        .arg("--add-section")
-        .arg(section)
-        .args(["--set-section-flags", ".wbconf=data,readonly"])
-        .args(["--change-section-vma", ".wbconf=0x140400000"])
-        .arg(boot_program()?)
-        .arg(&program))?;
     sign(lab, &program)?;
 
     let _server = scene.serve_program(&program, &[])?;

@@ -1,0 +1,181 @@
+//! How we are to work: what the embedded configuration says, overridden by words of the load options.
+
+use crate::card::Driver;
+use crate::error::Error;
+use crate::source;
+use alloc::string::ToString;
+use wireboot_nic::vlan::VlanId;
+use wireboot_wire::bootconf::Setting;
+
+/// How we are to work.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Processors for the network besides the boot processor: 0 for none, else as many as are of use.
+    pub processors: Option<u32>,
+    /// Whose driver drives the network card; ours where there is one, if this does not say.
+    pub nic: Option<Driver>,
+    /// The VLAN to be in.
+    pub vlan: Option<VlanId>,
+}
+
+/// Why a setting is refused.
+enum Refusal {
+    /// There is none of this name.
+    Unknown,
+    /// It takes something else: this.
+    Takes(&'static str),
+}
+
+impl Settings {
+    /// Those of the embedded configuration and of the load options.
+    pub fn of(embedded: &[Setting], options: &str) -> Result<Self, Error> {
+        let mut settings = Self::default();
+        for Setting { key, value } in embedded {
+            settings
+                .set(key, value)
+                .map_err(|refusal| Error::Embedded {
+                    key,
+                    value: value.clone(),
+                    takes: match refusal {
+                        Refusal::Takes(what) => what,
+                        Refusal::Unknown => "no value",
+                    },
+                })?;
+            log::info!("the embedded configuration: {key} {value}");
+        }
+        settings.override_by(options)?;
+        Ok(settings)
+    }
+
+    fn override_by(&mut self, options: &str) -> Result<(), Error> {
+        let url = source::from_options(options).map(|(url, _)| url);
+        for word in options.split_whitespace() {
+            if url == Some(word) {
+                break;
+            }
+            let Some((key, value)) = word.split_once('=') else {
+                continue;
+            };
+            match self.set(key, value) {
+                // Without a URL, the options may be somebody else's.
+                Err(Refusal::Unknown) if url.is_none() => {}
+                Err(_) => return Err(Error::Setting(word.to_string())),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
+        match key {
+            "processors" => {
+                let takes = "a number: 0 for the boot processor alone, else on how many others the network may run";
+                let number = value.parse().map_err(|_| Refusal::Takes(takes))?;
+                self.processors = Some(number);
+            }
+            "nic" => {
+                let driver = Driver::named(value);
+                self.nic = Some(driver.ok_or(Refusal::Takes(Driver::NAMES))?);
+            }
+            "vlan" => {
+                let id = value.parse().ok().and_then(VlanId::new);
+                self.vlan = Some(id.ok_or(Refusal::Takes("a number from 1 to 4094"))?);
+            }
+            _ => return Err(Refusal::Unknown),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+    use wireboot_wire::bootconf;
+
+    fn by_options(options: &str) -> Result<Settings, Error> {
+        Settings::of(&[], options)
+    }
+
+    fn embedded(text: &str) -> Vec<Setting> {
+        bootconf::parse_embedded(text).unwrap().settings
+    }
+
+    #[test]
+    fn load_options_stand_before_the_url() {
+        let of = |options| by_options(options).map(|settings| settings.processors);
+        assert!(matches!(of("http://a/b processors=1"), Ok(None)));
+        assert!(matches!(of("processors=0 http://a/b"), Ok(Some(0))));
+        assert!(matches!(of("x.efi processors=2 http://a/b"), Ok(Some(2))));
+        assert!(matches!(of("x.efi processors=2"), Ok(Some(2))));
+        assert!(matches!(of("x.efi root=/dev/sda"), Ok(None)));
+        assert!(
+            matches!(of("processors=many http://a/b"), Err(Error::Setting(word)) if word == "processors=many")
+        );
+        let nic = |name| by_options(name).map(|settings| settings.nic);
+        assert!(matches!(nic("nic=snp http://a/b"), Ok(Some(Driver::Snp))));
+        assert!(matches!(nic("nic=native x.efi"), Ok(Some(Driver::Native))));
+        assert!(
+            matches!(nic("nic=other http://a/b"), Err(Error::Setting(word)) if word == "nic=other")
+        );
+        let vlan = |number| by_options(number).map(|settings| settings.vlan);
+        assert!(matches!(vlan("vlan=4094 http://a/b"), Ok(Some(id)) if id.to_string() == "4094"));
+        for wrong in ["vlan=0", "vlan=4095", "vlan=", "vlan=70000"] {
+            assert!(matches!(vlan(wrong), Err(Error::Setting(word)) if word == wrong));
+        }
+        assert!(matches!(
+            by_options("x.efi procesors=2 http://a/b"),
+            Err(Error::Setting(_))
+        ));
+    }
+
+    #[test]
+    fn every_key_of_a_configuration_is_a_setting() {
+        for key in bootconf::SETTINGS {
+            assert!(
+                !matches!(Settings::default().set(key, "?"), Err(Refusal::Unknown)),
+                "{key}"
+            );
+        }
+    }
+
+    #[test]
+    fn load_options_override_what_is_embedded() {
+        let embedded = embedded("processors 3\nnic snp\nvlan 7\ntitle A\nlinux a");
+        let all = Settings {
+            processors: Some(3),
+            nic: Some(Driver::Snp),
+            vlan: VlanId::new(7),
+        };
+        assert!(matches!(Settings::of(&embedded, ""), Ok(settings) if settings == all));
+        let some = Settings::of(&embedded, "processors=0 nic=native http://a/b");
+        let expected = Settings {
+            processors: Some(0),
+            nic: Some(Driver::Native),
+            vlan: VlanId::new(7),
+        };
+        assert!(matches!(some, Ok(settings) if settings == expected));
+    }
+
+    #[test]
+    fn errors_name_the_key_the_value_and_what_it_takes() {
+        for (line, expected) in [
+            (
+                "vlan 4095",
+                "vlan \"4095\" is not understood: vlan takes a number from 1 to 4094",
+            ),
+            (
+                "processors two",
+                "processors \"two\" is not understood: processors takes a number",
+            ),
+            (
+                "nic intel",
+                "nic \"intel\" is not understood: nic takes native",
+            ),
+        ] {
+            let error: String = Settings::of(&embedded(line), "").unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
