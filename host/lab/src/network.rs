@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::netns::{Lab, tool};
 use crate::qemu::NetworkCard;
-use crate::wire::{Impairment, Wire};
+use crate::wire::{self, Impairment, Wire};
 
 /// The interface on which the lab's servers listen.
 pub const INTERFACE: &str = "lab0";
@@ -38,7 +38,7 @@ pub struct NetworkOptions {
     pub impairment: Option<Impairment>,
     /// The VLAN whose tag frames have on the machine's cable, as on a switch's trunk port. Such a cable is slow too.
     pub vlan: Option<u16>,
-    /// Queue pairs of the machine's card; more than one on a plain cable only.
+    /// Queue pairs of the machine's card.
     pub queues: u16,
 }
 
@@ -72,8 +72,12 @@ impl Network {
         let tap = if options.bridge { "vm0" } else { INTERFACE };
         let mtu = options.mtu.to_string();
         let wire = match (&options.impairment, options.vlan) {
-            (Some(impairment), vlan) => Some(Wire::new(tap, impairment.clone(), vlan)?),
-            (None, vlan @ Some(_)) => Some(Wire::new(tap, Impairment::default(), vlan)?),
+            (Some(impairment), vlan) => {
+                Some(Wire::new(tap, impairment.clone(), vlan, options.queues)?)
+            }
+            (None, vlan @ Some(_)) => {
+                Some(Wire::new(tap, Impairment::default(), vlan, options.queues)?)
+            }
             (None, None) => {
                 let several = (options.queues > 1).then_some("multi_queue");
                 tool(
@@ -146,17 +150,8 @@ impl Network {
     #[must_use]
     pub fn qemu_netdev(&self) -> String {
         match &self.wire {
-            None => {
-                let several = match self.options.queues {
-                    0 | 1 => String::new(),
-                    queues => format!(",queues={queues}"),
-                };
-                format!(
-                    "tap,id=net0,ifname={},script=no,downscript=no,vnet_hdr=on,vhost=off{several}",
-                    self.tap
-                )
-            }
-            Some(wire) => format!("socket,id=net0,{}", wire.qemu_socket()),
+            None => wire::tap_netdev(self.tap, self.options.queues),
+            Some(wire) => wire.qemu_netdev().to_owned(),
         }
     }
 

@@ -1,5 +1,12 @@
 //! A cable of our own: copies frames between a tap interface and QEMU, losing some, delaying all, at a rate, or tagged for a VLAN on
 //! QEMU's side. Not every kernel has netem and VLANs.
+//!
+//! ```text
+//!  one queue:      lab0 = tap ── carriers ── socket ── QEMU
+//!  several queues: lab0 = tap ── carriers ── tap cable0 ─ bridge cable ─ tap cable1 ── QEMU
+//! ```
+//!
+//! Only a tap of the kernel's has several queues, with the kernel's choice of a queue for each connection.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -15,6 +22,8 @@ use nix::errno::Errno;
 use nix::libc::{IFF_NO_PI, IFF_TAP, c_int};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
+
+use crate::netns::tool;
 
 /// What happens to frames on the way, in each direction on its own.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,30 +53,34 @@ nix::ioctl_readwrite_bad!(
     InterfaceRequest
 );
 
+/// Our tap on QEMU's side, where the card has several queues; QEMU's; and the bridge between them.
+const OURS: &str = "cable0";
+const QEMUS: &str = "cable1";
+const BRIDGE: &str = "cable";
+
 #[derive(Debug)]
 pub(crate) struct Wire {
-    qemu_socket: String,
+    qemu_netdev: String,
     stop: Arc<AtomicBool>,
     carriers: Vec<JoinHandle<()>>,
 }
 
 impl Wire {
     /// Makes the tap interface and starts carrying frames between it and QEMU, where they have the tag of `vlan` if there is one.
-    pub(crate) fn new(interface: &str, impairment: Impairment, vlan: Option<u16>) -> Result<Wire> {
-        let tap = open_tap(interface)?;
-        let ours =
-            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("making the cable's socket")?;
-        // QEMU binds its own end by number, so one is found and let go.
-        let theirs = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
-            .context("finding a port for QEMU's end")?
-            .local_addr()?;
-        ours.connect(theirs)
-            .context("connecting the cable to QEMU's end")?;
-        let qemu_socket = format!("udp={},localaddr={theirs}", ours.local_addr()?);
-
+    pub(crate) fn new(
+        interface: &str,
+        impairment: Impairment,
+        vlan: Option<u16>,
+        queues: u16,
+    ) -> Result<Wire> {
+        let tap = OwnedFd::from(open_tap(interface)?);
+        let (machine, qemu_netdev) = if queues > 1 {
+            (bridged_tap()?, tap_netdev(QEMUS, queues))
+        } else {
+            socket()?
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let mut carriers = Vec::new();
-        let (tap, machine) = (OwnedFd::from(tap), OwnedFd::from(ours));
         let ends = [(tap.try_clone()?, machine.try_clone()?), (machine, tap)];
         for (direction, (from, to)) in ends.into_iter().enumerate() {
             let (impairment, stop) = (impairment.clone(), Arc::clone(&stop));
@@ -89,15 +102,15 @@ impl Wire {
             }));
         }
         Ok(Wire {
-            qemu_socket,
+            qemu_netdev,
             stop,
             carriers,
         })
     }
 
-    /// QEMU's end, for `-netdev socket`.
-    pub(crate) fn qemu_socket(&self) -> &str {
-        &self.qemu_socket
+    /// QEMU's end, as the value of its `-netdev` option.
+    pub(crate) fn qemu_netdev(&self) -> &str {
+        &self.qemu_netdev
     }
 }
 
@@ -107,7 +120,71 @@ impl Drop for Wire {
         for carrier in self.carriers.drain(..) {
             let _ = carrier.join();
         }
+        for interface in [QEMUS, BRIDGE] {
+            // Only where there are several queues; ours goes with its descriptor.
+            let _ = tool("ip", ["link", "delete", interface]);
+        }
     }
+}
+
+/// A tap with several queues, as the value of QEMU's `-netdev` option.
+pub(crate) fn tap_netdev(interface: &str, queues: u16) -> String {
+    let several = match queues {
+        0 | 1 => String::new(),
+        queues => format!(",queues={queues}"),
+    };
+    format!("tap,id=net0,ifname={interface},script=no,downscript=no,vnet_hdr=on,vhost=off{several}")
+}
+
+/// The carriers' end of a socket, and QEMU's.
+fn socket() -> Result<(OwnedFd, String)> {
+    let ours = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("making the cable's socket")?;
+    // QEMU binds its own end by number, so one is found and let go.
+    let theirs = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .context("finding a port for QEMU's end")?
+        .local_addr()?;
+    ours.connect(theirs)
+        .context("connecting the cable to QEMU's end")?;
+    let netdev = format!(
+        "socket,id=net0,udp={},localaddr={theirs}",
+        ours.local_addr()?
+    );
+    Ok((ours.into(), netdev))
+}
+
+/// The carriers' tap, with a bridge to QEMU's. The computer itself has no part in what passes there: it answers on the far side.
+fn bridged_tap() -> Result<OwnedFd> {
+    let tap = open_tap(OURS)?;
+    for arguments in [
+        &[
+            "tuntap",
+            "add",
+            "dev",
+            QEMUS,
+            "mode",
+            "tap",
+            "vnet_hdr",
+            "multi_queue",
+        ][..],
+        &[
+            "link",
+            "add",
+            "name",
+            BRIDGE,
+            "type",
+            "bridge",
+            "forward_delay",
+            "0",
+            "mcast_snooping",
+            "0",
+        ],
+        &["link", "set", OURS, "master", BRIDGE, "up"],
+        &["link", "set", QEMUS, "master", BRIDGE, "up"],
+        &["link", "set", BRIDGE, "arp", "off", "up"],
+    ] {
+        tool("ip", arguments)?;
+    }
+    Ok(tap.into())
 }
 
 fn open_tap(interface: &str) -> Result<File> {

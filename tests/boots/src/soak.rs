@@ -1,29 +1,32 @@
-//! The soak in short: each kind of fault once, with the same seed each time. `make soak` goes on from here.
+//! The soak in short: each kind of fault once, on the boot processor, on another or on several, with the same seed each time. `make soak` goes on from here.
 
 use anyhow::{Result, anyhow};
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::soak::{DATA, Fault, Ground, Plan, System};
+use wireboot_lab::soak::{DATA, Engines, Fault, Ground, Plan, System};
 
 use crate::scene::{PATIENCE, boot_program, wireboot};
 
 /// Of all that is chosen at random.
 const SEED: u64 = 1;
 
-fn soak(lab: &Lab, faults: &[Fault]) -> Result<()> {
+fn soak(lab: &Lab, faults: &[(Fault, Engines)]) -> Result<()> {
     let ground = Ground {
         lab,
         system: System::new(&lab.scratch().join("soak"), &boot_program()?, DATA)?,
         server: wireboot()?,
         accelerator: accel::best(lab, false)?,
-        processors: 2,
+        processors: 4,
         limit: 2 * PATIENCE,
     };
-    for (&fault, number) in faults.iter().zip(1..) {
-        let plan = Plan::with_fault(fault, SEED, number);
+    for (&(fault, engines), number) in faults.iter().zip(1..) {
+        let plan = Plan {
+            engines,
+            ..Plan::with_fault(fault, SEED, number)
+        };
         ground.boot(&plan).map_err(|failure| {
             anyhow!(
-                "{fault} ({}): {}\nThe console's end:\n{}The server's end:\n{}",
+                "{fault} ({}, engines: {engines:?}): {}\nThe console's end:\n{}The server's end:\n{}",
                 plan.detail(),
                 failure.reason,
                 failure.console,
@@ -37,10 +40,20 @@ fn soak(lab: &Lab, faults: &[Fault]) -> Result<()> {
 pub fn disturbed_transfers(lab: &Lab) -> Result<()> {
     soak(
         lab,
-        &[Fault::ServerKilled, Fault::LinkFlap, Fault::LossyWire],
+        &[
+            (Fault::ServerKilled, Engines::Several),
+            (Fault::LinkFlap, Engines::One),
+            (Fault::LossyWire, Engines::None),
+        ],
     )
 }
 
 pub fn disturbed_hand_overs(lab: &Lab) -> Result<()> {
-    soak(lab, &[Fault::TransferAtHandover, Fault::StartedAgain])
+    soak(
+        lab,
+        &[
+            (Fault::TransferAtHandover, Engines::Several),
+            (Fault::StartedAgain, Engines::Several),
+        ],
+    )
 }

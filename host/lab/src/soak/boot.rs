@@ -47,6 +47,8 @@ pub struct Ground<'a> {
 /// What a good boot showed.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Facts {
+    /// Engines that ran, 0 where the boot processor did it all. Fewer than planned where a processor did not come in time.
+    pub engines: u32,
     /// Pages that the card could write to while wireboot had it.
     pub receive_pages: usize,
     /// Those of them that held the canary.
@@ -111,12 +113,14 @@ struct Story<'a> {
 impl<'a> Story<'a> {
     fn begin(ground: &'a Ground<'a>, plan: &Plan) -> Result<Story<'a>> {
         let deadline = Instant::now() + ground.limit;
+        let engines = plan.engines.number(ground.processors);
         let options = NetworkOptions {
             impairment: plan.impairment.clone(),
+            queues: u16::try_from(engines.max(1)).unwrap_or(1),
             ..NetworkOptions::default()
         };
         let network = Network::new(ground.lab, options)?;
-        ground.system.configure(plan)?;
+        ground.system.configure(plan, engines)?;
         let mut machine = Machine::new(ground.accelerator);
         machine.memory_mib = MEMORY;
         machine.processors = ground.processors;
@@ -136,21 +140,20 @@ impl<'a> Story<'a> {
     }
 
     fn tell(&mut self, plan: &Plan) -> Result<Facts> {
-        let ready = "wireboot: ready after";
-        self.expect(ready)?;
+        let mut engines = self.ready()?;
         match plan.fault {
             Fault::NextBootOption => {
                 self.expect("wireboot: the firmware goes on with its next boot option")?;
                 self.ground.system.mend()?;
-                self.expect(ready)?;
+                engines = self.ready()?;
             }
             Fault::StartedAgain => {
                 self.expect("wireboot: starting efi")?;
-                self.expect(ready)?;
+                engines = self.ready()?;
             }
             _ => {}
         }
-        let areas = canary::receive_areas(&mut self.machine, self.ground.lab)?;
+        let areas = canary::receive_areas(&mut self.machine, self.ground.lab, engines.max(1))?;
         let address = self.expect(r"wireboot: address (10\.77\.0\.\d+)")?;
         let address: Ipv4Addr = group(&address, 1)?.parse()?;
         match plan.fault {
@@ -161,9 +164,23 @@ impl<'a> Story<'a> {
         self.expect("wireboot: starting linux")?;
         let (during, after) = self.hand_over(plan, address)?;
         let mut facts = self.linux(&areas, &after)?;
+        facts.engines = engines;
         facts.frames_during_handover = during;
         facts.frames_after_handover = after.sent();
         Ok(facts)
+    }
+
+    /// Waits until wireboot has the card. The number of its engines.
+    fn ready(&mut self) -> Result<u32> {
+        // "the boot processor, as ...", "processor 1", or "processor 1; parts of large files on 2, 3".
+        let on = self.expect(r"wireboot: the network runs on ([^\n]*)\n")?;
+        let on = group(&on, 1)?;
+        let engines = match on.strip_prefix("processor ") {
+            None => 0,
+            Some(numbers) => 1 + numbers.matches([';', ',']).count(),
+        };
+        self.expect("wireboot: ready after")?;
+        Ok(u32::try_from(engines)?)
     }
 
     /// Watches the device until it is stopped, which is before the kernel owns the memory. The frames sent until then, and the sender of

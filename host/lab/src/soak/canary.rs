@@ -29,8 +29,6 @@ const fn page() -> [u8; 4096] {
 
 /// Where QEMU keeps the card in its tree of objects.
 const CARD: &str = "/machine/peripheral/nic0/virtio-backend";
-/// The first receive queue (virtio 1.2, 5.1.2).
-const RECEIVE_QUEUE: u16 = 0;
 /// A descriptor's size in bytes (virtio 1.2, 2.7.5).
 const DESCRIPTOR: u64 = 16;
 /// In its flags: the device writes.
@@ -60,17 +58,26 @@ pub fn is_running(machine: &mut RunningMachine) -> Result<bool> {
 /// The areas that the driver has given to the device for what it receives: buffers, and the ring in which they come back.
 ///
 /// # Errors
-/// When QEMU does not answer, or the queue is not set up.
-pub fn receive_areas(machine: &mut RunningMachine, lab: &Lab) -> Result<Vec<Area>> {
+/// When QEMU does not answer, or a queue of the first so many pairs is not set up.
+pub fn receive_areas(machine: &mut RunningMachine, lab: &Lab, pairs: u32) -> Result<Vec<Area>> {
+    let mut areas = Vec::new();
+    for pair in 0..pairs {
+        // A pair's receive queue comes first, then its transmit queue (virtio 1.2, 5.1.2).
+        areas.extend(queue_areas(machine, lab, 2 * pair)?);
+    }
+    Ok(areas)
+}
+
+fn queue_areas(machine: &mut RunningMachine, lab: &Lab, index: u32) -> Result<Vec<Area>> {
     let queue = machine.ask(
         "x-query-virtio-queue-status",
-        json!({ "path": CARD, "queue": RECEIVE_QUEUE }),
+        json!({ "path": CARD, "queue": index }),
     )?;
     let number = |name: &str| {
         queue
             .get(name)
             .and_then(Value::as_u64)
-            .with_context(|| format!("QEMU tells no {name} of the receive queue"))
+            .with_context(|| format!("QEMU tells no {name} of receive queue {index}"))
     };
     let (length, table, used) = (
         number("vring-num")?,
@@ -79,10 +86,10 @@ pub fn receive_areas(machine: &mut RunningMachine, lab: &Lab) -> Result<Vec<Area
     );
     ensure!(
         table != 0 && used != 0,
-        "the receive queue is not set up: {queue}"
+        "receive queue {index} is not set up: {queue}"
     );
     let mut areas = descriptors(&memory(machine, lab, table, length * DESCRIPTOR)?);
-    ensure!(!areas.is_empty(), "the receive queue has no buffers");
+    ensure!(!areas.is_empty(), "receive queue {index} has no buffers");
     // flags and idx of 2 bytes each, then 8 bytes for each buffer that comes back (virtio 1.2, 2.7.8).
     areas.push(Area {
         start: used,

@@ -17,7 +17,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use self::boot::{Facts, Failure, Ground};
-pub use self::plan::{Fault, Plan, Protocol};
+pub use self::plan::{Engines, Fault, Plan, Protocol};
 pub use self::system::System;
 use crate::boot::AcceleratorChoice;
 use crate::guest;
@@ -30,7 +30,8 @@ pub const DATA: usize = 12_000_000;
 /// Boot a small Linux many times in a row, each time with another fault, and check what it got and what was left behind.
 ///
 /// Each boot has a fault, chosen at random: the server is killed in mid-transfer, the cable is pulled, frames are lost, somebody still
-/// sends while the kernel ends the boot services, wireboot gives the card back and is loaded again; or nothing. Linux, on all
+/// sends while the kernel ends the boot services, wireboot gives the card back and is loaded again; or nothing. The network runs on the
+/// boot processor, on one other or on several, chosen at random too. Linux, on all
 /// processors, tells the checksum of the data and fills its memory with a pattern, while frames are sent to the card that nobody owns. A boot is
 /// good when it came to its end in time, no byte of the data differs, the device is reset and off the bus, and no byte of the memory changed.
 #[derive(Args, Clone, Debug)]
@@ -44,7 +45,7 @@ pub struct SoakArgs {
     /// Boot only number K of the run with this seed
     #[arg(long, value_name = "K", requires = "seed", value_parser = clap::value_parser!(u32).range(1..))]
     pub only: Option<u32>,
-    /// Processors of the machine [default: those of the host, 2 to 8]
+    /// Processors of the machine [default: those of the host, 4 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub processors: Option<u32>,
     /// What runs the guest's instructions
@@ -74,8 +75,9 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
     let lab = Lab::enter()?;
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let processors = arguments.processors.unwrap_or_else(|| {
-        let all = std::thread::available_parallelism().map_or(2, usize::from);
-        u32::try_from(all.clamp(2, 8)).unwrap_or(2)
+        let all = std::thread::available_parallelism().map_or(4, usize::from);
+        // Four are enough for the most engines.
+        u32::try_from(all.clamp(4, 8)).unwrap_or(4)
     });
     let ground = Ground {
         lab: &lab,
@@ -132,7 +134,7 @@ fn boots(ground: &Ground<'_>, seed: u64, numbers: &[u32]) -> Vec<Boot> {
         bar.set_message(format!("{failed} failed; {}", plan.fault));
         let begin = Instant::now();
         let result = ground.boot(&plan);
-        let boot = Boot::new(number, &plan, begin.elapsed(), result);
+        let boot = Boot::new(number, &plan, ground.processors, begin.elapsed(), result);
         bar.suspend(|| eprintln!("{}", boot.line(seed)));
         done.push(boot);
         bar.inc(1);

@@ -57,6 +57,34 @@ impl fmt::Display for Fault {
     }
 }
 
+/// How many engines wireboot has, each on a processor of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engines {
+    /// None: the boot processor does it all.
+    None,
+    /// One, as without a setting.
+    One,
+    /// As many as the machine has processors for, and [`Engines::MOST`] at most, each on a queue pair of the card.
+    Several,
+}
+
+impl Engines {
+    /// More need more memory, and show nothing new.
+    pub const MOST: u32 = 3;
+
+    /// Their number on a machine with so many processors.
+    #[must_use]
+    pub fn number(self, processors: u32) -> u32 {
+        let others = processors.saturating_sub(1);
+        match self {
+            Engines::None => 0,
+            Engines::One => others.min(1),
+            Engines::Several => others.min(Engines::MOST),
+        }
+    }
+}
+
 /// How the data comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -83,6 +111,8 @@ impl Protocol {
 pub struct Plan {
     /// What goes wrong.
     pub fault: Fault,
+    /// How many engines there are.
+    pub engines: Engines,
     /// How the data comes. Kernel and RAM disk come by HTTP.
     pub protocol: Protocol,
     /// Which share of the data has come when the transfer is disturbed, 0 to 1.
@@ -143,8 +173,10 @@ impl Plan {
             }),
             _ => None,
         };
+        let engines = [Engines::None, Engines::One, Engines::Several];
         Plan {
             fault,
+            engines: random.choice(engines).unwrap_or(Engines::One),
             protocol,
             at,
             flaps,
@@ -193,6 +225,22 @@ mod tests {
         assert_eq!(Plan::new(7, 3), Plan::new(7, 3));
         assert_ne!(Plan::new(7, 3), Plan::new(7, 4));
         assert_ne!(Plan::new(7, 3), Plan::new(8, 3));
+    }
+
+    #[test]
+    fn every_number_of_engines_has_its_turn() {
+        let with = |processors| {
+            let mut numbers: Vec<_> = (1..=60)
+                .map(|number| Plan::new(1, number).engines.number(processors))
+                .collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers
+        };
+        assert_eq!(with(8), [0, 1, 3]);
+        assert_eq!(with(3), [0, 1, 2]);
+        assert_eq!(with(2), [0, 1]);
+        assert_eq!(with(1), [0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::boot::{Facts, Failure};
-use super::plan::{Fault, Plan};
+use super::plan::{Engines, Fault, Plan};
 use crate::qemu::Accelerator;
 
 /// A whole run.
@@ -29,6 +29,8 @@ pub struct Boot {
     number: u32,
     fault: Fault,
     detail: String,
+    /// As planned.
+    engines: u32,
     seconds: f64,
     #[serde(flatten)]
     result: Outcome,
@@ -42,10 +44,17 @@ enum Outcome {
 }
 
 impl Boot {
-    /// From what came of it.
-    pub fn new(number: u32, plan: &Plan, took: Duration, result: Result<Facts, Failure>) -> Boot {
+    /// From what came of it on a machine with so many processors.
+    pub fn new(
+        number: u32,
+        plan: &Plan,
+        processors: u32,
+        took: Duration,
+        result: Result<Facts, Failure>,
+    ) -> Boot {
         Boot {
             number,
+            engines: plan.engines.number(processors),
             fault: plan.fault,
             detail: plan.detail(),
             seconds: took.as_secs_f64(),
@@ -64,14 +73,23 @@ impl Boot {
             number,
             fault,
             detail,
+            engines,
             seconds,
             ..
         } = self;
-        let begin = format!("{number:>4} {fault:<22} {detail:<38} {seconds:>6.1} s");
+        let begin =
+            format!("{number:>4} {fault:<22} {detail:<38} engines {engines} {seconds:>6.1} s");
         match &self.result {
             Outcome::Good(facts) => format!(
-                "{begin}  good: canary in {} of the card's {} pages, {} frames sent meanwhile",
-                facts.receive_pages_with_canary, facts.receive_pages, facts.frames_after_handover
+                "{begin}  good: {}canary in {} of the card's {} pages, {} frames sent meanwhile",
+                if facts.engines == *engines {
+                    String::new()
+                } else {
+                    format!("{} engines only, ", facts.engines)
+                },
+                facts.receive_pages_with_canary,
+                facts.receive_pages,
+                facts.frames_after_handover
             ),
             Outcome::Failed(failure) => format!(
                 "{begin}  FAILED: {}\nThe console's end:\n{}The server's end:\n{}Again: wireboot lab soak --seed {seed} --only {number}",
@@ -104,6 +122,16 @@ impl Report {
         ]);
         for (fault, boots) in &faults {
             table.add_row(row(&fault.to_string(), boots));
+        }
+        for engines in 0..=Engines::MOST {
+            let boots: Vec<_> = self
+                .boots
+                .iter()
+                .filter(|boot| boot.engines == engines)
+                .collect();
+            if !boots.is_empty() {
+                table.add_row(row(&format!("(engines: {engines})"), &boots));
+            }
         }
         table.add_row(row("all", &self.boots.iter().collect::<Vec<_>>()));
         for column in table.column_iter_mut().skip(1) {
@@ -155,6 +183,7 @@ mod tests {
             Boot::new(
                 number,
                 &Plan::new(9, number),
+                4,
                 Duration::from_secs(1),
                 result,
             )
@@ -166,7 +195,7 @@ mod tests {
         };
         let report = Report {
             seed: 9,
-            processors: 2,
+            processors: 4,
             accelerator: Accelerator::Tcg,
             boots: vec![boot(1, Ok(Facts::default())), boot(2, Err(failure))],
         };

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::canary;
 use super::plan::{Fault, Plan};
+use crate::embed;
 use crate::guest::{Archive, Kernel};
 
 /// What the kernel is told. Few messages: each costs time on a slow console. No clearing of pages that are about to be filled. No trial of
@@ -58,6 +59,8 @@ pub struct System {
     pub directory: PathBuf,
     /// The checksum of the data, in hexadecimal.
     pub data: String,
+    /// wireboot.efi without settings.
+    program: PathBuf,
 }
 
 impl System {
@@ -68,8 +71,6 @@ impl System {
     pub fn new(directory: &Path, program: &Path, bytes: usize) -> Result<System> {
         fs::create_dir_all(directory).context("making a directory to boot from")?;
         fs::copy(Kernel::cached()?.image, directory.join("linux")).context("copying the kernel")?;
-        fs::copy(program, directory.join("wireboot.efi"))
-            .with_context(|| format!("copying {}", program.display()))?;
 
         let mut archive = Archive::with_busybox()?;
         archive.file("init", INIT.as_bytes())?;
@@ -84,14 +85,20 @@ impl System {
         Ok(System {
             directory: directory.to_owned(),
             data: hexadecimal(&Sha256::digest(&data)),
+            program: program.to_owned(),
         })
     }
 
-    /// Writes the boot configuration with which a boot begins.
+    /// Writes wireboot.efi, set to so many engines, and the boot configuration with which a boot begins.
     ///
     /// # Errors
-    /// When the disk is full.
-    pub fn configure(&self, plan: &Plan) -> Result<()> {
+    /// When the disk is full, or objcopy is missing.
+    pub fn configure(&self, plan: &Plan, engines: u32) -> Result<()> {
+        embed::configuration(
+            &self.program,
+            &format!("processors {engines}\n"),
+            &self.directory.join("wireboot.efi"),
+        )?;
         let last = format!(
             "title Soak\nlinux linux\ninitrd system.cpio\ninitrd {}://{}/data.cpio\noptions {OPTIONS}\n",
             plan.protocol.scheme(),
