@@ -188,14 +188,12 @@ impl<'o> Bench<'o> {
         let mut driver = Driver(card::start(function, 1)?);
         self.settle(&mut driver)?;
         self.wire("driver", &mut driver);
-        let memory = memory::landing(MEMORY).ok();
-        if let Some((mut memory, _)) = memory {
-            let copied = self
+        self.rung(Kind::Receive, "driver, copied", |bench| {
+            let (mut memory, _) = memory::landing(MEMORY).map_err(refused)?;
+            bench
                 .frames
-                .receive(&mut driver, FULL, Some(memory.rest_mut(0)));
-            self.ladder
-                .add(Kind::Receive, "driver, copied", self.whole(copied));
-        }
+                .receive(&mut driver, FULL, Some(memory.rest_mut(0)))
+        });
         let mut nic = driver.0;
         for (scheme, name) in [
             ("tftp", "wireboot TFTP, one processor"),
@@ -210,8 +208,24 @@ impl<'o> Bench<'o> {
         Ok(())
     }
 
+    /// A measurement, if it is wanted.
+    fn rung(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        measure: impl FnOnce(&mut Self) -> Result<Sample, Error>,
+    ) {
+        if self.options.wants(name) {
+            let result = measure(self);
+            self.ladder.add(kind, name, self.whole(result));
+        }
+    }
+
     /// A file by our stack on the boot processor.
     fn turns<N: Nic>(&mut self, nic: N, scheme: &str, name: &'static str) -> Result<N, Error> {
+        if !self.options.wants(name) {
+            return Ok(nic);
+        }
         let url = self.url(scheme, &self.options.file)?;
         let (nic, result) = files::turns(nic, &self.lease, &url, self.clock);
         self.ladder.add(Kind::Receive, name, self.whole(result));
@@ -232,12 +246,12 @@ impl<'o> Bench<'o> {
     /// Frames in both directions and sizes.
     fn wire(&mut self, name: &'static str, wire: &mut impl Wire) {
         for (kind, payload) in [(Kind::Receive, FULL), (Kind::ReceiveSmall, SMALL)] {
-            let result = self.frames.receive(wire, payload, None);
-            self.ladder.add(kind, name, self.whole(result));
+            self.rung(kind, name, |bench| {
+                bench.frames.receive(wire, payload, None)
+            });
         }
         for (kind, payload) in [(Kind::Transmit, FULL), (Kind::TransmitSmall, SMALL)] {
-            let result = self.frames.transmit(wire, payload);
-            self.ladder.add(kind, name, self.whole(result));
+            self.rung(kind, name, |bench| bench.frames.transmit(wire, payload));
         }
     }
 
@@ -269,29 +283,31 @@ impl<'o> Bench<'o> {
             }
             Err(error) => self.ladder.add(Kind::Receive, "SNP", Err(error)),
         }
-        let managed = Mnp::open(&self.interface).map_err(opened("MNP on this interface"));
-        let result = managed.and_then(|mnp| {
-            let mut managed = Managed { mnp, mac: self.mac };
-            let full = self.frames.receive(&mut managed, FULL, None)?;
-            let small = self.frames.receive(&mut managed, SMALL, None);
-            self.ladder
-                .add(Kind::ReceiveSmall, "MNP", self.whole(small));
+        self.rung(Kind::Receive, "MNP", |bench| {
+            let mnp = Mnp::open(&bench.interface).map_err(opened("MNP on this interface"))?;
+            let mut managed = Managed {
+                mnp,
+                mac: bench.mac,
+            };
+            let full = bench.frames.receive(&mut managed, FULL, None)?;
+            let small = bench.frames.receive(&mut managed, SMALL, None);
+            let small = bench.whole(small);
+            bench.ladder.add(Kind::ReceiveSmall, "MNP", small);
             Ok(full)
         });
-        self.ladder.add(Kind::Receive, "MNP", self.whole(result));
-        let result = files::stock_tftp(
-            &self.interface,
-            &self.lease,
-            self.server,
-            &self.options.small,
-            self.clock,
-        );
-        self.ladder
-            .add(Kind::Receive, "firmware's TFTP (PXE)", result);
-        let result = self
-            .url("http", &self.options.small)
-            .and_then(|url| files::stock_http(&self.interface, &url, self.clock));
-        self.ladder.add(Kind::Receive, "firmware's HTTP", result);
+        self.rung(Kind::Receive, "firmware's TFTP (PXE)", |bench| {
+            files::stock_tftp(
+                &bench.interface,
+                &bench.lease,
+                bench.server,
+                &bench.options.small,
+                bench.clock,
+            )
+        });
+        self.rung(Kind::Receive, "firmware's HTTP", |bench| {
+            let url = bench.url("http", &bench.options.small)?;
+            files::stock_http(&bench.interface, &url, bench.clock)
+        });
     }
 
     /// wireboot's TFTP and HTTP, as a boot has them, on so many processors.
@@ -306,19 +322,22 @@ impl<'o> Bench<'o> {
         let mut fetcher = Fetcher::new(network);
         fetcher.configure(self.lease.clone())?;
         for (scheme, name) in [("tftp", "wireboot TFTP"), ("http", "wireboot HTTP")] {
+            let name = format!("{name}{on}");
+            if !self.options.wants(&name) {
+                continue;
+            }
             let url = self.url(scheme, &self.options.file)?;
             let before = fetcher.network().accounts();
             let result = files::boot(&mut fetcher, &url, self.clock);
             let micros = result.as_ref().map_or(0, |sample| sample.micros);
-            self.ladder
-                .add(Kind::Receive, &format!("{name}{on}"), self.whole(result));
+            self.ladder.add(Kind::Receive, &name, self.whole(result));
             if scheme == "http" {
                 let after = fetcher.network().accounts();
                 self.engines(&before, &after, micros);
             }
         }
         if processors.is_none() && fetcher.network().is_elsewhere() {
-            self.work(&mut fetcher)?;
+            self.work(&mut fetcher);
         }
         Ok(())
     }
@@ -340,18 +359,19 @@ impl<'o> Bench<'o> {
     }
 
     /// What the boot processor has left for other things while another one receives.
-    fn work(&mut self, fetcher: &mut Fetcher) -> Result<(), Error> {
-        let alone = work::alone(u64::from(self.options.millis) * 1000, self.clock);
-        self.ladder
-            .add(Kind::Work, "nothing else", self.whole(Ok(alone)));
+    fn work(&mut self, fetcher: &mut Fetcher) {
+        self.rung(Kind::Work, "nothing else", |bench| {
+            let micros = u64::from(bench.options.millis) * 1000;
+            Ok(work::alone(micros, bench.clock))
+        });
         for (scheme, name) in [
             ("tftp", "beside wireboot TFTP"),
             ("http", "beside wireboot HTTP"),
         ] {
-            let url = self.url(scheme, &self.options.large)?;
-            let result = work::beside(fetcher, &url, self.clock);
-            self.ladder.add(Kind::Work, name, self.whole(result));
+            self.rung(Kind::Work, name, |bench| {
+                let url = bench.url(scheme, &bench.options.large)?;
+                work::beside(fetcher, &url, bench.clock)
+            });
         }
-        Ok(())
     }
 }

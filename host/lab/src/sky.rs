@@ -69,12 +69,23 @@ pub struct SkyArgs {
     /// Numbers of engines to measure, each on a processor and a queue of the card of its own; the machine gets as many of both
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
     pub processors: Vec<u16>,
+    /// Measure only the rungs in whose names one of these words is
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',', value_parser = word)]
+    pub only: Vec<String>,
     /// Network boot program to measure [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
     /// Show the machine's serial console
     #[arg(long)]
     pub console: bool,
+}
+
+/// One word, as load options are words.
+fn word(text: &str) -> Result<String, String> {
+    match text.split_whitespace().count() {
+        1 => Ok(text.trim().to_owned()),
+        _ => Err("expected one word".into()),
+    }
 }
 
 /// The JSON file.
@@ -109,6 +120,9 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     if !arguments.processors.is_empty() {
         let numbers: Vec<String> = arguments.processors.iter().map(u16::to_string).collect();
         options.push_str(&format!(" processors={}", numbers.join(",")));
+    }
+    if !arguments.only.is_empty() {
+        options.push_str(&format!(" only={}", arguments.only.join(",")));
     }
     let (console, rounds) = (arguments.console, arguments.rounds);
     let progress = Regex::new(r"round (\d+) of")?;

@@ -22,6 +22,8 @@ pub struct Options {
     pub large: String,
     /// Numbers of processors for the network besides the boot processor, each to be measured; none for what a boot takes.
     pub processors: Vec<u32>,
+    /// Parts of the names of rungs, which alone are measured; none for all.
+    pub only: Vec<String>,
 }
 
 impl Default for Options {
@@ -34,6 +36,7 @@ impl Default for Options {
             small: "8M.efi".to_string(),
             large: "512M.efi".to_string(),
             processors: Vec::new(),
+            only: Vec::new(),
         }
     }
 }
@@ -78,10 +81,16 @@ impl Options {
                         .map(|value| within(value, 0..=MAX_PROCESSORS));
                     options.processors = numbers.collect::<Result<_, _>>()?;
                 }
+                "only" => options.only = value.split(',').map(ToString::to_string).collect(),
                 _ => return Err(refused()),
             }
         }
         Ok(Some(options))
+    }
+
+    /// Whether the rung of this name is to be measured.
+    pub fn wants(&self, rung: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| rung.contains(part.as_str()))
     }
 }
 
@@ -102,6 +111,10 @@ mod tests {
         assert_eq!(options.server, Some(Ipv4Addr::new(10, 0, 0, 1)));
         let options = Options::parse("bench processors=0,1,4").unwrap().unwrap();
         assert_eq!(options.processors, [0, 1, 4]);
+        assert!(options.wants("SNP") && options.wants("driver, copied"));
+        let options = Options::parse("bench only=SNP,driver").unwrap().unwrap();
+        assert!(options.wants("wireboot TFTP over SNP") && options.wants("driver, copied"));
+        assert!(!options.wants("MNP"));
         for wrong in [
             "bench x",
             "bench rounds=0",
