@@ -23,6 +23,7 @@ pub mod model;
 #[cfg(any(test, feature = "std"))]
 pub mod pcap;
 pub mod platform;
+pub mod relay;
 #[cfg(any(test, feature = "std"))]
 pub mod sim;
 mod steering;

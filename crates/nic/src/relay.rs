@@ -1,0 +1,118 @@
+//! A NIC whose driver can only be called on one processor, for an engine on another: its frames pass through rings.
+//!
+//! ```text
+//! the driver's processor               the engine's processor
+//! N ── Near::turn ──> units ─────────> Far (a Nic) ── burst ──> engine
+//!                <── frames to send ──     └──────── send <──
+//! ```
+//!
+//! [`Near::turn`] has to be called again and again, as the driver would be polled. Buffers go round: each is empty at one end, on its way,
+//! or full at the other, so nothing is allocated once both ends are made. A frame is copied once on its way, from the driver's memory to a
+//! buffer or from a buffer to the driver's memory. Where no buffer is free, received frames stay with the driver.
+
+mod far;
+mod near;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use wireboot_ring::channel;
+
+use crate::{Checksum, Fault, Frame, Nic, Offload};
+pub use far::{Far, FarReceive, FarTransmit};
+pub use near::Near;
+
+/// Buffers for received units.
+const UNITS: usize = 256;
+/// Buffers for frames to send.
+const FRAMES: usize = 64;
+/// Received units a turn of the near end, and frames to send: few, so that neither direction waits long for the other.
+const BURST: usize = 32;
+/// Link header with a VLAN tag, in bytes.
+const HEADER: usize = 18;
+
+/// A buffer with a unit or frame in it.
+struct Buffer {
+    bytes: Box<[u8]>,
+    len: usize,
+    checksum: Checksum,
+    udp_segment: Option<u16>,
+}
+
+impl Buffer {
+    fn new(size: usize) -> Self {
+        Self {
+            bytes: alloc::vec![0; size].into(),
+            len: 0,
+            checksum: Checksum::Unverified,
+            udp_segment: None,
+        }
+    }
+
+    /// As many as are wanted.
+    fn pool(count: usize, size: usize) -> Vec<Self> {
+        (0..count).map(|_| Self::new(size)).collect()
+    }
+
+    fn content(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// Copies `frame`. False when it is too long.
+    fn fill(&mut self, frame: &Frame<'_>) -> bool {
+        let mut at = 0;
+        for part in frame.parts {
+            let Some(place) = self.bytes.get_mut(at..at + part.len()) else {
+                return false;
+            };
+            place.copy_from_slice(part);
+            at += part.len();
+        }
+        self.len = at;
+        self.checksum = frame.checksum;
+        self.udp_segment = frame.udp_segment;
+        true
+    }
+}
+
+/// What the far end is told in the order of receiving.
+enum Arrival {
+    Unit(Buffer),
+    /// The last.
+    Fault(Fault),
+}
+
+/// What the far end asks for.
+enum Request {
+    Send(Buffer, Offload),
+    /// To be answered when all that was sent before has left the device.
+    Idle,
+    Link,
+    Stop,
+}
+
+/// What the far end is answered.
+enum Answer {
+    /// A frame was taken: its buffer.
+    Taken(Buffer),
+    Idle,
+    Link(bool),
+}
+
+/// Makes both ends of a relay for `nic`. The far end has its properties: as long as the near end is looked after as well as the driver would
+/// have been, the buffers in between only add to what the driver's hold.
+#[must_use]
+pub fn relay<N: Nic>(mut nic: N) -> (Near<N>, Far) {
+    let (properties, link) = (nic.properties(), nic.link_up());
+    // Room for all buffers, and for all else that may be under way: one of each kind.
+    let (to_far, arrivals) = channel(UNITS + 1);
+    let (to_near, empty) = channel(UNITS);
+    let (ask, requests) = channel(FRAMES + 3);
+    let (answer, answers) = channel(FRAMES + 2);
+    let near = Near::new(nic, to_far, empty, requests, answer);
+    (
+        near,
+        Far::new(properties, link, arrivals, to_near, ask, answers),
+    )
+}

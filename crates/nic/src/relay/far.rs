@@ -1,0 +1,276 @@
+//! The end on the engine's processor.
+
+use core::cell::Cell;
+
+use alloc::vec::Vec;
+use wireboot_ring::{Receiver, Sender};
+
+use super::{Answer, Arrival, Buffer, FRAMES, HEADER, Request};
+use crate::{Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit};
+
+#[derive(Clone, Copy)]
+enum Life {
+    Running,
+    Stopped,
+    Failed(Fault),
+}
+
+/// What both halves of the far end have to know.
+struct State {
+    life: Cell<Life>,
+}
+
+impl State {
+    /// `Ok(false)` when the far end was stopped.
+    fn running(&self) -> Result<bool, Fault> {
+        match self.life.get() {
+            Life::Running => Ok(true),
+            Life::Stopped => Ok(false),
+            Life::Failed(fault) => Err(fault),
+        }
+    }
+}
+
+/// The end for the engine. Counts what goes through itself; what the driver threw away, [`Near::counters`](super::Near::counters) tells.
+pub struct Far {
+    properties: Properties,
+    state: State,
+    rx: Inbox,
+    tx: Outbox,
+}
+
+struct Inbox {
+    arrivals: Receiver<Arrival>,
+    empty: Sender<Buffer>,
+    units: u64,
+    bytes: u64,
+}
+
+struct Outbox {
+    requests: Sender<Request>,
+    answers: Receiver<Answer>,
+    free: Vec<Buffer>,
+    /// As the near end last told.
+    link: bool,
+    link_asked: bool,
+    frames: u64,
+    bytes: u64,
+    full: u64,
+    /// How many of the frames are known to have left the device.
+    left: u64,
+    /// How many there were when the near end was last asked.
+    idle_asked: Option<u64>,
+}
+
+impl Outbox {
+    /// Takes what the near end answers.
+    fn hear(&mut self) {
+        while let Some(answer) = self.answers.pop() {
+            match answer {
+                Answer::Taken(buffer) => self.free.push(buffer),
+                Answer::Idle => self.left = self.idle_asked.take().unwrap_or(self.left),
+                Answer::Link(up) => {
+                    self.link = up;
+                    self.link_asked = false;
+                }
+            }
+        }
+    }
+}
+
+impl Far {
+    pub(super) fn new(
+        properties: Properties,
+        link: bool,
+        arrivals: Receiver<Arrival>,
+        empty: Sender<Buffer>,
+        requests: Sender<Request>,
+        answers: Receiver<Answer>,
+    ) -> Self {
+        Self {
+            properties,
+            state: State {
+                life: Cell::new(Life::Running),
+            },
+            rx: Inbox {
+                arrivals,
+                empty,
+                units: 0,
+                bytes: 0,
+            },
+            tx: Outbox {
+                requests,
+                answers,
+                free: Buffer::pool(FRAMES, usize::from(properties.mtu) + HEADER),
+                link,
+                link_asked: false,
+                frames: 0,
+                bytes: 0,
+                full: 0,
+                left: 0,
+                idle_asked: None,
+            },
+        }
+    }
+}
+
+impl Nic for Far {
+    type Rx<'a> = FarReceive<'a>;
+    type Tx<'a> = FarTransmit<'a>;
+
+    fn properties(&self) -> Properties {
+        self.properties
+    }
+
+    /// What the near end answered last; each call asks anew.
+    fn link_up(&mut self) -> bool {
+        if self.state.running() != Ok(true) {
+            return false;
+        }
+        self.tx.hear();
+        if !self.tx.link_asked {
+            self.tx.link_asked = self.tx.requests.push(Request::Link).is_ok();
+        }
+        self.tx.link
+    }
+
+    fn split(&mut self) -> (FarReceive<'_>, FarTransmit<'_>) {
+        (
+            FarReceive {
+                state: &self.state,
+                inbox: &mut self.rx,
+            },
+            FarTransmit {
+                state: &self.state,
+                outbox: &mut self.tx,
+            },
+        )
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            receive_units: self.rx.units,
+            receive_bytes: self.rx.bytes,
+            transmit_frames: self.tx.frames,
+            transmit_bytes: self.tx.bytes,
+            transmit_full: self.tx.full,
+            ..Counters::default()
+        }
+    }
+
+    /// Has the near end stop the device at its next turn, and does not wait for it.
+    fn stop(&mut self) {
+        if self.state.running() == Ok(true) {
+            self.state.life.set(Life::Stopped);
+            let _ = self.tx.requests.push(Request::Stop);
+        }
+    }
+}
+
+/// The receive half of a [`Far`].
+pub struct FarReceive<'a> {
+    state: &'a State,
+    inbox: &'a mut Inbox,
+}
+
+impl Receive for FarReceive<'_> {
+    fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
+        if !self.state.running()? {
+            return Ok(0);
+        }
+        let mut lent = 0;
+        while lent < budget {
+            match self.inbox.arrivals.pop() {
+                None => break,
+                Some(Arrival::Unit(buffer)) => {
+                    lent += 1;
+                    self.inbox.units += 1;
+                    self.inbox.bytes += buffer.len as u64;
+                    sink(Frame {
+                        parts: &[buffer.content()],
+                        len: buffer.len,
+                        checksum: buffer.checksum,
+                        udp_segment: buffer.udp_segment,
+                    });
+                    // There is room for all.
+                    let _ = self.inbox.empty.push(buffer);
+                }
+                Some(Arrival::Fault(fault)) => {
+                    self.state.life.set(Life::Failed(fault));
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(lent)
+    }
+}
+
+/// The transmit half of a [`Far`].
+pub struct FarTransmit<'a> {
+    state: &'a State,
+    outbox: &'a mut Outbox,
+}
+
+impl Transmit for FarTransmit<'_> {
+    fn send<R>(
+        &mut self,
+        len: usize,
+        offload: Offload,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, SendError> {
+        if !self.state.running()? {
+            return Err(Fault::Removed.into());
+        }
+        let outbox = &mut *self.outbox;
+        if outbox.free.is_empty() {
+            outbox.hear();
+        }
+        let Some(mut buffer) = outbox.free.pop() else {
+            outbox.full += 1;
+            return Err(SendError::Full);
+        };
+        let Some(memory) = buffer.bytes.get_mut(..len) else {
+            outbox.free.push(buffer);
+            return Err(SendError::TooLong);
+        };
+        let value = fill(memory);
+        buffer.len = len;
+        // There is room for all.
+        let _ = outbox.requests.push(Request::Send(buffer, offload));
+        outbox.frames += 1;
+        outbox.bytes += len as u64;
+        Ok(value)
+    }
+
+    fn room(&mut self) -> usize {
+        if self.outbox.free.is_empty() {
+            self.outbox.hear();
+        }
+        self.outbox.free.len()
+    }
+
+    /// The near end has heard of each frame already.
+    fn flush(&mut self) -> Result<(), Fault> {
+        if self.state.running()? {
+            Ok(())
+        } else {
+            Err(Fault::Removed)
+        }
+    }
+
+    /// Asks the near end, so it is true some calls later.
+    fn idle(&mut self) -> bool {
+        if self.state.running() != Ok(true) {
+            return true;
+        }
+        let outbox = &mut *self.outbox;
+        outbox.hear();
+        if outbox.left == outbox.frames {
+            return true;
+        }
+        if outbox.idle_asked.is_none() && outbox.requests.push(Request::Idle).is_ok() {
+            outbox.idle_asked = Some(outbox.frames);
+        }
+        false
+    }
+}

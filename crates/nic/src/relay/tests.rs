@@ -1,0 +1,365 @@
+use super::*;
+use crate::fault::{FaultConfig, inject};
+use crate::sim::{LinkConfig, NicConfig, SimNic, link};
+use crate::{Receive, SendError, Transmit};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::thread;
+
+/// A NIC with a relay, and the other end of its cable.
+struct Scene {
+    near: Near<SimNic>,
+    far: Far,
+    peer: SimNic,
+}
+
+impl Scene {
+    fn new(configure: impl FnOnce(&mut NicConfig)) -> Self {
+        let quick = LinkConfig {
+            queue_frames: usize::MAX,
+            ..LinkConfig::default()
+        };
+        let (mut nic, peer) = link(quick, quick, 1);
+        let mut config = NicConfig::new(nic.properties().mac);
+        config.receive_frames = 100_000;
+        configure(&mut config);
+        nic.configure(config);
+        let (near, far) = relay(nic);
+        Self { near, far, peer }
+    }
+
+    /// The peer sends a frame with `number` in it, and it arrives.
+    fn peer_sends(&mut self, number: u32) {
+        send(&mut self.peer, number).unwrap();
+        self.peer.clock().advance(1000);
+    }
+
+    /// What has come out at the peer.
+    fn peer_sees(&mut self) -> Vec<u32> {
+        self.peer.clock().advance(10_000);
+        seen(&mut self.peer, usize::MAX).unwrap()
+    }
+}
+
+fn send(nic: &mut impl Nic, number: u32) -> Result<(), SendError> {
+    let (_, mut tx) = nic.split();
+    // Lengths differ, too.
+    tx.send(60 + number as usize % 1000, Offload::None, |frame| {
+        frame.fill(number as u8);
+        frame[..4].copy_from_slice(&number.to_be_bytes());
+    })?;
+    tx.flush()?;
+    Ok(())
+}
+
+/// The numbers in what a burst lends, whose content must be as it was sent.
+fn seen(nic: &mut impl Nic, budget: usize) -> Result<Vec<u32>, Fault> {
+    let mut numbers = Vec::new();
+    let (mut rx, _) = nic.split();
+    let lent = rx.burst(budget, |frame| {
+        let bytes = frame.parts.concat();
+        let number = u32::from_be_bytes(*bytes.first_chunk().unwrap());
+        assert_eq!(bytes.len(), 60 + number as usize % 1000);
+        assert_eq!(bytes.len(), frame.len);
+        assert!(bytes[4..].iter().all(|&byte| byte == number as u8));
+        numbers.push(number);
+    })?;
+    assert_eq!(lent, numbers.len());
+    Ok(numbers)
+}
+
+#[test]
+fn what_the_nic_is_the_far_end_is() {
+    let mut scene = Scene::new(|config| config.transmit_checksum = true);
+    let nic = scene.near.into_nic();
+    assert_eq!(scene.far.properties(), nic.properties());
+    assert!(scene.far.link_up());
+}
+
+#[test]
+fn frames_go_both_ways_again_and_again() {
+    let mut scene = Scene::new(|_| {});
+    // More than there are buffers.
+    for number in 0..1000 {
+        scene.peer_sends(number);
+        assert!(scene.near.turn());
+        assert_eq!(seen(&mut scene.far, 8), Ok([number].into()));
+        send(&mut scene.far, number).unwrap();
+        assert!(scene.near.turn());
+        assert_eq!(scene.peer_sees(), [number]);
+    }
+    assert!(!scene.near.turn());
+    let (near, far) = (scene.near.counters(), scene.far.counters());
+    assert_eq!(near.receive_units, far.receive_units);
+    assert_eq!(near.receive_bytes, far.receive_bytes);
+    assert_eq!(near.transmit_frames, far.transmit_frames);
+    assert_eq!(near.transmit_bytes, far.transmit_bytes);
+}
+
+#[test]
+fn buffers_keep_what_the_device_said_of_a_unit() {
+    let mut buffer = Buffer::new(200);
+    let frame = |parts| Frame {
+        parts,
+        len: 0,
+        checksum: Checksum::Trusted,
+        udp_segment: Some(9),
+    };
+    assert!(buffer.fill(&frame(&[&[1; 128], &[2; 72]])));
+    assert_eq!(buffer.content(), [[1; 128].as_slice(), &[2; 72]].concat());
+    assert_eq!(buffer.checksum, Checksum::Trusted);
+    assert_eq!(buffer.udp_segment, Some(9));
+    assert!(!buffer.fill(&frame(&[&[1; 128], &[2; 73]])));
+}
+
+#[test]
+fn without_free_buffers_frames_stay_with_the_driver() {
+    let mut scene = Scene::new(|_| {});
+    let count = UNITS as u32 + 100;
+    for number in 0..count {
+        scene.peer_sends(number);
+    }
+    while scene.near.turn() {}
+    assert_eq!(scene.near.counters().receive_units, UNITS as u64);
+    let mut numbers = Vec::new();
+    while numbers.len() < count as usize {
+        numbers.extend(seen(&mut scene.far, 10).unwrap());
+        scene.near.turn();
+    }
+    assert!(numbers.into_iter().eq(0..count));
+}
+
+#[test]
+fn a_far_end_that_nobody_looks_after_is_full() {
+    let mut scene = Scene::new(|_| {});
+    let (_, mut tx) = scene.far.split();
+    assert_eq!(tx.room(), FRAMES);
+    for number in 0..FRAMES as u32 {
+        send(&mut scene.far, number).unwrap();
+    }
+    assert_eq!(send(&mut scene.far, 0), Err(SendError::Full));
+    assert_eq!(scene.far.counters().transmit_full, 1);
+    scene.near.turn();
+    let (_, mut tx) = scene.far.split();
+    assert_eq!(tx.room(), BURST);
+    assert_eq!(
+        tx.send(1519, Offload::None, |_| ()),
+        Err(SendError::TooLong)
+    );
+    assert_eq!(tx.room(), BURST);
+}
+
+#[test]
+fn a_full_driver_gets_the_frames_later_in_order() {
+    let mut scene = Scene::new(|config| config.transmit_frames = 3);
+    for number in 0..10 {
+        send(&mut scene.far, number).unwrap();
+    }
+    let mut numbers = Vec::new();
+    for _ in 0..4 {
+        scene.near.turn();
+        numbers.extend(scene.peer_sees());
+    }
+    assert!(numbers.into_iter().eq(0..10));
+}
+
+#[test]
+fn idle_means_that_all_has_left() {
+    let mut scene = Scene::new(|config| config.transmit_frames = 1);
+    let idle = |far: &mut Far| far.split().1.idle();
+    assert!(idle(&mut scene.far));
+    send(&mut scene.far, 1).unwrap();
+    send(&mut scene.far, 2).unwrap();
+    assert!(!idle(&mut scene.far));
+    scene.near.turn();
+    // One is leaving; the driver had no room for the other.
+    assert!(!idle(&mut scene.far));
+    scene.peer.clock().advance(1000);
+    scene.near.turn();
+    assert!(!idle(&mut scene.far));
+    scene.peer.clock().advance(1000);
+    // Behind the question.
+    send(&mut scene.far, 3).unwrap();
+    scene.near.turn();
+    scene.peer.clock().advance(1000);
+    scene.near.turn();
+    assert!(!idle(&mut scene.far));
+    scene.near.turn();
+    assert!(idle(&mut scene.far));
+    assert_eq!(scene.peer_sees(), [1, 2, 3]);
+}
+
+#[test]
+fn faults_come_behind_the_frames_and_stay() {
+    let (nic, mut peer) = link(LinkConfig::default(), LinkConfig::default(), 1);
+    let config = FaultConfig {
+        // A turn flushes and bursts.
+        fault: Some((2, Fault::NeedsReset)),
+        ..FaultConfig::default()
+    };
+    let (mut near, mut far) = relay(inject(nic, config, 1));
+    send(&mut peer, 7).unwrap();
+    peer.clock().advance(1000);
+    assert!(near.turn());
+    assert!(!near.turn());
+    assert!(!near.turn());
+    assert_eq!(seen(&mut far, 8), Err(Fault::NeedsReset));
+    assert_eq!(seen(&mut far, 8), Err(Fault::NeedsReset));
+    let refused = Err(SendError::Fault(Fault::NeedsReset));
+    assert_eq!(send(&mut far, 1), refused);
+    let (_, mut tx) = far.split();
+    assert_eq!(tx.flush(), Err(Fault::NeedsReset));
+    assert!(tx.idle());
+    assert!(!far.link_up());
+    assert_eq!(far.counters().receive_units, 1);
+}
+
+#[test]
+fn stopped_at_the_far_end_the_device_stops() {
+    let mut scene = Scene::new(|_| {});
+    scene.peer_sends(1);
+    scene.near.turn();
+    scene.far.stop();
+    scene.far.stop();
+    assert_eq!(seen(&mut scene.far, 8), Ok(Vec::new()));
+    assert_eq!(
+        send(&mut scene.far, 1),
+        Err(SendError::Fault(Fault::Removed))
+    );
+    assert!(scene.far.split().1.idle());
+    scene.near.turn();
+    scene.peer_sends(2);
+    assert!(!scene.near.turn());
+    let mut nic = scene.near.into_nic();
+    assert_eq!(send(&mut nic, 1), Err(SendError::Fault(Fault::Removed)));
+}
+
+#[test]
+fn the_link_is_as_the_near_end_last_saw_it() {
+    let mut scene = Scene::new(|_| {});
+    scene.peer.set_link_up(false);
+    assert!(scene.far.link_up());
+    scene.near.turn();
+    assert!(!scene.far.link_up());
+    scene.peer.set_link_up(true);
+    scene.near.turn();
+    assert!(scene.far.link_up());
+}
+
+#[test]
+fn ends_may_be_on_two_processors() {
+    const COUNT: u32 = 5000;
+    let mut scene = Scene::new(|_| {});
+    let (mut far, mut peer) = (scene.far, scene.peer);
+    let engine = thread::spawn(move || {
+        let mut expected = 0;
+        while expected < COUNT {
+            for number in seen(&mut far, 16).unwrap() {
+                assert_eq!(number, expected);
+                expected += 1;
+                while send(&mut far, number) == Err(SendError::Full) {
+                    thread::yield_now();
+                }
+            }
+            thread::yield_now();
+        }
+        while !far.split().1.idle() {
+            thread::yield_now();
+        }
+        far
+    });
+    for number in 0..COUNT {
+        send(&mut peer, number).unwrap();
+    }
+    peer.clock().advance(1_000_000);
+    let mut numbers = Vec::new();
+    while !engine.is_finished() {
+        scene.near.turn();
+        peer.clock().advance(100);
+        numbers.extend(seen(&mut peer, usize::MAX).unwrap());
+    }
+    let far = engine.join().unwrap();
+    peer.clock().advance(1_000_000);
+    numbers.extend(seen(&mut peer, usize::MAX).unwrap());
+    assert!(numbers.into_iter().eq(0..COUNT));
+    assert_eq!(far.counters().receive_units, u64::from(COUNT));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    PeerSends(u8),
+    NearTurns,
+    FarReceives(u8),
+    FarSends(u8),
+    FarAsks,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..60_u8).prop_map(Step::PeerSends),
+        Just(Step::NearTurns),
+        (0..80_u8).prop_map(Step::FarReceives),
+        (0..100_u8).prop_map(Step::FarSends),
+        Just(Step::FarAsks),
+    ]
+}
+
+proptest! {
+    /// Whatever the order of turns: what was accepted comes out, once, whole and in order; `idle` never lies.
+    #[test]
+    fn nothing_is_lost_in_any_interleaving(
+        steps in prop::collection::vec(step(), 1..60),
+        driver_room in 1_usize..80,
+    ) {
+        let mut scene = Scene::new(|config| config.transmit_frames = driver_room);
+        let (mut inbound, mut outbound) = (VecDeque::new(), VecDeque::new());
+        let mut number = 0;
+        for step in steps {
+            match step {
+                Step::PeerSends(count) => for _ in 0..count {
+                    number += 1;
+                    scene.peer_sends(number);
+                    inbound.push_back(number);
+                },
+                Step::NearTurns => {
+                    scene.near.turn();
+                }
+                Step::FarReceives(budget) => {
+                    let numbers = seen(&mut scene.far, budget.into()).unwrap();
+                    prop_assert!(numbers.len() <= budget.into());
+                    for number in numbers {
+                        prop_assert_eq!(Some(number), inbound.pop_front());
+                    }
+                }
+                Step::FarSends(count) => for _ in 0..count {
+                    number += 1;
+                    let room = scene.far.split().1.room();
+                    match send(&mut scene.far, number) {
+                        Ok(()) => outbound.push_back(number),
+                        Err(error) => {
+                            prop_assert_eq!(error, SendError::Full);
+                            prop_assert_eq!(room, 0);
+                        }
+                    }
+                },
+                Step::FarAsks => {
+                    let idle = scene.far.split().1.idle();
+                    for number in scene.peer_sees() {
+                        prop_assert_eq!(Some(number), outbound.pop_front());
+                    }
+                    prop_assert!(!idle || outbound.is_empty());
+                }
+            }
+        }
+        while scene.near.turn() || !inbound.is_empty() {
+            scene.peer.clock().advance(1000);
+            for number in seen(&mut scene.far, 64).unwrap() {
+                prop_assert_eq!(Some(number), inbound.pop_front());
+            }
+        }
+        for number in scene.peer_sees() {
+            prop_assert_eq!(Some(number), outbound.pop_front());
+        }
+        prop_assert!(outbound.is_empty());
+    }
+}
