@@ -283,6 +283,9 @@ impl<'o> Bench<'o> {
             }
             Err(error) => self.ladder.add(Kind::Receive, "SNP", Err(error)),
         }
+        if let Err(error) = self.relayed() {
+            log::warn!("SNP, engine on another processor: {error}");
+        }
         self.rung(Kind::Receive, "MNP", |bench| {
             let mnp = Mnp::open(&bench.interface).map_err(opened("MNP on this interface"))?;
             let mut managed = Managed {
@@ -308,6 +311,31 @@ impl<'o> Bench<'o> {
             let url = bench.url("http", &bench.options.small)?;
             files::stock_http(&bench.interface, &url, bench.clock)
         });
+    }
+
+    /// The same by an engine on another processor, where there is one.
+    fn relayed(&mut self) -> Result<(), Error> {
+        let wanted = [
+            ("tftp", "wireboot TFTP, SNP relayed"),
+            ("http", "wireboot HTTP, SNP relayed"),
+        ];
+        if !wanted.iter().any(|(_, name)| self.options.wants(name)) {
+            return Ok(());
+        }
+        let card = self.card.by_the_firmware().ok_or(Error::NoInterface)?;
+        let network = network(&card, Some(1), self.clock)?;
+        if network.accounts().is_empty() {
+            return Ok(());
+        }
+        let mut fetcher = Fetcher::new(network);
+        fetcher.configure(self.lease.clone())?;
+        for (scheme, name) in wanted {
+            self.rung(Kind::Receive, name, |bench| {
+                let url = bench.url(scheme, &bench.options.file)?;
+                files::boot(&mut fetcher, &url, bench.clock)
+            });
+        }
+        Ok(())
     }
 
     /// wireboot's TFTP and HTTP, as a boot has them, on so many processors.

@@ -3,13 +3,13 @@
 mod home;
 mod post;
 
-use crate::card::{self, AnyNic, Card, Native, Taken};
+use crate::card::{self, AnyNic, Card, Taken};
 use crate::error::Error;
 use crate::settings::Settings;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use home::{Home, Settled};
+use home::{Home, Settled, Wreck};
 pub use post::Account;
 use post::instant;
 use wireboot_fetch::dhcp::Lease;
@@ -64,7 +64,7 @@ pub struct Quiet {
 
 impl Network {
     /// Takes `card`, whose link may take `patience` microseconds to come up. The service goes to another processor, unless the
-    /// settings say otherwise, there is none, or the firmware's driver drives the card.
+    /// settings say otherwise, there is none, or the firmware's driver drives the card and the settings ask for no other.
     pub fn open(
         card: &Card,
         patience: u64,
@@ -94,7 +94,8 @@ impl Network {
             log::info!("VLAN {vlan}");
         }
         let others = match nic {
-            Either::Second(_) if !others.is_empty() => {
+            // The boot processor would be no freer: it has to look after the driver.
+            Either::Second(_) if !others.is_empty() && settings.processors.is_none() => {
                 log::info!("the network runs on the boot processor, as the firmware's driver does");
                 Vec::new()
             }
@@ -167,6 +168,7 @@ impl Network {
                 service.poll(instant(self.clock))?;
             }
             Home::There(crew) => {
+                crew.turn();
                 console::tell_waiting();
                 if crew.is_over() {
                     let ended = self.end();
@@ -188,9 +190,9 @@ impl Network {
         Ok(())
     }
 
-    /// Whether another processor runs the network.
+    /// Whether other processors run the network, and this one has no part in it.
     pub fn is_elsewhere(&self) -> bool {
-        matches!(self.home, Home::There(_))
+        matches!(&self.home, Home::There(crew) if !crew.needs_turns())
     }
 
     /// What has been done on each of the other processors, by their numbers.
@@ -251,15 +253,11 @@ impl Network {
                 fault: None,
             }),
             Home::There(crew) => match crew.end(self.clock) {
-                Ok((nic, fault)) => Some(Ended {
-                    nic: Either::First(nic),
-                    fault,
+                Ok((nic, fault)) => Some(Ended { nic, fault }),
+                Err(wreck) => Some(Ended {
+                    nic: self.recover(wreck).ok()?,
+                    fault: None,
                 }),
-                Err(processors) => {
-                    kill(processors).ok()?;
-                    let nic = Either::First(self.start_nic().ok()?);
-                    Some(Ended { nic, fault: None })
-                }
             },
             Home::Gone => None,
         };
@@ -268,13 +266,12 @@ impl Network {
         ended
     }
 
-    /// After a processor was lost: a new service, here, on a device that is started anew. What the old one had stays
-    /// allocated.
+    /// After a processor was lost: a new service, here. What the old one had stays allocated.
     fn begin_again(&mut self) -> Result<(), Error> {
-        if let Home::There(crew) = core::mem::replace(&mut self.home, Home::Gone) {
-            kill(crew.abandon())?;
-        }
-        let nic = Either::First(self.start_nic()?);
+        let Home::There(crew) = core::mem::replace(&mut self.home, Home::Gone) else {
+            return Err(Error::Nothing);
+        };
+        let nic = self.recover(crew.abandon())?;
         let Settled {
             home,
             commands,
@@ -287,13 +284,20 @@ impl Network {
         Ok(())
     }
 
-    /// Our driver, on a device that it resets first.
-    fn start_nic(&self) -> Result<Native, Error> {
+    /// The interface without the processors that are lost. One that our own driver drives is reset first.
+    fn recover(&self, wreck: Wreck) -> Result<AnyNic, Error> {
+        kill(wreck.processors)?;
+        if let Some(near) = wreck.near {
+            return Ok(Either::Second(near.into_nic()));
+        }
         let function = self
             .claim
             .as_ref()
             .and_then(|claim| claim.function(self.clock).ok());
-        card::start(function.ok_or(Error::NoInterface)?, 1)
+        Ok(Either::First(card::start(
+            function.ok_or(Error::NoInterface)?,
+            1,
+        )?))
     }
 }
 

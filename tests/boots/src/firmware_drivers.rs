@@ -27,6 +27,11 @@ fn fetch_by_both(scene: &Scene<'_>) -> Result<()> {
 
 /// To the end, over a card that the firmware's driver drives.
 fn boots(scene: &Scene<'_>) -> Result<()> {
+    boots_on(scene, "the boot processor, as the firmware's driver does")
+}
+
+/// The same with an engine on that processor.
+fn boots_on(scene: &Scene<'_>, processor: &str) -> Result<()> {
     fetch_by_both(scene)?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
@@ -36,7 +41,7 @@ fn boots(scene: &Scene<'_>) -> Result<()> {
     )?;
     expect(
         &mut machine,
-        "wireboot: the network runs on the boot processor, as the firmware's driver does",
+        &format!("wireboot: the network runs on {processor}"),
     )?;
     expect(&mut machine, r"wireboot: ready after \d+ ms")?;
     scene.arrives(&mut machine)
@@ -67,6 +72,23 @@ pub fn by_option_over_virtio(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("nic=snp http://10.77.0.1/wireboot.conf")?;
     boots(&scene)
+}
+
+/// The engine's frames pass through the boot processor.
+const RELAYED: &str =
+    "processor 1, frames by way of the boot processor, as the firmware's driver runs there";
+
+pub fn relayed_over_an_rtl8139(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    plug_in(&mut scene, "rtl8139", "efi-rtl8139.rom")?;
+    scene.boot_from_disk("processors=1 http://10.77.0.1/wireboot.conf")?;
+    boots_on(&scene, RELAYED)
+}
+
+pub fn relayed_over_virtio(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_disk("nic=snp processors=1 http://10.77.0.1/wireboot.conf")?;
+    boots_on(&scene, RELAYED)
 }
 
 /// The kernel finds the device stopped. It has no driver of its own.

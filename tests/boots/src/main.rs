@@ -101,6 +101,11 @@ const CASES: &[(&str, Case)] = &[
         firmware_drivers::by_option_over_virtio,
     ),
     (
+        "relayed_over_an_rtl8139",
+        firmware_drivers::relayed_over_an_rtl8139,
+    ),
+    ("relayed_over_virtio", firmware_drivers::relayed_over_virtio),
+    (
         "exit_boot_services_finds_the_device_stopped",
         firmware_drivers::exit_boot_services_finds_the_device_stopped,
     ),
@@ -129,6 +134,10 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("an_assistant_hangs", processors::an_assistant_hangs),
     ("processor_hangs", processors::processor_hangs),
+    (
+        "processor_of_a_relay_hangs",
+        processors::processor_of_a_relay_hangs,
+    ),
     ("soak_disturbed_transfers", soak::disturbed_transfers),
     ("soak_disturbed_hand_overs", soak::disturbed_hand_overs),
     ("processor_faults", processors::processor_faults),

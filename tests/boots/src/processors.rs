@@ -174,6 +174,16 @@ pub fn processor_hangs(lab: &Lab) -> Result<()> {
     processor_is_lost(lab, CIRCLE, "it stopped answering")
 }
 
+/// The boot goes on over the firmware's driver, which the boot processor has called all the time.
+pub fn processor_of_a_relay_hangs(lab: &Lab) -> Result<()> {
+    processor_is_lost_by(
+        lab,
+        Some("nic=snp processors=1 http://10.77.0.1/wireboot.conf"),
+        CIRCLE,
+        "it stopped answering",
+    )
+}
+
 pub fn processor_faults(lab: &Lab) -> Result<()> {
     processor_is_lost(lab, UNDEFINED, "invalid opcode at 0x[0-9a-f]+, .*")
 }
@@ -188,6 +198,16 @@ pub fn processor_exhausts_its_stack(lab: &Lab) -> Result<()> {
 
 /// In mid-transfer the processor does something that it should not; the boot goes on without it.
 fn processor_is_lost(lab: &Lab, code: &[u8], reason: &str) -> Result<()> {
+    processor_is_lost_by(lab, None, code, reason)
+}
+
+/// The same with load options.
+fn processor_is_lost_by(
+    lab: &Lab,
+    load_options: Option<&str>,
+    code: &[u8],
+    reason: &str,
+) -> Result<()> {
     let options = NetworkOptions {
         impairment: Some(Impairment {
             // Slow enough to meet it at work.
@@ -199,6 +219,9 @@ fn processor_is_lost(lab: &Lab, code: &[u8], reason: &str) -> Result<()> {
         ..NetworkOptions::default()
     };
     let mut scene = Scene::on(lab, options, 16)?;
+    if let Some(load_options) = load_options {
+        scene.boot_from_disk(load_options)?;
+    }
     let stub = debugged(&mut scene);
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;

@@ -40,6 +40,8 @@ pub fn every_rung_is_measured(lab: &Lab) -> Result<()> {
                 "SNP",
                 "wireboot TFTP over SNP",
                 "wireboot HTTP over SNP",
+                "wireboot TFTP, SNP relayed",
+                "wireboot HTTP, SNP relayed",
                 "MNP",
                 "firmware's TFTP (PXE)",
                 "firmware's HTTP",

@@ -1,4 +1,7 @@
 //! Where the network runs: on other processors, or on the boot processor in its turns.
+//!
+//! A card that the firmware's driver drives is the boot processor's in any case. An engine elsewhere gets its frames by a relay, whose near
+//! end the boot processor turns.
 
 use super::post::{Account, Duty, Post, instant};
 use crate::card::{AnyNic, Native};
@@ -8,11 +11,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use wireboot_fetch::{Assistant, Command, Event, Lead, Link, Service};
 use wireboot_net::Instant;
+use wireboot_nic::relay::{Far, Near, relay};
 use wireboot_nic::virtio::VirtioPair;
 use wireboot_nic::vlan::{Vlan, VlanId};
 use wireboot_nic::{Counters, Either, Fault, Nic, Transmit};
 use wireboot_platform::pci::Function;
 use wireboot_platform::processors::Processor;
+use wireboot_platform::snp::Snp;
 use wireboot_platform::{Clock, random};
 use wireboot_ring::{Receiver, Sender};
 
@@ -31,10 +36,33 @@ pub enum Home {
     Gone,
 }
 
+/// What an engine on another processor has: a card that our own driver drives, or the far end of a relay.
+type Away = Either<Native, Far>;
+
 /// The service on one processor, and assistants on others, each on a queue pair of the card of its own.
 pub struct Crew {
-    lead: Post<Engine<Native>>,
+    lead: Post<Engine<Away>>,
     assistants: Vec<Post<Aide>>,
+    /// Where the firmware's driver drives the card, for which there are no assistants.
+    near: Option<Box<Near<Snp>>>,
+}
+
+/// The interface itself.
+fn whole(nic: Away, near: Option<Box<Near<Snp>>>) -> Option<AnyNic> {
+    match (nic, near) {
+        (_, Some(near)) => Some(Either::Second(near.into_nic())),
+        (Either::First(nic), None) => Some(Either::First(nic)),
+        // There is no far end without a near one.
+        (Either::Second(_), None) => None,
+    }
+}
+
+/// What remains of a crew that has lost a processor.
+pub struct Wreck {
+    /// All that do not stop, with whatever they were in the middle of.
+    pub processors: Vec<Processor>,
+    /// The interface, where the lost ones do not have it.
+    pub near: Option<Box<Near<Snp>>>,
 }
 
 impl fmt::Display for Crew {
@@ -47,6 +75,11 @@ impl fmt::Display for Crew {
                 ","
             };
             write!(f, "{before} {}", post.number())?;
+        }
+        if self.near.is_some() {
+            f.write_str(
+                ", frames by way of the boot processor, as the firmware's driver runs there",
+            )?;
         }
         Ok(())
     }
@@ -67,40 +100,68 @@ impl Crew {
         lost.or_else(|| self.assistants.iter_mut().find_map(|post| of(post, now)))
     }
 
+    /// The boot processor's part.
+    pub fn turn(&mut self) {
+        if let Some(near) = &mut self.near {
+            near.turn();
+        }
+    }
+
+    /// Whether the boot processor has a part.
+    pub fn needs_turns(&self) -> bool {
+        self.near.is_some()
+    }
+
     /// Ends all, the lead last: its NIC is the one that stops the card.
     ///
     /// # Errors
-    /// All processors, when one of them does not stop.
-    pub fn end(self, clock: Clock) -> Result<(Native, Option<Fault>), Vec<Processor>> {
+    /// What remains, when a processor does not stop.
+    pub fn end(self, clock: Clock) -> Result<(AnyNic, Option<Fault>), Wreck> {
+        let mut near = self.near;
         self.assistants.iter().for_each(Post::dismiss);
-        let mut rest = Vec::new();
+        let mut processors = Vec::new();
         let mut faults = None;
         for post in self.assistants {
-            match post.end(clock) {
+            match post.end(clock, || {}) {
                 Ok((_, fault)) => faults = faults.or(fault),
-                Err(processor) => rest.push(processor),
+                Err(processor) => processors.push(processor),
             }
         }
-        match self.lead.end(clock) {
-            Ok((nic, fault)) if rest.is_empty() => Ok((nic, fault.or(faults))),
-            Ok((mut nic, _)) => {
-                // Started anew for whoever comes next, as those that do not stop still have parts of it.
-                nic.stop();
-                Err(rest)
+        let lead = self.lead.end(clock, || {
+            if let Some(near) = &mut near {
+                near.turn();
             }
+        });
+        match lead {
+            Ok((nic, fault)) => match whole(nic, near) {
+                Some(nic) if processors.is_empty() => Ok((nic, fault.or(faults))),
+                nic => {
+                    // Started anew for whoever comes next, as those that do not stop still have parts of it.
+                    if let Some(mut nic) = nic {
+                        nic.stop();
+                    }
+                    Err(Wreck {
+                        processors,
+                        near: None,
+                    })
+                }
+            },
             Err(processor) => {
-                rest.push(processor);
-                Err(rest)
+                processors.push(processor);
+                Err(Wreck { processors, near })
             }
         }
     }
 
-    /// The processors, with whatever they were in the middle of.
-    pub fn abandon(self) -> Vec<Processor> {
+    /// What remains when a processor is lost.
+    pub fn abandon(self) -> Wreck {
         let assistants = self.assistants.into_iter().map(Post::abandon);
-        core::iter::once(self.lead.abandon())
-            .chain(assistants)
-            .collect()
+        Wreck {
+            processors: core::iter::once(self.lead.abandon())
+                .chain(assistants)
+                .collect(),
+            near: self.near,
+        }
     }
 }
 
@@ -133,11 +194,11 @@ impl<N: Nic> Engine<N> {
     }
 }
 
-impl Engine<Native> {
+impl Engine<Away> {
     /// Puts assistants on `processors`, one for each further queue pair of the card: all or none, as the card spreads what it receives over
     /// all of them.
     fn assistants(&mut self, processors: &mut impl Iterator<Item = Processor>) -> Vec<Post<Aide>> {
-        let Either::First(card) = &mut self.nic else {
+        let Either::First(Either::First(card)) = &mut self.nic else {
             return Vec::new();
         };
         let pairs = card.take_pairs();
@@ -176,13 +237,13 @@ impl Engine<Native> {
     /// Goes on without assistants.
     fn disband(&mut self, posts: Vec<Post<Aide>>) {
         for post in posts {
-            if let Err(mut processor) = post.end(self.parts.clock) {
+            if let Err(mut processor) = post.end(self.parts.clock, || {}) {
                 // What it had stays allocated.
                 let _ = processor.kill();
             }
         }
         if self.parts.lead.take().is_some()
-            && let Either::First(card) = &mut self.nic
+            && let Either::First(Either::First(card)) = &mut self.nic
             && let Err(error) = card.spread(1)
         {
             log::warn!("the network card does not go back to one queue pair: {error}");
@@ -303,11 +364,10 @@ impl Home {
             clock,
             lead: None,
         };
-        let home = match nic {
-            Either::First(nic) if !processors.is_empty() => {
-                Self::there(Engine { nic, parts }, processors)
-            }
-            nic => Self::here(Engine { nic, parts }),
+        let home = if processors.is_empty() {
+            Self::here(Engine { nic, parts })
+        } else {
+            Self::there(nic, parts, processors)
         };
         Settled {
             home,
@@ -320,21 +380,35 @@ impl Home {
         Self::Here(Box::new(engine.service()))
     }
 
-    fn there(mut engine: Engine<Native>, processors: Vec<Processor>) -> Self {
+    fn there(nic: AnyNic, parts: Parts, processors: Vec<Processor>) -> Self {
+        let (nic, near) = match nic {
+            Either::First(nic) => (Either::First(nic), None),
+            Either::Second(nic) => {
+                let (near, far) = relay(nic);
+                (Either::Second(far), Some(Box::new(near)))
+            }
+        };
+        let mut engine = Engine { nic, parts };
         let mut processors = processors.into_iter();
         let first = processors.next();
         let assistants = engine.assistants(&mut processors);
         match Post::fill(&mut first.into_iter().chain(processors), engine) {
             Ok(lead) => {
-                let crew = Crew { lead, assistants };
+                let crew = Crew {
+                    lead,
+                    assistants,
+                    near,
+                };
                 log::info!("the network runs on {crew}");
                 Self::There(crew)
             }
             Err(mut engine) => {
                 engine.disband(assistants);
                 let Engine { nic, parts } = engine;
-                let nic = Either::First(nic);
-                Self::here(Engine { nic, parts })
+                match whole(nic, near) {
+                    Some(nic) => Self::here(Engine { nic, parts }),
+                    None => Self::Gone,
+                }
             }
         }
     }

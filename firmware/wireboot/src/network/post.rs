@@ -182,11 +182,11 @@ impl<D: Duty> Post<D> {
         self.thread.stop();
     }
 
-    /// Ends the duty.
+    /// Ends the duty, and does what it needs of this processor `meanwhile`.
     ///
     /// # Errors
     /// The processor, when it does not stop.
-    pub fn end(self, clock: Clock) -> Result<Ended<D>, Processor> {
+    pub fn end(self, clock: Clock, mut meanwhile: impl FnMut()) -> Result<Ended<D>, Processor> {
         let Self {
             mut thread,
             processor,
@@ -203,6 +203,7 @@ impl<D: Duty> Post<D> {
                 }
                 Err(back) => thread = back,
             }
+            meanwhile();
             core::hint::spin_loop();
         };
         // It has a few instructions to go on our stack.
