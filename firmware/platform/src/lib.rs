@@ -10,6 +10,7 @@ extern crate alloc;
 mod clock;
 pub mod console;
 pub mod device_path;
+mod driven;
 pub mod exit;
 pub mod image;
 pub mod initrd;

@@ -4,79 +4,34 @@
 //! when it is dropped. Every frame is a call of the firmware, so it belongs to the boot processor and is not `Send`.
 
 mod claim;
-mod receive;
 #[cfg(test)]
 mod tests;
-mod transmit;
 
+use claim::Claim;
 #[cfg(target_os = "uefi")]
 pub(crate) use claim::release_in_panic;
 pub use claim::{Candidate, interfaces};
-pub use receive::SnpReceive;
-pub use transmit::SnpTransmit;
 
-use claim::Claim;
-use core::cell::Cell;
+use crate::driven::{Driven, Driver, Refusal, Told};
 use core::ptr::NonNull;
 use uefi::Status;
 use uefi::proto::network::snp::{NetworkState, ReceiveFlags, SimpleNetwork};
-use wireboot_nic::vlan::TAG_LEN;
-use wireboot_nic::{Counters, Fault, Nic, Properties};
+use wireboot_nic::Fault;
 
-const ETHERNET_LEN: usize = 14;
-/// The largest MTU that is used. The protocol tells one figure, and drivers do not agree whether it counts the header, so
-/// nothing above plain Ethernet can be told for sure.
-const MAX_MTU: u16 = 1500;
-/// The least that IPv4 asks of every host (RFC 791).
-const MIN_MTU: u16 = 576;
-/// Frames that the driver's receive buffers are taken to hold. The protocol does not tell. Of the drivers looked at, iPXE's have
-/// the fewest: several of them keep no more than 8 buffers filled.
-const RECEIVE_FRAMES: usize = 8;
-/// How many more most of them hold, or what is before them. It is tried.
-const RECEIVE_FRAMES_HOPED: usize = 56;
+/// A network interface in use. Dropping it stops it and gives it back to the firmware.
+pub type Snp = Driven<Simple, Option<Claim>>;
 
-#[derive(Clone, Copy)]
-enum State {
-    Running,
-    Stopped,
-    Failed(Fault),
-}
-
-/// The protocol, and whether it may still be called.
-struct Port {
+/// The protocol of an interface.
+pub struct Simple {
     protocol: NonNull<SimpleNetwork>,
-    state: Cell<State>,
 }
 
-impl Port {
+impl Simple {
     /// One call.
     fn call<R>(&self, call: impl FnOnce(&mut SimpleNetwork) -> R) -> R {
-        // SAFETY: the protocol stays installed while it is open (the claim of the `Snp` that owns this port; a test's own
+        // SAFETY: the protocol stays installed while it is open (the claim of the `Snp` that owns this; a test's own
         // value). There is no other reference to it: `call` does not come here again, and the value does not leave it.
         call(unsafe { &mut *self.protocol.as_ptr() })
-    }
-
-    /// `Ok(false)` when the interface was stopped.
-    fn running(&self) -> Result<bool, Fault> {
-        match self.state.get() {
-            State::Running => Ok(true),
-            State::Stopped => Ok(false),
-            State::Failed(fault) => Err(fault),
-        }
-    }
-
-    fn fail(&self, fault: Fault) -> Fault {
-        self.end(State::Failed(fault));
-        fault
-    }
-
-    /// Has the driver stop the device.
-    fn end(&self, state: State) {
-        self.state.set(state);
-        self.call(|snp| {
-            let _ = snp.shutdown();
-            let _ = snp.stop();
-        });
     }
 }
 
@@ -88,14 +43,54 @@ fn fault(status: Status) -> Fault {
     }
 }
 
-/// A network interface in use. Dropping it stops it and gives it back to the firmware.
-pub struct Snp {
-    port: Port,
-    properties: Properties,
-    receive: receive::Inbox,
-    transmit: transmit::Outbox,
-    /// Behind all that the firmware may know of. `None` in tests.
-    _claim: Option<Claim>,
+impl Driver for Simple {
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Refusal> {
+        self.call(|snp| snp.receive(buffer, None, None, None, None))
+            .map_err(|error| match error.status() {
+                Status::NOT_READY => Refusal::Later,
+                Status::DEVICE_ERROR | Status::BUFFER_TOO_SMALL => Refusal::Lost,
+                status => Refusal::Fault(fault(status)),
+            })
+    }
+
+    fn transmit(&self, mut frame: NonNull<[u8]>) -> Result<(), Refusal> {
+        // SAFETY: the caller's, and initialised; nobody has it until the call below.
+        let frame = unsafe { frame.as_mut() };
+        self.call(|snp| snp.transmit(0, frame, None, None, None))
+            .map_err(|error| match error.status() {
+                // iPXE's drivers say the second.
+                Status::NOT_READY | Status::OUT_OF_RESOURCES => Refusal::Later,
+                Status::DEVICE_ERROR | Status::BUFFER_TOO_SMALL => Refusal::Lost,
+                status => Refusal::Fault(fault(status)),
+            })
+    }
+
+    fn recycle(&self, calls: usize, mut back: impl FnMut(NonNull<u8>)) -> Result<(), Fault> {
+        for _ in 0..calls {
+            let buffer = self.call(|snp| snp.get_recycled_transmit_buffer_status());
+            let Some(buffer) = buffer.map_err(|error| fault(error.status()))? else {
+                break;
+            };
+            back(buffer);
+        }
+        Ok(())
+    }
+
+    fn link_up(&self) -> bool {
+        self.call(|snp| {
+            let mode = snp.mode();
+            !bool::from(mode.media_present_supported) || bool::from(mode.media_present)
+        })
+    }
+
+    fn stop(&self) -> bool {
+        self.call(|snp| {
+            let _ = snp.shutdown();
+            let _ = snp.stop();
+        });
+        // What became of the buffers, the protocol has no way to tell.
+        true
+    }
 }
 
 impl Snp {
@@ -105,7 +100,7 @@ impl Snp {
     /// What the firmware answers when it does not let go of the interface or cannot start it; `UNSUPPORTED` for a link that
     /// carries no full IPv4 packets.
     pub fn open(interface: &Candidate) -> uefi::Result<Self> {
-        let claim = Claim::take(interface)?;
+        let claim = Claim::take(interface.handle)?;
         let protocol = claim.protocol()?;
         // SAFETY: open as long as the claim is.
         unsafe { Self::start(protocol, Some(claim)) }
@@ -114,39 +109,19 @@ impl Snp {
     /// # Safety
     /// `protocol` must be valid, and nobody else may use it, as long as the value lives.
     unsafe fn start(protocol: NonNull<SimpleNetwork>, claim: Option<Claim>) -> uefi::Result<Self> {
-        let port = Port {
-            protocol,
-            state: Cell::new(State::Running),
-        };
-        let started = port.call(start);
-        let (mac, mtu) = match started {
-            Ok(told) => told,
+        let driver = Simple { protocol };
+        match driver.call(start) {
+            Ok(told) => Self::new(driver, told, claim).ok_or(Status::UNSUPPORTED.into()),
             Err(error) => {
-                port.end(State::Stopped);
-                return Err(error);
+                driver.stop();
+                Err(error)
             }
-        };
-        let properties = Properties {
-            mac,
-            mtu,
-            max_receive: usize::from(mtu) + ETHERNET_LEN + TAG_LEN,
-            receive_frames: RECEIVE_FRAMES,
-            receive_frames_hoped: RECEIVE_FRAMES_HOPED,
-            receive_bytes: RECEIVE_FRAMES * (usize::from(mtu) + ETHERNET_LEN),
-            transmit_checksum: false,
-        };
-        Ok(Self {
-            port,
-            receive: receive::Inbox::new(properties.max_receive),
-            transmit: transmit::Outbox::new(properties.max_receive),
-            properties,
-            _claim: claim,
-        })
+        }
     }
 }
 
-/// Starts the interface anew; its address and MTU.
-fn start(snp: &mut SimpleNetwork) -> uefi::Result<([u8; 6], u16)> {
+/// Starts the interface anew.
+fn start(snp: &mut SimpleNetwork) -> uefi::Result<Told> {
     if snp.mode().state == NetworkState::INITIALIZED {
         // Somebody left it running, with filters and buffers of their own.
         snp.shutdown()?;
@@ -164,60 +139,9 @@ fn start(snp: &mut SimpleNetwork) -> uefi::Result<([u8; 6], u16)> {
         .0
         .first_chunk()
         .ok_or(Status::UNSUPPORTED)?;
-    let mtu = u16::try_from(mode.max_packet_size)
-        .unwrap_or(u16::MAX)
-        .min(MAX_MTU);
-    if mtu < MIN_MTU {
-        return Err(Status::UNSUPPORTED.into());
-    }
-    Ok((mac, mtu))
-}
-
-impl Nic for Snp {
-    type Rx<'a> = SnpReceive<'a>;
-    type Tx<'a> = SnpTransmit<'a>;
-
-    fn properties(&self) -> Properties {
-        self.properties
-    }
-
-    fn link_up(&mut self) -> bool {
-        // The driver looks at the link when it is asked for its status.
-        if self.port.running() != Ok(true) || self.transmit.recycle(&self.port).is_err() {
-            return false;
-        }
-        self.port.call(|snp| {
-            let mode = snp.mode();
-            !bool::from(mode.media_present_supported) || bool::from(mode.media_present)
-        })
-    }
-
-    fn split(&mut self) -> (SnpReceive<'_>, SnpTransmit<'_>) {
-        (
-            SnpReceive::new(&self.port, &mut self.receive),
-            SnpTransmit::new(&self.port, &mut self.transmit),
-        )
-    }
-
-    fn counters(&self) -> Counters {
-        let (rx, tx) = (self.receive.counters(), self.transmit.counters());
-        Counters {
-            receive_units: rx.receive_units,
-            receive_bytes: rx.receive_bytes,
-            receive_dropped: rx.receive_dropped,
-            ..tx
-        }
-    }
-
-    fn stop(&mut self) {
-        if self.port.running() == Ok(true) {
-            self.port.end(State::Stopped);
-        }
-    }
-}
-
-impl Drop for Snp {
-    fn drop(&mut self) {
-        self.stop();
-    }
+    Ok(Told {
+        mac,
+        packet: usize::try_from(mode.max_packet_size).unwrap_or(usize::MAX),
+        receive_frames: None,
+    })
 }

@@ -19,7 +19,7 @@ const ETHERNET: u8 = 1;
 /// An interface that a driver of the firmware's drives.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    handle: Handle,
+    pub(super) handle: Handle,
     /// Its device path, without end node.
     pub path: Box<[u8]>,
     /// The PCI function behind it, or the one that leads to it (of a USB adapter: the bus's controller).
@@ -76,15 +76,14 @@ static CLAIMED_HANDLE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static CLAIMED: AtomicPtr<SimpleNetwork> = AtomicPtr::new(ptr::null_mut());
 
 /// An interface that is open for us alone. Dropping it gives it back, stopped before.
-pub(super) struct Claim {
+pub struct Claim {
     /// Closed before the firmware's protocols come back, which they would otherwise be refused.
     protocol: Option<ScopedProtocol<SimpleNetwork>>,
     handle: Handle,
 }
 
 impl Claim {
-    pub(super) fn take(interface: &Candidate) -> uefi::Result<Self> {
-        let handle = interface.handle;
+    pub(crate) fn take(handle: Handle) -> uefi::Result<Self> {
         // The firmware has whoever drives something above it let go, for an exclusive user.
         let protocol = open(handle, OpenProtocolAttributes::Exclusive).inspect_err(|_| {
             let _ = boot::connect_controller(handle, &[], None, true);
@@ -98,7 +97,7 @@ impl Claim {
         Ok(claim)
     }
 
-    pub(super) fn protocol(&self) -> uefi::Result<NonNull<SimpleNetwork>> {
+    pub(crate) fn protocol(&self) -> uefi::Result<NonNull<SimpleNetwork>> {
         let open = self.protocol.as_ref().and_then(|open| open.get());
         open.map(NonNull::from)
             .ok_or_else(|| Status::UNSUPPORTED.into())

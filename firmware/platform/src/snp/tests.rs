@@ -7,7 +7,7 @@ use uefi_raw::protocol::network::snp::{
     InterruptStatus, NetworkMode, NetworkStatistics, SimpleNetworkProtocol,
 };
 use uefi_raw::{Boolean, IpAddress, MacAddress};
-use wireboot_nic::{Offload, Receive, SendError, Transmit};
+use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
 
 /// A firmware's driver. What it is asked finds it behind the protocol's address.
 #[repr(C)]

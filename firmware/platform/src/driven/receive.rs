@@ -1,8 +1,7 @@
 //! The receive half: one frame for each call, copied by the driver.
 
-use super::{ETHERNET_LEN, Port, fault};
+use super::{Driver, ETHERNET_LEN, Port, Refusal};
 use alloc::boxed::Box;
-use uefi::Status;
 use wireboot_nic::{Checksum, Counters, Fault, Frame, Receive};
 
 /// Longer than any frame of Ethernet: a driver that has a frame for which the buffer is too short may keep it, and then has
@@ -35,19 +34,19 @@ impl Inbox {
     }
 }
 
-/// The receive half of an [`Snp`](super::Snp).
-pub struct SnpReceive<'a> {
-    port: &'a Port,
+/// The receive half of an interface.
+pub struct DrivenReceive<'a, D> {
+    port: &'a Port<D>,
     inbox: &'a mut Inbox,
 }
 
-impl<'a> SnpReceive<'a> {
-    pub(super) fn new(port: &'a Port, inbox: &'a mut Inbox) -> Self {
+impl<'a, D> DrivenReceive<'a, D> {
+    pub(super) fn new(port: &'a Port<D>, inbox: &'a mut Inbox) -> Self {
         Self { port, inbox }
     }
 }
 
-impl Receive for SnpReceive<'_> {
+impl<D: Driver> Receive for DrivenReceive<'_, D> {
     fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
         let mut lent = 0;
         for _ in 0..budget {
@@ -56,25 +55,20 @@ impl Receive for SnpReceive<'_> {
                 break;
             }
             let inbox = &mut *self.inbox;
-            let buffer = &mut inbox.buffer;
-            let received = self
-                .port
-                .call(|snp| snp.receive(buffer, None, None, None, None));
-            let len = match received {
+            let len = match self.port.driver.receive(&mut inbox.buffer) {
                 Ok(len) => len,
-                Err(error) if error.status() == Status::NOT_READY => break,
+                Err(Refusal::Later) => break,
                 // A frame that came damaged, or does not fit.
-                Err(error)
-                    if matches!(
-                        error.status(),
-                        Status::DEVICE_ERROR | Status::BUFFER_TOO_SMALL
-                    ) && inbox.failures < FAILURES =>
-                {
+                Err(Refusal::Lost) if inbox.failures < FAILURES => {
                     inbox.failures += 1;
                     inbox.counters.receive_dropped += 1;
                     continue;
                 }
-                Err(error) => return Err(self.port.fail(fault(error.status()))),
+                Err(Refusal::Lost) => {
+                    let errors = Fault::Misbehaved("the firmware's driver reports errors only");
+                    return Err(self.port.fail(errors));
+                }
+                Err(Refusal::Fault(fault)) => return Err(self.port.fail(fault)),
             };
             let Some(frame) = inbox.buffer.get(..len) else {
                 let lie = Fault::Misbehaved("the firmware's driver tells an impossible length");

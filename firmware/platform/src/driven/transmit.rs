@@ -1,12 +1,11 @@
-//! The transmit half: a pool of buffers, each the driver's from Transmit until GetStatus hands it back.
+//! The transmit half: a pool of buffers, each the driver's from its transmission until the driver hands it back.
 
-use super::{Port, fault};
+use super::{Driver, Port, Refusal};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::slice;
-use uefi::Status;
 use wireboot_nic::{Counters, Fault, Offload, SendError, Transmit};
 
 /// Frames under way at most.
@@ -16,7 +15,7 @@ const BUFFER: usize = 2048;
 
 /// The buffers, and where each is.
 pub(super) struct Outbox {
-    /// One behind the other; freed on drop.
+    /// One behind the other.
     memory: NonNull<[u8; BUFFERS * BUFFER]>,
     free: Vec<usize>,
     /// Filled, with the frame's length, for the next flush.
@@ -51,70 +50,61 @@ impl Outbox {
     }
 
     /// Takes back the buffers of frames that have left.
-    pub(super) fn recycle(&mut self, port: &Port) -> Result<(), Fault> {
+    pub(super) fn recycle(&mut self, port: &Port<impl Driver>) -> Result<(), Fault> {
         // Once more than there are buffers, for one that somebody before us has left.
-        for _ in 0..=BUFFERS {
-            let back = port.call(|snp| snp.get_recycled_transmit_buffer_status());
-            let back = back.map_err(|error| port.fail(fault(error.status())))?;
-            let Some(back) = back else { break };
-            // Not every driver names the buffer: some only say that one has left.
-            let place = self
-                .lent
-                .iter()
-                .position(|&index| self.buffer(index) == back);
-            let index = self.lent.remove(place.unwrap_or(0));
-            self.free.extend(index);
-        }
-        Ok(())
+        port.driver
+            .recycle(BUFFERS + 1, |back| {
+                // Not every driver names the buffer: some only say that one has left.
+                let place = self
+                    .lent
+                    .iter()
+                    .position(|&index| self.buffer(index) == back);
+                let index = self.lent.remove(place.unwrap_or(0));
+                self.free.extend(index);
+            })
+            .map_err(|fault| port.fail(fault))
+    }
+
+    /// Gives the memory back. For when the device has been stopped, and has none of the buffers.
+    pub(super) fn free(&mut self) {
+        self.free.clear();
+        let memory = core::mem::replace(&mut self.memory, NonNull::dangling());
+        // SAFETY: leaked in `new`; nothing refers to it any more, and no buffer is free to be lent.
+        drop(unsafe { Box::from_raw(memory.as_ptr()) });
     }
 }
 
-impl Drop for Outbox {
-    /// The driver has been shut down before: it has none of the buffers.
-    fn drop(&mut self) {
-        // SAFETY: leaked in `new`; nothing refers to it any more.
-        drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
-    }
-}
-
-/// The transmit half of an [`Snp`](super::Snp).
-pub struct SnpTransmit<'a> {
-    port: &'a Port,
+/// The transmit half of an interface.
+pub struct DrivenTransmit<'a, D> {
+    port: &'a Port<D>,
     outbox: &'a mut Outbox,
 }
 
-impl<'a> SnpTransmit<'a> {
-    pub(super) fn new(port: &'a Port, outbox: &'a mut Outbox) -> Self {
+impl<'a, D: Driver> DrivenTransmit<'a, D> {
+    pub(super) fn new(port: &'a Port<D>, outbox: &'a mut Outbox) -> Self {
         Self { port, outbox }
     }
 
     /// Gives the driver a filled buffer. False when it has no room now.
     fn transmit(&mut self, index: usize, len: usize) -> Result<bool, Fault> {
-        let buffer = self.outbox.buffer(index);
-        // SAFETY: `send` filled `len` bytes of the buffer, and nobody has it until the call below.
-        let frame = unsafe { slice::from_raw_parts_mut(buffer.as_ptr(), len) };
-        let answer = self
-            .port
-            .call(|snp| snp.transmit(0, frame, None, None, None));
-        match answer.map_err(|error| error.status()) {
+        let frame = NonNull::slice_from_raw_parts(self.outbox.buffer(index), len);
+        match self.port.driver.transmit(frame) {
             Ok(()) => {
                 self.outbox.lent.push_back(index);
                 self.outbox.counters.transmit_doorbells += 1;
                 Ok(true)
             }
-            // iPXE's drivers say the second.
-            Err(Status::NOT_READY | Status::OUT_OF_RESOURCES) => Ok(false),
-            // This frame is lost, as on any network.
-            Err(Status::DEVICE_ERROR | Status::BUFFER_TOO_SMALL) => {
+            Err(Refusal::Later) => Ok(false),
+            Err(Refusal::Lost) => {
                 self.outbox.free.push(index);
                 Ok(true)
             }
-            Err(status) => Err(self.port.fail(fault(status))),
+            Err(Refusal::Fault(fault)) => Err(self.port.fail(fault)),
         }
     }
 }
 
-impl Transmit for SnpTransmit<'_> {
+impl<D: Driver> Transmit for DrivenTransmit<'_, D> {
     fn send<R>(
         &mut self,
         len: usize,

@@ -1,0 +1,214 @@
+//! A NIC that a driver of the firmware's drives: a call for each frame, which copies it.
+//!
+//! What is the interface's own ([`snp`](crate::snp)) is a [`Driver`]; buffers, counters and when to give up are here.
+
+mod receive;
+mod transmit;
+
+pub use receive::DrivenReceive;
+pub use transmit::DrivenTransmit;
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+use wireboot_nic::vlan::TAG_LEN;
+use wireboot_nic::{Counters, Fault, Nic, Properties};
+
+pub(crate) const ETHERNET_LEN: usize = 14;
+/// The largest MTU that is used. What drivers tell counts the header with some and not with others, so nothing above plain
+/// Ethernet can be told for sure.
+const MAX_MTU: u16 = 1500;
+/// The least that IPv4 asks of every host (RFC 791).
+const MIN_MTU: u16 = 576;
+/// Frames that the driver's receive buffers are taken to hold where it does not tell. Of the drivers looked at, iPXE's have the
+/// fewest: several of them keep no more than 8 buffers filled.
+const RECEIVE_FRAMES: usize = 8;
+/// How many more most of them hold, or what is before them. It is tried.
+const RECEIVE_FRAMES_HOPED: usize = 56;
+
+/// Why a call did not move a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing has come, or there is no room now.
+    Later,
+    /// This frame is lost, as on any network.
+    Lost,
+    /// No other will come through either.
+    Fault(Fault),
+}
+
+/// The firmware's driver of an interface that it has started for us alone. For the boot processor.
+pub trait Driver {
+    /// Copies the next frame into `buffer`; its length.
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Refusal>;
+
+    /// Gives a frame to the driver, which may read it until its buffer comes back by [`recycle`](Self::recycle).
+    fn transmit(&self, frame: NonNull<[u8]>) -> Result<(), Refusal>;
+
+    /// Asks, at most `calls` times, for the buffers of frames that have left, and looks at the link on the way.
+    fn recycle(&self, calls: usize, back: impl FnMut(NonNull<u8>)) -> Result<(), Fault>;
+
+    /// Whether the link was up at the last look, or nobody can tell.
+    fn link_up(&self) -> bool;
+
+    /// Stops the device. False when it may still use the buffers that it was given.
+    fn stop(&self) -> bool;
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Running,
+    Stopped,
+    Failed(Fault),
+}
+
+/// The driver, and whether it may still be called.
+struct Port<D> {
+    driver: D,
+    state: Cell<State>,
+    /// The device may use transmit buffers, or will when it is started.
+    using: Cell<bool>,
+}
+
+impl<D: Driver> Port<D> {
+    /// `Ok(false)` when the interface was stopped.
+    fn running(&self) -> Result<bool, Fault> {
+        match self.state.get() {
+            State::Running => Ok(true),
+            State::Stopped => Ok(false),
+            State::Failed(fault) => Err(fault),
+        }
+    }
+
+    fn fail(&self, fault: Fault) -> Fault {
+        self.end(State::Failed(fault));
+        fault
+    }
+
+    /// Has the driver stop the device.
+    fn end(&self, state: State) {
+        self.state.set(state);
+        self.using.set(!self.driver.stop());
+    }
+}
+
+/// What a driver tells of an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// Station address.
+    pub mac: [u8; 6],
+    /// Its largest packet, with or without the link's header.
+    pub packet: usize,
+    /// Frames that its receive buffers hold, where it tells.
+    pub receive_frames: Option<usize>,
+}
+
+impl Told {
+    /// `None` for a link that carries no full IPv4 packets.
+    fn properties(self) -> Option<Properties> {
+        let mtu = u16::try_from(self.packet).unwrap_or(u16::MAX).min(MAX_MTU);
+        if mtu < MIN_MTU {
+            return None;
+        }
+        let (receive_frames, receive_frames_hoped) = match self.receive_frames {
+            Some(frames) => (frames, 0),
+            None => (RECEIVE_FRAMES, RECEIVE_FRAMES_HOPED),
+        };
+        Some(Properties {
+            mac: self.mac,
+            mtu,
+            max_receive: usize::from(mtu) + ETHERNET_LEN + TAG_LEN,
+            receive_frames,
+            receive_frames_hoped,
+            receive_bytes: receive_frames * (usize::from(mtu) + ETHERNET_LEN),
+            transmit_checksum: false,
+        })
+    }
+}
+
+/// A network interface in use. Dropping it stops it and gives it back to the firmware.
+pub struct Driven<D: Driver, C> {
+    port: Port<D>,
+    properties: Properties,
+    receive: receive::Inbox,
+    transmit: transmit::Outbox,
+    /// Behind all that the firmware may know of.
+    _claim: C,
+}
+
+impl<D: Driver, C> Driven<D, C> {
+    /// An interface that was started. `None`, with the interface stopped, for a link that carries no full IPv4 packets.
+    pub(crate) fn new(driver: D, told: Told, claim: C) -> Option<Self> {
+        let Some(properties) = told.properties() else {
+            driver.stop();
+            // The claim goes last.
+            drop(driver);
+            return None;
+        };
+        Some(Self {
+            port: Port {
+                driver,
+                state: Cell::new(State::Running),
+                using: Cell::new(true),
+            },
+            receive: receive::Inbox::new(properties.max_receive),
+            transmit: transmit::Outbox::new(properties.max_receive),
+            properties,
+            _claim: claim,
+        })
+    }
+}
+
+impl<D: Driver, C> Nic for Driven<D, C> {
+    type Rx<'a>
+        = DrivenReceive<'a, D>
+    where
+        Self: 'a;
+    type Tx<'a>
+        = DrivenTransmit<'a, D>
+    where
+        Self: 'a;
+
+    fn properties(&self) -> Properties {
+        self.properties
+    }
+
+    fn link_up(&mut self) -> bool {
+        // The driver looks at the link when it is asked for its status.
+        if self.port.running() != Ok(true) || self.transmit.recycle(&self.port).is_err() {
+            return false;
+        }
+        self.port.driver.link_up()
+    }
+
+    fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
+        (
+            DrivenReceive::new(&self.port, &mut self.receive),
+            DrivenTransmit::new(&self.port, &mut self.transmit),
+        )
+    }
+
+    fn counters(&self) -> Counters {
+        let (rx, tx) = (self.receive.counters(), self.transmit.counters());
+        Counters {
+            receive_units: rx.receive_units,
+            receive_bytes: rx.receive_bytes,
+            receive_dropped: rx.receive_dropped,
+            ..tx
+        }
+    }
+
+    fn stop(&mut self) {
+        if self.port.running() == Ok(true) {
+            self.port.end(State::Stopped);
+        }
+    }
+}
+
+impl<D: Driver, C> Drop for Driven<D, C> {
+    fn drop(&mut self) {
+        self.stop();
+        if !self.port.using.get() {
+            self.transmit.free();
+        }
+    }
+}
