@@ -32,6 +32,16 @@ impl Clock {
         }
     }
 
+    /// One that goes on its own, as if the counter ticked so often in a second.
+    #[cfg(test)]
+    pub(crate) fn ticking(hertz: u64) -> Self {
+        Self {
+            start: ticks(),
+            hertz,
+            scale: scale(hertz),
+        }
+    }
+
     /// How often the counter ticks in a second.
     #[must_use]
     pub fn hertz(&self) -> u64 {

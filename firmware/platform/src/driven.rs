@@ -1,6 +1,7 @@
 //! A NIC that a driver of the firmware's drives: a call for each frame, which copies it.
 //!
-//! What is the interface's own ([`snp`](crate::snp)) is a [`Driver`]; buffers, counters and when to give up are here.
+//! What differs between the firmware's interfaces ([`snp`](crate::snp), [`undi`](crate::undi)) is a [`Driver`]; what they have in common,
+//! buffers, counters and when to give up, is here.
 
 mod receive;
 mod transmit;

@@ -26,6 +26,7 @@ pub mod smbios;
 pub mod snp;
 mod start;
 pub mod stock;
+pub mod undi;
 
 pub use clock::Clock;
 pub use start::start;

@@ -54,6 +54,13 @@ impl Candidate {
         self.class == CLASS_NETWORK
     }
 
+    /// The firmware's interface to it, which stays the driver's that has it.
+    pub(crate) fn io(&self) -> uefi::Result<NonNull<PciIoProtocol>> {
+        let io = open(self.handle, OpenProtocolAttributes::GetProtocol)?;
+        let io = io.get().ok_or(Status::UNSUPPORTED)?;
+        Ok(NonNull::from(&io.0))
+    }
+
     /// Has the firmware's drivers take it. At start-up some firmware does so only with what it boots from.
     pub fn connect(&self) {
         // NOT_FOUND says that it has none.
@@ -419,7 +426,7 @@ impl PciFunction for Function {
 }
 
 /// First byte of an ACPI QWORD address space descriptor (ACPI 6.4, section 6.4.3.5.1).
-const ADDRESS_SPACE_DESCRIPTOR: u8 = 0x8a;
+pub(crate) const ADDRESS_SPACE_DESCRIPTOR: u8 = 0x8a;
 
 /// Start and length of a memory BAR from its ACPI descriptor.
 fn memory_range(descriptor: &[u8; 46]) -> Option<(usize, usize)> {

@@ -7,10 +7,10 @@ mod claim;
 #[cfg(test)]
 mod tests;
 
-use claim::Claim;
 #[cfg(target_os = "uefi")]
 pub(crate) use claim::release_in_panic;
 pub use claim::{Candidate, interfaces};
+pub(crate) use claim::{Claim, ETHERNET};
 
 use crate::driven::{Driven, Driver, Refusal, Told};
 use core::ptr::NonNull;

@@ -45,7 +45,7 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
 
 #[cfg(target_os = "uefi")]
 mod panic {
-    use crate::{console, pci, processors, snp};
+    use crate::{console, pci, processors, snp, undi};
     use core::panic::PanicInfo;
     use core::sync::atomic::{AtomicBool, Ordering};
     use uefi::{Status, boot};
@@ -66,6 +66,7 @@ mod panic {
                 "wireboot: error: internal error, please report it: {info}\n"
             ));
             pci::release_in_panic();
+            undi::release_in_panic();
             snp::release_in_panic();
             // SAFETY: no event callback of ours is registered except while another image runs, in which
             // case the firmware refuses to end this one.

@@ -3,3 +3,4 @@
 
 pub mod managed_network;
 pub mod pci_io;
+pub mod undi;

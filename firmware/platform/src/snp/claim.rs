@@ -14,7 +14,7 @@ use uefi::{Handle, Status};
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 
 /// `IfType` of Ethernet (RFC 3232, as PXE has it).
-const ETHERNET: u8 = 1;
+pub(crate) const ETHERNET: u8 = 1;
 
 /// An interface that a driver of the firmware's drives.
 #[derive(Clone, Debug)]

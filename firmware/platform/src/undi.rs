@@ -1,0 +1,447 @@
+//! Network interfaces that a driver of the firmware's drives, by its software UNDI (UEFI 2.10, appendix E), which
+//! `EFI_NETWORK_INTERFACE_IDENTIFIER_PROTOCOL` leads to.
+//!
+//! An [`Undi`] takes the interface for us alone and starts it with callbacks of ours. Every frame is a call of the driver, which may call the
+//! firmware, so it belongs to the boot processor and is not `Send`. A call ends when the driver ends it; what it asks for meanwhile
+//! (delays, mappings) is bounded.
+
+mod callbacks;
+mod claim;
+mod structure;
+#[cfg(test)]
+mod tests;
+
+#[cfg(target_os = "uefi")]
+pub(crate) use claim::release_in_panic;
+pub use claim::{Candidate, interfaces};
+
+use crate::clock::Clock;
+use crate::driven::{Driven, Driver, Refusal, Told};
+use crate::memory::Pages;
+use crate::raw::undi::{
+    OPFLAGS_GET_MEDIA_STATUS, OPFLAGS_GET_TRANSMITTED_BUFFERS,
+    OPFLAGS_INITIALIZE_DO_NOT_DETECT_CABLE, OPFLAGS_RECEIVE_FILTER_BROADCAST,
+    OPFLAGS_RECEIVE_FILTER_ENABLE, OPFLAGS_RECEIVE_FILTER_PROMISCUOUS,
+    OPFLAGS_RECEIVE_FILTER_UNICAST, PxeCdb, PxeCpbInitialize, PxeCpbReceive, PxeCpbTransmit,
+    PxeDbGetInitInfo, PxeDbGetStatus, PxeDbInitialize, PxeDbReceive, PxeDbStationAddress,
+    PxeEntryPoint, PxeOpcode, PxeStatcode, STATFLAGS_COMMAND_COMPLETE,
+    STATFLAGS_GET_STATE_INITIALIZED, STATFLAGS_GET_STATE_MASK, STATFLAGS_GET_STATE_STARTED,
+    STATFLAGS_GET_STATUS_NO_MEDIA, STATFLAGS_GET_STATUS_NO_MEDIA_SUPPORTED,
+    STATFLAGS_GET_STATUS_NO_TXBUFS_WRITTEN, STATFLAGS_GET_STATUS_TXBUF_QUEUE_EMPTY,
+    STATFLAGS_STATUS_MASK,
+};
+use crate::snp::ETHERNET;
+use alloc::boxed::Box;
+use callbacks::{Bus, Context};
+use claim::Claim;
+use core::cell::Cell;
+use core::mem::ManuallyDrop;
+use core::ptr::{self, NonNull};
+use structure::Software;
+use uefi::Status;
+use uefi::boot::Tpl;
+use wireboot_nic::Fault;
+use wireboot_ring::Block;
+
+/// Memory that a driver may ask for, in bytes at most.
+const MEMORY: u32 = 16 << 20;
+
+/// Why an UNDI is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UndiError {
+    /// The firmware does not let go of it.
+    #[error("the firmware does not give it up ({0})")]
+    Refused(Status),
+    /// What describes it is wrong.
+    #[error("its !PXE structure {0}")]
+    Structure(&'static str),
+    /// Of this kind, nobody has seen one.
+    #[error("it is in hardware, with no entry point in software")]
+    Hardware,
+    /// It does not do what it is asked to.
+    #[error("it answers {code:?} to the command {command:?}")]
+    Command {
+        /// To what.
+        command: PxeOpcode,
+        /// Its answer.
+        code: PxeStatcode,
+    },
+    /// It wants more memory than any device needs, or there is none.
+    #[error("it wants {0} bytes of memory, which it does not get")]
+    Memory(u32),
+    /// Not plain Ethernet.
+    #[error("its link carries no full IPv4 packets over Ethernet")]
+    Link,
+}
+
+/// A network interface in use. Dropping it stops it and gives it back to the firmware.
+pub type Undi = Driven<Interface, Option<Claim>>;
+
+/// An UNDI's commands to one interface.
+#[derive(Clone, Copy)]
+struct Commands {
+    entry: PxeEntryPoint,
+    number: u16,
+}
+
+impl Commands {
+    /// Has a command executed, with parameters and room for results where it has such. Its flags, or why it failed.
+    ///
+    /// # Safety
+    /// The entry point is that of an UNDI; addresses in the parameters are valid for what the command does with them.
+    unsafe fn issue<P, R>(
+        self,
+        command: PxeOpcode,
+        flags: u16,
+        parameters: Option<&P>,
+        results: Option<&mut R>,
+    ) -> Result<u16, PxeStatcode> {
+        let (cpb_size, cpb_addr) = match parameters {
+            Some(block) => (size_of::<P>(), ptr::from_ref(block).expose_provenance()),
+            None => (0, 0),
+        };
+        let (db_size, db_addr) = match results {
+            Some(block) => (size_of::<R>(), ptr::from_mut(block).expose_provenance()),
+            None => (0, 0),
+        };
+        let mut cdb = PxeCdb {
+            op_code: command,
+            op_flags: flags,
+            cpb_size: cpb_size as u16,
+            db_size: db_size as u16,
+            cpb_addr: cpb_addr as u64,
+            db_addr: db_addr as u64,
+            stat_code: PxeStatcode::SUCCESS,
+            stat_flags: 0,
+            if_num: self.number,
+            control: 0,
+        };
+        let cdb = &raw mut cdb;
+        // SAFETY: the caller's promise; the blocks are as long as is told, and live until the call returns, before which commands that
+        // are not to be queued are done.
+        unsafe {
+            (self.entry)(cdb.expose_provenance() as u64);
+            let PxeCdb {
+                stat_code,
+                stat_flags,
+                ..
+            } = cdb.read();
+            match stat_code {
+                PxeStatcode::SUCCESS
+                    if stat_flags & STATFLAGS_STATUS_MASK == STATFLAGS_COMMAND_COMPLETE =>
+                {
+                    Ok(stat_flags)
+                }
+                // Not done at all, or failed with no reason.
+                PxeStatcode::SUCCESS => Err(PxeStatcode::INVALID_UNDI),
+                code => Err(code),
+            }
+        }
+    }
+
+    /// Stops the interface. False when the device may still be running.
+    ///
+    /// # Safety
+    /// As of [`Self::issue`].
+    unsafe fn stop(self) -> bool {
+        let done = |command| {
+            // SAFETY: the caller's promise; there are no parameters.
+            let result = unsafe { self.issue::<(), ()>(command, 0, None, None) };
+            matches!(
+                result,
+                Ok(_) | Err(PxeStatcode::NOT_INITIALIZED | PxeStatcode::NOT_STARTED)
+            )
+        };
+        let stopped = done(PxeOpcode::SHUTDOWN);
+        let _ = done(PxeOpcode::STOP);
+        stopped
+    }
+}
+
+/// An interface that an UNDI drives.
+pub struct Interface {
+    commands: Commands,
+    /// For its callbacks. Dropped when it has been stopped.
+    context: ManuallyDrop<Box<Context>>,
+    /// What the command Initialize gave it. As above.
+    memory: ManuallyDrop<Option<Pages>>,
+    /// Whether it tells what became of the link.
+    tells_link: bool,
+    link: Cell<bool>,
+    /// The device uses nothing of ours.
+    stopped: Cell<bool>,
+}
+
+impl Interface {
+    /// # Safety
+    /// `commands` are those of an UNDI, which nobody else may use as long as the value lives.
+    unsafe fn new(commands: Commands, clock: Clock, bus: Option<Bus>) -> Self {
+        Self {
+            commands,
+            context: ManuallyDrop::new(Box::new(Context::new(clock, bus))),
+            memory: ManuallyDrop::new(None),
+            tells_link: false,
+            link: Cell::new(true),
+            stopped: Cell::new(true),
+        }
+    }
+
+    /// One command. What its parameters point to is valid for it, and stays so where it keeps it.
+    fn issue<P, R>(
+        &self,
+        command: PxeOpcode,
+        flags: u16,
+        parameters: Option<&P>,
+        results: Option<&mut R>,
+    ) -> Result<u16, PxeStatcode> {
+        // As the firmware's own network does: what runs by its timer may belong to the driver.
+        let _level = callbacks::raise(Tpl::CALLBACK);
+        // SAFETY: the promise of `new`, and the callers' here.
+        let result = unsafe { self.commands.issue(command, flags, parameters, results) };
+        self.context.unblock();
+        result
+    }
+
+    /// As [`Self::issue`], on the way to the start.
+    fn ask<P, R>(
+        &self,
+        command: PxeOpcode,
+        flags: u16,
+        parameters: Option<&P>,
+        results: Option<&mut R>,
+    ) -> Result<u16, UndiError> {
+        self.issue(command, flags, parameters, results)
+            .map_err(|code| UndiError::Command { command, code })
+    }
+
+    /// Starts it anew.
+    fn start(&mut self, broadcast: bool) -> Result<Told, UndiError> {
+        let state = self.ask::<(), ()>(PxeOpcode::GET_STATE, 0, None, None)?;
+        // Somebody left it running, with callbacks of their own.
+        match state & STATFLAGS_GET_STATE_MASK {
+            STATFLAGS_GET_STATE_INITIALIZED => {
+                self.ask::<(), ()>(PxeOpcode::SHUTDOWN, 0, None, None)?;
+                self.ask::<(), ()>(PxeOpcode::STOP, 0, None, None)?;
+            }
+            STATFLAGS_GET_STATE_STARTED => {
+                self.ask::<(), ()>(PxeOpcode::STOP, 0, None, None)?;
+            }
+            _ => {}
+        }
+        self.stopped.set(false);
+        let callbacks = self.context.parameters();
+        self.ask::<_, ()>(PxeOpcode::START, 0, Some(&callbacks), None)?;
+        let mut info = PxeDbGetInitInfo::default();
+        let flags = self.ask::<(), _>(PxeOpcode::GET_INIT_INFO, 0, None, Some(&mut info))?;
+        if info.if_type != ETHERNET || info.hw_addr_len != 6 {
+            return Err(UndiError::Link);
+        }
+        self.tells_link = flags & STATFLAGS_GET_STATUS_NO_MEDIA_SUPPORTED != 0;
+        let told = self.initialize(&info)?;
+        let wanted = if broadcast {
+            OPFLAGS_RECEIVE_FILTER_BROADCAST
+        } else {
+            OPFLAGS_RECEIVE_FILTER_PROMISCUOUS
+        };
+        let filters = OPFLAGS_RECEIVE_FILTER_ENABLE | OPFLAGS_RECEIVE_FILTER_UNICAST | wanted;
+        self.ask::<(), ()>(PxeOpcode::RECEIVE_FILTERS, filters, None, None)?;
+        Ok(told)
+    }
+
+    /// Has it start the device.
+    fn initialize(&mut self, info: &PxeDbGetInitInfo) -> Result<Told, UndiError> {
+        let mut parameters = PxeCpbInitialize::default();
+        let bytes = info.memory_required;
+        if bytes > 0 {
+            let memory = (bytes <= MEMORY).then(|| Pages::allocate(bytes as usize).ok());
+            let memory = memory.flatten().ok_or(UndiError::Memory(bytes))?;
+            parameters.memory_addr = memory.start().as_ptr().expose_provenance() as u64;
+            parameters.memory_length = bytes;
+            *self.memory = Some(memory);
+        }
+        // Looking for a cable takes seconds with some drivers, in a call that cannot be left. The status tells later, and where it
+        // does not, whether somebody answers.
+        let mut results = PxeDbInitialize::default();
+        self.ask(
+            PxeOpcode::INITIALIZE,
+            OPFLAGS_INITIALIZE_DO_NOT_DETECT_CABLE,
+            Some(&parameters),
+            Some(&mut results),
+        )?;
+        let mut addresses = PxeDbStationAddress::default();
+        self.ask::<(), _>(PxeOpcode::STATION_ADDRESS, 0, None, Some(&mut addresses))?;
+        let [a, b, c, d, e, f, ..] = addresses.station_addr;
+        Ok(Told {
+            mac: [a, b, c, d, e, f],
+            packet: info.frame_data_len as usize,
+            receive_frames: Some(usize::from(results.rx_buf_cnt)).filter(|&frames| frames > 0),
+        })
+    }
+}
+
+/// The fault behind an answer that no frame of ours explains.
+fn fault(code: PxeStatcode) -> Fault {
+    match code {
+        PxeStatcode::NOT_STARTED | PxeStatcode::NOT_INITIALIZED => {
+            Fault::Misbehaved("somebody else has stopped it")
+        }
+        PxeStatcode::INVALID_UNDI => Fault::Misbehaved("the firmware's driver does nothing"),
+        _ => Fault::Misbehaved("the firmware's driver reports errors only"),
+    }
+}
+
+/// What an answer means for the frame that it was about. The catch-all of iPXE's drivers is INVALID_CDB.
+fn refusal(code: PxeStatcode) -> Refusal {
+    match code {
+        PxeStatcode::NO_DATA | PxeStatcode::BUSY => Refusal::Later,
+        PxeStatcode::INVALID_CDB | PxeStatcode::DEVICE_FAILURE | PxeStatcode::INVALID_PARAMETER => {
+            Refusal::Lost
+        }
+        code => Refusal::Fault(fault(code)),
+    }
+}
+
+impl Driver for Interface {
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Refusal> {
+        let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        let parameters = PxeCpbReceive {
+            buffer_addr: buffer.as_mut_ptr().expose_provenance() as u64,
+            buffer_len: room,
+            reserved: 0,
+        };
+        let mut results = PxeDbReceive::default();
+        self.issue(PxeOpcode::RECEIVE, 0, Some(&parameters), Some(&mut results))
+            .map_err(|code| match code {
+                PxeStatcode::BUFFER_FULL => Refusal::Lost,
+                code => refusal(code),
+            })?;
+        // Longer than the buffer says that the rest of it is lost.
+        if results.frame_len > room {
+            return Err(Refusal::Lost);
+        }
+        Ok(results.frame_len as usize)
+    }
+
+    fn transmit(&self, frame: NonNull<[u8]>) -> Result<(), Refusal> {
+        // The specification counts the header apart, EDK II's and iPXE's sides do not. With no header told, all mean the same.
+        let parameters = PxeCpbTransmit {
+            frame_addr: frame.cast::<u8>().as_ptr().expose_provenance() as u64,
+            data_len: u32::try_from(frame.len()).unwrap_or(u32::MAX),
+            mediaheader_len: 0,
+            reserved: 0,
+        };
+        self.issue::<_, ()>(PxeOpcode::TRANSMIT, 0, Some(&parameters), None)
+            .map(drop)
+            .map_err(|code| match code {
+                PxeStatcode::BUFFER_FULL
+                | PxeStatcode::QUEUE_FULL
+                | PxeStatcode::NOT_ENOUGH_MEMORY => Refusal::Later,
+                code => refusal(code),
+            })
+    }
+
+    fn recycle(&self, calls: usize, mut back: impl FnMut(NonNull<u8>)) -> Result<(), Fault> {
+        let mut wanted = OPFLAGS_GET_TRANSMITTED_BUFFERS;
+        if self.tells_link {
+            wanted |= OPFLAGS_GET_MEDIA_STATUS;
+        }
+        for _ in 0..calls {
+            let mut results = PxeDbGetStatus::default();
+            let flags = match self.issue::<(), _>(
+                PxeOpcode::GET_STATUS,
+                wanted,
+                None,
+                Some(&mut results),
+            ) {
+                Ok(flags) => flags,
+                Err(PxeStatcode::BUSY | PxeStatcode::NO_DATA) => break,
+                Err(code) => return Err(fault(code)),
+            };
+            self.link.set(flags & STATFLAGS_GET_STATUS_NO_MEDIA == 0);
+            if flags & STATFLAGS_GET_STATUS_NO_TXBUFS_WRITTEN != 0 {
+                break;
+            }
+            let mut none = true;
+            for address in results.tx_buffer {
+                if let Some(buffer) = NonNull::new(ptr::without_provenance_mut(address as usize)) {
+                    none = false;
+                    back(buffer);
+                }
+            }
+            if none || flags & STATFLAGS_GET_STATUS_TXBUF_QUEUE_EMPTY != 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn link_up(&self) -> bool {
+        !self.tells_link || self.link.get()
+    }
+
+    fn stop(&self) -> bool {
+        let _level = callbacks::raise(Tpl::CALLBACK);
+        // SAFETY: the promise of `new`.
+        let stopped = unsafe { self.commands.stop() };
+        self.context.unblock();
+        self.stopped.set(stopped);
+        stopped
+    }
+}
+
+impl Drop for Interface {
+    /// It was stopped before, except where it refused: then the device may still use what it was given, which is left to it.
+    fn drop(&mut self) {
+        if self.stopped.get() {
+            // SAFETY: neither is used again. The mappings of the memory go first.
+            unsafe {
+                ManuallyDrop::drop(&mut self.context);
+                ManuallyDrop::drop(&mut self.memory);
+            }
+        }
+    }
+}
+
+impl Undi {
+    /// Takes the interface and starts it.
+    ///
+    /// # Errors
+    /// Why it is not used; it is the firmware's again.
+    pub fn open(interface: &Candidate, clock: Clock) -> Result<Self, UndiError> {
+        let claim = Claim::take(interface)?;
+        let Software { entry, broadcast } = claim.software()?;
+        let function = interface.function.as_ref();
+        let function = function.ok_or(UndiError::Refused(Status::UNSUPPORTED))?;
+        let bus = Bus::of(function).map_err(|error| UndiError::Refused(error.status()))?;
+        let entry = NonNull::new(entry as *mut ()).ok_or(UndiError::Structure("is none"))?;
+        // SAFETY: the structure of an UNDI that the firmware has installed says that this is its entry point.
+        let entry = unsafe { core::mem::transmute::<NonNull<()>, PxeEntryPoint>(entry) };
+        let commands = Commands {
+            entry,
+            number: claim.number(),
+        };
+        claim.tell_panic(commands);
+        // SAFETY: the claim has taken it from everybody else.
+        let interface = unsafe { Interface::new(commands, clock, Some(bus)) };
+        Self::start(interface, broadcast, Some(claim))
+    }
+
+    fn start(
+        mut interface: Interface,
+        broadcast: bool,
+        claim: Option<Claim>,
+    ) -> Result<Self, UndiError> {
+        match interface.start(broadcast) {
+            Ok(told) => Self::new(interface, told, claim).ok_or(UndiError::Link),
+            Err(error) => {
+                if !interface.stopped.get() {
+                    interface.stop();
+                }
+                // The claim goes last.
+                drop(interface);
+                drop(claim);
+                Err(error)
+            }
+        }
+    }
+}
