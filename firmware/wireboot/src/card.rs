@@ -11,30 +11,36 @@ use wireboot_nic::platform::PciFunction;
 use wireboot_nic::virtio::{self, VirtioNet};
 use wireboot_platform::pci::{self, Claim, Function};
 use wireboot_platform::snp::{self, Snp};
+use wireboot_platform::undi::{self, Undi};
 use wireboot_platform::{Clock, Status};
 
 /// Our own drivers. They call no firmware, so they run on any processor.
 pub type Native = Either<VirtioNet<Function>, E1000e<Function>>;
-/// Any card: one of ours, or what the firmware's driver offers, which only the boot processor may call.
-pub type AnyNic = Either<Native, Snp>;
+/// The firmware's, which only the boot processor may call.
+pub type Firmware = Either<Undi, Snp>;
+/// Any card.
+pub type AnyNic = Either<Native, Firmware>;
 
 /// Whose driver drives a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// Ours.
     Native,
+    /// The firmware's, by UNDI.
+    Undi,
     /// The firmware's, by EFI_SIMPLE_NETWORK_PROTOCOL.
     Snp,
 }
 
 impl Driver {
     /// What [`Self::named`] knows, for the user.
-    pub const NAMES: &'static str = "native or snp";
+    pub const NAMES: &'static str = "native, undi or snp";
 
     /// By its name among the settings.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "native" => Some(Self::Native),
+            "undi" => Some(Self::Undi),
             "snp" => Some(Self::Snp),
             _ => None,
         }
@@ -45,15 +51,18 @@ impl Driver {
 pub enum Card {
     /// Ours.
     Native(pci::Candidate),
-    /// The firmware's.
-    Firmware(snp::Candidate),
+    /// The firmware's, by UNDI.
+    Undi(undi::Candidate),
+    /// The firmware's, by EFI_SIMPLE_NETWORK_PROTOCOL.
+    Snp(snp::Candidate),
 }
 
 impl fmt::Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Native(card) => card.fmt(f),
-            Self::Firmware(card) => card.fmt(f),
+            Self::Undi(card) => card.fmt(f),
+            Self::Snp(card) => card.fmt(f),
         }
     }
 }
@@ -80,13 +89,34 @@ pub fn start(function: Function, pairs: usize) -> Result<Native, Error> {
     })
 }
 
+/// What the firmware's drivers offer, each once: by UNDI where that is below EFI_SIMPLE_NETWORK_PROTOCOL, which is a layer less, else by
+/// that protocol, unless `wanted` says which to use.
+fn firmwares(wanted: Option<Driver>) -> Vec<Card> {
+    let mut cards = Vec::new();
+    if wanted != Some(Driver::Snp) {
+        let chosen = |card: &undi::Candidate| wanted == Some(Driver::Undi) || !card.kept;
+        cards.extend(
+            undi::interfaces()
+                .into_iter()
+                .filter(chosen)
+                .map(Card::Undi),
+        );
+    }
+    if wanted != Some(Driver::Undi) {
+        let mut others = snp::interfaces();
+        others.retain(|interface| cards.iter().all(|card| card.path() != &*interface.path));
+        cards.extend(others.into_iter().map(Card::Snp));
+    }
+    cards
+}
+
 /// The card that we were booted from; when we were not, all there are, in the order to try. Ours is the driver where we have
 /// one, unless `wanted` says which to use.
 pub fn all(origin: &Origin, wanted: Option<Driver>) -> Result<Vec<Card>, Error> {
     let mut cards = Vec::new();
     let functions = pci::functions();
-    let ours =
-        |function: &pci::Candidate| wanted != Some(Driver::Snp) && driver_for(function).is_some();
+    let may_be_ours = matches!(wanted, None | Some(Driver::Native));
+    let ours = |function: &pci::Candidate| may_be_ours && driver_for(function).is_some();
     for function in functions.iter().filter(|function| ours(function)) {
         cards.push(Card::Native(function.clone()));
     }
@@ -99,28 +129,29 @@ pub fn all(origin: &Origin, wanted: Option<Driver>) -> Result<Vec<Card>, Error> 
                 .filter(unknown)
                 .for_each(pci::Candidate::connect);
         }
-        let above_ours = |interface: &snp::Candidate| {
+        let above_ours = |card: &Card| {
             let mut functions = functions.iter().filter(|function| ours(function));
-            functions.any(|function| interface.path.starts_with(&function.path))
+            functions.any(|function| card.path().starts_with(&function.path))
         };
-        let interfaces = snp::interfaces();
-        cards.extend(
-            interfaces
-                .into_iter()
-                .filter(|interface| !above_ours(interface))
-                .map(Card::Firmware),
-        );
+        let interfaces = firmwares(wanted).into_iter();
+        cards.extend(interfaces.filter(|card| !above_ours(card)));
     }
     if origin.network.mac.is_some() {
         cards.retain(|card| origin.path.starts_with(card.path()));
         cards.sort_by_key(|card| card.path().len());
         let nearest = cards
             .pop()
-            .ok_or_else(|| Error::Unsupported(booted_over(origin)));
-        return nearest.map(|card| [card].into());
+            .ok_or_else(|| Error::Unsupported(booted_over(origin)))?;
+        cards = [nearest].into();
     }
     if cards.is_empty() {
         return Err(Error::NoInterface);
+    }
+    if wanted.is_none() {
+        // An UNDI may start and then move nothing, which shows when nobody answers.
+        let undis = cards.iter().filter(|card| matches!(card, Card::Undi(_)));
+        let others: Vec<_> = undis.filter_map(Card::by_another_driver).collect();
+        cards.extend(others);
     }
     Ok(cards)
 }
@@ -149,18 +180,20 @@ impl Card {
     pub fn path(&self) -> &[u8] {
         match self {
             Self::Native(card) => &card.path,
-            Self::Firmware(card) => &card.path,
+            Self::Undi(card) => &card.path,
+            Self::Snp(card) => &card.path,
         }
     }
 
-    /// The same card as the firmware's driver offers it, for when ours does not start.
-    pub fn by_the_firmware(&self) -> Option<Self> {
-        let Self::Native(function) = self else {
-            return None;
+    /// The same card by the next driver, for when this one does not start.
+    pub fn by_another_driver(&self) -> Option<Self> {
+        let wanted = match self {
+            Self::Native(_) => None,
+            Self::Undi(_) => Some(Driver::Snp),
+            Self::Snp(_) => return None,
         };
-        let mut interfaces = snp::interfaces().into_iter();
-        let found = interfaces.find(|interface| interface.path.starts_with(&function.path));
-        found.map(Self::Firmware)
+        let mut interfaces = firmwares(wanted).into_iter();
+        interfaces.find(|card| card.path().starts_with(self.path()))
     }
 
     /// Takes it from the firmware and starts it, with up to `pairs` queue pairs.
@@ -180,10 +213,21 @@ impl Card {
                     driver: driver_for(card).unwrap_or("our driver"),
                 })
             }
-            Self::Firmware(card) => {
+            Self::Undi(card) => {
+                let nic = Undi::open(card, clock).map_err(|reason| Error::Undi {
+                    interface: self.to_string(),
+                    reason,
+                })?;
+                Ok(Taken {
+                    nic: Either::Second(Either::First(nic)),
+                    claim: None,
+                    driver: "the firmware's driver by UNDI",
+                })
+            }
+            Self::Snp(card) => {
                 let nic = Snp::open(card).map_err(|error| refused(error.status()))?;
                 Ok(Taken {
-                    nic: Either::Second(nic),
+                    nic: Either::Second(Either::Second(nic)),
                     claim: None,
                     driver: "the firmware's driver",
                 })

@@ -10,13 +10,16 @@ use wireboot_fetch::url::UrlError;
 use wireboot_fetch::verify::WrongDigest;
 use wireboot_nic::{Fault, e1000e, virtio};
 use wireboot_platform::Status;
+use wireboot_platform::undi::UndiError;
 use wireboot_wire::bootconf::Notice;
 
 /// Why nothing was booted. Each text is complete: what, whom, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no network interface that anybody drives.
-    #[error("no network card in this machine that wireboot or the firmware has a driver for")]
+    #[error(
+        "no network card in this machine that wireboot or the firmware has a driver for, of the kind that the setting nic asks for if there is one"
+    )]
     NoInterface,
     /// An interface has no link.
     #[error("no link on {0}; check the cable and the switch's port")]
@@ -42,6 +45,14 @@ pub enum Error {
     /// Neither does this one, of Intel.
     #[error("the network interface does not start: {0}")]
     StartIntel(#[from] e1000e::InitError),
+    /// The firmware's driver does not, by UNDI.
+    #[error("{interface} does not start by UNDI: {reason}")]
+    Undi {
+        /// Which.
+        interface: String,
+        /// Why not.
+        reason: UndiError,
+    },
     /// The device failed at work.
     #[error("{0}")]
     Fault(#[from] Fault),
@@ -166,15 +177,19 @@ impl Error {
                 | Self::Refused { .. }
                 | Self::Start(_)
                 | Self::StartIntel(_)
+                | Self::Undi { .. }
                 | Self::Fault(_)
                 | Self::Fetch(_)
                 | Self::Nothing
         )
     }
 
-    /// Whether our own driver did not start: another may.
-    pub fn is_our_drivers(&self) -> bool {
-        matches!(self, Self::Start(_) | Self::StartIntel(_))
+    /// Whether a driver did not start where another may: our own, or the firmware's by UNDI.
+    pub fn is_the_drivers(&self) -> bool {
+        matches!(
+            self,
+            Self::Start(_) | Self::StartIntel(_) | Self::Undi { .. }
+        )
     }
 
     /// Tells the user.
@@ -199,9 +214,11 @@ impl Error {
                 *status
             }
             Self::Digest { .. } => Status::SECURITY_VIOLATION,
-            Self::Fault(_) | Self::Start(_) | Self::StartIntel(_) | Self::Undying(_) => {
-                Status::DEVICE_ERROR
-            }
+            Self::Fault(_)
+            | Self::Start(_)
+            | Self::StartIntel(_)
+            | Self::Undi { .. }
+            | Self::Undying(_) => Status::DEVICE_ERROR,
             Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
             Self::Fetch(_) | Self::NoSender(_) => Status::NO_RESPONSE,

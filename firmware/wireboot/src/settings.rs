@@ -115,6 +115,7 @@ mod tests {
         );
         let nic = |name| by_options(name).map(|settings| settings.nic);
         assert!(matches!(nic("nic=snp http://a/b"), Ok(Some(Driver::Snp))));
+        assert!(matches!(nic("nic=undi http://a/b"), Ok(Some(Driver::Undi))));
         assert!(matches!(nic("nic=native x.efi"), Ok(Some(Driver::Native))));
         assert!(
             matches!(nic("nic=other http://a/b"), Err(Error::Setting(word)) if word == "nic=other")

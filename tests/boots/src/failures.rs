@@ -82,6 +82,6 @@ pub fn wrong_load_option(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     scene.fails(
         &mut machine,
-        &[r#"wireboot: error: load option "processors=many" is not understood: processors=N, nic=native or snp, vlan=1"#],
+        &[r#"wireboot: error: load option "processors=many" is not understood: processors=N, nic=native, undi or snp, vlan=1"#],
     )
 }

@@ -1,4 +1,4 @@
-//! Network cards that the firmware's driver drives, by EFI_SIMPLE_NETWORK_PROTOCOL.
+//! Network cards that the firmware's driver drives, by EFI_SIMPLE_NETWORK_PROTOCOL or UNDI.
 
 use std::path::Path;
 
@@ -17,6 +17,8 @@ fn plug_in(scene: &mut Scene<'_>, model: &str, rom: &str) -> Result<()> {
     Ok(())
 }
 
+const BY_UNDI: &str = "the firmware's driver by UNDI";
+
 /// The data by TFTP, the rest by HTTP.
 fn fetch_by_both(scene: &Scene<'_>) -> Result<()> {
     scene.system.configure(&format!(
@@ -27,17 +29,21 @@ fn fetch_by_both(scene: &Scene<'_>) -> Result<()> {
 
 /// To the end, over a card that the firmware's driver drives.
 fn boots(scene: &Scene<'_>) -> Result<()> {
-    boots_on(scene, "the boot processor, as the firmware's driver does")
+    boots_by(
+        scene,
+        "the firmware's driver",
+        "the boot processor, as the firmware's driver does",
+    )
 }
 
-/// The same with an engine on that processor.
-fn boots_on(scene: &Scene<'_>, processor: &str) -> Result<()> {
+/// The same by that driver, with an engine on that processor.
+fn boots_by(scene: &Scene<'_>, driver: &str, processor: &str) -> Result<()> {
     fetch_by_both(scene)?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(
         &mut machine,
-        r"wireboot: PCI device \S+ \(\S+\), 52:54:00:77:00:02, driven by the firmware's driver",
+        &format!(r"wireboot: PCI device \S+ \(\S+\), 52:54:00:77:00:02, driven by {driver}\s"),
     )?;
     expect(
         &mut machine,
@@ -67,6 +73,57 @@ pub fn by_option_over_an_e1000(lab: &Lab) -> Result<()> {
     boots(&scene)
 }
 
+fn by_undi(lab: &Lab, model: &str, rom: &str) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    plug_in(&mut scene, model, rom)?;
+    scene.boot_from_disk("nic=undi http://10.77.0.1/wireboot.conf")?;
+    boots_by(
+        &scene,
+        BY_UNDI,
+        "the boot processor, as the firmware's driver does",
+    )
+}
+
+pub fn by_undi_over_an_rtl8139(lab: &Lab) -> Result<()> {
+    by_undi(lab, "rtl8139", "efi-rtl8139.rom")
+}
+
+pub fn by_undi_over_a_vmxnet3(lab: &Lab) -> Result<()> {
+    by_undi(lab, "vmxnet3", "efi-vmxnet3.rom")
+}
+
+/// A card that we have a driver for.
+pub fn by_undi_over_an_e1000(lab: &Lab) -> Result<()> {
+    by_undi(lab, "e1000", "efi-e1000.rom")
+}
+
+/// After a boot by UNDI that failed, the same card is there by EFI_SIMPLE_NETWORK_PROTOCOL, and then by UNDI again.
+pub fn undi_goes_back_to_the_firmware(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    plug_in(&mut scene, "vmxnet3", "efi-vmxnet3.rom")?;
+    let nothing = "http://10.77.0.1/no-such.conf";
+    scene.boot_from_disk(&format!(
+        "nic=undi {nothing}\r\nwireboot.efi nic=snp {nothing}\r\nwireboot.efi nic=undi http://10.77.0.1/wireboot.conf"
+    ))?;
+    fetch_by_both(&scene)?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    for driver in [BY_UNDI, "the firmware's driver"] {
+        expect(&mut machine, &format!(r"driven by {driver}\s"))?;
+        scene.fails(&mut machine, &["404"])?;
+    }
+    expect(&mut machine, &format!(r"driven by {BY_UNDI}\s"))?;
+    scene.arrives(&mut machine)
+}
+
+/// A driver without UNDI.
+pub fn no_undi_over_virtio(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_disk("nic=undi http://10.77.0.1/wireboot.conf")?;
+    let mut machine = scene.start()?;
+    scene.fails(&mut machine, &["no network card in this machine"])
+}
+
 /// The firmware's own driver.
 pub fn by_option_over_virtio(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
@@ -82,13 +139,13 @@ pub fn relayed_over_an_rtl8139(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     plug_in(&mut scene, "rtl8139", "efi-rtl8139.rom")?;
     scene.boot_from_disk("processors=1 http://10.77.0.1/wireboot.conf")?;
-    boots_on(&scene, RELAYED)
+    boots_by(&scene, "the firmware's driver", RELAYED)
 }
 
 pub fn relayed_over_virtio(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("nic=snp processors=1 http://10.77.0.1/wireboot.conf")?;
-    boots_on(&scene, RELAYED)
+    boots_by(&scene, "the firmware's driver", RELAYED)
 }
 
 /// The kernel finds the device stopped. It has no driver of its own.

@@ -97,6 +97,23 @@ const CASES: &[(&str, Case)] = &[
         firmware_drivers::by_option_over_an_e1000,
     ),
     (
+        "by_undi_over_an_rtl8139",
+        firmware_drivers::by_undi_over_an_rtl8139,
+    ),
+    (
+        "by_undi_over_an_e1000",
+        firmware_drivers::by_undi_over_an_e1000,
+    ),
+    (
+        "by_undi_over_a_vmxnet3",
+        firmware_drivers::by_undi_over_a_vmxnet3,
+    ),
+    (
+        "undi_goes_back_to_the_firmware",
+        firmware_drivers::undi_goes_back_to_the_firmware,
+    ),
+    ("no_undi_over_virtio", firmware_drivers::no_undi_over_virtio),
+    (
         "by_option_over_virtio",
         firmware_drivers::by_option_over_virtio,
     ),
