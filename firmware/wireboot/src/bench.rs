@@ -3,7 +3,7 @@
 //! ```text
 //!  wireboot TFTP, HTTP            the firmware's TFTP (PXE), HTTP
 //!  driver (ours)                  packets (MNP)
-//!    │                            driver (SNP)
+//!    │                            driver (SNP, UNDI)
 //!    └──────────── card ───────────┘
 //! ```
 //!
@@ -40,6 +40,7 @@ use wireboot_platform::memory;
 use wireboot_platform::pci::{Candidate, Claim};
 use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::stock::{self, Mnp};
+use wireboot_platform::undi::{self, Undi};
 use wireboot_platform::{Clock, console};
 
 /// What one measurement found.
@@ -255,7 +256,20 @@ impl<'o> Bench<'o> {
         }
     }
 
-    /// The firmware's own network, at three heights.
+    /// Frames by the firmware's driver, and our stack over it.
+    fn driven(&mut self, nic: impl Nic, [wire, tftp, http]: [&'static str; 3]) {
+        let mut driver = Driver(nic);
+        self.wire(wire, &mut driver);
+        let nic = self
+            .turns(driver.0, "tftp", tftp)
+            .and_then(|nic| self.turns(nic, "http", http));
+        // Where there is one, the interface goes back to the firmware.
+        if let Err(error) = nic {
+            log::warn!("{wire}: {error}");
+        }
+    }
+
+    /// The firmware's own network, from the driver up.
     fn firmwares(&mut self) {
         let opened = |what| {
             move |error: wireboot_platform::Error| Error::Firmware {
@@ -270,18 +284,27 @@ impl<'o> Bench<'o> {
             .ok_or(Error::NoInterface)
             .and_then(|interface| Snp::open(&interface).map_err(opened("SNP on this interface")));
         match nic {
-            Ok(nic) => {
-                let mut driver = Driver(nic);
-                self.wire("SNP", &mut driver);
-                let nic = self
-                    .turns(driver.0, "tftp", "wireboot TFTP over SNP")
-                    .and_then(|nic| self.turns(nic, "http", "wireboot HTTP over SNP"));
-                // Where there is one, the interface goes back to the firmware.
-                if let Err(error) = nic {
-                    log::warn!("SNP: {error}");
+            Ok(nic) => self.driven(
+                nic,
+                ["SNP", "wireboot TFTP over SNP", "wireboot HTTP over SNP"],
+            ),
+            Err(error) => self.ladder.add(Kind::Receive, "SNP", Err(error)),
+        }
+        // Few of the firmware's drivers have one.
+        let mut undis = undi::interfaces().into_iter();
+        let undi = undis.find(|interface| interface.path.starts_with(&self.interface.path));
+        if let Some(interface) = undi {
+            match Undi::open(&interface, self.clock) {
+                Ok(nic) => self.driven(
+                    nic,
+                    ["UNDI", "wireboot TFTP over UNDI", "wireboot HTTP over UNDI"],
+                ),
+                Err(reason) => {
+                    let interface = format!("{interface}");
+                    let error = Error::Undi { interface, reason };
+                    self.ladder.add(Kind::Receive, "UNDI", Err(error));
                 }
             }
-            Err(error) => self.ladder.add(Kind::Receive, "SNP", Err(error)),
         }
         if let Err(error) = self.relayed() {
             log::warn!("SNP, engine on another processor: {error}");
