@@ -30,7 +30,7 @@ use crate::bench::host::{self, Host};
 use crate::boot::{AcceleratorChoice, network_boot_program};
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions, SERVER};
-use crate::qemu::{Disk, Machine};
+use crate::qemu::{Disk, Machine, NetworkCard};
 use crate::server::Server;
 
 /// The files that are fetched, in MiB: by the firmware, which is slow, by wireboot, and beside other work.
@@ -39,8 +39,8 @@ const FILE_MIB: u64 = 64;
 const LARGE_MIB: u64 = 512;
 /// For a boot, and for a round besides its measurements.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Measurements of frames in a round.
-const FRAME_RUNGS: u32 = 11;
+/// Measurements of frames in a round, where the firmware's driver has an UNDI.
+const FRAME_RUNGS: u32 = 15;
 
 /// Measure what a network card can do, and how much of it each way to use it reaches: wireboot's driver, TFTP and HTTP, the firmware's
 ///
@@ -72,6 +72,12 @@ pub struct SkyArgs {
     /// Measure only the rungs in whose names one of these words is
     #[arg(long, value_name = "WORD,...", value_delimiter = ',', value_parser = word)]
     pub only: Vec<String>,
+    /// The network card, as QEMU names devices: one that wireboot drives itself
+    #[arg(long, value_name = "MODEL", default_value = "virtio-net-pci")]
+    pub card: String,
+    /// The card's option ROM with the firmware's driver, such as iPXE's; without it, the firmware's own driver is used
+    #[arg(long, value_name = "FILE")]
+    pub rom: Option<PathBuf>,
     /// Network boot program to measure [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
@@ -115,7 +121,11 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     let accelerator = arguments.accel.choose(&lab)?;
     let mut machine = Machine::new(accelerator);
     machine.processors = arguments.cpus.max(u32::from(most) + 1);
-    machine.network = Some(network.card());
+    machine.network = Some(NetworkCard {
+        model: arguments.card.clone(),
+        rom: arguments.rom.clone(),
+        ..network.card()
+    });
     let mut options = format!("rounds={} ms={}", arguments.rounds, arguments.ms);
     if !arguments.processors.is_empty() {
         let numbers: Vec<String> = arguments.processors.iter().map(u16::to_string).collect();
