@@ -89,25 +89,12 @@ pub fn start(function: Function, pairs: usize) -> Result<Native, Error> {
     })
 }
 
-/// What the firmware's drivers offer, each once: by UNDI where that is below EFI_SIMPLE_NETWORK_PROTOCOL, which is a layer less, else by
-/// that protocol, unless `wanted` says which to use.
+/// What the firmware's drivers offer: by UNDI where that is wanted, else by EFI_SIMPLE_NETWORK_PROTOCOL, which every firmware uses itself.
 fn firmwares(wanted: Option<Driver>) -> Vec<Card> {
-    let mut cards = Vec::new();
-    if wanted != Some(Driver::Snp) {
-        let chosen = |card: &undi::Candidate| wanted == Some(Driver::Undi) || !card.kept;
-        cards.extend(
-            undi::interfaces()
-                .into_iter()
-                .filter(chosen)
-                .map(Card::Undi),
-        );
+    match wanted {
+        Some(Driver::Undi) => undi::interfaces().into_iter().map(Card::Undi).collect(),
+        _ => snp::interfaces().into_iter().map(Card::Snp).collect(),
     }
-    if wanted != Some(Driver::Undi) {
-        let mut others = snp::interfaces();
-        others.retain(|interface| cards.iter().all(|card| card.path() != &*interface.path));
-        cards.extend(others.into_iter().map(Card::Snp));
-    }
-    cards
 }
 
 /// The card that we were booted from; when we were not, all there are, in the order to try. Ours is the driver where we have
@@ -147,12 +134,6 @@ pub fn all(origin: &Origin, wanted: Option<Driver>) -> Result<Vec<Card>, Error> 
     if cards.is_empty() {
         return Err(Error::NoInterface);
     }
-    if wanted.is_none() {
-        // An UNDI may start and then move nothing, which shows when nobody answers.
-        let undis = cards.iter().filter(|card| matches!(card, Card::Undi(_)));
-        let others: Vec<_> = undis.filter_map(Card::by_another_driver).collect();
-        cards.extend(others);
-    }
     Ok(cards)
 }
 
@@ -185,15 +166,13 @@ impl Card {
         }
     }
 
-    /// The same card by the next driver, for when this one does not start.
-    pub fn by_another_driver(&self) -> Option<Self> {
-        let wanted = match self {
-            Self::Native(_) => None,
-            Self::Undi(_) => Some(Driver::Snp),
-            Self::Snp(_) => return None,
+    /// The same card as the firmware's driver offers it, for when ours does not start.
+    pub fn by_the_firmware(&self) -> Option<Self> {
+        let Self::Native(function) = self else {
+            return None;
         };
-        let mut interfaces = firmwares(wanted).into_iter();
-        interfaces.find(|card| card.path().starts_with(self.path()))
+        let mut interfaces = firmwares(None).into_iter();
+        interfaces.find(|card| card.path().starts_with(&function.path))
     }
 
     /// Takes it from the firmware and starts it, with up to `pairs` queue pairs.

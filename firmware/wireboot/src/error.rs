@@ -184,12 +184,9 @@ impl Error {
         )
     }
 
-    /// Whether a driver did not start where another may: our own, or the firmware's by UNDI.
-    pub fn is_the_drivers(&self) -> bool {
-        matches!(
-            self,
-            Self::Start(_) | Self::StartIntel(_) | Self::Undi { .. }
-        )
+    /// Whether our own driver did not start: another may.
+    pub fn is_our_drivers(&self) -> bool {
+        matches!(self, Self::Start(_) | Self::StartIntel(_))
     }
 
     /// Tells the user.

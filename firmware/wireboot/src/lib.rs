@@ -116,21 +116,16 @@ fn attempt(
     given: Option<Choice>,
     clock: Clock,
 ) -> Result<(Fetcher, Choice), Error> {
-    let mut network = Network::open(card, patience.link, settings, clock);
-    let mut tried = None;
-    while let Err(error) = &network
-        && error.is_the_drivers()
-        && settings.nic.is_none()
-    {
-        let last: &Card = tried.as_ref().unwrap_or(card);
-        let Some(next) = last.by_another_driver() else {
-            break;
-        };
-        log::warn!("{error}; going on with the firmware's driver");
-        network = Network::open(&next, patience.link, settings, clock);
-        tried = Some(next);
-    }
-    let network = network?;
+    let network = match Network::open(card, patience.link, settings, clock) {
+        Err(error) if error.is_our_drivers() && settings.nic.is_none() => {
+            let Some(card) = card.by_the_firmware() else {
+                return Err(error);
+            };
+            log::warn!("{error}; going on with the firmware's driver");
+            Network::open(&card, patience.link, settings, clock)?
+        }
+        result => result?,
+    };
     log::info!("ready after {} ms", clock.micros() / 1000);
     let mut fetcher = Fetcher::new(network);
     let choice = match given {

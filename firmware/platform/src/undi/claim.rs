@@ -17,9 +17,6 @@ use uefi::proto::unsafe_protocol;
 use uefi::{Handle, Status};
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 
-/// `EFI_OPEN_PROTOCOL_EXCLUSIVE`, among the attributes of who has opened a protocol (UEFI 2.10, section 7.3.9).
-const EXCLUSIVE: u32 = 0x20;
-
 /// The protocol as the `uefi` crate opens it.
 #[repr(transparent)]
 #[unsafe_protocol(NetworkInterfaceIdentifierProtocol::GUID)]
@@ -33,9 +30,6 @@ pub struct Candidate {
     pub path: Box<[u8]>,
     /// The PCI function behind it.
     pub(super) function: Option<pci::Candidate>,
-    /// The driver keeps the UNDI to itself, and offers `EFI_SIMPLE_NETWORK_PROTOCOL` as well. So do iPXE's drivers, whose UNDI is made of
-    /// that, and no way around it.
-    pub kept: bool,
 }
 
 impl fmt::Display for Candidate {
@@ -65,40 +59,9 @@ pub fn interfaces() -> Vec<Candidate> {
                 handle,
                 function: pci::functions_on(&path).pop(),
                 path,
-                kept: is_kept(handle),
             })
         })
         .collect()
-}
-
-/// Whether somebody has the protocol open so that nobody else can take it.
-fn is_kept(handle: Handle) -> bool {
-    let Some(table) = uefi::table::system_table_raw() else {
-        return false;
-    };
-    let mut entries = ptr::null_mut();
-    let mut count = 0;
-    // SAFETY: the system table is live, and boot services too, as the caller is a running image. On success they allocate `count` entries
-    // from pool for us to free.
-    unsafe {
-        let Some(boot_services) = table.as_ref().boot_services.as_ref() else {
-            return false;
-        };
-        let status = (boot_services.open_protocol_information)(
-            handle.as_ptr(),
-            &NetworkInterfaceIdentifierProtocol::GUID,
-            &raw mut entries,
-            &raw mut count,
-        );
-        let (Status::SUCCESS, Some(list)) = (status, NonNull::new(entries)) else {
-            return false;
-        };
-        let kept = slice::from_raw_parts(list.as_ptr(), count)
-            .iter()
-            .any(|entry| entry.attributes & EXCLUSIVE != 0);
-        let _ = boot::free_pool(list.cast());
-        kept
-    }
 }
 
 fn open(handle: Handle, how: OpenProtocolAttributes) -> uefi::Result<ScopedProtocol<Identifier>> {

@@ -4,7 +4,7 @@
 //! end the boot processor turns.
 
 use super::post::{Account, Duty, Post, instant};
-use crate::card::{AnyNic, Native};
+use crate::card::{AnyNic, Firmware, Native};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +17,6 @@ use wireboot_nic::vlan::{Vlan, VlanId};
 use wireboot_nic::{Counters, Either, Fault, Nic, Transmit};
 use wireboot_platform::pci::Function;
 use wireboot_platform::processors::Processor;
-use wireboot_platform::snp::Snp;
 use wireboot_platform::{Clock, random};
 use wireboot_ring::{Receiver, Sender};
 
@@ -44,11 +43,11 @@ pub struct Crew {
     lead: Post<Engine<Away>>,
     assistants: Vec<Post<Aide>>,
     /// Where the firmware's driver drives the card, for which there are no assistants.
-    near: Option<Box<Near<Snp>>>,
+    near: Option<Box<Near<Firmware>>>,
 }
 
 /// The interface itself.
-fn whole(nic: Away, near: Option<Box<Near<Snp>>>) -> Option<AnyNic> {
+fn whole(nic: Away, near: Option<Box<Near<Firmware>>>) -> Option<AnyNic> {
     match (nic, near) {
         (_, Some(near)) => Some(Either::Second(near.into_nic())),
         (Either::First(nic), None) => Some(Either::First(nic)),
@@ -62,7 +61,7 @@ pub struct Wreck {
     /// All that do not stop, with whatever they were in the middle of.
     pub processors: Vec<Processor>,
     /// The interface, where the lost ones do not have it.
-    pub near: Option<Box<Near<Snp>>>,
+    pub near: Option<Box<Near<Firmware>>>,
 }
 
 impl fmt::Display for Crew {
