@@ -19,6 +19,7 @@ pub const PROTOCOL_TCP: u8 = 6;
 pub const PROTOCOL_UDP: u8 = 17;
 
 /// Reads a big-endian 16-bit field; `None` beyond the end.
+#[inline]
 pub fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes
         .get(at..)?
@@ -27,6 +28,7 @@ pub fn be16(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 /// Reads a big-endian 32-bit field; `None` beyond the end.
+#[inline]
 pub fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
         .get(at..)?
@@ -35,6 +37,7 @@ pub fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Writes `value` at `at`; nothing happens beyond the end.
+#[inline]
 pub fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
         *field = value;
@@ -131,6 +134,7 @@ fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8]) -> Option<Received<'a>> {
     let unverified = frame.checksum == Checksum::Unverified;
     match protocol {
         PROTOCOL_UDP => {
+            let transport: &[u8; UDP_HEADER] = transport.first_chunk()?;
             let len = usize::from(be16(transport, 4)?);
             // A coalesced unit's length field is that of its first datagram or of the whole, by device.
             let datagram = if frame.udp_segment.is_some() {
@@ -155,6 +159,8 @@ fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8]) -> Option<Received<'a>> {
             }))
         }
         PROTOCOL_TCP => {
+            let options = transport;
+            let transport: &[u8; TCP_HEADER] = transport.first_chunk()?;
             let header_len = usize::from(transport.get(12)? >> 4) * 4;
             if header_len < TCP_HEADER || header_len > segment.len() {
                 return Some(Received::Drop);
@@ -172,7 +178,7 @@ fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8]) -> Option<Received<'a>> {
                 sequence: be32(transport, 4)?,
                 acknowledgement: be32(transport, 8)?,
                 flags: *transport.get(13)?,
-                options: transport.get(TCP_HEADER..header_len)?,
+                options: options.get(TCP_HEADER..header_len)?,
                 payload: segment.slice(header_len, usize::MAX),
             }))
         }

@@ -3,9 +3,9 @@
 /// Consecutive bytes in one or several slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
-    parts: &'a [&'a [u8]],
-    /// Bytes of the first slice that are not part of the view.
-    skip: usize,
+    /// Nearly always all of them.
+    first: &'a [u8],
+    rest: &'a [&'a [u8]],
     len: usize,
 }
 
@@ -14,10 +14,13 @@ impl<'a> Parts<'a> {
     #[must_use]
     pub fn new(parts: &'a [&'a [u8]]) -> Self {
         let len = parts.iter().map(|part| part.len()).sum();
-        Self {
-            parts,
-            skip: 0,
-            len,
+        match parts {
+            [first, rest @ ..] => Self { first, rest, len },
+            [] => Self {
+                first: &[],
+                rest: &[],
+                len,
+            },
         }
     }
 
@@ -35,34 +38,36 @@ impl<'a> Parts<'a> {
 
     /// The view from byte `offset` of at most `len` bytes. Beyond the end it is empty.
     #[must_use]
+    #[inline]
     pub fn slice(&self, offset: usize, len: usize) -> Self {
-        let offset = offset.min(self.len);
+        let mut offset = offset.min(self.len);
         let mut view = Self {
-            parts: self.parts,
-            skip: self.skip + offset,
             len: len.min(self.len - offset),
+            ..*self
         };
-        while let Some((first, rest)) = view.parts.split_first() {
-            if view.skip < first.len() {
-                break;
+        loop {
+            if let Some(first) = view.first.get(offset..) {
+                view.first = first;
+                return view;
             }
-            view.skip -= first.len();
-            view.parts = rest;
+            offset -= view.first.len();
+            match view.rest {
+                [first, rest @ ..] => (view.first, view.rest) = (first, rest),
+                // Not reached: the offset lies within the parts.
+                [] => return view,
+            }
         }
-        view
     }
 
     /// The bytes as slices, in order.
     pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let mut skip = self.skip;
         let mut left = self.len;
-        self.parts.iter().map_while(move |part| {
+        let parts = core::iter::once(self.first).chain(self.rest.iter().copied());
+        parts.map_while(move |part| {
             if left == 0 {
                 return None;
             }
-            let chunk = part.get(skip..)?;
-            skip = 0;
-            let chunk = chunk.get(..left).unwrap_or(chunk);
+            let chunk = part.get(..left).unwrap_or(part);
             left -= chunk.len();
             Some(chunk)
         })
@@ -70,12 +75,9 @@ impl<'a> Parts<'a> {
 
     /// Copies as many bytes as fit to the start of `destination` and returns their number.
     pub fn copy_to(&self, destination: &mut [u8]) -> usize {
-        // Nearly always the bytes lie in one slice.
-        let whole = self
-            .parts
-            .first()
-            .and_then(|part| part.get(self.skip..)?.get(..self.len));
-        if let (Some(whole), Some(room)) = (whole, destination.get_mut(..self.len)) {
+        if let (Some(whole), Some(room)) =
+            (self.first.get(..self.len), destination.get_mut(..self.len))
+        {
             room.copy_from_slice(whole);
             return self.len;
         }
@@ -95,7 +97,11 @@ impl<'a> Parts<'a> {
 
     /// The first `N` bytes, if there are so many.
     #[must_use]
+    #[inline]
     pub fn first<const N: usize>(&self) -> Option<[u8; N]> {
+        if let (Some(bytes), true) = (self.first.first_chunk(), N <= self.len) {
+            return Some(*bytes);
+        }
         let mut bytes = [0; N];
         (self.slice(0, N).copy_to(&mut bytes) == N).then_some(bytes)
     }
