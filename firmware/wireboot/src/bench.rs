@@ -367,6 +367,7 @@ impl<'o> Bench<'o> {
         let engines = network.accounts().len();
         let on = match processors {
             None => String::new(),
+            Some(_) if engines == 0 => ", boot processor".into(),
             Some(_) if engines == 1 => ", 1 engine".into(),
             Some(_) => format!(", {engines} engines"),
         };

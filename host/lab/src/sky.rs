@@ -66,8 +66,9 @@ pub struct SkyArgs {
     /// Processors of the machine
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: u32,
-    /// Numbers of engines to measure, each on a processor and a queue of the card of its own; the machine gets as many of both
-    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// Numbers of engines to measure, each on a processor and a queue of the card of its own, 0 for one on the boot processor; the
+    /// machine gets as many of both
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=64))]
     pub processors: Vec<u16>,
     /// Measure only the rungs in whose names one of these words is
     #[arg(long, value_name = "WORD,...", value_delimiter = ',', value_parser = word)]
@@ -111,7 +112,7 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     if let Some(warning) = host::busy() {
         eprintln!("{warning}");
     }
-    let most = arguments.processors.iter().copied().max().unwrap_or(1);
+    let most = arguments.processors.iter().copied().fold(1, u16::max);
     let options = NetworkOptions {
         queues: most,
         ..NetworkOptions::default()
