@@ -26,6 +26,9 @@ use wireboot_ring::{Receiver, Sender};
 /// by the firmware's tick, up to 10 ms at a time, which means nothing for large files; awake it takes from virtual machines'
 /// hosts what the network could use.
 const AWAKE: u64 = 3_000;
+/// The same while a file has been asked for and nothing is known of it, in microseconds: when its size comes, the network stands still until there is
+/// memory for it, and a rest would cost more than a tenth of the time that 64 MB take.
+const AWAKE_FOR_SIZE: u64 = 30_000;
 
 /// The interface and the service on it, which runs on another processor where there is one. Dropping it lets the last
 /// frames leave, stops the device and gives it back to the firmware.
@@ -48,6 +51,8 @@ pub struct Network {
     rested: u64,
     /// When something was last asked or answered, in microseconds.
     busy: u64,
+    /// The last thing asked was for a file.
+    asked: bool,
 }
 
 /// What remains of a service: the NIC, still running, and why it ended unless it was asked to.
@@ -127,6 +132,7 @@ impl Network {
             rest: Rest::new(),
             rested: 0,
             busy: clock.micros(),
+            asked: false,
         })
     }
 
@@ -146,6 +152,7 @@ impl Network {
             self.lease = Some(lease.clone());
         }
         self.busy = self.clock.micros();
+        self.asked = matches!(command, Command::Get { .. });
         // The service takes commands each turn, so there is room after one.
         while let Err(back) = self.commands.push(command) {
             command = back;
@@ -212,7 +219,8 @@ impl Network {
         }
         // Awake without a pause, for the reason given in `turn`.
         let now = self.clock.micros();
-        if now >= self.busy + AWAKE {
+        let awake = if self.asked { AWAKE_FOR_SIZE } else { AWAKE };
+        if now >= self.busy + awake {
             self.rest.nap();
             self.rested += self.clock.micros() - now;
         }
@@ -224,6 +232,7 @@ impl Network {
         // Progress is no reason to stay awake.
         if !matches!(event, Event::Progress { .. }) {
             self.busy = self.clock.micros();
+            self.asked = false;
         }
         if let Event::Lease {
             result: Ok(lease), ..
