@@ -151,6 +151,12 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
         + (PATIENCE + Duration::from_millis(u64::from(arguments.ms * FRAME_RUNGS))) * rounds;
     let ladder = measure(&lab, machine, &program, &nbp, &options, timeout, watch)?;
 
+    if ladder.rungs.is_empty() {
+        bail!(
+            "no rung has {} in its name: the names are those of docs/ladder.md, such as driver, SNP, TFTP",
+            arguments.only.join(" or ")
+        );
+    }
     println!("{}", ladder.text());
     let host = Host::new(accelerator, network.mtu(), Vec::new());
     if let Some(file) = &arguments.json {

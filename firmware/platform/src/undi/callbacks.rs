@@ -226,7 +226,8 @@ impl Context {
             ) else {
                 return false;
             };
-            offset == device_offset && offset + u64::from(bytes) <= mapping.bytes
+            let end = offset.checked_add(bytes.into());
+            offset == device_offset && end.is_some_and(|end| end <= mapping.bytes)
         });
         self.mappings.set(mappings);
         if !within || address == device_address {
