@@ -3,9 +3,10 @@
 use std::fs::{self, OpenOptions};
 
 use anyhow::Result;
+use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 
-use crate::scene::{Scene, expect};
+use crate::scene::{Scene, boot_program, expect};
 
 pub fn wrong_checksum(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
@@ -74,6 +75,20 @@ pub fn configuration_with_errors(lab: &Lab) -> Result<()> {
     )?;
     let mut machine = scene.start()?;
     scene.fails(&mut machine, &[r"line 3.*\S", r"line [56].*\S"])
+}
+
+/// The next boot option has its turn.
+pub fn wrong_embedded_setting(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let program = scene.system.directory.join("wireboot.efi");
+    embed::configuration(&boot_program()?, "nic intel\n", &program)?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    scene.fails(
+        &mut machine,
+        &[r#"wireboot: error: the embedded configuration: nic "intel" is not understood: nic takes native, undi or snp"#],
+    )?;
+    scene.goes_on(&mut machine)
 }
 
 pub fn wrong_load_option(lab: &Lab) -> Result<()> {

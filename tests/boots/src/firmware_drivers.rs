@@ -4,9 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 
-use crate::scene::{Scene, expect};
+use crate::scene::{Scene, boot_program, expect};
 use crate::system;
 
 /// Gives the machine a card that the stock firmware drives by iPXE's driver, from the card's ROM.
@@ -113,6 +114,18 @@ pub fn undi_goes_back_to_the_firmware(lab: &Lab) -> Result<()> {
         scene.fails(&mut machine, &["404"])?;
     }
     expect(&mut machine, &format!(r"driven by {BY_UNDI}\s"))?;
+    scene.arrives(&mut machine)
+}
+
+/// Booted by PXE, over the same driver.
+pub fn by_configuration_over_virtio(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let program = scene.system.directory.join("wireboot.efi");
+    embed::configuration(&boot_program()?, "nic snp\n", &program)?;
+    fetch_by_both(&scene)?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, r"driven by the firmware's driver\s")?;
     scene.arrives(&mut machine)
 }
 

@@ -57,6 +57,7 @@ const CASES: &[(&str, Case)] = &[
         "configuration_with_errors",
         failures::configuration_with_errors,
     ),
+    ("wrong_embedded_setting", failures::wrong_embedded_setting),
     ("wrong_load_option", failures::wrong_load_option),
     (
         "next_boot_option_has_the_network",
@@ -113,6 +114,10 @@ const CASES: &[(&str, Case)] = &[
         firmware_drivers::undi_goes_back_to_the_firmware,
     ),
     ("no_undi_over_virtio", firmware_drivers::no_undi_over_virtio),
+    (
+        "by_configuration_over_virtio",
+        firmware_drivers::by_configuration_over_virtio,
+    ),
     (
         "by_option_over_virtio",
         firmware_drivers::by_option_over_virtio,
