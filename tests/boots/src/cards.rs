@@ -4,10 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 
-use crate::scene::{Scene, expect};
+use crate::scene::{Scene, boot_program, expect};
 use crate::system;
 
 /// A card on a network of its own, before the one with the server in the order of PCI.
@@ -35,7 +36,7 @@ pub fn booted_from_the_second_card(lab: &Lab) -> Result<()> {
 
 pub fn first_card_without_link(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
-    scene.boot_from_stick()?;
+    scene.boot_from_stick(&boot_program()?)?;
     add_idle_card(&mut scene)?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
@@ -95,7 +96,7 @@ pub fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
 /// The first card's network has a link, but nobody who gives addresses.
 pub fn first_card_without_server(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
-    scene.boot_from_stick()?;
+    scene.boot_from_stick(&boot_program()?)?;
     add_idle_card(&mut scene)?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
@@ -109,14 +110,17 @@ pub fn first_card_without_server(lab: &Lab) -> Result<()> {
     scene.arrives(&mut machine)
 }
 
-/// The server is in a VLAN, which the load options name.
-pub fn in_a_vlan(lab: &Lab) -> Result<()> {
+/// The server is in VLAN 5.
+fn tagged(lab: &Lab) -> Result<Scene<'_>> {
     let options = NetworkOptions {
         vlan: Some(5),
         ..NetworkOptions::default()
     };
-    let mut scene = Scene::on(lab, options, 4)?;
-    scene.boot_from_disk("vlan=5 http://10.77.0.1/wireboot.conf")?;
+    Scene::on(lab, options, 4)
+}
+
+/// The data by TFTP, the rest by HTTP, all of it with the tag.
+fn arrives_tagged(scene: &Scene<'_>) -> Result<()> {
     scene.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
         system::OPTIONS
@@ -125,4 +129,20 @@ pub fn in_a_vlan(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: VLAN 5")?;
     scene.arrives(&mut machine)
+}
+
+/// The load options name the VLAN.
+pub fn in_a_vlan(lab: &Lab) -> Result<()> {
+    let mut scene = tagged(lab)?;
+    scene.boot_from_disk("vlan=5 http://10.77.0.1/wireboot.conf")?;
+    arrives_tagged(&scene)
+}
+
+/// The stick's wireboot.efi has the VLAN in it; where the configuration is, the network's server says.
+pub fn in_an_embedded_vlan(lab: &Lab) -> Result<()> {
+    let mut scene = tagged(lab)?;
+    let program = scene.lab.scratch().join("tagged.efi");
+    embed::configuration(&boot_program()?, "vlan 5\n", &program)?;
+    scene.boot_from_stick(&program)?;
+    arrives_tagged(&scene)
 }

@@ -91,6 +91,7 @@ const CASES: &[(&str, Case)] = &[
         cards::first_card_without_server,
     ),
     ("in_a_vlan", cards::in_a_vlan),
+    ("in_an_embedded_vlan", cards::in_an_embedded_vlan),
     ("over_an_rtl8139", firmware_drivers::over_an_rtl8139),
     ("over_a_vmxnet3", firmware_drivers::over_a_vmxnet3),
     (

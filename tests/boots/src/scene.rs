@@ -85,11 +85,11 @@ impl<'lab> Scene<'lab> {
         Ok(())
     }
 
-    /// Makes the machine boot wireboot.efi from a disk instead of the network, by the name that firmware looks for.
-    pub fn boot_from_stick(&mut self) -> Result<()> {
+    /// Makes the machine boot a wireboot.efi from a disk instead of the network, by the name that firmware looks for.
+    pub fn boot_from_stick(&mut self, program: &Path) -> Result<()> {
         let directory = self.new_disk()?.join("EFI/BOOT");
         fs::create_dir_all(&directory)?;
-        fs::copy(boot_program()?, directory.join("BOOTX64.EFI"))?;
+        fs::copy(program, directory.join("BOOTX64.EFI"))?;
         Ok(())
     }
 
