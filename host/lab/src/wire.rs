@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::libc::{IFF_NO_PI, IFF_TAP, c_int};
+use nix::libc::{IFF_NO_PI, IFF_TAP, O_NONBLOCK, c_int};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
 
@@ -136,7 +137,7 @@ pub(crate) fn tap_netdev(interface: &str, queues: u16) -> String {
     format!("tap,id=net0,ifname={interface},script=no,downscript=no,vnet_hdr=on,vhost=off{several}")
 }
 
-/// The carriers' end of a socket, and QEMU's.
+/// The carriers' end of a socket, whose reads do not wait, and QEMU's.
 fn socket() -> Result<(OwnedFd, String)> {
     let ours = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("making the cable's socket")?;
     // QEMU binds its own end by number, so one is found and let go.
@@ -144,6 +145,7 @@ fn socket() -> Result<(OwnedFd, String)> {
         .context("finding a port for QEMU's end")?
         .local_addr()?;
     ours.connect(theirs)
+        .and_then(|()| ours.set_nonblocking(true))
         .context("connecting the cable to QEMU's end")?;
     let netdev = format!(
         "socket,id=net0,udp={},localaddr={theirs}",
@@ -187,10 +189,12 @@ fn bridged_tap() -> Result<OwnedFd> {
     Ok(tap.into())
 }
 
+/// A tap whose reads do not wait, like the socket's: what ended the wait for a frame may be gone by then.
 fn open_tap(interface: &str) -> Result<File> {
     let tap = OpenOptions::new()
         .read(true)
         .write(true)
+        .custom_flags(O_NONBLOCK)
         .open("/dev/net/tun")
         .context("opening /dev/net/tun")?;
     let mut request = InterfaceRequest {
@@ -279,7 +283,7 @@ fn carry(
                         on_the_way.push_back((sent + impairment.delay, frame));
                     }
                 }
-                // ECONNREFUSED: QEMU's end is not there, or not yet.
+                // ECONNREFUSED: QEMU's end is not there, or not yet; the other carrier may have been told instead.
                 Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}
                 // The tap is down: as a cable without a partner.
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -300,6 +304,7 @@ fn carry(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
     #[test]
     fn only_the_vlans_frames_pass() {
@@ -310,5 +315,16 @@ mod tests {
         assert_eq!(Change::Untag(6).apply(&tagged), None);
         assert_eq!(Change::Untag(5).apply(&frame), None);
         assert_eq!(Change::Tag(5).apply(&[0; 11]), None);
+    }
+
+    /// A frame to a QEMU that has ended comes back as an error, which ends the other carrier's wait for a frame and may be gone, by the
+    /// next frame, before it reads.
+    #[test]
+    fn a_carrier_with_nothing_to_read_does_not_wait() {
+        let (machine, _) = socket().unwrap();
+        let flags = OFlag::from_bits_retain(fcntl(&machine, FcntlArg::F_GETFL).unwrap());
+        // Else the read below would never end.
+        assert!(flags.contains(OFlag::O_NONBLOCK));
+        assert_eq!(read(&machine, &mut [0; 64]), Err(Errno::EAGAIN));
     }
 }
