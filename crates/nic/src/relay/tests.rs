@@ -19,11 +19,14 @@ impl Scene {
             queue_frames: usize::MAX,
             ..LinkConfig::default()
         };
-        let (mut nic, peer) = link(quick, quick, 1);
-        let mut config = NicConfig::new(nic.properties().mac);
+        let (mut nic, mut peer) = link(quick, quick, 1);
+        let [mut config, mut roomy] = [&nic, &peer].map(|nic| NicConfig::new(nic.properties().mac));
+        // Neither loses a frame that nobody has looked at yet.
         config.receive_frames = 100_000;
+        roomy.receive_frames = 100_000;
         configure(&mut config);
         nic.configure(config);
+        peer.configure(roomy);
         let (near, far) = relay(nic);
         Self { near, far, peer }
     }
