@@ -57,7 +57,7 @@ pub struct SoakArgs {
     /// How long a boot may take
     #[arg(long, value_name = "SECONDS", default_value_t = 180)]
     pub limit: u64,
-    /// Write all results to FILE
+    /// Write all results to FILE, after each boot
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
@@ -96,18 +96,19 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
         numbers.len(),
         ground.accelerator
     );
-    let report = Report {
+    let mut report = Report {
         seed,
         processors,
         accelerator: ground.accelerator,
-        boots: boots(&ground, seed, &numbers),
+        boots: Vec::new(),
     };
+    // Now rather than after hours it is told that there is no such place.
+    save(&report, &arguments)?;
+    boots(&ground, &numbers, &mut report, |report| {
+        save(report, &arguments)
+    })?;
 
     println!("{}", report.text());
-    if let Some(file) = &arguments.json {
-        let text = serde_json::to_string_pretty(&report).context("writing the results as JSON")?;
-        fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
-    }
     let failed = report.failed();
     if failed > 0 {
         bail!("{failed} of {} boots failed", numbers.len());
@@ -115,7 +116,22 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
     Ok(())
 }
 
-fn boots(ground: &Ground<'_>, seed: u64, numbers: &[u32]) -> Vec<Boot> {
+/// Writes what there is so far to the file that was asked for.
+fn save(report: &Report, arguments: &SoakArgs) -> Result<()> {
+    let Some(file) = &arguments.json else {
+        return Ok(());
+    };
+    let text = serde_json::to_string_pretty(report).context("writing the results as JSON")?;
+    fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))
+}
+
+/// Boots, with `save` called after each.
+fn boots(
+    ground: &Ground<'_>,
+    numbers: &[u32],
+    report: &mut Report,
+    save: impl Fn(&Report) -> Result<()>,
+) -> Result<()> {
     let bar = ProgressBar::new(numbers.len() as u64);
     if let Ok(style) = ProgressStyle::with_template(
         "{elapsed_precise} {wide_bar} {pos}/{len}, {per_sec}, {eta} left, {msg}",
@@ -127,18 +143,17 @@ fn boots(ground: &Ground<'_>, seed: u64, numbers: &[u32]) -> Vec<Boot> {
         bar.set_style(style.with_key("per_sec", rate));
     }
     bar.enable_steady_tick(Duration::from_secs(1));
-    let mut done = Vec::new();
     for &number in numbers {
-        let plan = Plan::new(seed, number);
-        let failed = done.iter().filter(|boot: &&Boot| !boot.good()).count();
-        bar.set_message(format!("{failed} failed; {}", plan.fault));
+        let plan = Plan::new(report.seed, number);
+        bar.set_message(format!("{} failed; {}", report.failed(), plan.fault));
         let begin = Instant::now();
         let result = ground.boot(&plan);
         let boot = Boot::new(number, &plan, ground.processors, begin.elapsed(), result);
-        bar.suspend(|| eprintln!("{}", boot.line(seed)));
-        done.push(boot);
+        bar.suspend(|| eprintln!("{}", boot.line(report.seed)));
+        report.boots.push(boot);
         bar.inc(1);
+        save(report)?;
     }
     bar.finish_and_clear();
-    done
+    Ok(())
 }
