@@ -4,6 +4,7 @@
 //! the server that matter (a TFTP OACK) pass the capture's filter too.
 
 use std::net::Ipv4Addr;
+use std::ops::Range;
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
@@ -73,14 +74,23 @@ pub enum Packet {
         sequence: u32,
         /// Its acknowledgement number.
         acknowledged: u32,
-        /// The target of the GET request it begins, if it does.
-        get: Option<String>,
+        /// The GET request it begins, if it does.
+        get: Option<Get>,
     },
     /// A segment of the server's from TCP port 80 that carries data.
     FromServer {
         /// The client's port.
         port: u16,
     },
+}
+
+/// A GET request (RFC 9110 section 9.3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Get {
+    /// The target, as asked.
+    pub target: String,
+    /// The bytes asked for, where not all of them are: the first, and where they end if that is said.
+    pub range: Option<(u64, Option<u64>)>,
 }
 
 const HTTP: u16 = 80;
@@ -116,7 +126,7 @@ impl Packet {
                     port: tcp.source_port(),
                     sequence: tcp.sequence_number(),
                     acknowledged: tcp.acknowledgment_number(),
-                    get: get_target(tcp.payload()),
+                    get: Get::parse(tcp.payload()),
                 })
             }
             _ => None,
@@ -187,12 +197,33 @@ pub(super) fn option(options: &[u8], name: &[u8]) -> Option<u64> {
     None
 }
 
-fn get_target(payload: &[u8]) -> Option<String> {
-    let line = payload
-        .strip_prefix(b"GET ")?
-        .split(|&byte| byte == b' ' || byte == b'\r')
-        .next()?;
-    Some(String::from_utf8_lossy(line).into_owned())
+impl Get {
+    /// Reads a segment that may begin a request. The capture may have cut the request short behind the header that matters.
+    fn parse(payload: &[u8]) -> Option<Get> {
+        if !payload.starts_with(b"GET ") {
+            return None;
+        }
+        let mut headers = [httparse::EMPTY_HEADER; 32];
+        let mut request = httparse::Request::new(&mut headers);
+        request.parse(payload).ok()?;
+        let target = request.path?.to_owned();
+        let range = request
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case("range"))
+            .and_then(|header| byte_range(str::from_utf8(header.value).ok()?));
+        Some(Get { target, range })
+    }
+}
+
+/// A range of bytes with a first one (RFC 9110 section 14.1.2), as [`Get::range`] has it.
+fn byte_range(value: &str) -> Option<(u64, Option<u64>)> {
+    let (first, last) = value.trim().strip_prefix("bytes=")?.split_once('-')?;
+    let end = match last {
+        "" => None,
+        last => Some(last.parse::<u64>().ok()?.checked_add(1)?),
+    };
+    Some((first.parse().ok()?, end))
 }
 
 /// Watches for the download of one file.
@@ -224,13 +255,25 @@ enum Progress {
         block: u64,
     },
     Http {
-        port: u16,
         start: f64,
         last: f64,
-        sequence: u32,
-        first: u32,
-        received: u64,
+        /// Every request for the file or a part of it, on whatever connection, in order.
+        answers: Vec<Answer>,
     },
+}
+
+/// What came in answer to a GET for the file or a part of it.
+#[derive(Debug)]
+struct Answer {
+    port: u16,
+    /// The request's own sequence number.
+    sequence: u32,
+    /// The answer's.
+    first: u32,
+    /// Which of the file's bytes were asked for.
+    asked: Range<u64>,
+    /// Bytes that the client has acknowledged, its header included.
+    received: u64,
 }
 
 /// RFC 1350's block size, where no other was agreed on.
@@ -271,25 +314,26 @@ impl Watch {
                 port,
                 sequence,
                 acknowledged,
-                get: Some(target),
-            } if self.is_wanted(target) => {
-                let again = matches!(&self.progress, Progress::Http { port: old, sequence: first, .. } if old == port && first == sequence);
-                if !again && self.transfer().is_none() {
-                    let (port, sequence, first) = (*port, *sequence, *acknowledged);
-                    self.progress = Progress::Http {
-                        port,
-                        start: time,
-                        last: time,
-                        sequence,
-                        first,
+                get: Some(get),
+            } if self.is_wanted(&get.target) => {
+                // It may acknowledge the end of what came before it on its connection.
+                self.progress.packet(time, packet);
+                if self.transfer().is_none() {
+                    let (first, end) = get.range.unwrap_or((0, None));
+                    let answer = Answer {
+                        port: *port,
+                        sequence: *sequence,
+                        first: *acknowledged,
+                        asked: first..end.unwrap_or(self.bytes).min(self.bytes),
                         received: 0,
                     };
+                    self.progress.ask(time, answer, get.range.is_some());
                 }
             }
             Packet::Error { port, message } if self.is_tftp(*port) => {
                 self.error = Some(message.clone())
             }
-            other => self.progress.packet(time, other, self.bytes),
+            other => self.progress.packet(time, other),
         }
     }
 
@@ -310,7 +354,7 @@ impl Watch {
         }
     }
 
-    /// Bytes of the file that the client has acknowledged; with HTTP, of the whole answer.
+    /// Bytes of the file that the client has acknowledged. With HTTP each answer's header is taken for bytes of the file, too.
     #[must_use]
     pub fn received(&self) -> u64 {
         match self.progress {
@@ -318,12 +362,12 @@ impl Watch {
             Progress::Tftp {
                 block_size, block, ..
             } => self.bytes.min(block * block_size),
-            Progress::Http { received, .. } => received,
+            Progress::Http { ref answers, .. } => covered(answers),
         }
     }
 
     /// The download, once all of it was acknowledged. With HTTP its end may move on by a packet or two afterwards: the
-    /// length of the answer's header is not known.
+    /// length of the answers' headers is not known.
     #[must_use]
     pub fn transfer(&self) -> Option<Transfer> {
         match self.progress {
@@ -338,9 +382,8 @@ impl Watch {
             Progress::Http {
                 start,
                 last,
-                received,
-                ..
-            } if received >= self.bytes => Some(Transfer { start, end: last }),
+                ref answers,
+            } if covered(answers) >= self.bytes => Some(Transfer { start, end: last }),
             _ => None,
         }
     }
@@ -353,7 +396,7 @@ impl Watch {
 }
 
 impl Progress {
-    fn packet(&mut self, time: f64, packet: &Packet, bytes: u64) {
+    fn packet(&mut self, time: f64, packet: &Packet) {
         match (self, packet) {
             (
                 Progress::Tftp {
@@ -383,34 +426,78 @@ impl Progress {
                 }
             }
             (
-                Progress::Http {
-                    port,
-                    last,
-                    first,
-                    received,
-                    ..
-                },
+                Progress::Http { last, answers, .. },
                 Packet::FromClient {
-                    port: from,
-                    acknowledged,
-                    ..
+                    port, acknowledged, ..
                 },
-            ) if port == from => {
-                let step = acknowledged
-                    .wrapping_sub(*first)
-                    .wrapping_sub(*received as u32);
-                // One byte more is the server's FIN, which may come seconds later, with no data in it.
-                if step > 1
-                    && step < 0x8000_0000
-                    && *received + u64::from(step) <= bytes + LONGEST_HEADER
-                {
-                    *received += u64::from(step);
+            ) => {
+                // One answer after another comes on a connection.
+                let answer = answers.iter_mut().rfind(|answer| answer.port == *port);
+                if answer.is_some_and(|answer| answer.acknowledge(*acknowledged)) {
                     *last = time;
                 }
             }
             _ => {}
         }
     }
+
+    /// A GET for the file or, with `part`, for a part of it.
+    fn ask(&mut self, time: f64, answer: Answer, part: bool) {
+        match self {
+            Progress::Http { answers, .. }
+                if answers.iter().any(|old| {
+                    (old.port, old.sequence, old.first)
+                        == (answer.port, answer.sequence, answer.first)
+                }) => {} // It was sent again.
+            // A part goes on with a download, be it beside the other parts or behind a connection that broke. Who asks for all
+            // of the file begins anew.
+            Progress::Http { answers, .. } if part => answers.push(answer),
+            _ => {
+                *self = Progress::Http {
+                    start: time,
+                    last: time,
+                    answers: vec![answer],
+                }
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// Whether it came further by this.
+    fn acknowledge(&mut self, acknowledged: u32) -> bool {
+        let step = acknowledged
+            .wrapping_sub(self.first)
+            .wrapping_sub(self.received as u32);
+        let received = self.received + u64::from(step);
+        let longest = self.asked.end.saturating_sub(self.asked.start) + LONGEST_HEADER;
+        // One byte more is the server's FIN, which may come seconds later, with no data in it.
+        let further = step > 1 && step < 0x8000_0000 && received <= longest;
+        if further {
+            self.received = received;
+        }
+        further
+    }
+}
+
+/// Bytes of the file that have come in these answers, each counted once: a connection may bring what another was asked for, too,
+/// until it is told to stop.
+fn covered(answers: &[Answer]) -> u64 {
+    let mut parts: Vec<Range<u64>> = answers
+        .iter()
+        .map(|answer| {
+            let Range { start, end } = answer.asked;
+            start..end.min(start.saturating_add(answer.received))
+        })
+        .collect();
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut sum = 0;
+    let mut at = 0;
+    for part in parts {
+        sum += part.end.saturating_sub(part.start.max(at));
+        at = at.max(part.end);
+    }
+    sum
 }
 
 /// The time from the first DHCPDISCOVER to the first packet with data of a file's in it.
@@ -556,7 +643,10 @@ mod tests {
                 port: 2000,
                 sequence: 7,
                 acknowledged: 9,
-                get: Some("/64M.efi".into())
+                get: Some(Get {
+                    target: "/64M.efi".into(),
+                    range: None
+                })
             })
         );
         assert_eq!(udp(client, server, b"\0"), None);
@@ -570,6 +660,24 @@ mod tests {
             Some(Packet::FromServer { port: 2000 })
         );
         assert_eq!(tcp(server, client, 1, 1, &[], 54), None);
+    }
+
+    #[test]
+    fn a_range_is_read_from_a_request_cut_short() {
+        let get = |range: &str| {
+            let request = format!(
+                "GET /64M.efi HTTP/1.1\r\nHost: 10.77.0.1\r\nrange: {range}\r\nIf-Range: \"a"
+            );
+            Get::parse(request.as_bytes()).unwrap()
+        };
+        assert_eq!(get("bytes=5-9").target, "/64M.efi");
+        assert_eq!(get("bytes=5-9").range, Some((5, Some(10))));
+        assert_eq!(get("bytes=5-").range, Some((5, None)));
+        for unknown in ["bytes=-5", "lines=1-2", "bytes=1-18446744073709551615"] {
+            assert_eq!(get(unknown).range, None);
+        }
+        assert_eq!(Get::parse(b"GET /64M.e"), None);
+        assert_eq!(Get::parse(b"HEAD /64M.efi HTTP/1.1\r\n"), None);
     }
 
     #[test]
@@ -652,12 +760,88 @@ mod tests {
     }
 
     fn client(sequence: u32, acknowledged: u32, get: Option<&str>) -> Packet {
+        let get = get.map(|target| Get {
+            target: target.to_owned(),
+            range: None,
+        });
         Packet::FromClient {
             port: 5,
             sequence,
             acknowledged,
-            get: get.map(str::to_owned),
+            get,
         }
+    }
+
+    fn part(port: u16, acknowledged: u32, range: Range<u64>) -> Packet {
+        Packet::FromClient {
+            port,
+            sequence: acknowledged,
+            acknowledged,
+            get: Some(Get {
+                target: "/1M.efi".into(),
+                range: Some((range.start, Some(range.end))),
+            }),
+        }
+    }
+
+    fn acknowledgement(port: u16, acknowledged: u32) -> Packet {
+        Packet::FromClient {
+            port,
+            sequence: 1,
+            acknowledged,
+            get: None,
+        }
+    }
+
+    #[test]
+    fn http_parts_on_several_connections_are_one_download() {
+        let mut watch = Watch::new("1M.efi", 10_000);
+        watch.packet(1.0, &client(1, 0, Some("/1M.efi")));
+        watch.packet(1.1, &client(9, 2000, None));
+        watch.packet(1.2, &part(6, 0, 7000..10_000));
+        watch.packet(1.2, &part(7, 0, 4000..7000));
+        watch.packet(1.3, &acknowledgement(6, 3200));
+        // The first connection brings bytes that it need not, and counts them once.
+        watch.packet(1.4, &client(9, 4500, None));
+        assert_eq!((watch.transfer(), watch.received()), (None, 7500));
+        // The end of one part is acknowledged by the request for the next.
+        watch.packet(1.5, &part(7, 1200, 5000..7000));
+        assert_eq!((watch.transfer(), watch.received()), (None, 8200));
+        watch.packet(1.6, &acknowledgement(7, 2900));
+        assert_eq!(watch.transfer(), None);
+        watch.packet(1.7, &acknowledgement(7, 3400));
+        assert_eq!(
+            watch.transfer(),
+            Some(Transfer {
+                start: 1.0,
+                end: 1.7
+            })
+        );
+    }
+
+    #[test]
+    fn http_goes_on_where_a_connection_broke() {
+        let mut watch = Watch::new("1M.efi", 10_000);
+        watch.packet(1.0, &client(1, 0, Some("/1M.efi")));
+        watch.packet(1.1, &client(9, 6200, None));
+        watch.packet(4.0, &part(6, 70, 6000..10_000));
+        watch.packet(4.1, &acknowledgement(6, 70 + 4200));
+        assert_eq!(
+            watch.transfer(),
+            Some(Transfer {
+                start: 1.0,
+                end: 4.1
+            })
+        );
+    }
+
+    #[test]
+    fn http_asked_for_whole_again_begins_anew() {
+        let mut watch = Watch::new("1M.efi", 10_000);
+        watch.packet(1.0, &client(1, 0, Some("/1M.efi")));
+        watch.packet(1.1, &client(9, 6200, None));
+        watch.packet(4.0, &client(20, 6200, Some("/1M.efi")));
+        assert_eq!((watch.started(), watch.received()), (Some(4.0), 0));
     }
 
     #[test]
@@ -729,6 +913,31 @@ mod tests {
                 watch.packet(block as f64, &Packet::Ack { port: 10, block: block as u16 });
             }
             prop_assert_eq!(watch.transfer(), Some(Transfer { start: 1.0, end: last as f64 }));
+        }
+
+        #[test]
+        fn http_in_any_parts_ends_with_the_last_of_them(
+            sizes in prop::collection::vec(1u64..5000, 1..20),
+            header in 2u64..400,
+            shuffle in any::<u64>(),
+        ) {
+            let bytes = sizes.iter().sum();
+            let mut watch = Watch::new("1M.efi", bytes);
+            let mut at = 0;
+            let mut ends = Vec::new();
+            for (port, size) in (0..).zip(sizes) {
+                watch.packet(1.0, &part(port, 0, at..at + size));
+                at += size;
+                ends.push((port, size + header));
+            }
+            fastrand::Rng::with_seed(shuffle).shuffle(&mut ends);
+            let last = ends.len() as f64;
+            for (time, (port, end)) in (1..).zip(ends) {
+                prop_assert_eq!(watch.transfer(), None);
+                watch.packet(f64::from(time), &acknowledgement(port, end as u32));
+            }
+            prop_assert_eq!(watch.received(), bytes);
+            prop_assert_eq!(watch.transfer(), Some(Transfer { start: 1.0, end: last }));
         }
 
         #[test]
