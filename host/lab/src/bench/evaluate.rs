@@ -199,7 +199,7 @@ pub(super) fn option(options: &[u8], name: &[u8]) -> Option<u64> {
 
 impl Get {
     /// Reads a segment that may begin a request. The capture may have cut the request short behind the header that matters.
-    fn parse(payload: &[u8]) -> Option<Get> {
+    pub(super) fn parse(payload: &[u8]) -> Option<Get> {
         if !payload.starts_with(b"GET ") {
             return None;
         }

@@ -598,17 +598,19 @@ impl Peer {
         };
         connection.oldest = segment.acknowledgment_number();
         let new = segment.sequence_number() == connection.theirs;
-        if new && segment.payload().starts_with(b"GET ") {
+        if let Some(get) = evaluate::Get::parse(segment.payload()).filter(|_| new) {
             connection.theirs = connection
                 .theirs
                 .wrapping_add(segment.payload().len() as u32);
-            let (first, last) = range(segment.payload()).unwrap_or((0, self.bytes - 1));
-            let length = last + 1 - first;
+            let (first, end) = get.range.unwrap_or_default();
+            let end = end.unwrap_or(self.bytes);
+            let length = end - first;
             let status = if length == self.bytes {
                 "200 OK".to_owned()
             } else {
                 format!(
-                    "206 Partial Content\r\nContent-Range: bytes {first}-{last}/{}",
+                    "206 Partial Content\r\nContent-Range: bytes {first}-{}/{}",
+                    end - 1,
                     self.bytes
                 )
             };
@@ -666,16 +668,6 @@ impl Peer {
             connection.unsent -= fits;
         }
     }
-}
-
-/// First and last byte that a request asks for by `Range: bytes=N-M`.
-fn range(request: &[u8]) -> Option<(u64, u64)> {
-    let text = std::str::from_utf8(request).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Range: bytes="))?;
-    let (first, last) = line.split_once('-')?;
-    Some((first.parse().ok()?, last.parse().ok()?))
 }
 
 #[cfg(test)]
