@@ -13,6 +13,7 @@ use regex::Regex;
 use crate::accel;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
+use crate::output;
 use crate::payload;
 use crate::qemu::{Accelerator, Machine, RunningMachine};
 use crate::server::Server;
@@ -71,7 +72,7 @@ pub struct BootArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub timeout: u64,
     /// Write the timeline to FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     pub json: Option<PathBuf>,
     /// Show the machine's serial console
     #[arg(long)]

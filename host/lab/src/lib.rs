@@ -14,6 +14,7 @@ pub mod guest;
 pub mod load;
 pub mod netns;
 pub mod network;
+mod output;
 pub mod packages;
 pub mod payload;
 pub mod qemu;

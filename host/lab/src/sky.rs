@@ -30,6 +30,7 @@ use crate::bench::host::{self, Host};
 use crate::boot::{AcceleratorChoice, network_boot_program};
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions, SERVER};
+use crate::output;
 use crate::qemu::{Disk, Machine, NetworkCard};
 use crate::server::Server;
 
@@ -55,10 +56,10 @@ pub struct SkyArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub ms: u32,
     /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     pub json: Option<PathBuf>,
     /// Draw the ladder into FILE as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     pub plot: Option<PathBuf>,
     /// What runs the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]

@@ -35,6 +35,7 @@ use crate::accel;
 use crate::guest;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
+use crate::output;
 use crate::packages::Package;
 use files::MIB;
 use host::Host;
@@ -52,10 +53,10 @@ use trial::{Ground, Measured};
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
     /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     pub json: Option<PathBuf>,
     /// Draw Mbit/s by stack into FILE as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     pub plot: Option<PathBuf>,
     /// One round with the small file alone
     #[arg(long)]

@@ -27,6 +27,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions, Station};
+use crate::output;
 use client::Wanted;
 use crowd::Outcome;
 use report::{Report, Trial};
@@ -70,7 +71,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "BLOCKS", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub window: u16,
     /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     pub json: Option<PathBuf>,
 }
 

@@ -22,6 +22,7 @@ pub use self::system::System;
 use crate::boot::AcceleratorChoice;
 use crate::guest;
 use crate::netns::Lab;
+use crate::output;
 use report::{Boot, Report};
 
 /// The data that each boot carries along, in bytes: long enough under way to be disturbed, little enough to boot often.
@@ -58,7 +59,7 @@ pub struct SoakArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 180)]
     pub limit: u64,
     /// Write all results to FILE, after each boot
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     pub json: Option<PathBuf>,
 }
 
@@ -102,8 +103,6 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
         accelerator: ground.accelerator,
         boots: Vec::new(),
     };
-    // Now rather than after hours it is told that there is no such place.
-    save(&report, &arguments)?;
     boots(&ground, &numbers, &mut report, |report| {
         save(report, &arguments)
     })?;

@@ -1,0 +1,41 @@
+//! Files that a command is to write: what cannot be written is told before the work, not hours later when there is something
+//! to write.
+
+use std::path::PathBuf;
+
+/// Reads the path of a file to be written from the command line.
+///
+/// # Errors
+/// When no such file can be, and why.
+pub fn file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_dir() {
+        return Err("it is a directory".into());
+    }
+    let (Some(parent), Some(_)) = (path.parent(), path.file_name()) else {
+        return Err("it is not the name of a file".into());
+    };
+    if !parent.as_os_str().is_empty() && !parent.is_dir() {
+        return Err(format!("there is no directory {}", parent.display()));
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_needs_a_directory_to_be_in() {
+        let place = tempfile::tempdir().unwrap();
+        let inside = |name: &str| place.path().join(name).display().to_string();
+        assert_eq!(file(&inside("new.json")), Ok(inside("new.json").into()));
+        assert_eq!(file("new.json"), Ok("new.json".into()));
+        let error = file(&inside("none/new.json")).unwrap_err();
+        assert_eq!(error, format!("there is no directory {}", inside("none")));
+        assert_eq!(file(&inside("")).unwrap_err(), "it is a directory");
+        for not_a_name in ["", "/nowhere/.."] {
+            assert!(file(not_a_name).is_err(), "{not_a_name}");
+        }
+    }
+}
