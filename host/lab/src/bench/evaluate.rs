@@ -203,7 +203,8 @@ impl Get {
         if !payload.starts_with(b"GET ") {
             return None;
         }
-        let mut headers = [httparse::EMPTY_HEADER; 32];
+        // More than fit into what is captured of a packet.
+        let mut headers = [httparse::EMPTY_HEADER; 100];
         let mut request = httparse::Request::new(&mut headers);
         request.parse(payload).ok()?;
         let target = request.path?.to_owned();

@@ -67,8 +67,8 @@ pub struct BenchArgs {
     /// Only stacks whose short name contains one of these words
     #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Sizes of the files in MiB [default: 64,512, quick: 64]
-    #[arg(long, value_name = "MIB,...", value_delimiter = ',')]
+    /// Sizes of the files in MiB, 1 to 1024 [default: 64,512, quick: 64]
+    #[arg(long, value_name = "MIB,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub sizes: Vec<u64>,
     /// Let every stack take part in every round: else slow ones (under 200 Mbit/s) receive large files once and with cold memory only the smallest, once, and the others take three rounds with cold memory, one for large files (hours)
     #[arg(long)]
