@@ -102,7 +102,7 @@ pub struct NicConfig {
     /// Frames that can be queued between two flushes.
     pub transmit_frames: usize,
     /// Whether the device joins TCP segments and UDP datagrams that arrive together into units of up to
-    /// 64 KB with a trusted checksum (GUEST_TSO4, GUEST_USO4).
+    /// 64 KB with a trusted checksum (GUEST_TSO, GUEST_USO), of both IP versions.
     pub coalesce: bool,
     /// Received units are lent in parts of this many bytes (at least 128), as scattered receive buffers would.
     pub part_len: Option<usize>,

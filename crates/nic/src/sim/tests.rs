@@ -186,19 +186,25 @@ fn the_cable_can_be_pulled_and_the_nic_stopped() {
 #[test]
 fn the_device_completes_checksums() {
     let (mut a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 0);
-    let whole = segment(17, 0, 0, b"payload");
-    let mut partial = whole.clone();
-    partial[40..42].copy_from_slice(&pseudo(&whole, 34).to_be_bytes());
-    let offload = Offload::L4Checksum {
-        start: 34,
-        offset: 6,
-    };
-    let (_, tx) = a.split();
-    tx.send(partial.len(), offload, |f| f.copy_from_slice(&partial))
-        .unwrap();
-    tx.flush().unwrap();
-    a.clock().set(1000);
-    assert_eq!(receive(&mut b), [whole]);
+    for (build, start) in VERSIONS {
+        for (protocol, offset) in [(17, 6), (6, 16)] {
+            let whole = build(protocol, 0, ACK, b"payload");
+            let mut partial = whole.clone();
+            let field = start + offset;
+            partial[field..field + 2].copy_from_slice(&pseudo(&whole, start).to_be_bytes());
+            assert_ne!(partial, whole);
+            let offload = Offload::L4Checksum {
+                start: start as u16,
+                offset: offset as u16,
+            };
+            let (_, tx) = a.split();
+            tx.send(partial.len(), offload, |f| f.copy_from_slice(&partial))
+                .unwrap();
+            tx.flush().unwrap();
+            a.clock().advance(1000);
+            assert_eq!(receive(&mut b), [whole]);
+        }
+    }
 }
 
 type Build = fn(u8, u32, u8, &[u8]) -> Vec<u8>;
@@ -350,20 +356,34 @@ fn coalesced(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, Checksum, Option<u16>)> {
 #[test]
 fn tcp_segments_in_order_coalesce() {
     let payload: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
-    let frames: Vec<_> = payload
-        .chunks(1460)
-        .enumerate()
-        .map(|(n, chunk)| segment(6, n as u32 * 1460, ACK, chunk))
-        .collect();
-    let units = coalesced(&frames);
-    assert_eq!(units.len(), 2);
-    let received: Vec<u8> = units.iter().flat_map(|u| u.0[54..].to_vec()).collect();
-    assert_eq!(received, payload);
-    for (bytes, checksum, udp_segment) in &units {
-        assert_eq!((*checksum, *udp_segment), (Checksum::Trusted, None));
-        let total = u16::from_be_bytes([bytes[16], bytes[17]]);
-        assert_eq!(usize::from(total) + 14, bytes.len());
-        assert_eq!(checksum::sum(&bytes[14..34], 0), 0xffff);
+    for (build, start) in VERSIONS {
+        let frames: Vec<_> = payload
+            .chunks(1440)
+            .enumerate()
+            .map(|(n, chunk)| build(6, n as u32 * 1440, ACK, chunk))
+            .collect();
+        let units = coalesced(&frames);
+        assert_eq!(units.len(), 2);
+        let received: Vec<u8> = units
+            .iter()
+            .flat_map(|u| u.0[start + 20..].to_vec())
+            .collect();
+        assert_eq!(received, payload);
+        for (bytes, checksum, udp_segment) in &units {
+            assert_eq!((*checksum, *udp_segment), (Checksum::Trusted, None));
+            assert_eq!(ip_len(bytes), bytes.len() - 14);
+        }
+    }
+}
+
+/// What the header says of the length of an IP packet; an IPv4 header's checksum is right.
+fn ip_len(frame: &[u8]) -> usize {
+    let word = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+    if frame[12] == 8 {
+        assert_eq!(checksum::sum(&frame[14..34], 0), 0xffff);
+        word(16)
+    } else {
+        40 + word(18)
     }
 }
 
@@ -371,37 +391,71 @@ const ACK: u8 = 0x10;
 
 #[test]
 fn what_does_not_continue_stays_alone() {
-    let gap = [
+    for (build, start) in VERSIONS {
+        let gap = [build(6, 0, ACK, &[1; 100]), build(6, 200, ACK, &[2; 100])];
+        assert_eq!(coalesced(&gap).len(), 2);
+        let pushed = [
+            build(6, 0, ACK | 8, &[1; 100]),
+            build(6, 100, ACK, &[2; 100]),
+        ];
+        assert_eq!(coalesced(&pushed).len(), 2);
+        // The last byte of each address, each port's.
+        let address = if start == 34 { 4 } else { 16 };
+        for at in [start - 1, start - 1 - address, start + 1, start + 3] {
+            let mut other = build(6, 100, ACK, &[2; 100]);
+            other[at] ^= 1;
+            complete_again(&mut other, start);
+            let units = coalesced(&[build(6, 0, ACK, &[1; 100]), other]);
+            assert_eq!(units.len(), 2);
+            assert_eq!(units[1].1, Checksum::Trusted);
+        }
+        let mut broken = build(6, 100, ACK, &[2; 100]);
+        broken[100] ^= 1;
+        let units = coalesced(&[build(6, 0, ACK, &[1; 100]), broken]);
+        assert_eq!(units.len(), 2);
+        assert_eq!(units[1].1, Checksum::Unverified);
+    }
+    // One after the other by their numbers, but of two IP versions.
+    let two = [
         segment(6, 0, ACK, &[1; 100]),
-        segment(6, 200, ACK, &[2; 100]),
+        segment6(6, 100, ACK, &[2; 100]),
     ];
-    assert_eq!(coalesced(&gap).len(), 2);
-    let pushed = [
-        segment(6, 0, ACK | 8, &[1; 100]),
-        segment(6, 100, ACK, &[2; 100]),
-    ];
-    assert_eq!(coalesced(&pushed).len(), 2);
-    let mut broken = segment(6, 100, ACK, &[2; 100]);
-    broken[100] ^= 1;
-    let units = coalesced(&[segment(6, 0, ACK, &[1; 100]), broken]);
-    assert_eq!(units.len(), 2);
-    assert_eq!(units[1].1, Checksum::Unverified);
+    assert_eq!(coalesced(&two).len(), 2);
+    // A header between IPv6 and TCP.
+    let mut extended = segment6(6, 0, ACK, &[1; 100]);
+    extended[20] = 0;
+    assert_eq!(coalesced(&[extended])[0].1, Checksum::Unverified);
+}
+
+/// Gives a TCP segment that was changed its right checksums.
+fn complete_again(frame: &mut [u8], start: usize) {
+    if start == 34 {
+        frame[24..26].fill(0);
+        let sum = !(checksum::sum(&frame[14..34], 0) as u16);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    let pseudo = pseudo(frame, start);
+    frame[start + 16..start + 18].copy_from_slice(&pseudo.to_be_bytes());
+    checksum::complete(frame, start, 16);
 }
 
 #[test]
 fn udp_datagrams_of_one_size_coalesce() {
-    let frames = [
-        segment(17, 0, 0, &[1; 500]),
-        segment(17, 0, 0, &[2; 500]),
-        segment(17, 0, 0, &[3; 20]),
-        segment(17, 0, 0, &[4; 500]),
-    ];
-    let units = coalesced(&frames);
-    assert_eq!(units.len(), 2);
-    assert_eq!(units[0].0.len(), 42 + 1020);
-    assert_eq!(units[0].2, Some(500));
-    assert_eq!(units[0].0[38..40], 1028u16.to_be_bytes());
-    assert_eq!(units[1].2, None);
+    for (build, start) in VERSIONS {
+        let frames = [
+            build(17, 0, 0, &[1; 500]),
+            build(17, 0, 0, &[2; 500]),
+            build(17, 0, 0, &[3; 20]),
+            build(17, 0, 0, &[4; 500]),
+        ];
+        let units = coalesced(&frames);
+        assert_eq!(units.len(), 2);
+        assert_eq!(units[0].0.len(), start + 8 + 1020);
+        assert_eq!(units[0].2, Some(500));
+        assert_eq!(units[0].0[start + 4..start + 6], 1028u16.to_be_bytes());
+        assert_eq!(ip_len(&units[0].0), units[0].0.len() - 14);
+        assert_eq!(units[1].2, None);
+    }
 }
 
 /// All that reaches `b` of 50 numbered frames, with its time.
