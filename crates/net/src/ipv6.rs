@@ -6,6 +6,8 @@
 
 
 pub mod header;
+pub mod icmp;
+pub mod quote;
 
 use core::net::Ipv6Addr;
 use wireboot_nic::MacAddress;
