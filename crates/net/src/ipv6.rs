@@ -7,6 +7,7 @@
 
 pub mod header;
 pub mod icmp;
+pub mod ndisc;
 pub mod quote;
 
 use core::net::Ipv6Addr;
