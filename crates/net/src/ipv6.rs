@@ -7,6 +7,7 @@
 
 pub mod header;
 pub mod icmp;
+pub mod interface_id;
 pub mod ndisc;
 pub mod quote;
 
