@@ -8,8 +8,10 @@
 pub mod header;
 pub mod icmp;
 pub mod interface_id;
+pub mod lasting;
 pub mod ndisc;
 pub mod quote;
+pub mod routers;
 
 use core::net::Ipv6Addr;
 use wireboot_nic::MacAddress;
