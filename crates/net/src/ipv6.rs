@@ -12,6 +12,7 @@ pub mod lasting;
 pub mod ndisc;
 pub mod quote;
 pub mod routers;
+pub mod slaac;
 pub mod source;
 
 use core::net::Ipv6Addr;
