@@ -4,7 +4,7 @@
 //! Builders return whole packets, from the IPv6 header on. What they are sent to decides the Ethernet address:
 //! [`multicast_mac`] for groups, the neighbour cache for hosts.
 
-
+pub mod cache;
 pub mod header;
 pub mod icmp;
 pub mod interface_id;
