@@ -5,6 +5,7 @@
 //! [`multicast_mac`] for groups, the neighbour cache for hosts.
 
 pub mod cache;
+pub mod fragments;
 pub mod header;
 pub mod icmp;
 pub mod interface_id;
