@@ -10,6 +10,7 @@ pub mod header;
 pub mod icmp;
 pub mod interface_id;
 pub mod lasting;
+pub mod mld;
 pub mod ndisc;
 pub mod quote;
 pub mod routers;
