@@ -12,6 +12,7 @@ pub mod interface_id;
 pub mod lasting;
 pub mod mld;
 pub mod ndisc;
+pub mod path_mtu;
 pub mod quote;
 pub mod routers;
 pub mod slaac;
