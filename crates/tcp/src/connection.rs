@@ -263,10 +263,14 @@ impl Connection {
 
     /// An ICMP message says that the segment with this sequence number was too large for the path, which takes `mss` bytes of
     /// payload. Believed of segments that are under way only (RFC 5927, section 4.1).
-    pub fn too_big(&mut self, seq: u32, mss: u16) {
-        if self.send.under_way(seq) {
+    ///
+    /// Returns whether it was believed.
+    pub fn too_big(&mut self, seq: u32, mss: u16) -> bool {
+        let under_way = self.send.under_way(seq);
+        if under_way {
             self.send.too_big(mss);
         }
+        under_way
     }
 
     /// CLOSE (RFC 9293, section 3.10.4): what is queued is still sent, then a FIN.

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use smoltcp::time::{Duration, Instant};
+use wireboot_tcp::{Duration, Instant};
 use wireboot_nic::MacAddress;
 
 /// Time between two requests. A boot talks to a few hosts right after each other; RFC 4861 waits a second.

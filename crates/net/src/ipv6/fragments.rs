@@ -10,7 +10,7 @@
 use super::header::{self, TCP, UDP, upper_of_whole};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use smoltcp::time::{Duration, Instant};
+use wireboot_tcp::{Duration, Instant};
 
 /// Packets that are being put together, and those of them from one sender.
 pub const PACKETS: usize = 8;

@@ -1,7 +1,7 @@
 //! Things that are known for a time, a limited number of them.
 
 use alloc::vec::Vec;
-use smoltcp::time::{Duration, Instant};
+use wireboot_tcp::{Duration, Instant};
 
 /// When a lifetime of `seconds` ends; `None`: never.
 pub fn end(seconds: u32, now: Instant) -> Option<Instant> {

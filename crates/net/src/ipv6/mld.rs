@@ -8,7 +8,7 @@ use super::header::{ICMP, Packet, packet, router_alert};
 use super::{ALL_NODES, array, icmp};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use smoltcp::time::{Duration, Instant};
+use wireboot_tcp::{Duration, Instant};
 
 /// Who hears reports: ff02::16.
 const ALL_MLD_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);

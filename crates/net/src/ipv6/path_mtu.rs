@@ -8,7 +8,7 @@ use super::icmp::MIN_MTU;
 use super::quote::{Family, Quoted, read};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use smoltcp::time::{Duration, Instant};
+use wireboot_tcp::{Duration, Instant};
 
 /// IPv4 packets of this length are sent whatever a message says.
 pub const MIN_MTU_V4: u16 = 576;

@@ -11,7 +11,7 @@ use super::{icmp, same_prefix};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use smoltcp::time::{Duration, Instant};
+use wireboot_tcp::{Duration, Instant};
 use wireboot_nic::MacAddress;
 
 /// How many are kept of each.

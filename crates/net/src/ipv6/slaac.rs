@@ -14,7 +14,7 @@ use super::source::Candidate;
 use super::{ALL_NODES, is_unicast, same_prefix, solicited_node};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use smoltcp::time::{Duration, Instant};
+use wireboot_tcp::{Duration, Instant};
 use wireboot_nic::MacAddress;
 
 /// Addresses made from prefixes, and by DHCPv6.
