@@ -118,7 +118,7 @@ impl Member {
 
     /// Whether the segments from `remote` to `local` are this engine's.
     pub(crate) fn owns(&self, remote: SocketAddrV4, local: SocketAddrV4) -> bool {
-        self.steering.pair(remote, local) == self.index
+        self.steering.pair(remote.into(), local.into()) == self.index
     }
 
     pub(crate) fn forwarded(&self) -> Forwarded {
@@ -140,7 +140,7 @@ impl Member {
         remote: SocketAddrV4,
         local: SocketAddrV4,
     ) -> bool {
-        let owner = self.steering.pair(remote, local);
+        let owner = self.steering.pair(remote.into(), local.into());
         if owner == self.index {
             return false;
         }
