@@ -10,7 +10,8 @@ use crate::ipv6::cache::{Cache, Due, Heard};
 use crate::ipv6::fragments::Fragments;
 use crate::ipv6::path_mtu::{PathMtus, TooBig};
 use crate::ipv6::quote::Quoted;
-use crate::ipv6::{is_unicast, multicast_mac};
+use crate::ipv6::multicast_mac;
+use crate::ipv6::source::{Candidate, order};
 use crate::output::{Packet, Path, headers_len};
 use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
 use crate::stack::NetError;
@@ -106,6 +107,18 @@ impl Interface {
             IpAddr::V4(_) => self.address4().map(IpAddr::V4),
             IpAddr::V6(remote) => self.v6.as_ref()?.source(remote, now).map(IpAddr::V6),
         }
+    }
+
+    /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
+    pub fn order(&self, destinations: &mut [IpAddr], now: Instant) {
+        let v4 = self.v4.as_ref().map(|config| Candidate {
+            address: config.address.address().to_ipv6_mapped(),
+            prefix_len: 96 + config.address.prefix_len(),
+            deprecated: false,
+        });
+        let v6 = self.v6.iter().flat_map(|v6| v6.slaac.candidates(now));
+        let candidates: Vec<_> = v6.chain(v4).collect();
+        order(destinations, &candidates);
     }
 
     /// Whom a packet to `remote` is handed to.
@@ -319,13 +332,5 @@ impl Interface {
             }
         }
         Ok(())
-    }
-}
-
-/// True for an address that one host can have on a link.
-fn is_host(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => crate::packet::is_host(address),
-        IpAddr::V6(address) => is_unicast(address),
     }
 }

@@ -32,6 +32,8 @@ mod stack;
 mod tcp;
 mod team;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 mod udp;
 
@@ -39,7 +41,6 @@ pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use engine::Engine;
 pub use interface::{Ipv4Config, Ipv6Options, RouterInfo};
-pub use ipv6::source::{Candidate, order};
 pub use memory::{Memory, MemoryBlock, Region};
 pub use parts::Parts;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};

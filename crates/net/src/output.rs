@@ -102,12 +102,11 @@ fn octets6(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// A frame without its link header's addresses and without a transport checksum: what is known before the next hop is.
+/// A UDP datagram before the next hop is known.
 pub struct Packet {
     pub local: IpAddr,
     pub remote: IpAddr,
-    pub protocol: u8,
-    /// The transport segment, its checksum 0.
+    /// The datagram, its checksum 0.
     pub segment: Vec<u8>,
 }
 
@@ -125,7 +124,6 @@ impl Packet {
         Self {
             local: local.ip(),
             remote: remote.ip(),
-            protocol: PROTOCOL_UDP,
             segment,
         }
     }

@@ -22,7 +22,6 @@ pub const ARP_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 pub const PROTOCOL_ICMP: u8 = 1;
 pub const PROTOCOL_TCP: u8 = 6;
 pub const PROTOCOL_UDP: u8 = 17;
-pub const PROTOCOL_ICMPV6: u8 = 58;
 
 /// Reads a big-endian 16-bit field; `None` beyond the end.
 #[inline]

@@ -290,6 +290,11 @@ impl Stack {
         self.inner().interface.source(remote, self.now())
     }
 
+    /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
+    pub fn order(&self, destinations: &mut [IpAddr]) {
+        self.inner().interface.order(destinations, self.now());
+    }
+
     /// The initial sequence number of a connection.
     pub(crate) fn iss(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
         self.0.initial_sequence.iss(local, remote, self.now())

@@ -20,6 +20,7 @@ mod device;
 mod queue;
 mod receive;
 mod ring;
+mod tables;
 mod transmit;
 pub(crate) mod transport;
 

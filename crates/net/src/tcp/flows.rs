@@ -77,19 +77,16 @@ impl Flow {
             }
             return;
         };
-        self.filled(placement.advance > 0, self.buffer.place(&placement, tcp.payload), now);
-        let released = self.connection.acknowledged();
-        if released > 0 {
-            self.send.release(released as usize);
-        }
-    }
-
-    fn filled(&mut self, news: bool, count: usize, now: Instant) {
-        if news {
+        let count = self.buffer.place(&placement, tcp.payload);
+        if placement.advance > 0 {
             self.last_data = now;
             self.confirmed = true;
         }
         self.received.set(self.received.get() + count as u64);
+        let released = self.connection.acknowledged();
+        if released > 0 {
+            self.send.release(released as usize);
+        }
     }
 
     /// Takes memory for what is received from now on.

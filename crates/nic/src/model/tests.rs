@@ -121,6 +121,10 @@ fn refuses_what_it_cannot_use() {
     assert_eq!(small, InitError::QueueSize { queue: 1, size: 16 });
     let odd = with(|c| c.queue_sizes[0] = 300);
     assert!(matches!(odd, InitError::Misbehaved(_)));
+    assert_eq!(
+        with(|c| c.refused = feature::MRG_RXBUF),
+        InitError::FeaturesRefused
+    );
     // No capability list; capabilities that point at themselves; one beyond its BAR; another BAR; a doorbell
     // beyond its registers.
     assert_eq!(with(|c| c.config_lies.push((6, 0))), InitError::Legacy);
@@ -525,6 +529,38 @@ fn each_lie_is_a_fault() {
 }
 
 #[test]
+fn a_length_beyond_its_buffer_is_a_fault() {
+    let impossible = Fault::Misbehaved("it returned an impossible length");
+    let one = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let two = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0];
+    for (lacking, buffer) in [
+        (0, 16_384),
+        (feature::MRG_RXBUF, 67_584),
+        (feature::COALESCING, 4096),
+        (feature::MRG_RXBUF | feature::COALESCING, 2048),
+    ] {
+        let (model, mut nic) = start(without(lacking));
+        // As long as the buffer is no lie, though it may be too long for a unit.
+        model.lie_buffer(RX, 0, &one);
+        model.lie_used(RX, 0, buffer);
+        let units = receive(&mut nic, 8).unwrap().len() as u64;
+        assert_eq!(units + nic.counters().receive_dropped, 1);
+        let fault = fault_after(without(lacking), |model, _| {
+            model.lie_buffer(RX, 0, &one);
+            model.lie_used(RX, 0, buffer + 1);
+        });
+        assert_eq!(fault, impossible, "a buffer of {buffer}");
+    }
+    // The same of a buffer that is not a unit's first.
+    let fault = fault_after(ModelConfig::default(), |model, _| {
+        model.lie_buffer(RX, 0, &two);
+        model.lie_used(RX, 0, 16_384);
+        model.lie_used(RX, 1, 16_385);
+    });
+    assert_eq!(fault, impossible);
+}
+
+#[test]
 fn removal_and_failure_are_noticed() {
     let fault = fault_after(ModelConfig::default(), |model, nic| {
         model.remove();
@@ -550,6 +586,27 @@ fn removal_is_noticed_by_polling_alone() {
     model.remove();
     let fault = (0..=1 << 16).find_map(|_| receive(&mut nic, 64).err());
     assert_eq!(fault, Some(Fault::Removed));
+}
+
+#[test]
+fn stop_waits_until_the_last_frames_are_sent() {
+    for waits in [0, 1, 5000] {
+        let (model, mut nic) = start(ModelConfig::default());
+        model.send_after_waits(waits);
+        let (_, mut tx) = nic.split();
+        tx.send(60, Offload::None, |frame| frame.fill(7)).unwrap();
+        drop(tx);
+        nic.stop();
+        assert!(!model.is_running());
+        let sent = model.collect();
+        assert_eq!((sent.len(), &sent[0].frame), (1, &vec![7; 60]), "{waits}");
+    }
+    // Not for ever.
+    let (model, mut nic) = start(ModelConfig::default());
+    nic.split().1.send(60, Offload::None, |_| ()).unwrap();
+    nic.stop();
+    assert!(!model.is_running());
+    assert_eq!(model.collect(), []);
 }
 
 #[test]

@@ -513,13 +513,14 @@ fn a_fan_sorts_by_its_steering_or_not_at_all() {
         let mut pairs = fan(near, Steering::by_port(3), manner);
         let mut sent = Vec::new();
         for port in 0..60_u16 {
-            let mut frame = segment(17, 0, 0, b"data");
+            let (build, start) = VERSIONS[usize::from(port / 30)];
+            let mut frame = build(17, 0, 0, b"data");
             frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0xb]);
-            frame[36..38].copy_from_slice(&port.to_be_bytes());
+            frame[start + 2..start + 4].copy_from_slice(&port.to_be_bytes());
             send(&mut far, &frame);
             sent.push(frame);
         }
-        // Neither IPv4 nor whole.
+        // Neither whole nor IP.
         let mut fragment = sent[1].clone();
         fragment[20] = 0x20;
         sent.push(fragment);

@@ -4,7 +4,8 @@ use core::ptr::NonNull;
 
 use super::InitError;
 use super::device::{Device, Shared};
-use super::queue::{Layout, Queue};
+use super::queue::Queue;
+use super::tables::Layout;
 use super::transport::Transport;
 use crate::platform::{DmaMemory, PciFunction, Registers};
 

@@ -372,6 +372,25 @@ fn removal_is_noticed_by_polling_alone() {
 }
 
 #[test]
+fn stop_waits_until_the_last_frames_are_sent() {
+    for waits in [0, 1, 5000] {
+        let (model, mut nic) = start();
+        model.send_after_waits(waits);
+        let (_, tx) = nic.split();
+        tx.send(60, Offload::None, |frame| frame.fill(7)).unwrap();
+        nic.stop();
+        assert!(!model.is_running());
+        assert_eq!(model.collect(), [[7; 60]], "{waits}");
+    }
+    // Not for ever.
+    let (model, mut nic) = start();
+    nic.split().1.send(60, Offload::None, |_| ()).unwrap();
+    nic.stop();
+    assert!(!model.is_running());
+    assert_eq!(model.collect(), [[0; 0]; 0]);
+}
+
+#[test]
 fn stop_resets_and_gives_memory_back() {
     let (model, mut nic) = start();
     assert_eq!(model.blocks(), 4);
