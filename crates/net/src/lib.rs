@@ -41,6 +41,8 @@ mod window;
 
 pub use bootp::Bootp;
 pub use engine::Engine;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use memory::{Memory, MemoryBlock, Region};
 pub use parts::Parts;
 pub use smoltcp::time::{Duration, Instant};
