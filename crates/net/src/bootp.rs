@@ -3,8 +3,8 @@
 use crate::output::Packet;
 use crate::stack::Stack;
 use alloc::vec::Vec;
-use core::task::Poll;
 use core::net::{Ipv4Addr, SocketAddr};
+use core::task::Poll;
 
 /// The BOOTP client port.
 pub const CLIENT_PORT: u16 = 68;

@@ -202,7 +202,11 @@ impl Ingress<'_> {
             }
             return true;
         }
-        let Inner { udp: ports, interface, .. } = &mut *self.inner;
+        let Inner {
+            udp: ports,
+            interface,
+            ..
+        } = &mut *self.inner;
         let Some(binding) = ports.iter().find(|binding| binding.port == port) else {
             return false;
         };
@@ -263,7 +267,9 @@ impl Ingress<'_> {
         let header = headers_len(&quoted.remote.ip()) - ETHERNET_HEADER + TCP_HEADER;
         if let Some(sequence) = quoted.sequence
             && let Some(flow) = flows.find((quoted.remote, quoted.local))
-            && flow.connection.too_big(sequence, mtu.saturating_sub(header as u16))
+            && flow
+                .connection
+                .too_big(sequence, mtu.saturating_sub(header as u16))
         {
             interface.lower_path_mtu(quoted.remote.ip(), *mtu, self.now);
         }

@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::{Ipv4Addr, SocketAddr};
 use smoltcp::wire::Ipv4Cidr;
-use wireboot_tcp::{Duration, Instant};
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
+use wireboot_tcp::{Duration, Instant};
 
 const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];

@@ -8,9 +8,9 @@ pub use v6::{Ipv6Options, RouterInfo};
 
 use crate::ipv6::cache::{Cache, Due, Heard};
 use crate::ipv6::fragments::Fragments;
+use crate::ipv6::multicast_mac;
 use crate::ipv6::path_mtu::{PathMtus, TooBig};
 use crate::ipv6::quote::Quoted;
-use crate::ipv6::multicast_mac;
 use crate::ipv6::source::{Candidate, order};
 use crate::output::{Packet, Path, headers_len};
 use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
@@ -192,7 +192,9 @@ impl Interface {
     /// # Errors
     /// [`NetError::Unreachable`] without a route, [`NetError::Full`].
     pub fn send(&mut self, packet: &Packet, now: Instant) -> Result<(), NetError> {
-        let hop = self.next_hop(packet.remote, now).ok_or(NetError::Unreachable)?;
+        let hop = self
+            .next_hop(packet.remote, now)
+            .ok_or(NetError::Unreachable)?;
         if self.outbox.len() >= WAITING {
             return Err(NetError::Full);
         }
@@ -258,7 +260,13 @@ impl Interface {
     }
 
     /// A frame of a packet that is whole now.
-    fn whole(&self, path: (IpAddr, IpAddr), protocol: u8, payload: &[u8], unicast: bool) -> Delivery {
+    fn whole(
+        &self,
+        path: (IpAddr, IpAddr),
+        protocol: u8,
+        payload: &[u8],
+        unicast: bool,
+    ) -> Delivery {
         let path = Path {
             station: [0; 6],
             next_hop: if unicast { self.station } else { BROADCAST },
@@ -293,7 +301,8 @@ impl Interface {
                     if let (Some(v6), IpAddr::V6(address)) = (&mut self.v6, address) {
                         v6.slaac.routers.unreachable(address);
                     }
-                    let waits = |out: &Outgoing| matches!(out.to, NextHop::Neighbor(hop) if hop == address);
+                    let waits =
+                        |out: &Outgoing| matches!(out.to, NextHop::Neighbor(hop) if hop == address);
                     self.outbox.retain(|out| !waits(out));
                 }
             }
@@ -310,7 +319,9 @@ impl Interface {
             let to = match out.to {
                 NextHop::Known(mac) => Some(mac),
                 NextHop::Neighbor(IpAddr::V4(hop)) if hop.is_broadcast() => Some(BROADCAST),
-                NextHop::Neighbor(IpAddr::V6(hop)) if hop.is_multicast() => Some(multicast_mac(hop)),
+                NextHop::Neighbor(IpAddr::V6(hop)) if hop.is_multicast() => {
+                    Some(multicast_mac(hop))
+                }
                 NextHop::Neighbor(hop) => self.neighbors.lookup(hop, now),
             };
             let Some(to) = to else {
@@ -323,7 +334,9 @@ impl Interface {
             };
             put(&mut out.frame, 0, to);
             let frame = &out.frame;
-            match tx.send(frame.len(), out.offload, |memory| memory.copy_from_slice(frame)) {
+            match tx.send(frame.len(), out.offload, |memory| {
+                memory.copy_from_slice(frame)
+            }) {
                 Err(SendError::Full) => return Ok(()),
                 Err(SendError::Fault(fault)) => return Err(fault),
                 Ok(()) | Err(SendError::TooLong) => {

@@ -6,6 +6,8 @@
 
 pub mod cache;
 pub mod fragments;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod header;
 pub mod icmp;
 pub mod interface_id;

@@ -41,6 +41,8 @@ pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use engine::Engine;
 pub use interface::{Ipv4Config, Ipv6Options, RouterInfo};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use memory::{Memory, MemoryBlock, Region};
 pub use parts::Parts;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};

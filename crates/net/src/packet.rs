@@ -223,8 +223,7 @@ fn transport<'a>(
 /// Whether the transport checksum is right, as far as the device did not see to it.
 fn verified(frame: &Frame<'_>, ip: &Ip<'_>, segment: Parts<'_>) -> bool {
     frame.checksum == Checksum::Trusted || {
-        let pseudo =
-            checksum::pseudo_header(ip.source, ip.destination, ip.protocol, segment.len());
+        let pseudo = checksum::pseudo_header(ip.source, ip.destination, ip.protocol, segment.len());
         checksum::verify(pseudo, segment)
     }
 }

@@ -8,12 +8,12 @@ use core::net::SocketAddr;
 use proptest::prelude::*;
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
 use smoltcp::socket::tcp;
-use wireboot_tcp::{Duration, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::{self, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Frame, Nic, Offload, Receive, Transmit};
+use wireboot_tcp::{Duration, Instant};
 
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -101,7 +101,7 @@ impl FileServer {
                     frame: Some(&whole),
                     transmit: &mut *port.transmit,
                     mtu: 1500,
-                        };
+                };
                 iface.poll_ingress_single(now, &mut port, sockets);
             })
             .unwrap();

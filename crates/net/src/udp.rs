@@ -92,7 +92,10 @@ impl UdpSocket {
     /// # Errors
     /// [`NetError::Unreachable`] without an address or route, [`NetError::Full`] when too many datagrams wait.
     pub fn send_to(&self, remote: SocketAddr, payload: &[u8]) -> Result<(), NetError> {
-        let local = self.stack.source(remote.ip()).ok_or(NetError::Unreachable)?;
+        let local = self
+            .stack
+            .source(remote.ip())
+            .ok_or(NetError::Unreachable)?;
         let packet = Packet::udp(SocketAddr::new(local, self.port), remote, payload);
         let now = self.stack.now();
         self.stack.inner().interface.send(&packet, now)

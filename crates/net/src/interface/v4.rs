@@ -70,9 +70,7 @@ fn header(packet: &[u8]) -> Option<Header<'_>> {
     let total = usize::from(be16(fixed, 2)?);
     let header = packet.get(..len)?;
     let place = be16(fixed, 6)?;
-    let right = first >> 4 == 4
-        && len >= IPV4_HEADER
-        && checksum::verify(0, Parts::new(&[header]));
+    let right = first >> 4 == 4 && len >= IPV4_HEADER && checksum::verify(0, Parts::new(&[header]));
     let source = be32(fixed, 12)?.into();
     (right && is_host(source)).then_some(Header {
         source,
@@ -150,7 +148,12 @@ impl Interface {
     pub(super) fn ask4(&mut self, address: Ipv4Addr, at: Option<MacAddress>, now: Instant) {
         if let Some(sender) = self.address4() {
             let frame = arp_packet(1, self.station, sender, [0; 6], address);
-            self.push(frame, Offload::None, NextHop::Known(at.unwrap_or(BROADCAST)), now);
+            self.push(
+                frame,
+                Offload::None,
+                NextHop::Known(at.unwrap_or(BROADCAST)),
+                now,
+            );
         }
     }
 
@@ -264,7 +267,11 @@ mod tests {
         let mut config = Ipv4Config {
             address: Ipv4Cidr::new(ip(1), 24),
             router: Some(ip(254)),
-            routes: vec![(net(16, 12), ip(2)), (net(16, 16), ip(3)), (net(16, 14), ip(4))],
+            routes: vec![
+                (net(16, 12), ip(2)),
+                (net(16, 16), ip(3)),
+                (net(16, 14), ip(4)),
+            ],
             mtu: None,
         };
         for _ in 0..3 {

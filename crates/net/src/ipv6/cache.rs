@@ -6,8 +6,8 @@
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use wireboot_tcp::{Duration, Instant};
 use wireboot_nic::MacAddress;
+use wireboot_tcp::{Duration, Instant};
 
 /// Time between two requests. A boot talks to a few hosts right after each other; RFC 4861 waits a second.
 const INTERVAL: Duration = Duration::from_millis(100);

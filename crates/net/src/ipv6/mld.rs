@@ -88,7 +88,7 @@ impl Mld {
         if !group.is_unspecified() && !self.listens_to(group) {
             return;
         }
-        let at = now + Duration::from_micros(delay.total_micros() * u64::from(random) >> 16);
+        let at = now + part(delay, random);
         self.answer = Some(self.answer.map_or(at, |earlier| earlier.min(at)));
     }
 
@@ -128,8 +128,8 @@ impl Mld {
             }
             self.groups.retain(|group| !group.left || group.reports > 0);
             let again = self.groups.iter().any(|group| group.reports > 0);
-            let delay = UNSOLICITED.total_micros() * u64::from(random) >> 16;
-            self.change = again.then(|| now + Duration::from_micros(delay));
+
+            self.change = again.then(|| now + part(UNSOLICITED, random));
         } else if is_due(self.answer) {
             self.answer = None;
             let joined = self.groups.iter().filter(|group| !group.left);
@@ -141,6 +141,11 @@ impl Mld {
     pub fn poll_at(&self) -> Option<Instant> {
         [self.change, self.answer].into_iter().flatten().min()
     }
+}
+
+/// `random` 65,536ths of `whole`.
+fn part(whole: Duration, random: u16) -> Duration {
+    Duration::from_micros((whole.total_micros() * u64::from(random)) >> 16)
 }
 
 fn scope(group: Ipv6Addr) -> u8 {

@@ -11,8 +11,8 @@ use super::{icmp, same_prefix};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use wireboot_tcp::{Duration, Instant};
 use wireboot_nic::MacAddress;
+use wireboot_tcp::{Duration, Instant};
 
 /// How many are kept of each.
 const ROUTERS: usize = 4;

@@ -14,8 +14,8 @@ use super::source::Candidate;
 use super::{ALL_NODES, is_unicast, same_prefix, solicited_node};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use wireboot_tcp::{Duration, Instant};
 use wireboot_nic::MacAddress;
+use wireboot_tcp::{Duration, Instant};
 
 /// Addresses made from prefixes, and by DHCPv6.
 const FROM_PREFIXES: usize = 6;

@@ -44,7 +44,9 @@ impl Held {
         }
         at = (self.start + at) % capacity;
         let first = payload.len().min(capacity - at);
-        payload.slice(0, first).copy_to(self.bytes.get_mut(at..).unwrap_or_default());
+        payload
+            .slice(0, first)
+            .copy_to(self.bytes.get_mut(at..).unwrap_or_default());
         payload.slice(first, usize::MAX).copy_to(&mut self.bytes);
     }
 
@@ -114,7 +116,8 @@ impl ReceiveBuffer {
         }
         let beyond = payload.slice(here.len(), usize::MAX);
         if !beyond.is_empty() {
-            self.held.write((at + here.len()).saturating_sub(room), beyond);
+            self.held
+                .write((at + here.len()).saturating_sub(room), beyond);
         }
         let taken = advance.min(room);
         destination.at += taken;
@@ -236,7 +239,10 @@ mod tests {
             assert_eq!(filled, end.min(25) - 10);
             buffer.place(&place(0, 15, 15), Parts::new(&piece(25, 40)));
             assert_eq!(buffer.filled(), Some((20, true)));
-            assert!(!buffer.leave_destination(), "nothing lies behind a gap in it");
+            assert!(
+                !buffer.leave_destination(),
+                "nothing lies behind a gap in it"
+            );
             let memory = region.take();
             assert_eq!(&memory.as_slice()[2..22], &stream[taken..end]);
             assert_eq!(&memory.as_slice()[..2], [0xee; 2]);
@@ -247,7 +253,11 @@ mod tests {
                     bytes.len()
                 });
             }
-            let expected: Vec<u8> = stream[..taken].iter().chain(&stream[end..40]).copied().collect();
+            let expected: Vec<u8> = stream[..taken]
+                .iter()
+                .chain(&stream[end..40])
+                .copied()
+                .collect();
             assert_eq!(read, expected);
         }
     }

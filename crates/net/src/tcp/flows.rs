@@ -156,7 +156,10 @@ impl Flows {
 
     /// Whether a local port is used by any of them.
     pub fn uses(&self, port: u16) -> bool {
-        self.slots.iter().flatten().any(|flow| flow.ends.1.port() == port)
+        self.slots
+            .iter()
+            .flatten()
+            .any(|flow| flow.ends.1.port() == port)
     }
 
     /// Gives a segment to its connection; false when there is none.
@@ -278,7 +281,8 @@ fn transmit(
             header.write(frame.get_mut(start..).unwrap_or_default());
             let payload = frame.get_mut(start + segment - out.len..);
             if out.len > 0 {
-                flow.send.fill(out.offset as usize, payload.unwrap_or_default());
+                flow.send
+                    .fill(out.offset as usize, payload.unwrap_or_default());
             }
             let device = properties.transmit_checksum || cut.is_some();
             path.seal(frame, PROTOCOL_TCP, start, CHECKSUM, device);

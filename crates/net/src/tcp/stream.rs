@@ -83,7 +83,8 @@ impl TcpStream {
         let established = stream.stack.timeout(
             timeout,
             core::future::poll_fn(|_| {
-                let connection = stream.with(|flow| (flow.connection.state(), flow.connection.error()));
+                let connection =
+                    stream.with(|flow| (flow.connection.state(), flow.connection.error()));
                 match connection {
                     Some((State::SynSent | State::SynReceived, _)) => Poll::Pending,
                     Some((State::Closed, error)) => {
@@ -152,7 +153,12 @@ impl TcpStream {
     ///
     /// # Errors
     /// As [`Self::write_all`].
-    pub async fn send_from(&mut self, region: &Region, from: usize, to: usize) -> Result<(), NetError> {
+    pub async fn send_from(
+        &mut self,
+        region: &Region,
+        from: usize,
+        to: usize,
+    ) -> Result<(), NetError> {
         self.with(|flow| {
             let before = flow.send.len();
             flow.send.push_region(region.clone(), from, to);
@@ -199,7 +205,9 @@ impl TcpStream {
         core::future::poll_fn(|_| {
             let ready = self.with(|flow| {
                 if flow.buffer.held() > 0 {
-                    let count = consume.take().map_or(0, |consume| flow.buffer.read(consume));
+                    let count = consume
+                        .take()
+                        .map_or(0, |consume| flow.buffer.read(consume));
                     flow.received.set(flow.received.get() + count as u64);
                     return Some(Ok(count));
                 }

@@ -6,12 +6,12 @@ use crate::{Engine, Ipv4Cidr, Ipv4Config, Memory, NetError, Region, Stack};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::net::SocketAddr;
-use wireboot_tcp::{Duration, Instant};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::fan::{Manner, Pair, fan};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Steering, Transmit};
+use wireboot_tcp::{Duration, Instant};
 
 /// The engines of a card with so many pairs, and the other end of its cable.
 fn engines(
