@@ -257,7 +257,7 @@ mod tests {
     }
 
     const REACHABLE: State = State::Reachable {
-        until: Instant::from_millis_const(30_000),
+        until: Instant::from_millis(30_000),
     };
 
     #[test]
