@@ -593,9 +593,8 @@ fn stop_waits_until_the_last_frames_are_sent() {
     for waits in [0, 1, 5000] {
         let (model, mut nic) = start(ModelConfig::default());
         model.send_after_waits(waits);
-        let (_, mut tx) = nic.split();
-        tx.send(60, Offload::None, |frame| frame.fill(7)).unwrap();
-        drop(tx);
+        let send = |frame: &mut [u8]| frame.fill(7);
+        nic.split().1.send(60, Offload::None, send).unwrap();
         nic.stop();
         assert!(!model.is_running());
         let sent = model.collect();
