@@ -252,10 +252,12 @@ impl<V, T> Thread<V, T> {
 mod tests {
     use super::*;
 
-    #[cfg(loom)]
-    use loom::thread;
     #[cfg(not(loom))]
     extern crate std;
+    #[cfg(not(loom))]
+    use core::sync::atomic::fence;
+    #[cfg(loom)]
+    use loom::{sync::atomic::fence, thread};
     #[cfg(not(loom))]
     use std::thread;
 
@@ -330,6 +332,27 @@ mod tests {
             };
             assert_eq!(joined(thread), 8);
             assert_eq!(Arc::strong_count(&value), 1);
+        });
+    }
+
+    #[test]
+    fn each_beat_is_counted() {
+        model(|| {
+            let Ok(thread) = spawn(&mut host(true), (), |(), context| {
+                context.beat();
+                context.beat();
+            }) else {
+                panic!("refused");
+            };
+            while !thread.is_finished() {
+                assert!(thread.beats() <= 2);
+                thread::yield_now();
+            }
+            // The beats came before the end that was seen.
+            fence(Ordering::Acquire);
+            assert!(thread.is_started());
+            assert_eq!(thread.beats(), 2);
+            joined(thread);
         });
     }
 
