@@ -70,12 +70,20 @@ fn a_reply_echoes_what_it_must() {
     let mut request = Message::request(MessageType::Request, 5, MAC);
     request.giaddr = Ipv4Addr::new(10, 0, 0, 1);
     request.ciaddr = Ipv4Addr::new(10, 0, 0, 2);
+    request.hops = 1;
+    request.secs = 9;
+    request.flags = 0x8000;
     request.options.set(RELAY_AGENT, b"\x01\x02ab");
     let ack = Message::reply(MessageType::Ack, &request);
     assert_eq!(
         (ack.xid, ack.giaddr, ack.ciaddr),
         (5, request.giaddr, request.ciaddr)
     );
+    assert_eq!((ack.hops, ack.secs), (0, 0));
+    assert_eq!(ack.mac(), Some(MAC));
+    for kind in [MessageType::Offer, MessageType::Ack, MessageType::Nak] {
+        assert!(Message::reply(kind, &request).wants_broadcast());
+    }
     assert_eq!(ack.options.get(RELAY_AGENT), Some(b"\x01\x02ab".as_slice()));
     assert_eq!(ack.message_type(), Some(MessageType::Ack));
     assert_eq!(
@@ -172,6 +180,7 @@ fn overload_of_one_field_leaves_the_other() {
     );
     let message = Message::parse(&reply(b"s", b"\x34\x01\x03", b"\x34\x01\x01")).unwrap();
     assert_eq!(message.boot_server_name(), Some("s"));
+    assert_eq!(message.options, Options::default());
     // A field cut off in the middle of an option.
     let mut file = [0; 128];
     file[127] = 12;
@@ -196,6 +205,7 @@ fn lengths_are_checked() {
     assert_eq!(with(SUBNET_MASK, &[0; 4]).prefix(), Some(0));
     assert_eq!(with(SUBNET_MASK, &[255, 0, 255, 0]).prefix(), None);
     assert_eq!(with(MTU, &[5, 0xdc]).mtu(), Some(1500));
+    assert_eq!(with(MTU, &[0, 68]).mtu(), Some(68));
     assert_eq!(with(MTU, &[0, 67]).mtu(), None);
     assert_eq!(
         with(LEASE_TIME, &[0, 0, 14, 16]).u32(LEASE_TIME),
