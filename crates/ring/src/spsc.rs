@@ -119,10 +119,12 @@ mod tests {
         assert_eq!(tx.room(), 4);
         for i in 0..4 {
             assert_eq!(tx.push(i), Ok(()));
+            assert_eq!(tx.room(), 3 - i);
         }
         assert_eq!(tx.push(9), Err(9));
         let out: Vec<_> = core::iter::from_fn(|| rx.pop()).collect();
         assert_eq!(out, [0, 1, 2, 3]);
+        assert_eq!(tx.room(), 4);
     }
 
     #[test]
