@@ -84,7 +84,8 @@ impl<T: Send> Sender<T> {
     #[must_use]
     pub fn room(&self) -> usize {
         let tail = self.0.tail.0.load(Ordering::Relaxed);
-        let head = self.0.head.0.load(Ordering::Acquire);
+        // Relaxed: no slot is touched, and `push` looks again.
+        let head = self.0.head.0.load(Ordering::Relaxed);
         self.0.slots.len() - tail.wrapping_sub(head)
     }
 }

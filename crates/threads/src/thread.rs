@@ -37,7 +37,8 @@ pub trait Processor {
     /// Why it cannot be had.
     type Error;
 
-    /// Makes the processor call `entry(argument)` once, soon, and returns without waiting for it.
+    /// Makes the processor call `entry(argument)` once, soon, and returns without waiting for it. That call sees what was
+    /// written before this one.
     ///
     /// # Errors
     /// When it will not be called: then and later.
@@ -79,9 +80,9 @@ impl<V, T> Shared<V, T> {
 
     /// True when the state was `STARTING`, and is `state` now.
     fn leave_starting(&self, state: u8) -> bool {
-        // Acquire: the value was put there before. Release: not needed, as the loser only looks at the state.
+        // Relaxed: the value was put there before the processor was started, and the loser only looks at the state.
         self.state
-            .compare_exchange(STARTING, state, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(STARTING, state, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 }
