@@ -53,6 +53,46 @@ fn a_message_survives() {
 }
 
 #[test]
+fn each_message_type_has_its_code() {
+    let kinds = [
+        MessageType::Discover,
+        MessageType::Offer,
+        MessageType::Request,
+        MessageType::Decline,
+        MessageType::Ack,
+        MessageType::Nak,
+        MessageType::Release,
+        MessageType::Inform,
+    ];
+    for (code, kind) in (1..).zip(kinds) {
+        assert_eq!(kind.code(), code);
+        assert_eq!(parsed(&[53, 1, code]).message_type(), Some(kind));
+    }
+    for code in [0, 9] {
+        assert_eq!(parsed(&[53, 1, code]).message_type(), None);
+    }
+}
+
+#[test]
+fn only_the_top_bit_of_the_flags_asks_for_broadcast() {
+    let mut message = Message::request(MessageType::Discover, 1, MAC);
+    assert!(!message.wants_broadcast());
+    message.flags = 0x7fff;
+    assert!(!message.wants_broadcast());
+    message.flags = 0x8000;
+    assert!(message.wants_broadcast());
+}
+
+#[test]
+fn a_hardware_address_is_cut_at_sixteen_bytes() {
+    let mut message = Message::request(MessageType::Discover, 1, MAC);
+    message.chaddr = (1..=20).collect();
+    let again = Message::parse(&message.emit()).unwrap();
+    assert_eq!(again.chaddr, message.chaddr[..16]);
+    assert_eq!(again.mac(), None);
+}
+
+#[test]
 fn long_names_move_to_options() {
     let mut message = Message::request(MessageType::Offer, 1, MAC);
     message.operation = Operation::Reply;
