@@ -231,7 +231,7 @@ impl Ingress<'_> {
         let step = segment.map_or(usize::MAX, |step| usize::from(step).max(1));
         let mut at = 0;
         loop {
-            sink.datagram(source, udp.payload.slice(at, step), self.now);
+            sink.datagram(source.into(), udp.payload.slice(at, step), self.now);
             at = at.saturating_add(step);
             if at >= udp.payload.len() {
                 return true;

@@ -191,7 +191,7 @@ pub fn fuzz_frames(data: &[u8]) {
     let (into, told) = (region.clone(), counter.clone());
     engine.spawn(async move {
         let _port = stack.udp();
-        let server = SocketAddrV4::new(HOST, 80);
+        let server = SocketAddrV4::new(HOST, 80).into();
         let Ok(mut stream) = stack.connect(server, Duration::from_secs(1)).await else {
             return;
         };

@@ -8,18 +8,18 @@ use crate::tcp::{Connections, TcpStream};
 use crate::team::Member;
 use crate::udp::{Binding, DatagramSink, UdpSocket};
 use crate::window;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
-use core::net::SocketAddrV4;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, Ipv4Address, Ipv4Cidr};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, Ipv4Address, Ipv4Cidr, Ipv6Cidr};
 use wireboot_nic::{Fault, MacAddress, Nic, Offload, Properties, SendError, Transmit};
 
 /// First ephemeral port (RFC 6335).
@@ -68,6 +68,21 @@ pub struct Ipv4Config {
     pub routes: Vec<(Ipv4Cidr, Ipv4Address)>,
     /// MTU of the network in bytes; the NIC's if smaller or absent.
     pub mtu: Option<u16>,
+}
+
+/// What router advertisements say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterInfo {
+    /// Addresses come from DHCPv6.
+    pub managed: bool,
+    /// Other settings come from DHCPv6.
+    pub other: bool,
+    /// MTU of the link.
+    pub mtu: Option<u32>,
+    /// Name servers.
+    pub dns: Vec<Ipv6Addr>,
+    /// Domains to try.
+    pub search: Vec<alloc::string::String>,
 }
 
 /// Everything that a turn of the engine touches, but for the NIC and the tasks.
@@ -134,6 +149,7 @@ struct Shared {
     now: Cell<Instant>,
     mtu: Cell<u16>,
     random: RefCell<ChaCha12Rng>,
+    paths: RefCell<BTreeMap<IpAddr, u16>>,
     properties: Properties,
     /// More receive buffers are counted on than are sure.
     tries: Cell<bool>,
@@ -210,6 +226,7 @@ impl Stack {
             now: Cell::new(Instant::ZERO),
             mtu: Cell::new(properties.mtu),
             random: RefCell::new(random),
+            paths: RefCell::default(),
             properties,
             tries: Cell::new(properties.receive_frames_hoped > 0),
         }))
@@ -383,6 +400,52 @@ impl Stack {
         self.inner().config.as_ref().map(|config| config.address)
     }
 
+    /// Our usable IPv6 addresses.
+    #[must_use]
+    pub fn addresses6(&self) -> Vec<Ipv6Cidr> {
+        Vec::new()
+    }
+
+    /// Our address on the link.
+    #[must_use]
+    pub fn link_local(&self) -> Option<Ipv6Addr> {
+        None
+    }
+
+    /// Takes on an IPv6 address.
+    pub fn add_ipv6(&self, _: Ipv6Cidr) {}
+
+    /// What routers have said.
+    #[must_use]
+    pub fn router(&self) -> Option<RouterInfo> {
+        None
+    }
+
+    /// A UDP socket on a port of choice.
+    #[must_use]
+    pub fn udp_on(&self, _: u16) -> UdpSocket {
+        self.udp()
+    }
+
+    /// Largest packet on the path to `host`, in bytes, as far as known.
+    #[must_use]
+    pub fn path_mtu(&self, host: IpAddr) -> u16 {
+        let known = self.0.paths.borrow().get(&host).copied();
+        known.unwrap_or(u16::MAX).min(self.mtu())
+    }
+
+    /// The path to `host` takes packets of `mtu` bytes at most.
+    pub fn set_path_mtu(&self, host: IpAddr, mtu: u16) {
+        self.0.paths.borrow_mut().insert(host, mtu);
+        // All that TCP connects to from now on is told.
+        let (config, link) = (self.inner().config.clone(), self.mtu());
+        if let Some(config) = config {
+            let mtu = Some(mtu);
+            self.configure(&Ipv4Config { mtu, ..config });
+            self.0.mtu.set(link);
+        }
+    }
+
     /// The DHCP client's port.
     #[must_use]
     pub fn bootp(&self) -> Bootp {
@@ -419,7 +482,7 @@ impl Stack {
     /// [`NetError::Refused`], [`NetError::TimedOut`] after `timeout`, [`NetError::Unreachable`].
     pub async fn connect(
         &self,
-        remote: SocketAddrV4,
+        remote: SocketAddr,
         timeout: Duration,
     ) -> Result<TcpStream, NetError> {
         TcpStream::connect(self.clone(), remote, timeout).await

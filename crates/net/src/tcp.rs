@@ -27,7 +27,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::net::SocketAddrV4;
+use core::net::{SocketAddr, SocketAddrV4};
 use core::task::Poll;
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp;
@@ -647,9 +647,12 @@ pub struct TcpStream {
 impl TcpStream {
     pub(crate) async fn connect(
         stack: Stack,
-        remote: SocketAddrV4,
+        remote: SocketAddr,
         timeout: Duration,
     ) -> Result<Self, NetError> {
+        let SocketAddr::V4(remote) = remote else {
+            return Err(NetError::Unreachable);
+        };
         let Some(address) = stack.address() else {
             return Err(NetError::Unreachable);
         };

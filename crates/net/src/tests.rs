@@ -271,7 +271,7 @@ async fn download(
     patience: Duration,
     all: &mut Vec<u8>,
 ) -> Result<(), NetError> {
-    let server = SocketAddrV4::new(SERVER, 80);
+    let server = SocketAddrV4::new(SERVER, 80).into();
     let mut stream = stack.connect(server, patience).await?;
     stream.set_idle_timeout(patience);
     stream.write_all(REQUEST).await?;
@@ -421,7 +421,7 @@ fn a_closed_port_refuses_and_a_silent_host_times_out() {
     let out = log.clone();
     client.spawn(async move {
         let patience = Duration::from_secs(2);
-        let at = |host, port| SocketAddrV4::new(host, port);
+        let at = |host, port| SocketAddrV4::new(host, port).into();
         let note = |result: Result<_, NetError>| {
             out.borrow_mut().push(result.map(|_: crate::TcpStream| ()))
         };

@@ -8,7 +8,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::SocketAddrV4;
+use core::net::{SocketAddr, SocketAddrV4};
 use core::task::Poll;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::udp;
@@ -25,7 +25,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// Takes the datagrams of a port while they are on loan: one copy, from DMA memory to their final place.
 pub trait DatagramSink {
     /// One datagram's payload. Called in the middle of a burst: it must not use the [`Stack`].
-    fn datagram(&mut self, source: SocketAddrV4, payload: Parts<'_>, now: Instant);
+    fn datagram(&mut self, source: SocketAddr, payload: Parts<'_>, now: Instant);
 }
 
 /// A bound port.
@@ -38,10 +38,10 @@ pub struct Binding {
 }
 
 #[derive(Default)]
-struct Queue(VecDeque<(SocketAddrV4, Vec<u8>)>);
+struct Queue(VecDeque<(SocketAddr, Vec<u8>)>);
 
 impl DatagramSink for Queue {
-    fn datagram(&mut self, source: SocketAddrV4, payload: Parts<'_>, _: Instant) {
+    fn datagram(&mut self, source: SocketAddr, payload: Parts<'_>, _: Instant) {
         if self.0.len() < QUEUE {
             let mut bytes = vec![0; payload.len()];
             payload.copy_to(&mut bytes);
@@ -105,7 +105,10 @@ impl UdpSocket {
     ///
     /// # Errors
     /// [`NetError::Unreachable`] without an address or route, [`NetError::Full`] when too many datagrams wait.
-    pub fn send_to(&self, remote: SocketAddrV4, payload: &[u8]) -> Result<(), NetError> {
+    pub fn send_to(&self, remote: SocketAddr, payload: &[u8]) -> Result<(), NetError> {
+        let SocketAddr::V4(remote) = remote else {
+            return Err(NetError::Unreachable);
+        };
         let mut inner = self.stack.inner();
         if inner.address().is_none() {
             return Err(NetError::Unreachable);
@@ -124,15 +127,15 @@ impl UdpSocket {
     /// Whether a host has said, since this was last asked, that nobody listens at `remote` (ICMP port unreachable, RFC 792). A
     /// server that is being started again may well listen later.
     #[must_use]
-    pub fn was_refused_by(&self, remote: SocketAddrV4) -> bool {
+    pub fn was_refused_by(&self, remote: SocketAddr) -> bool {
         let mut inner = self.stack.inner();
         let mut ports = inner.udp.iter_mut();
         let binding = ports.find(|binding| binding.handle == self.handle);
-        binding.is_some_and(|binding| binding.refused.take() == Some(remote))
+        binding.is_some_and(|binding| binding.refused.take().map(SocketAddr::V4) == Some(remote))
     }
 
     /// The next datagram: its sender and its payload. Never ready on a socket with a sink of its own.
-    pub async fn receive(&self) -> (SocketAddrV4, Vec<u8>) {
+    pub async fn receive(&self) -> (SocketAddr, Vec<u8>) {
         core::future::poll_fn(|_| {
             match self
                 .queue

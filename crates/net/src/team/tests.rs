@@ -51,7 +51,7 @@ fn engines(
 
 /// What the server sends after the request, up to so many bytes.
 async fn receive(stack: &Stack, len: usize) -> Result<Memory, NetError> {
-    let server = SocketAddrV4::new(SERVER, 80);
+    let server = SocketAddrV4::new(SERVER, 80).into();
     let mut stream = stack.connect(server, PATIENCE).await?;
     stream.set_idle_timeout(PATIENCE);
     stream.write_all(REQUEST).await?;
@@ -168,7 +168,7 @@ fn without_a_port_that_leads_home_there_is_no_connection() {
     let end = Rc::new(RefCell::new(None));
     let out = end.clone();
     engine.spawn(async move {
-        let server = SocketAddrV4::new(SERVER, 80);
+        let server = SocketAddrV4::new(SERVER, 80).into();
         let result = stack.connect(server, Duration::from_secs(1)).await;
         *out.borrow_mut() = Some(result.err());
     });
