@@ -7,6 +7,8 @@ use crate::dns;
 use crate::error::FetchError;
 use crate::http::{self, Connections};
 use crate::outbox::Outbox;
+use crate::pace::Floor;
+use crate::race::{self, Versions};
 use crate::resolve::Resolve;
 use crate::team::{Assistants, Lead};
 use crate::tftp;
@@ -15,10 +17,10 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::SocketAddrV4;
+use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
-use wireboot_net::{Duration, Engine, Forwarded, Instant, Ipv4Address, Memory, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Memory, Stack};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
@@ -35,6 +37,8 @@ pub type Job = u32;
 pub enum Command {
     /// Take on a lease that somebody else obtained (the firmware).
     Configure(Lease),
+    /// The slowest download that goes on, from the next one on; [`Floor::default`] unless set.
+    Floor(Floor),
     /// Obtain a lease; answered by [`Event::Lease`].
     Dhcp {
         /// Names the work.
@@ -161,6 +165,7 @@ struct Shared {
     lease: RefCell<Option<Lease>>,
     connections: Connections,
     assistants: Assistants,
+    floor: Cell<Floor>,
     running: Cell<usize>,
 }
 
@@ -206,6 +211,7 @@ impl<N: Nic> Service<N> {
             lease: RefCell::new(None),
             connections: Connections::new(),
             assistants,
+            floor: Cell::default(),
             running: Cell::new(0),
         });
         Self {
@@ -250,6 +256,7 @@ impl<N: Nic> Service<N> {
         let shared = self.shared.clone();
         match command {
             Command::Configure(lease) => shared.adopt(lease),
+            Command::Floor(floor) => shared.floor.set(floor),
             Command::Dhcp { job, request } => self.engine.spawn(async move {
                 let result = dhcp::discover(&shared.stack, &request).await;
                 if let Ok(lease) = &result {
@@ -349,6 +356,7 @@ impl Shared {
                     &self.assistants,
                     &self,
                     url,
+                    self.floor.get(),
                     &mut destination,
                 )
                 .await?;
@@ -356,15 +364,21 @@ impl Shared {
                 (file.memory, file.len, file.url, u64::from(again))
             }
             Scheme::Tftp => {
-                let address = self.address(url).await?;
-                let server = SocketAddrV4::new(address, url.port());
+                let addresses = self.addresses(url).await?;
+                let mut servers: Vec<SocketAddr> =
+                    race::order(&addresses, Versions::of(&self.stack))
+                        .into_iter()
+                        .map(|address| SocketAddr::new(address, url.port()))
+                        .collect();
                 // All that have been asked for, since those that wait may start while this one runs.
                 let sharers = self.mail.borrow().len().min(TOGETHER);
                 let file = url.resource();
-                let result = tftp::get(&self.stack, server, file, sharers, &mut destination).await;
-                let file = result.map_err(|error| FetchError::Tftp {
+                let floor = self.floor.get();
+                let (stack, destination) = (&self.stack, &mut destination);
+                let result = tftp::get(stack, &mut servers, file, sharers, floor, destination);
+                let file = result.await.map_err(|error| FetchError::Tftp {
                     url: url.clone(),
-                    server,
+                    servers,
                     error,
                 })?;
                 (file.memory, file.len, url.clone(), file.retransmissions)
@@ -382,36 +396,33 @@ impl Shared {
         })
     }
 
-    async fn address(&self, url: &Url) -> Result<Ipv4Address, FetchError> {
+    async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, FetchError> {
         match url.host() {
-            Host::Address(address) => Ok(*address),
-            Host::Name(name) => {
-                let unresolved = |reason| FetchError::Unresolved {
+            Host::Address(address) => Ok(alloc::vec![*address]),
+            Host::Name(name) => self
+                .resolve(name)
+                .await
+                .map_err(|reason| FetchError::Unresolved {
                     url: url.clone(),
                     reason,
-                };
-                let addresses = self.resolve(name).await.map_err(unresolved)?;
-                addresses
-                    .first()
-                    .copied()
-                    .ok_or_else(|| unresolved(String::from("the name has no IPv4 address")))
-            }
+                }),
         }
     }
 }
 
 impl Resolve for &Shared {
-    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         (**self).resolve(host).await
     }
 }
 
 impl Shared {
-    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         let (servers, search) = match &*self.lease.borrow() {
             Some(lease) => (lease.dns.clone(), lease.search.clone()),
             None => Default::default(),
         };
+        let servers: Vec<IpAddr> = servers.into_iter().map(IpAddr::V4).collect();
         dns::resolve(&self.stack, &servers, &search, host)
             .await
             .map_err(|error| error.to_string())

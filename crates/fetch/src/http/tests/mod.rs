@@ -134,7 +134,7 @@ fn names_and_ports() {
     assert_eq!(world.requests.borrow()[0].header("Host"), Some("boot:8080"));
     assert_eq!(world.get("http://two/file").bytes(), b"x");
     let error = world.get("http://none/file").error().to_string();
-    assert!(error.contains("http://none/file") && error.contains("no IPv4 address"));
+    assert!(error.contains("http://none/file") && error.contains("no address"));
     let error = world.get("http://other/file").error().to_string();
     assert!(error.contains("other") && error.contains("no such name"));
 }
@@ -251,6 +251,7 @@ fn memory_smaller_than_asked_for_is_not_overrun() {
             &Assistants::none(),
             &Hosts,
             &url,
+            Floor::default(),
             &mut Stingy,
         )
         .await
@@ -402,6 +403,7 @@ fn several_files_at_once() {
                     &Assistants::none(),
                     &Hosts,
                     &url,
+                    Floor::default(),
                     &mut pages,
                 )
                 .await

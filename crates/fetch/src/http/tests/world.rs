@@ -1,5 +1,6 @@
 //! A client's engine and a scripted server on a simulated link.
 
+use core::net::IpAddr;
 use std::boxed::Box;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
 use crate::assistant::Assistant;
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
+use crate::pace::Floor;
 use crate::resolve::Resolve;
 use crate::team::{Assistants, team};
 use crate::testing;
@@ -472,7 +474,16 @@ impl World {
         let connections = Rc::clone(&self.connections);
         let team = Rc::clone(&self.team);
         let (result, pages) = self.run(|stack| async move {
-            let result = get(&stack, &connections, &team, &Hosts, &url, &mut pages).await;
+            let result = get(
+                &stack,
+                &connections,
+                &team,
+                &Hosts,
+                &url,
+                Floor::default(),
+                &mut pages,
+            )
+            .await;
             (result, pages)
         });
         Outcome { result, pages }
@@ -547,11 +558,11 @@ impl Destination for Pages {
 pub struct Hosts;
 
 impl Resolve for Hosts {
-    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         match host {
-            "boot" | "mirror" => Ok(vec![SERVER]),
+            "boot" | "mirror" => Ok(vec![SERVER.into()]),
             // The first address has nobody.
-            "two" => Ok(vec![Ipv4Address::new(10, 0, 0, 77), SERVER]),
+            "two" => Ok(vec![Ipv4Address::new(10, 0, 0, 77).into(), SERVER.into()]),
             "none" => Ok(Vec::new()),
             _ => Err("no such name".into()),
         }
