@@ -346,7 +346,7 @@ impl Message {
 }
 
 /// Printable text up to the first NUL; `None` when there is none.
-fn name(bytes: &[u8]) -> Option<&str> {
+pub(crate) fn name(bytes: &[u8]) -> Option<&str> {
     str::from_utf8(until_nul(bytes))
         .ok()
         .filter(|text| !text.is_empty() && !text.contains(char::is_control))

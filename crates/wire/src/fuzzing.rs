@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::dhcp::{Message, PxeOptions, option};
-use crate::{bench, bootconf, tftp};
+use crate::{bench, bootconf, dhcpv6, tftp};
 
 /// A packet that parses, emits to bytes that parse to the same packet.
 pub fn fuzz_tftp(data: &[u8]) {
@@ -130,4 +130,117 @@ pub fn fuzz_pxe(data: &[u8]) {
     assert_eq!(again.discovery_control, options.discovery_control);
     assert_eq!(again.boot_servers, options.boot_servers);
     assert_eq!(again.item, options.item);
+}
+
+/// A message that parses and is written again option by option, from what the accessors say, is the same; domain names alone may come in another form.
+pub fn fuzz_dhcpv6(data: &[u8]) {
+    let Ok(message) = dhcpv6::Message::parse(data) else {
+        return;
+    };
+    let options = message.options;
+    let mut writer = dhcpv6::Writer::new(message.kind, message.transaction_id);
+    for (code, value) in options.iter() {
+        rewrite(&mut writer, code, value);
+    }
+    assert_eq!(writer.finish(), data);
+    for id in [options.client_id(), options.server_id()]
+        .into_iter()
+        .flatten()
+    {
+        assert!((3..=130).contains(&id.len()));
+        assert!(dhcpv6::duid::uuid(id).is_none_or(|uuid| dhcpv6::duid::from_uuid(uuid) == id));
+        assert!(dhcpv6::duid::mac(id).is_none_or(|mac| id.ends_with(&mac)));
+    }
+    if let Some(names) = options.domain_search() {
+        assert!(names.iter().all(|name| (1..=253).contains(&name.len())));
+        let mut writer = dhcpv6::Writer::new(message.kind, message.transaction_id);
+        writer.domain_search(&names);
+        let bytes = writer.finish();
+        let again = dhcpv6::Message::parse(&bytes).map(|message| message.options.domain_search());
+        assert_eq!(again, Ok(Some(names)));
+    }
+    for text in options
+        .boot_file_url()
+        .into_iter()
+        .chain(options.boot_file_parameters().unwrap_or_default())
+    {
+        assert!(text.len() <= data.len());
+    }
+    let _ = (
+        options.preference(),
+        options.elapsed_time(),
+        options.rapid_commit(),
+        options.network_interface(),
+        options.option_request().count(),
+        options.architectures().count(),
+    );
+}
+
+/// Writes one option of a checked message from what its accessors say, which do not see that it is one of several.
+fn rewrite(writer: &mut dhcpv6::Writer, code: u16, value: &[u8]) {
+    use dhcpv6::option;
+    let mut alone = dhcpv6::Writer::new(dhcpv6::MessageType::Reply, 0);
+    alone.option(code, value);
+    let alone = alone.finish();
+    let options = dhcpv6::Message::parse(&alone)
+        .expect("an option of a message is a message's option")
+        .options;
+    match code {
+        option::IA_NA => {
+            let ia = options.ia_na().next().expect("checked with the message");
+            writer.ia_na(&ia, |inner| {
+                // Among the options of an association, only these two have a meaning.
+                let mut addresses = ia.options.ia_addresses();
+                for (code, value) in ia.options.iter() {
+                    match code {
+                        option::IA_ADDRESS => {
+                            let address = addresses.next().expect("checked with the message");
+                            let _ = address.options.status();
+                            inner.ia_address(&address);
+                        }
+                        _ => {
+                            inner.option(code, value);
+                        }
+                    }
+                }
+            });
+        }
+        option::STATUS_CODE => {
+            writer.status(options.status());
+        }
+        option::DNS_SERVERS if options.dns_servers().next().is_some() => {
+            let servers: Vec<_> = options.dns_servers().collect();
+            writer.addresses(code, &servers);
+        }
+        option::OPTION_REQUEST if options.option_request().next().is_some() => {
+            let words: Vec<_> = options.option_request().collect();
+            writer.words(code, &words);
+        }
+        option::ARCHITECTURE if options.architectures().next().is_some() => {
+            let words: Vec<_> = options.architectures().collect();
+            writer.words(code, &words);
+        }
+        option::USER_CLASS if !options.user_classes().is_empty() => {
+            writer.strings(code, &options.user_classes());
+        }
+        option::BOOT_FILE_PARAMETERS if options.boot_file_parameters().is_some() => {
+            writer.strings(code, &options.boot_file_parameters().unwrap_or_default());
+        }
+        option::VENDOR_CLASS | option::VENDOR_OPTIONS => {
+            if let Some(class) = options.vendor_classes().next() {
+                writer.vendor_class(class.enterprise_number, &class.classes);
+            } else if let Some((enterprise_number, own)) = options.vendor_options().next() {
+                writer.vendor_options(enterprise_number, |inner| {
+                    for (code, value) in own.iter() {
+                        inner.option(code, value);
+                    }
+                });
+            } else {
+                writer.option(code, value);
+            }
+        }
+        _ => {
+            writer.option(code, value);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`tftp`]: packets and options of the Trivial File Transfer Protocol.
 //! - [`dhcp`]: DHCP messages and the options of network boot, PXE's among them.
+//! - [`dhcpv6`]: DHCPv6 messages, with the options of network boot.
 //! - [`bootconf`]: the text that says what to boot.
 //! - [`mod@bench`]: what a machine that measures itself asks of the sender.
 //!
@@ -17,6 +18,7 @@ extern crate std;
 pub mod bench;
 pub mod bootconf;
 pub mod dhcp;
+pub mod dhcpv6;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod text;

@@ -18,5 +18,6 @@ pub mod fuzzing;
 pub mod http;
 pub mod interface;
 mod link_socket;
+pub mod listen;
 pub mod stop;
 pub mod tftp;

@@ -39,7 +39,7 @@ impl House {
         let log = fs::File::create(directory.path().join("events")).unwrap();
         let events = Events::new(Console::Silent, Some(log));
         let config = TftpConfig {
-            listen: ANY,
+            listen: ANY.into(),
             max_window: 512,
         };
         let server = TftpServer::bind(config, shared.clone(), events.clone()).unwrap();

@@ -286,17 +286,7 @@ impl Options {
 
     /// Domain search list, names without the final dot. `None` if it is missing or malformed.
     pub fn domain_search(&self) -> Option<Vec<String>> {
-        let bytes = self.get(DOMAIN_SEARCH)?;
-        let mut names = Vec::new();
-        let mut at = 0;
-        while at < bytes.len() {
-            let (name, next) = domain(bytes, at)?;
-            if !name.is_empty() {
-                names.push(name);
-            }
-            at = next;
-        }
-        Some(names)
+        domains(self.get(DOMAIN_SEARCH)?)
     }
 
     /// Classless static routes. `None` if they are missing or malformed.
@@ -325,6 +315,20 @@ impl Options {
         }
         Some(routes)
     }
+}
+
+/// The domain names that fill `bytes`, without their final dots; the root is left out. `None` if one is malformed.
+pub(crate) fn domains(bytes: &[u8]) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let (name, next) = domain(bytes, at)?;
+        if !name.is_empty() {
+            names.push(name);
+        }
+        at = next;
+    }
+    Some(names)
 }
 
 /// The domain name at `at` (RFC 1035 section 4.1.4) and where the next one begins.

@@ -13,7 +13,7 @@ mod select;
 mod status;
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ pub(crate) use self::response::{Body, Response};
 use self::status::Status;
 use crate::directory::{Content, Directory};
 use crate::event::{Event, Events, Kind};
+use crate::listen::Listen;
 use crate::stop::Stop;
 
 /// A client that sends no whole request head in this time is disconnected.
@@ -60,11 +61,11 @@ impl HttpServer {
     /// # Errors
     /// When the port is in use or needs a permission that is not there.
     pub fn bind(
-        listen: SocketAddrV4,
+        listen: impl Into<Listen>,
         directory: Arc<Directory>,
         events: Events,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(listen)?;
+        let listener = listen.into().tcp()?;
         // A client may leave between poll() and accept().
         listener.set_nonblocking(true)?;
         Ok(Self {

@@ -12,10 +12,13 @@ mod transfer;
 
 use std::collections::HashSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::io::IoSliceMut;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg};
 use wireboot_wire::text;
 use wireboot_wire::tftp::{
     DEFAULT_BLOCK_SIZE, ErrorCode, Options, Packet, Request, TransferOptions,
@@ -23,6 +26,7 @@ use wireboot_wire::tftp::{
 
 use crate::directory::{Content, Directory, OpenError};
 use crate::event::{Event, Events, Kind};
+use crate::listen::Listen;
 use crate::stop::Stop;
 
 pub(crate) use sender::Terms;
@@ -35,8 +39,8 @@ const MAX_TRANSFERS: usize = 512;
 /// What the server needs to know.
 #[derive(Clone, Debug)]
 pub struct TftpConfig {
-    /// Address and port to take requests at.
-    pub listen: SocketAddrV4,
+    /// Where to take requests.
+    pub listen: Listen,
     /// Largest window granted, in blocks.
     pub max_window: u16,
 }
@@ -57,7 +61,7 @@ impl TftpServer {
     /// When the port is in use or needs a permission that is not there.
     pub fn bind(config: TftpConfig, directory: Arc<Directory>, events: Events) -> io::Result<Self> {
         Ok(Self {
-            socket: UdpSocket::bind(config.listen)?,
+            socket: config.listen.udp()?,
             config,
             directory,
             events,
@@ -81,22 +85,52 @@ impl TftpServer {
         let active = Active::default();
         let mut buffer = [0; 2048];
         while !stop.is_set() {
-            let (length, client) = match self.socket.recv_from(&mut buffer) {
+            let received = match self.config.listen.address() {
+                SocketAddr::V4(_) => self.receive(&mut buffer),
+                SocketAddr::V6(_) => self.receive_ipv6(&mut buffer),
+            };
+            let (length, path) = match received {
                 Ok(received) => received,
                 Err(error) if is_transient(&error) => continue,
                 Err(error) => return Err(error),
             };
-            self.take(
-                buffer.get(..length).unwrap_or_default(),
-                client,
-                &active,
-                stop,
-            );
+            let datagram = buffer.get(..length).unwrap_or_default();
+            self.take(datagram, path, &active, stop);
         }
         Ok(())
     }
 
-    fn take(&self, datagram: &[u8], client: SocketAddr, active: &Active, stop: &Stop) {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Path)> {
+        let (length, client) = self.socket.recv_from(buffer)?;
+        let server = self.config.listen.address().ip();
+        Ok((length, Path { client, server }))
+    }
+
+    /// The interface may have several IPv6 addresses: the datagram tells which one it came to.
+    fn receive_ipv6(&self, buffer: &mut [u8]) -> io::Result<(usize, Path)> {
+        let mut slices = [IoSliceMut::new(buffer)];
+        let mut control = nix::cmsg_space!(libc::in6_pktinfo);
+        let message = recvmsg::<SockaddrIn6>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            Some(&mut control),
+            MsgFlags::empty(),
+        )?;
+        let server = message.cmsgs()?.find_map(|one| match one {
+            ControlMessageOwned::Ipv6PacketInfo(info) => Some(info.ipi6_addr.s6_addr),
+            _ => None,
+        });
+        let server = server.map_or(Ipv6Addr::UNSPECIFIED, Ipv6Addr::from);
+        let client = message.address.ok_or(io::ErrorKind::Interrupted)?;
+        let path = Path {
+            client: SocketAddrV6::from(client).into(),
+            server: server.into(),
+        };
+        Ok((message.bytes, path))
+    }
+
+    fn take(&self, datagram: &[u8], path: Path, active: &Active, stop: &Stop) {
+        let client = path.client;
         let (request, file) = match answer(datagram, &self.directory) {
             Answer::Serve(request, file) => (request, file),
             Answer::Refuse { code, text, name } => {
@@ -122,8 +156,7 @@ impl TftpServer {
             return;
         };
         let job = transfer::Job {
-            client,
-            server: self.config.listen.ip().to_owned(),
+            path,
             asked: TransferOptions::from_request(request.options),
             max_window: self.config.max_window,
             file,
@@ -287,15 +320,32 @@ impl Drop for Place {
     }
 }
 
-/// The address a transfer's socket is bound to: the one the request came to.
-fn transfer_address(server: Ipv4Addr) -> SocketAddrV4 {
-    SocketAddrV4::new(server, 0)
+/// The two ends of a transfer.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    client: SocketAddr,
+    /// The address that the request came to.
+    server: IpAddr,
+}
+
+impl Path {
+    /// What a transfer's socket is bound to: a port of its own at the address that the request came to.
+    fn local(&self) -> SocketAddr {
+        match (self.server, self.client) {
+            // A link-local address needs its interface.
+            (IpAddr::V6(server), SocketAddr::V6(client)) => {
+                SocketAddrV6::new(server, 0, 0, client.scope_id()).into()
+            }
+            (server, _) => (server, 0).into(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::Console;
+    use std::net::{Ipv4Addr, SocketAddrV4};
 
     #[test]
     fn a_window_slides_over_sockets() {
@@ -303,7 +353,7 @@ mod tests {
         let content: Vec<u8> = (0..100_500u32).map(|i| (i / 7) as u8).collect();
         std::fs::write(folder.path().join("file"), &content).unwrap();
         let config = TftpConfig {
-            listen: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
+            listen: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into(),
             max_window: 512,
         };
         let directory = Arc::new(Directory::open(folder.path(), None).unwrap());

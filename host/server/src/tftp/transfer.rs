@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,17 @@ use wireboot_wire::tftp::{
 };
 
 use super::sender::{Action, End, Sender};
-use super::{acknowledgement, agree, is_transient, transfer_address};
+use super::{Path, acknowledgement, agree, is_transient};
 use crate::directory::Content;
 use crate::event::{Event, Events, Kind};
 use crate::stop::Stop;
 
 /// Bytes of IPv4 and UDP headers.
-const IP_UDP_HEADERS: usize = 28;
-/// Most bytes of one send: an IPv4 packet is at most 65535 bytes.
-const MAX_SEND: usize = 65_535 - IP_UDP_HEADERS;
+const IPV4_UDP_HEADERS: usize = 28;
+/// Bytes of IPv6 and UDP headers.
+const IPV6_UDP_HEADERS: usize = 48;
+/// Most bytes of one send: the kernel makes it one packet first, of at most 65535 bytes with its headers.
+const MAX_SEND: usize = 65_535 - IPV6_UDP_HEADERS;
 /// Most packets of one send (the kernel's UDP_MAX_SEGMENTS).
 const MAX_SEGMENTS: usize = 64;
 /// MTU when the kernel does not know the path's.
@@ -34,8 +36,7 @@ const AHEAD_STEP: u64 = 128 << 10;
 
 /// A transfer to be made.
 pub(super) struct Job {
-    pub client: SocketAddr,
-    pub server: Ipv4Addr,
+    pub path: Path,
     pub asked: TransferOptions,
     pub max_window: u16,
     pub file: Content,
@@ -48,7 +49,7 @@ impl Job {
     /// Makes the transfer, and tells how it ended.
     pub fn run(&self) {
         let began = Instant::now();
-        let event = |kind| Event::now(kind, self.client.ip()).file(&self.name);
+        let event = |kind| Event::now(kind, self.path.client.ip()).file(&self.name);
         match self.transfer() {
             Ok(sender) => {
                 let done = |kind| {
@@ -82,12 +83,12 @@ impl Job {
     }
 
     fn transfer(&self) -> io::Result<Sender> {
-        let socket = UdpSocket::bind(transfer_address(self.server))?;
-        socket.connect(self.client)?;
+        let socket = UdpSocket::bind(self.path.local())?;
+        socket.connect(self.path.client)?;
         let (terms, granted) = agree(
             self.asked,
             self.file.len(),
-            max_block_size(&socket),
+            max_block_size(&socket, self.path),
             self.max_window,
         );
         let mut batch = Batch::new(socket, terms.block_size.into());
@@ -108,7 +109,7 @@ impl Job {
                         if let Some(slide) = terms.slide {
                             let _ = write!(agreed, " sliding by {slide}");
                         }
-                        let event = Event::now(Kind::TftpStart, self.client.ip());
+                        let event = Event::now(Kind::TftpStart, self.path.client.ip());
                         self.events
                             .record(event.file(&self.name).bytes(terms.size).message(agreed));
                     }
@@ -154,14 +155,29 @@ impl ReadAhead {
     }
 }
 
+/// MTU of the path of a connected IPv6 socket, as [`sockopt::IpMtu`] is for IPv4.
+#[derive(Clone, Copy, Debug)]
+struct Ipv6Mtu;
+
+nix::getsockopt_impl!(
+    Ipv6Mtu,
+    libc::IPPROTO_IPV6,
+    libc::IPV6_MTU,
+    libc::c_int,
+    sockopt::GetStruct<libc::c_int>
+);
+
 /// The largest block that crosses the path to the client in one piece.
-fn max_block_size(socket: &UdpSocket) -> u16 {
-    let mtu = getsockopt(socket, sockopt::IpMtu)
-        .ok()
-        .and_then(|mtu| usize::try_from(mtu).ok());
+fn max_block_size(socket: &UdpSocket, path: Path) -> u16 {
+    let (mtu, headers) = match path.client.is_ipv6() {
+        true => (getsockopt(socket, Ipv6Mtu), IPV6_UDP_HEADERS),
+        false => (getsockopt(socket, sockopt::IpMtu), IPV4_UDP_HEADERS),
+    };
     let payload = mtu
+        .ok()
+        .and_then(|mtu| usize::try_from(mtu).ok())
         .unwrap_or(ETHERNET_MTU)
-        .saturating_sub(IP_UDP_HEADERS + DATA_HEADER_LEN);
+        .saturating_sub(headers + DATA_HEADER_LEN);
     u16::try_from(payload)
         .unwrap_or(MAX_BLOCK_SIZE)
         .clamp(MIN_BLOCK_SIZE, MAX_BLOCK_SIZE)

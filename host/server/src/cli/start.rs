@@ -1,0 +1,229 @@
+//! The servers, each on threads of its own.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail};
+use wireboot_wire::tftp;
+
+use super::ServeArgs;
+use super::address::Addresses;
+use crate::dhcp::{Answers, DhcpServer, DhcpSockets, Responder, find_other_server};
+use crate::directory::Directory;
+use crate::event::Events;
+use crate::http::HttpServer;
+use crate::interface::Interface;
+use crate::listen::Listen;
+use crate::stop::Stop;
+use crate::tftp::{TftpConfig, TftpServer};
+
+/// Most addresses in a range that nobody asked for.
+const DEFAULT_RANGE: u32 = 1024;
+
+type Serve = Box<dyn FnOnce(&Stop) -> io::Result<()> + Send>;
+
+/// The threads of the servers.
+struct Threads<'a> {
+    started: Vec<JoinHandle<()>>,
+    events: &'a Events,
+    stop: &'a Stop,
+}
+
+impl Threads<'_> {
+    fn start(&mut self, what: &'static str, body: Serve) -> io::Result<()> {
+        let (stop, events) = (self.stop.clone(), self.events.clone());
+        let body = move || {
+            if let Err(error) = body(&stop) {
+                events.say(format!("the {what} server ended: {error}"));
+            }
+        };
+        let builder = std::thread::Builder::new().name(what.to_owned());
+        self.started.push(builder.spawn(body)?);
+        Ok(())
+    }
+}
+
+/// Starts what the arguments ask for.
+pub(super) fn start(
+    args: &ServeArgs,
+    interface: &Interface,
+    addresses: Addresses,
+    directory: &Arc<Directory>,
+    events: &Events,
+    stop: &Stop,
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Threads {
+        started: Vec::new(),
+        events,
+        stop,
+    };
+    let ports = |port| {
+        let ipv4 = addresses.ipv4;
+        let ipv4 = ipv4.map(|(address, _)| Listen::from(SocketAddrV4::new(address, port)));
+        let ipv6 = addresses.ipv6.map(|_| Listen::ipv6(interface, port));
+        ipv4.into_iter().chain(ipv6)
+    };
+    if !args.no_tftp {
+        for listen in ports(tftp::PORT) {
+            let config = TftpConfig {
+                listen,
+                max_window: args.max_window,
+            };
+            let bound = TftpServer::bind(config, directory.clone(), events.clone());
+            let server =
+                bound.map_err(|error| bind_error(error, "UDP", tftp::PORT, "TFTP", "--no-tftp"))?;
+            threads.start("TFTP", Box::new(move |stop| server.run(stop)))?;
+        }
+    }
+    if !args.no_http {
+        for listen in ports(args.http_port) {
+            let bound = HttpServer::bind(listen, directory.clone(), events.clone());
+            let server = bound
+                .map_err(|error| bind_error(error, "TCP", args.http_port, "HTTP", "--http-port"))?;
+            threads.start("HTTP", Box::new(move |stop| server.run(stop)))?;
+        }
+    }
+    for host in addresses.hosts() {
+        let tftp = (!args.no_tftp).then(|| format!("tftp://{host}"));
+        let http = (!args.no_http).then(|| http(args, &host));
+        let urls: Vec<String> = tftp.into_iter().chain(http).collect();
+        events.say(format!("files at {}", urls.join(" and ")));
+    }
+    if let (false, Some(network)) = (args.no_dhcp, addresses.ipv4) {
+        dhcp(args, interface, network, &mut threads)?;
+    }
+    Ok(threads.started)
+}
+
+fn dhcp(
+    args: &ServeArgs,
+    interface: &Interface,
+    network: (Ipv4Addr, u8),
+    threads: &mut Threads<'_>,
+) -> anyhow::Result<()> {
+    // Before the port is bound, or this server would hear the question too.
+    if !args.proxy && !args.authoritative {
+        refuse_beside_another(interface)?;
+    }
+    let bound = DhcpSockets::bind(interface, args.proxy);
+    let sockets = bound.map_err(|error| bind_error(error, "UDP", 67, "DHCP", "--no-dhcp"))?;
+    let answers = answers(args, network)?;
+    if let Some(range) = &answers.range {
+        threads.events.say(format!(
+            "giving addresses {} to {}",
+            range.start(),
+            range.end()
+        ));
+    }
+    let responder = Responder::new(answers);
+    let server = DhcpServer::new(sockets, responder, network.0, threads.events.clone());
+    threads.start("DHCP", Box::new(move |stop| server.run(stop)))?;
+    Ok(())
+}
+
+/// `http://HOST[:PORT]`.
+fn http(args: &ServeArgs, host: &str) -> String {
+    match args.http_port {
+        80 => format!("http://{host}"),
+        port => format!("http://{host}:{port}"),
+    }
+}
+
+fn answers(args: &ServeArgs, network: (Ipv4Addr, u8)) -> anyhow::Result<Answers> {
+    let (address, prefix) = network;
+    let range = match (args.proxy, args.range) {
+        (true, _) => None,
+        (false, Some(range)) => Some(range.first..=range.last),
+        (false, None) => Some(default_range(address, prefix)?),
+    };
+    let dns = args.dns.iter().filter_map(|server| match server {
+        IpAddr::V4(server) => Some(*server),
+        IpAddr::V6(_) => None,
+    });
+    Ok(Answers {
+        server: address,
+        prefix,
+        range,
+        router: args.router,
+        dns: dns.collect(),
+        tftp: !args.no_tftp,
+        http: (!args.no_http).then(|| http(args, &address.to_string())),
+    })
+}
+
+/// The upper half of the network, without its broadcast address.
+fn default_range(address: Ipv4Addr, prefix: u8) -> anyhow::Result<RangeInclusive<Ipv4Addr>> {
+    if prefix > 30 {
+        bail!(
+            "a /{prefix} network has no room for clients; name the addresses to give with --range"
+        );
+    }
+    let size = 1u64 << (32 - prefix);
+    let network = u64::from(u32::from(address)) & !(size - 1);
+    let count = (size / 2 - 1).min(DEFAULT_RANGE.into());
+    let first = network + size / 2;
+    let at = |offset: u64| Ipv4Addr::from((first + offset) as u32);
+    Ok(at(0)..=at(count.max(1) - 1))
+}
+
+fn refuse_beside_another(interface: &Interface) -> anyhow::Result<()> {
+    let found = find_other_server(interface).context(
+        "cannot ask whether another DHCP server is there (--authoritative does not ask)",
+    )?;
+    if let Some(other) = found {
+        bail!(
+            "the DHCP server {} already gives addresses on {}; run beside it with --proxy (or instead of it with --authoritative)",
+            other.address,
+            interface.name
+        );
+    }
+    Ok(())
+}
+
+/// Why a port could not be had, and what to do.
+fn bind_error(
+    error: io::Error,
+    protocol: &str,
+    port: u16,
+    service: &str,
+    option: &str,
+) -> anyhow::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let flags = if protocol == "UDP" { "-lunp" } else { "-ltnp" };
+            format!("another program, most likely another {service} server, has it: find it with `ss {flags} sport = :{port}`, or use {option}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            "run as root, or give this program the capabilities cap_net_bind_service, cap_net_raw and cap_net_admin".to_owned()
+        }
+        _ => format!("see {option}"),
+    };
+    anyhow::Error::new(error).context(format!(
+        "cannot use {protocol} port {port} for {service}: {advice}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_range_is_the_upper_half_of_the_network() {
+        let default = |cidr: &str| {
+            let (address, prefix) = cidr.split_once('/').unwrap();
+            default_range(address.parse().unwrap(), prefix.parse().unwrap())
+        };
+        let range = |cidr: &str| {
+            let range = default(cidr).unwrap();
+            format!("{}-{}", range.start(), range.end())
+        };
+        assert_eq!(range("192.168.7.1/24"), "192.168.7.128-192.168.7.254");
+        assert_eq!(range("10.1.2.3/8"), "10.128.0.0-10.128.3.255");
+        assert_eq!(range("10.0.0.1/30"), "10.0.0.2-10.0.0.2");
+        assert_eq!(range("1.2.3.4/0"), "128.0.0.0-128.0.3.255");
+        assert!(default("10.0.0.1/31").is_err());
+    }
+}
