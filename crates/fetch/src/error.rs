@@ -1,6 +1,7 @@
 //! Why something could not be had: what was asked of whom, what happened, what to do.
 
 use crate::dhcp::DhcpError;
+use crate::dhcpv6::Dhcp6Error;
 use crate::http::HttpError;
 use crate::tftp::TftpError;
 use crate::url::{Url, UrlError};
@@ -39,6 +40,14 @@ pub enum FetchError {
     /// DHCP failed.
     #[error(transparent)]
     Dhcp(Box<DhcpError>),
+    /// DHCP failed by both IP versions.
+    #[error("{v4}; and by IPv6, {v6}")]
+    NoLease {
+        /// By IPv4.
+        v4: Box<DhcpError>,
+        /// By IPv6.
+        v6: Dhcp6Error,
+    },
     /// Whoever asked wants it no more.
     #[error("{url}: cancelled")]
     Cancelled {

@@ -3,6 +3,7 @@
 mod ranges;
 mod team;
 mod threads;
+mod waits;
 mod world;
 
 use std::cell::Cell;
@@ -443,6 +444,7 @@ fn several_files_at_once() {
 fn a_connection_that_the_server_closed_meanwhile() {
     for then in [Then::Close, Then::Reset] {
         let mut world = World::new(Wire::default(), move |_| Reply {
+            drip: None,
             then,
             ..ok(b"file")
         });
