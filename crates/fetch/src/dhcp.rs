@@ -22,7 +22,7 @@ pub use lease::{Lease, LeaseSource};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
 
@@ -32,7 +32,8 @@ use wireboot_wire::dhcp::{
     Message, MessageType, Operation, PXE_PORT, ParseError, PxeOptions, option,
 };
 
-use lease::{host_address, is_host};
+use lease::host_address;
+pub(crate) use lease::is_host;
 
 /// Seconds to wait after each DISCOVER. Six of them: a switch port that runs spanning tree forwards nothing for
 /// its first 30 s, and the last DISCOVER leaves after 31.
@@ -622,7 +623,7 @@ impl Inquiry {
             }
             for &server in &self.servers {
                 // A server that cannot be reached is one that does not answer.
-                let _ = socket.send_to(SocketAddrV4::new(server, PXE_PORT), &question);
+                let _ = socket.send_to(SocketAddr::new(server.into(), PXE_PORT), &question);
             }
             let end = stack.now() + jittered(stack, wait);
             let answer = async {
@@ -649,18 +650,21 @@ impl Inquiry {
 
 /// The next datagram: some boot servers answer to the port that asked, some to port 68.
 async fn either(bootp: &Bootp, socket: &UdpSocket) -> (Ipv4Address, Vec<u8>) {
-    let mut to_client_port = pin!(bootp.receive());
-    let mut to_socket = pin!(socket.receive());
-    core::future::poll_fn(|context| {
-        if let Poll::Ready(datagram) = to_client_port.as_mut().poll(context) {
-            return Poll::Ready(datagram);
+    loop {
+        let mut to_client_port = pin!(bootp.receive());
+        let mut to_socket = pin!(socket.receive());
+        let (source, bytes) = core::future::poll_fn(|context| {
+            if let Poll::Ready((source, bytes)) = to_client_port.as_mut().poll(context) {
+                return Poll::Ready((IpAddr::V4(source), bytes));
+            }
+            let datagram = to_socket.as_mut().poll(context);
+            datagram.map(|(source, bytes)| (source.ip(), bytes))
+        })
+        .await;
+        if let IpAddr::V4(source) = source {
+            return (source, bytes);
         }
-        to_socket
-            .as_mut()
-            .poll(context)
-            .map(|(source, bytes)| (*source.ip(), bytes))
-    })
-    .await
+    }
 }
 
 fn is_for_us(message: &Message, stack: &Stack, xid: u32) -> bool {

@@ -1,4 +1,7 @@
-//! A stub resolver (RFC 1034, 1035): A records and the aliases (CNAME) that lead to them, over UDP.
+//! A stub resolver (RFC 1034, 1035, 3596): A and AAAA records and the aliases (CNAME) that lead to them, over UDP.
+//!
+//! Records are asked for of the IP versions that this machine has, both at once. When one answer is there, the other has a
+//! twentieth of a second (RFC 8305 section 3). Addresses that no other host can have are refused.
 //!
 //! Each query has a random ID and a random source port (RFC 5452), and an answer counts only from the server that was asked,
 //! to the very question. DNS over TCP is not spoken: an answer too long for a datagram serves as far as it goes.
@@ -10,7 +13,8 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use core::future::poll_fn;
+use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
 
@@ -18,9 +22,14 @@ use smoltcp::wire::{
     DnsFlags, DnsOpcode, DnsPacket, DnsQueryType, DnsQuestion, DnsRcode, DnsRecord, DnsRecordData,
     DnsRepr,
 };
-use wireboot_net::{Duration, Ipv4Address, Stack};
+use wireboot_net::{Duration, Stack};
+
+use crate::dhcp::is_host;
+use crate::race::{self, Versions};
 
 const PORT: u16 = 53;
+/// How long addresses of one IP version wait for the other's (RFC 8305 section 3, "Resolution Delay").
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 /// Seconds to wait for each server, in the first round over the servers and the next.
 const WAITS: [u64; 3] = [1, 2, 4];
 /// Servers asked, as resolvers have it.
@@ -36,7 +45,8 @@ const MAX_LABEL: usize = 63;
 pub enum DnsError {
     /// DHCP named no server.
     #[error(
-        "{name}: no DNS server is known; let DHCP give one (option 6), or write an IP address in the URL"
+        "{name}: no DNS server is known; let DHCP give one (option 6, DHCPv6 option 23) or the router (RDNSS), or write an IP address in \
+         the URL"
     )]
     NoServers {
         /// The name.
@@ -59,11 +69,25 @@ pub enum DnsError {
         /// What was asked for, the search list applied.
         tried: Vec<String>,
     },
-    /// The name exists but has no IPv4 address.
-    #[error("{name}: the name exists but has no IPv4 address (A record)")]
+    /// The name exists but has no address that this machine can use.
+    #[error("{name}: the name exists but has no {records}")]
     NoAddress {
         /// The name.
         name: String,
+        /// What was asked for.
+        records: &'static str,
+    },
+    /// The name's addresses belong to no other host.
+    #[error(
+        "{name}: the DNS server {server} gives it the address {address}, which no other host can have; check the name's records"
+    )]
+    NoHost {
+        /// The name.
+        name: String,
+        /// The server.
+        server: IpAddr,
+        /// The first such address.
+        address: IpAddr,
     },
     /// A server answers, but cannot answer this.
     #[error("{name}: the DNS server {server} answers {reason}; check that server's log")]
@@ -71,7 +95,7 @@ pub enum DnsError {
         /// The name.
         name: String,
         /// The server.
-        server: Ipv4Address,
+        server: IpAddr,
         /// SERVFAIL and the like.
         reason: String,
     },
@@ -84,7 +108,7 @@ pub enum DnsError {
         /// The name.
         name: String,
         /// The servers asked.
-        servers: Vec<Ipv4Address>,
+        servers: Vec<IpAddr>,
         /// How long it took, in seconds.
         seconds: u64,
     },
@@ -96,34 +120,40 @@ pub enum DnsError {
     },
 }
 
-fn shown(servers: &[Ipv4Address]) -> String {
+fn shown(servers: &[IpAddr]) -> String {
     let names: Vec<String> = servers.iter().map(|server| format!("{server}")).collect();
     names.join(", ")
 }
 
-/// The IPv4 addresses of `name`, in the order of the answer and never none.
+/// The addresses of `name`, of each IP version in the order of the answer, and never none.
 ///
 /// A name with a dot in it is tried as it is, then with each domain of `search`; one without the other way round; one with
-/// a dot at its end only as it is. The first of `servers` are asked in turn, each with more patience in the next
-/// round: 7 s for each server in all.
+/// a dot at its end only as it is. The first of `servers` are asked a quarter of a second apart, with more patience in each
+/// round: 7 s in all and a little more for each server.
 ///
 /// # Errors
 /// [`DnsError`].
 pub async fn resolve(
     stack: &Stack,
-    servers: &[Ipv4Address],
+    servers: &[IpAddr],
     search: &[String],
     name: &str,
-) -> Result<Vec<Ipv4Address>, DnsError> {
+) -> Result<Vec<IpAddr>, DnsError> {
     if servers.is_empty() {
         return Err(DnsError::NoServers {
             name: name.to_owned(),
         });
     }
-    let servers = servers.get(..MAX_SERVERS).unwrap_or(servers);
+    let versions = Versions::of(stack);
+    let mut servers = race::order(servers, versions);
+    if servers.iter().any(|&server| versions.reach(server)) {
+        servers.retain(|&server| versions.reach(server));
+    }
+    servers.truncate(MAX_SERVERS);
     let resolver = Resolver {
         stack,
         servers,
+        versions,
         name,
     };
     let candidates = candidates(name, search);
@@ -214,7 +244,7 @@ impl Name {
 /// What an answer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
-    Addresses(Vec<Ipv4Address>),
+    Addresses(Vec<IpAddr>),
     /// The name is another's alias, and that one's addresses are not in the answer.
     Alias(Name),
     NoAddress,
@@ -224,19 +254,96 @@ enum Answer {
 
 struct Resolver<'a> {
     stack: &'a Stack,
-    servers: &'a [Ipv4Address],
+    servers: Vec<IpAddr>,
+    versions: Versions,
     /// As the user wrote it, for the messages.
     name: &'a str,
 }
 
 impl Resolver<'_> {
-    async fn lookup(&self, mut name: Name) -> Result<Vec<Ipv4Address>, DnsError> {
+    /// Addresses of each IP version that this machine has.
+    async fn lookup(&self, name: Name) -> Result<Vec<IpAddr>, DnsError> {
+        match self.versions {
+            Versions { v4: true, v6: true } => self.lookup_both(name).await,
+            Versions { v6: true, .. } => self.lookup_type(name, DnsQueryType::Aaaa).await,
+            _ => self.lookup_type(name, DnsQueryType::A).await,
+        }
+    }
+
+    async fn lookup_both(&self, name: Name) -> Result<Vec<IpAddr>, DnsError> {
+        let mut v6 = pin!(self.lookup_type(name.clone(), DnsQueryType::Aaaa));
+        let mut v4 = pin!(self.lookup_type(name, DnsQueryType::A));
+        let (mut found6, mut found4) = (None, None);
+        let mut end = None;
+        poll_fn(|context| {
+            if found6.is_none()
+                && let Poll::Ready(result) = v6.as_mut().poll(context)
+            {
+                found6 = Some(result);
+            }
+            if found4.is_none()
+                && let Poll::Ready(result) = v4.as_mut().poll(context)
+            {
+                found4 = Some(result);
+            }
+            let now = self.stack.now();
+            if matches!(found6, Some(Ok(_))) || matches!(found4, Some(Ok(_))) {
+                end.get_or_insert(now + RESOLUTION_DELAY);
+            }
+            let both = found6.is_some() && found4.is_some();
+            if both || end.is_some_and(|end| now >= end) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        let mut addresses = Vec::new();
+        let mut errors = Vec::new();
+        for result in [found6, found4].into_iter().flatten() {
+            match result {
+                Ok(found) => addresses.extend(found),
+                Err(error) => errors.push(error),
+            }
+        }
+        let worst = errors.into_iter().min_by_key(DnsError::rank);
+        match worst {
+            Some(error) if addresses.is_empty() => Err(error),
+            _ => Ok(addresses),
+        }
+    }
+
+    async fn lookup_type(
+        &self,
+        mut name: Name,
+        record: DnsQueryType,
+    ) -> Result<Vec<IpAddr>, DnsError> {
         let text = || self.name.to_owned();
         for _ in 0..=MAX_ALIASES {
-            match self.ask(&name).await? {
-                (_, Answer::Addresses(addresses)) => return Ok(addresses),
+            match self.ask(&name, record).await? {
+                (server, Answer::Addresses(mut addresses)) => {
+                    let first = addresses.first().copied();
+                    addresses.retain(|&address| self.is_other_host(address));
+                    return match first {
+                        Some(address) if addresses.is_empty() => Err(DnsError::NoHost {
+                            name: text(),
+                            server,
+                            address,
+                        }),
+                        _ => Ok(addresses),
+                    };
+                }
                 (_, Answer::Alias(target)) => name = target,
-                (_, Answer::NoAddress) => return Err(DnsError::NoAddress { name: text() }),
+                (_, Answer::NoAddress) => {
+                    return Err(DnsError::NoAddress {
+                        name: text(),
+                        records: match self.versions {
+                            Versions { v4: true, v6: true } => "address (A or AAAA record)",
+                            Versions { v6: true, .. } => "IPv6 address (AAAA record)",
+                            _ => "IPv4 address (A record)",
+                        },
+                    });
+                }
                 (_, Answer::NotFound) => {
                     return Err(DnsError::NotFound {
                         name: text(),
@@ -255,38 +362,68 @@ impl Resolver<'_> {
         Err(DnsError::Aliases { name: text() })
     }
 
+    /// Whether one host can have `address`, and it is not this one.
+    fn is_other_host(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => {
+                let ours = self.stack.address();
+                is_host(address)
+                    && ours.is_none_or(|ours| {
+                        ours.address() != address && ours.broadcast() != Some(address)
+                    })
+            }
+            IpAddr::V6(address) => {
+                let ours = self.stack.addresses6();
+                !address.is_unspecified()
+                    && !address.is_loopback()
+                    && !address.is_multicast()
+                    && address.to_ipv4_mapped().is_none()
+                    && ours.iter().all(|ours| ours.address() != address)
+            }
+        }
+    }
+
     /// Asks the servers until one knows. If none does: what one that failed says.
-    async fn ask(&self, name: &Name) -> Result<(Ipv4Address, Answer), DnsError> {
+    async fn ask(&self, name: &Name, record: DnsQueryType) -> Result<(IpAddr, Answer), DnsError> {
         let started = self.stack.now();
         let mut failed = None;
+        let servers: Vec<SocketAddr> = self
+            .servers
+            .iter()
+            .map(|&server| SocketAddr::new(server, PORT))
+            .collect();
         for wait in WAITS {
-            for &server in self.servers {
-                let wait = Duration::from_secs(wait);
-                match self.stack.timeout(wait, self.query(server, name)).await {
-                    Some(answer @ Answer::Failed(_)) => failed = Some((server, answer)),
-                    Some(answer) => return Ok((server, answer)),
-                    None => {}
+            let wait = Duration::from_secs(wait);
+            let answer = race::first(self.stack, &servers, None, async |server| {
+                let query = self.query(server, name, record);
+                match self.stack.timeout(wait, query).await {
+                    Some(answer @ Answer::Failed(_)) => Err(Some((server.ip(), answer))),
+                    Some(answer) => Ok(answer),
+                    None => Err(None),
                 }
+            });
+            match answer.await {
+                Ok((server, answer)) => return Ok((server.ip(), answer)),
+                Err(failure) => failed = failure.or(failed),
             }
         }
         failed.ok_or_else(|| DnsError::NoAnswer {
             name: self.name.to_owned(),
-            servers: self.servers.to_vec(),
+            servers: self.servers.clone(),
             seconds: (self.stack.now() - started).secs(),
         })
     }
 
     /// One question to one server. Waits for its answer forever.
-    async fn query(&self, server: Ipv4Address, name: &Name) -> Answer {
+    async fn query(&self, server: SocketAddr, name: &Name, record: DnsQueryType) -> Answer {
         let id = self.stack.random() as u16;
         let socket = self.stack.udp();
-        let server = SocketAddrV4::new(server, PORT);
-        if let Err(error) = socket.send_to(server, &question(id, name)) {
+        if let Err(error) = socket.send_to(server, &question(id, name, record)) {
             return Answer::Failed(format!("nothing, since it cannot be asked ({error})"));
         }
         loop {
             let mut receive = pin!(socket.receive());
-            let answer = core::future::poll_fn(|context| {
+            let answer = poll_fn(|context| {
                 if socket.was_refused_by(server) {
                     return Poll::Ready(None);
                 }
@@ -295,8 +432,8 @@ impl Resolver<'_> {
             let Some((source, bytes)) = answer.await else {
                 return Answer::Failed(format!("nothing: nobody listens on its UDP port {PORT}"));
             };
-            if source == server
-                && let Some(answer) = parse_answer(&bytes, id, name)
+            if (source.ip(), source.port()) == (server.ip(), server.port())
+                && let Some(answer) = parse_answer(&bytes, id, name, record)
             {
                 return answer;
             }
@@ -304,14 +441,28 @@ impl Resolver<'_> {
     }
 }
 
-fn question(id: u16, name: &Name) -> Vec<u8> {
+impl DnsError {
+    /// Of several errors the one that says most comes first.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::NoHost { .. } => 0,
+            Self::Failed { .. } => 1,
+            Self::Aliases { .. } => 2,
+            Self::NoAddress { .. } => 3,
+            Self::NoAnswer { .. } => 4,
+            _ => 5,
+        }
+    }
+}
+
+fn question(id: u16, name: &Name, record: DnsQueryType) -> Vec<u8> {
     let repr = DnsRepr {
         transaction_id: id,
         opcode: DnsOpcode::Query,
         flags: DnsFlags::RECURSION_DESIRED,
         question: DnsQuestion {
             name: &name.0,
-            type_: DnsQueryType::A,
+            type_: record,
         },
     };
     let mut bytes = alloc::vec![0; repr.buffer_len()];
@@ -320,7 +471,7 @@ fn question(id: u16, name: &Name) -> Vec<u8> {
 }
 
 /// What `bytes` answer to the question for `name` with this ID; `None` if they are no answer to it.
-fn parse_answer(bytes: &[u8], id: u16, name: &Name) -> Option<Answer> {
+fn parse_answer(bytes: &[u8], id: u16, name: &Name, record: DnsQueryType) -> Option<Answer> {
     let packet = DnsPacket::new_checked(bytes).ok()?;
     let ours = packet.transaction_id() == id
         && packet.flags().contains(DnsFlags::RESPONSE)
@@ -330,7 +481,7 @@ fn parse_answer(bytes: &[u8], id: u16, name: &Name) -> Option<Answer> {
         return None;
     }
     let (mut rest, question) = DnsQuestion::parse(packet.payload()).ok()?;
-    if question.type_ != DnsQueryType::A || Name::parse(&packet, question.name)? != *name {
+    if question.type_ != record || Name::parse(&packet, question.name)? != *name {
         return None;
     }
     match packet.rcode() {
@@ -344,16 +495,19 @@ fn parse_answer(bytes: &[u8], id: u16, name: &Name) -> Option<Answer> {
     let mut aliases = Vec::new();
     for _ in 0..packet.answer_record_count() {
         // A record that cannot be read ends the answer: it was cut off. Those before it hold.
-        let Ok((after, record)) = DnsRecord::parse(rest) else {
+        let Ok((after, found)) = DnsRecord::parse(rest) else {
             break;
         };
         rest = after;
-        let Some(owner) = Name::parse(&packet, record.name) else {
+        let Some(owner) = Name::parse(&packet, found.name) else {
             break;
         };
-        match record.data {
-            DnsRecordData::A(address) if !address.is_unspecified() => {
-                addresses.push((owner, address))
+        match found.data {
+            DnsRecordData::A(address) if record == DnsQueryType::A => {
+                addresses.push((owner, IpAddr::V4(address)))
+            }
+            DnsRecordData::Aaaa(address) if record == DnsQueryType::Aaaa => {
+                addresses.push((owner, IpAddr::V6(address)))
             }
             DnsRecordData::Cname(target) => match Name::parse(&packet, target) {
                 Some(target) => aliases.push((owner, target)),
@@ -394,18 +548,19 @@ pub fn fuzz_dns(data: &[u8]) {
         return;
     };
     let id = packet.transaction_id();
+    let record = asked.type_;
     assert_eq!(
-        parse_answer(data, !id, &name),
+        parse_answer(data, !id, &name, record),
         None,
         "an answer to another question"
     );
-    let sent = question(id, &name);
+    let sent = question(id, &name, record);
     assert_eq!(
-        parse_answer(&sent, id, &name),
+        parse_answer(&sent, id, &name, record),
         None,
         "a question is no answer"
     );
-    match parse_answer(data, id, &name) {
+    match parse_answer(data, id, &name, record) {
         Some(Answer::Addresses(addresses)) => {
             // Each takes a record of 16 bytes at least.
             assert!(!addresses.is_empty() && addresses.len() * 15 <= data.len());

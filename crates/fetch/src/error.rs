@@ -1,12 +1,14 @@
 //! Why something could not be had: what was asked of whom, what happened, what to do.
 
 use crate::dhcp::DhcpError;
+use crate::dhcpv6::Dhcp6Error;
 use crate::http::HttpError;
 use crate::tftp::TftpError;
 use crate::url::{Url, UrlError};
 use alloc::boxed::Box;
-use alloc::string::String;
-use core::net::SocketAddrV4;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 /// Why a lease or a file could not be had. Its text is for the user and complete.
 #[derive(Debug, thiserror::Error)]
@@ -26,24 +28,37 @@ pub enum FetchError {
     #[error(transparent)]
     Http(Box<HttpError>),
     /// TFTP failed.
-    #[error("{url} (server {server}): {error}")]
+    #[error("{url} (server {}): {error}", shown(.servers))]
     Tftp {
         /// What was asked for.
         url: Url,
-        /// Whom it was asked of.
-        server: SocketAddrV4,
+        /// Whom it was asked of: the server that answered, or all its addresses.
+        servers: Vec<SocketAddr>,
         /// What happened.
         error: TftpError,
     },
     /// DHCP failed.
     #[error(transparent)]
     Dhcp(Box<DhcpError>),
+    /// DHCP failed by both IP versions.
+    #[error("{v4}; and by IPv6, {v6}")]
+    NoLease {
+        /// By IPv4.
+        v4: Box<DhcpError>,
+        /// By IPv6.
+        v6: Dhcp6Error,
+    },
     /// Whoever asked wants it no more.
     #[error("{url}: cancelled")]
     Cancelled {
         /// What was asked for.
         url: Url,
     },
+}
+
+fn shown(servers: &[SocketAddr]) -> String {
+    let servers: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
+    servers.join(", ")
 }
 
 impl From<HttpError> for FetchError {

@@ -2,12 +2,12 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 
 use crate::http::chunked::{ChunkReader, Next};
 use crate::http::head::{Framing, Head, HeadReader};
 use crate::http::{ChunkError, HeadError, request_head};
 use crate::url::{Scheme, Url};
-use wireboot_net::Ipv4Address;
 
 /// A URL and a reference, separated by the first line feed.
 pub fn fuzz_url(data: &[u8]) {
@@ -19,7 +19,7 @@ pub fn fuzz_url(data: &[u8]) {
 /// A URL that is taken survives being displayed, names something to ask for, cannot break out of a
 /// request line, and so do all that it leads to.
 pub(crate) fn check_url(text: &str, reference: &str) {
-    let server = Ipv4Address::new(192, 0, 2, 1);
+    let server = Ipv4Addr::new(192, 0, 2, 1);
     if let Ok(url) = Url::from_boot_file(server, text) {
         check_whole(&url);
         if !text.contains("://") {

@@ -13,6 +13,7 @@ pub(crate) mod chunked;
 mod connections;
 mod error;
 pub(crate) mod head;
+mod patience;
 mod piece;
 mod ranges;
 
@@ -24,13 +25,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::{Future, poll_fn};
-use core::net::SocketAddrV4;
+use core::net::{IpAddr, SocketAddr};
 use core::pin::{Pin, pin};
 use core::task::{Context, Waker};
 
 use wireboot_net::{Duration, Memory, NetError, Region, Stack, TcpStream};
 
 use crate::destination::{Destination, DestinationError};
+use crate::pace::Floor;
+use crate::race::{self, Versions};
 use crate::resolve::Resolve;
 use crate::team::Assistants;
 use crate::url::{Host, Scheme, Url};
@@ -38,20 +41,19 @@ use chunked::{ChunkReader, Next};
 pub use connections::Connections;
 pub use error::{ChunkError, HeadError, HttpError, Problem};
 use head::{Framing, Head, HeadReader, Validator};
+use patience::{Patience, SILENCE};
 pub(crate) use piece::{Carrier, Piece, Source, Tally};
 use ranges::Split;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A server that sends nothing for so long is asked again.
-const SILENCE: Duration = Duration::from_secs(10);
-/// How long a response head may take to come in whole.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests that may fail in a row before the first byte of the file.
 const FIRST_ATTEMPTS: u32 = 4;
 /// Requests that may fail in a row without [`WORTHWHILE`] progress: with the back-off, a server has half a
 /// minute to come back.
 const RESUME_ATTEMPTS: u32 = 8;
+/// Requests that may fail because too little came, without [`WORTHWHILE`] progress: each takes its time.
+const SLOW_ATTEMPTS: u32 = 2;
 /// Bytes that a download must gain before its failures are forgotten. A server that breaks off after each few bytes
 /// would keep it going for ever.
 const WORTHWHILE: u64 = 64 * 1024;
@@ -67,6 +69,8 @@ const REDIRECT_LIMIT: u32 = 10;
 const INTERIM_LIMIT: u32 = 8;
 /// Body of a redirect read for the sake of its connection, in bytes.
 const DRAIN_LIMIT: u64 = 64 * 1024;
+/// How long that may take.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Memory asked first for a body of unknown length, in bytes; then twice as much as before, but at most
 /// [`GROWTH_LIMIT`] more.
 const FIRST_GROWTH: u64 = 1024 * 1024;
@@ -114,7 +118,8 @@ impl HttpStats {
 ///
 /// Each wait in it ends: after 10 s without a byte the server is asked again, for the rest of the file if
 /// possible; after 4 requests in a row that failed before the first byte, or 8 that brought less than 64 KiB
-/// together, it gives up. Responses 408, 429 and 5xx are retried too.
+/// together, it gives up. A response that falls below `floor` is given up, too, and so is the download at the second one.
+/// Responses 408, 429 and 5xx are retried too.
 ///
 /// # Errors
 /// [`HttpError`]: what was asked of whom, what happened, what to do.
@@ -124,6 +129,7 @@ pub async fn get<R: Resolve, D: Destination>(
     assistants: &Assistants,
     resolver: &R,
     url: &Url,
+    floor: Floor,
     destination: &mut D,
 ) -> Result<Fetched, HttpError> {
     let mut download = Download {
@@ -132,6 +138,7 @@ pub async fn get<R: Resolve, D: Destination>(
         assistants,
         resolver,
         url: url.clone(),
+        floor,
         servers: Vec::new(),
         turn: 0,
         body: Body::new(destination),
@@ -175,8 +182,9 @@ struct Download<'a, R, D> {
     assistants: &'a Assistants,
     resolver: &'a R,
     url: Url,
-    /// Addresses of the URL's server; empty until resolved.
-    servers: Vec<SocketAddrV4>,
+    floor: Floor,
+    /// Addresses of the URL's server in the order of preference; empty until resolved.
+    servers: Vec<SocketAddr>,
     /// Which of them is tried, modulo their number.
     turn: usize,
     body: Body<'a, D>,
@@ -195,13 +203,14 @@ enum Step {
 /// Whether the response was read to its end, so that the connection may carry another.
 type AtEnd = bool;
 
-impl<R: Resolve, D: Destination> Download<'_, R, D> {
+impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
     async fn run(&mut self, failures: &mut u32) -> Result<(), Problem> {
         if self.url.scheme() != Scheme::Http {
             return Err(Problem::NotHttp);
         }
         let mut visited = vec![self.url.clone()];
         let mut reach = 0;
+        let mut slow = 0;
         loop {
             let problem = match self.request().await {
                 Ok(Step::Complete) => return Ok(()),
@@ -214,6 +223,7 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
             };
             if self.body.reach >= reach + WORTHWHILE {
                 *failures = 0;
+                slow = 0;
                 reach = self.body.reach;
                 visited = vec![self.url.clone()];
             }
@@ -223,7 +233,8 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
             } else {
                 RESUME_ATTEMPTS
             };
-            if !problem.is_transient() || *failures >= limit {
+            slow += u32::from(matches!(problem, Problem::Slow { .. }));
+            if !problem.is_transient() || *failures >= limit || slow >= SLOW_ATTEMPTS {
                 return Err(problem);
             }
             let wait = self.back_off(*failures, &problem);
@@ -274,7 +285,7 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
     }
 
     /// The server that is asked, once known.
-    fn server(&self) -> Option<SocketAddrV4> {
+    fn server(&self) -> Option<SocketAddr> {
         self.servers
             .get(self.turn % self.servers.len().max(1))
             .copied()
@@ -293,15 +304,15 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
                 };
                 let found = self.resolver.resolve(host).await.map_err(failed)?;
                 if found.is_empty() {
-                    return Err(failed("it has no IPv4 address".into()));
+                    return Err(failed("it has no address".into()));
                 }
                 found
             }
         };
         let port = self.url.port();
-        self.servers = addresses
+        self.servers = race::order(&addresses, Versions::of(self.stack))
             .into_iter()
-            .map(|address| SocketAddrV4::new(address, port))
+            .map(|address| SocketAddr::new(address, port))
             .collect();
         self.turn = 0;
         Ok(())
@@ -356,6 +367,7 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
             server,
             validator,
             total,
+            floor: self.floor,
         };
         let split = Split::new(source, region, connections);
         let mut list = self.helpers.borrow_mut();
@@ -404,19 +416,25 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
     /// Gets a connection, sends the request, and receives the head of the response.
     async fn converse(&mut self) -> Result<(TcpStream, Head), Problem> {
         if let Some((server, mut stream)) = self.connections.take(self.stack, &self.servers) {
+            let turn = self.servers.iter().position(|other| *other == server);
+            self.turn = turn.unwrap_or(self.turn);
             // The server may be closing it just now: then that is no failure, and a new one is made.
             if let Ok(head) = self.ask(&mut stream).await {
-                let turn = self.servers.iter().position(|other| *other == server);
-                self.turn = turn.unwrap_or(self.turn);
                 return Ok((stream, head));
             }
         }
-        let Some(server) = self.server() else {
-            return Err(Problem::Connect(NetError::Unreachable));
-        };
-        self.stats.connections += 1;
-        match self.stack.connect(server, CONNECT_TIMEOUT).await {
-            Ok(mut stream) => {
+        let mut servers = self.servers.clone();
+        let turn = self.turn % servers.len().max(1);
+        servers.rotate_left(turn);
+        let (stack, attempts) = (self.stack, &mut self.stats.connections);
+        let connected = race::first(stack, &servers, NetError::Unreachable, |server| {
+            *attempts += 1;
+            stack.connect(server, CONNECT_TIMEOUT)
+        });
+        match connected.await {
+            Ok((server, mut stream)) => {
+                let turn = self.servers.iter().position(|other| *other == server);
+                self.turn = turn.unwrap_or(self.turn);
                 stream.set_idle_timeout(SILENCE);
                 let head = self.ask(&mut stream).await?;
                 Ok((stream, head))
@@ -431,7 +449,15 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
     async fn ask(&mut self, stream: &mut TcpStream) -> Result<Head, Problem> {
         self.stats.requests += 1;
         let request = request_head(&self.url, self.body.resume());
-        exchange(self.stack, stream, &request).await
+        let mut patience = self.patience();
+        exchange(&mut patience, stream, &request).await
+    }
+
+    fn patience(&self) -> Patience<'a> {
+        let server = self.server().map(|server| server.ip());
+        // Who is asked has an address.
+        let server = server.unwrap_or(IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED));
+        Patience::new(self.stack, server, self.floor, self.body.position())
     }
 
     async fn respond(
@@ -446,7 +472,10 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
                 }
                 self.body.start(head);
                 self.split(stream, head).await?;
-                self.body.receive(stream, head.framing).await?;
+                let mut patience = self.patience();
+                self.body
+                    .receive(stream, head.framing, &mut patience)
+                    .await?;
                 let total = self.body.split.as_ref().map(|split| split.source.total);
                 Ok((
                     Step::Complete,
@@ -460,18 +489,22 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
                     Framing::UntilClose => Framing::Length(end - self.body.filled),
                     framing => framing,
                 };
-                self.body.receive(stream, framing).await?;
+                let mut patience = self.patience();
+                self.body.receive(stream, framing, &mut patience).await?;
                 let at_end = head.framing == framing && self.body.filled == end;
                 self.body.check_end(end)?;
                 Ok((Step::Complete, at_end))
             }
             416 if self.body.resume().is_some() => {
                 self.body.refused(head)?;
-                Ok((Step::Complete, drain(stream, head).await))
+                Ok((Step::Complete, drain(self.stack, stream, head).await))
             }
             301 | 302 | 303 | 307 | 308 => {
                 let location = head.location.clone().ok_or(Problem::RedirectNowhere)?;
-                Ok((Step::Redirect(location), drain(stream, head).await))
+                Ok((
+                    Step::Redirect(location),
+                    drain(self.stack, stream, head).await,
+                ))
             }
             status => Err(Problem::Status {
                 status,
@@ -483,7 +516,12 @@ impl<R: Resolve, D: Destination> Download<'_, R, D> {
 }
 
 /// Sends a request and receives the head of the final response.
-async fn exchange(stack: &Stack, stream: &mut TcpStream, request: &str) -> Result<Head, Problem> {
+async fn exchange(
+    patience: &mut Patience<'_>,
+    stream: &mut TcpStream,
+    request: &str,
+) -> Result<Head, Problem> {
+    let received = stream.received();
     let exchange = async {
         stream
             .write_all(request.as_bytes())
@@ -497,13 +535,8 @@ async fn exchange(stack: &Stack, stream: &mut TcpStream, request: &str) -> Resul
         }
         Err(Problem::Head(HeadError::Interim))
     };
-    let silent = Err(Problem::Silent {
-        seconds: HEAD_TIMEOUT.secs(),
-    });
-    stack
-        .timeout(HEAD_TIMEOUT, exchange)
-        .await
-        .unwrap_or(silent)
+    // A head brings nothing of the file.
+    patience.attend(received, exchange, || 0).await?
 }
 
 /// The request for a file, or for its rest.
@@ -559,19 +592,22 @@ async fn read_head(stream: &mut TcpStream) -> Result<Head, Problem> {
     }
 }
 
-/// Reads a body that nobody wants, if it is short, so that the connection can be used again.
-async fn drain(stream: &mut TcpStream, head: &Head) -> AtEnd {
+/// Reads a body that nobody wants, if it is short and there soon, so that the connection can be used again.
+async fn drain(stack: &Stack, stream: &mut TcpStream, head: &Head) -> AtEnd {
     let Framing::Length(mut left @ 0..=DRAIN_LIMIT) = head.framing else {
         return false;
     };
-    while left > 0 {
-        let take = left as usize;
-        match stream.read(|bytes| bytes.len().min(take)).await {
-            Ok(count) if count > 0 => left = left.saturating_sub(count as u64),
-            _ => return false,
+    let drain = async {
+        while left > 0 {
+            let take = left as usize;
+            match stream.read(|bytes| bytes.len().min(take)).await {
+                Ok(count) if count > 0 => left = left.saturating_sub(count as u64),
+                _ => return false,
+            }
         }
-    }
-    true
+        true
+    };
+    stack.timeout(DRAIN_TIMEOUT, drain).await.unwrap_or(false)
 }
 
 /// The file as far as it is there.
@@ -746,13 +782,27 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    async fn receive(&mut self, stream: &mut TcpStream, framing: Framing) -> Result<(), Problem> {
+    /// Bytes of the file that are there, wherever in it.
+    fn position(&self) -> u64 {
+        let helped = self
+            .split
+            .as_ref()
+            .map_or(0, |split| split.tally.received.get());
+        self.filled.saturating_add(helped)
+    }
+
+    async fn receive(
+        &mut self,
+        stream: &mut TcpStream,
+        framing: Framing,
+        patience: &mut Patience<'_>,
+    ) -> Result<(), Problem> {
         let announced = self.total.unwrap_or(0).max(self.filled);
-        self.reserve(announced).await?;
+        patience.pause(self.reserve(announced)).await?;
         match framing {
-            Framing::Length(length) => self.receive_exactly(stream, length).await,
-            Framing::Chunked => self.receive_chunks(stream).await,
-            Framing::UntilClose => self.receive_until_close(stream).await,
+            Framing::Length(length) => self.receive_exactly(stream, length, patience).await,
+            Framing::Chunked => self.receive_chunks(stream, patience).await,
+            Framing::UntilClose => self.receive_until_close(stream, patience).await,
         }
     }
 
@@ -760,11 +810,12 @@ impl<'a, D: Destination> Body<'a, D> {
         &mut self,
         stream: &mut TcpStream,
         length: u64,
+        patience: &mut Patience<'_>,
     ) -> Result<(), Problem> {
         let mut left = length;
         while left > 0 {
-            self.grow().await?;
-            let count = self.fill(stream, left).await?;
+            patience.pause(self.grow()).await?;
+            let count = self.fill(stream, left, patience).await?;
             if let Some(split) = &self.split
                 && self.filled >= split.front.end() as u64
             {
@@ -778,26 +829,37 @@ impl<'a, D: Destination> Body<'a, D> {
         Ok(())
     }
 
-    async fn receive_until_close(&mut self, stream: &mut TcpStream) -> Result<(), Problem> {
+    async fn receive_until_close(
+        &mut self,
+        stream: &mut TcpStream,
+        patience: &mut Patience<'_>,
+    ) -> Result<(), Problem> {
         loop {
-            self.grow().await?;
-            if self.fill(stream, u64::MAX).await? == 0 {
+            patience.pause(self.grow()).await?;
+            if self.fill(stream, u64::MAX, patience).await? == 0 {
                 return Ok(());
             }
         }
     }
 
-    async fn receive_chunks(&mut self, stream: &mut TcpStream) -> Result<(), Problem> {
+    async fn receive_chunks(
+        &mut self,
+        stream: &mut TcpStream,
+        patience: &mut Patience<'_>,
+    ) -> Result<(), Problem> {
         let mut reader = ChunkReader::new();
+        let received = stream.received();
         loop {
             let mut progress = Ok((0, Next::More));
-            let consumed = stream
-                .read(|bytes| {
-                    progress = reader.push(bytes);
-                    // A broken body ends the connection, so it does not matter what is consumed.
-                    progress.map_or(bytes.len(), |(taken, _)| taken)
-                })
-                .await
+            let read = stream.read(|bytes| {
+                progress = reader.push(bytes);
+                // A broken body ends the connection, so it does not matter what is consumed.
+                progress.map_or(bytes.len(), |(taken, _)| taken)
+            });
+            let position = self.position();
+            let consumed = patience
+                .attend(received.clone(), read, || position)
+                .await?
                 .map_err(Problem::connection)?;
             if consumed == 0 {
                 return Err(self.ended_early());
@@ -810,7 +872,7 @@ impl<'a, D: Destination> Body<'a, D> {
                         self.forget();
                         return Err(Problem::Range);
                     }
-                    self.receive_exactly(stream, length).await?;
+                    self.receive_exactly(stream, length, patience).await?;
                 }
                 Next::End => return Ok(()),
             }
@@ -856,7 +918,12 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// Reads up to `limit` bytes of the file, as many as there is room for. Returns fewer when the server
     /// ended the stream; then, and at the end, 0.
-    async fn fill(&mut self, stream: &mut TcpStream, limit: u64) -> Result<u64, Problem> {
+    async fn fill(
+        &mut self,
+        stream: &mut TcpStream,
+        limit: u64,
+        patience: &mut Patience<'_>,
+    ) -> Result<u64, Problem> {
         let Some(region) = &self.region else {
             return Ok(0);
         };
@@ -871,27 +938,37 @@ impl<'a, D: Destination> Body<'a, D> {
         let received = stream.received();
         let start = received.get();
         let mut told = start;
-        let result = watch(stream.read_into(&part, at), || {
-            let now = received.get();
-            if now != told {
-                told = now;
-                let position = self.filled + (now - start);
-                if let Some(split) = &self.split {
-                    split.position.set(position);
+        let read = stream.read_into(&part, at);
+        let result = patience
+            .attend(received.clone(), read, || {
+                let now = received.get();
+                if now != told {
+                    told = now;
+                    let position = self.filled + (now - start);
+                    if let Some(split) = &self.split {
+                        split.position.set(position);
+                    }
+                    self.tell(position);
                 }
-                self.tell(position);
-            }
-        })
-        .await;
+                self.position() + (now - start)
+            })
+            .await;
         // What helpers have taken from the end meanwhile is theirs, even where some of it has come here, too.
         let len = part.end().saturating_sub(at);
-        let count = result.map_err(Problem::connection)?.min(len);
+        let count = match &result {
+            Ok(Ok(count)) => *count,
+            Ok(Err(_)) => 0,
+            // The read was given up in the middle.
+            Err(_) => (received.get() - start) as usize,
+        };
+        let count = count.min(len);
         self.filled += count as u64;
         self.reach = self.reach.max(self.filled);
         if let Some(split) = &self.split {
             split.position.set(self.filled);
         }
         self.tell(self.filled);
+        result?.map_err(Problem::connection)?;
         // It ended early: either nothing came for too long, or the next read tells why.
         let told_next = |end| matches!(end, Some(Ok(0) | Err(_)));
         if count < len && !told_next(connections::pending(stream)) {

@@ -14,12 +14,16 @@ extern crate std;
 mod assistant;
 pub mod destination;
 pub mod dhcp;
+pub mod dhcpv6;
 pub mod dns;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod http;
+mod leases;
 mod outbox;
+mod pace;
+mod race;
 pub mod resolve;
 mod service;
 mod team;
@@ -31,6 +35,9 @@ pub mod verify;
 
 pub use assistant::Assistant;
 pub use dhcp::{DhcpRequest, Lease, LeaseSource};
+pub use dhcpv6::{Dhcp6Error, Lease6};
 pub use error::FetchError;
+pub use leases::Leases;
+pub use pace::Floor;
 pub use service::{Command, Event, File, Job, Service, Stats, TOGETHER};
 pub use team::{Assistants, Lead, Link, team};

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use wireboot_net::Ipv4Address;
+use core::net::IpAddr;
 
 /// Finds the addresses of host names.
 #[expect(
@@ -10,9 +10,9 @@ use wireboot_net::Ipv4Address;
     reason = "single-threaded engine: no Send bound is wanted"
 )]
 pub trait Resolve {
-    /// The IPv4 addresses of `host`, best first.
+    /// The addresses of `host`, best first.
     ///
     /// # Errors
     /// What went wrong and what to do, in words for the user. Retries are over by then.
-    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String>;
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String>;
 }

@@ -2,11 +2,15 @@
 //! them: commands in, events out, memory handed over and back.
 
 use crate::destination::{Destination, DestinationError};
-use crate::dhcp::{self, DhcpRequest, Lease};
+use crate::dhcp::{DhcpRequest, Lease};
+use crate::dhcpv6::Lease6;
 use crate::dns;
 use crate::error::FetchError;
 use crate::http::{self, Connections};
+use crate::leases::{self, Leases, News};
 use crate::outbox::Outbox;
+use crate::pace::Floor;
+use crate::race::{self, Versions};
 use crate::resolve::Resolve;
 use crate::team::{Assistants, Lead};
 use crate::tftp;
@@ -15,10 +19,10 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::SocketAddrV4;
+use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
-use wireboot_net::{Duration, Engine, Forwarded, Instant, Ipv4Address, Memory, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Ipv6Cidr, Memory, Stack};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
@@ -35,7 +39,12 @@ pub type Job = u32;
 pub enum Command {
     /// Take on a lease that somebody else obtained (the firmware).
     Configure(Lease),
-    /// Obtain a lease; answered by [`Event::Lease`].
+    /// The same for IPv6.
+    Configure6(Lease6),
+    /// The slowest download that goes on, from the next one on; [`Floor::default`] unless set.
+    Floor(Floor),
+    /// Obtain a lease by both IP versions; answered by [`Event::Lease`] when one has all that was asked for. The other one is taken on
+    /// as well, when it is there.
     Dhcp {
         /// Names the work.
         job: Job,
@@ -71,12 +80,12 @@ pub enum Command {
 /// What a [`Service`] tells.
 #[derive(Debug)]
 pub enum Event {
-    /// A DHCP exchange is over. On success the lease is in use.
+    /// DHCP has ended or has brought what was asked for. On success the leases are in use.
     Lease {
         /// The job.
         job: Job,
-        /// The lease.
-        result: Result<Lease, FetchError>,
+        /// The leases.
+        result: Result<Leases, FetchError>,
     },
     /// A download needs memory, to be answered by [`Command::Memory`] or [`Command::NoMemory`].
     NeedMemory {
@@ -158,9 +167,10 @@ struct Shared {
     outbox: RefCell<Outbox<Event>>,
     /// Memory and cancellations for running jobs.
     mail: RefCell<Vec<Mail>>,
-    lease: RefCell<Option<Lease>>,
+    leases: RefCell<Leases>,
     connections: Connections,
     assistants: Assistants,
+    floor: Cell<Floor>,
     running: Cell<usize>,
 }
 
@@ -203,9 +213,10 @@ impl<N: Nic> Service<N> {
             stack: engine.stack(),
             outbox: RefCell::new(Outbox::new(events)),
             mail: RefCell::new(Vec::new()),
-            lease: RefCell::new(None),
+            leases: RefCell::default(),
             connections: Connections::new(),
             assistants,
+            floor: Cell::default(),
             running: Cell::new(0),
         });
         Self {
@@ -250,13 +261,15 @@ impl<N: Nic> Service<N> {
         let shared = self.shared.clone();
         match command {
             Command::Configure(lease) => shared.adopt(lease),
+            Command::Configure6(lease) => shared.adopt6(lease),
+            Command::Floor(floor) => shared.floor.set(floor),
             Command::Dhcp { job, request } => self.engine.spawn(async move {
-                let result = dhcp::discover(&shared.stack, &request).await;
-                if let Ok(lease) = &result {
-                    shared.remember(lease.clone());
-                }
-                let result = result.map_err(FetchError::from);
-                shared.tell(Event::Lease { job, result });
+                leases::discover(&shared.stack, &request, |news| match news {
+                    News::V4(lease) => shared.remember(lease),
+                    News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
+                    News::Decided(result) => shared.tell(Event::Lease { job, result }),
+                })
+                .await;
             }),
             Command::Get { job, url } => {
                 shared.mail.borrow_mut().push(Mail {
@@ -313,7 +326,14 @@ impl Shared {
         // Connections of the former address lead nowhere.
         self.connections.clear();
         self.assistants.configure(&lease.ipv4_config());
-        *self.lease.borrow_mut() = Some(lease);
+        self.leases.borrow_mut().v4 = Some(lease);
+    }
+
+    fn adopt6(&self, lease: Lease6) {
+        for &address in &lease.addresses {
+            self.stack.add_ipv6(Ipv6Cidr::new(address, 128));
+        }
+        self.leases.borrow_mut().v6 = Some(lease);
     }
 
     async fn download(&self, job: Job, url: &str) -> Result<File, FetchError> {
@@ -349,6 +369,7 @@ impl Shared {
                     &self.assistants,
                     &self,
                     url,
+                    self.floor.get(),
                     &mut destination,
                 )
                 .await?;
@@ -356,15 +377,21 @@ impl Shared {
                 (file.memory, file.len, file.url, u64::from(again))
             }
             Scheme::Tftp => {
-                let address = self.address(url).await?;
-                let server = SocketAddrV4::new(address, url.port());
+                let addresses = self.addresses(url).await?;
+                let mut servers: Vec<SocketAddr> =
+                    race::order(&addresses, Versions::of(&self.stack))
+                        .into_iter()
+                        .map(|address| SocketAddr::new(address, url.port()))
+                        .collect();
                 // All that have been asked for, since those that wait may start while this one runs.
                 let sharers = self.mail.borrow().len().min(TOGETHER);
                 let file = url.resource();
-                let result = tftp::get(&self.stack, server, file, sharers, &mut destination).await;
-                let file = result.map_err(|error| FetchError::Tftp {
+                let floor = self.floor.get();
+                let (stack, destination) = (&self.stack, &mut destination);
+                let result = tftp::get(stack, &mut servers, file, sharers, floor, destination);
+                let file = result.await.map_err(|error| FetchError::Tftp {
                     url: url.clone(),
-                    server,
+                    servers,
                     error,
                 })?;
                 (file.memory, file.len, url.clone(), file.retransmissions)
@@ -382,40 +409,69 @@ impl Shared {
         })
     }
 
-    async fn address(&self, url: &Url) -> Result<Ipv4Address, FetchError> {
+    async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, FetchError> {
         match url.host() {
-            Host::Address(address) => Ok(*address),
-            Host::Name(name) => {
-                let unresolved = |reason| FetchError::Unresolved {
+            Host::Address(address) => Ok(alloc::vec![*address]),
+            Host::Name(name) => self
+                .resolve(name)
+                .await
+                .map_err(|reason| FetchError::Unresolved {
                     url: url.clone(),
                     reason,
-                };
-                let addresses = self.resolve(name).await.map_err(unresolved)?;
-                addresses
-                    .first()
-                    .copied()
-                    .ok_or_else(|| unresolved(String::from("the name has no IPv4 address")))
-            }
+                }),
         }
     }
 }
 
 impl Resolve for &Shared {
-    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         (**self).resolve(host).await
     }
 }
 
 impl Shared {
-    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
-        let (servers, search) = match &*self.lease.borrow() {
-            Some(lease) => (lease.dns.clone(), lease.search.clone()),
-            None => Default::default(),
-        };
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+        let (servers, search) = self.name_servers();
         dns::resolve(&self.stack, &servers, &search, host)
             .await
             .map_err(|error| error.to_string())
     }
+}
+
+impl Shared {
+    /// Name servers and search list of both leases and of routers, those of IPv4 first.
+    fn name_servers(&self) -> (Vec<IpAddr>, Vec<String>) {
+        let leases = self.leases.borrow();
+        let mut servers: Vec<IpAddr> = Vec::new();
+        let mut search: Vec<String> = Vec::new();
+        if let Some(lease) = &leases.v4 {
+            servers.extend(lease.dns.iter().copied().map(IpAddr::V4));
+            search.extend_from_slice(&lease.search);
+        }
+        if let Some(lease) = &leases.v6 {
+            servers.extend(lease.dns.iter().copied().map(IpAddr::V6));
+            search.extend_from_slice(&lease.search);
+        }
+        if let Some(router) = self.stack.router() {
+            servers.extend(router.dns.iter().copied().map(IpAddr::V6));
+            search.extend_from_slice(&router.search);
+        }
+        dedup(&mut servers);
+        dedup(&mut search);
+        (servers, search)
+    }
+}
+
+/// Leaves the first of equals.
+fn dedup<T: Clone + PartialEq>(list: &mut Vec<T>) {
+    let mut seen: Vec<T> = Vec::new();
+    list.retain(|item| {
+        let new = !seen.contains(item);
+        if new {
+            seen.push(item.clone());
+        }
+        new
+    });
 }
 
 /// A destination at the other end of the mailbox.

@@ -4,14 +4,19 @@
 //! DATA packets are taken in the middle of the engine's burst (`Transfer` is the port's sink) and copied
 //! straight to their place in the file; the task around it acknowledges windows, asks for memory, keeps
 //! time and understands everything that is not DATA.
+//!
+//! Where no block arrives, the path may not take packets of that size: smaller ones are asked for. A server with several
+//! addresses is asked at each, a quarter of a second apart; the first that answers has the transfer.
 
 use crate::destination::{Destination, DestinationError};
+use crate::pace::{Floor, Pace};
+use crate::race::ATTEMPT_DELAY;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, SocketAddr};
 use wireboot_net::{DatagramSink, Duration, Instant, Memory, NetError, Parts, Stack, UdpSocket};
 use wireboot_wire::text;
 use wireboot_wire::tftp::{
@@ -19,8 +24,13 @@ use wireboot_wire::tftp::{
     Request, TransferOptions, ack,
 };
 
-/// Bytes of IPv4, UDP and TFTP headers in a DATA packet.
-const HEADERS: u16 = 20 + 8 + DATA_HEADER_LEN as u16;
+/// Bytes of UDP and TFTP headers in a DATA packet.
+const HEADERS: u16 = 8 + DATA_HEADER_LEN as u16;
+/// Block sizes to go down to where larger ones do not arrive: for tunnels and PPPoE, for the smallest MTU of IPv6, for any
+/// network.
+const SMALLER: [u16; 3] = [1428, 1220, DEFAULT_BLOCK_SIZE];
+/// How long the first block may take before a smaller one is asked for: two more requests for it have been sent by then.
+const FIRST_BLOCK: Duration = Duration::from_millis(3500);
 /// Largest window asked for, in blocks. Twice as many bring nothing more, and a burst must fit the buffers of the
 /// switches on the way.
 const MAX_WINDOW: u16 = 256;
@@ -43,6 +53,8 @@ const TRIAL: u64 = 4;
 /// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network
 /// duplicated a packet, and answering would start the sorcerer's apprentice.
 const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
+/// Smallest MTU that a path is taken to have (RFC 791).
+const MIN_PATH_MTU: u16 = 576;
 /// First memory asked for when the server does not tell the size.
 const UNKNOWN_SIZE: u64 = 4 << 20;
 /// Packets that are not DATA kept for the task.
@@ -98,6 +110,23 @@ pub enum TftpError {
         /// Bytes received by the last attempt.
         received: u64,
     },
+    /// The server answers, but no block of its file arrives.
+    #[error(
+        "the TFTP server answers, but no block of the file arrives, not even of {size} bytes: look at the server and at what is \
+         between"
+    )]
+    NoBlock {
+        /// The smallest block size that was tried, in bytes.
+        size: usize,
+    },
+    /// The transfer hardly gets on.
+    #[error("too slow: {received} bytes of the file are there, and less than {floor} came last")]
+    Slow {
+        /// Bytes received.
+        received: u64,
+        /// What there must be.
+        floor: Floor,
+    },
     /// The server granted an option value that was not asked for.
     #[error("the TFTP server answers {name}={value}, which this client did not ask for")]
     BadOption {
@@ -135,9 +164,10 @@ impl From<BadOption> for TftpError {
 
 /// What became of a transfer, as far as the sink can tell.
 struct Transfer {
-    server: Ipv4Addr,
-    /// The server's transfer ID, once it has answered.
-    peer: Option<u16>,
+    /// Those that are asked.
+    servers: Vec<IpAddr>,
+    /// The one that has answered, by the port that it chose for this transfer (its transfer ID).
+    peer: Option<SocketAddr>,
     /// DATA may go to memory.
     streaming: bool,
     memory: Option<Memory>,
@@ -172,7 +202,7 @@ struct Transfer {
     trial: Option<Trial>,
     control: VecDeque<Vec<u8>>,
     /// Senders that are not our peer and shall be told so.
-    strangers: VecDeque<SocketAddrV4>,
+    strangers: VecDeque<SocketAddr>,
 }
 
 /// A window of which nobody knows whether the receive buffers hold it.
@@ -184,8 +214,12 @@ struct Trial {
 }
 
 impl DatagramSink for Transfer {
-    fn datagram(&mut self, source: SocketAddrV4, payload: Parts<'_>, now: Instant) {
-        if *source.ip() != self.server || self.peer.is_some_and(|peer| peer != source.port()) {
+    fn datagram(&mut self, source: SocketAddr, payload: Parts<'_>, now: Instant) {
+        let known = match self.peer {
+            Some(peer) => (peer.ip(), peer.port()) == (source.ip(), source.port()),
+            None => self.servers.contains(&source.ip()),
+        };
+        if !known {
             if self.strangers.len() < CONTROL_QUEUE {
                 self.strangers.push_back(source);
             }
@@ -197,18 +231,31 @@ impl DatagramSink for Transfer {
             let data = payload.slice(DATA_HEADER_LEN, usize::MAX);
             self.data(u16::from_be_bytes([high, low]), data, now);
         } else if self.control.len() < CONTROL_QUEUE {
-            self.peer = Some(source.port());
             let mut bytes = alloc::vec![0; payload.len()];
             payload.copy_to(&mut bytes);
+            if self.peer.is_none() {
+                if !is_answer(&bytes) {
+                    return;
+                }
+                self.peer = Some(source);
+            }
             self.control.push_back(bytes);
         }
     }
 }
 
+/// Whether a request can have this answer.
+fn is_answer(packet: &[u8]) -> bool {
+    matches!(
+        Packet::parse(packet),
+        Ok(Packet::Oack(_) | Packet::Error { .. } | Packet::Data { block: 1, .. })
+    )
+}
+
 impl Transfer {
-    fn new(server: Ipv4Addr, now: Instant) -> Self {
+    fn new(servers: &[SocketAddr], now: Instant) -> Self {
         Self {
-            server,
+            servers: servers.iter().map(SocketAddr::ip).collect(),
             peer: None,
             streaming: false,
             memory: None,
@@ -364,38 +411,61 @@ enum Ask {
     Nothing,
 }
 
-/// Gets `file` (its name as the server knows it) from the server at `server`. `sharers` is the number of
-/// downloads, this one included, whose windows must fit the receive buffers together.
+/// Gets `file` (its name as the server knows it) from the server at `servers`, its addresses in the order of preference; when one
+/// has answered, that is the only one left. `sharers` is the number of downloads, this one included, whose windows must fit the
+/// receive buffers together.
 ///
 /// # Errors
-/// [`TftpError`], after retransmissions and, where the server fell silent in the middle, further attempts.
+/// [`TftpError`], after retransmissions, smaller blocks and, where the server fell silent in the middle, further attempts.
 pub async fn get(
     stack: &Stack,
-    server: SocketAddrV4,
+    servers: &mut Vec<SocketAddr>,
     file: &str,
     sharers: usize,
+    floor: Floor,
     destination: &mut impl Destination,
 ) -> Result<TftpFile, TftpError> {
     let mut ask = Ask::All;
     let mut attempt = 1;
+    let mut most = MAX_BLOCK_SIZE;
     loop {
-        let transfer = Rc::new(RefCell::new(Transfer::new(*server.ip(), stack.now())));
+        let transfer = Rc::new(RefCell::new(Transfer::new(servers, stack.now())));
         let run = Run {
             stack,
-            server,
             sharers,
+            floor,
             socket: stack.udp_with_sink(transfer.clone()),
-            transfer,
+            transfer: transfer.clone(),
             announced: None,
         };
-        let result = run.run(file, ask, destination).await;
+        let result = run.run(servers, file, ask, most, destination).await;
+        let transfer = transfer.borrow();
+        if let Some(peer) = transfer.peer {
+            servers.retain(|server| server.ip() == peer.ip());
+            if most < MAX_BLOCK_SIZE && transfer.next > 1 {
+                // The next file need not try.
+                let mtu = transfer.block_size as u16 + headers(peer.ip());
+                stack.set_path_mtu(peer.ip(), mtu.max(MIN_PATH_MTU));
+            }
+        }
         match result {
-            Ok(None) => {
+            Ok(Ending::File(file)) => return Ok(file),
+            Ok(Ending::TooFast) => {
                 stack.try_less();
                 // What is still on its way would push the answer to the next request out of the buffers.
                 stack.sleep(SETTLE).await;
             }
-            Ok(Some(file)) => return Ok(file),
+            Ok(Ending::NoBlock) => {
+                let size = transfer.block_size;
+                let smaller = SMALLER.into_iter().find(|&less| usize::from(less) < size);
+                let Some(smaller) = smaller else {
+                    return Err(TftpError::NoBlock { size });
+                };
+                log::warn!(
+                    "{file}: no TFTP block of {size} bytes arrives; asking for blocks of {smaller}"
+                );
+                most = smaller;
+            }
             Err(TftpError::Server { code, .. })
                 if ask != Ask::Nothing && code == ErrorCode::OPTIONS.0 =>
             {
@@ -410,28 +480,48 @@ pub async fn get(
     }
 }
 
+/// How an attempt ended without an error.
+enum Ending {
+    File(TftpFile),
+    /// The window turned out to be too large for the receive buffers.
+    TooFast,
+    /// The server answers, but no block arrives.
+    NoBlock,
+}
+
+/// Bytes of headers in a DATA packet.
+fn headers(server: IpAddr) -> u16 {
+    match server {
+        IpAddr::V4(_) => 20 + HEADERS,
+        IpAddr::V6(_) => 40 + HEADERS,
+    }
+}
+
 struct Run<'a> {
     stack: &'a Stack,
-    server: SocketAddrV4,
     sharers: usize,
+    floor: Floor,
     socket: UdpSocket,
     transfer: Rc<RefCell<Transfer>>,
     announced: Option<u64>,
 }
 
 impl Run<'_> {
-    /// The file, or nothing where the window turned out to be too large for the receive buffers.
     async fn run(
         mut self,
+        servers: &[SocketAddr],
         file: &str,
         ask: Ask,
+        most: u16,
         destination: &mut impl Destination,
-    ) -> Result<Option<TftpFile>, TftpError> {
-        let asked = self.options(ask);
-        let first = self.request(file, &asked).await?;
+    ) -> Result<Ending, TftpError> {
+        let asked = self.options(servers, ask, most);
+        let first = self.request(servers, file, &asked).await?;
         self.begin(&first, &asked, destination).await?;
         self.begin_trial();
-        let mut silent = 0;
+        let began = self.stack.now();
+        let mut pace = Pace::new(self.floor, 0, began);
+        let (mut silent, mut newest) = (0, 0);
         loop {
             self.turn_strangers_away();
             self.control()?;
@@ -443,15 +533,18 @@ impl Run<'_> {
                 (due, transfer.complete, transfer.received)
             };
             destination.progress(received, self.announced);
+            if received > newest {
+                (silent, newest) = (0, received);
+            }
             if due || complete {
-                silent = 0;
                 if !complete {
                     self.grow(destination).await?;
+                    pace.paused(now, self.stack.now());
                 }
                 self.acknowledge()?;
             }
             if complete {
-                return self.finish().map(Some);
+                return self.finish().map(Ending::File);
             }
             if self.trial_failed() {
                 // Any error ends the transfer (RFC 1350, section 7).
@@ -459,7 +552,24 @@ impl Run<'_> {
                     ErrorCode::UNDEFINED,
                     "too fast: asking for a smaller window",
                 );
-                return Ok(None);
+                return Ok(Ending::TooFast);
+            }
+            let size = self.transfer.borrow().block_size;
+            let large = size > usize::from(DEFAULT_BLOCK_SIZE);
+            if received == 0 && large && now >= began + FIRST_BLOCK {
+                self.refuse(
+                    ErrorCode::UNDEFINED,
+                    "no block arrives: asking for smaller ones",
+                );
+                return Ok(Ending::NoBlock);
+            }
+            if !pace.holds(received, now) {
+                self.refuse(ErrorCode::UNDEFINED, "too slow");
+                let floor = self.floor;
+                return match received {
+                    0 => Ok(Ending::NoBlock),
+                    _ => Err(TftpError::Slow { received, floor }),
+                };
             }
             let timed_out = {
                 let transfer = self.transfer.borrow();
@@ -470,7 +580,10 @@ impl Run<'_> {
             if timed_out {
                 silent += 1;
                 if silent > RETRIES {
-                    return Err(TftpError::Stalled { received });
+                    return match received {
+                        0 => Ok(Ending::NoBlock),
+                        _ => Err(TftpError::Stalled { received }),
+                    };
                 }
                 {
                     let mut transfer = self.transfer.borrow_mut();
@@ -504,14 +617,18 @@ impl Run<'_> {
         before.is_some_and(|before| transfer.retransmissions > before)
     }
 
-    fn options(&self, ask: Ask) -> TransferOptions {
+    fn options(&self, servers: &[SocketAddr], ask: Ask, most: u16) -> TransferOptions {
         if ask == Ask::Nothing {
             return TransferOptions::default();
         }
-        let block_size = self
-            .stack
-            .mtu()
-            .saturating_sub(HEADERS)
+        let room = |server: &SocketAddr| {
+            let server = server.ip();
+            self.stack.path_mtu(server).saturating_sub(headers(server))
+        };
+        let block_size = servers
+            .iter()
+            .map(room)
+            .fold(most, u16::min)
             .clamp(DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE);
         let honest = self.stack.receive_frames() / self.sharers.max(1);
         let honest = u16::try_from(honest).unwrap_or(u16::MAX);
@@ -528,8 +645,13 @@ impl Run<'_> {
         }
     }
 
-    /// Sends the read request until something comes back.
-    async fn request(&self, file: &str, asked: &TransferOptions) -> Result<Vec<u8>, TftpError> {
+    /// Sends the read request to one server after the other, and again, until something comes back.
+    async fn request(
+        &self,
+        servers: &[SocketAddr],
+        file: &str,
+        asked: &TransferOptions,
+    ) -> Result<Vec<u8>, TftpError> {
         let mut options = Vec::new();
         asked.emit(&mut options);
         let mut packet = Vec::new();
@@ -540,39 +662,50 @@ impl Run<'_> {
         })
         .emit(&mut packet);
         let begin = self.stack.now();
-        let mut patience = FIRST_TIMEOUT;
-        let mut refusals = 0;
-        for request in 0..RETRIES {
-            if request > 0 {
-                self.transfer.borrow_mut().retransmissions += 1;
-            }
-            self.socket.send_to(self.server, &packet)?;
-            self.transfer.borrow_mut().sent = self.stack.now();
-            let until = self.stack.now() + patience;
-            while self.stack.now() < until {
-                self.stack.next_turn().await;
-                self.turn_strangers_away();
-                let first = self.transfer.borrow_mut().control.pop_front();
-                if let Some(first) = first {
-                    return Ok(first);
+        let mut inquiries: Vec<Inquiry> = servers
+            .iter()
+            .zip(0..)
+            .map(|(&server, number)| Inquiry::new(server, begin + ATTEMPT_DELAY * number))
+            .collect();
+        loop {
+            let now = self.stack.now();
+            for inquiry in &mut inquiries {
+                let server = inquiry.server;
+                if inquiry.turn(now, || self.socket.send_to(server, &packet)) {
+                    let mut transfer = self.transfer.borrow_mut();
+                    transfer.retransmissions += u64::from(inquiry.requests > 1);
+                    transfer.sent = now;
                 }
-                if self.socket.was_refused_by(self.server) {
-                    refusals += 1;
-                    if refusals >= REFUSALS {
-                        return Err(TftpError::Refused {
-                            requests: request + 1,
-                            port: self.server.port(),
-                        });
-                    }
+                if inquiry.error.is_none() && self.socket.was_refused_by(inquiry.server) {
+                    inquiry.refused();
                 }
             }
-            patience = (patience * 2).min(MAX_TIMEOUT);
+            if inquiries.iter().any(|inquiry| inquiry.error.is_some()) {
+                // Nobody waits for one that is out of the race.
+                for inquiry in inquiries.iter_mut().filter(|inquiry| inquiry.requests == 0) {
+                    inquiry.due = inquiry.due.min(now);
+                }
+            }
+            if inquiries.iter().all(|inquiry| inquiry.error.is_some()) {
+                // The last one is the one that was waited for.
+                let error = inquiries.pop().and_then(|inquiry| inquiry.error);
+                return Err(match error {
+                    Some(TftpError::NoAnswer { requests, port, .. }) => TftpError::NoAnswer {
+                        requests,
+                        port,
+                        seconds: (now - begin).secs() as i64,
+                    },
+                    Some(error) => error,
+                    None => NetError::Unreachable.into(),
+                });
+            }
+            self.stack.next_turn().await;
+            self.turn_strangers_away();
+            let first = self.transfer.borrow_mut().control.pop_front();
+            if let Some(first) = first {
+                return Ok(first);
+            }
         }
-        Err(TftpError::NoAnswer {
-            requests: RETRIES,
-            seconds: (self.stack.now() - begin).secs() as i64,
-            port: self.server.port(),
-        })
     }
 
     /// Understands the first answer: an OACK, the first block of a server without options, or an error.
@@ -679,7 +812,6 @@ impl Run<'_> {
             return Ok(());
         };
         let (block, copies) = transfer.acknowledgements(self.stack.now());
-        let peer = SocketAddrV4::new(transfer.server, peer);
         drop(transfer);
         for _ in 0..copies {
             match self.socket.send_to(peer, &ack(block)) {
@@ -703,11 +835,11 @@ impl Run<'_> {
     fn refuse(&self, code: ErrorCode, text: &str) {
         let peer = self.transfer.borrow().peer;
         if let Some(peer) = peer {
-            self.send_error(SocketAddrV4::new(*self.server.ip(), peer), code, text);
+            self.send_error(peer, code, text);
         }
     }
 
-    fn send_error(&self, to: SocketAddrV4, code: ErrorCode, text: &str) {
+    fn send_error(&self, to: SocketAddr, code: ErrorCode, text: &str) {
         let mut packet = Vec::new();
         Packet::Error {
             code,
@@ -737,6 +869,65 @@ impl Run<'_> {
             len: received,
             retransmissions: transfer.retransmissions,
         })
+    }
+}
+
+/// The requests to one of the server's addresses.
+struct Inquiry {
+    server: SocketAddr,
+    requests: u32,
+    /// When the next one leaves, and how long after the one before.
+    due: Instant,
+    patience: Duration,
+    refusals: u32,
+    /// Why there are no more.
+    error: Option<TftpError>,
+}
+
+impl Inquiry {
+    fn new(server: SocketAddr, due: Instant) -> Self {
+        Self {
+            server,
+            requests: 0,
+            due,
+            patience: FIRST_TIMEOUT,
+            refusals: 0,
+            error: None,
+        }
+    }
+
+    /// Sends a request if it is time. Returns whether it did.
+    fn turn(&mut self, now: Instant, send: impl FnOnce() -> Result<(), NetError>) -> bool {
+        if self.error.is_some() || now < self.due {
+            return false;
+        }
+        if self.requests == RETRIES {
+            self.error = Some(TftpError::NoAnswer {
+                requests: self.requests,
+                seconds: 0,
+                port: self.server.port(),
+            });
+            return false;
+        }
+        if let Err(error) = send() {
+            self.error = Some(error.into());
+            return false;
+        }
+        self.requests += 1;
+        self.due = now + self.patience;
+        self.patience = (self.patience * 2).min(MAX_TIMEOUT);
+        true
+    }
+
+    /// The host says that nobody listens.
+    fn refused(&mut self) {
+        self.refusals += 1;
+        if self.refusals >= REFUSALS {
+            self.error = Some(TftpError::Refused {
+                requests: self.requests,
+                port: self.server.port(),
+            });
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write as _};
+use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
+use fluent_uri::pct_enc::EStr;
 use fluent_uri::{Uri, UriRef};
-use wireboot_net::Ipv4Address;
 
 /// How a file is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +35,16 @@ impl Scheme {
 pub enum Host {
     /// A name to be resolved: letters, digits, `-`, `_` and dots, at most 253 characters.
     Name(String),
-    /// An IPv4 literal.
-    Address(Ipv4Address),
+    /// An IPv4 literal, or an IPv6 literal in brackets.
+    Address(IpAddr),
 }
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Host::Name(name) => f.write_str(name),
-            Host::Address(address) => address.fmt(f),
+            Host::Address(IpAddr::V4(address)) => address.fmt(f),
+            Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
         }
     }
 }
@@ -50,7 +52,8 @@ impl fmt::Display for Host {
 /// An absolute URL that wireboot can fetch.
 ///
 /// Its text is kept as it was given (characters that a URL cannot hold, such as spaces, are
-/// percent-encoded), so displaying a URL and parsing it again gives the same URL.
+/// percent-encoded), so displaying a URL and parsing it again gives the same URL. The zone of a link-local address
+/// (RFC 6874) is left out: it can only be the link of the network card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     text: String,
@@ -83,11 +86,11 @@ impl Url {
     ///
     /// # Errors
     /// [`UrlError`], as for [`Url::parse`].
-    pub fn from_boot_file(server: Ipv4Address, file: &str) -> Result<Self, UrlError> {
+    pub fn from_boot_file(server: impl Into<IpAddr>, file: &str) -> Result<Self, UrlError> {
         if file.contains("://") {
             return Self::parse(file);
         }
-        let mut text = format!("tftp://{server}/");
+        let mut text = format!("tftp://{}/", Host::Address(server.into()));
         for byte in file.bytes() {
             if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
                 text.push(char::from(byte));
@@ -183,7 +186,8 @@ impl Url {
 
     /// What to ask the server for. HTTP: the request target (RFC 9112 section 3.2.1, path and query,
     /// percent-encoded; ASCII without spaces or control characters). TFTP: the file name, percent-decoded,
-    /// without the slash that ends the host and without control characters; never empty.
+    /// without the slash that ends the host, without `;mode=octet` (RFC 3617) at its end and without control characters; never
+    /// empty.
     pub fn resource(&self) -> &str {
         &self.resource
     }
@@ -251,9 +255,17 @@ pub enum UrlError {
         /// The text.
         url: String,
     },
-    /// An IPv6 or future literal.
-    #[error("{url}: IPv6 is not supported yet; use an IPv4 address or a name that has one")]
+    /// Something in brackets that is no IPv6 address, or none that one host can have.
+    #[error("{url}: {host} is no IPv6 address of a host; write it as in http://[2001:db8::1]/file")]
     Ipv6 {
+        /// The text.
+        url: String,
+        /// The host in it.
+        host: String,
+    },
+    /// A zone for an address that is not link-local.
+    #[error("{url}: only link-local addresses (fe80::...) have a zone; remove it")]
+    Zone {
         /// The text.
         url: String,
     },
@@ -300,11 +312,21 @@ fn parse_host(host: &str, url: impl Fn() -> String) -> Result<Host, UrlError> {
     if host.is_empty() {
         return Err(UrlError::NoHost { url: url() });
     }
-    if host.starts_with('[') {
-        return Err(UrlError::Ipv6 { url: url() });
+    if let Some(literal) = host.strip_prefix('[') {
+        let address = literal.strip_suffix(']').and_then(|text| text.parse().ok());
+        let address = address.filter(|address: &Ipv6Addr| {
+            !address.is_multicast()
+                && !address.is_unspecified()
+                && address.to_ipv4_mapped().is_none()
+        });
+        let error = || UrlError::Ipv6 {
+            url: url(),
+            host: host.to_owned(),
+        };
+        return address.map(IpAddr::V6).map(Host::Address).ok_or_else(error);
     }
     if let Ok(address) = host.parse() {
-        return Ok(Host::Address(address));
+        return Ok(Host::Address(IpAddr::V4(address)));
     }
     let in_dns = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if host.len() > 253 || !host.bytes().all(in_dns) {
@@ -316,9 +338,21 @@ fn parse_host(host: &str, url: impl Fn() -> String) -> Result<Host, UrlError> {
     Ok(Host::Name(host.to_owned()))
 }
 
+/// The transfer mode in a TFTP URL (RFC 3617), the one that wireboot has.
+const MODE: &str = ";mode=octet";
+
 /// The file name in a TFTP URL. TFTP has no queries, so a question mark is part of the name.
 fn tftp_file(uri: Uri<&str>) -> Option<String> {
-    let name = uri.path().decode().to_string().ok()?;
+    let path = uri.path();
+    let text = path.as_str();
+    let end = text.len().saturating_sub(MODE.len());
+    let path = match (text.get(end..), uri.query()) {
+        (Some(mode), None) if mode.eq_ignore_ascii_case(MODE) => {
+            EStr::new(text.get(..end).unwrap_or_default())?
+        }
+        _ => path,
+    };
+    let name = path.decode().to_string().ok()?;
     let mut file = name.strip_prefix('/').unwrap_or(&name).to_owned();
     if let Some(query) = uri.query() {
         file.push('?');
@@ -328,9 +362,10 @@ fn tftp_file(uri: Uri<&str>) -> Option<String> {
 }
 
 /// Percent-encodes what people and servers write into URLs though RFC 3986 has no place for it: spaces,
-/// backslashes, letters beyond ASCII, brackets outside the host. What is encoded already stays.
+/// backslashes, letters beyond ASCII, brackets outside the host. What is encoded already stays. A zone goes.
 fn escape(text: &str) -> Result<String, UrlError> {
     let host = host_range(text);
+    let zone = zone_range(text, &host)?;
     let mut escaped = String::with_capacity(text.len());
     for (index, character) in text.char_indices() {
         match character {
@@ -339,6 +374,7 @@ fn escape(text: &str) -> Result<String, UrlError> {
                     url: text.to_owned(),
                 });
             }
+            _ if zone.contains(&index) => {}
             '[' | ']' if host.contains(&index) => escaped.push(character),
             '!' | '#'..=';' | '=' | '?'..='Z' | '_' | 'a'..='z' | '~' => escaped.push(character),
             _ => {
@@ -362,6 +398,33 @@ fn host_range(text: &str) -> core::ops::Range<usize> {
     start..start + rest.find(delimiter).unwrap_or(rest.len())
 }
 
+/// Where the zone of a link-local address is, with its `%25` or `%`.
+fn zone_range(
+    text: &str,
+    host: &core::ops::Range<usize>,
+) -> Result<core::ops::Range<usize>, UrlError> {
+    let literal = text.get(host.clone()).and_then(|host| {
+        let (before, literal) = host.split_once('[')?;
+        let (literal, _) = literal.split_once(']')?;
+        let (address, zone) = literal.split_once('%')?;
+        Some((before.len() + 1 + address.len(), address, zone))
+    });
+    let Some((at, address, zone)) = literal else {
+        return Ok(0..0);
+    };
+    let link_local = address
+        .parse()
+        .is_ok_and(|address: Ipv6Addr| address.is_unicast_link_local());
+    let named = !zone.strip_prefix("25").unwrap_or(zone).is_empty();
+    if !link_local || !named {
+        return Err(UrlError::Zone {
+            url: text.to_owned(),
+        });
+    }
+    let start = host.start + at;
+    Ok(start..start + 1 + zone.len())
+}
+
 fn encode(byte: u8, text: &mut String) {
     let _infallible = write!(text, "%{byte:02X}");
 }
@@ -369,9 +432,10 @@ fn encode(byte: u8, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
-    const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 2, 2);
+    const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
 
     fn http(text: &str) -> Url {
         let url = Url::parse(text).unwrap();
@@ -394,7 +458,7 @@ mod tests {
     #[test]
     fn an_address_and_the_default_port() {
         let url = http("http://10.0.2.2");
-        assert_eq!(url.host(), &Host::Address(SERVER));
+        assert_eq!(url.host(), &Host::Address(SERVER.into()));
         assert_eq!((url.port(), url.resource()), (80, "/"));
         assert_eq!(http("http://h?q").resource(), "/?q");
         assert_eq!(http("http://h:/x").port(), 80);
@@ -425,7 +489,7 @@ mod tests {
         let literal = |file: &str| {
             let url = Url::from_boot_file(SERVER, file).unwrap();
             assert_eq!(url.scheme(), Scheme::Tftp);
-            assert_eq!(url.host(), &Host::Address(SERVER));
+            assert_eq!(url.host(), &Host::Address(SERVER.into()));
             assert_eq!(url.resource(), file);
             assert_eq!(Url::parse(url.as_str()).unwrap(), url);
         };
@@ -452,7 +516,20 @@ mod tests {
         assert!(matches!(error("file.efi"), UrlError::NoScheme { .. }));
         assert!(matches!(error("http:x"), UrlError::NoHost { .. }));
         assert!(matches!(error("http:///x"), UrlError::NoHost { .. }));
-        assert!(matches!(error("http://[::1]/x"), UrlError::Ipv6 { .. }));
+        for host in ["::", "ff02::1", "::ffff:10.0.0.1", "v1.x", "10.0.0.1", ""] {
+            let text = format!("http://[{host}]/x");
+            assert!(
+                matches!(
+                    error(&text),
+                    UrlError::Ipv6 { .. } | UrlError::Invalid { .. }
+                ),
+                "{host}"
+            );
+        }
+        for host in ["2001:db8::1%25eth0", "fe80::1%25", "fe80::1%", "x%25eth0"] {
+            let text = format!("http://[{host}]/x");
+            assert!(matches!(error(&text), UrlError::Zone { .. }), "{host}");
+        }
         assert!(matches!(error("http://a%20b/x"), UrlError::HostName { .. }));
         assert!(matches!(error("http://h:0/x"), UrlError::Port { .. }));
         assert!(matches!(error("http://h:65536/"), UrlError::Port { .. }));
@@ -466,6 +543,57 @@ mod tests {
         assert!(matches!(error("tftp://h/"), UrlError::FileName { .. }));
         assert!(matches!(error("tftp://h/%FF"), UrlError::FileName { .. }));
         assert!(error("ftp://h/x").to_string().contains("ftp://h/x"));
+    }
+
+    #[test]
+    fn addresses_of_both_versions() {
+        let address = |text: &str| match Url::parse(text).unwrap().host() {
+            Host::Address(address) => *address,
+            Host::Name(name) => panic!("{name}"),
+        };
+        let url = http("http://[2001:DB8::1]:8080/x");
+        assert_eq!((url.port(), url.resource()), (8080, "/x"));
+        assert_eq!(url.host().to_string(), "[2001:db8::1]");
+        assert_eq!(url.as_str(), "http://[2001:DB8::1]:8080/x");
+        assert!(url.same_server(&http("http://[2001:db8:0::1]:8080/y")));
+        let link_local: IpAddr = "fe80::1".parse().unwrap();
+        for text in [
+            "tftp://[fe80::1%25eth0]/x",
+            "tftp://[fe80::1%eth0]/x",
+            "tftp://[fe80::1%253]/x",
+            "tftp://[fe80::1]/x",
+        ] {
+            assert_eq!(address(text), link_local);
+            // There is one link.
+            assert_eq!(Url::parse(text).unwrap().as_str(), "tftp://[fe80::1]/x");
+        }
+        let base = Url::parse("tftp://[fe80::1%25eth0]:1069/a/b").unwrap();
+        assert_eq!(
+            base.join("c").unwrap().as_str(),
+            "tftp://[fe80::1]:1069/a/c"
+        );
+        assert_eq!(
+            base.join("//[fe80::2%25eth0]/c").unwrap().as_str(),
+            "tftp://[fe80::2]/c"
+        );
+        // A percent sign elsewhere is nobody's zone.
+        assert_eq!(http("http://[::2]/a%25b").resource(), "/a%25b");
+        let file = Url::from_boot_file(link_local, "x").unwrap();
+        assert_eq!(file.as_str(), "tftp://[fe80::1]/x");
+    }
+
+    #[test]
+    fn the_transfer_mode_is_no_part_of_the_name() {
+        let name = |text: &str| Url::parse(text).unwrap().resource().to_owned();
+        assert_eq!(
+            name("tftp://[2001:db8::1]/boot/x.efi;mode=octet"),
+            "boot/x.efi"
+        );
+        assert_eq!(name("tftp://h/x;MODE=Octet"), "x");
+        assert_eq!(name("tftp://h/x;mode=octet?"), "x;mode=octet?");
+        assert_eq!(name("tftp://h/x;mode=netascii"), "x;mode=netascii");
+        assert_eq!(name("tftp://h/x%3Bmode=octet"), "x;mode=octet");
+        assert!(Url::parse("tftp://h/;mode=octet").is_err());
     }
 
     #[test]
@@ -496,7 +624,10 @@ mod tests {
         }
 
         #[test]
-        fn url_like_texts(text in "(http|tftp)://[a-z0-9.:\\[\\]-]{0,12}/[ -~]{0,20}", reference in "[ -~]{0,20}") {
+        fn url_like_texts(
+            text in "(http|tftp)://([a-z0-9.:\\[\\]-]{0,12}|\\[fe80::[0-9a-f]{0,4}(%(25)?[a-z0-9%]{0,4})?\\])/[ -~]{0,20}(;mode=octet)?",
+            reference in "[ -~]{0,20}|//\\[fe80::1%25[ -~]{0,6}\\]/x",
+        ) {
             crate::fuzzing::check_url(&text, &reference);
         }
 

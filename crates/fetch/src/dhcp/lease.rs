@@ -176,7 +176,7 @@ impl Lease {
 }
 
 /// True for an address that one host can have.
-pub(super) fn is_host(address: Ipv4Address) -> bool {
+pub(crate) fn is_host(address: Ipv4Address) -> bool {
     let [first, ..] = address.octets();
     // Networks 0 and 127, multicast, class E and broadcast are for other purposes (RFC 6890).
     first != 0 && first != 127 && first < 224

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::Future;
-use core::net::SocketAddrV4;
+use core::net::SocketAddr;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
@@ -22,7 +22,7 @@ pub struct Connections {
 }
 
 struct Idle {
-    server: SocketAddrV4,
+    server: SocketAddr,
     stream: TcpStream,
     since: Instant,
 }
@@ -46,8 +46,8 @@ impl Connections {
     pub(super) fn take(
         &self,
         stack: &Stack,
-        servers: &[SocketAddrV4],
-    ) -> Option<(SocketAddrV4, TcpStream)> {
+        servers: &[SocketAddr],
+    ) -> Option<(SocketAddr, TcpStream)> {
         let mut idle = self.idle.borrow_mut();
         let now = stack.now();
         idle.retain_mut(|idle| {
@@ -65,7 +65,7 @@ impl Connections {
     }
 
     /// Keeps a connection whose last response was read to its end.
-    pub(super) fn put(&self, stack: &Stack, server: SocketAddrV4, mut stream: TcpStream) {
+    pub(super) fn put(&self, stack: &Stack, server: SocketAddr, mut stream: TcpStream) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() >= LIMIT {
             stream.close();

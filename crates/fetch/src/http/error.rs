@@ -2,13 +2,14 @@
 
 use alloc::string::String;
 use core::fmt;
-use core::net::SocketAddrV4;
+use core::net::SocketAddr;
 
 use wireboot_net::NetError;
 
 pub use super::chunked::ChunkError;
 pub use super::head::HeadError;
 use crate::destination::DestinationError;
+use crate::pace::Floor;
 use crate::url::{Url, UrlError};
 
 /// A download that failed for good.
@@ -17,7 +18,7 @@ pub struct HttpError {
     /// What was asked for (after redirects, the last one).
     pub url: Url,
     /// Who was asked, once that was known.
-    pub server: Option<SocketAddrV4>,
+    pub server: Option<SocketAddr>,
     /// How many requests in a row failed without progress worth the name.
     pub attempts: u32,
     /// What happened at the last one.
@@ -69,6 +70,12 @@ pub enum Problem {
     Silent {
         /// How long was waited, in seconds.
         seconds: u64,
+    },
+    /// The transfer hardly gets on.
+    #[error("too slow: less than {floor} came; look at the server and the network")]
+    Slow {
+        /// What there must be.
+        floor: Floor,
     },
     /// The server closed the connection instead of answering.
     #[error("the server closed the connection without an answer")]
@@ -159,6 +166,7 @@ impl Problem {
             Problem::Connect(_)
             | Problem::Connection(_)
             | Problem::Silent { .. }
+            | Problem::Slow { .. }
             | Problem::NoAnswer
             | Problem::Short { .. }
             | Problem::BrokeOff { .. }

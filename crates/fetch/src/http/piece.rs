@@ -2,16 +2,15 @@
 //! another processor.
 
 use core::cell::Cell;
-use core::net::SocketAddrV4;
+use core::net::SocketAddr;
 
 use wireboot_net::{NetError, Region, Stack, TcpStream};
 
 use super::connections::{self, Connections};
 use super::head::{Framing, Head, Validator};
-use super::{
-    BACKOFF, CONNECT_TIMEOUT, HttpStats, Problem, SILENCE, WORTHWHILE, exchange, range_request,
-    watch,
-};
+use super::patience::{Patience, SILENCE};
+use super::{BACKOFF, CONNECT_TIMEOUT, HttpStats, Problem, WORTHWHILE, exchange, range_request};
+use crate::pace::Floor;
 use crate::url::Url;
 
 /// Requests for a piece that may fail in a row without progress.
@@ -21,10 +20,12 @@ const ATTEMPTS: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) url: Url,
-    pub(crate) server: SocketAddrV4,
+    pub(crate) server: SocketAddr,
     pub(crate) validator: Validator,
     /// Size of the file in bytes.
     pub(crate) total: u64,
+    /// The slowest connection that goes on.
+    pub(crate) floor: Floor,
 }
 
 /// What receiving pieces has come to.
@@ -134,7 +135,9 @@ impl<'a> Carrier<'a> {
         let tally = self.tally;
         tally.count(|stats| stats.requests += 1);
         let request = range_request(url, piece.at, Some(piece.end), validator);
-        let head = exchange(self.stack, &mut stream, &request).await?;
+        let server = self.source.server.ip();
+        let mut patience = Patience::new(self.stack, server, self.source.floor, piece.at);
+        let head = exchange(&mut patience, &mut stream, &request).await?;
         if !piece.fits(self.source, &head) {
             if matches!(head.status, 200..=299) {
                 tally.refused.set(true);
@@ -150,19 +153,30 @@ impl<'a> Carrier<'a> {
         let mut told = received.get();
         let start = told;
         let at = piece.at.saturating_sub(piece.origin) as usize;
-        let result = watch(stream.read_into(&piece.region, at), || {
-            let now = received.get();
-            if now != told {
-                tally.received.set(tally.received.get() + (now - told));
-                told = now;
-            }
-        })
-        .await;
-        let count = result.map_err(Problem::connection)? as u64;
+        let mut patience = Patience::new(self.stack, server, self.source.floor, piece.at);
+        let read = stream.read_into(&piece.region, at);
+        let begin = piece.at;
+        let result = patience
+            .attend(received.clone(), read, || {
+                let now = received.get();
+                if now != told {
+                    tally.received.set(tally.received.get() + (now - told));
+                    told = now;
+                }
+                begin + (now - start)
+            })
+            .await;
+        let count = match &result {
+            Ok(Ok(count)) => *count as u64,
+            Ok(Err(_)) => 0,
+            // The read was given up in the middle.
+            Err(_) => (received.get() - start).min(piece.end - piece.at),
+        };
         tally
             .received
             .set((tally.received.get() + count).saturating_sub(told - start));
         piece.at += count;
+        result?.map_err(Problem::connection)?;
         if piece.at < piece.end {
             // It ended early: either nothing came for too long, or the next read tells why.
             let error = match connections::pending(&mut stream) {

@@ -5,6 +5,7 @@ use crate::dhcp::LeaseSource;
 use crate::tftp::tests::{Log, Manner, serve};
 use std::collections::BTreeMap;
 use std::vec;
+use wireboot_net::Ipv4Address;
 use wireboot_net::{Ipv4Cidr, Ipv4Config};
 use wireboot_nic::sim::{self, Clock, LinkConfig, SimNic};
 use wireboot_ring::channel;

@@ -3,6 +3,7 @@
 mod ranges;
 mod team;
 mod threads;
+mod waits;
 mod world;
 
 use std::cell::Cell;
@@ -134,7 +135,7 @@ fn names_and_ports() {
     assert_eq!(world.requests.borrow()[0].header("Host"), Some("boot:8080"));
     assert_eq!(world.get("http://two/file").bytes(), b"x");
     let error = world.get("http://none/file").error().to_string();
-    assert!(error.contains("http://none/file") && error.contains("no IPv4 address"));
+    assert!(error.contains("http://none/file") && error.contains("no address"));
     let error = world.get("http://other/file").error().to_string();
     assert!(error.contains("other") && error.contains("no such name"));
 }
@@ -251,6 +252,7 @@ fn memory_smaller_than_asked_for_is_not_overrun() {
             &Assistants::none(),
             &Hosts,
             &url,
+            Floor::default(),
             &mut Stingy,
         )
         .await
@@ -402,6 +404,7 @@ fn several_files_at_once() {
                     &Assistants::none(),
                     &Hosts,
                     &url,
+                    Floor::default(),
                     &mut pages,
                 )
                 .await
@@ -441,6 +444,7 @@ fn several_files_at_once() {
 fn a_connection_that_the_server_closed_meanwhile() {
     for then in [Then::Close, Then::Reset] {
         let mut world = World::new(Wire::default(), move |_| Reply {
+            drip: None,
             then,
             ..ok(b"file")
         });

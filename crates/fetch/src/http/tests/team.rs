@@ -186,6 +186,7 @@ fn memory_that_cannot_be_lent_is_filled_by_one_engine() {
             &team,
             &Hosts,
             &url,
+            Floor::default(),
             &mut Vector,
         )
         .await
@@ -241,7 +242,15 @@ fn a_file_given_up_in_the_middle_leaves_nothing_behind() {
         let url = Url::parse(URL).unwrap();
         let mut pages = Pages::default();
         {
-            let mut get = pin!(get(&stack, &connections, &team, &Hosts, &url, &mut pages));
+            let mut get = pin!(get(
+                &stack,
+                &connections,
+                &team,
+                &Hosts,
+                &url,
+                Floor::default(),
+                &mut pages
+            ));
             let end = stack.now() + wireboot_net::Duration::from_millis(25);
             poll_fn(|context| {
                 assert!(get.as_mut().poll(context).is_pending());

@@ -1,5 +1,6 @@
 //! A client's engine and a scripted server on a simulated link.
 
+use core::net::IpAddr;
 use std::boxed::Box;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
 use crate::assistant::Assistant;
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
+use crate::pace::Floor;
 use crate::resolve::Resolve;
 use crate::team::{Assistants, team};
 use crate::testing;
@@ -76,17 +78,24 @@ pub enum Then {
 pub struct Reply {
     pub bytes: Vec<u8>,
     pub then: Then,
+    /// After so many bytes one comes at a time, in so many microseconds.
+    pub drip: Option<(usize, i64)>,
 }
 
 pub fn reply(head: &str, body: &[u8], then: Then) -> Reply {
     let mut bytes = head.replace('\n', "\r\n").into_bytes();
     bytes.extend_from_slice(body);
-    Reply { bytes, then }
+    Reply {
+        bytes,
+        then,
+        drip: None,
+    }
 }
 
-struct Port<'a>(&'a mut SimNic);
+/// The server's NIC, and the longest frame that the path takes.
+struct Port<'a>(&'a mut SimNic, usize);
 struct Rx(Vec<u8>);
-struct Tx<'a>(&'a mut SimNic);
+struct Tx<'a>(&'a mut SimNic, usize);
 
 impl phy::Device for Port<'_> {
     type RxToken<'b>
@@ -105,11 +114,11 @@ impl phy::Device for Port<'_> {
             .split()
             .0
             .burst(1, |frame| bytes = frame.parts.concat());
-        (lent == Ok(1)).then_some((Rx(bytes), Tx(self.0)))
+        (lent == Ok(1)).then_some((Rx(bytes), Tx(self.0, self.1)))
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Tx<'_>> {
-        Some(Tx(self.0))
+        Some(Tx(self.0, self.1))
     }
 
     fn capabilities(&self) -> phy::DeviceCapabilities {
@@ -128,6 +137,9 @@ impl phy::RxToken for Rx {
 
 impl phy::TxToken for Tx<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        if len > self.1 {
+            return f(&mut vec![0; len]);
+        }
         let (_, tx) = self.0.split();
         let result = tx.send(len, Offload::None, f).unwrap();
         tx.flush().unwrap();
@@ -143,6 +155,10 @@ struct Peer {
     request: Vec<u8>,
     output: VecDeque<u8>,
     then: Then,
+    drip: Option<(usize, i64)>,
+    sent: usize,
+    /// When the next byte drips.
+    next: i64,
 }
 
 pub struct Server {
@@ -156,6 +172,7 @@ pub struct Server {
     down_until: i64,
     /// Most bytes handed to TCP at a time.
     piece: usize,
+    longest: usize,
 }
 
 impl Server {
@@ -167,7 +184,7 @@ impl Server {
         let mac = HardwareAddress::Ethernet(EthernetAddress(nic.properties().mac));
         let mut config = Config::new(mac);
         config.random_seed = wire.seed;
-        let mut iface = Interface::new(config, &mut Port(&mut nic), Instant::ZERO);
+        let mut iface = Interface::new(config, &mut Port(&mut nic, wire.longest), Instant::ZERO);
         iface.update_ip_addrs(|addresses| {
             addresses.push(IpCidr::new(SERVER.into(), 24)).unwrap();
         });
@@ -192,6 +209,9 @@ impl Server {
                     request: Vec::new(),
                     output: VecDeque::new(),
                     then: Then::Listen,
+                    drip: None,
+                    sent: 0,
+                    next: 0,
                 }
             })
             .collect();
@@ -205,12 +225,16 @@ impl Server {
             connections: 0,
             down_until: 0,
             piece: wire.piece,
+            longest: wire.longest,
         }
     }
 
     pub fn poll(&mut self, now: Instant) {
-        self.iface
-            .poll(now, &mut Port(&mut self.nic), &mut self.sockets);
+        self.iface.poll(
+            now,
+            &mut Port(&mut self.nic, self.longest),
+            &mut self.sockets,
+        );
         let down = now.total_micros() < self.down_until;
         let mut restart = None;
         for peer in &mut self.peers {
@@ -249,15 +273,25 @@ impl Server {
                     let reply = (self.handler)(&request);
                     peer.output = reply.bytes.into();
                     peer.then = reply.then;
+                    peer.drip = reply.drip;
+                    peer.sent = 0;
                 } else if !socket.may_recv() {
                     socket.close();
                 }
             }
-            let piece = self.piece.min(peer.output.len());
+            let mut piece = self.piece.min(peer.output.len());
+            if let Some((fast, every)) = peer.drip {
+                piece = piece.min(fast.saturating_sub(peer.sent));
+                if piece == 0 && now.total_micros() >= peer.next && !peer.output.is_empty() {
+                    piece = 1;
+                    peer.next = now.total_micros() + every;
+                }
+            }
             if piece > 0 && socket.can_send() {
                 let (bytes, _) = peer.output.as_slices();
                 let sent = socket.send_slice(&bytes[..piece.min(bytes.len())]).unwrap();
                 peer.output.drain(..sent);
+                peer.sent += sent;
             }
             if peer.output.is_empty() && socket.send_queue() == 0 {
                 match peer.then {
@@ -274,8 +308,11 @@ impl Server {
                 self.sockets.get_mut::<tcp::Socket>(peer.handle).abort();
             }
         }
-        self.iface
-            .poll(now, &mut Port(&mut self.nic), &mut self.sockets);
+        self.iface.poll(
+            now,
+            &mut Port(&mut self.nic, self.longest),
+            &mut self.sockets,
+        );
     }
 }
 
@@ -294,6 +331,8 @@ pub struct Wire {
     pub engines: usize,
     /// The client's NIC does not keep to its steering.
     pub astray: bool,
+    /// Longest frame of the server's that gets through, in bytes.
+    pub longest: usize,
 }
 
 impl Default for Wire {
@@ -306,6 +345,7 @@ impl Default for Wire {
             congestion: false,
             engines: 1,
             astray: false,
+            longest: usize::MAX,
         }
     }
 }
@@ -472,7 +512,16 @@ impl World {
         let connections = Rc::clone(&self.connections);
         let team = Rc::clone(&self.team);
         let (result, pages) = self.run(|stack| async move {
-            let result = get(&stack, &connections, &team, &Hosts, &url, &mut pages).await;
+            let result = get(
+                &stack,
+                &connections,
+                &team,
+                &Hosts,
+                &url,
+                Floor::default(),
+                &mut pages,
+            )
+            .await;
             (result, pages)
         });
         Outcome { result, pages }
@@ -547,11 +596,11 @@ impl Destination for Pages {
 pub struct Hosts;
 
 impl Resolve for Hosts {
-    async fn resolve(&self, host: &str) -> Result<Vec<Ipv4Address>, String> {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         match host {
-            "boot" | "mirror" => Ok(vec![SERVER]),
+            "boot" | "mirror" => Ok(vec![SERVER.into()]),
             // The first address has nobody.
-            "two" => Ok(vec![Ipv4Address::new(10, 0, 0, 77), SERVER]),
+            "two" => Ok(vec![Ipv4Address::new(10, 0, 0, 77).into(), SERVER.into()]),
             "none" => Ok(Vec::new()),
             _ => Err("no such name".into()),
         }

@@ -1,0 +1,127 @@
+//! The DHCPv6 client (RFC 8415) with the options of network boot (RFC 5970).
+//!
+//! ```text
+//! SOLICIT, rapid commit ->     repeated after 1, 2, 4, ... s
+//!                   <- REPLY       with rapid commit: taken at once
+//!                   <- ADVERTISE   complete, or of preference 255: taken at once
+//!                                  else taken after a short wait for a better one
+//! REQUEST ->
+//!                   <- REPLY       refused: again from the start
+//!
+//! INFORMATION-REQUEST ->       in its place where routers say so (flag O without M): addresses are their prefixes'
+//!                   <- REPLY
+//! ```
+//!
+//! The first SOLICIT leaves at once, before any router has been heard. Only messages from the link count, to this transaction and this
+//! client, and after a choice only those of the server chosen.
+
+mod client;
+mod lease;
+mod message;
+mod retransmission;
+#[cfg(test)]
+mod tests;
+
+pub use lease::Lease6;
+
+use alloc::string::String;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+
+use wireboot_net::{Ipv6Cidr, Stack};
+use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
+
+use crate::dhcp::DhcpRequest;
+use client::{Client, Outcome};
+use lease::is_host;
+
+/// Why DHCPv6 gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Dhcp6Error {
+    /// There is no link-local address, so nothing can be asked.
+    #[error("this machine has no IPv6 address on the link")]
+    NoLinkLocal,
+    /// Nobody answered.
+    #[error(
+        "no DHCPv6 server answered {messages} messages over {seconds} s ({malformed} malformed answers); check that a DHCPv6 \
+         server, relay or router serves this network"
+    )]
+    NoAnswer {
+        /// Messages sent.
+        messages: u32,
+        /// How long it took, in seconds.
+        seconds: u64,
+        /// Messages to this client that were no usable answers.
+        malformed: u32,
+    },
+    /// A server advertised addresses and then did not confirm them.
+    #[error(
+        "the DHCPv6 server {server} advertised an address but answered no REQUEST for it; check its log"
+    )]
+    NoReply {
+        /// The server.
+        server: Ipv6Addr,
+    },
+    /// A server has no address for this machine.
+    #[error("the DHCPv6 server {server} gives no address: {reason}; check its log")]
+    Refused {
+        /// The server.
+        server: Ipv6Addr,
+        /// Its status code and its words.
+        reason: String,
+    },
+}
+
+/// Gets addresses and boot information over IPv6. On success the stack has the addresses.
+///
+/// # Errors
+/// [`Dhcp6Error`] after [`DhcpRequest::patience`], or at the end of as much time as DHCP over IPv4 takes; at once where there is no
+/// IPv6.
+pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease6, Dhcp6Error> {
+    if stack.link_local().is_none() {
+        return Err(Dhcp6Error::NoLinkLocal);
+    }
+    let socket = stack.udp_on(CLIENT_PORT);
+    let servers = SocketAddr::new(ALL_SERVERS.into(), SERVER_PORT);
+    let mut client = Client::new(request, stack.mac(), stack.now(), stack.random() as u32);
+    loop {
+        while let Poll::Ready((source, bytes)) =
+            pin!(socket.receive()).poll(&mut Context::from_waker(Waker::noop()))
+        {
+            if let IpAddr::V6(source) = source.ip() {
+                client.receive(source, &bytes, stack.now());
+            }
+        }
+        let slaac = global_addresses(stack);
+        if let Some(router) = stack.router() {
+            client.router(router.managed, router.other, stack.now());
+        }
+        match client.outcome(!slaac.is_empty(), stack.now()) {
+            Some(Outcome::Lease(mut lease)) => {
+                for &address in &lease.addresses {
+                    stack.add_ipv6(Ipv6Cidr::new(address, 128));
+                }
+                if lease.addresses.is_empty() {
+                    lease.addresses = slaac;
+                }
+                log::debug!("DHCPv6 lease {:?} from {:?}", lease.addresses, lease.server);
+                return Ok(lease);
+            }
+            Some(Outcome::Failed(error)) => return Err(error),
+            None => {}
+        }
+        if let Some(message) = client.transmit(stack.now(), || stack.random() as u32) {
+            // What cannot leave now leaves with the next repetition.
+            let _ = socket.send_to(servers, &message);
+        }
+        stack.next_turn().await;
+    }
+}
+
+/// Our addresses that are known beyond the link.
+fn global_addresses(stack: &Stack) -> alloc::vec::Vec<Ipv6Addr> {
+    let addresses = stack.addresses6();
+    let addresses = addresses.iter().map(|cidr| cidr.address());
+    addresses.filter(|&address| is_host(address)).collect()
+}

@@ -1,0 +1,374 @@
+//! The exchange with the servers: messages and times in, messages and an outcome out.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+
+use wireboot_net::{Duration, Instant};
+use wireboot_wire::dhcpv6::{Message, MessageType, Options, Status, StatusCode};
+use wireboot_wire::text;
+
+use super::Dhcp6Error;
+use super::lease::Lease6;
+use super::message::Identity;
+use super::retransmission::{Rand, Retransmission};
+use crate::dhcp::{DhcpRequest, LeaseSource};
+
+/// SOL_TIMEOUT, REQ_TIMEOUT and INF_TIMEOUT (RFC 8415 section 7.6).
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time between two messages; the RFC's limits, of minutes, are for machines that go on for ever.
+const MAX_RT: Duration = Duration::from_secs(8);
+/// Requests to a server that has advertised, at most.
+const REQUESTS: u32 = 3;
+/// Messages without an answer after which an address by a router's prefix is all that there is.
+const MESSAGES: u32 = 3;
+/// How long an advertisement without a boot file waits for a better one, and a router that knows of no server for one that is
+/// there all the same.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long it all may take, unless the caller says: to outlast a switch port's spanning tree.
+const PATIENCE: Duration = Duration::from_secs(39);
+/// Advertisements kept.
+const MAX_OFFERS: usize = 16;
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Lease(Lease6),
+    Failed(Dhcp6Error),
+}
+
+/// What is being asked.
+#[derive(Clone, Debug)]
+enum Exchange {
+    Solicit,
+    Request(Offer),
+    InformationRequest,
+    Over(Lease6),
+}
+
+/// An advertisement.
+#[derive(Clone, Debug)]
+struct Offer {
+    server: Vec<u8>,
+    preference: u8,
+    lease: Lease6,
+}
+
+pub(super) struct Client {
+    identity: Identity,
+    want_boot_file: bool,
+    began: Instant,
+    end: Instant,
+    exchange: Exchange,
+    /// Of the exchange, and when it began.
+    transaction_id: u32,
+    since: Instant,
+    /// Of Solicit, which goes on where a Request has failed, and of the other exchanges.
+    solicit: Retransmission,
+    other: Retransmission,
+    offers: Vec<Offer>,
+    /// When the best of them is taken.
+    choice: Option<Instant>,
+    /// Boot information of a server that has no addresses to give.
+    proxy: Option<Lease6>,
+    /// When a router said that addresses are its prefixes' and that there is no server.
+    unmanaged: Option<Instant>,
+    setback: Option<Dhcp6Error>,
+    messages: u32,
+    malformed: u32,
+}
+
+impl Client {
+    pub(super) fn new(request: &DhcpRequest, mac: [u8; 6], now: Instant, random: u32) -> Self {
+        let timer = Retransmission::new(TIMEOUT, MAX_RT, now);
+        Self {
+            identity: Identity::new(request, mac),
+            want_boot_file: request.want_boot_file,
+            began: now,
+            end: now + request.patience.unwrap_or(PATIENCE),
+            exchange: Exchange::Solicit,
+            transaction_id: random & 0x00ff_ffff,
+            since: now,
+            solicit: timer.clone(),
+            other: timer,
+            offers: Vec::new(),
+            choice: None,
+            proxy: None,
+            unmanaged: None,
+            setback: None,
+            messages: 0,
+            malformed: 0,
+        }
+    }
+
+    /// A router has said whether addresses (M) and other settings (O) come from DHCPv6.
+    pub(super) fn router(&mut self, managed: bool, other: bool, now: Instant) {
+        let undecided = matches!(self.exchange, Exchange::Solicit) && self.offers.is_empty();
+        if managed && matches!(self.exchange, Exchange::InformationRequest) {
+            self.solicit_again(now);
+        }
+        if managed || !undecided {
+            self.unmanaged = None;
+        } else if other {
+            self.transaction_id = self.transaction_id.wrapping_add(1) & 0x00ff_ffff;
+            self.begin(Exchange::InformationRequest, now);
+        } else {
+            self.unmanaged.get_or_insert(now);
+        }
+    }
+
+    /// A datagram to the client's port.
+    pub(super) fn receive(&mut self, source: Ipv6Addr, bytes: &[u8], now: Instant) {
+        // Servers and relays are on the link (section 18.2.10: their link-local addresses are what they send from).
+        if !source.is_unicast_link_local() {
+            return;
+        }
+        let Ok(message) = Message::parse(bytes) else {
+            self.malformed = self.malformed.saturating_add(1);
+            return;
+        };
+        let options = message.options;
+        if message.transaction_id != self.transaction_id
+            || options.client_id() != Some(&self.identity.duid)
+        {
+            return;
+        }
+        let Some(server) = options.server_id() else {
+            self.malformed = self.malformed.saturating_add(1);
+            return;
+        };
+        match (&self.exchange, message.kind) {
+            (Exchange::Solicit, MessageType::Advertise) => {
+                self.advertised(source, server, options, now);
+            }
+            (Exchange::Solicit, MessageType::Reply) if options.rapid_commit() => {
+                self.replied(source, options, None, now);
+            }
+            (Exchange::Request(offer), MessageType::Reply) if offer.server == server => {
+                let advertised = offer.lease.clone();
+                self.replied(source, options, Some(&advertised), now);
+            }
+            (Exchange::InformationRequest, MessageType::Reply) => {
+                if let Some(lease) = self.read(source, options) {
+                    self.exchange = Exchange::Over(Lease6 {
+                        addresses: Vec::new(),
+                        ..lease
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a message says, unless that is that there is nothing.
+    fn read(&mut self, source: Ipv6Addr, options: Options<'_>) -> Option<Lease6> {
+        let status = options.status();
+        if status.code != StatusCode::SUCCESS {
+            self.refused(source, status);
+            return None;
+        }
+        let mut lease = Lease6::read(options, Some(self.identity.iaid), LeaseSource::Dhcp);
+        lease.server = Some(source);
+        Some(lease)
+    }
+
+    fn refused(&mut self, server: Ipv6Addr, status: Status<'_>) {
+        let name = match status.code {
+            StatusCode::NO_ADDRS_AVAIL => "it has none left",
+            StatusCode::NOT_ON_LINK => "not on this link",
+            _ => "it failed",
+        };
+        let StatusCode(code) = status.code;
+        let words = text::shown(status.message).to_string();
+        let reason = match words.as_str() {
+            "" => format!("{name} (status {code})"),
+            words => format!("{words} (status {code})"),
+        };
+        self.setback = Some(Dhcp6Error::Refused { server, reason });
+    }
+
+    /// The status of our association, where that is why there is no address.
+    fn association_refused(&mut self, server: Ipv6Addr, options: Options<'_>) {
+        let iaid = self.identity.iaid;
+        let status = options
+            .ia_na()
+            .filter(|ia| ia.iaid == iaid)
+            .map(|ia| ia.options.status())
+            .find(|status| status.code != StatusCode::SUCCESS);
+        self.refused(
+            server,
+            status.unwrap_or(Status {
+                code: StatusCode::NO_ADDRS_AVAIL,
+                message: b"",
+            }),
+        );
+    }
+
+    fn advertised(&mut self, source: Ipv6Addr, server: &[u8], options: Options<'_>, now: Instant) {
+        let Some(lease) = self.read(source, options) else {
+            return;
+        };
+        if lease.addresses.is_empty() {
+            if lease.boot_file.is_some() {
+                self.proxy.get_or_insert(lease);
+            } else {
+                self.association_refused(source, options);
+            }
+        } else if self.offers.len() < MAX_OFFERS
+            && self.offers.iter().all(|offer| offer.server != server)
+        {
+            self.offers.push(Offer {
+                server: server.to_vec(),
+                preference: options.preference(),
+                lease,
+            });
+        }
+        let decided = self
+            .offers
+            .iter()
+            .any(|offer| offer.preference == u8::MAX || self.complete(&offer.lease));
+        if decided {
+            // What else has come already may be better still.
+            self.choice = Some(now);
+        } else if !self.offers.is_empty() {
+            self.choice.get_or_insert(now + GRACE);
+        }
+    }
+
+    /// Whether a lease has all that was asked for.
+    fn complete(&self, lease: &Lease6) -> bool {
+        !self.want_boot_file || lease.boot_file.is_some() || self.proxy.is_some()
+    }
+
+    /// A Reply that gives addresses, or not.
+    fn replied(
+        &mut self,
+        source: Ipv6Addr,
+        options: Options<'_>,
+        advertised: Option<&Lease6>,
+        now: Instant,
+    ) {
+        let lease = self.read(source, options);
+        match lease {
+            Some(mut lease) if !lease.addresses.is_empty() => {
+                // The reply has the last word, but there are servers that name the file in the advertisement alone.
+                for other in advertised.into_iter().chain(&self.proxy) {
+                    lease.or_boot_file_of(other);
+                }
+                self.exchange = Exchange::Over(lease);
+            }
+            read => {
+                if read.is_some() {
+                    self.association_refused(source, options);
+                }
+                self.solicit_again(now);
+            }
+        }
+    }
+
+    fn begin(&mut self, exchange: Exchange, now: Instant) {
+        self.exchange = exchange;
+        self.since = now;
+        self.other = Retransmission::new(TIMEOUT, MAX_RT, now);
+        self.offers.clear();
+        self.choice = None;
+    }
+
+    /// Back to the start, but not sooner than the next Solicit would have left.
+    fn solicit_again(&mut self, now: Instant) {
+        self.begin(Exchange::Solicit, now);
+        self.proxy = None;
+        self.transaction_id = self.transaction_id.wrapping_add(1) & 0x00ff_ffff;
+    }
+
+    /// The message that leaves now, if it is time for one.
+    pub(super) fn transmit(
+        &mut self,
+        now: Instant,
+        mut random: impl FnMut() -> u32,
+    ) -> Option<Vec<u8>> {
+        if self.choice.is_some_and(|choice| now >= choice) {
+            let mut offers = core::mem::take(&mut self.offers).into_iter();
+            let best = offers.next().map(|first| {
+                offers.fold(first, |best, offer| {
+                    let rank = |offer: &Offer| (offer.lease.boot_file.is_some(), offer.preference);
+                    if rank(&offer) > rank(&best) {
+                        offer
+                    } else {
+                        best
+                    }
+                })
+            });
+            if let Some(best) = best {
+                self.transaction_id = random() & 0x00ff_ffff;
+                self.begin(Exchange::Request(best), now);
+            }
+        }
+        if let Exchange::Request(offer) = &self.exchange
+            && self.other.count == REQUESTS
+            && now >= self.other.next
+        {
+            if let Some(server) = offer.lease.server {
+                self.setback = Some(Dhcp6Error::NoReply { server });
+            }
+            self.solicit_again(now);
+            self.transaction_id = random() & 0x00ff_ffff;
+        }
+        let (kind, server, timer, first) = match &self.exchange {
+            Exchange::Solicit => (MessageType::Solicit, None, &mut self.solicit, Rand::ABOVE),
+            Exchange::Request(offer) => (
+                MessageType::Request,
+                Some(offer.server.as_slice()),
+                &mut self.other,
+                Rand::AROUND,
+            ),
+            Exchange::InformationRequest => (
+                MessageType::InformationRequest,
+                None,
+                &mut self.other,
+                Rand::AROUND,
+            ),
+            Exchange::Over(_) => return None,
+        };
+        if now < timer.next {
+            return None;
+        }
+        timer.sent(now, first, random());
+        self.messages += 1;
+        let hundredths = (now - self.since).total_millis() / 10;
+        let elapsed = u16::try_from(hundredths).unwrap_or(u16::MAX);
+        let id = self.transaction_id;
+        Some(self.identity.message(kind, id, elapsed, server))
+    }
+
+    fn timer(&self) -> &Retransmission {
+        match self.exchange {
+            Exchange::Solicit => &self.solicit,
+            _ => &self.other,
+        }
+    }
+
+    /// How it ended, if it has. `slaac` says whether there is an address by a router's prefix.
+    pub(super) fn outcome(&self, slaac: bool, now: Instant) -> Option<Outcome> {
+        if let Exchange::Over(lease) = &self.exchange
+            && (slaac || !lease.addresses.is_empty())
+        {
+            return Some(Outcome::Lease(lease.clone()));
+        }
+        let alone = self.unmanaged.is_some_and(|since| now >= since + GRACE);
+        // With an address there is something to boot with; a few messages are enough then.
+        let silent = self.messages >= MESSAGES && now >= self.timer().next;
+        if slaac && (alone || silent || now >= self.end) {
+            return Some(Outcome::Lease(Lease6::new(LeaseSource::Dhcp)));
+        }
+        (now >= self.end).then(|| {
+            let silence = Dhcp6Error::NoAnswer {
+                messages: self.messages,
+                seconds: (now - self.began).secs(),
+                malformed: self.malformed,
+            };
+            Outcome::Failed(self.setback.clone().unwrap_or(silence))
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! What the client sends.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use wireboot_wire::dhcpv6::{IaNa, MessageType, Options, Writer, duid, option};
+
+use crate::dhcp::DhcpRequest;
+
+/// Options to ask for.
+const OPTION_REQUEST: [u16; 6] = [
+    option::BOOT_FILE_URL,
+    option::BOOT_FILE_PARAMETERS,
+    option::VENDOR_CLASS,
+    option::VENDOR_OPTIONS,
+    option::DNS_SERVERS,
+    option::DOMAIN_SEARCH,
+];
+/// Maximum retransmission times, which each client has to ask for (RFC 8415 sections 18.2.1, 18.2.2, 18.2.6), and the time after which
+/// information is old.
+const SOL_MAX_RT: u16 = 82;
+const INF_MAX_RT: u16 = 83;
+const INFORMATION_REFRESH_TIME: u16 = 32;
+/// Intel's enterprise number: the vendor of PXE, and so that of its classes.
+const INTEL: u32 = 343;
+
+/// Who asks, in options.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) duid: Vec<u8>,
+    pub(super) iaid: u32,
+    vendor_class: alloc::string::String,
+    user_class: alloc::string::String,
+    architecture: u16,
+}
+
+impl Identity {
+    pub(super) fn new(request: &DhcpRequest, mac: [u8; 6]) -> Self {
+        let [_, _, iaid @ ..] = mac;
+        // Boards without a UUID have the same byte everywhere.
+        let [first, ..] = request.uuid;
+        let duid = if request.uuid.iter().all(|&byte| byte == first) {
+            duid::from_mac(mac).to_vec()
+        } else {
+            // In SMBIOS' byte order, as EDK II sends it: the server is to know the machine again.
+            duid::from_uuid(request.uuid).to_vec()
+        };
+        Self {
+            duid,
+            iaid: u32::from_be_bytes(iaid),
+            vendor_class: format!(
+                "{}:Arch:{:05}:UNDI:003000",
+                request.vendor_class.prefix(),
+                request.architecture
+            ),
+            user_class: request.user_class.clone(),
+            architecture: request.architecture,
+        }
+    }
+
+    /// A message of this kind; `server` is the DUID of the only one that shall answer. `elapsed` is in hundredths of a second.
+    pub(super) fn message(
+        &self,
+        kind: MessageType,
+        transaction_id: u32,
+        elapsed: u16,
+        server: Option<&[u8]>,
+    ) -> Vec<u8> {
+        let mut message = Writer::new(kind, transaction_id);
+        message.option(option::CLIENT_ID, &self.duid);
+        if let Some(server) = server {
+            message.option(option::SERVER_ID, server);
+        }
+        message.option(option::ELAPSED_TIME, elapsed.to_be_bytes());
+        let own: &[u16] = match kind {
+            MessageType::InformationRequest => &[INF_MAX_RT, INFORMATION_REFRESH_TIME],
+            _ => &[SOL_MAX_RT],
+        };
+        message.words(option::OPTION_REQUEST, &[&OPTION_REQUEST, own].concat());
+        if kind == MessageType::Solicit {
+            message.option(option::RAPID_COMMIT, []);
+        }
+        if kind != MessageType::InformationRequest {
+            let association = IaNa {
+                iaid: self.iaid,
+                t1: 0,
+                t2: 0,
+                options: Options::default(),
+            };
+            message.ia_na(&association, |_| {});
+        }
+        message.words(option::ARCHITECTURE, &[self.architecture]);
+        // UNDI 3.0, as the vendor class says.
+        message.option(option::NETWORK_INTERFACE, [1, 3, 0]);
+        if !self.user_class.is_empty() {
+            message.strings(option::USER_CLASS, &[&self.user_class]);
+        }
+        message.vendor_class(INTEL, &[&self.vendor_class]);
+        message.finish()
+    }
+}

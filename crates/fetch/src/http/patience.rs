@@ -1,0 +1,105 @@
+//! How long a server is waited for.
+
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::future::{Future, poll_fn};
+use core::net::IpAddr;
+use core::pin::pin;
+use core::task::Poll;
+
+use wireboot_net::{Duration, Instant, Stack};
+
+use super::Problem;
+use crate::pace::{Floor, Pace};
+
+/// A server that sends nothing for so long is asked again.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
+/// The same on a new connection to a host that was told of large packets: perhaps the path swallows them.
+const SUSPICION: Duration = Duration::from_secs(4);
+/// Bytes after which a connection is new no more: large packets have come by then.
+const PROVEN: u64 = 64 * 1024;
+/// MTU of each path of IPv6, and of most tunnels (RFC 8200 section 5).
+const SAFE_MTU: u16 = 1280;
+
+/// The patience with one response of a server.
+pub(crate) struct Patience<'a> {
+    stack: &'a Stack,
+    server: IpAddr,
+    pace: Pace,
+}
+
+impl<'a> Patience<'a> {
+    /// For a file of which `position` bytes are there.
+    pub(super) fn new(stack: &'a Stack, server: IpAddr, floor: Floor, position: u64) -> Self {
+        Self {
+            stack,
+            server,
+            pace: Pace::new(floor, position, stack.now()),
+        }
+    }
+
+    /// Runs `work`, which is not the server's.
+    pub(super) async fn pause<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let then = self.stack.now();
+        let result = work.await;
+        self.pace.paused(then, self.stack.now());
+        result
+    }
+
+    /// Runs `work` on a connection that counts its bytes in `received`. `position` is called each turn, and says how much of the file is
+    /// there.
+    ///
+    /// # Errors
+    /// [`Problem::Silent`] or [`Problem::Slow`] when the server was waited for too long. The connection is of no more use then.
+    pub(super) async fn attend<T>(
+        &mut self,
+        received: Rc<Cell<u64>>,
+        work: impl Future<Output = T>,
+        mut position: impl FnMut() -> u64,
+    ) -> Result<T, Problem> {
+        let mut heard = (received.get(), self.stack.now());
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if let Poll::Ready(result) = work.as_mut().poll(context) {
+                return Poll::Ready(Ok(result));
+            }
+            let now = self.stack.now();
+            if received.get() != heard.0 {
+                heard = (received.get(), now);
+            }
+            if !self.pace.holds(position(), now) {
+                let floor = self.pace.floor();
+                return Poll::Ready(Err(Problem::Slow { floor }));
+            }
+            match self.silence(heard.0, heard.1) {
+                Some(problem) => Poll::Ready(Err(problem)),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Whether nothing has come for too long on a connection that brought `received` bytes, the last at `heard`.
+    fn silence(&self, received: u64, heard: Instant) -> Option<Problem> {
+        let silent = self.stack.now() - heard;
+        let suspicious = received < PROVEN && self.stack.path_mtu(self.server) > SAFE_MTU;
+        let limit = if suspicious { SUSPICION } else { SILENCE };
+        if silent < limit {
+            return None;
+        }
+        if suspicious {
+            expect_small_packets(self.stack, self.server);
+        }
+        Some(Problem::Silent {
+            seconds: silent.secs(),
+        })
+    }
+}
+
+/// A connection to `server` stood still from its first packets on. The next ones ask for packets that fit any path.
+fn expect_small_packets(stack: &Stack, server: IpAddr) {
+    log::warn!(
+        "{server} answers, then nothing comes: asking for packets of {SAFE_MTU} bytes, in case the path swallows larger ones"
+    );
+    stack.set_path_mtu(server, SAFE_MTU);
+}

@@ -1,0 +1,198 @@
+//! Addresses and a boot file by both IP versions at once.
+
+use alloc::boxed::Box;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::Poll;
+
+use wireboot_net::{Duration, Instant, Stack};
+
+use crate::dhcp::{self, DhcpError, DhcpRequest, Lease};
+use crate::dhcpv6::{self, Dhcp6Error, Lease6};
+use crate::error::FetchError;
+
+/// How long a lease without a boot file waits for one by IPv6: servers answer in a round trip or two.
+const GRACE_V6: Duration = Duration::from_secs(1);
+/// The same for IPv4: there are servers that look for 3 s whether an address is in use.
+const GRACE_V4: Duration = Duration::from_secs(5);
+
+/// What a machine has learnt of its network. At least one of the two is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leases {
+    /// By IPv4.
+    pub v4: Option<Lease>,
+    /// By IPv6.
+    pub v6: Option<Lease6>,
+}
+
+/// What becomes known.
+pub(crate) enum News {
+    V4(Lease),
+    V6(Lease6),
+    /// What the caller waits for. The other version may still follow.
+    Decided(Result<Leases, FetchError>),
+}
+
+/// Asks by both versions in the same turn, and tells what becomes known. The first lease with a boot file decides, or the first at all
+/// where none is wanted. One without waits a little for the other version's; a version that failed is not waited for.
+pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: impl FnMut(News)) {
+    let mut v4 = pin!(dhcp::discover(stack, request));
+    let mut v6 = pin!(dhcpv6::discover(stack, request));
+    let mut found = Found::default();
+    let mut decided = false;
+    poll_fn(|context| {
+        let now = stack.now();
+        if found.v4.is_none()
+            && let Poll::Ready(result) = v4.as_mut().poll(context)
+        {
+            if let Ok(lease) = &result {
+                tell(News::V4(lease.clone()));
+            }
+            found.v4 = Some((result, now));
+        }
+        if found.v6.is_none()
+            && let Poll::Ready(result) = v6.as_mut().poll(context)
+        {
+            if let Ok(lease) = &result {
+                tell(News::V6(lease.clone()));
+            }
+            found.v6 = Some((result, now));
+        }
+        if !decided && found.is_enough(request.want_boot_file, now) {
+            decided = true;
+            tell(News::Decided(found.result()));
+        }
+        if found.v4.is_some() && found.v6.is_some() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// How each version ended, and when.
+#[derive(Default)]
+struct Found {
+    v4: Option<(Result<Lease, DhcpError>, Instant)>,
+    v6: Option<(Result<Lease6, Dhcp6Error>, Instant)>,
+}
+
+impl Found {
+    fn is_enough(&self, want_boot_file: bool, now: Instant) -> bool {
+        if self.v4.is_some() && self.v6.is_some() {
+            return true;
+        }
+        let v4 = match &self.v4 {
+            Some((Ok(lease), since)) => {
+                !want_boot_file || lease.boot_file.is_some() || now >= *since + GRACE_V6
+            }
+            _ => false,
+        };
+        let v6 = match &self.v6 {
+            Some((Ok(lease), since)) => {
+                !want_boot_file || lease.boot_file.is_some() || now >= *since + GRACE_V4
+            }
+            _ => false,
+        };
+        v4 || v6
+    }
+
+    fn result(&self) -> Result<Leases, FetchError> {
+        let (v4, v6) = (
+            self.v4.as_ref().map(|(result, _)| result),
+            self.v6.as_ref().map(|(result, _)| result),
+        );
+        if let (Some(Err(v4)), Some(Err(v6))) = (v4, v6) {
+            let v4 = Box::new(v4.clone());
+            return Err(match v6 {
+                Dhcp6Error::NoLinkLocal => FetchError::Dhcp(v4),
+                v6 => FetchError::NoLease { v4, v6: v6.clone() },
+            });
+        }
+        Ok(Leases {
+            v4: v4.and_then(|result| result.clone().ok()),
+            v6: v6.and_then(|result| result.clone().ok()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dhcp::LeaseSource;
+    use std::string::ToString;
+    use wireboot_net::{Ipv4Address, Ipv4Cidr};
+
+    fn v4(boot_file: bool) -> Result<Lease, DhcpError> {
+        let address = Ipv4Cidr::new(Ipv4Address::new(10, 0, 0, 1), 24);
+        let mut lease = Lease::new(address, LeaseSource::Dhcp);
+        lease.boot_file = boot_file.then(|| "x".into());
+        Ok(lease)
+    }
+
+    fn v6(boot_file: bool) -> Result<Lease6, Dhcp6Error> {
+        let mut lease = Lease6::new(LeaseSource::Dhcp);
+        lease.boot_file = boot_file.then(|| "tftp://[::2]/x".into());
+        Ok(lease)
+    }
+
+    fn at(millis: i64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    /// From when on the versions' ends at 1 s are enough, in milliseconds.
+    fn enough(
+        v4: Option<Result<Lease, DhcpError>>,
+        v6: Option<Result<Lease6, Dhcp6Error>>,
+        want: bool,
+    ) -> Option<i64> {
+        let found = Found {
+            v4: v4.map(|end| (end, at(1000))),
+            v6: v6.map(|end| (end, at(1000))),
+        };
+        (1000..100_000).find(|&millis| found.is_enough(want, at(millis)))
+    }
+
+    #[test]
+    fn the_first_with_a_boot_file_decides_and_neither_waits_long() {
+        assert_eq!(enough(Some(v4(true)), None, true), Some(1000));
+        assert_eq!(enough(None, Some(v6(true)), true), Some(1000));
+        assert_eq!(enough(Some(v4(false)), None, false), Some(1000));
+        assert_eq!(enough(None, Some(v6(false)), false), Some(1000));
+        assert_eq!(enough(Some(v4(false)), None, true), Some(2000));
+        assert_eq!(enough(None, Some(v6(false)), true), Some(6000));
+        assert_eq!(enough(None, None, false), None);
+        // A failure leaves it to the other; two that ended are all there is.
+        let dead = Dhcp6Error::NoLinkLocal;
+        assert_eq!(enough(None, Some(Err(dead.clone())), false), None);
+        assert_eq!(enough(Some(Err(DhcpError::NoAddress)), None, false), None);
+        assert_eq!(enough(Some(v4(false)), Some(Err(dead)), true), Some(1000));
+        assert_eq!(enough(Some(v4(false)), Some(v6(false)), true), Some(1000));
+    }
+
+    #[test]
+    fn two_failures_are_both_told() {
+        let result = |v6| {
+            let found = Found {
+                v4: Some((Err(DhcpError::NoAddress), at(0))),
+                v6: Some((v6, at(0))),
+            };
+            found.result().map_err(|error| error.to_string())
+        };
+        let v4_alone = DhcpError::NoAddress.to_string();
+        assert_eq!(result(Err(Dhcp6Error::NoLinkLocal)), Err(v4_alone.clone()));
+        let silent = Dhcp6Error::NoAnswer {
+            messages: 3,
+            seconds: 4,
+            malformed: 0,
+        };
+        let text = result(Err(silent.clone())).unwrap_err();
+        assert!(text.starts_with(&v4_alone) && text.ends_with(&silent.to_string()));
+        let expected = Leases {
+            v4: None,
+            v6: v6(true).ok(),
+        };
+        assert_eq!(result(v6(true)), Ok(expected));
+    }
+}

@@ -1,0 +1,127 @@
+//! Which of a server's addresses to use (RFC 8305, "happy eyeballs"): those of both IP versions are tried one shortly after the
+//! other, and the first that answers is taken. So neither version waits for the other, and a dead one costs a quarter of a second.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::future::{Future, poll_fn};
+use core::net::{IpAddr, SocketAddr};
+use core::pin::Pin;
+use core::task::Poll;
+
+use wireboot_net::{Duration, Stack};
+
+/// Time between the starts of two attempts (RFC 8305 section 5, "Connection Attempt Delay").
+pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Attempts at the same time.
+const TOGETHER: usize = 6;
+
+/// The IP versions that this machine has an address of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Versions {
+    pub(crate) v4: bool,
+    /// With an address that is known beyond the link.
+    pub(crate) v6: bool,
+}
+
+impl Versions {
+    pub(crate) fn of(stack: &Stack) -> Self {
+        let addresses = stack.addresses6();
+        let beyond = |address: IpAddr| match address {
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+            IpAddr::V4(_) => false,
+        };
+        Self {
+            v4: stack.address().is_some(),
+            v6: addresses.iter().any(|cidr| beyond(cidr.address().into())),
+        }
+    }
+
+    /// Whether an address can be reached, as far as one's own go.
+    pub(crate) fn reach(self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(_) => self.v4,
+            IpAddr::V6(_) => self.v6,
+        }
+    }
+}
+
+/// The addresses in the order in which they are tried (RFC 8305 section 4): IPv6 first where this machine has it, then by turns.
+/// The order within a version stays.
+pub(crate) fn order(addresses: &[IpAddr], versions: Versions) -> Vec<IpAddr> {
+    let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) =
+        addresses.iter().partition(|address| address.is_ipv6());
+    let (first, second) = if versions.v6 { (v6, v4) } else { (v4, v6) };
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut ordered = Vec::new();
+    loop {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            return ordered;
+        }
+        ordered.extend(pair.into_iter().flatten());
+    }
+}
+
+/// Tries `servers` in their order, each when the one before has failed or has had [`ATTEMPT_DELAY`]. The first success ends all other
+/// attempts.
+///
+/// # Errors
+/// The error of the last attempt that failed; `none` where there are no servers.
+pub(crate) async fn first<T, E, F: Future<Output = Result<T, E>>>(
+    stack: &Stack,
+    servers: &[SocketAddr],
+    none: E,
+    mut attempt: impl FnMut(SocketAddr) -> F,
+) -> Result<(SocketAddr, T), E> {
+    type Attempt<F> = (SocketAddr, Pin<Box<F>>);
+    let mut waiting = servers.iter().take(TOGETHER).copied();
+    let mut running: Vec<Attempt<F>> = Vec::new();
+    let mut next = stack.now();
+    let mut setback = none;
+    let mut exhausted = false;
+    let result = poll_fn(|context| {
+        loop {
+            if !exhausted && (stack.now() >= next || running.is_empty()) {
+                match waiting.next() {
+                    Some(server) => {
+                        running.push((server, Box::pin(attempt(server))));
+                        next = stack.now() + ATTEMPT_DELAY;
+                    }
+                    None => exhausted = true,
+                }
+            }
+            let mut failed = false;
+            let mut winner = None;
+            running.retain_mut(|(server, future)| {
+                if winner.is_some() {
+                    return true;
+                }
+                match future.as_mut().poll(context) {
+                    Poll::Ready(Ok(value)) => winner = Some((*server, value)),
+                    Poll::Ready(Err(error)) => {
+                        setback = error;
+                        failed = true;
+                    }
+                    Poll::Pending => return true,
+                }
+                false
+            });
+            if let Some(winner) = winner {
+                return Poll::Ready(Ok(winner));
+            }
+            if failed {
+                next = stack.now();
+            } else if !running.is_empty() {
+                return Poll::Pending;
+            }
+            if running.is_empty() && exhausted {
+                return Poll::Ready(Err(()));
+            }
+        }
+    })
+    .await;
+    result.map_err(|()| setback)
+}
+
+#[cfg(test)]
+mod tests;

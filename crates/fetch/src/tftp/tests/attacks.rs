@@ -1,0 +1,482 @@
+//! Servers and strangers that do not want the file to arrive, as scripts on the wire: what they send in answer to a request.
+
+use super::*;
+use crate::testing::{Datagram, SECOND, run};
+use std::net::SocketAddrV4;
+
+const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+const BLOCK: usize = 1468;
+/// The simulated time in microseconds that any of them may take: three requests, and 30 s for the last.
+const LIMIT: i64 = 50 * SECOND;
+
+fn oack(options: &[(&str, &str)]) -> Vec<u8> {
+    let mut packet = vec![0, 6];
+    for (name, value) in options {
+        for text in [name, value] {
+            packet.extend(text.bytes());
+            packet.push(0);
+        }
+    }
+    packet
+}
+
+fn data(block: u16, len: usize) -> Vec<u8> {
+    let mut packet = data_header(block).to_vec();
+    packet.extend((0..len).map(|i| (usize::from(block) * 31 + i) as u8));
+    packet
+}
+
+fn after(mut datagram: Datagram, micros: i64) -> Datagram {
+    datagram.micros = micros;
+    datagram
+}
+
+/// The block size that a request asks for.
+fn block_size(packet: &[u8]) -> Option<u16> {
+    match Packet::parse(packet) {
+        Ok(Packet::Rrq(request)) => TransferOptions::from_request(request.options).block_size,
+        _ => None,
+    }
+}
+
+struct Ended {
+    result: Result<TftpFile, TftpError>,
+    micros: i64,
+    servers: Vec<SocketAddr>,
+    path_mtu: u16,
+}
+
+impl Ended {
+    fn error(&self) -> String {
+        self.result.as_ref().unwrap_err().to_string()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let file = self.result.as_ref().unwrap();
+        &file.memory.as_slice()[..file.len as usize]
+    }
+}
+
+/// A download from these servers, whose hosts the script speaks for.
+fn attacked_at(servers: &[Ipv4Addr], script: impl FnMut(&Datagram) -> Vec<Datagram>) -> Ended {
+    let hosts = [SERVER, OTHER];
+    let at: Vec<SocketAddr> = servers
+        .iter()
+        .map(|&server| SocketAddr::new(server.into(), 69))
+        .collect();
+    let ((result, servers, path_mtu), micros) = run(
+        LinkConfig::default(),
+        1,
+        &hosts,
+        script,
+        async move |stack| {
+            stack.configure(&Ipv4Config {
+                address: wireboot_net::Ipv4Cidr::new(US, 24),
+                router: None,
+                routes: Vec::new(),
+                mtu: None,
+            });
+            let mut room = Room {
+                stack: stack.clone(),
+                limit: 1 << 30,
+                asked: Vec::new(),
+                settled: Arc::default(),
+            };
+            let mut servers = at;
+            let floor = Floor::default();
+            let result = get(&stack, &mut servers, "x", 1, floor, &mut room).await;
+            let path_mtu = stack.path_mtu(SERVER.into());
+            (result, servers, path_mtu)
+        },
+    );
+    Ended {
+        result,
+        micros,
+        servers,
+        path_mtu,
+    }
+}
+
+fn attacked(script: impl FnMut(&Datagram) -> Vec<Datagram>) -> Ended {
+    attacked_at(&[SERVER], script)
+}
+
+/// The answer from the port that the server has chosen for the transfer.
+fn answer(query: &Datagram, packet: Vec<u8>) -> Datagram {
+    let mut answer = query.answer(packet);
+    answer.source.set_port(4000);
+    answer
+}
+
+fn is_request(query: &Datagram) -> bool {
+    query.payload.starts_with(&[0, 1])
+}
+
+/// A server of `file` whose blocks get through up to `room` bytes of IPv4 packet.
+fn narrow(file: &[u8], room: usize) -> impl FnMut(&Datagram) -> Vec<Datagram> {
+    let file = file.to_vec();
+    let mut size = 512;
+    move |query| {
+        let packet = match Packet::parse(&query.payload) {
+            Ok(Packet::Rrq(_)) => {
+                size = usize::from(block_size(&query.payload).unwrap());
+                let size = std::format!("{size}");
+                oack(&[("blksize", &size)])
+            }
+            Ok(Packet::Ack { block }) => {
+                let at = usize::from(block) * size;
+                let Some(rest) = file.get(at..) else {
+                    return vec![];
+                };
+                let mut packet = data_header(block + 1).to_vec();
+                packet.extend(&rest[..rest.len().min(size)]);
+                packet
+            }
+            _ => return vec![],
+        };
+        let fits = 28 + packet.len() <= room;
+        let answer = answer(query, packet);
+        fits.then_some(answer).into_iter().collect()
+    }
+}
+
+#[test]
+fn smaller_blocks_where_large_ones_do_not_arrive() {
+    let file = vec![7; 5000];
+    for (room, seconds, size) in [(1492, 3, 1428), (1280, 7, 1220), (576, 10, 512)] {
+        let ended = attacked(narrow(&file, room));
+        assert_eq!(ended.bytes(), file, "MTU {room}");
+        assert_eq!(ended.micros / SECOND, seconds, "MTU {room}");
+        // The next file has them at once.
+        assert_eq!(ended.path_mtu, (size + 32).max(576), "MTU {room}");
+    }
+    let ended = attacked(narrow(&file, 1500));
+    assert_eq!((ended.bytes(), ended.path_mtu), (&*file, 1500));
+    let ended = attacked(narrow(&file, 300));
+    let error = ended.error();
+    assert!(
+        error.contains("no block of the file arrives, not even of 512 bytes"),
+        "{error}"
+    );
+    assert!(ended.micros < LIMIT, "{} us", ended.micros);
+}
+
+#[test]
+fn an_option_acknowledgement_without_end_is_no_progress() {
+    let ended = attacked(|query| {
+        if !is_request(query) {
+            return vec![];
+        }
+        let size = std::format!("{}", block_size(&query.payload).unwrap());
+        let packet = oack(&[("blksize", &size)]);
+        (0..400)
+            .map(|n| after(answer(query, packet.clone()), n * 100_000))
+            .collect()
+    });
+    let error = ended.error();
+    assert!(error.contains("no block of the file arrives"), "{error}");
+    assert!(ended.micros < LIMIT, "{} us", ended.micros);
+}
+
+#[test]
+fn wrong_blocks_without_end_are_no_progress() {
+    // A block that is not due each 50 ms: old ones, and one from beyond a gap.
+    for wrong in [0, 1, 3] {
+        let ended = attacked(|query| {
+            if !is_request(query) {
+                return vec![];
+            }
+            let mut answers = vec![answer(query, oack(&[("blksize", "1468")]))];
+            answers.push(after(answer(query, data(1, BLOCK)), 10_000));
+            let block = data(wrong, BLOCK);
+            answers.extend((1..2000).map(|n| after(answer(query, block.clone()), n * 50_000)));
+            answers
+        });
+        let error = ended.error();
+        assert_eq!(
+            error,
+            "too slow: 1468 bytes of the file are there, and less than 65536 bytes in 30 s came last"
+        );
+        assert_eq!(ended.micros / SECOND, 30, "block {wrong}");
+    }
+}
+
+#[test]
+fn one_block_each_two_seconds_is_too_slow() {
+    let mut blocks = 0;
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => vec![answer(query, oack(&[("blksize", "1468")]))],
+        Ok(Packet::Ack { block }) if block == blocks => {
+            blocks += 1;
+            vec![after(answer(query, data(block + 1, BLOCK)), 2 * SECOND)]
+        }
+        _ => vec![],
+    });
+    assert!(ended.error().starts_with("too slow"), "{}", ended.error());
+    assert_eq!(ended.micros / SECOND, 30);
+}
+
+#[test]
+fn a_slow_transfer_above_the_floor_goes_on() {
+    // 512 bytes each 200 ms, for a minute.
+    let file = vec![5; 512 * 300];
+    let mut serve = narrow(&file, 1500);
+    let ended = attacked(|query| {
+        if is_request(query) {
+            return vec![answer(query, data(1, 512))];
+        }
+        serve(query)
+            .into_iter()
+            .map(|answer| after(answer, 200_000))
+            .collect()
+    });
+    assert_eq!(ended.bytes().len(), file.len());
+    assert!(ended.micros > 60 * SECOND);
+}
+
+#[test]
+fn another_address_is_not_the_server() {
+    for first in [oack(&[("blksize", "1468")]), data(1, 5)] {
+        let mut errors = 0;
+        let ended = attacked(|query| {
+            if query.destination.ip() == &OTHER {
+                errors += usize::from(query.payload.starts_with(&[0, 5, 0, 5]));
+                return vec![];
+            }
+            if !is_request(query) {
+                return vec![];
+            }
+            let mut forged = answer(query, first.clone());
+            forged.source = SocketAddrV4::new(OTHER, 69);
+            let mut late = after(forged.clone(), 10_000);
+            late.payload = data(1, 9);
+            vec![forged, after(answer(query, data(1, 7)), 5_000), late]
+        });
+        assert_eq!(ended.bytes(), &data(1, 7)[4..]);
+        assert_eq!(errors, 1);
+    }
+}
+
+#[test]
+fn another_port_of_the_server_is_not_the_transfer() {
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => {
+            let mut stranger = after(answer(query, data(2, 3)), 5_000);
+            stranger.source.set_port(4001);
+            vec![answer(query, data(1, 512)), stranger]
+        }
+        Ok(Packet::Ack { block: 1 }) => vec![after(answer(query, data(2, 7)), 10_000)],
+        _ => vec![],
+    });
+    assert_eq!(ended.bytes().len(), 519);
+}
+
+#[test]
+fn only_an_answer_chooses_the_transfer() {
+    let ended = attacked(|query| {
+        if !is_request(query) {
+            return vec![];
+        }
+        // None of these answers a request.
+        let noise = [
+            vec![],
+            vec![0],
+            vec![0, 4, 0, 0],
+            data(2, 5),
+            data(0, 5),
+            vec![0, 9, 1, 1],
+        ];
+        let mut answers: Vec<Datagram> = noise
+            .into_iter()
+            .map(|packet| {
+                let mut noise = answer(query, packet);
+                noise.source.set_port(4001);
+                noise
+            })
+            .collect();
+        answers.push(after(answer(query, data(1, 7)), 5_000));
+        answers
+    });
+    assert_eq!(ended.bytes(), &data(1, 7)[4..]);
+}
+
+#[test]
+fn an_oversized_block_and_data_after_the_last_block_change_nothing() {
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => vec![answer(
+            query,
+            oack(&[("blksize", "1000"), ("windowsize", "4")]),
+        )],
+        Ok(Packet::Ack { block: 0 }) => vec![
+            answer(query, data(1, 1001)),
+            after(answer(query, data(1, 1000)), 1000),
+            after(answer(query, data(2, 1001)), 2000),
+            after(answer(query, data(2, 600)), 3000),
+            // In the same turn as the last block.
+            after(answer(query, data(3, 1000)), 3000),
+            after(answer(query, data(3, 1)), 3000),
+        ],
+        _ => vec![],
+    });
+    let mut expected = data(1, 1000)[4..].to_vec();
+    expected.extend(&data(2, 600)[4..]);
+    assert_eq!(ended.bytes(), expected);
+    assert_eq!(ended.result.as_ref().unwrap().retransmissions, 0);
+}
+
+#[test]
+fn more_than_was_asked_is_refused() {
+    for option in [
+        ("blksize", "1469"),
+        ("blksize", "65464"),
+        ("windowsize", "257"),
+    ] {
+        let ended = attacked(|query| {
+            let granted = is_request(query).then(|| answer(query, oack(&[option])));
+            granted.into_iter().collect()
+        });
+        let (name, value) = option;
+        assert_eq!(
+            ended.error(),
+            format!("the TFTP server answers {name}={value}, which this client did not ask for")
+        );
+        assert!(ended.micros < SECOND);
+    }
+}
+
+#[test]
+fn a_repeated_option_acknowledgement_is_acknowledged_again() {
+    // Our first acknowledgement is lost; the server, which repeats its OACK after 200 ms, waits for it.
+    let mut acknowledgements = 0;
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => {
+            let packet = oack(&[("blksize", "1468")]);
+            vec![
+                answer(query, packet.clone()),
+                // Two of one are no sign of a loss.
+                after(answer(query, packet.clone()), 1000),
+                after(answer(query, packet), 200_000),
+            ]
+        }
+        Ok(Packet::Ack { block: 0 }) => {
+            acknowledgements += 1;
+            let answered = (acknowledgements == 2).then(|| answer(query, data(1, 7)));
+            answered.into_iter().collect()
+        }
+        _ => vec![],
+    });
+    assert_eq!(ended.bytes().len(), 7);
+    // Before our own time-out of a second.
+    assert!(
+        (200_000..220_000).contains(&ended.micros),
+        "{} us",
+        ended.micros
+    );
+}
+
+#[test]
+fn the_first_server_that_answers_has_the_transfer() {
+    for dead in [true, false] {
+        let mut asked = Vec::new();
+        let ended = attacked_at(&[SERVER, OTHER], |query| {
+            let host = *query.destination.ip();
+            if is_request(query) {
+                asked.push((host, query.micros / 1000));
+            }
+            match host {
+                SERVER if dead => vec![],
+                _ if is_request(query) => vec![answer(query, data(1, 7))],
+                _ => vec![],
+            }
+        });
+        assert_eq!(ended.bytes().len(), 7);
+        let (host, limit) = if dead {
+            (OTHER, 260_000)
+        } else {
+            (SERVER, 10_000)
+        };
+        assert_eq!(ended.servers, [SocketAddr::new(host.into(), 69)]);
+        assert!(ended.micros < limit, "{} us", ended.micros);
+        assert_eq!(asked.len(), 1 + usize::from(dead), "{asked:?}");
+    }
+    // The second answer is turned away.
+    let mut turned_away = 0;
+    let ended = attacked_at(&[SERVER, OTHER], |query| {
+        let host = *query.destination.ip();
+        turned_away += usize::from(host == OTHER && query.payload.starts_with(&[0, 5, 0, 5]));
+        match Packet::parse(&query.payload) {
+            Ok(Packet::Rrq(_)) => {
+                let delay = if host == SERVER { 300_000 } else { 100_000 };
+                vec![after(answer(query, data(1, 512)), delay)]
+            }
+            Ok(Packet::Ack { block: 1 }) => vec![after(answer(query, data(2, 7)), 200_000)],
+            _ => vec![],
+        }
+    });
+    assert_eq!(ended.bytes().len(), 519);
+    assert_eq!(ended.servers, [SocketAddr::new(SERVER.into(), 69)]);
+    assert!(turned_away > 0);
+    // Nobody answers at all.
+    let ended = attacked_at(&[SERVER, OTHER], |_| vec![]);
+    let error = ended.error();
+    assert!(
+        error.starts_with("no answer from the TFTP server after 6 requests in 19 s"),
+        "{error}"
+    );
+}
+
+#[test]
+fn windows_are_shared() {
+    // 64 receive buffers for all that run at the same time.
+    let window = |sharers: usize| {
+        let transfer = Rc::new(RefCell::new(Transfer::new(&[], Instant::ZERO)));
+        let (mut near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+        let mut config = NicConfig::new(near.properties().mac);
+        config.receive_frames = 64;
+        near.configure(config);
+        let engine = Engine::new(near, [1; 32]);
+        let stack = engine.stack();
+        let run = Run {
+            stack: &stack,
+            sharers,
+            floor: Floor::default(),
+            socket: stack.udp_with_sink(transfer.clone()),
+            transfer,
+            announced: None,
+        };
+        run.options(&[], Ask::All, MAX_BLOCK_SIZE).window_size
+    };
+    let windows = [0, 1, 2, 4, 100].map(window);
+    assert_eq!(windows, [Some(64), Some(64), Some(32), Some(16), Some(1)]);
+}
+
+#[test]
+fn a_gap_is_reported_again_when_the_report_was_lost() {
+    // A window that slides; block 2 is lost, and so is our first report of it. All that the server sends then is from beyond the gap.
+    let mut reports = Vec::new();
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => {
+            let options = [("blksize", "1468"), ("windowsize", "8"), ("slide", "4")];
+            vec![answer(query, oack(&options))]
+        }
+        Ok(Packet::Ack { block: 0 }) => {
+            let gap = |block: u16| after(answer(query, data(block, BLOCK)), 1000);
+            vec![answer(query, data(1, BLOCK)), gap(3), gap(4)]
+        }
+        Ok(Packet::Ack { block: 1 }) => {
+            reports.push(query.micros);
+            match reports.len() {
+                // The first report is lost; the second, by time-out, as well, and the server sends what slides in.
+                1 => vec![],
+                2 => vec![after(answer(query, data(5, BLOCK)), 1000)],
+                _ => vec![answer(query, data(2, 7))],
+            }
+        }
+        _ => vec![],
+    });
+    assert_eq!(ended.bytes().len(), BLOCK + 7);
+    let again = reports[2] - reports[1];
+    // At once, not by the next time-out.
+    assert!(again < 5000, "{reports:?}");
+}
