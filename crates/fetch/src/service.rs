@@ -22,7 +22,7 @@ use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
-use wireboot_net::{Duration, Engine, Forwarded, Instant, Ipv6Cidr, Memory, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Memory, Stack};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
@@ -264,6 +264,7 @@ impl<N: Nic> Service<N> {
             Command::Configure6(lease) => shared.adopt6(lease),
             Command::Floor(floor) => shared.floor.set(floor),
             Command::Dhcp { job, request } => self.engine.spawn(async move {
+                shared.stack.ipv6_up();
                 leases::discover(&shared.stack, &request, |news| match news {
                     News::V4(lease) => shared.remember(lease),
                     News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
@@ -317,6 +318,8 @@ impl Shared {
     }
 
     fn adopt(&self, lease: Lease) {
+        // Files may be on hosts of the other version.
+        self.stack.ipv6_up();
         self.stack.configure(&lease.ipv4_config());
         self.remember(lease);
     }
@@ -330,8 +333,9 @@ impl Shared {
     }
 
     fn adopt6(&self, lease: Lease6) {
+        self.stack.ipv6_up();
         for &address in &lease.addresses {
-            self.stack.add_ipv6(Ipv6Cidr::new(address, 128));
+            self.stack.add_ipv6(address);
         }
         self.leases.borrow_mut().v6 = Some(lease);
     }

@@ -15,7 +15,7 @@ use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
     EthernetRepr, IpProtocol, Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr,
 };
-use wireboot_net::{Engine, Instant, Ipv4Address, Memory, MemoryBlock, Stack};
+use wireboot_net::{Engine, Instant, Ipv4Addr, Memory, MemoryBlock, Stack};
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
 use wireboot_ring::{HeapBlock, PrefixReader, PrefixWriter, prefix};
@@ -90,7 +90,7 @@ impl Datagram {
 /// The other end of the link.
 struct Far<'a> {
     nic: SimNic,
-    hosts: &'a [Ipv4Address],
+    hosts: &'a [Ipv4Addr],
     script: &'a mut dyn FnMut(&Datagram) -> Vec<Datagram>,
     waiting: BTreeMap<(i64, usize), Vec<u8>>,
     sent: usize,
@@ -235,7 +235,7 @@ fn udp_packet(datagram: &Datagram) -> Vec<u8> {
 pub fn run<T: 'static>(
     link: LinkConfig,
     seed: u64,
-    hosts: &[Ipv4Address],
+    hosts: &[Ipv4Addr],
     mut script: impl FnMut(&Datagram) -> Vec<Datagram>,
     task: impl AsyncFnOnce(Stack) -> T + 'static,
 ) -> (T, i64) {

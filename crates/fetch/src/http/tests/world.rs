@@ -16,7 +16,7 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
-use wireboot_net::{Engine, Instant, Ipv4Address, Ipv4Cidr, Ipv4Config, Memory, Stack};
+use wireboot_net::{Engine, Instant, Ipv4Addr, Ipv4Cidr, Ipv4Config, Memory, Stack};
 use wireboot_nic::sim::fan::{Manner, Pair, fan};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
@@ -30,8 +30,8 @@ use crate::team::{Assistants, team};
 use crate::testing;
 use crate::url::Url;
 
-pub const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
-pub const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// Virtual time after which a test has failed, in microseconds: "every wait ends".
 const END: i64 = 400_000_000;
 
@@ -107,7 +107,7 @@ impl phy::Device for Port<'_> {
     where
         Self: 'b;
 
-    fn receive(&mut self, _: Instant) -> Option<(Rx, Tx<'_>)> {
+    fn receive(&mut self, _: smoltcp::time::Instant) -> Option<(Rx, Tx<'_>)> {
         let mut bytes = Vec::new();
         let lent = self
             .0
@@ -117,7 +117,7 @@ impl phy::Device for Port<'_> {
         (lent == Ok(1)).then_some((Rx(bytes), Tx(self.0, self.1)))
     }
 
-    fn transmit(&mut self, _: Instant) -> Option<Tx<'_>> {
+    fn transmit(&mut self, _: smoltcp::time::Instant) -> Option<Tx<'_>> {
         Some(Tx(self.0, self.1))
     }
 
@@ -184,7 +184,7 @@ impl Server {
         let mac = HardwareAddress::Ethernet(EthernetAddress(nic.properties().mac));
         let mut config = Config::new(mac);
         config.random_seed = wire.seed;
-        let mut iface = Interface::new(config, &mut Port(&mut nic, wire.longest), Instant::ZERO);
+        let mut iface = Interface::new(config, &mut Port(&mut nic, wire.longest), smoltcp::time::Instant::ZERO);
         iface.update_ip_addrs(|addresses| {
             addresses.push(IpCidr::new(SERVER.into(), 24)).unwrap();
         });
@@ -231,7 +231,7 @@ impl Server {
 
     pub fn poll(&mut self, now: Instant) {
         self.iface.poll(
-            now,
+            smoltcp::time::Instant::from_micros(now.total_micros()),
             &mut Port(&mut self.nic, self.longest),
             &mut self.sockets,
         );
@@ -309,7 +309,7 @@ impl Server {
             }
         }
         self.iface.poll(
-            now,
+            smoltcp::time::Instant::from_micros(now.total_micros()),
             &mut Port(&mut self.nic, self.longest),
             &mut self.sockets,
         );
@@ -600,7 +600,7 @@ impl Resolve for Hosts {
         match host {
             "boot" | "mirror" => Ok(vec![SERVER.into()]),
             // The first address has nobody.
-            "two" => Ok(vec![Ipv4Address::new(10, 0, 0, 77).into(), SERVER.into()]),
+            "two" => Ok(vec![Ipv4Addr::new(10, 0, 0, 77).into(), SERVER.into()]),
             "none" => Ok(Vec::new()),
             _ => Err("no such name".into()),
         }
