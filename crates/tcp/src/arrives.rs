@@ -90,22 +90,22 @@ impl Connection {
     /// Section 3.10.7.4.
     fn other(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<Placement> {
         let Segment { seq, flags, .. } = *segment;
-        // First, the sequence number. A segment into a window that is closed may still acknowledge or reset.
+        // First and second, the sequence number of a RST (RFC 5961, section 3.2): its own place counts, not that of its text.
+        if flags.contains(Flags::RST) {
+            if seq == self.rcv_nxt() {
+                self.was_reset();
+            } else if self.receive.acceptable(seq, 0) {
+                self.challenge(now);
+            }
+            return None;
+        }
+        // First, the sequence number. A segment into a window that is closed may still acknowledge.
         if !self.receive.acceptable(seq, segment.seg_len()) {
             let closed = self.rcv_wnd() == 0 && seq == self.rcv_nxt();
             if !closed || flags.contains(Flags::SYN) {
                 self.not_acceptable(now, segment);
                 return None;
             }
-        }
-        // Second, the RST bit (RFC 5961, section 3.2).
-        if flags.contains(Flags::RST) {
-            if seq == self.rcv_nxt() {
-                self.was_reset();
-            } else {
-                self.challenge(now);
-            }
-            return None;
         }
         // Fourth, the SYN bit (RFC 5961, section 4.2).
         if flags.contains(Flags::SYN) {
@@ -130,9 +130,6 @@ impl Connection {
 
     /// A segment outside of the window.
     fn not_acceptable(&mut self, now: Instant, segment: &Segment<'_>) {
-        if segment.flags.contains(Flags::RST) {
-            return;
-        }
         if self.state == State::TimeWait && segment.flags.contains(Flags::FIN) {
             // Our last acknowledgement was lost (eighth, TIME-WAIT).
             self.time_wait(now);
