@@ -109,7 +109,9 @@ impl Connection {
         }
         // Fourth, the SYN bit (RFC 5961, section 4.2).
         if flags.contains(Flags::SYN) {
-            if self.state == State::SynReceived && self.passive {
+            // One in the window; the SYN that comes again, with text perhaps, lies before it.
+            let fresh = self.receive.acceptable(seq, 1);
+            if self.state == State::SynReceived && self.passive && fresh {
                 self.end(Some(Error::Reset));
             } else {
                 self.challenge(now);
