@@ -102,7 +102,8 @@ impl Connection {
         // First, the sequence number. A segment into a window that is closed may still acknowledge.
         if !self.receive.acceptable(seq, segment.seg_len()) {
             let closed = self.rcv_wnd() == 0 && seq == self.rcv_nxt();
-            if !closed || flags.contains(Flags::SYN) {
+            let acknowledges = flags.contains(Flags::ACK) && !flags.contains(Flags::SYN);
+            if !closed || !acknowledges {
                 self.not_acceptable(now, segment);
                 return None;
             }
