@@ -107,13 +107,13 @@ impl Receive {
             None
         };
         let fin = segment.flags.contains(Flags::FIN);
-        // A FIN behind bytes that were cut off, or before bytes that have come, is none.
+        // A FIN behind the window or before bytes that have come is none.
         let told = self.out_of_order.end().is_none_or(|last| !after(last, end));
         if fin
             && self.fin.is_none()
             && told
             && at_or_after(end, self.rcv_nxt)
-            && at_or_after(edge, end)
+            && after(edge, end)
         {
             self.fin = Some(end);
         }
