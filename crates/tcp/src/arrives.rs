@@ -133,7 +133,13 @@ impl Connection {
 
     /// A segment outside of the window.
     fn not_acceptable(&mut self, now: Instant, segment: &Segment<'_>) {
-        if self.state == State::TimeWait && segment.flags.contains(Flags::FIN) {
+        let Segment {
+            seq, ack, flags, ..
+        } = *segment;
+        let fin_again = flags.0 & !Flags::PSH.0 == (Flags::FIN | Flags::ACK).0
+            && seq.wrapping_add(segment.seg_len()) == self.rcv_nxt()
+            && self.plausible(ack);
+        if self.state == State::TimeWait && fin_again {
             // Our last acknowledgement was lost (eighth, TIME-WAIT).
             self.time_wait(now);
         }
@@ -148,6 +154,12 @@ impl Connection {
             State::Closing | State::LastAck | State::TimeWait => None,
             _ => Some(Error::Reset),
         });
+    }
+
+    /// RFC 5961, section 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
+    fn plausible(&self, ack: u32) -> bool {
+        let oldest = self.send.snd_una.wrapping_sub(self.send.max_snd_wnd);
+        at_or_after(ack, oldest) && !after(ack, self.send.snd_nxt)
     }
 
     /// The acknowledgement of an acceptable segment; false when the segment goes no further.
@@ -165,9 +177,7 @@ impl Connection {
             self.established();
             return true;
         }
-        // RFC 5961, section 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
-        let oldest = snd_una.wrapping_sub(self.send.max_snd_wnd);
-        if after(ack, snd_nxt) || after(oldest, ack) {
+        if !self.plausible(ack) {
             self.challenge(now);
             return false;
         }

@@ -109,12 +109,7 @@ impl Receive {
         let fin = segment.flags.contains(Flags::FIN);
         // A FIN behind the window or before bytes that have come is none.
         let told = self.out_of_order.end().is_none_or(|last| !after(last, end));
-        if fin
-            && self.fin.is_none()
-            && told
-            && at_or_after(end, self.rcv_nxt)
-            && after(edge, end)
-        {
+        if fin && self.fin.is_none() && told && at_or_after(end, self.rcv_nxt) && after(edge, end) {
             self.fin = Some(end);
         }
         if segment.len > 0 || fin {
