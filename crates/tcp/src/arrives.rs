@@ -68,7 +68,7 @@ impl Connection {
         }
         self.synchronize(segment, now);
         if acknowledges {
-            self.send.syn_acknowledged(ack, now);
+            self.send.syn_acknowledged(segment.seq, ack, now);
             self.progressed(now);
             self.receive.urgent = 1;
             self.established();
@@ -171,7 +171,7 @@ impl Connection {
                 self.reply = Some(reset(ack));
                 return false;
             }
-            self.send.syn_acknowledged(ack, now);
+            self.send.syn_acknowledged(seq, ack, now);
             self.send.window(seq, ack, wnd);
             self.progressed(now);
             self.established();
