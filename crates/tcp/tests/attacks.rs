@@ -25,9 +25,15 @@ fn connection(flight: u32) -> Bench {
 fn works(bench: &mut Bench) {
     bench.transmit_within(1000);
     let taken = bench.receive_next(Flags::ACK, 100).expect("text is taken");
-    assert_eq!((taken.skip, taken.len, taken.at, taken.advance), (0, 100, 0, 100));
+    assert_eq!(
+        (taken.skip, taken.len, taken.at, taken.advance),
+        (0, 100, 0, 100)
+    );
     let sent = bench.transmit_within(500);
-    assert!(sent.iter().any(|sent| sent.ack == bench.peer_nxt), "text is acknowledged: {sent:?}");
+    assert!(
+        sent.iter().any(|sent| sent.ack == bench.peer_nxt),
+        "text is acknowledged: {sent:?}"
+    );
     bench.acknowledge();
     assert_eq!(bench.connection.snd_una(), bench.connection.snd_nxt());
 }
@@ -53,14 +59,19 @@ fn a_blind_reset_finds_only_the_exact_number() {
     assert_eq!(bench.view(), before);
     // Around the exact number, one by one.
     let exact = bench.connection.rcv_nxt();
-    for seq in (1..300).flat_map(|distance| [exact.wrapping_sub(distance), exact.wrapping_add(distance)]) {
+    for seq in
+        (1..300).flat_map(|distance| [exact.wrapping_sub(distance), exact.wrapping_add(distance)])
+    {
         bench.receive(Flags::RST, seq, 0, 0, 0);
     }
     bench.transmit();
     assert_eq!(bench.view(), before);
     works(&mut bench);
     bench.receive(Flags::RST, bench.connection.rcv_nxt(), 0, 0, 0);
-    assert_eq!((bench.connection.state(), bench.connection.error()), (State::Closed, Some(Error::Reset)));
+    assert_eq!(
+        (bench.connection.state(), bench.connection.error()),
+        (State::Closed, Some(Error::Reset))
+    );
 }
 
 #[test]
@@ -91,15 +102,28 @@ fn blind_text_needs_an_acknowledgement_in_range() {
             continue;
         }
         for (flags, len) in [(Flags::ACK, 100), (Flags::ACK | Flags::FIN, 0)] {
-            assert!(bench.receive(flags, before.rcv_nxt, ack, len, 100).is_none());
+            assert!(
+                bench
+                    .receive(flags, before.rcv_nxt, ack, len, 100)
+                    .is_none()
+            );
         }
         refused += 1;
     }
     assert!(refused > 4_000_000);
     for ack in [lowest.wrapping_sub(1), highest.wrapping_add(1)] {
-        assert!(bench.receive(Flags::ACK, before.rcv_nxt, ack, 100, 100).is_none());
+        assert!(
+            bench
+                .receive(Flags::ACK, before.rcv_nxt, ack, 100, 100)
+                .is_none()
+        );
     }
-    assert!(bench.receive(Flags::PSH, before.rcv_nxt, highest, 100, 100).is_none(), "no ACK bit");
+    assert!(
+        bench
+            .receive(Flags::PSH, before.rcv_nxt, highest, 100, 100)
+            .is_none(),
+        "no ACK bit"
+    );
     bench.transmit();
     assert_eq!(bench.view(), before);
     works(&mut bench);
@@ -116,7 +140,11 @@ fn blind_text_outside_the_window_is_not_taken() {
             continue;
         }
         for flags in [Flags::ACK, Flags::ACK | Flags::FIN] {
-            assert!(bench.receive(flags, seq, before.snd_nxt, 100, 100).is_none());
+            assert!(
+                bench
+                    .receive(flags, seq, before.snd_nxt, 100, 100)
+                    .is_none()
+            );
         }
     }
     bench.transmit();
@@ -130,9 +158,35 @@ fn text_beyond_the_told_window_is_cut() {
     let mut bench = connection(0);
     let rcv_nxt = bench.connection.rcv_nxt();
     let told = bench.right_edge.wrapping_sub(rcv_nxt);
-    assert!(bench.receive(Flags::ACK, bench.right_edge, bench.connection.snd_nxt(), 100, 100).is_none());
-    let placement = bench.receive(Flags::ACK, rcv_nxt, bench.connection.snd_nxt(), told as usize + 700, 100).expect("taken");
-    assert_eq!((placement.skip, placement.len, placement.at, placement.advance), (0, told as usize, 0, told));
+    assert!(
+        bench
+            .receive(
+                Flags::ACK,
+                bench.right_edge,
+                bench.connection.snd_nxt(),
+                100,
+                100
+            )
+            .is_none()
+    );
+    let placement = bench
+        .receive(
+            Flags::ACK,
+            rcv_nxt,
+            bench.connection.snd_nxt(),
+            told as usize + 700,
+            100,
+        )
+        .expect("taken");
+    assert_eq!(
+        (
+            placement.skip,
+            placement.len,
+            placement.at,
+            placement.advance
+        ),
+        (0, told as usize, 0, told)
+    );
 }
 
 /// Challenge ACKs and answers to what is not acceptable are few, however many segments ask for them (RFC 5961 section 7), and the first is not
@@ -141,12 +195,42 @@ fn text_beyond_the_told_window_is_cut() {
 fn a_flood_of_challenges_is_answered_rarely() {
     type Forge = fn(&Bench) -> (Flags, u32, u32, usize);
     let forged: [(&str, Forge); 6] = [
-        ("RST in the window", |b| (Flags::RST, b.peer_nxt.wrapping_add(10), 0, 0)),
+        ("RST in the window", |b| {
+            (Flags::RST, b.peer_nxt.wrapping_add(10), 0, 0)
+        }),
         ("SYN", |b| (Flags::SYN, b.peer_nxt, 0, 0)),
-        ("ACK too new", |b| (Flags::ACK, b.peer_nxt, b.connection.snd_nxt().wrapping_add(1), 0)),
-        ("ACK too old", |b| (Flags::ACK, b.peer_nxt, b.connection.snd_una().wrapping_sub(MAX_SND_WND + 1), 10)),
-        ("old text", |b| (Flags::ACK, b.peer_nxt.wrapping_sub(500), b.connection.snd_una(), 10)),
-        ("beyond the window", |b| (Flags::ACK, b.right_edge.wrapping_add(1), b.connection.snd_una(), 10)),
+        ("ACK too new", |b| {
+            (
+                Flags::ACK,
+                b.peer_nxt,
+                b.connection.snd_nxt().wrapping_add(1),
+                0,
+            )
+        }),
+        ("ACK too old", |b| {
+            (
+                Flags::ACK,
+                b.peer_nxt,
+                b.connection.snd_una().wrapping_sub(MAX_SND_WND + 1),
+                10,
+            )
+        }),
+        ("old text", |b| {
+            (
+                Flags::ACK,
+                b.peer_nxt.wrapping_sub(500),
+                b.connection.snd_una(),
+                10,
+            )
+        }),
+        ("beyond the window", |b| {
+            (
+                Flags::ACK,
+                b.right_edge.wrapping_add(1),
+                b.connection.snd_una(),
+                10,
+            )
+        }),
     ];
     for (name, forge) in forged {
         let mut bench = connection(0);
@@ -163,7 +247,11 @@ fn a_flood_of_challenges_is_answered_rarely() {
         bench.pass(5000);
         let (flags, seq, ack, len) = forge(&bench);
         bench.receive(flags, seq, ack, len, 100);
-        assert_eq!(bench.transmit().len(), 1, "{name}: answered again after the flood");
+        assert_eq!(
+            bench.transmit().len(),
+            1,
+            "{name}: answered again after the flood"
+        );
         works(&mut bench);
     }
 }
@@ -173,14 +261,26 @@ fn a_flood_of_challenges_is_answered_rarely() {
 fn two_ends_out_of_step_fall_silent() {
     let mut one = connection(0);
     let mut other = connection(0);
-    one.receive(Flags::ACK, one.peer_nxt.wrapping_sub(20_000), one.connection.snd_una().wrapping_sub(20_000), 0, 100);
+    one.receive(
+        Flags::ACK,
+        one.peer_nxt.wrapping_sub(20_000),
+        one.connection.snd_una().wrapping_sub(20_000),
+        0,
+        100,
+    );
     let mut on_the_way = one.transmit();
     let mut segments = on_the_way.len();
     for _ in 0..1000 {
         std::mem::swap(&mut one, &mut other);
         one.pass(1);
         for sent in std::mem::take(&mut on_the_way) {
-            one.receive(sent.flags, sent.seq.wrapping_add(77_000), sent.ack.wrapping_add(99_000), sent.len, 100);
+            one.receive(
+                sent.flags,
+                sent.seq.wrapping_add(77_000),
+                sent.ack.wrapping_add(99_000),
+                sent.len,
+                100,
+            );
         }
         on_the_way = one.transmit();
         segments += on_the_way.len();
@@ -199,10 +299,19 @@ fn an_optimistic_acknowledgement_is_refused() {
     let before = bench.view();
     let in_flight = before.snd_nxt.wrapping_sub(before.snd_una);
     for ahead in [1, 2, FULL, 3 * FULL, 50_000, 100_000] {
-        bench.receive(Flags::ACK, bench.peer_nxt, before.snd_nxt.wrapping_add(ahead), 0, 60_000);
+        bench.receive(
+            Flags::ACK,
+            bench.peer_nxt,
+            before.snd_nxt.wrapping_add(ahead),
+            0,
+            60_000,
+        );
     }
     let sent = bench.transmit();
-    assert!(sent.iter().all(|sent| sent.len == 0), "sends no more than before: {sent:?}");
+    assert!(
+        sent.iter().all(|sent| sent.len == 0),
+        "sends no more than before: {sent:?}"
+    );
     assert_eq!(bench.view(), before);
     assert_eq!(bench.connection.acknowledged(), 0);
     assert!(in_flight <= MAX_SND_WND);
@@ -217,21 +326,40 @@ fn an_acknowledgement_in_pieces_opens_no_more_than_a_whole_one() {
         let mut bench = Bench::established(1, 2, true, false);
         bench.connection.queue(1_000_000);
         // A window that does not limit: 65,535 << 3 would be far above any first congestion window.
-        bench.receive(Flags::ACK, bench.peer_nxt, bench.connection.snd_una(), 0, 400_000);
+        bench.receive(
+            Flags::ACK,
+            bench.peer_nxt,
+            bench.connection.snd_una(),
+            0,
+            400_000,
+        );
         bench.transmit();
         bench.pass(20);
         let una = bench.connection.snd_una();
         for piece in 1..=pieces {
-            bench.receive(Flags::ACK, bench.peer_nxt, una.wrapping_add(piece * FULL / pieces), 0, 400_000);
+            bench.receive(
+                Flags::ACK,
+                bench.peer_nxt,
+                una.wrapping_add(piece * FULL / pieces),
+                0,
+                400_000,
+            );
             bench.transmit();
         }
         assert_eq!(bench.connection.snd_una(), una.wrapping_add(FULL));
-        bench.connection.snd_nxt().wrapping_sub(bench.connection.snd_una())
+        bench
+            .connection
+            .snd_nxt()
+            .wrapping_sub(bench.connection.snd_una())
     };
     let whole = open_after(1);
     assert!(whole > 2 * FULL);
     for pieces in [2, 10, 100, 500] {
-        assert!(open_after(pieces) <= whole, "{pieces} pieces: {} octets in flight, {whole} by one", open_after(pieces));
+        assert!(
+            open_after(pieces) <= whole,
+            "{pieces} pieces: {} octets in flight, {whole} by one",
+            open_after(pieces)
+        );
     }
 }
 
@@ -248,7 +376,10 @@ fn a_storm_of_duplicates_sends_no_more_than_the_window() {
         segments += bench.transmit().len();
         assert!(bench.connection.snd_nxt().wrapping_sub(una) <= MAX_SND_WND);
     }
-    assert!(segments <= 20, "{segments} segments for 10,000 duplicates at one moment");
+    assert!(
+        segments <= 20,
+        "{segments} segments for 10,000 duplicates at one moment"
+    );
 }
 
 fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
@@ -265,17 +396,34 @@ fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
 fn selective_acknowledgements_that_lie_lose_nothing() {
     type Lie = fn(u32, u32) -> Vec<(u32, u32)>;
     let lies: [(&str, Lie); 9] = [
-        ("beyond SND.NXT", |_, nxt| vec![(nxt.wrapping_add(1000), nxt.wrapping_add(2000))]),
-        ("across SND.NXT", |una, nxt| vec![(una.wrapping_add(FULL), nxt.wrapping_add(1))]),
-        ("below SND.UNA", |una, _| vec![(una.wrapping_sub(2000), una.wrapping_sub(1000))]),
-        ("across SND.UNA", |una, _| vec![(una.wrapping_sub(1000), una.wrapping_add(1000))]),
+        ("beyond SND.NXT", |_, nxt| {
+            vec![(nxt.wrapping_add(1000), nxt.wrapping_add(2000))]
+        }),
+        ("across SND.NXT", |una, nxt| {
+            vec![(una.wrapping_add(FULL), nxt.wrapping_add(1))]
+        }),
+        ("below SND.UNA", |una, _| {
+            vec![(una.wrapping_sub(2000), una.wrapping_sub(1000))]
+        }),
+        ("across SND.UNA", |una, _| {
+            vec![(una.wrapping_sub(1000), una.wrapping_add(1000))]
+        }),
         ("inverted", |una, nxt| vec![(nxt, una)]),
-        ("empty", |una, _| vec![(una.wrapping_add(FULL), una.wrapping_add(FULL))]),
+        ("empty", |una, _| {
+            vec![(una.wrapping_add(FULL), una.wrapping_add(FULL))]
+        }),
         ("overlapping", |una, _| {
             let at = |octets: u32| una.wrapping_add(octets);
-            vec![(at(500), at(2000)), (at(1000), at(2500)), (at(500), at(2500)), (at(1999), at(2001))]
+            vec![
+                (at(500), at(2000)),
+                (at(1000), at(2500)),
+                (at(500), at(2500)),
+                (at(1999), at(2001)),
+            ]
         }),
-        ("half the space away", |una, _| vec![(una.wrapping_add(1 << 31), una.wrapping_add((1 << 31) + 500))]),
+        ("half the space away", |una, _| {
+            vec![(una.wrapping_add(1 << 31), una.wrapping_add((1 << 31) + 500))]
+        }),
         ("everything", |una, nxt| vec![(una, nxt)]),
     ];
     for (name, lie) in lies {
@@ -285,12 +433,26 @@ fn selective_acknowledgements_that_lie_lose_nothing() {
         let (una, nxt) = (bench.connection.snd_una(), bench.connection.snd_nxt());
         assert_eq!(nxt.wrapping_sub(una), 4000);
         for _ in 0..20 {
-            bench.receive_with(Flags::ACK, bench.peer_nxt, una, 0, MAX_SND_WND, &sack(&lie(una, nxt)));
+            bench.receive_with(
+                Flags::ACK,
+                bench.peer_nxt,
+                una,
+                0,
+                MAX_SND_WND,
+                &sack(&lie(una, nxt)),
+            );
             for sent in bench.transmit() {
-                assert!(sent.seq.wrapping_sub(una) + sent.seg_len() <= MAX_SND_WND, "{name}: {sent:?}");
+                assert!(
+                    sent.seq.wrapping_sub(una) + sent.seg_len() <= MAX_SND_WND,
+                    "{name}: {sent:?}"
+                );
             }
         }
-        assert_eq!((bench.connection.snd_una(), bench.connection.acknowledged()), (una, 0), "{name}");
+        assert_eq!(
+            (bench.connection.snd_una(), bench.connection.acknowledged()),
+            (una, 0),
+            "{name}"
+        );
         // The peer has received nothing of it; what it has said about it, it takes back (RFC 2018 section 8). It acknowledges what comes in order.
         let mut got = una;
         for _ in 0..400 {
@@ -317,11 +479,20 @@ fn options_of_any_shape_do_no_harm() {
     let before = bench.view();
     let mut random = Random(1);
     for _ in 0..100_000 {
-        let mut options: Vec<u8> = (0..random.below(41)).map(|_| random.next() as u8 & 0x0f).collect();
+        let mut options: Vec<u8> = (0..random.below(41))
+            .map(|_| random.next() as u8 & 0x0f)
+            .collect();
         if random.below(2) == 0 && options.len() > 2 {
             options[0] = 5;
         }
-        bench.receive_with(Flags::ACK, bench.peer_nxt, before.snd_una, 0, MAX_SND_WND, &options);
+        bench.receive_with(
+            Flags::ACK,
+            bench.peer_nxt,
+            before.snd_una,
+            0,
+            MAX_SND_WND,
+            &options,
+        );
         bench.transmit();
     }
     assert_eq!(bench.connection.snd_una(), before.snd_una);
@@ -346,7 +517,10 @@ fn a_window_that_shrinks_is_borne() {
         for _ in 0..20 {
             for sent in bench.transmit_within(500) {
                 let right = sent.seq.wrapping_add(sent.seg_len()).wrapping_sub(una);
-                assert!(right <= nxt.wrapping_sub(una), "window {shrunk}: new text to {right}");
+                assert!(
+                    right <= nxt.wrapping_sub(una),
+                    "window {shrunk}: new text to {right}"
+                );
             }
         }
         assert_eq!(bench.connection.state(), State::Established);
@@ -354,7 +528,9 @@ fn a_window_that_shrinks_is_borne() {
         for _ in 0..200 {
             bench.receive(Flags::ACK, bench.peer_nxt, got, 0, MAX_SND_WND);
             for sent in bench.transmit_within(1000) {
-                if sent.seq.wrapping_sub(got) as i32 <= 0 && (sent.seq.wrapping_add(sent.seg_len()).wrapping_sub(got) as i32) > 0 {
+                if sent.seq.wrapping_sub(got) as i32 <= 0
+                    && (sent.seq.wrapping_add(sent.seg_len()).wrapping_sub(got) as i32) > 0
+                {
                     got = sent.seq.wrapping_add(sent.seg_len());
                 }
             }
@@ -374,19 +550,31 @@ fn a_zero_window_for_a_day_is_probed_rarely() {
     let end = bench.now + Duration::from_secs(86_400);
     while bench.now < end {
         let at = bench.connection.poll_at().expect("a probe will be due");
-        assert!(at <= bench.now + Duration::from_secs(130), "the next probe within two minutes");
+        assert!(
+            at <= bench.now + Duration::from_secs(130),
+            "the next probe within two minutes"
+        );
         bench.now = bench.now.max(at);
         let sent = bench.transmit();
-        assert!(sent.iter().map(|sent| sent.len).sum::<usize>() <= 1, "{sent:?}");
+        assert!(
+            sent.iter().map(|sent| sent.len).sum::<usize>() <= 1,
+            "{sent:?}"
+        );
         probes += sent.len();
         if !sent.is_empty() {
             bench.receive(Flags::ACK, bench.peer_nxt, una, 0, 0);
         }
         assert_eq!(bench.connection.state(), State::Established);
     }
-    assert!((86_400 / 130..10_000).contains(&probes), "{probes} probes in a day");
+    assert!(
+        (86_400 / 130..10_000).contains(&probes),
+        "{probes} probes in a day"
+    );
     bench.receive(Flags::ACK, bench.peer_nxt, una, 0, MAX_SND_WND);
-    assert!(bench.transmit().iter().map(|sent| sent.len).sum::<usize>() > 3 * usize::from(MSS), "and on");
+    assert!(
+        bench.transmit().iter().map(|sent| sent.len).sum::<usize>() > 3 * usize::from(MSS),
+        "and on"
+    );
 }
 
 /// The same without an answer to the probes ends.
@@ -417,7 +605,13 @@ fn a_silly_window_is_not_filled_with_small_segments() {
     assert!(small <= 1, "{small} small segments");
     bench.receive(Flags::ACK, bench.peer_nxt, una, 0, MAX_SND_WND);
     let sent = bench.transmit();
-    assert!(sent.iter().filter(|sent| sent.len == usize::from(MSS)).count() >= 3, "{sent:?}");
+    assert!(
+        sent.iter()
+            .filter(|sent| sent.len == usize::from(MSS))
+            .count()
+            >= 3,
+        "{sent:?}"
+    );
 }
 
 /// Nor does this end tell of a window that opens octet by octet (3.8.6.2.2), nor take back what it has told.
@@ -437,7 +631,11 @@ fn a_reader_of_single_octets_opens_no_silly_window() {
     let mut edge = closed_at;
     for update in &updates {
         let new = update.ack.wrapping_add(update.wnd);
-        assert!(new.wrapping_sub(edge) >= FULL.min(WINDOW / 2), "opened by {}", new.wrapping_sub(edge));
+        assert!(
+            new.wrapping_sub(edge) >= FULL.min(WINDOW / 2),
+            "opened by {}",
+            new.wrapping_sub(edge)
+        );
         edge = new;
     }
     // A caller that has less than it told: the edge stays.
@@ -445,7 +643,10 @@ fn a_reader_of_single_octets_opens_no_silly_window() {
     bench.free = 100;
     bench.receive_next(Flags::ACK, 10);
     for sent in bench.transmit_within(500) {
-        assert!(sent.ack.wrapping_add(sent.wnd).wrapping_sub(told) as i32 >= -(1 << 3), "the edge is taken back");
+        assert!(
+            sent.ack.wrapping_add(sent.wnd).wrapping_sub(told) as i32 >= -(1 << 3),
+            "the edge is taken back"
+        );
     }
 }
 
@@ -465,10 +666,17 @@ fn until_closed(bench: &mut Bench) -> (i64, Vec<(Instant, Sent)>) {
         }
         assert!(all.len() < 1000, "no end");
     }
-    assert_eq!(bench.connection.state(), State::Closed, "nothing is due, and it is not over");
+    assert_eq!(
+        bench.connection.state(),
+        State::Closed,
+        "nothing is due, and it is not over"
+    );
     assert!(bench.transmit().is_empty());
     assert_eq!(bench.connection.poll_at(), None);
-    (bench.now.total_millis() / 1000 - begin.total_millis() / 1000, all)
+    (
+        bench.now.total_millis() / 1000 - begin.total_millis() / 1000,
+        all,
+    )
 }
 
 /// Text that is never acknowledged is sent again ever more rarely, and the connection ends (3.8.3).
@@ -480,8 +688,15 @@ fn a_peer_that_never_acknowledges_ends_the_connection() {
     assert_eq!(bench.connection.error(), Some(Error::TimedOut));
     assert!((20..=1000).contains(&seconds), "{seconds} s");
     let times: Vec<i64> = sent.iter().map(|(at, _)| at.total_millis()).collect();
-    let gaps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 0).collect();
-    assert!(gaps.len() >= 3 && gaps.windows(2).all(|pair| pair[1] >= pair[0]), "{gaps:?} ms");
+    let gaps: Vec<i64> = times
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .filter(|gap| *gap > 0)
+        .collect();
+    assert!(
+        gaps.len() >= 3 && gaps.windows(2).all(|pair| pair[1] >= pair[0]),
+        "{gaps:?} ms"
+    );
     assert!(sent.len() < 40, "{} segments to a silent peer", sent.len());
 }
 
@@ -511,22 +726,40 @@ fn overlapping_text_never_rewrites_what_was_delivered() {
         for _ in 0..200 {
             let rcv_nxt = bench.connection.rcv_nxt();
             let delivered = rcv_nxt.wrapping_sub(begin);
-            let seq = rcv_nxt.wrapping_add(random.below(WINDOW + 2000)).wrapping_sub(1000);
+            let seq = rcv_nxt
+                .wrapping_add(random.below(WINDOW + 2000))
+                .wrapping_sub(1000);
             let len = 1 + random.below(1000);
             let window = bench.right_edge.wrapping_sub(rcv_nxt);
-            let Some(placement) = bench.receive(Flags::ACK, seq, bench.connection.snd_nxt(), len as usize, MAX_SND_WND) else {
+            let Some(placement) = bench.receive(
+                Flags::ACK,
+                seq,
+                bench.connection.snd_nxt(),
+                len as usize,
+                MAX_SND_WND,
+            ) else {
                 assert_eq!(bench.connection.rcv_nxt(), rcv_nxt);
                 continue;
             };
-            assert_eq!(seq.wrapping_add(placement.skip as u32), rcv_nxt.wrapping_add(placement.at), "its own place");
+            assert_eq!(
+                seq.wrapping_add(placement.skip as u32),
+                rcv_nxt.wrapping_add(placement.at),
+                "its own place"
+            );
             assert!(placement.skip + placement.len <= len as usize && placement.len > 0);
-            assert!(placement.at + placement.len as u32 <= window, "inside the window");
+            assert!(
+                placement.at + placement.len as u32 <= window,
+                "inside the window"
+            );
             for octet in 0..placement.len as u32 {
                 written.insert(delivered + placement.at + octet);
             }
             let new = bench.connection.rcv_nxt().wrapping_sub(begin);
             assert_eq!(new - delivered, placement.advance);
-            assert!((delivered..new).all(|octet| written.contains(&octet)), "delivered and never written");
+            assert!(
+                (delivered..new).all(|octet| written.contains(&octet)),
+                "delivered and never written"
+            );
             bench.transmit();
         }
         works(&mut bench);
@@ -540,12 +773,34 @@ fn text_before_the_window_moves_nothing() {
     let rcv_nxt = bench.connection.rcv_nxt();
     // Wholly delivered text, with other octets.
     for back in [1, 10, 500, 1000] {
-        let placement = bench.receive(Flags::ACK, rcv_nxt.wrapping_sub(back), bench.connection.snd_nxt(), back as usize, 100);
+        let placement = bench.receive(
+            Flags::ACK,
+            rcv_nxt.wrapping_sub(back),
+            bench.connection.snd_nxt(),
+            back as usize,
+            100,
+        );
         assert!(placement.is_none());
     }
     // Partly delivered: only the rest.
-    let placement = bench.receive(Flags::ACK, rcv_nxt.wrapping_sub(300), bench.connection.snd_nxt(), 400, 100).expect("taken");
-    assert_eq!((placement.skip, placement.len, placement.at, placement.advance), (300, 100, 0, 100));
+    let placement = bench
+        .receive(
+            Flags::ACK,
+            rcv_nxt.wrapping_sub(300),
+            bench.connection.snd_nxt(),
+            400,
+            100,
+        )
+        .expect("taken");
+    assert_eq!(
+        (
+            placement.skip,
+            placement.len,
+            placement.at,
+            placement.advance
+        ),
+        (300, 100, 0, 100)
+    );
     assert_eq!(bench.connection.rcv_nxt(), rcv_nxt.wrapping_add(100));
 }
 
@@ -558,7 +813,10 @@ fn a_thousand_gaps_are_bounded_and_right() {
     let mut held = HashSet::new();
     for octet in (1..WINDOW).step_by(2) {
         if let Some(placement) = bench.receive(Flags::ACK, begin.wrapping_add(octet), ack, 1, 100) {
-            assert_eq!((placement.at, placement.len, placement.advance), (octet, 1, 0));
+            assert_eq!(
+                (placement.at, placement.len, placement.advance),
+                (octet, 1, 0)
+            );
             held.insert(octet);
         }
         bench.transmit();
@@ -567,9 +825,17 @@ fn a_thousand_gaps_are_bounded_and_right() {
     let mut delivered = 0;
     while delivered < WINDOW {
         let octet = delivered;
-        let placement = bench.receive(Flags::ACK, begin.wrapping_add(octet), ack, 1, 100).expect("the next octet is taken");
-        let run = (octet + 1..WINDOW).take_while(|next| held.contains(next)).count() as u32;
-        assert!(placement.advance >= 1 && placement.advance <= 1 + run, "{} delivered, {run} held", placement.advance);
+        let placement = bench
+            .receive(Flags::ACK, begin.wrapping_add(octet), ack, 1, 100)
+            .expect("the next octet is taken");
+        let run = (octet + 1..WINDOW)
+            .take_while(|next| held.contains(next))
+            .count() as u32;
+        assert!(
+            placement.advance >= 1 && placement.advance <= 1 + run,
+            "{} delivered, {run} held",
+            placement.advance
+        );
         delivered += placement.advance;
         bench.transmit();
     }
@@ -579,7 +845,10 @@ fn a_thousand_gaps_are_bounded_and_right() {
 // ---- Initial sequence numbers (RFC 6528)
 
 fn tuple(local_port: u16, remote: &str) -> (SocketAddr, SocketAddr) {
-    (SocketAddr::new("192.0.2.7".parse().unwrap(), local_port), remote.parse().unwrap())
+    (
+        SocketAddr::new("192.0.2.7".parse().unwrap(), local_port),
+        remote.parse().unwrap(),
+    )
 }
 
 /// 1,000 connections to one server, port after port, one each 10 ms, as an attacker who owns the server sees them. Each rule that has foretold
@@ -594,11 +863,17 @@ fn no_rule_foretells_the_next_initial_sequence_number() {
         numbers.push(generator.iss(local, remote, now));
         now = now + Duration::from_millis(10);
     }
-    assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 1000, "all differ");
+    assert_eq!(
+        numbers.iter().collect::<HashSet<_>>().len(),
+        1000,
+        "all differ"
+    );
     let tick = 2500;
     let mut hits: HashMap<&str, usize> = HashMap::new();
     for seen in numbers.windows(5) {
-        let [a, b, c, d, next] = seen else { unreachable!() };
+        let [a, b, c, d, next] = seen else {
+            unreachable!()
+        };
         let (ab, bc, cd) = (b.wrapping_sub(*a), c.wrapping_sub(*b), d.wrapping_sub(*c));
         let mut guess = |rule: &'static str, number: u32| {
             // A spoofed segment needs the number within a window.
@@ -610,14 +885,23 @@ fn no_rule_foretells_the_next_initial_sequence_number() {
         guess("constant difference", d.wrapping_add(cd));
         guess("the difference before", d.wrapping_add(bc));
         let times = |factor: u32, number: &u32| number.wrapping_mul(factor);
-        guess("second differences", times(3, d).wrapping_sub(times(3, c)).wrapping_add(*b));
-        let cubic = times(4, d).wrapping_sub(times(6, c)).wrapping_add(times(4, b)).wrapping_sub(*a);
+        guess(
+            "second differences",
+            times(3, d).wrapping_sub(times(3, c)).wrapping_add(*b),
+        );
+        let cubic = times(4, d)
+            .wrapping_sub(times(6, c))
+            .wrapping_add(times(4, b))
+            .wrapping_sub(*a);
         guess("third differences", cubic);
         guess("the one before", *c);
         guess("the last exclusive or", d ^ (b ^ c));
         if let Some(multiplier) = inverse(ab).map(|inverse| bc.wrapping_mul(inverse)) {
             // LCG modulo 2^32: x' = m x + k, from three differences of an odd first.
-            guess("linear congruential", d.wrapping_add(cd.wrapping_mul(multiplier)));
+            guess(
+                "linear congruential",
+                d.wrapping_add(cd.wrapping_mul(multiplier)),
+            );
         }
         for (shift, rule) in [(13, "xorshift 13"), (17, "xorshift 17"), (5, "xorshift 5")] {
             guess(rule, d ^ (d << shift));
@@ -652,11 +936,20 @@ fn every_bit_of_an_initial_sequence_number_is_even() {
         })
         .collect();
     for bit in 0..32 {
-        let set = numbers.iter().filter(|number| *number >> bit & 1 == 1).count();
-        let changes = numbers.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
+        let set = numbers
+            .iter()
+            .filter(|number| *number >> bit & 1 == 1)
+            .count();
+        let changes = numbers
+            .windows(2)
+            .filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1)
+            .count();
         // Of 4,000 coins, 5 standard deviations.
         assert!((1840..2160).contains(&set), "bit {bit}: {set} of 4,000");
-        assert!((1840..2160).contains(&changes), "bit {bit}: {changes} changes");
+        assert!(
+            (1840..2160).contains(&changes),
+            "bit {bit}: {changes} changes"
+        );
     }
 }
 
@@ -684,7 +977,9 @@ fn secret_and_every_part_of_the_tuple_count() {
         let generator = InitialSequence::new(key);
         let iss: Vec<u32> = tuples
             .iter()
-            .map(|(local, remote)| generator.iss(local.parse().unwrap(), remote.parse().unwrap(), now))
+            .map(|(local, remote)| {
+                generator.iss(local.parse().unwrap(), remote.parse().unwrap(), now)
+            })
             .collect();
         differences.insert(iss[0].wrapping_sub(iss[1]));
         numbers.extend(iss);
@@ -702,7 +997,11 @@ fn the_same_tuple_goes_up_with_the_clock() {
     let at = |micros: i64| generator.iss(local, remote, Instant::from_micros(micros));
     for begin in [0_i64, 1 << 34, (1 << 34) - 2, 77_777_777] {
         for ticks in [1_i64, 2, 1000, 250_000] {
-            assert_eq!(at(begin + 4 * ticks).wrapping_sub(at(begin)), ticks as u32, "{ticks} ticks from {begin}");
+            assert_eq!(
+                at(begin + 4 * ticks).wrapping_sub(at(begin)),
+                ticks as u32,
+                "{ticks} ticks from {begin}"
+            );
         }
     }
 }

@@ -6,12 +6,12 @@ mod bench;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
-use bench::{Bench, MAX_SND_WND, MSS, Sent, WINDOW};
+use bench::{Bench, DELAY, MAX_SND_WND, MSS, Sent, WINDOW};
 use wireboot_tcp::{Error, Flags, Listen, Placement, Segment, State, closed, listen};
 
 const TEXT: u32 = 100;
 /// The window of a segment that does not close it: 3 full segments.
-const SMALL: u32 = 1500;
+const SMALL: u32 = 3 * MSS as u32;
 
 /// A line of the table.
 #[derive(Debug)]
@@ -87,7 +87,10 @@ struct Table {
 impl Table {
     fn read() -> Table {
         let mut sets: HashMap<String, Vec<String>> = HashMap::new();
-        let mut table = Table { rows: Vec::new(), windows: Vec::new() };
+        let mut table = Table {
+            rows: Vec::new(),
+            windows: Vec::new(),
+        };
         let list = |word: &str| word.split(',').map(str::to_string).collect::<Vec<_>>();
         for (index, source) in include_str!("rfc9293.txt").lines().enumerate() {
             let words: Vec<&str> = source.split_whitespace().collect();
@@ -96,16 +99,39 @@ impl Table {
                 [] => (),
                 [first, ..] if first.starts_with('#') => (),
                 ["set", name, "=", states @ ..] => {
-                    sets.insert(name.to_string(), states.iter().map(|state| state.to_string()).collect());
+                    sets.insert(
+                        name.to_string(),
+                        states.iter().map(|state| state.to_string()).collect(),
+                    );
                 }
                 ["or", verdict @ ..] => {
-                    table.rows.last_mut().expect("a row above").verdicts.push(Verdict::parse(verdict));
+                    table
+                        .rows
+                        .last_mut()
+                        .expect("a row above")
+                        .verdicts
+                        .push(Verdict::parse(verdict));
                 }
                 ["window", _, states, seq, ack, taken @ ("taken" | "stays")] => {
                     let states = list(states).into_iter().flat_map(expand).collect();
-                    table.windows.push(WindowRow { states, seq: list(seq), ack: list(ack), taken: *taken == "taken" });
+                    table.windows.push(WindowRow {
+                        states,
+                        seq: list(seq),
+                        ack: list(ack),
+                        taken: *taken == "taken",
+                    });
                 }
-                [step, states, flags, seq, ack, text, rwnd, "->", verdict @ ..] => {
+                [
+                    step,
+                    states,
+                    flags,
+                    seq,
+                    ack,
+                    text,
+                    rwnd,
+                    "->",
+                    verdict @ ..,
+                ] => {
                     let mut pattern = [None; 4];
                     assert_eq!(flags.len(), 4, "line {}", index + 1);
                     for (flag, letter) in pattern.iter_mut().zip(flags.chars()) {
@@ -131,10 +157,15 @@ impl Table {
     }
 
     fn find(&self, case: &Case) -> Option<usize> {
-        let has = |list: &[String], word: &str| list.iter().any(|entry| entry == "*" || entry == word);
+        let has =
+            |list: &[String], word: &str| list.iter().any(|entry| entry == "*" || entry == word);
         self.rows.iter().position(|row| {
             row.states.iter().any(|state| state == case.state)
-                && row.flags.iter().zip(case.flags).all(|(wanted, is)| wanted.is_none_or(|wanted| wanted == is))
+                && row
+                    .flags
+                    .iter()
+                    .zip(case.flags)
+                    .all(|(wanted, is)| wanted.is_none_or(|wanted| wanted == is))
                 && has(&row.seq, case.seq)
                 && (row.ack == ["*"] || case.has(1) && has(&row.ack, case.ack))
                 && has(&row.text, case.text)
@@ -144,7 +175,8 @@ impl Table {
 
     /// Whether SND.WND is taken from the segment, for a row whose ACK field counts.
     fn window_taken(&self, case: &Case) -> bool {
-        let has = |list: &[String], word: &str| list.iter().any(|entry| entry == "*" || entry == word);
+        let has =
+            |list: &[String], word: &str| list.iter().any(|entry| entry == "*" || entry == word);
         let row = self.windows.iter().find(|row| {
             has(&row.states, case.state) && has(&row.seq, case.seq) && has(&row.ack, case.ack)
         });
@@ -181,7 +213,10 @@ impl Case {
 
     fn flags(&self) -> Flags {
         let all = [Flags::SYN, Flags::ACK, Flags::RST, Flags::FIN];
-        all.into_iter().zip(self.flags).filter(|(_, set)| *set).fold(Flags::default(), |flags, (flag, _)| flags | flag)
+        all.into_iter()
+            .zip(self.flags)
+            .filter(|(_, set)| *set)
+            .fold(Flags::default(), |flags, (flag, _)| flags | flag)
     }
 }
 
@@ -213,11 +248,14 @@ fn bring(case: &Case) -> Bench {
     }
     if ["CLOSE-WAIT", "LAST-ACK"].contains(&case.state) {
         bench.receive_next(Flags::FIN | Flags::ACK, 0);
-        bench.transmit_within(500);
+        bench.transmit_within(DELAY);
     }
     if case.flight {
         bench.connection.queue(2 * u32::from(MSS));
-        assert_eq!(bench.transmit().iter().map(|sent| sent.len).sum::<usize>(), 2 * usize::from(MSS));
+        assert_eq!(
+            bench.transmit().iter().map(|sent| sent.len).sum::<usize>(),
+            2 * usize::from(MSS)
+        );
     }
     if !["ESTAB", "CLOSE-WAIT"].contains(&case.state) {
         bench.connection.close();
@@ -231,7 +269,7 @@ fn bring(case: &Case) -> Bench {
     }
     if ["CLOSING", "TIME-WAIT"].contains(&case.state) {
         bench.receive_next(Flags::FIN | Flags::ACK, 0);
-        bench.transmit_within(500);
+        bench.transmit_within(10);
     }
     bench.settle();
     bench.connection.acknowledged();
@@ -288,7 +326,11 @@ fn numbers(case: &Case, rcv_nxt: u32, window: u32, snd_una: u32, snd_nxt: u32) -
         "opposite" => from(1 << 31),
         _ => unreachable!(),
     };
-    let max_snd_wnd = if case.state == "SYN-SENT" { 0 } else { MAX_SND_WND };
+    let max_snd_wnd = if case.state == "SYN-SENT" {
+        0
+    } else {
+        MAX_SND_WND
+    };
     let ack = match case.ack {
         "old" => snd_una.wrapping_sub(max_snd_wnd + 1),
         "lowest" => snd_una.wrapping_sub(max_snd_wnd),
@@ -300,7 +342,14 @@ fn numbers(case: &Case, rcv_nxt: u32, window: u32, snd_una: u32, snd_nxt: u32) -
         _ => unreachable!(),
     };
     let seg_len = len + u32::from(case.has(0)) + u32::from(case.has(3));
-    Numbers { seq, ack, len, seg_len, rcv_nxt, edge: rcv_nxt.wrapping_add(window) }
+    Numbers {
+        seq,
+        ack,
+        len,
+        seg_len,
+        rcv_nxt,
+        edge: rcv_nxt.wrapping_add(window),
+    }
 }
 
 impl Numbers {
@@ -322,8 +371,21 @@ type Differences = String;
 
 fn check_without_connection(case: &Case, verdict: &Verdict) -> Differences {
     let mut wrong = String::new();
-    let n = numbers(case, case.origin.1, WINDOW, case.origin.0, case.origin.0.wrapping_add(1));
-    let segment = Segment { seq: n.seq, ack: n.ack, flags: case.flags(), wnd: case.wnd as u16, options: &[], len: n.len as usize };
+    let n = numbers(
+        case,
+        case.origin.1,
+        WINDOW,
+        case.origin.0,
+        case.origin.0.wrapping_add(1),
+    );
+    let segment = Segment {
+        seq: n.seq,
+        ack: n.ack,
+        flags: case.flags(),
+        wnd: case.wnd as u16,
+        options: &[],
+        len: n.len as usize,
+    };
     let (reply, accepted) = if case.state == "CLOSED" {
         (closed(&segment), false)
     } else {
@@ -361,8 +423,16 @@ fn check(case: &Case, verdict: &Verdict, table: &Table) -> Differences {
     let mut b = bring(case);
     b.pass(10);
     let before = b.view();
-    let window = if case.state == "SYN-SENT" { WINDOW } else { b.right_edge.wrapping_sub(before.rcv_nxt) };
-    let rcv_nxt = if case.state == "SYN-SENT" { case.origin.1.wrapping_add(1) } else { before.rcv_nxt };
+    let window = if case.state == "SYN-SENT" {
+        WINDOW
+    } else {
+        b.right_edge.wrapping_sub(before.rcv_nxt)
+    };
+    let rcv_nxt = if case.state == "SYN-SENT" {
+        case.origin.1.wrapping_add(1)
+    } else {
+        before.rcv_nxt
+    };
     let mut n = numbers(case, rcv_nxt, window, before.snd_una, before.snd_nxt);
     if case.state == "SYN-SENT" {
         // Whatever it is, it is the first octet.
@@ -372,12 +442,24 @@ fn check(case: &Case, verdict: &Verdict, table: &Table) -> Differences {
     let placement = b.receive(case.flags(), n.seq, n.ack, n.len as usize, case.wnd);
     let at_once = b.transmit();
     let after = b.view();
-    let due = if b.connection.state() == State::Closed { Vec::new() } else { b.transmit_within(500) };
+    let due = if b.connection.state() == State::Closed {
+        Vec::new()
+    } else {
+        b.transmit_within(DELAY)
+    };
 
     // State, what the user is told.
-    let expected_state = if verdict.state == "=" { before.state } else { state(&verdict.state) };
+    let expected_state = if verdict.state == "=" {
+        before.state
+    } else {
+        state(&verdict.state)
+    };
     if after.state != expected_state {
-        let _ = writeln!(wrong, "state: expected {expected_state:?}, seen {:?}", after.state);
+        let _ = writeln!(
+            wrong,
+            "state: expected {expected_state:?}, seen {:?}",
+            after.state
+        );
     }
     let told = match verdict.told.as_str() {
         "reset" => Some(Error::Reset),
@@ -390,25 +472,46 @@ fn check(case: &Case, verdict: &Verdict, table: &Table) -> Differences {
 
     // Text.
     let begin = n.text_begin(case);
-    let inside = if verdict.text == "-" { None } else { n.inside(begin, begin.wrapping_add(n.len)) };
+    let inside = if verdict.text == "-" {
+        None
+    } else {
+        n.inside(begin, begin.wrapping_add(n.len))
+    };
     let advance = |(low, high): (u32, u32)| if verdict.text == "new" { high - low } else { 0 };
     let skip = n.rcv_nxt.wrapping_sub(begin);
     let expected = inside.map(|(low, high)| {
-        (low.wrapping_add(skip) as usize, (high - low) as usize, low, advance((low, high)))
+        (
+            low.wrapping_add(skip) as usize,
+            (high - low) as usize,
+            low,
+            advance((low, high)),
+        )
     });
-    let seen = placement.as_ref().map(|p: &Placement| (p.skip, p.len, p.at, p.advance));
+    let seen = placement
+        .as_ref()
+        .map(|p: &Placement| (p.skip, p.len, p.at, p.advance));
     if seen != expected {
-        let _ = writeln!(wrong, "text (skip, len, at, advance): expected {expected:?}, seen {seen:?}");
+        let _ = writeln!(
+            wrong,
+            "text (skip, len, at, advance): expected {expected:?}, seen {seen:?}"
+        );
     }
 
     // SND.UNA, RCV.NXT.
     let newer = n.ack.wrapping_sub(before.snd_una) as i32 > 0;
-    let snd_una = if verdict.una == "ack" && newer { n.ack } else { before.snd_una };
+    let snd_una = if verdict.una == "ack" && newer {
+        n.ack
+    } else {
+        before.snd_una
+    };
     let rcv_nxt = match verdict.nxt.as_str() {
         "syn" => n.seq.wrapping_add(1),
         "+" => {
-            let end = begin.wrapping_add(n.len).wrapping_add(u32::from(case.has(3)));
-            n.inside(begin, end).map_or(n.rcv_nxt, |(_, high)| n.rcv_nxt.wrapping_add(high))
+            let end = begin
+                .wrapping_add(n.len)
+                .wrapping_add(u32::from(case.has(3)));
+            n.inside(begin, end)
+                .map_or(n.rcv_nxt, |(_, high)| n.rcv_nxt.wrapping_add(high))
         }
         _ => before.rcv_nxt,
     };
@@ -424,11 +527,16 @@ fn check(case: &Case, verdict: &Verdict, table: &Table) -> Differences {
     // The SYN and the FIN are no octets of the buffer.
     let of_the_buffer = match case.state {
         "SYN-SENT" | "SYN-RCVD/A" | "SYN-RCVD/P" => 0,
-        "FIN-WAIT-1" | "CLOSING" | "LAST-ACK" if snd_una == before.snd_nxt => text_acknowledged - u32::from(text_acknowledged > 0),
+        "FIN-WAIT-1" | "CLOSING" | "LAST-ACK" if snd_una == before.snd_nxt => {
+            text_acknowledged - u32::from(text_acknowledged > 0)
+        }
         _ => text_acknowledged,
     };
     if !closed && acknowledged != of_the_buffer {
-        let _ = writeln!(wrong, "acknowledged: expected {of_the_buffer}, seen {acknowledged}");
+        let _ = writeln!(
+            wrong,
+            "acknowledged: expected {of_the_buffer}, seen {acknowledged}"
+        );
     }
 
     // The reply.
@@ -446,7 +554,8 @@ fn check(case: &Case, verdict: &Verdict, table: &Table) -> Differences {
         }
         "synack" => {
             let reply = |sent: &Sent| {
-                (sent.flags, sent.seq, sent.ack, sent.len) == (Flags::SYN | Flags::ACK, before.snd_una, rcv_nxt, 0)
+                (sent.flags, sent.seq, sent.ack, sent.len)
+                    == (Flags::SYN | Flags::ACK, before.snd_una, rcv_nxt, 0)
             };
             at_once.len() == 1 && reply(&at_once[0]) && due.is_empty()
         }
@@ -466,7 +575,10 @@ fn check(case: &Case, verdict: &Verdict, table: &Table) -> Differences {
             same.poll_at = before.poll_at.map(|at| at + (b.arrived - b.entered));
         }
         if after != same {
-            let _ = writeln!(wrong, "refused, and changed: expected {same:?}, seen {after:?}");
+            let _ = writeln!(
+                wrong,
+                "refused, and changed: expected {same:?}, seen {after:?}"
+            );
         }
     }
     if wrong.is_empty() {
@@ -477,7 +589,14 @@ fn check(case: &Case, verdict: &Verdict, table: &Table) -> Differences {
 }
 
 /// Works on: the send window is what the segment made it, a gap that is filled gives what was held, text is taken, acknowledgements count.
-fn afterwards(case: &Case, verdict: &Verdict, n: &Numbers, mut b: Bench, taken: bool, wrong: &mut Differences) {
+fn afterwards(
+    case: &Case,
+    verdict: &Verdict,
+    n: &Numbers,
+    mut b: Bench,
+    taken: bool,
+    wrong: &mut Differences,
+) {
     use State::*;
     let state = b.connection.state();
     b.peer_nxt = b.connection.rcv_nxt();
@@ -494,20 +613,33 @@ fn afterwards(case: &Case, verdict: &Verdict, n: &Numbers, mut b: Bench, taken: 
         b.transmit();
         let sent = b.connection.snd_nxt().wrapping_sub(b.connection.snd_una());
         // The whole table's windows are 0 and 3 segments, or 8: more than the 4 that any congestion window lets out.
-        let right = if open == MAX_SND_WND { sent > SMALL } else { sent == open.max(in_flight) };
+        let right = if open == MAX_SND_WND {
+            sent > SMALL
+        } else {
+            sent == open.max(in_flight)
+        };
         if !right {
-            let _ = writeln!(wrong, "afterwards: {sent} octets in flight, SND.WND should be {open}");
+            let _ = writeln!(
+                wrong,
+                "afterwards: {sent} octets in flight, SND.WND should be {open}"
+            );
         }
     }
     if case.rwnd == "0" {
         b.free = WINDOW;
     }
-    let held_fin = case.has(3) && n.seg_len > 0 && verdict.reply == "now" && above_gap(case) && {
-        let fin = n.seq.wrapping_add(n.len);
-        n.inside(fin, fin.wrapping_add(1)).is_some()
-    };
-    if verdict.text == "held" || held_fin && [Established, FinWait1, FinWait2].contains(&state) {
-        let end = n.inside(n.seq, n.seq.wrapping_add(n.seg_len)).expect("in the window").1;
+    let fin = n.seq.wrapping_add(n.len);
+    let held_fin = case.has(3)
+        && verdict.una == "ack"
+        && case.state != "SYN-SENT"
+        && ["window", "fits", "last"].contains(&case.seq)
+        && n.inside(fin, fin.wrapping_add(1)).is_some()
+        && [Established, FinWait1, FinWait2].contains(&state);
+    if verdict.text == "held" || held_fin {
+        let end = n
+            .inside(n.seq, n.seq.wrapping_add(n.seg_len))
+            .expect("in the window")
+            .1;
         let mut gap = n.seq.wrapping_sub(n.rcv_nxt);
         while gap > 0 {
             let len = gap.min(u32::from(MSS));
@@ -517,7 +649,11 @@ fn afterwards(case: &Case, verdict: &Verdict, n: &Numbers, mut b: Bench, taken: 
         }
         let expected = n.rcv_nxt.wrapping_add(end);
         if b.connection.rcv_nxt() != expected {
-            let _ = writeln!(wrong, "the gap is filled: RCV.NXT expected {expected}, seen {}", b.connection.rcv_nxt());
+            let _ = writeln!(
+                wrong,
+                "the gap is filled: RCV.NXT expected {expected}, seen {}",
+                b.connection.rcv_nxt()
+            );
         }
         let closing = match state {
             Established => CloseWait,
@@ -526,7 +662,11 @@ fn afterwards(case: &Case, verdict: &Verdict, n: &Numbers, mut b: Bench, taken: 
         };
         let expected = if held_fin { closing } else { state };
         if b.connection.state() != expected {
-            let _ = writeln!(wrong, "the gap is filled: state expected {expected:?}, seen {:?}", b.connection.state());
+            let _ = writeln!(
+                wrong,
+                "the gap is filled: state expected {expected:?}, seen {:?}",
+                b.connection.state()
+            );
         }
         b.peer_nxt = b.connection.rcv_nxt();
     }
@@ -551,7 +691,10 @@ fn afterwards(case: &Case, verdict: &Verdict, n: &Numbers, mut b: Bench, taken: 
         if seen != Some((0, MSS.into(), 0, MSS.into())) {
             let _ = writeln!(wrong, "afterwards: good text is not taken: {seen:?}");
         }
-        if b.transmit_within(500).iter().all(|sent| sent.ack != b.peer_nxt) {
+        if b.transmit_within(DELAY)
+            .iter()
+            .all(|sent| sent.ack != b.peer_nxt)
+        {
             let _ = writeln!(wrong, "afterwards: good text is not acknowledged");
         }
     }
@@ -562,20 +705,31 @@ fn afterwards(case: &Case, verdict: &Verdict, n: &Numbers, mut b: Bench, taken: 
         other => other,
     };
     b.acknowledge();
-    if b.connection.state() != next || next != Closed && b.connection.snd_una() != b.connection.snd_nxt() {
-        let _ = writeln!(wrong, "afterwards: a good ACK does not count, {:?}", b.connection.state());
+    if b.connection.state() != next
+        || next != Closed && b.connection.snd_una() != b.connection.snd_nxt()
+    {
+        let _ = writeln!(
+            wrong,
+            "afterwards: a good ACK does not count, {:?}",
+            b.connection.state()
+        );
     }
     if next == TimeWait {
         b.transmit_within(1100);
-        b.receive(Flags::FIN | Flags::ACK, b.peer_nxt.wrapping_sub(1), b.connection.snd_una(), 0, MAX_SND_WND);
+        b.receive(
+            Flags::FIN | Flags::ACK,
+            b.peer_nxt.wrapping_sub(1),
+            b.connection.snd_una(),
+            0,
+            MAX_SND_WND,
+        );
         if b.transmit().len() != 1 {
-            let _ = writeln!(wrong, "afterwards: the FIN that comes again is not acknowledged");
+            let _ = writeln!(
+                wrong,
+                "afterwards: the FIN that comes again is not acknowledged"
+            );
         }
     }
-}
-
-fn above_gap(case: &Case) -> bool {
-    ["window", "fits", "last"].contains(&case.seq)
 }
 
 /// States, and whether text is in flight.
@@ -599,12 +753,17 @@ const STATES: [(&str, bool); 18] = [
     ("LAST-ACK", true),
     ("TIME-WAIT", false),
 ];
-const SEQ: [&str; 9] = ["old", "ends", "edge", "next", "window", "fits", "last", "beyond", "opposite"];
-const ACK: [&str; 7] = ["old", "lowest", "dup", "flight", "next", "beyond", "opposite"];
+const SEQ: [&str; 9] = [
+    "old", "ends", "edge", "next", "window", "fits", "last", "beyond", "opposite",
+];
+const ACK: [&str; 7] = [
+    "old", "lowest", "dup", "flight", "next", "beyond", "opposite",
+];
 
 /// Whether there is such a segment.
 fn possible(case: &Case) -> bool {
-    let synchronized = !["CLOSED", "LISTEN", "SYN-SENT", "SYN-RCVD/A", "SYN-RCVD/P"].contains(&case.state);
+    let synchronized =
+        !["CLOSED", "LISTEN", "SYN-SENT", "SYN-RCVD/A", "SYN-RCVD/P"].contains(&case.state);
     let all_acknowledged = ["FIN-WAIT-2", "TIME-WAIT"].contains(&case.state)
         || ["ESTAB", "CLOSE-WAIT"].contains(&case.state) && !case.flight;
     let seq = match (case.seq, case.text, case.rwnd) {
@@ -621,7 +780,8 @@ fn possible(case: &Case) -> bool {
     };
     // Without the bit, two values of the field will do.
     let field = case.has(1) || ["dup", "opposite"].contains(&case.ack);
-    let rwnd = case.rwnd == "+" || synchronized && ["ESTAB", "FIN-WAIT-1", "FIN-WAIT-2"].contains(&case.state);
+    let rwnd = case.rwnd == "+"
+        || synchronized && ["ESTAB", "FIN-WAIT-1", "FIN-WAIT-2"].contains(&case.state);
     seq && ack && field && rwnd
 }
 
@@ -635,7 +795,19 @@ fn every_case(origin: (u32, u32), scale: bool, passive: bool) -> Vec<Case> {
                     for text in ["0", "+", "over"] {
                         for rwnd in ["0", "+"] {
                             for wnd in [0, SMALL] {
-                                let case = Case { state, flight, flags, seq, ack, text, rwnd, wnd, origin, scale, passive };
+                                let case = Case {
+                                    state,
+                                    flight,
+                                    flags,
+                                    seq,
+                                    ack,
+                                    text,
+                                    rwnd,
+                                    wnd,
+                                    origin,
+                                    scale,
+                                    passive,
+                                };
                                 if possible(&case) {
                                     cases.push(case);
                                 }
@@ -657,32 +829,57 @@ fn hold(origin: (u32, u32), scale: bool, passive: bool) {
     let mut failures: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for case in &cases {
         let Some(index) = table.find(case) else {
-            failures.entry(usize::MAX).or_default().push(format!("{case:?}\nno row\n"));
+            failures
+                .entry(usize::MAX)
+                .or_default()
+                .push(format!("{case:?}\nno row\n"));
             continue;
         };
         used[index] = true;
         let row = &table.rows[index];
-        let differences: Vec<Differences> =
-            row.verdicts.iter().map(|verdict| check(case, verdict, &table)).take_while(|wrong| !wrong.is_empty()).collect();
+        let differences: Vec<Differences> = row
+            .verdicts
+            .iter()
+            .map(|verdict| check(case, verdict, &table))
+            .take_while(|wrong| !wrong.is_empty())
+            .collect();
         if differences.len() == row.verdicts.len() {
-            failures.entry(index).or_default().push(format!("{case:?}\n{}", differences.join("or\n")));
+            failures
+                .entry(index)
+                .or_default()
+                .push(format!("{case:?}\n{}", differences.join("or\n")));
         }
     }
     let mut report = String::new();
     for (index, failures) in &failures {
         let row = table.rows.get(*index).map_or("no row".into(), |row| {
-            format!("RFC 9293 section 3.10.7{} (rfc9293.txt:{}): {}", row.step, row.line, row.source)
+            format!(
+                "RFC 9293 section 3.10.7{} (rfc9293.txt:{}): {}",
+                row.step, row.line, row.source
+            )
         });
-        let _ = writeln!(report, "\n{row}\n{} combinations differ, the first:", failures.len());
+        let _ = writeln!(
+            report,
+            "\n{row}\n{} combinations differ, the first:",
+            failures.len()
+        );
         for failure in failures.iter().take(3) {
             let _ = writeln!(report, "{failure}");
         }
     }
     for (row, _) in table.rows.iter().zip(used).filter(|(_, used)| !used) {
-        let _ = writeln!(report, "\nrfc9293.txt:{}: no combination comes to this row: {}", row.line, row.source);
+        let _ = writeln!(
+            report,
+            "\nrfc9293.txt:{}: no combination comes to this row: {}",
+            row.line, row.source
+        );
     }
     let wrong: usize = failures.values().map(Vec::len).sum();
-    assert!(report.is_empty(), "{report}\n{wrong} of {} combinations differ", cases.len());
+    assert!(
+        report.is_empty(),
+        "{report}\n{wrong} of {} combinations differ",
+        cases.len()
+    );
 }
 
 #[test]

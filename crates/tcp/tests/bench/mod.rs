@@ -8,8 +8,10 @@ use wireboot_tcp::{Config, Connection, Duration, Flags, Instant, Limits, Placeme
 const WND: u32 = 4000;
 /// The largest window that the other end tells.
 pub const MAX_SND_WND: u32 = 4096;
-/// Payload of a full segment, both ways.
-pub const MSS: u16 = 500;
+/// Payload of a full segment, both ways: a multiple of what the scaled window field counts.
+pub const MSS: u16 = 504;
+/// Longer than any delay of an acknowledgement (3.8.6.3: at most 500 ms), shorter than any retransmission time-out.
+pub const DELAY: u64 = 250;
 /// The receive window.
 pub const WINDOW: u32 = 8192;
 /// What the caller could store beyond the window that it tells.
@@ -29,7 +31,9 @@ pub struct Sent {
 impl Sent {
     /// Octets of sequence space.
     pub fn seg_len(&self) -> u32 {
-        self.len as u32 + u32::from(self.flags.contains(Flags::SYN)) + u32::from(self.flags.contains(Flags::FIN))
+        self.len as u32
+            + u32::from(self.flags.contains(Flags::SYN))
+            + u32::from(self.flags.contains(Flags::FIN))
     }
 }
 
@@ -67,10 +71,14 @@ pub struct Bench {
 }
 
 pub fn config() -> Config {
-    Config { mss: MSS, send_mss: MSS, ..Config::default() }
+    Config {
+        mss: MSS,
+        send_mss: MSS,
+        keep_alive: None,
+    }
 }
 
-/// MSS 500; with `scale`, SACK and a window shift of 3 as well.
+/// MSS; with `scale`, SACK and a window shift of 3 as well.
 fn syn_options(scale: bool) -> Vec<u8> {
     let mut options = vec![2, 4, (MSS >> 8) as u8, MSS as u8];
     if scale {
@@ -98,12 +106,28 @@ impl Bench {
     pub fn accept(iss: u32, irs: u32, scale: bool) -> Bench {
         let now = Instant::from_micros(1_000_000);
         let options = syn_options(scale);
-        let syn = Segment { seq: irs, ack: 0, flags: Flags::SYN, wnd: MAX_SND_WND as u16, options: &options, len: 0 };
-        let mut bench = Bench::new(Connection::accept(config(), iss, now, &syn), now, iss, irs, scale);
+        let syn = Segment {
+            seq: irs,
+            ack: 0,
+            flags: Flags::SYN,
+            wnd: MAX_SND_WND as u16,
+            options: &options,
+            len: 0,
+        };
+        let mut bench = Bench::new(
+            Connection::accept(config(), iss, now, &syn),
+            now,
+            iss,
+            irs,
+            scale,
+        );
         bench.peer_nxt = irs.wrapping_add(1);
         let sent = bench.transmit();
         assert_eq!(sent.len(), 1, "one SYN-ACK");
-        assert_eq!((sent[0].flags, sent[0].seq, sent[0].ack), (Flags::SYN | Flags::ACK, iss, irs.wrapping_add(1)));
+        assert_eq!(
+            (sent[0].flags, sent[0].seq, sent[0].ack),
+            (Flags::SYN | Flags::ACK, iss, irs.wrapping_add(1))
+        );
         bench
     }
 
@@ -144,10 +168,22 @@ impl Bench {
     /// The other end's SYN, or SYN-ACK.
     pub fn receive_syn(&mut self, flags: Flags) {
         let options = self.peer_options.clone();
-        let ack = if flags.contains(Flags::ACK) { self.iss.wrapping_add(1) } else { 0 };
-        let syn = Segment { seq: self.irs, ack, flags, wnd: MAX_SND_WND as u16, options: &options, len: 0 };
+        let ack = if flags.contains(Flags::ACK) {
+            self.iss.wrapping_add(1)
+        } else {
+            0
+        };
+        let syn = Segment {
+            seq: self.irs,
+            ack,
+            flags,
+            wnd: MAX_SND_WND as u16,
+            options: &options,
+            len: 0,
+        };
         self.peer_nxt = self.irs.wrapping_add(1);
-        self.connection.receive(self.now, &syn, self.free + ROOM_BEYOND);
+        self.connection
+            .receive(self.now, &syn, self.free + ROOM_BEYOND);
     }
 
     pub fn pass(&mut self, milliseconds: u64) {
@@ -155,25 +191,54 @@ impl Bench {
     }
 
     /// A segment arrives; `wnd` in octets.
-    pub fn receive(&mut self, flags: Flags, seq: u32, ack: u32, len: usize, wnd: u32) -> Option<Placement> {
+    pub fn receive(
+        &mut self,
+        flags: Flags,
+        seq: u32,
+        ack: u32,
+        len: usize,
+        wnd: u32,
+    ) -> Option<Placement> {
         self.receive_with(flags, seq, ack, len, wnd, &[])
     }
 
-    pub fn receive_with(&mut self, flags: Flags, seq: u32, ack: u32, len: usize, wnd: u32, options: &[u8]) -> Option<Placement> {
-        let shift = if flags.contains(Flags::SYN) { 0 } else { self.peer_shift };
-        let segment = Segment { seq, ack, flags, wnd: (wnd >> shift) as u16, options, len };
+    pub fn receive_with(
+        &mut self,
+        flags: Flags,
+        seq: u32,
+        ack: u32,
+        len: usize,
+        wnd: u32,
+        options: &[u8],
+    ) -> Option<Placement> {
+        let shift = if flags.contains(Flags::SYN) {
+            0
+        } else {
+            self.peer_shift
+        };
+        let segment = Segment {
+            seq,
+            ack,
+            flags,
+            wnd: (wnd >> shift) as u16,
+            options,
+            len,
+        };
         if flags.contains(Flags::FIN) {
             self.entered = self.arrived;
             self.arrived = self.now;
         }
-        self.connection.receive(self.now, &segment, self.free + ROOM_BEYOND)
+        self.connection
+            .receive(self.now, &segment, self.free + ROOM_BEYOND)
     }
 
     /// The next segment of the other end, as it should be.
     pub fn receive_next(&mut self, flags: Flags, len: usize) -> Option<Placement> {
         let ack = self.connection.snd_una();
         let placement = self.receive(flags, self.peer_nxt, ack, len, WND);
-        self.peer_nxt = self.peer_nxt.wrapping_add(len as u32 + u32::from(flags.contains(Flags::FIN)));
+        self.peer_nxt = self
+            .peer_nxt
+            .wrapping_add(len as u32 + u32::from(flags.contains(Flags::FIN)));
         placement
     }
 
@@ -189,7 +254,11 @@ impl Bench {
 
     /// Everything that is due now.
     pub fn transmit(&mut self) -> Vec<Sent> {
-        let limits = Limits { window: self.free, room: self.free + ROOM_BEYOND, unit: 0 };
+        let limits = Limits {
+            window: self.free,
+            room: self.free + ROOM_BEYOND,
+            unit: 0,
+        };
         let mut all = Vec::new();
         while let Some(transmit) = self.connection.transmit(self.now, &limits) {
             let options = transmit.options.as_slice().to_vec();
@@ -199,11 +268,20 @@ impl Bench {
             }
             let wnd = u32::from(transmit.wnd) << if syn { 0 } else { self.our_shift };
             let edge = transmit.ack.wrapping_add(wnd);
-            if transmit.flags.contains(Flags::ACK) && (edge.wrapping_sub(self.right_edge) as i32) > 0 {
+            if transmit.flags.contains(Flags::ACK)
+                && (edge.wrapping_sub(self.right_edge) as i32) > 0
+            {
                 self.right_edge = edge;
             }
             let (seq, ack, flags, len) = (transmit.seq, transmit.ack, transmit.flags, transmit.len);
-            all.push(Sent { seq, ack, flags, wnd, len, options });
+            all.push(Sent {
+                seq,
+                ack,
+                flags,
+                wnd,
+                len,
+                options,
+            });
             assert!(all.len() < 1000, "transmit() does not come to an end");
         }
         all
@@ -244,11 +322,19 @@ impl Bench {
         while left > 0 {
             let len = left.min(u32::from(MSS));
             let placement = self.receive_next(Flags::ACK, len as usize).expect("taken");
-            assert_eq!((placement.skip, placement.len, placement.at, placement.advance), (0, len as usize, 0, len));
+            assert_eq!(
+                (
+                    placement.skip,
+                    placement.len,
+                    placement.at,
+                    placement.advance
+                ),
+                (0, len as usize, 0, len)
+            );
             self.transmit();
             left -= len;
         }
-        self.transmit_within(500);
+        self.transmit_within(DELAY);
     }
 
     /// As [`Bench::take`], and the caller does not read: the window closes by as much.
@@ -261,7 +347,7 @@ impl Bench {
             self.transmit();
             left -= len;
         }
-        self.transmit_within(500);
+        self.transmit_within(DELAY);
     }
 
     /// The other end acknowledges nothing new, with the largest window: now SND.WL1 is RCV.NXT, SND.WL2 SND.UNA, and SND.WND is MAX_SND_WND.
