@@ -5,7 +5,7 @@ mod bench;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-use bench::{Bench, MAX_SND_WND, MSS, Sent, WINDOW};
+use bench::{Bench, DELAY, MAX_SND_WND, MSS, Sent, WINDOW};
 use wireboot_tcp::{Duration, Error, Flags, InitialSequence, Instant, State};
 
 const FULL: u32 = MSS as u32;
@@ -29,7 +29,7 @@ fn works(bench: &mut Bench) {
         (taken.skip, taken.len, taken.at, taken.advance),
         (0, 100, 0, 100)
     );
-    let sent = bench.transmit_within(500);
+    let sent = bench.transmit_within(DELAY);
     assert!(
         sent.iter().any(|sent| sent.ack == bench.peer_nxt),
         "text is acknowledged: {sent:?}"
@@ -243,7 +243,7 @@ fn a_flood_of_challenges_is_answered_rarely() {
             assert!(turn > 0 || answers == 1, "{name}: the first is answered");
             bench.pass(1);
         }
-        assert!(answers <= 100, "{name}: {answers} answers in 10 s");
+        assert!(answers <= 120, "{name}: {answers} answers in 10 s");
         bench.pass(5000);
         let (flags, seq, ack, len) = forge(&bench);
         bench.receive(flags, seq, ack, len, 100);
@@ -456,7 +456,7 @@ fn selective_acknowledgements_that_lie_lose_nothing() {
         // The peer has received nothing of it; what it has said about it, it takes back (RFC 2018 section 8). It acknowledges what comes in order.
         let mut got = una;
         for _ in 0..400 {
-            for sent in bench.transmit_within(500) {
+            for sent in bench.transmit_within(DELAY) {
                 if sent.seq == got {
                     got = got.wrapping_add(sent.seg_len());
                 } else if sent.len > 0 && (got.wrapping_sub(sent.seq) as i32) > 0 {
@@ -515,7 +515,7 @@ fn a_window_that_shrinks_is_borne() {
         bench.receive(Flags::ACK, bench.peer_nxt, una, 1, shrunk);
         bench.peer_nxt = bench.peer_nxt.wrapping_add(1);
         for _ in 0..20 {
-            for sent in bench.transmit_within(500) {
+            for sent in bench.transmit_within(DELAY) {
                 let right = sent.seq.wrapping_add(sent.seg_len()).wrapping_sub(una);
                 assert!(
                     right <= nxt.wrapping_sub(una),
@@ -546,6 +546,7 @@ fn a_zero_window_for_a_day_is_probed_rarely() {
     bench.receive(Flags::ACK, bench.peer_nxt, bench.connection.snd_una(), 0, 0);
     bench.connection.queue(5000);
     let una = bench.connection.snd_una();
+    assert!(bench.transmit().is_empty());
     let mut probes = 0;
     let end = bench.now + Duration::from_secs(86_400);
     while bench.now < end {
@@ -614,39 +615,80 @@ fn a_silly_window_is_not_filled_with_small_segments() {
     );
 }
 
-/// Nor does this end tell of a window that opens octet by octet (3.8.6.2.2), nor take back what it has told.
+/// Nor does this end tell of a window that opens octet by octet (3.8.6.2.2): neither by itself nor in what it sends anyhow.
 #[test]
 fn a_reader_of_single_octets_opens_no_silly_window() {
-    let mut bench = connection(0);
+    for scale in [false, true] {
+        let mut bench = Bench::established(1, 2, scale, false);
+        bench.take_unread(WINDOW);
+        let mut edge = bench.right_edge;
+        assert_eq!(edge, bench.connection.rcv_nxt());
+        let mut opened = 0;
+        for turn in 0..WINDOW {
+            bench.free += 1;
+            if turn % 3 == 0 {
+                // Any answer would carry the window.
+                bench.connection.queue(1);
+            }
+            for sent in bench.transmit() {
+                let grown = sent.ack.wrapping_add(sent.wnd).wrapping_sub(edge);
+                assert!(
+                    grown == 0 || grown >= FULL.min(WINDOW / 2),
+                    "scale {scale}: opened by {grown}"
+                );
+                edge = edge.wrapping_add(grown);
+                opened += u32::from(grown > 0);
+            }
+            bench.pass(1);
+            bench.acknowledge();
+        }
+        assert!(opened >= 1, "scale {scale}: the window opens");
+    }
+}
+
+/// A peer that fills whatever window it is told, before a reader of single octets, does not come to send tinygrams.
+#[test]
+fn a_greedy_peer_and_a_slow_reader_exchange_full_segments() {
+    let mut bench = Bench::established(1, 2, false, false);
     bench.take_unread(WINDOW);
-    let closed_at = bench.right_edge;
-    assert_eq!(closed_at, bench.connection.rcv_nxt());
-    let mut updates = Vec::new();
-    for _ in 0..WINDOW {
+    let (mut segments, mut octets) = (0, 0);
+    for _ in 0..20_000 {
         bench.free += 1;
-        updates.extend(bench.transmit());
+        bench.transmit();
+        let open = bench.right_edge.wrapping_sub(bench.connection.rcv_nxt());
+        if open > 0 {
+            let len = open.min(FULL);
+            bench
+                .receive_next(Flags::ACK, len as usize)
+                .expect("in the window");
+            bench.free -= len;
+            segments += 1;
+            octets += len;
+        }
         bench.pass(1);
     }
-    assert!(!updates.is_empty(), "the window opens");
-    let mut edge = closed_at;
-    for update in &updates {
-        let new = update.ack.wrapping_add(update.wnd);
-        assert!(
-            new.wrapping_sub(edge) >= FULL.min(WINDOW / 2),
-            "opened by {}",
-            new.wrapping_sub(edge)
-        );
-        edge = new;
-    }
-    // A caller that has less than it told: the edge stays.
-    let told = bench.right_edge;
-    bench.free = 100;
-    bench.receive_next(Flags::ACK, 10);
-    for sent in bench.transmit_within(500) {
-        assert!(
-            sent.ack.wrapping_add(sent.wnd).wrapping_sub(told) as i32 >= -(1 << 3),
-            "the edge is taken back"
-        );
+    assert!(octets > 10_000, "{octets} octets came");
+    assert!(
+        octets / segments >= FULL / 2,
+        "{octets} octets in {segments} segments"
+    );
+}
+
+/// A caller that has less room than it told: the right edge stays where it was told (3.8.6, a receiver should not shrink its window), but for what the
+/// scaled field cannot say.
+#[test]
+fn the_right_edge_is_not_taken_back() {
+    for scale in [false, true] {
+        let mut bench = Bench::established(1, 2, scale, false);
+        let told = bench.right_edge;
+        bench.free = 100;
+        for _ in 0..8 {
+            bench.receive_next(Flags::ACK, 10);
+            for sent in bench.transmit_within(DELAY) {
+                let back = told.wrapping_sub(sent.ack.wrapping_add(sent.wnd)) as i32;
+                assert!(back <= if scale { 255 } else { 0 }, "taken back by {back}");
+            }
+        }
     }
 }
 
@@ -714,8 +756,8 @@ fn a_syn_and_a_fin_without_an_answer_end() {
 
 // ---- Overlapping rewrites
 
-/// Text at random places, overlapping what was delivered and what is held: each place is inside the window, nothing delivered is written again,
-/// and an octet counts as delivered when it and all before it have been written.
+/// Text at random places, overlapping what was delivered and what is held: each place is inside the window, no octet that was delivered is written
+/// again, nor one that is held by text behind a gap, and an octet counts as delivered when it and all before it have been written.
 #[test]
 fn overlapping_text_never_rewrites_what_was_delivered() {
     let mut random = Random(9);
@@ -752,7 +794,9 @@ fn overlapping_text_never_rewrites_what_was_delivered() {
                 "inside the window"
             );
             for octet in 0..placement.len as u32 {
-                written.insert(delivered + placement.at + octet);
+                let place = delivered + placement.at + octet;
+                let new = written.insert(place);
+                assert!(new || placement.at == 0, "octet {place} is written again");
             }
             let new = bench.connection.rcv_nxt().wrapping_sub(begin);
             assert_eq!(new - delivered, placement.advance);
@@ -762,11 +806,21 @@ fn overlapping_text_never_rewrites_what_was_delivered() {
             );
             bench.transmit();
         }
+        // What is still missing comes, and there is nothing else.
+        let highest = written.iter().max().map_or(0, |octet| octet + 1);
+        while bench.connection.rcv_nxt().wrapping_sub(begin) < highest {
+            let (seq, ack) = (bench.connection.rcv_nxt(), bench.connection.snd_nxt());
+            bench
+                .receive(Flags::ACK, seq, ack, 100, MAX_SND_WND)
+                .expect("the next text is taken");
+            bench.transmit();
+        }
+        bench.peer_nxt = bench.connection.rcv_nxt();
         works(&mut bench);
     }
 }
 
-/// Text that is held is told by SACK and kept: the same place with other text is not written over by less than the whole of it.
+/// Text that was delivered, sent again with other octets: none of it is taken, of text that goes on behind it the rest.
 #[test]
 fn text_before_the_window_moves_nothing() {
     let mut bench = connection(0);
