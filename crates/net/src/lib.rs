@@ -24,6 +24,8 @@ mod ethernet;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod icmp;
+#[allow(dead_code)]
+mod ipv6;
 mod memory;
 mod neighbor;
 mod out_of_order;

@@ -112,6 +112,12 @@ pub struct Sent {
     pub csum_start: u16,
     /// Offset of the checksum in it, when NEEDS_CSUM.
     pub csum_offset: u16,
+    /// 0 none, 1 TCPv4, 4 TCPv6.
+    pub gso_type: u8,
+    /// Payload bytes of each segment.
+    pub gso_size: u16,
+    /// Bytes of all headers, when it is to be cut.
+    pub hdr_len: u16,
     /// The frame.
     pub frame: Vec<u8>,
 }
@@ -253,10 +259,21 @@ impl Model {
             let (id, address, len) = state.buffer(tx, n);
             let bytes = state.read(address, (len as usize).clamp(HEADER_LEN, BUFFER_MAX));
             state.receivers.saw(pair, &bytes[HEADER_LEN..]);
+            let field = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+            let wanted = match bytes[1] {
+                1 => feature::HOST_TSO4,
+                4 => feature::HOST_TSO6,
+                _ => 0,
+            };
+            let cuts = state.driver_features & wanted != 0 && bytes[0] & 1 != 0;
+            state.demand(bytes[1] == 0 || cuts, "asks for what was not agreed on");
             sent.push(Sent {
                 flags: bytes[0],
-                csum_start: u16::from_le_bytes([bytes[6], bytes[7]]),
-                csum_offset: u16::from_le_bytes([bytes[8], bytes[9]]),
+                gso_type: bytes[1],
+                hdr_len: field(2),
+                gso_size: field(4),
+                csum_start: field(6),
+                csum_offset: field(8),
                 frame: bytes[HEADER_LEN..].to_vec(),
             });
             state.put_used(tx, id.into(), 0);

@@ -195,7 +195,12 @@ impl Send {
         self.released = self.released.wrapping_add(bytes);
         self.sacked.forget_before(ack);
         self.high_rxt = later(self.high_rxt, ack);
+        let backoffs = self.timer.backoffs;
         self.timer.acknowledged(ack, ack != self.snd_nxt, now);
+        if self.snd_wnd == 0 {
+            // A probe was taken, and the window is still closed.
+            self.timer.backoffs = backoffs;
+        }
         match self.recovery {
             Some(recovery) if at_or_after(ack, recovery.point) => {
                 self.recovery = None;

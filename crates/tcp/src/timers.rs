@@ -107,6 +107,7 @@ impl Retransmission {
     pub fn stop(&mut self) {
         self.expires = None;
         self.timing = None;
+        self.backoffs = 0;
     }
 
     /// Runs for something else than a segment (a window that is closed).

@@ -136,7 +136,7 @@ impl Control {
         self.write(COMMAND, &[VIRTIO_NET_CTRL_MQ, command]);
         self.write(DATA, data);
         self.write(ACK, &[!VIRTIO_NET_OK]);
-        let addresses = [COMMAND, DATA, ACK].map(|id| self.ring.buffer_address(id));
+        let addresses = [COMMAND, DATA, ACK].map(|id| self.ring.buffers.address(id));
         let queue = &mut self.ring.queue;
         queue.describe_chained(COMMAND, addresses[0], 2, DATA);
         queue.describe_chained(DATA, addresses[1], data.len() as u32, ACK);
@@ -165,17 +165,17 @@ impl Control {
         let (id, _) = self.ring.queue.peek()?;
         self.ring.queue.take(id);
         // SAFETY: the first byte of a buffer. Should the device write all the same, a volatile read takes what is there as plain data.
-        let ack = unsafe { self.ring.buffer(ACK).read_volatile() };
+        let ack = unsafe { self.ring.buffers.at(ACK).read_volatile() };
         Ok(Some(ack == VIRTIO_NET_OK))
     }
 
     /// Writes the start of a buffer that the device does not have.
     fn write(&mut self, id: u16, bytes: &[u8]) {
-        let len = bytes.len().min(self.ring.buffer_len);
+        let len = bytes.len().min(self.ring.buffers.len);
         let source = NonNull::from(bytes).cast();
         // SAFETY: a buffer holds `buffer_len` bytes, of which no reference exists; `bytes` lies elsewhere, as nobody else can refer to them.
         unsafe {
-            source.copy_to_nonoverlapping(self.ring.buffer(id), len);
+            source.copy_to_nonoverlapping(self.ring.buffers.at(id), len);
         }
     }
 }

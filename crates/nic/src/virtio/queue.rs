@@ -119,13 +119,6 @@ impl Queue {
         }
     }
 
-    /// Changes the length of buffer `id`, which the device does not have.
-    pub fn set_len(&mut self, id: u16, len: u32) {
-        let at = self.descriptor(id);
-        // SAFETY: as in `write_descriptor`.
-        unsafe { at.add(8).cast::<u32>().write_volatile(len) }
-    }
-
     /// Puts buffer `id` into the available ring; the device sees it after [`Self::publish`].
     /// `id` is below the size and not lent.
     #[inline]

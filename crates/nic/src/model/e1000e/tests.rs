@@ -179,6 +179,12 @@ fn sent_frames_reach_the_chip_at_flush() {
     .unwrap();
     let long = tx.send(1519, Offload::None, |_| ());
     assert_eq!(long, Err(SendError::TooLong));
+    let cut = Offload::TcpSegmentation {
+        start: 34,
+        header_len: 54,
+        mss: 536,
+    };
+    assert_eq!(tx.send(1500, cut, |_| ()), Err(SendError::TooLong));
     assert!(model.collect().is_empty());
     assert!(!tx.idle());
     tx.flush().unwrap();

@@ -70,7 +70,7 @@ fn with_one_pair_all_is_as_on_a_device_that_has_no_more() {
         let model = Model::new(config);
         let mut nic = VirtioNet::with_pairs(model.pci(), pairs).unwrap();
         assert_eq!(model.accepted(), feature::KNOWN);
-        assert_eq!((nic.pairs(), model.blocks()), (1, 4));
+        assert_eq!((nic.pairs(), model.blocks()), (1, 5));
         assert!(nic.take_pairs().is_empty());
         assert_eq!(nic.spread(1), Ok(Steering::by_port(1)));
         for wanted in [0, 2] {
@@ -110,7 +110,7 @@ fn pairs_are_started_and_not_used() {
             assert_eq!(model.receive_buffers_of(n + 1), 256);
         }
         // Queues and buffers of each pair, and of the control queue.
-        assert_eq!(model.blocks(), 4 * pairs + 2);
+        assert_eq!(model.blocks(), 5 * pairs + 2);
         assert_eq!(model.pairs_used(), 1);
     }
 }
