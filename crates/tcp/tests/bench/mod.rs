@@ -62,7 +62,7 @@ pub struct Bench {
     pub peer_nxt: u32,
     /// The highest right edge of the window that this end has told.
     pub right_edge: u32,
-    /// What the caller has free: the window that it tells.
+    /// What the caller has free of its buffer of [`WINDOW`].
     pub free: u32,
     /// Options of the other end's SYN.
     peer_options: Vec<u8>,
@@ -255,8 +255,8 @@ impl Bench {
     /// Everything that is due now.
     pub fn transmit(&mut self) -> Vec<Sent> {
         let limits = Limits {
-            window: self.free,
-            room: self.free + ROOM_BEYOND,
+            window: WINDOW,
+            room: self.free,
             unit: 0,
         };
         let mut all = Vec::new();
