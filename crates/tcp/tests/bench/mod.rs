@@ -62,7 +62,8 @@ pub struct Bench {
     pub peer_nxt: u32,
     /// The highest right edge of the window that this end has told.
     pub right_edge: u32,
-    /// What the caller has free of its buffer of [`WINDOW`].
+    /// The caller's buffer, and what of it is free.
+    pub buffer: u32,
     pub free: u32,
     /// Options of the other end's SYN.
     peer_options: Vec<u8>,
@@ -141,6 +142,7 @@ impl Bench {
             irs,
             peer_nxt: irs,
             right_edge: irs,
+            buffer: WINDOW,
             free: WINDOW,
             peer_options: syn_options(scale),
             peer_shift: if scale { 3 } else { 0 },
@@ -255,7 +257,7 @@ impl Bench {
     /// Everything that is due now.
     pub fn transmit(&mut self) -> Vec<Sent> {
         let limits = Limits {
-            window: WINDOW,
+            window: self.buffer,
             room: self.free,
             unit: 0,
         };
