@@ -237,6 +237,21 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_nobody_had_comes_before_one_whose_time_is_over() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(4000);
+        for n in 2..50 {
+            let mut pool = pool();
+            let former = pool.offer(&client(1), None, now).unwrap();
+            assert!(pool.lease(&client(1), former, now));
+            let address = pool.offer(&client(n), None, later).unwrap();
+            assert_ne!(address, former, "client {n}");
+            // So the first one finds its own again.
+            assert_eq!(pool.offer(&client(1), None, later), Some(former));
+        }
+    }
+
+    #[test]
     fn a_declined_address_is_left_alone() {
         let now = Instant::now();
         let mut pool = pool();

@@ -558,6 +558,14 @@ mod tests {
                 assert!(reply.message.yiaddr.is_unspecified());
             }
         }
+        // RFC 2131 section 4.1: also to a client that has an address, which may be of another network.
+        for mac in [MAC, [2, 0, 0, 0, 0, 8]] {
+            let mut renewal = Message::request(MessageType::Request, 1, mac);
+            renewal.ciaddr = Ipv4Addr::new(192, 168, 1, 5);
+            let reply = ask(&mut responder, &renewal).unwrap();
+            assert_eq!(reply.message.message_type(), Some(MessageType::Nak));
+            assert_eq!(reply.destination, Destination::Broadcast);
+        }
         let other = Some(Ipv4Addr::new(10, 0, 0, 2));
         assert!(ask(&mut responder, &request([10, 0, 0, 100], other)).is_none());
         // After a restart, a client's own address is taken for granted.
