@@ -16,7 +16,7 @@ pub const BOOT: &[&str] = &[
 ];
 
 /// Clients that we did not write, for our servers.
-pub const CLIENTS: &[&str] = &["atftp", BUSYBOX, "curl", "tftp-hpa"];
+pub const CLIENTS: &[&str] = &["atftp", BUSYBOX, "curl", "isc-dhcp-client", "tftp-hpa"];
 
 /// Either serves, and they exclude each other.
 pub const BUSYBOX: &str = "busybox|busybox-static";
