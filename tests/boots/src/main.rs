@@ -6,6 +6,7 @@ mod cards;
 mod failures;
 mod firmware_drivers;
 mod gdb;
+mod ipv6;
 mod menu;
 mod processors;
 mod scene;
@@ -41,6 +42,13 @@ const CASES: &[(&str, Case)] = &[
         successes::from_kea_with_dnsmasq_proxy,
     ),
     ("by_http_boot", successes::by_http_boot),
+    ("pxe_from_dnsmasq_over_ipv6", ipv6::pxe_from_dnsmasq),
+    (
+        "http_boot_from_dnsmasq_over_ipv6",
+        ipv6::http_boot_from_dnsmasq,
+    ),
+    ("pxe_from_kea_over_ipv6", ipv6::pxe_from_kea),
+    ("http_boot_from_kea_over_ipv6", ipv6::http_boot_from_kea),
     ("over_a_lossy_network", successes::over_a_lossy_network),
     (
         "server_restarts_in_mid_transfer",
