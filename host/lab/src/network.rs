@@ -187,13 +187,22 @@ impl Network {
         }
     }
 
+    /// Joins another computer to the bridge, without an address of ours.
+    ///
+    /// # Errors
+    /// When its namespace or cable cannot be made.
+    pub fn stranger(&self, name: &str) -> Result<Station> {
+        let station = Station::new(&self.scratch, name, self.options.mtu)?;
+        tool("ip", ["link", "set", name, "master", INTERFACE])?;
+        Ok(station)
+    }
+
     /// Joins another computer to the bridge, with the given address in the network.
     ///
     /// # Errors
     /// When its namespace or cable cannot be made.
     pub fn station(&self, name: &str, at: impl Into<IpAddr>) -> Result<Station> {
-        let station = Station::new(&self.scratch, name, self.options.mtu)?;
-        tool("ip", ["link", "set", name, "master", INTERFACE])?;
+        let station = self.stranger(name)?;
         let address = address(at.into());
         let address: Vec<_> = address.iter().map(String::as_str).collect();
         station.ip(&address)?;

@@ -2,13 +2,13 @@
 
 use std::net::Ipv6Addr;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::{NetworkOptions, SERVER6};
+use wireboot_lab::network::{Network, NetworkOptions, SERVER6, Station};
 
 use crate::scene::{Daemon, Scene, expect};
-use crate::servers;
+use crate::{servers, stateless};
 
 /// Another computer's address.
 const OTHER: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 2);
@@ -20,13 +20,16 @@ enum By {
     HttpBoot,
 }
 
-fn scene(lab: &Lab, by: By) -> Result<Scene<'_>> {
-    // With another computer beside it: Kea leaves out an interface without a carrier, and the machine is still off.
-    let options = NetworkOptions {
+/// Room for another computer: Kea leaves out an interface without a carrier, and the machine is still off.
+fn bridged() -> NetworkOptions {
+    NetworkOptions {
         bridge: true,
         ..NetworkOptions::of(IpVersion::V6)
-    };
-    let mut scene = Scene::on(lab, options, 4)?;
+    }
+}
+
+fn scene(lab: &Lab, by: By) -> Result<Scene<'_>> {
+    let mut scene = Scene::on(lab, bridged(), 4)?;
     scene
         .machine
         .pxe_only((by == By::Pxe).then_some(IpVersion::V6));
@@ -89,4 +92,38 @@ fn from_kea(lab: &Lab, by: By) -> Result<()> {
         servers::kea6(lab, "kea-dhcp6.json")?,
     ];
     boots(&scene, by)
+}
+
+pub fn stateless_from_dnsmasq(lab: &Lab) -> Result<()> {
+    let network = Network::new(lab, bridged())?;
+    let station = network.stranger("client")?;
+    let _dnsmasq = servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq-ipv6-stateless.conf")?;
+    is_told(&station)
+}
+
+pub fn stateless_from_kea(lab: &Lab) -> Result<()> {
+    let network = Network::new(lab, bridged())?;
+    let station = network.stranger("client")?;
+    let _servers = [
+        servers::radvd(lab, "radvd-stateless.conf")?,
+        servers::kea6(lab, "kea-dhcp6-stateless.json")?,
+    ];
+    is_told(&station)
+}
+
+/// A computer makes itself an address in the network, and is told what to boot.
+fn is_told(station: &Station) -> Result<()> {
+    let learnt = stateless::learn(station)?;
+    let prefix = |address: Ipv6Addr| address.to_bits() >> 64;
+    ensure!(
+        prefix(learnt.address) == prefix(SERVER6),
+        "its address is {}",
+        learnt.address
+    );
+    ensure!(
+        learnt.boot_file == format!("http://[{SERVER6}]/wireboot.conf"),
+        "its boot file is {}",
+        learnt.boot_file
+    );
+    Ok(())
 }

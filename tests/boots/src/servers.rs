@@ -68,6 +68,27 @@ pub fn dnsmasq(lab: &Lab, mut command: Command, file: &str) -> Result<Daemon> {
     Ok(daemon)
 }
 
+/// dnsmasq as a TFTP server alone; `command` is for the program dnsmasq, wherever it is to run.
+pub fn dnsmasq_tftp(lab: &Lab, mut command: Command, directory: &Path) -> Result<Daemon> {
+    let output = log(lab, "dnsmasq-tftp.log")?;
+    command.args([
+        "--conf-file=/dev/null",
+        "--port=0",
+        "--enable-tftp",
+        "--keep-in-foreground",
+        "--log-facility=-",
+        "--user=root",
+        "--pid-file=",
+    ]);
+    command.arg(format!("--tftp-root={}", directory.display()));
+    command.stdout(output.try_clone()?).stderr(output);
+    let mut daemon = Daemon::start(command)?;
+    wait(lab, &mut daemon, "dnsmasq-tftp.log", |said| {
+        said.contains("started, version")
+    })?;
+    Ok(daemon)
+}
+
 /// Kea for DHCP with a configuration of docs/deploy.
 pub fn kea(lab: &Lab, file: &str) -> Result<Daemon> {
     start_kea(lab, "kea-dhcp4", file, "DHCP4_STARTED")
@@ -118,10 +139,11 @@ pub fn atftpd(lab: &Lab, address: IpAddr, directory: &Path) -> Result<Daemon> {
 
 /// nginx at an address, serving a directory; `command` is for the program nginx, wherever it is to run.
 pub fn nginx(lab: &Lab, mut command: Command, address: IpAddr, directory: &Path) -> Result<Daemon> {
-    let output = log(lab, "nginx.log")?;
-    let file = lab.scratch().join("nginx.conf");
+    let name = format!("nginx-{address}.log");
+    let output = log(lab, &name)?;
+    let file = lab.scratch().join(format!("nginx-{address}.conf"));
     let text = format!(
-        "daemon off; master_process off; user root; pid {0}/nginx.pid; error_log stderr;\n\
+        "daemon off; master_process off; user root; pid {0}/nginx-{3}.pid; error_log stderr;\n\
          events {{}}\n\
          http {{ access_log off; sendfile on; client_body_temp_path {0}/body; proxy_temp_path {0}/proxy; fastcgi_temp_path {0}/fastcgi;\n\
          uwsgi_temp_path {0}/uwsgi; scgi_temp_path {0}/scgi;\n\
@@ -129,6 +151,7 @@ pub fn nginx(lab: &Lab, mut command: Command, address: IpAddr, directory: &Path)
         lab.scratch().display(),
         directory.display(),
         host(address),
+        address,
     );
     fs::write(&file, text)?;
     command
@@ -139,7 +162,7 @@ pub fn nginx(lab: &Lab, mut command: Command, address: IpAddr, directory: &Path)
         .stdin(Stdio::null());
     command.stdout(output.try_clone()?).stderr(output);
     let mut daemon = Daemon::start(command)?;
-    wait(lab, &mut daemon, "nginx.log", |_| {
+    wait(lab, &mut daemon, &name, |_| {
         TcpStream::connect((address, 80)).is_ok()
     })?;
     Ok(daemon)
