@@ -69,6 +69,10 @@ fn a_failure_begins_the_next_at_once() {
     let (winner, micros, _) = raced(vec![(1000, false), (2000, false)]);
     assert_eq!(winner, Err(NetError::Refused));
     assert!(micros < 10_000, "{micros} us");
+    // Beside one that still runs, too.
+    let (winner, micros, _) = raced(vec![(NEVER, true), (1000, false), (0, true)]);
+    assert_eq!(winner, Ok(2));
+    assert!(micros < 260_000, "{micros} us");
     // One that still runs is waited for.
     let (winner, _, _) = raced(vec![(400_000, true), (1000, false)]);
     assert_eq!(winner, Ok(0));

@@ -326,6 +326,21 @@ fn an_oversized_block_and_data_after_the_last_block_change_nothing() {
 }
 
 #[test]
+fn data_after_the_last_block_in_one_burst_changes_nothing() {
+    let mut transfer = midway();
+    block(&mut transfer, 1, 1);
+    let now = Instant::from_millis(1);
+    transfer.data(2, Parts::new(&[&[1; 7]]), now);
+    assert!(transfer.complete);
+    for number in [3, 2] {
+        transfer.data(number, Parts::new(&[&[2; 8]]), now);
+    }
+    assert_eq!((transfer.received, transfer.next), (15, 3));
+    let memory = transfer.memory.as_ref().unwrap();
+    assert!(memory.as_slice()[15..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
 fn more_than_was_asked_is_refused() {
     for option in [
         ("blksize", "1469"),
