@@ -11,15 +11,16 @@ help:
 	@echo "make soak    build, then boot 200 times, with a fault each              (wireboot lab soak)"
 	@echo "make test    every gate and test, whole boots included; ends with a table"
 	@echo "make fuzz    fuzz each parser and the driver, FUZZ_SECONDS=60 each"
+	@echo "make mutants change the code and see whether tests notice (hours), ARGS=\"--crate ring\" for one crate"
 	@echo "make lint    formatting, clippy, documents, licences and advisories"
 	@echo "make clean   remove dist/ and target/"
 	@echo 'Pass arguments on with ARGS, for example: make boot ARGS="--help"'
 
-build boot bench soak test fuzz lint:
+build boot bench soak test fuzz mutants lint:
 	@scripts/setup.sh
 	@cargo xtask $@ $(ARGS)
 
 clean:
 	rm -rf dist target fuzz/target
 
-.PHONY: help build boot bench soak test fuzz lint clean
+.PHONY: help build boot bench soak test fuzz mutants lint clean

@@ -1,16 +1,16 @@
 //! Licences, duplicate versions, sources and advisories, by cargo-deny.
 
-use crate::shell;
-use anyhow::{Context, Result};
+use crate::{shell, tool};
+use anyhow::Result;
 use std::path::PathBuf;
 
-/// Its version; a change of version installs it anew.
+/// About a minute and a half to build, on two processors.
 const VERSION: &str = "0.20.2";
 
 /// Fails on a licence that deny.toml does not allow, on two versions of one crate, on a crate from elsewhere and on a
 /// known vulnerability. Where the list of vulnerabilities cannot be fetched and is not at hand, says so and goes on.
 pub fn check() -> Result<()> {
-    let program = installed()?;
+    let program = tool::installed("cargo-deny", VERSION)?;
     let deny = || {
         let mut deny = shell::command(&program);
         deny.args(["--workspace", "--log-level", "warn"]);
@@ -44,33 +44,4 @@ fn advisories_at_hand() -> bool {
     entries.is_some_and(|mut entries| {
         entries.any(|entry| entry.is_ok_and(|entry| entry.path().is_dir()))
     })
-}
-
-/// cargo-deny of our version, built on first use into the cache (about a minute and a half on two processors).
-fn installed() -> Result<PathBuf> {
-    let root = shell::cache_directory().join(format!("tools/cargo-deny-{VERSION}"));
-    let program = root.join("bin/cargo-deny");
-    if !program.exists() {
-        println!("Building cargo-deny {VERSION}, once");
-        let building = shell::target_directory().join("tools");
-        shell::run(
-            shell::cargo()
-                .args([
-                    "install",
-                    "--quiet",
-                    "--locked",
-                    "--debug",
-                    "--config",
-                    "profile.dev.debug=0",
-                    "--root",
-                ])
-                .arg(&root)
-                .args(["--version", VERSION, "cargo-deny"])
-                .env("CARGO_TARGET_DIR", &building),
-        )
-        .context("cargo-deny cannot be built; is the crate registry within reach?")?;
-        // Best effort: half a gigabyte that nobody needs any more.
-        let _ = std::fs::remove_dir_all(building);
-    }
-    Ok(program)
 }

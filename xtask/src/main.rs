@@ -8,8 +8,10 @@ mod deny;
 mod documents;
 mod fuzz;
 mod lint;
+mod mutants;
 mod shell;
 mod test;
+mod tool;
 mod uefi;
 
 use clap::{Parser, Subcommand};
@@ -60,6 +62,8 @@ enum Verb {
         /// Only these targets; all when none is named
         targets: Vec<String>,
     },
+    /// Change the code, one thing at a time, and see whether a test fails (hours; not part of test)
+    Mutants(mutants::Wanted),
     /// Check formatting, clippy, documents, licences and advisories
     Lint,
 }
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Verb::Soak { arguments } => build::soak(&arguments),
         Verb::Test { only } => test::run(&only),
         Verb::Fuzz { targets } => fuzz::long(&targets),
+        Verb::Mutants(wanted) => mutants::run(&wanted),
         Verb::Lint => lint::all(),
     };
     match result {

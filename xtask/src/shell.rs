@@ -45,12 +45,17 @@ pub fn cargo() -> Command {
 
 /// Shows the command, runs it and fails unless it exits with 0.
 pub fn run(command: &mut Command) -> Result<()> {
+    run_to(command, &[0])
+}
+
+/// Shows the command, runs it and fails unless it exits with one of these codes.
+pub fn run_to(command: &mut Command, codes: &[i32]) -> Result<()> {
     let line = line(command);
     println!("$ {line}");
     let status = command
         .status()
         .with_context(|| format!("cannot start: {line}"))?;
-    if !status.success() {
+    if !status.code().is_some_and(|code| codes.contains(&code)) {
         bail!("{status}: {line}");
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! The internet checksum (RFC 1071) of IPv4 transport segments, for devices that leave it to software.
+//! The internet checksum (RFC 1071) of headers and transport segments, for devices that leave it to software.
 
 use crate::parts::Parts;
-use smoltcp::wire::Ipv4Address;
+use core::net::IpAddr;
 
 /// Ones' complement sum of `chunks` as one byte string and of `start`, folded to 16 bits.
 ///
@@ -37,19 +37,21 @@ fn fold(mut total: u64) -> u16 {
     total as u16
 }
 
-/// Sum of the IPv4 pseudo header (RFC 793, RFC 768), not complemented.
-pub fn pseudo_header(
-    source: Ipv4Address,
-    destination: Ipv4Address,
-    protocol: u8,
-    len: usize,
-) -> u16 {
-    fold(
-        u64::from(u32::from(source))
-            + u64::from(u32::from(destination))
-            + u64::from(protocol)
-            + len as u64,
-    )
+/// Sum of the pseudo header (RFC 9293, section 3.1; RFC 768; RFC 8200, section 8.1), not complemented.
+pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> u16 {
+    fold(address(source) + address(destination) + u64::from(protocol) + len as u64)
+}
+
+/// Sum of an address, not folded.
+fn address(address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(address) => u64::from(u32::from(address)),
+        IpAddr::V6(address) => {
+            let octets = address.octets();
+            let words = octets.as_chunks::<4>().0.iter();
+            words.map(|word| u64::from(u32::from_be_bytes(*word))).sum()
+        }
+    }
 }
 
 /// True when the transport segment's checksum (its field included in `segment`) is right.

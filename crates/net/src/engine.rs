@@ -1,30 +1,25 @@
 //! The engine's turn: receive a burst, run the tasks, send.
 
 use crate::bootp::{CLIENT_PORT, QUEUE};
-use crate::ethernet::{Received, Tcp, Udp, be32, parse, put};
-use crate::icmp;
+use crate::interface::Delivery;
+use crate::ipv6::path_mtu::TooBig;
+use crate::output::headers_len;
+use crate::packet::{ETHERNET_HEADER, Received, TCP_HEADER, Tcp, Udp, Version, parse};
 use crate::parts::Parts;
-use crate::smoltcp_device::{Port, complete_checksum};
 use crate::stack::{Inner, Stack};
 use crate::team::{Forwarded, Member};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use core::net::IpAddr;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use smoltcp::iface::PollResult;
-use smoltcp::socket::udp;
-use smoltcp::time::Instant;
-use wireboot_nic::{Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit};
+use wireboot_nic::{Checksum, Fault, Frame, Nic, Properties, Receive, Transmit};
+use wireboot_tcp::Instant;
 
 /// Received units a turn. Large enough to spread the cost of a turn, small enough that buffers go
 /// back and acknowledgements leave in time.
 const BURST: usize = 64;
-/// Offset of the IP header in a frame.
-const IP: usize = 14;
-/// Offset of the TCP header in a frame without IP options.
-const TCP: usize = 34;
 
 /// A NIC, the network on it, and the tasks that use it: all that one processor owns.
 pub struct Engine<N: Nic> {
@@ -87,32 +82,39 @@ impl<N: Nic> Engine<N> {
     pub fn poll(&mut self, now: Instant) -> Result<bool, Fault> {
         self.stack.set_now(now);
         let received = {
-            let (mut rx, mut tx) = self.nic.split();
+            let (mut rx, _) = self.nic.split();
             let inner = &mut *self.stack.inner();
             let mut ingress = Ingress {
                 inner,
+                stack: &self.stack,
                 properties: &self.properties,
-                mtu: self.stack.mtu(),
                 now,
                 from_lead: false,
             };
-            let passed = ingress.passed(&mut tx);
-            rx.burst(BURST, |frame| ingress.frame(&frame, &mut tx))? + passed
+            let passed = ingress.passed();
+            rx.burst(BURST, |frame| ingress.frame(&frame))? + passed
         };
         let mut context = Context::from_waker(Waker::noop());
         self.tasks
             .retain_mut(|task| task.as_mut().poll(&mut context) == Poll::Pending);
         let (_, mut tx) = self.nic.split();
-        let mtu = self.stack.mtu();
-        egress(&mut self.stack.inner(), &mut tx, &self.properties, mtu, now)?;
+        let Inner {
+            interface, flows, ..
+        } = &mut *self.stack.inner();
+        flows.transmit(interface, &mut tx, &self.properties, now);
+        interface.turn(|| self.stack.random() as u16, now);
+        interface.transmit(&mut tx, now)?;
+        flows.reap(now);
+        tx.flush()?;
         Ok(received > 0)
     }
 }
 
 struct Ingress<'a> {
     inner: &'a mut Inner,
+    /// For randomness alone: what it shares is on loan already.
+    stack: &'a Stack,
     properties: &'a Properties,
-    mtu: u16,
     now: Instant,
     /// The frame at hand came to an assistant from the lead, not from its NIC.
     from_lead: bool,
@@ -120,29 +122,29 @@ struct Ingress<'a> {
 
 impl Ingress<'_> {
     /// Takes what others of the team received for this engine.
-    fn passed(&mut self, tx: &mut impl Transmit) -> usize {
+    fn passed(&mut self) -> usize {
         let Some(team) = &mut self.inner.team else {
             return 0;
         };
         let frames = team.take(BURST);
         self.from_lead = !team.leads();
         for frame in &frames {
-            frame.with(|frame| self.frame(frame, tx));
+            frame.with(|frame| self.frame(frame));
         }
         self.from_lead = false;
         frames.len()
     }
 
-    fn frame(&mut self, frame: &Frame<'_>, tx: &mut impl Transmit) {
+    fn frame(&mut self, frame: &Frame<'_>) {
         match parse(frame, self.properties.mac) {
-            Received::Udp(udp) => {
-                if !self.udp(&udp, frame.udp_segment) && !self.give_lead(frame) {
-                    self.smoltcp(frame, 0, tx);
+            Received::Tcp(tcp) => {
+                if !self.inner.flows.take(&tcp, self.now) {
+                    self.stray(frame, &tcp);
                 }
             }
-            Received::Tcp(segment) => {
-                if !self.inner.connections.take(&segment, self.now) {
-                    self.tcp(frame, &segment, tx);
+            Received::Udp(udp) => {
+                if !self.udp(&udp, frame.udp_segment) {
+                    self.give_lead(frame);
                 }
             }
             Received::Arp(arp) => {
@@ -153,13 +155,11 @@ impl Ingress<'_> {
                 if let Some(team) = self.inner.team.as_mut().filter(|_| arp.reply) {
                     team.give_all(frame);
                 }
-                self.inner.arp(&arp, self.properties.mac, self.now);
-                self.smoltcp(frame, 0, tx);
+                self.inner.interface.arp(&arp, self.now);
             }
-            Received::Other => {
+            Received::Ip(version) => {
                 if !self.give_lead(frame) {
-                    self.refused(frame);
-                    self.smoltcp(frame, 0, tx);
+                    self.ip(frame, version);
                 }
             }
             Received::Drop => {}
@@ -173,65 +173,51 @@ impl Ingress<'_> {
         team.is_some_and(|team| team.give_lead(frame))
     }
 
-    /// Gives a segment of no connection of this engine's towards the engine that it belongs to, if that is another one.
+    /// A segment of no connection of this engine's goes towards the engine that it belongs to, or is refused.
     #[cold]
-    fn give_owner(&mut self, frame: &Frame<'_>, segment: &Tcp<'_>) -> bool {
+    fn stray(&mut self, frame: &Frame<'_>, tcp: &Tcp<'_>) {
         let Inner {
-            team, connections, ..
+            team,
+            flows,
+            interface,
+            ..
         } = &mut *self.inner;
-        let Some(team) = team else { return false };
-        // A segment's head is in the first part.
-        let destination = frame.parts.first().and_then(|head| be32(head, IP + 16));
-        let Some(destination) = destination else {
-            return false;
-        };
-        let remote = SocketAddrV4::new(segment.source, segment.source_port);
-        let local = SocketAddrV4::new(destination.into(), segment.destination_port);
-        !connections.knows(segment) && team.give_owner(frame, remote, local)
-    }
-
-    /// Tells a port of ours when a host says that nobody took its datagram.
-    fn refused(&mut self, frame: &Frame<'_>) {
-        let (Some(head), Some(address)) = (frame.parts.first(), self.inner.address()) else {
-            return;
-        };
-        if let Some(refused) = icmp::refused(head, address) {
-            let mut ports = self.inner.udp.iter_mut();
-            if let Some(binding) = ports.find(|binding| binding.port == refused.port) {
-                binding.refused = Some(refused.remote);
-            }
+        let owned = |team: &mut Member| team.give_owner(frame, tcp.remote, tcp.local);
+        if !team.as_mut().is_some_and(owned) && interface.is_ours(tcp.local.ip(), self.now) {
+            flows.refuse(tcp);
         }
     }
 
     /// Gives datagrams of ports of ours to their sinks; false when the port is not ours.
     fn udp(&mut self, udp: &Udp<'_>, segment: Option<u16>) -> bool {
-        if udp.destination_port == CLIENT_PORT
+        let port = udp.destination.port();
+        if port == CLIENT_PORT
             && let Some(queue) = &mut self.inner.bootp
+            && let IpAddr::V4(source) = udp.source.ip()
         {
             if queue.len() < QUEUE {
                 let mut message = vec![0; udp.payload.len()];
                 udp.payload.copy_to(&mut message);
-                queue.push_back((udp.source, message));
+                queue.push_back((source, message));
             }
             return true;
         }
-        if self.inner.address() != Some(udp.destination) {
-            return false;
-        }
-        let Some(binding) = self
-            .inner
-            .udp
-            .iter()
-            .find(|binding| binding.port == udp.destination_port)
-        else {
+        let Inner {
+            udp: ports,
+            interface,
+            ..
+        } = &mut *self.inner;
+        let Some(binding) = ports.iter().find(|binding| binding.port == port) else {
             return false;
         };
-        let source = SocketAddrV4::new(udp.source, udp.source_port);
+        if !udp.unicast || !interface.is_ours(udp.destination.ip(), self.now) {
+            return true;
+        }
         let mut sink = binding.sink.borrow_mut();
         let step = segment.map_or(usize::MAX, |step| usize::from(step).max(1));
         let mut at = 0;
         loop {
-            sink.datagram(source.into(), udp.payload.slice(at, step), self.now);
+            sink.datagram(udp.source, udp.payload.slice(at, step), self.now);
             at = at.saturating_add(step);
             if at >= udp.payload.len() {
                 return true;
@@ -239,113 +225,53 @@ impl Ingress<'_> {
         }
     }
 
-    fn tcp(&mut self, frame: &Frame<'_>, segment: &Tcp<'_>, tx: &mut impl Transmit) {
-        if self.give_owner(frame, segment) {
-            return;
+    /// A packet that has to be looked at in one piece.
+    #[cold]
+    fn ip(&mut self, frame: &Frame<'_>, version: Version) {
+        let Inner {
+            linear, interface, ..
+        } = &mut *self.inner;
+        linear.clear();
+        for chunk in Parts::new(frame.parts).chunks() {
+            linear.extend_from_slice(chunk);
         }
-        let behind = self.inner.connections.arriving(segment);
-        self.smoltcp(frame, behind, tx);
-        let Inner {
-            connections,
-            sockets,
-            ..
-        } = &mut *self.inner;
-        connections.arrived(segment, sockets, self.now);
-    }
-
-    /// Shows a frame to smoltcp, TCP sequence numbers set back by `behind`.
-    fn smoltcp(&mut self, frame: &Frame<'_>, behind: u32, tx: &mut impl Transmit) {
-        let Inner {
-            iface,
-            sockets,
-            connections,
-            linear,
-            scratch,
-            ..
-        } = &mut *self.inner;
-        let contiguous = match frame.parts {
-            [whole] if behind == 0 => *whole,
-            _ => {
-                linear.clear();
-                for chunk in Parts::new(frame.parts).chunks() {
-                    linear.extend_from_slice(chunk);
+        let unicast = linear.starts_with(&self.properties.mac);
+        let packet = linear.get(ETHERNET_HEADER..).unwrap_or_default();
+        let random = self.stack.random() as u16;
+        let delivery = interface.ip(version, packet, unicast, random, self.now);
+        match delivery {
+            None => {}
+            Some(Delivery::Whole(bytes)) => self.frame(&Frame {
+                parts: &[&bytes],
+                len: bytes.len(),
+                checksum: Checksum::Unverified,
+                udp_segment: None,
+            }),
+            Some(Delivery::Refused(quoted)) => {
+                let mut ports = self.inner.udp.iter_mut();
+                let binding = ports.find(|binding| binding.port == quoted.local.port());
+                if let Some(binding) = binding {
+                    binding.refused = Some(quoted.remote);
                 }
-                if behind != 0
-                    && let Some(sequence) = be32(linear, TCP + 4)
-                {
-                    // The checksum was verified before, and smoltcp does not look at it.
-                    put(linear, TCP + 4, sequence.wrapping_sub(behind).to_be_bytes());
-                }
-                linear
             }
-        };
-        let mut port = Port {
-            frame: Some(contiguous),
-            transmit: tx,
-            connections,
-            scratch,
-            mtu: self.mtu,
-            offload: self.properties.transmit_checksum,
-        };
-        iface.poll_ingress_single(self.now, &mut port, sockets);
+            Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
+        }
     }
-}
 
-fn egress(
-    inner: &mut Inner,
-    tx: &mut impl Transmit,
-    properties: &Properties,
-    mtu: u16,
-    now: Instant,
-) -> Result<(), Fault> {
-    inner.resolve(properties.mac, now);
-    let Inner {
-        iface,
-        sockets,
-        connections,
-        outbox,
-        scratch,
-        closing,
-        ..
-    } = inner;
-    let device = properties.transmit_checksum;
-    let mut send = |frame: &mut [u8]| -> Result<(), SendError> {
-        let offload: Offload = complete_checksum(frame, device);
-        tx.send(frame.len(), offload, |memory| memory.copy_from_slice(frame))
-    };
-    while let Some(mut frame) = outbox.pop_front() {
-        if send(&mut frame) == Err(SendError::Full) {
-            outbox.push_front(frame);
-            break;
+    /// Believes that a packet was too long for the path if it was one of a connection's under way (RFC 5927, section 4.1).
+    fn too_big(&mut self, too_big: &TooBig) {
+        let TooBig { quoted, mtu } = too_big;
+        let Inner {
+            flows, interface, ..
+        } = &mut *self.inner;
+        let header = headers_len(&quoted.remote.ip()) - ETHERNET_HEADER + TCP_HEADER;
+        if let Some(sequence) = quoted.sequence
+            && let Some(flow) = flows.find((quoted.remote, quoted.local))
+            && flow
+                .connection
+                .too_big(sequence, mtu.saturating_sub(header as u16))
+        {
+            interface.lower_path_mtu(quoted.remote.ip(), *mtu, self.now);
         }
     }
-    // An acknowledgement that finds the ring full is covered by the next one.
-    connections.acknowledge(now, |frame| {
-        let _ = send(frame);
-    });
-    let mut port = Port {
-        frame: None,
-        transmit: tx,
-        connections,
-        scratch,
-        mtu,
-        offload: device,
-    };
-    // Each call sends one packet of each socket that has any.
-    for _ in 0..BURST {
-        if iface.poll_egress(now, &mut port, sockets) == PollResult::None {
-            break;
-        }
-    }
-    iface.poll_maintenance(now);
-    connections.reap(sockets, now);
-    closing.retain(|(handle, until)| {
-        let empty = sockets.get::<udp::Socket<'_>>(*handle).send_queue() == 0;
-        let done = empty || now >= *until;
-        if done {
-            sockets.remove(*handle);
-        }
-        !done
-    });
-    tx.flush()
 }

@@ -2,29 +2,30 @@
 //! broken.
 
 use crate::checksum;
-use crate::ethernet::{
-    ACK, ETHERNET_HEADER, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_TCP, SYN, TCP_HEADER, be16, be32,
-    put,
+use crate::packet::{
+    ETHERNET_HEADER, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_TCP, TCP_HEADER, be16, be32, put,
 };
 use crate::{Engine, Ipv4Config, Memory, Region};
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::SocketAddrV4;
-use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{Ipv4Address, Ipv4Cidr};
+use core::net::{Ipv4Addr, SocketAddr};
+use smoltcp::wire::Ipv4Cidr;
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
+use wireboot_tcp::{Duration, Instant};
 
-const US: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
-const HOST: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 /// Bytes of the destination: more than windows of few segments.
 const LEN: usize = 100_000;
 /// The host's first data byte. Its numbers wrap within the destination.
 const FIRST: u32 = u32::MAX - 30_000;
+const SYN: u8 = 2;
+const ACK: u8 = 16;
 const IP: usize = ETHERNET_HEADER;
 const TCP: usize = ETHERNET_HEADER + IPV4_HEADER;
 
@@ -124,7 +125,7 @@ impl Host {
         put(&mut frame, TCP + 12, [offset, flags, 0xff, 0xff]);
         frame[TCP + TCP_HEADER..][..options.len()].copy_from_slice(options);
         frame[TCP + TCP_HEADER + options.len()..].copy_from_slice(data);
-        let pseudo = checksum::pseudo_header(HOST, US, PROTOCOL_TCP, len);
+        let pseudo = checksum::pseudo_header(HOST.into(), US.into(), PROTOCOL_TCP, len);
         let sum = checksum::compute(pseudo, &frame[TCP..]);
         put(&mut frame, TCP + 16, sum.to_be_bytes());
         self.send(&frame);
@@ -191,7 +192,7 @@ pub fn fuzz_frames(data: &[u8]) {
     let (into, told) = (region.clone(), counter.clone());
     engine.spawn(async move {
         let _port = stack.udp();
-        let server = SocketAddrV4::new(HOST, 80).into();
+        let server = SocketAddr::new(HOST.into(), 80);
         let Ok(mut stream) = stack.connect(server, Duration::from_secs(1)).await else {
             return;
         };

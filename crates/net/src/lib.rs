@@ -1,4 +1,4 @@
-//! The engine: one polled network core that owns a NIC, an IP interface (smoltcp), sockets, timers and
+//! The engine: one polled network core that owns a NIC, a station's two IP versions, connections, timers and
 //! the protocol tasks that use them.
 //!
 //! [`Engine::poll`] never blocks and calls nobody but its NIC, so it runs wherever somebody calls it: on
@@ -7,8 +7,8 @@
 //!
 //! Several engines can share the queue pairs of one card ([`team()`]), each on a processor of its own.
 //!
-//! Payload takes one copy. Datagrams of a port with a [`DatagramSink`] and in-order TCP data of a
-//! connection with a destination are taken straight from DMA memory; all else goes through smoltcp.
+//! Payload takes one copy: datagrams of a port with a [`DatagramSink`] and TCP data of a connection with a destination are taken
+//! straight from DMA memory.
 #![no_std]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -20,30 +20,34 @@ extern crate std;
 mod bootp;
 mod checksum;
 mod engine;
-mod ethernet;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod icmp;
+mod interface;
+mod ipv6;
 mod memory;
-mod neighbor;
-mod out_of_order;
+mod output;
+mod packet;
 mod parts;
-mod smoltcp_device;
 mod stack;
 mod tcp;
 mod team;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 mod udp;
-mod window;
 
 pub use bootp::Bootp;
+pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use engine::Engine;
+pub use interface::{Ipv4Config, Ipv6Options, RouterInfo};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use memory::{Memory, MemoryBlock, Region};
 pub use parts::Parts;
-pub use smoltcp::time::{Duration, Instant};
-pub use smoltcp::wire::{Ipv4Address, Ipv4Cidr, Ipv6Cidr};
-pub use stack::{Ipv4Config, NetError, RouterInfo, Stack};
+pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
+pub use stack::{NetError, Stack};
 pub use tcp::TcpStream;
 pub use team::{Forwarded, Member, team};
 pub use udp::{DatagramSink, UdpSocket};
+pub use wireboot_tcp::{Duration, Instant};

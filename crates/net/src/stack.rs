@@ -1,26 +1,22 @@
 //! The protocol code's view of the engine.
 
 use crate::bootp::Bootp;
-use crate::ethernet::{Arp, BROADCAST, ETHERTYPE_ARP, put};
-use crate::neighbor::Neighbors;
-use crate::smoltcp_device::Port;
-use crate::tcp::{Connections, TcpStream};
+use crate::interface::{Interface, Ipv4Config, Ipv6Options, RouterInfo};
+use crate::tcp::{Flows, TcpStream, window};
 use crate::team::Member;
 use crate::udp::{Binding, DatagramSink, UdpSocket};
-use crate::window;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, Ipv4Address, Ipv4Cidr, Ipv6Cidr};
-use wireboot_nic::{Fault, MacAddress, Nic, Offload, Properties, SendError, Transmit};
+use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
+use wireboot_nic::{Fault, MacAddress, Nic, Properties};
+use wireboot_tcp::{Duration, InitialSequence, Instant};
 
 /// First ephemeral port (RFC 6335).
 const EPHEMERAL: u16 = 49152;
@@ -57,99 +53,23 @@ pub enum NetError {
     Fault(#[from] Fault),
 }
 
-/// An IPv4 configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ipv4Config {
-    /// Our address and the prefix of the link.
-    pub address: Ipv4Cidr,
-    /// Default gateway.
-    pub router: Option<Ipv4Address>,
-    /// Other routes: destination and gateway.
-    pub routes: Vec<(Ipv4Cidr, Ipv4Address)>,
-    /// MTU of the network in bytes; the NIC's if smaller or absent.
-    pub mtu: Option<u16>,
-}
-
-/// What router advertisements say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouterInfo {
-    /// Addresses come from DHCPv6.
-    pub managed: bool,
-    /// Other settings come from DHCPv6.
-    pub other: bool,
-    /// MTU of the link.
-    pub mtu: Option<u32>,
-    /// Name servers.
-    pub dns: Vec<Ipv6Addr>,
-    /// Domains to try.
-    pub search: Vec<alloc::string::String>,
-}
-
 /// Everything that a turn of the engine touches, but for the NIC and the tasks.
 pub struct Inner {
-    pub iface: Interface,
-    pub sockets: SocketSet<'static>,
+    pub interface: Interface,
     pub udp: Vec<Binding>,
-    /// Closed UDP sockets whose last datagrams may still have to leave, and until when.
-    pub closing: Vec<(SocketHandle, Instant)>,
-    pub connections: Connections,
-    pub bootp: Option<VecDeque<(Ipv4Address, Vec<u8>)>>,
-    /// Frames made here rather than by smoltcp.
-    pub outbox: VecDeque<Vec<u8>>,
-    /// An address that is being probed, and who claimed it.
-    probe: Option<(Ipv4Address, Option<MacAddress>)>,
+    pub flows: Flows,
+    pub bootp: Option<VecDeque<(Ipv4Addr, Vec<u8>)>>,
     /// The engine's place among others on the same card.
     pub team: Option<Member>,
-    config: Option<Ipv4Config>,
-    neighbors: Neighbors,
-    /// Contiguous copies of received frames that smoltcp must see in one piece.
+    /// Contiguous copies of received packets that must be looked at in one piece.
     pub linear: Vec<u8>,
-    pub scratch: Vec<u8>,
-}
-
-impl Inner {
-    /// Sees who answers, and who uses the address that is being probed (RFC 5227, section 2.1.1).
-    pub fn arp(&mut self, arp: &Arp, station: MacAddress, now: Instant) {
-        self.neighbors.heard(arp, now);
-        if let Some((address, claimed)) = &mut self.probe {
-            let probed_by_other = arp.sender.is_unspecified() && arp.target == *address;
-            if arp.sender_mac != station && (arp.sender == *address || probed_by_other) {
-                *claimed = Some(arp.sender_mac);
-            }
-        }
-    }
-}
-
-impl Inner {
-    /// Our address.
-    pub fn address(&self) -> Option<Ipv4Address> {
-        self.config.as_ref().map(|config| config.address.address())
-    }
-
-    /// Sees to it that the next hop to `destination` is known when the first packet leaves.
-    pub fn want(&mut self, destination: Ipv4Address, now: Instant) {
-        if let Some(config) = &self.config {
-            self.neighbors.want(config, destination, now);
-        }
-    }
-
-    /// Puts the ARP requests that are due into the outbox.
-    pub fn resolve(&mut self, station: MacAddress, now: Instant) {
-        if let Some(config) = &self.config {
-            let sender = config.address.address();
-            for target in self.neighbors.due(now) {
-                self.outbox.push_back(arp_request(station, sender, target));
-            }
-        }
-    }
 }
 
 struct Shared {
     inner: RefCell<Inner>,
     now: Cell<Instant>,
-    mtu: Cell<u16>,
+    initial_sequence: InitialSequence,
     random: RefCell<ChaCha12Rng>,
-    paths: RefCell<BTreeMap<IpAddr, u16>>,
     properties: Properties,
     /// More receive buffers are counted on than are sure.
     tries: Cell<bool>,
@@ -159,74 +79,24 @@ struct Shared {
 #[derive(Clone)]
 pub struct Stack(Rc<Shared>);
 
-/// Stands in for a NIC where smoltcp asks for its capabilities only.
-struct NoTransmit;
-
-impl Transmit for NoTransmit {
-    fn send<R>(
-        &mut self,
-        _: usize,
-        _: Offload,
-        _: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
-        Err(SendError::Full)
-    }
-    fn room(&mut self) -> usize {
-        0
-    }
-    fn flush(&mut self) -> Result<(), Fault> {
-        Ok(())
-    }
-    fn idle(&mut self) -> bool {
-        true
-    }
-}
-
-/// smoltcp keeps the MTU it was made with, so a new MTU takes a new interface.
-fn interface(mac: MacAddress, mtu: u16, seed: u64, now: Instant) -> Interface {
-    let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(mac)));
-    config.random_seed = seed;
-    let mut port = Port {
-        frame: None,
-        transmit: &mut NoTransmit,
-        connections: &mut Connections::default(),
-        scratch: &mut Vec::new(),
-        mtu,
-        offload: false,
-    };
-    Interface::new(config, &mut port, now)
-}
-
 impl Stack {
     pub(crate) fn new(nic: &impl Nic, seed: [u8; 32]) -> Self {
         let properties = nic.properties();
         let mut random = ChaCha12Rng::from_seed(seed);
-        let iface = interface(
-            properties.mac,
-            properties.mtu,
-            random.next_u64(),
-            Instant::ZERO,
-        );
+        let mut secret = [0; 16];
+        random.fill_bytes(&mut secret);
         Self(Rc::new(Shared {
             inner: RefCell::new(Inner {
-                iface,
-                sockets: SocketSet::new(Vec::new()),
+                interface: Interface::new(&properties),
                 udp: Vec::new(),
-                closing: Vec::new(),
-                connections: Connections::default(),
+                flows: Flows::default(),
                 bootp: None,
-                outbox: VecDeque::new(),
-                probe: None,
                 team: None,
-                config: None,
-                neighbors: Neighbors::default(),
                 linear: Vec::with_capacity(properties.max_receive),
-                scratch: Vec::new(),
             }),
             now: Cell::new(Instant::ZERO),
-            mtu: Cell::new(properties.mtu),
+            initial_sequence: InitialSequence::new(secret),
             random: RefCell::new(random),
-            paths: RefCell::default(),
             properties,
             tries: Cell::new(properties.receive_frames_hoped > 0),
         }))
@@ -239,7 +109,6 @@ impl Stack {
 
     pub(crate) fn set_now(&self, now: Instant) {
         self.0.now.set(now);
-        self.inner().connections.now = now;
     }
 
     /// A random ephemeral port (RFC 6056) that `free` accepts.
@@ -322,10 +191,23 @@ impl Stack {
         self.0.properties.mac
     }
 
-    /// Largest IP packet, in bytes.
+    /// Largest IPv4 packet of the network, in bytes.
     #[must_use]
     pub fn mtu(&self) -> u16 {
-        self.0.mtu.get()
+        self.path_mtu(Ipv4Addr::UNSPECIFIED.into())
+    }
+
+    /// Largest IP packet on the path to `remote`, in bytes, as far as it is known: that of the link, or what routers (RFC 1191,
+    /// RFC 8201) or [`Self::set_path_mtu`] have told.
+    #[must_use]
+    pub fn path_mtu(&self, remote: IpAddr) -> u16 {
+        self.inner().interface.path_mtu(remote, self.now())
+    }
+
+    /// Packets longer than `mtu` do not reach `remote`. Believed for ten minutes.
+    pub fn set_path_mtu(&self, remote: IpAddr, mtu: u16) {
+        let now = self.now();
+        self.inner().interface.lower_path_mtu(remote, mtu, now);
     }
 
     /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. Where the NIC only hopes
@@ -352,98 +234,70 @@ impl Stack {
         self.0.tries.set(false);
     }
 
-    /// Takes on an address, routes and MTU, instead of any former ones.
+    /// Takes on an IPv4 address, routes and MTU, instead of any former ones.
     pub fn configure(&self, config: &Ipv4Config) {
-        let nic = self.0.properties.mtu;
-        // RFC 791: every link carries 576 bytes; less in an option is nonsense or an attack.
-        let mtu = config.mtu.map_or(nic, |mtu| mtu.clamp(576, nic));
-        self.0.mtu.set(mtu);
-        let seed = self.random();
-        let mut iface = interface(self.mac(), mtu, seed, self.now());
-        iface.update_ip_addrs(|addresses| {
-            // A new interface has room for one address.
-            let _ = addresses.push(IpCidr::Ipv4(config.address));
-        });
-        iface.routes_mut().update(|routes| {
-            let default = config
-                .router
-                .map(|router| (Ipv4Cidr::new(Ipv4Address::UNSPECIFIED, 0), router));
-            for (destination, gateway) in config.routes.iter().copied().chain(default) {
-                // smoltcp keeps a fixed number of routes; the default one comes last and matters least
-                // when classless routes (RFC 3442) are there, which replace it.
-                let _ = routes.push(smoltcp::iface::Route {
-                    cidr: IpCidr::Ipv4(destination),
-                    via_router: gateway.into(),
-                    preferred_until: None,
-                    expires_at: None,
-                });
-            }
-        });
-        let mut inner = self.inner();
-        inner.iface = iface;
-        inner.config = Some(config.clone());
-        // smoltcp's cache went with the interface.
-        inner.neighbors = Neighbors::default();
+        self.inner().interface.configure4(Some(config.clone()));
     }
 
-    /// Gives the address up.
+    /// Gives the IPv4 address up.
     pub fn unconfigure(&self) {
-        let seed = self.random();
-        let mut inner = self.inner();
-        inner.iface = interface(self.mac(), self.mtu(), seed, self.now());
-        inner.config = None;
+        self.inner().interface.configure4(None);
     }
 
-    /// Our address and prefix.
+    /// Our IPv4 address and prefix.
     #[must_use]
     pub fn address(&self) -> Option<Ipv4Cidr> {
-        self.inner().config.as_ref().map(|config| config.address)
+        let inner = self.inner();
+        inner.interface.config4().map(|config| config.address)
     }
 
-    /// Our usable IPv6 addresses.
-    #[must_use]
-    pub fn addresses6(&self) -> Vec<Ipv6Cidr> {
-        Vec::new()
+    /// Begins with IPv6: a link-local address at once (optimistic, RFC 4429), router discovery, addresses from prefixes.
+    pub fn ipv6_up(&self, options: &Ipv6Options) {
+        let mut seed = [0; 32];
+        self.0.random.borrow_mut().fill_bytes(&mut seed);
+        let now = self.now();
+        self.inner().interface.ipv6_up(options, seed, now);
     }
 
-    /// Our address on the link.
-    #[must_use]
-    pub fn link_local(&self) -> Option<Ipv6Addr> {
-        None
-    }
-
-    /// Takes on an IPv6 address.
-    pub fn add_ipv6(&self, _: Ipv6Cidr) {}
-
-    /// What routers have said.
+    /// What IPv6 routers have said; `None` before one has.
     #[must_use]
     pub fn router(&self) -> Option<RouterInfo> {
-        None
+        self.inner().interface.router(self.now())
     }
 
-    /// A UDP socket on a port of choice.
+    /// Takes an IPv6 address that DHCPv6 has given, for so many seconds (preferred and valid; `u32::MAX`: for ever). False when it is
+    /// none that a station can have, or somebody else's.
+    pub fn add_ipv6(&self, address: Ipv6Addr, preferred: u32, valid: u32) -> bool {
+        let now = self.now();
+        self.inner().interface.add6(address, preferred, valid, now)
+    }
+
+    /// Our IPv6 addresses in use, the link-local one too.
     #[must_use]
-    pub fn udp_on(&self, _: u16) -> UdpSocket {
-        self.udp()
+    pub fn addresses6(&self) -> Vec<Ipv6Cidr> {
+        self.inner().interface.addresses6(self.now())
     }
 
-    /// Largest packet on the path to `host`, in bytes, as far as known.
+    /// Our IPv6 link-local address.
     #[must_use]
-    pub fn path_mtu(&self, host: IpAddr) -> u16 {
-        let known = self.0.paths.borrow().get(&host).copied();
-        known.unwrap_or(u16::MAX).min(self.mtu())
+    pub fn link_local(&self) -> Option<Ipv6Addr> {
+        self.inner().interface.link_local(self.now())
     }
 
-    /// The path to `host` takes packets of `mtu` bytes at most.
-    pub fn set_path_mtu(&self, host: IpAddr, mtu: u16) {
-        self.0.paths.borrow_mut().insert(host, mtu);
-        // All that TCP connects to from now on is told.
-        let (config, link) = (self.inner().config.clone(), self.mtu());
-        if let Some(config) = config {
-            let mtu = Some(mtu);
-            self.configure(&Ipv4Config { mtu, ..config });
-            self.0.mtu.set(link);
-        }
+    /// The address of ours that packets to `remote` come from (RFC 6724); `None` without an address or a route.
+    #[must_use]
+    pub fn source(&self, remote: IpAddr) -> Option<IpAddr> {
+        self.inner().interface.source(remote, self.now())
+    }
+
+    /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
+    pub fn order(&self, destinations: &mut [IpAddr]) {
+        self.inner().interface.order(destinations, self.now());
+    }
+
+    /// The initial sequence number of a connection.
+    pub(crate) fn iss(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
+        self.0.initial_sequence.iss(local, remote, self.now())
     }
 
     /// The DHCP client's port.
@@ -453,15 +307,19 @@ impl Stack {
     }
 
     /// Asks the link whether somebody uses `address` (RFC 5227 probes, 15 ms in all), and who.
-    pub async fn arp_probe(&self, address: Ipv4Address) -> Option<MacAddress> {
-        self.inner().probe = Some((address, None));
+    pub async fn arp_probe(&self, address: Ipv4Addr) -> Option<MacAddress> {
+        self.inner().interface.begin_probe(address);
         for _ in 0..PROBES {
-            // RFC 5227: a sender address of 0.0.0.0 makes a request a probe.
-            let probe = arp_request(self.mac(), Ipv4Address::UNSPECIFIED, address);
-            self.inner().outbox.push_back(probe);
+            self.inner().interface.probe(self.now());
             self.sleep(PROBE_INTERVAL).await;
         }
-        self.inner().probe.take().and_then(|(_, claimed)| claimed)
+        self.inner().interface.end_probe()
+    }
+
+    /// A UDP socket on the port `port`, which nothing else has.
+    #[must_use]
+    pub fn udp_on(&self, port: u16) -> UdpSocket {
+        UdpSocket::on_port(self.clone(), port)
     }
 
     /// A UDP socket on a random port.
@@ -487,17 +345,4 @@ impl Stack {
     ) -> Result<TcpStream, NetError> {
         TcpStream::connect(self.clone(), remote, timeout).await
     }
-}
-
-fn arp_request(mac: MacAddress, sender: Ipv4Address, target: Ipv4Address) -> Vec<u8> {
-    let mut frame = alloc::vec![0; 42];
-    put(&mut frame, 0, BROADCAST);
-    put(&mut frame, 6, mac);
-    put(&mut frame, 12, ETHERTYPE_ARP.to_be_bytes());
-    // Ethernet, IPv4, lengths 6 and 4, request.
-    put(&mut frame, 14, [0, 1, 8, 0, 6, 4, 0, 1]);
-    put(&mut frame, 22, mac);
-    put(&mut frame, 28, sender.octets());
-    put(&mut frame, 38, target.octets());
-    frame
 }

@@ -18,7 +18,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use core::net::SocketAddr;
 
 use wireboot_nic::{Checksum, Frame, Steering};
 use wireboot_ring::{Receiver, Sender, channel};
@@ -117,7 +117,7 @@ impl Member {
     }
 
     /// Whether the segments from `remote` to `local` are this engine's.
-    pub(crate) fn owns(&self, remote: SocketAddrV4, local: SocketAddrV4) -> bool {
+    pub(crate) fn owns(&self, remote: SocketAddr, local: SocketAddr) -> bool {
         self.steering.pair(remote, local) == self.index
     }
 
@@ -137,8 +137,8 @@ impl Member {
     pub(crate) fn give_owner(
         &mut self,
         frame: &Frame<'_>,
-        remote: SocketAddrV4,
-        local: SocketAddrV4,
+        remote: SocketAddr,
+        local: SocketAddr,
     ) -> bool {
         let owner = self.steering.pair(remote, local);
         if owner == self.index {

@@ -1,23 +1,22 @@
 //! Downloads over TCP from a smoltcp server, on a simulated wire in simulated time.
 
-use crate::smoltcp_device::Port;
-use crate::tcp::Connections;
-use crate::{Engine, Ipv4Address, Ipv4Cidr, Ipv4Config, Memory, NetError, Region};
+use crate::testing::{Port, instant};
+use crate::{Engine, Ipv4Addr, Ipv4Cidr, Ipv4Config, Memory, NetError, Region};
 use alloc::rc::Rc;
 use core::cell::RefCell;
-use core::net::SocketAddrV4;
+use core::net::SocketAddr;
 use proptest::prelude::*;
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
 use smoltcp::socket::tcp;
-use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::{self, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Frame, Nic, Offload, Receive, Transmit};
+use wireboot_tcp::{Duration, Instant};
 
-pub const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
-pub const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// ARP has no checksum, and a corrupted answer stays in the cache for a minute: a wire that flips bits unseen
 /// asks for patience.
 pub const PATIENCE: Duration = Duration::from_secs(200);
@@ -31,7 +30,6 @@ pub struct FileServer {
     peers: Vec<Peer>,
     file: Vec<u8>,
     end: End,
-    scratch: Vec<u8>,
 }
 
 struct Peer {
@@ -57,12 +55,9 @@ impl FileServer {
         let mut port = Port {
             frame: None,
             transmit: nic.split().1,
-            connections: &mut Connections::default(),
-            scratch: &mut Vec::new(),
             mtu: 1500,
-            offload: false,
         };
-        let mut iface = Interface::new(config, &mut port, Instant::ZERO);
+        let mut iface = Interface::new(config, &mut port, instant(Instant::ZERO));
         iface.update_ip_addrs(|a| a.push(IpCidr::new(SERVER.into(), 24)).unwrap());
         let mut sockets = SocketSet::new(Vec::new());
         let peers = (0..peers).map(|_| {
@@ -87,39 +82,25 @@ impl FileServer {
             peers,
             file,
             end: End::Fin,
-            scratch: Vec::new(),
         }
     }
 
     pub fn poll(&mut self, now: Instant) -> bool {
         let (rx, tx) = self.nic.split();
-        let (iface, sockets, scratch) = (&mut self.iface, &mut self.sockets, &mut self.scratch);
-        let mut none = Connections::default();
+        let (iface, sockets) = (&mut self.iface, &mut self.sockets);
+        let now = instant(now);
         let mut port = Port {
             frame: None,
             transmit: tx,
-            connections: &mut none,
-            scratch,
             mtu: 1500,
-            offload: false,
         };
         let got = rx
             .burst(64, |frame: Frame<'_>| {
                 let whole: Vec<u8> = frame.parts.concat();
-                // The engine verifies transport checksums before smoltcp; so must this server.
-                if matches!(
-                    crate::ethernet::parse(&frame, [2, 0, 0, 0, 0, 0x0b]),
-                    crate::ethernet::Received::Drop
-                ) {
-                    return;
-                }
                 let mut port = Port {
                     frame: Some(&whole),
                     transmit: &mut *port.transmit,
-                    connections: &mut *port.connections,
-                    scratch: &mut *port.scratch,
                     mtu: 1500,
-                    offload: false,
                 };
                 iface.poll_ingress_single(now, &mut port, sockets);
             })
@@ -163,7 +144,7 @@ impl FileServer {
             let socket = self.sockets.get::<tcp::Socket<'_>>(peer.handle);
             socket.state() == tcp::State::FinWait1
         };
-        self.peers.iter().any(waits) && self.iface.poll_at(now, &self.sockets).is_none()
+        self.peers.iter().any(waits) && self.iface.poll_at(instant(now), &self.sockets).is_none()
     }
 }
 
@@ -271,7 +252,7 @@ async fn download(
     patience: Duration,
     all: &mut Vec<u8>,
 ) -> Result<(), NetError> {
-    let server = SocketAddrV4::new(SERVER, 80).into();
+    let server = SocketAddr::new(SERVER.into(), 80);
     let mut stream = stack.connect(server, patience).await?;
     stream.set_idle_timeout(patience);
     stream.write_all(REQUEST).await?;
@@ -421,24 +402,24 @@ fn a_closed_port_refuses_and_a_silent_host_times_out() {
     let out = log.clone();
     client.spawn(async move {
         let patience = Duration::from_secs(2);
-        let at = |host, port| SocketAddrV4::new(host, port).into();
+        let at = |host, port| SocketAddr::new(host, port);
         let note = |result: Result<_, NetError>| {
             out.borrow_mut().push(result.map(|_: crate::TcpStream| ()))
         };
-        note(stack.connect(at(SERVER, 80), patience).await);
+        note(stack.connect(at(SERVER.into(), 80), patience).await);
         stack.configure(&Ipv4Config {
             address: Ipv4Cidr::new(CLIENT, 24),
             router: None,
             routes: Vec::new(),
             mtu: Some(1400),
         });
-        note(stack.connect(at(SERVER, 81), patience).await);
+        note(stack.connect(at(SERVER.into(), 81), patience).await);
         note(
             stack
-                .connect(at(Ipv4Address::new(10, 0, 0, 9), 80), patience)
+                .connect(at(Ipv4Addr::new(10, 0, 0, 9).into(), 80), patience)
                 .await,
         );
-        note(stack.connect(at(SERVER, 80), patience).await);
+        note(stack.connect(at(SERVER.into(), 80), patience).await);
     });
     while log.borrow().len() < 4 && clock.now() < 10_000_000 {
         let now = Instant::from_micros(clock.now());

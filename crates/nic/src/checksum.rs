@@ -29,3 +29,30 @@ pub(crate) fn complete(frame: &mut [u8], start: usize, offset: usize) {
         field.copy_from_slice(&value.to_be_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 1071, section 3, and a byte more.
+    #[test]
+    fn the_sum_is_that_of_the_rfc() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7, 0x01];
+        assert_eq!(sum(&bytes[..8], 0), 0xddf2);
+        assert_eq!(sum(&bytes, 0), 0xdef2);
+        assert_eq!(sum(&bytes[..8], 0x220d), 0xffff);
+        assert_eq!(sum(&bytes[..8], 0x220e), 0x0001);
+    }
+
+    #[test]
+    fn a_checksum_is_never_zero() {
+        // The sum of the pseudo-header and of what follows is 0xffff.
+        let mut frame = [9, 9, 0x12, 0x34, 0xed, 0xcb];
+        complete(&mut frame, 2, 2);
+        assert_eq!(frame, [9, 9, 0x12, 0x34, 0xff, 0xff]);
+        for (start, offset) in [(7, 0), (2, 3), (6, 0)] {
+            complete(&mut frame, start, offset);
+            assert_eq!(frame, [9, 9, 0x12, 0x34, 0xff, 0xff]);
+        }
+    }
+}

@@ -200,6 +200,7 @@ impl<P: PciFunction> E1000e<P> {
             receive_frames_hoped: 0,
             receive_bytes: receive_frames * MAX_FRAME,
             transmit_checksum: false,
+            transmit_unit: 0,
         };
         let mut rx = E1000eReceive::new(shared.clone(), receive);
         rx.refill();

@@ -58,6 +58,9 @@ pub struct Properties {
     pub receive_bytes: usize,
     /// The device completes TCP and UDP checksums on transmit when asked by [`Offload::L4Checksum`].
     pub transmit_checksum: bool,
+    /// Longest frame that may be sent with [`Offload::TcpSegmentation`], link header included; 0 where the device does not cut TCP segments
+    /// of both IP versions.
+    pub transmit_unit: usize,
 }
 
 /// How far the device vouches for the TCP or UDP checksum of a received unit.
@@ -98,6 +101,19 @@ pub enum Offload {
         /// Offset of the checksum field from `start`, in bytes.
         offset: u16,
     },
+    /// Cut the TCP payload into segments of `mss` bytes, the last perhaps shorter, give each the headers, with numbers and lengths of its
+    /// own, and complete its checksums. The headers speak of the whole frame: lengths, and the pseudo-header sum that the checksum field
+    /// holds. SYN, RST, URG and CWR are not set, and FIN and PSH are the last segment's. What contradicts this is lost.
+    ///
+    /// Only for frames of up to [`Properties::transmit_unit`] bytes: longer ones are [`SendError::TooLong`].
+    TcpSegmentation {
+        /// Offset of the TCP header from the start of the frame, in bytes.
+        start: u16,
+        /// Bytes of all headers, the link header included: where the payload begins.
+        header_len: u16,
+        /// Payload bytes of each segment, at least 1.
+        mss: u16,
+    },
 }
 
 /// The device broke its contract or is gone. Once returned, the driver has stopped using the
@@ -119,10 +135,10 @@ pub enum Fault {
 /// Why a frame was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The transmit ring is full; try again after the device has made progress.
+    /// The transmit ring is full, or all memory for frames to be cut is in use; try again after the device has made progress.
     #[error("the transmit ring is full")]
     Full,
-    /// The frame is longer than a transmit buffer.
+    /// The frame is longer than a transmit buffer, or is to be cut and longer than the device does that.
     #[error("the frame is longer than the link allows")]
     TooLong,
     /// The device failed.
@@ -141,7 +157,7 @@ pub struct Counters {
     pub receive_dropped: u64,
     /// Doorbells rung for receive buffers.
     pub receive_doorbells: u64,
-    /// Frames sent.
+    /// Frames sent (one that the device cuts into segments counts once).
     pub transmit_frames: u64,
     /// Bytes sent, link headers included.
     pub transmit_bytes: u64,
@@ -195,7 +211,7 @@ pub trait Transmit {
         fill: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, SendError>;
 
-    /// Frames that can be queued now without [`SendError::Full`].
+    /// Frames of up to the MTU that can be queued now without [`SendError::Full`].
     fn room(&mut self) -> usize;
 
     /// Tells the device of all queued frames, with one doorbell at most. Also takes back completed buffers.

@@ -6,6 +6,7 @@
 //! a register access, so it never writes to memory that the driver has on loan; and on its control queue when the driver waits for it. Queue
 //! pairs may be on threads of their own, each with the calls here that concern it.
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec;
 use std::vec::Vec;
@@ -45,6 +46,8 @@ const DEVICE_LEN: usize = 24;
 pub struct ModelConfig {
     /// Feature bits (virtio 1.2, sections 5.1.3 and 6).
     pub features: u64,
+    /// Of these, what it offers and does not let a driver have.
+    pub refused: u64,
     /// Sizes of the receive and the transmit queue of each pair.
     pub queue_sizes: [u16; 2],
     /// Queue pairs that there are.
@@ -68,6 +71,7 @@ impl Default for ModelConfig {
     fn default() -> Self {
         ModelConfig {
             features: feature::KNOWN,
+            refused: 0,
             queue_sizes: [256; 2],
             pairs: 1,
             pairs_told: None,
@@ -112,6 +116,12 @@ pub struct Sent {
     pub csum_start: u16,
     /// Offset of the checksum in it, when NEEDS_CSUM.
     pub csum_offset: u16,
+    /// 0 none, 1 TCPv4, 4 TCPv6.
+    pub gso_type: u8,
+    /// Payload bytes of each segment.
+    pub gso_size: u16,
+    /// Bytes of all headers, when it is to be cut.
+    pub hdr_len: u16,
     /// The frame.
     pub frame: Vec<u8>,
 }
@@ -125,6 +135,8 @@ struct QueueState {
     seen: u16,
     /// Free-running used index.
     used: u16,
+    /// The interrupt is off.
+    quiet: bool,
 }
 
 struct State {
@@ -145,6 +157,12 @@ struct State {
     commands: Commands,
     receivers: Receivers,
     link_up: bool,
+    /// The interrupt for changes of the configuration is off.
+    quiet: bool,
+    /// How often the driver waits until the first pair's frames are sent; `None` while that takes a [`Model::collect`].
+    patience: Option<u32>,
+    /// What was sent so.
+    sent: Vec<Sent>,
     /// By queue.
     doorbells: Vec<usize>,
     resets: usize,
@@ -174,6 +192,9 @@ impl Model {
             commands: Commands::Obey,
             receivers: Receivers::default(),
             link_up: true,
+            quiet: false,
+            patience: None,
+            sent: Vec::new(),
             doorbells: vec![0; queues],
             resets: 0,
             memory: Memory::new(),
@@ -242,28 +263,18 @@ impl Model {
 
     /// The same from any pair that the device was told to use.
     pub fn collect_from(&self, pair: usize) -> Vec<Sent> {
-        let tx = 2 * pair + 1;
         let mut state = self.state();
-        if pair >= state.receivers.pairs() {
-            return Vec::new();
-        }
-        let count = state.available(tx);
-        let mut sent = Vec::new();
-        for n in 0..count {
-            let (id, address, len) = state.buffer(tx, n);
-            let bytes = state.read(address, (len as usize).clamp(HEADER_LEN, BUFFER_MAX));
-            state.receivers.saw(pair, &bytes[HEADER_LEN..]);
-            sent.push(Sent {
-                flags: bytes[0],
-                csum_start: u16::from_le_bytes([bytes[6], bytes[7]]),
-                csum_offset: u16::from_le_bytes([bytes[8], bytes[9]]),
-                frame: bytes[HEADER_LEN..].to_vec(),
-            });
-            state.put_used(tx, id.into(), 0);
-        }
-        state.consume(tx, count);
-        state.publish_used(tx);
+        let mut sent = match pair {
+            0 => mem::take(&mut state.sent),
+            _ => Vec::new(),
+        };
+        sent.extend(state.send(pair));
         sent
+    }
+
+    /// Has the device send the first pair's frames when the driver has waited so many times, for all to see in [`Self::collect`].
+    pub fn send_after_waits(&self, waits: u32) {
+        self.state().patience = Some(waits);
     }
 
     /// Asks for (`true`) or forgoes doorbells of a queue (even ones receive, odd ones transmit).
@@ -441,6 +452,42 @@ impl State {
         (id, address, len)
     }
 
+    /// Takes all frames that the driver has published, if the device is to use the pair.
+    fn send(&mut self, pair: usize) -> Vec<Sent> {
+        let tx = 2 * pair + 1;
+        if pair >= self.receivers.pairs() {
+            return Vec::new();
+        }
+        let count = self.available(tx);
+        let mut sent = Vec::new();
+        for n in 0..count {
+            let (id, address, len) = self.buffer(tx, n);
+            let bytes = self.read(address, (len as usize).clamp(HEADER_LEN, BUFFER_MAX));
+            self.receivers.saw(pair, &bytes[HEADER_LEN..]);
+            let field = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+            let wanted = match bytes[1] {
+                1 => feature::HOST_TSO4,
+                4 => feature::HOST_TSO6,
+                _ => 0,
+            };
+            let cuts = self.driver_features & wanted != 0 && bytes[0] & 1 != 0;
+            self.demand(bytes[1] == 0 || cuts, "asks for what was not agreed on");
+            sent.push(Sent {
+                flags: bytes[0],
+                gso_type: bytes[1],
+                hdr_len: field(2),
+                gso_size: field(4),
+                csum_start: field(6),
+                csum_offset: field(8),
+                frame: bytes[HEADER_LEN..].to_vec(),
+            });
+            self.put_used(tx, id.into(), 0);
+        }
+        self.consume(tx, count);
+        self.publish_used(tx);
+        sent
+    }
+
     fn put_used(&mut self, queue: usize, id: u32, len: u32) {
         let q = &mut self.queues[queue];
         let at = q.addresses[2] + 4 + 8 * u64::from(q.used % q.size);
@@ -476,6 +523,8 @@ impl State {
             self.memory.set_reachable(false);
             self.driver_features = 0;
             self.queues.fill(QueueState::default());
+            // Real ones turn interrupts off; this one goes on with what somebody has left.
+            self.quiet = false;
             self.receivers = Receivers::default();
         }
     }
@@ -535,15 +584,19 @@ impl State {
                 self.driver_features &= !(0xffff_ffff << shift);
                 self.driver_features |= u64::from(value) << shift;
             }
-            (0x10 | 0x1a, 2, _) => self.demand(value == 0xffff, "asks for interrupts"),
+            (0x10, 2, _) => self.quiet = value == 0xffff,
+            (0x1a, 2, Some(q)) => q.quiet = value == 0xffff,
             (0x14, 1, _) if value == 0 => self.reset(),
             (0x14, 1, _) => {
                 let mut value = value as u8;
-                if self.driver_features & !self.config.features != 0 {
+                let allowed = self.config.features & !self.config.refused;
+                if self.driver_features & !allowed != 0 {
                     value &= !status::FEATURES_OK;
                 }
                 self.status = value;
                 self.running |= value & status::DRIVER_OK != 0;
+                let quiet = self.quiet && self.queues.iter().all(|q| q.quiet || !q.enabled);
+                self.demand(quiet || !self.running, "leaves interrupts on");
                 self.memory.set_reachable(self.is_running());
             }
             (0x16, 2, _) => self.queue_select = value as u16,
@@ -620,7 +673,16 @@ impl PciFunction for ModelPci {
 
     /// The driver waits, so the device works.
     fn stall_microsecond(&self) {
-        self.0.state().work();
+        let mut state = self.0.state();
+        state.work();
+        match state.patience {
+            Some(0) => {
+                let sent = state.send(0);
+                state.sent.extend(sent);
+            }
+            Some(left) => state.patience = Some(left - 1),
+            None => {}
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wireboot_ring::channel;
 
-use crate::{Checksum, Fault, Frame, Nic, Offload};
+use crate::{Checksum, Fault, Frame, Nic, Offload, Properties};
 pub use far::{Far, FarReceive, FarTransmit};
 pub use near::Near;
 
@@ -100,11 +100,16 @@ enum Answer {
     Link(bool),
 }
 
-/// Makes both ends of a relay for `nic`. The far end has its properties: as long as the near end is looked after as well as the driver would
+/// Makes both ends of a relay for `nic`. The far end has its properties (but cuts no segments): as long as the near end is looked after as well as the driver would
 /// have been, the buffers in between only add to what the driver's hold.
 #[must_use]
 pub fn relay<N: Nic>(mut nic: N) -> (Near<N>, Far) {
-    let (properties, link) = (nic.properties(), nic.link_up());
+    let properties = Properties {
+        // No buffer is long enough.
+        transmit_unit: 0,
+        ..nic.properties()
+    };
+    let link = nic.link_up();
     // Room for all buffers, and for all else that may be under way: one of each kind.
     let (to_far, arrivals) = channel(UNITS + 1);
     let (to_near, empty) = channel(UNITS);

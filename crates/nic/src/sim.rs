@@ -16,6 +16,7 @@
 //! ```
 
 mod coalesce;
+mod cut;
 pub mod fan;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -101,13 +102,19 @@ pub struct NicConfig {
     /// Frames that can be queued between two flushes.
     pub transmit_frames: usize,
     /// Whether the device joins TCP segments and UDP datagrams that arrive together into units of up to
-    /// 64 KB with a trusted checksum (GUEST_TSO4, GUEST_USO4).
+    /// 64 KB with a trusted checksum (GUEST_TSO, GUEST_USO), of both IP versions.
     pub coalesce: bool,
     /// Received units are lent in parts of this many bytes (at least 128), as scattered receive buffers would.
     pub part_len: Option<usize>,
     /// Whether the device completes checksums on transmit.
     pub transmit_checksum: bool,
+    /// Longest frame that the device cuts into TCP segments, of which it takes [`UNITS`] between two flushes (HOST_TSO4 and HOST_TSO6); 0
+    /// where it does not do that.
+    pub transmit_unit: usize,
 }
+
+/// Frames to be cut that a simulated NIC takes between two flushes.
+pub const UNITS: usize = 8;
 
 impl NicConfig {
     /// A plain NIC with the given station address.
@@ -121,6 +128,7 @@ impl NicConfig {
             coalesce: false,
             part_len: None,
             transmit_checksum: false,
+            transmit_unit: 0,
         }
     }
 }
@@ -270,6 +278,7 @@ impl SimNic {
                 clock,
                 outbound,
                 queued: Vec::new(),
+                units: 0,
                 counters: Counters::default(),
                 stopped: false,
             },
@@ -336,6 +345,7 @@ impl Nic for SimNic {
             receive_frames_hoped: hoped,
             receive_bytes: sure * frame,
             transmit_checksum: self.config.transmit_checksum,
+            transmit_unit: self.config.transmit_unit,
         }
     }
 
@@ -362,6 +372,7 @@ impl Nic for SimNic {
         self.rx.stopped = true;
         self.tx.stopped = true;
         self.tx.queued.clear();
+        self.tx.units = 0;
     }
 }
 
@@ -435,7 +446,9 @@ pub struct SimTransmit {
     clock: Clock,
     outbound: Arc<Mutex<Direction>>,
     /// Sent, but not flushed yet: the link has not heard of them.
-    queued: Vec<Vec<u8>>,
+    queued: Vec<(Vec<u8>, Offload)>,
+    /// How many of them are to be cut.
+    units: usize,
     counters: Counters,
     stopped: bool,
 }
@@ -450,20 +463,24 @@ impl Transmit for SimTransmit {
         if self.stopped {
             return Err(Fault::Removed.into());
         }
-        if len > usize::from(self.config.mtu) + 14 {
+        let to_cut = matches!(offload, Offload::TcpSegmentation { .. });
+        let longest = if to_cut {
+            self.config.transmit_unit
+        } else {
+            usize::from(self.config.mtu) + 14
+        };
+        if len > longest {
             return Err(SendError::TooLong);
         }
-        if self.room() == 0 {
+        if self.room() == 0 || to_cut && self.units == UNITS {
             self.counters.transmit_full += 1;
             return Err(SendError::Full);
         }
         // Former content is unspecified: not zero, so that a caller that relies on zeros is found out.
         let mut frame = alloc::vec![0xa5; len];
         let value = fill(&mut frame);
-        if let Offload::L4Checksum { start, offset } = offload {
-            checksum::complete(&mut frame, start.into(), offset.into());
-        }
-        self.queued.push(frame);
+        self.queued.push((frame, offload));
+        self.units += usize::from(to_cut);
         self.counters.transmit_frames += 1;
         self.counters.transmit_bytes += len as u64;
         Ok(value)
@@ -483,9 +500,29 @@ impl Transmit for SimTransmit {
             self.counters.transmit_doorbells += 1;
         }
         let now = self.clock.now() * 1000;
+        self.units = 0;
         let mut outbound = lock(&self.outbound);
-        for frame in self.queued.drain(..) {
-            outbound.carry(now, frame);
+        for (mut frame, offload) in self.queued.drain(..) {
+            match offload {
+                Offload::None => outbound.carry(now, frame),
+                Offload::L4Checksum { start, offset } => {
+                    checksum::complete(&mut frame, start.into(), offset.into());
+                    outbound.carry(now, frame);
+                }
+                Offload::TcpSegmentation {
+                    start,
+                    header_len,
+                    mss,
+                } => {
+                    let longest = usize::from(self.config.mtu) + 14;
+                    let segments = cut::cut(&frame, start.into(), header_len.into(), mss.into());
+                    for segment in segments.unwrap_or_default() {
+                        if segment.len() <= longest {
+                            outbound.carry(now, segment);
+                        }
+                    }
+                }
+            }
         }
         Ok(())
     }

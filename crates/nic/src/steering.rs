@@ -1,7 +1,7 @@
 //! Which of a device's queue pairs receives the packets of a flow, so that a connection can choose a port whose packets come
 //! to its own processor.
 
-use core::net::SocketAddrV4;
+use core::net::{IpAddr, SocketAddr};
 
 /// Entries of the indirection table that is programmed: what each device with RSS has at least (virtio 1.2, section 5.1.4.1).
 pub(crate) const TABLE_LEN: usize = 128;
@@ -19,7 +19,7 @@ pub(crate) fn table(entry: usize, pairs: usize) -> usize {
     entry % pairs.max(1)
 }
 
-/// Which queue pair receives the packets of a TCP connection over IPv4.
+/// Which queue pair receives the packets of a TCP connection.
 ///
 /// Up to 16 pairs are each met within 128 local ports in a row, whatever the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Steering {
     }
 
     /// By a Toeplitz hash of addresses and ports (receive-side scaling) with our key and a table of 128 entries, in which the pairs
-    /// take turns. What is not TCP over IPv4 comes to the first pair. 0 pairs are 1.
+    /// take turns. What is not TCP comes to the first pair. 0 pairs are 1.
     #[must_use]
     pub fn by_hash(pairs: usize) -> Self {
         Steering {
@@ -65,9 +65,9 @@ impl Steering {
         self.pairs
     }
 
-    /// The pair that receives the packets from `remote` to `local`.
+    /// The pair that receives the packets from `remote` to `local`, both of one IP version.
     #[must_use]
-    pub fn pair(&self, remote: SocketAddrV4, local: SocketAddrV4) -> usize {
+    pub fn pair(&self, remote: SocketAddr, local: SocketAddr) -> usize {
         match self.by {
             By::Port => usize::from(local.port()) % self.pairs,
             By::Hash => table(hash(remote, local) as usize % TABLE_LEN, self.pairs),
@@ -75,17 +75,30 @@ impl Steering {
     }
 }
 
-/// The Toeplitz hash of a packet's addresses and ports: for each bit that is set, the 32 bits of the key that begin at its place, added
-/// without carry.
-fn hash(source: SocketAddrV4, destination: SocketAddrV4) -> u32 {
-    let mut input = [0; 12];
-    input[..4].copy_from_slice(&source.ip().octets());
-    input[4..8].copy_from_slice(&destination.ip().octets());
-    input[8..10].copy_from_slice(&source.port().to_be_bytes());
-    input[10..].copy_from_slice(&destination.port().to_be_bytes());
+/// The hash of a packet's addresses and ports.
+fn hash(source: SocketAddr, destination: SocketAddr) -> u32 {
+    let (from, to) = (
+        source.port().to_be_bytes(),
+        destination.port().to_be_bytes(),
+    );
+    match (source.ip(), destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            toeplitz([&source.octets(), &destination.octets(), &from, &to])
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            toeplitz([&source.octets(), &destination.octets(), &from, &to])
+        }
+        // No packet has such ends; the first pair is as good as any.
+        _ => 0,
+    }
+}
+
+/// The Toeplitz hash of up to 36 bytes in pieces: for each bit that is set, the 32 bits of the key that begin at its place, added without
+/// carry.
+fn toeplitz(input: [&[u8]; 4]) -> u32 {
     let mut hash = 0;
     // Five bytes of the key hold what begins at any bit of the first.
-    for (byte, key) in input.into_iter().zip(KEY.windows(5)) {
+    for (byte, key) in input.into_iter().flatten().zip(KEY.windows(5)) {
         let key = key.iter().fold(0, |key, byte| key << 8 | u64::from(*byte));
         for bit in 0..8 {
             if byte & 0x80 >> bit != 0 {
@@ -99,10 +112,10 @@ fn hash(source: SocketAddrV4, destination: SocketAddrV4) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::Ipv4Addr;
+    use core::net::{Ipv4Addr, Ipv6Addr};
     use proptest::prelude::*;
 
-    /// "Verifying the RSS Hash Calculation", Windows network driver documentation: IPv4 with TCP.
+    /// "Verifying the RSS Hash Calculation", Windows network driver documentation: IPv4 and IPv6 with TCP.
     #[test]
     fn the_hash_is_that_of_the_published_vectors() {
         for (destination, source, expected) in [
@@ -111,6 +124,21 @@ mod tests {
             ("12.22.207.184:38024", "24.19.198.95:12898", 0x5c2b_394a),
             ("209.142.163.6:2217", "38.27.205.30:48228", 0xafc7_327f),
             ("202.188.127.2:1303", "153.39.163.191:44251", 0x10e8_28a2),
+            (
+                "[3ffe:2501:200:3::1]:1766",
+                "[3ffe:2501:200:1fff::7]:2794",
+                0x4020_7d3d,
+            ),
+            (
+                "[ff02::1]:4739",
+                "[3ffe:501:8::260:97ff:fe40:efab]:14230",
+                0xdde5_1bbf,
+            ),
+            (
+                "[fe80::200:f8ff:fe21:67cf]:38024",
+                "[3ffe:1900:4545:3:200:f8ff:fe21:67cf]:44251",
+                0x02d1_feef,
+            ),
         ] {
             let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
             assert_eq!(hash(source, destination), expected);
@@ -122,14 +150,31 @@ mod tests {
 
     #[test]
     fn by_port_the_pairs_take_turns() {
-        let remote = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80);
         let steering = Steering::by_port(3);
-        for port in [0, 1, 2, 3, 49_152, u16::MAX] {
-            let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
-            assert_eq!(steering.pair(remote, local), usize::from(port % 3));
+        for ip in [
+            IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            Ipv6Addr::UNSPECIFIED.into(),
+        ] {
+            let remote = SocketAddr::new(ip, 80);
+            for port in [0, 1, 2, 3, 49_152, u16::MAX] {
+                let local = SocketAddr::new(ip, port);
+                assert_eq!(steering.pair(remote, local), usize::from(port % 3));
+            }
+            for none in [Steering::by_port(0), Steering::by_hash(0)] {
+                assert_eq!((none.pairs(), none.pair(remote, remote)), (1, 0));
+            }
         }
-        for none in [Steering::by_port(0), Steering::by_hash(0)] {
-            assert_eq!((none.pairs(), none.pair(remote, remote)), (1, 0));
+    }
+
+    fn each_pair_is_met(remote: SocketAddr, local: IpAddr, first: u16, pairs: usize) {
+        for steering in [Steering::by_port(pairs), Steering::by_hash(pairs)] {
+            let mut met = [false; 16];
+            for port in first..first + 128 {
+                let pair = steering.pair(remote, SocketAddr::new(local, port));
+                assert!(pair < pairs);
+                met[pair] = true;
+            }
+            assert!(met[..pairs].iter().all(|met| *met));
         }
     }
 
@@ -142,21 +187,16 @@ mod tests {
 
         #[test]
         fn each_pair_is_met_within_128_ports(
-            remote: (u32, u16),
-            local in any::<u32>(),
+            remote: (u32, u128),
+            local: (u32, u128),
+            port: u16,
             first in 1024u16..65_408,
             pairs in 1usize..17,
         ) {
-            let remote = SocketAddrV4::new(remote.0.into(), remote.1);
-            for steering in [Steering::by_port(pairs), Steering::by_hash(pairs)] {
-                let mut met = [false; 16];
-                for port in first..first + 128 {
-                    let pair = steering.pair(remote, SocketAddrV4::new(local.into(), port));
-                    prop_assert!(pair < pairs);
-                    met[pair] = true;
-                }
-                prop_assert!(met[..pairs].iter().all(|met| *met));
-            }
+            let remote4 = SocketAddr::new(Ipv4Addr::from(remote.0).into(), port);
+            each_pair_is_met(remote4, Ipv4Addr::from(local.0).into(), first, pairs);
+            let remote6 = SocketAddr::new(Ipv6Addr::from(remote.1).into(), port);
+            each_pair_is_met(remote6, Ipv6Addr::from(local.1).into(), first, pairs);
         }
     }
 }

@@ -20,6 +20,7 @@ mod device;
 mod queue;
 mod receive;
 mod ring;
+mod tables;
 mod transmit;
 pub(crate) mod transport;
 
@@ -35,7 +36,7 @@ use control::{Control, Offer};
 use device::{Device, Shared, User};
 use receive::ReceiveQueue;
 pub use receive::VirtioReceive;
-use ring::{Ring, queue_size};
+use ring::{Buffers, Ring, queue_size};
 use transmit::TransmitQueue;
 pub use transmit::VirtioTransmit;
 use transport::{Transport, status};
@@ -48,6 +49,8 @@ pub(crate) mod feature {
     pub const MAC: u64 = 1 << 5;
     pub const GUEST_TSO4: u64 = 1 << 7;
     pub const GUEST_TSO6: u64 = 1 << 8;
+    pub const HOST_TSO4: u64 = 1 << 11;
+    pub const HOST_TSO6: u64 = 1 << 12;
     pub const MRG_RXBUF: u64 = 1 << 15;
     pub const STATUS: u64 = 1 << 16;
     pub const CTRL_VQ: u64 = 1 << 17;
@@ -62,6 +65,9 @@ pub(crate) mod feature {
     /// The device hands over units larger than a frame.
     pub const COALESCING: u64 = GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6;
 
+    /// The device cuts TCP segments of both IP versions.
+    pub const SEGMENTATION: u64 = HOST_TSO4 | HOST_TSO6;
+
     /// All that one queue pair knows how to use. EVENT_IDX is left out on purpose: with it QEMU asks for a doorbell
     /// after every frame that it delivers, and each takes the machine's global lock. The platform's DMA addresses serve ACCESS_PLATFORM; the
     /// ordering of processors with UEFI serves ORDER_PLATFORM.
@@ -74,7 +80,8 @@ pub(crate) mod feature {
         | VERSION_1
         | ACCESS_PLATFORM
         | ORDER_PLATFORM
-        | COALESCING;
+        | COALESCING
+        | SEGMENTATION;
 }
 
 // struct virtio_net_config
@@ -100,6 +107,10 @@ const MERGEABLE_BUFFER: usize = 4096;
 const MERGEABLE_TOTAL: usize = RECEIVE_QUEUE_MAX as usize * MERGEABLE_BUFFER;
 /// At least the 65,562 bytes that the specification asks for when units are large and not mergeable.
 const LARGE_BUFFER: usize = 66 * 1024;
+/// Frames to be cut that may be under way at once. A power of two.
+const TRANSMIT_UNITS: u16 = 16;
+/// Longest frame to be cut: an IPv4 packet of 65,535 bytes.
+const TRANSMIT_UNIT: usize = ETHERNET_LEN + 65_535;
 /// Buffers for single frames are multiples of this.
 const FRAME_BUFFER: usize = 2048;
 /// Largest unit that a device may coalesce: what remains of 65,562 bytes behind the header.
@@ -226,6 +237,14 @@ impl Shape {
         }
     }
 
+    fn transmit_unit(&self) -> usize {
+        if self.has(feature::SEGMENTATION) {
+            TRANSMIT_UNIT
+        } else {
+            0
+        }
+    }
+
     /// Properties of a pair with so many receive buffers.
     fn properties(&self, buffers: usize) -> Properties {
         let (frame, buffer) = (self.frame(), self.receive_buffer(buffers));
@@ -242,6 +261,7 @@ impl Shape {
                     (_, false) => frame,
                 },
             transmit_checksum: self.has(feature::CSUM),
+            transmit_unit: self.transmit_unit(),
         }
     }
 }
@@ -276,9 +296,14 @@ impl Queues {
         let rx = unsafe { Ring::new(device, receive, receive_size, buffer)? };
         // SAFETY: the caller's promise.
         let tx = unsafe { Ring::new(device, transmit, transmit_size, shape.frame_buffer())? };
+        let mut large = None;
+        if shape.has(feature::SEGMENTATION) {
+            // SAFETY: the caller's promise.
+            large = Some(unsafe { Buffers::new(device, TRANSMIT_UNITS, LARGE_BUFFER)? });
+        }
         Ok(Queues {
             rx: ReceiveQueue::new(rx, shape.features, shape.max_receive()),
-            tx: TransmitQueue::new(tx, shape.frame(), shape.has(feature::CSUM)),
+            tx: TransmitQueue::new(tx, shape.frame(), shape.has(feature::CSUM), large),
             properties: shape.properties(buffers),
             tells_link: shape.has(feature::STATUS),
         })
@@ -474,6 +499,10 @@ fn negotiate(offered: u64) -> Result<u64, InitError> {
     if features & feature::GUEST_CSUM == 0 {
         // Coalesced units come with partial checksums.
         features &= !feature::COALESCING;
+    }
+    let all = feature::SEGMENTATION | feature::CSUM;
+    if features & all != all {
+        features &= !feature::SEGMENTATION;
     }
     Ok(features)
 }

@@ -81,7 +81,12 @@ impl<N: Nic> Nic for Vlan<N> {
         Self: 'a;
 
     fn properties(&self) -> Properties {
-        self.nic.properties()
+        let properties = self.nic.properties();
+        let tag = self.id.map_or(0, |_| TAG_LEN);
+        Properties {
+            transmit_unit: properties.transmit_unit.saturating_sub(tag),
+            ..properties
+        }
     }
 
     fn link_up(&mut self) -> bool {
@@ -183,11 +188,21 @@ impl<T: Transmit> Transmit for VlanTransmit<T> {
         };
         let [v0, v1] = id.0.to_be_bytes();
         let [t0, t1] = TPID;
+        let behind = |offset: u16| offset.saturating_add(TAG_LEN as u16);
         let offload = match offload {
             Offload::None => Offload::None,
             Offload::L4Checksum { start, offset } => Offload::L4Checksum {
-                start: start.saturating_add(TAG_LEN as u16),
+                start: behind(start),
                 offset,
+            },
+            Offload::TcpSegmentation {
+                start,
+                header_len,
+                mss,
+            } => Offload::TcpSegmentation {
+                start: behind(start),
+                header_len: behind(header_len),
+                mss,
             },
         };
         self.tx.send(len + TAG_LEN, offload, |memory| {
@@ -296,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_moves_with_its_header() {
+    fn the_device_is_told_where_the_headers_have_moved() {
         let mut tx = VlanTransmit {
             tx: Asked(Vec::new()),
             id: Some(id(7)),
@@ -311,6 +326,18 @@ mod tests {
             offset: 16,
         };
         assert_eq!(tx.tx.0, [(64, moved)]);
+        let offload = Offload::TcpSegmentation {
+            start: 54,
+            header_len: 74,
+            mss: 1428,
+        };
+        tx.send(40_000, offload, |_| ()).unwrap();
+        let moved = Offload::TcpSegmentation {
+            start: 58,
+            header_len: 78,
+            mss: 1428,
+        };
+        assert_eq!(tx.tx.0[1], (40_004, moved));
         // Too short to have addresses: no harm.
         tx.send(3, Offload::None, |_| ()).unwrap();
     }

@@ -278,6 +278,17 @@ mod tests {
 
     #[cfg(not(loom))]
     #[test]
+    fn only_a_block_without_bytes_is_empty() {
+        for len in [0, 1, 2] {
+            let block = block(len);
+            assert_eq!((block.len(), block.is_empty()), (len, len == 0));
+            let (writer, _) = prefix(block);
+            assert_eq!((writer.len(), writer.is_empty()), (len, len == 0));
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[test]
     fn what_is_lent_is_the_borrowers_until_it_is_back() {
         let (mut writer, reader) = prefix(block(20));
         writer.settle(2);
@@ -285,6 +296,8 @@ mod tests {
         for range in [1..4, 4..4, Range { start: 7, end: 3 }, 15..21, 20..21] {
             assert!(writer.lend(range).is_none());
         }
+        // From the first byte that is not settled.
+        drop(writer.lend(2..4).unwrap());
         let mut part = writer.lend(8..12).unwrap();
         let last = writer.lend(16..20).unwrap();
         for range in [8..12, 7..9, 11..13, 9..10, 5..20, 19..20] {
@@ -329,13 +342,14 @@ mod tests {
         let (mut writer, reader) = prefix(block(200));
         let thread = std::thread::spawn(move || fill(&mut writer, 1));
         let mut seen = 0;
-        while seen < 200 {
+        while seen < 200 && !thread.is_finished() {
             let bytes = reader.settled();
             assert!(bytes.iter().enumerate().all(|(at, &b)| b == at as u8 + 1));
             assert!(bytes.len() >= seen);
             seen = bytes.len();
         }
         thread.join().unwrap();
+        assert_eq!(reader.settled().len(), 200);
     }
 
     #[cfg(loom)]

@@ -84,7 +84,8 @@ impl<T: Send> Sender<T> {
     #[must_use]
     pub fn room(&self) -> usize {
         let tail = self.0.tail.0.load(Ordering::Relaxed);
-        let head = self.0.head.0.load(Ordering::Acquire);
+        // Relaxed: no slot is touched, and `push` looks again.
+        let head = self.0.head.0.load(Ordering::Relaxed);
         self.0.slots.len() - tail.wrapping_sub(head)
     }
 }
@@ -119,10 +120,12 @@ mod tests {
         assert_eq!(tx.room(), 4);
         for i in 0..4 {
             assert_eq!(tx.push(i), Ok(()));
+            assert_eq!(tx.room(), 3 - i);
         }
         assert_eq!(tx.push(9), Err(9));
         let out: Vec<_> = core::iter::from_fn(|| rx.pop()).collect();
         assert_eq!(out, [0, 1, 2, 3]);
+        assert_eq!(tx.room(), 4);
     }
 
     #[test]

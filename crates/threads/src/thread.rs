@@ -37,7 +37,8 @@ pub trait Processor {
     /// Why it cannot be had.
     type Error;
 
-    /// Makes the processor call `entry(argument)` once, soon, and returns without waiting for it.
+    /// Makes the processor call `entry(argument)` once, soon, and returns without waiting for it. That call sees what was
+    /// written before this one.
     ///
     /// # Errors
     /// When it will not be called: then and later.
@@ -79,9 +80,9 @@ impl<V, T> Shared<V, T> {
 
     /// True when the state was `STARTING`, and is `state` now.
     fn leave_starting(&self, state: u8) -> bool {
-        // Acquire: the value was put there before. Release: not needed, as the loser only looks at the state.
+        // Relaxed: the value was put there before the processor was started, and the loser only looks at the state.
         self.state
-            .compare_exchange(STARTING, state, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(STARTING, state, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 }
@@ -252,10 +253,12 @@ impl<V, T> Thread<V, T> {
 mod tests {
     use super::*;
 
-    #[cfg(loom)]
-    use loom::thread;
     #[cfg(not(loom))]
     extern crate std;
+    #[cfg(not(loom))]
+    use core::sync::atomic::fence;
+    #[cfg(loom)]
+    use loom::{sync::atomic::fence, thread};
     #[cfg(not(loom))]
     use std::thread;
 
@@ -330,6 +333,27 @@ mod tests {
             };
             assert_eq!(joined(thread), 8);
             assert_eq!(Arc::strong_count(&value), 1);
+        });
+    }
+
+    #[test]
+    fn each_beat_is_counted() {
+        model(|| {
+            let Ok(thread) = spawn(&mut host(true), (), |(), context| {
+                context.beat();
+                context.beat();
+            }) else {
+                panic!("refused");
+            };
+            while !thread.is_finished() {
+                assert!(thread.beats() <= 2);
+                thread::yield_now();
+            }
+            // The beats came before the end that was seen.
+            fence(Ordering::Acquire);
+            assert!(thread.is_started());
+            assert_eq!(thread.beats(), 2);
+            joined(thread);
         });
     }
 

@@ -187,6 +187,7 @@ mod tests {
             let sent = Answer::Sent { number, datagrams, dropped, micros: took, waited };
             for answer in [sent, Answer::Counted { number, frames: datagrams }] {
                 prop_assert_eq!(Answer::parse(answer.emit().as_bytes()), Some(answer));
+                prop_assert_eq!(answer.number(), number);
             }
         }
 

@@ -370,11 +370,7 @@ impl Reader {
             self.error(self.line, "title needs a text");
         }
         // The specification does not order the keys of an entry: a first entry's title may come late.
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.title.is_some() || self.begun > 1)
-        {
+        if self.open.as_ref().is_some_and(|open| open.title.is_some()) {
             self.close();
         }
         self.draft().title = Some(value.to_owned());
@@ -765,7 +761,8 @@ mod tests {
             "different",
         );
         one_error("title A\u{1b}[2J\nlinux a", 1, "control");
-        assert_eq!(parse(b"title A\nlinux \xff").unwrap_err()[0].line, 2);
+        let errors = parse(b"title A\nlinux \xff").unwrap_err();
+        assert_eq!(errors[0].to_string(), "line 2: not UTF-8 text");
     }
 
     #[test]

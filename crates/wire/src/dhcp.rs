@@ -288,7 +288,10 @@ impl Message {
         header[16..20].copy_from_slice(&self.yiaddr.octets());
         header[20..24].copy_from_slice(&self.siaddr.octets());
         header[24..28].copy_from_slice(&self.giaddr.octets());
-        put(&mut header[CHADDR..SNAME], &self.chaddr);
+        put(
+            &mut header[CHADDR..SNAME],
+            self.chaddr.get(..hlen).unwrap_or_default(),
+        );
         header[MAGIC..].copy_from_slice(&MAGIC_COOKIE);
         let sname_fits = put(&mut header[SNAME..FILE], &self.sname);
         let file_fits = put(&mut header[FILE..MAGIC], &self.file);

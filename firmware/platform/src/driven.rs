@@ -122,6 +122,7 @@ impl Told {
             receive_frames_hoped,
             receive_bytes: receive_frames * (usize::from(mtu) + ETHERNET_LEN),
             transmit_checksum: false,
+            transmit_unit: 0,
         })
     }
 }

@@ -136,6 +136,12 @@ impl Network {
         self.options.mtu
     }
 
+    /// Frames that the impairment of the machine's cable has taken so far, of both directions; none without one.
+    #[must_use]
+    pub fn lost_frames(&self) -> u64 {
+        self.wire.as_ref().map_or(0, Wire::lost)
+    }
+
     /// A card on the machine's end of the cable, the first boot device.
     #[must_use]
     pub fn card(&self) -> NetworkCard {

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,7 @@ const BRIDGE: &str = "cable";
 pub(crate) struct Wire {
     qemu_netdev: String,
     stop: Arc<AtomicBool>,
+    lost: Arc<AtomicU64>,
     carriers: Vec<JoinHandle<()>>,
 }
 
@@ -81,10 +82,12 @@ impl Wire {
             socket()?
         };
         let stop = Arc::new(AtomicBool::new(false));
+        let lost = Arc::new(AtomicU64::new(0));
         let mut carriers = Vec::new();
         let ends = [(tap.try_clone()?, machine.try_clone()?), (machine, tap)];
         for (direction, (from, to)) in ends.into_iter().enumerate() {
-            let (impairment, stop) = (impairment.clone(), Arc::clone(&stop));
+            let impairment = impairment.clone();
+            let (stop, lost) = (Arc::clone(&stop), Arc::clone(&lost));
             let random = fastrand::Rng::with_seed(
                 impairment
                     .seed
@@ -99,14 +102,20 @@ impl Wire {
                 }
             });
             carriers.push(std::thread::spawn(move || {
-                carry(&from, &to, &impairment, change, random, &stop)
+                carry(&from, &to, &impairment, change, random, &stop, &lost)
             }));
         }
         Ok(Wire {
             qemu_netdev,
             stop,
+            lost,
             carriers,
         })
+    }
+
+    /// Frames that [`Impairment::loss`] has taken so far, of both directions.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// QEMU's end, as the value of its `-netdev` option.
@@ -248,6 +257,7 @@ fn carry(
     change: Option<Change>,
     mut random: fastrand::Rng,
     stop: &AtomicBool,
+    lost: &AtomicU64,
 ) {
     let mut on_the_way: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     let mut buffer = vec![0; 65536];
@@ -265,7 +275,10 @@ fn carry(
             poll(&mut ready, PollTimeout::from(milliseconds)).is_ok_and(|count| count > 0);
         if readable {
             match read(from, &mut buffer) {
-                Ok(length) if random.f64() >= impairment.loss => {
+                Ok(_) if random.f64() < impairment.loss => {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(length) => {
                     let frame = buffer.get(..length).unwrap_or_default();
                     let frame = match change {
                         None => frame.to_vec(),
@@ -284,7 +297,7 @@ fn carry(
                     }
                 }
                 // ECONNREFUSED: QEMU's end is not there, or not yet; the other carrier may have been told instead.
-                Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}
+                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}
                 // The tap is down: as a cable without a partner.
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }

@@ -190,9 +190,9 @@ pub(super) fn host_address(message: &Message) -> Option<Ipv4Cidr> {
         .options
         .prefix()
         .filter(|&p| p > 0)
-        .unwrap_or_else(|| match address.octets() {
-            [..128, _, _, _] => 8,
-            [128..192, _, _, _] => 16,
+        .unwrap_or_else(|| match address.octets()[0] {
+            ..128 => 8,
+            128..192 => 16,
             _ => 24,
         });
     let host_bits = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);

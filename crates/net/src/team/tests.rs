@@ -5,13 +5,13 @@ use crate::tests::{CLIENT, FileServer, PATIENCE, REQUEST, SERVER, pattern};
 use crate::{Engine, Ipv4Cidr, Ipv4Config, Memory, NetError, Region, Stack};
 use alloc::rc::Rc;
 use core::cell::RefCell;
-use core::net::SocketAddrV4;
-use smoltcp::time::{Duration, Instant};
+use core::net::SocketAddr;
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::fan::{Manner, Pair, fan};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Steering, Transmit};
+use wireboot_tcp::{Duration, Instant};
 
 /// The engines of a card with so many pairs, and the other end of its cable.
 fn engines(
@@ -51,7 +51,7 @@ fn engines(
 
 /// What the server sends after the request, up to so many bytes.
 async fn receive(stack: &Stack, len: usize) -> Result<Memory, NetError> {
-    let server = SocketAddrV4::new(SERVER, 80).into();
+    let server = SocketAddr::new(SERVER.into(), 80);
     let mut stream = stack.connect(server, PATIENCE).await?;
     stream.set_idle_timeout(PATIENCE);
     stream.write_all(REQUEST).await?;
@@ -168,7 +168,7 @@ fn without_a_port_that_leads_home_there_is_no_connection() {
     let end = Rc::new(RefCell::new(None));
     let out = end.clone();
     engine.spawn(async move {
-        let server = SocketAddrV4::new(SERVER, 80).into();
+        let server = SocketAddr::new(SERVER.into(), 80);
         let result = stack.connect(server, Duration::from_secs(1)).await;
         *out.borrow_mut() = Some(result.err());
     });

@@ -70,7 +70,7 @@ impl<P: PciFunction> Transmit for E1000eTransmit<P> {
         if !self.shared.running()? {
             return Err(Fault::Removed.into());
         }
-        if len > MAX_FRAME {
+        if len > MAX_FRAME || matches!(offload, Offload::TcpSegmentation { .. }) {
             return Err(SendError::TooLong);
         }
         if self.free() == 0 {

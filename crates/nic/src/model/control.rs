@@ -33,8 +33,8 @@ pub enum Commands {
     },
 }
 
-/// Addresses and ports of a packet, as it arrives.
-type Flow = [u8; 12];
+/// Addresses and ports of a packet, as it arrives: of IPv4 12 bytes, of IPv6 36.
+type Flow = Vec<u8>;
 
 /// Which pairs the device uses, and for what.
 #[derive(Default)]
@@ -59,12 +59,9 @@ impl Receivers {
     /// Learns from a frame that a pair has sent.
     pub fn saw(&mut self, pair: usize, frame: &[u8]) {
         if let (Receivers::BySender(_, flows), Some(sent)) = (self, tcp_flow(frame)) {
-            let mut arriving = sent;
-            arriving[..4].copy_from_slice(&sent[4..8]);
-            arriving[4..8].copy_from_slice(&sent[..4]);
-            arriving[8..10].copy_from_slice(&sent[10..]);
-            arriving[10..].copy_from_slice(&sent[8..10]);
-            flows.insert(arriving, pair);
+            let (addresses, ports) = sent.split_at(sent.len() - 4);
+            let (from, to) = addresses.split_at(addresses.len() / 2);
+            flows.insert([to, from, &ports[2..], &ports[..2]].concat(), pair);
         }
     }
 
@@ -85,15 +82,18 @@ impl Receivers {
     }
 }
 
-/// The flow of a frame of TCP over IPv4 without options.
+/// The flow of a frame of TCP without IP options or extension headers.
 fn tcp_flow(frame: &[u8]) -> Option<Flow> {
+    if frame.len() >= 74 && frame[12..14] == [0x86, 0xdd] && frame[20] == 6 {
+        return Some(frame[22..58].to_vec());
+    }
     let is_tcp = frame.len() >= 54
         && frame[12..15] == [0x08, 0x00, 0x45]
         && frame[23] == 6
         // No fragment.
         && frame[20] & 0x3f == 0
         && frame[21] == 0;
-    is_tcp.then(|| frame[26..38].try_into().unwrap())
+    is_tcp.then(|| frame[26..38].to_vec())
 }
 
 /// Bit by bit: bit `n` of the hash is the parity of what input and key, from its bit `n` on, have in common.
@@ -230,8 +230,8 @@ impl State {
         let pairs = u16::from_le_bytes([tail[0], tail[1]]);
         // Else what is no TCP would not come to the first pair.
         self.demand(
-            types == 2 && fixed[6..] == [0, 0],
-            "spreads more than TCP over IPv4",
+            types == 0x12 && fixed[6..] == [0, 0],
+            "spreads something else than TCP",
         );
         let fits = types & !hashes == 0
             && len <= max_table

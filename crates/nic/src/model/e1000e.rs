@@ -5,6 +5,7 @@
 //! access, so it never writes to memory that the driver has on loan.
 
 use std::cell::RefCell;
+use std::mem;
 use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
@@ -73,6 +74,10 @@ struct State {
     /// The chip has lied, so what the driver does to it need not make sense.
     lied: bool,
     link_up: bool,
+    /// How often the driver waits until frames are sent; `None` while that takes a [`Model::collect`].
+    patience: Option<u32>,
+    /// What was sent so.
+    sent: Vec<Vec<u8>>,
     registers: Vec<u32>,
     /// Writes of the receive and the transmit tail.
     doorbells: [usize; 2],
@@ -93,6 +98,8 @@ impl Model {
             obeys_reset: true,
             lied: false,
             link_up: true,
+            patience: None,
+            sent: Vec::new(),
             registers: Vec::new(),
             doorbells: [0; 2],
             resets: 0,
@@ -137,27 +144,16 @@ impl Model {
         true
     }
 
-    /// Sends all frames up to the tail, and returns them.
+    /// Sends all frames up to the tail, and returns all that were sent since the last time.
     pub fn collect(&self) -> Vec<Vec<u8>> {
         let mut state = self.0.borrow_mut();
-        let mut sent = Vec::new();
-        if state.register(TCTL) & tctl::EN == 0 {
-            return sent;
-        }
-        for _ in 0..state.available(TRANSMIT) {
-            let (at, address, word) = state.head(TRANSMIT);
-            let command = transmit::EOP | transmit::IFCS | transmit::RS;
-            state.demand(
-                word & !0xffff == command,
-                "sends something else than a frame",
-            );
-            let len = usize::from(word as u16);
-            state.demand((60..=1518).contains(&len), "sends a frame of an odd length");
-            sent.push(state.read(address, len));
-            state.write(at + 8, &(word | DD).to_le_bytes());
-            state.advance(TRANSMIT);
-        }
-        sent
+        state.send();
+        mem::take(&mut state.sent)
+    }
+
+    /// Has the chip send frames by itself when the driver has waited so many times.
+    pub fn send_after_waits(&self, waits: u32) {
+        self.0.borrow_mut().patience = Some(waits);
     }
 
     /// Writes of the tails so far, receive and transmit.
@@ -258,6 +254,27 @@ impl State {
 
     fn set(&mut self, register: usize, value: u32) {
         self.registers[register / 4] = value;
+    }
+
+    /// Sends all frames up to the tail.
+    fn send(&mut self) {
+        if self.register(TCTL) & tctl::EN == 0 {
+            return;
+        }
+        for _ in 0..self.available(TRANSMIT) {
+            let (at, address, word) = self.head(TRANSMIT);
+            let command = transmit::EOP | transmit::IFCS | transmit::RS;
+            self.demand(
+                word & !0xffff == command,
+                "sends something else than a frame",
+            );
+            let len = usize::from(word as u16);
+            self.demand((60..=1518).contains(&len), "sends a frame of an odd length");
+            let frame = self.read(address, len);
+            self.sent.push(frame);
+            self.write(at + 8, &(word | DD).to_le_bytes());
+            self.advance(TRANSMIT);
+        }
     }
 
     /// Descriptors of a ring.
@@ -386,7 +403,14 @@ impl PciFunction for ModelPci {
         self.0.0.borrow().memory.allocate(len)
     }
 
-    fn stall_microsecond(&self) {}
+    fn stall_microsecond(&self) {
+        let mut state = self.0.0.borrow_mut();
+        match state.patience {
+            Some(0) => state.send(),
+            Some(left) => state.patience = Some(left - 1),
+            None => {}
+        }
+    }
 }
 
 /// The registers of a [`Model`].

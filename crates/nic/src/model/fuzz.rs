@@ -264,6 +264,11 @@ impl<N: Nic> Held<N> {
                 start: len,
                 offset: len >> 8,
             },
+            1 => Offload::TcpSegmentation {
+                start: len >> 9,
+                header_len: len >> 8,
+                mss: len >> 6,
+            },
             _ => Offload::None,
         };
         let (_, mut tx) = self.nic.split();

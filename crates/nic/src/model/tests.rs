@@ -121,6 +121,10 @@ fn refuses_what_it_cannot_use() {
     assert_eq!(small, InitError::QueueSize { queue: 1, size: 16 });
     let odd = with(|c| c.queue_sizes[0] = 300);
     assert!(matches!(odd, InitError::Misbehaved(_)));
+    assert_eq!(
+        with(|c| c.refused = feature::MRG_RXBUF),
+        InitError::FeaturesRefused
+    );
     // No capability list; capabilities that point at themselves; one beyond its BAR; another BAR; a doorbell
     // beyond its registers.
     assert_eq!(with(|c| c.config_lies.push((6, 0))), InitError::Legacy);
@@ -267,6 +271,90 @@ fn sent_frames_reach_the_device_at_flush() {
     assert_eq!((sent[1].flags, &sent[1].frame), (1, &pattern(1514)));
     assert_eq!((sent[1].csum_start, sent[1].csum_offset), (34, 16));
     assert!(tx.idle());
+}
+
+/// The link header of an IP version, and what the device is told of it.
+const VERSIONS: [([u8; 2], u8); 2] = [([0x08, 0x00], 1), ([0x86, 0xdd], 4)];
+
+const CUT: Offload = Offload::TcpSegmentation {
+    start: 34,
+    header_len: 54,
+    mss: 1460,
+};
+
+#[test]
+fn the_device_is_asked_to_cut_segments() {
+    for (ethertype, gso_type) in VERSIONS {
+        for tag in [&[][..], &[0x81, 0, 0, 5]] {
+            let (model, mut nic) = start(ModelConfig::default());
+            let unit = nic.properties().transmit_unit;
+            assert_eq!(unit, 65_549);
+            let mut frame = pattern(unit + tag.len());
+            frame[12..][..tag.len()].copy_from_slice(tag);
+            frame[12 + tag.len()..][..2].copy_from_slice(&ethertype);
+            let (_, mut tx) = nic.split();
+            for len in [frame.len(), 1515, 1514] {
+                tx.send(len, CUT, |place| place.copy_from_slice(&frame[..len]))
+                    .unwrap();
+            }
+            tx.flush().unwrap();
+            let sent = model.collect();
+            assert_eq!(sent.len(), 3);
+            for (sent, len) in sent.iter().zip([frame.len(), 1515, 1514]) {
+                assert_eq!(sent.frame, frame[..len]);
+                assert_eq!((sent.flags, sent.csum_start, sent.csum_offset), (1, 34, 16));
+                let gso = (sent.gso_type, sent.gso_size, sent.hdr_len);
+                // What one segment holds is not to be cut.
+                let cut = len > 54 + 1460;
+                assert_eq!(gso, if cut { (gso_type, 1460, 54) } else { (0, 0, 0) });
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_to_be_cut_have_memory_of_their_own() {
+    let (model, mut nic) = start(ModelConfig::default());
+    let unit = nic.properties().transmit_unit;
+    let (_, mut tx) = nic.split();
+    assert_eq!(tx.send(unit + 5, CUT, |_| ()), Err(SendError::TooLong));
+    for round in 0..20_u8 {
+        for n in 0..16 {
+            let byte = round.wrapping_mul(16).wrapping_add(n);
+            tx.send(unit, CUT, |frame| frame.fill(byte)).unwrap();
+        }
+        assert_eq!(tx.send(100, CUT, |_| ()), Err(SendError::Full));
+        assert_eq!(tx.room(), 240);
+        for n in 0..240 {
+            tx.send(60, Offload::None, |frame| frame.fill(n)).unwrap();
+        }
+        assert_eq!(tx.send(100, CUT, |_| ()), Err(SendError::Full));
+        assert!(!tx.idle());
+        tx.flush().unwrap();
+        let sent = model.collect();
+        assert_eq!(sent.len(), 256);
+        for (n, sent) in sent.iter().enumerate() {
+            let (len, byte) = match n {
+                0..16 => (unit, round.wrapping_mul(16).wrapping_add(n as u8)),
+                _ => (60, (n - 16) as u8),
+            };
+            assert_eq!(sent.frame.len(), len);
+            assert!(sent.frame.iter().all(|b| *b == byte));
+        }
+        // The next round begins with what this one gave back at its end.
+        assert_eq!((tx.idle(), tx.room()), (true, 256));
+    }
+}
+
+#[test]
+fn without_both_ip_versions_nothing_is_cut() {
+    for lacking in [feature::HOST_TSO4, feature::HOST_TSO6, feature::CSUM] {
+        let (model, mut nic) = start(without(lacking));
+        assert_eq!(model.accepted() & feature::SEGMENTATION, 0);
+        assert_eq!(nic.properties().transmit_unit, 0);
+        let (_, mut tx) = nic.split();
+        assert_eq!(tx.send(100, CUT, |_| ()), Err(SendError::TooLong));
+    }
 }
 
 #[test]
@@ -441,6 +529,38 @@ fn each_lie_is_a_fault() {
 }
 
 #[test]
+fn a_length_beyond_its_buffer_is_a_fault() {
+    let impossible = Fault::Misbehaved("it returned an impossible length");
+    let one = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let two = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0];
+    for (lacking, buffer) in [
+        (0, 16_384),
+        (feature::MRG_RXBUF, 67_584),
+        (feature::COALESCING, 4096),
+        (feature::MRG_RXBUF | feature::COALESCING, 2048),
+    ] {
+        let (model, mut nic) = start(without(lacking));
+        // As long as the buffer is no lie, though it may be too long for a unit.
+        model.lie_buffer(RX, 0, &one);
+        model.lie_used(RX, 0, buffer);
+        let units = receive(&mut nic, 8).unwrap().len() as u64;
+        assert_eq!(units + nic.counters().receive_dropped, 1);
+        let fault = fault_after(without(lacking), |model, _| {
+            model.lie_buffer(RX, 0, &one);
+            model.lie_used(RX, 0, buffer + 1);
+        });
+        assert_eq!(fault, impossible, "a buffer of {buffer}");
+    }
+    // The same of a buffer that is not a unit's first.
+    let fault = fault_after(ModelConfig::default(), |model, _| {
+        model.lie_buffer(RX, 0, &two);
+        model.lie_used(RX, 0, 16_384);
+        model.lie_used(RX, 1, 16_385);
+    });
+    assert_eq!(fault, impossible);
+}
+
+#[test]
 fn removal_and_failure_are_noticed() {
     let fault = fault_after(ModelConfig::default(), |model, nic| {
         model.remove();
@@ -469,9 +589,30 @@ fn removal_is_noticed_by_polling_alone() {
 }
 
 #[test]
+fn stop_waits_until_the_last_frames_are_sent() {
+    for waits in [0, 1, 5000] {
+        let (model, mut nic) = start(ModelConfig::default());
+        model.send_after_waits(waits);
+        let send = |frame: &mut [u8]| frame.fill(7);
+        nic.split().1.send(60, Offload::None, send).unwrap();
+        nic.stop();
+        assert!(!model.is_running());
+        let sent = model.collect();
+        assert_eq!((sent.len(), &sent[0].frame), (1, &vec![7; 60]), "{waits}");
+    }
+    // Not for ever.
+    let (model, mut nic) = start(ModelConfig::default());
+    nic.split().1.send(60, Offload::None, |_| ()).unwrap();
+    nic.stop();
+    assert!(!model.is_running());
+    assert_eq!(model.collect(), []);
+}
+
+#[test]
 fn stop_resets_and_gives_memory_back() {
     let (model, mut nic) = start(ModelConfig::default());
-    assert_eq!(model.blocks(), 4);
+    // Two queues, their buffers, and those for frames to be cut.
+    assert_eq!(model.blocks(), 5);
     nic.stop();
     assert!(!model.is_running());
     assert_eq!(receive(&mut nic, 8), Ok(vec![]));
@@ -498,7 +639,7 @@ fn memory_that_the_device_may_still_reach_is_kept() {
     let (model, nic) = start(ModelConfig::default());
     model.set_obeys_reset(false);
     drop(nic);
-    assert_eq!(model.blocks(), 4);
+    assert_eq!(model.blocks(), 5);
     let Err(error) = VirtioNet::new(model.pci()) else {
         panic!("it does not reset");
     };

@@ -221,6 +221,9 @@ impl Transmit for FarTransmit<'_> {
         if !self.state.running()? {
             return Err(Fault::Removed.into());
         }
+        if matches!(offload, Offload::TcpSegmentation { .. }) {
+            return Err(SendError::TooLong);
+        }
         let outbox = &mut *self.outbox;
         if outbox.free.is_empty() {
             outbox.hear();

@@ -149,6 +149,12 @@ fn a_far_end_that_nobody_looks_after_is_full() {
         tx.send(1519, Offload::None, |_| ()),
         Err(SendError::TooLong)
     );
+    let cut = Offload::TcpSegmentation {
+        start: 34,
+        header_len: 54,
+        mss: 536,
+    };
+    assert_eq!(tx.send(1500, cut, |_| ()), Err(SendError::TooLong));
     assert_eq!(tx.room(), BURST);
 }
 

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 
 use super::{Clock, SimNic, Unit, lock};
@@ -14,7 +14,7 @@ use crate::{
 /// Whether the NIC keeps to its [`Steering`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// TCP and UDP over IPv4 go where the steering says, all else to the first pair.
+    /// TCP and UDP go where the steering says, all else to the first pair.
     Faithful,
     /// Each unit goes to any pair, the same for the same seed.
     Astray(u64),
@@ -78,25 +78,30 @@ impl Hub {
 }
 
 /// Where a TCP or UDP packet comes from and goes to.
-fn ends(frame: &[u8]) -> Option<(SocketAddrV4, SocketAddrV4)> {
-    let [8, 0, 0x45, _, _, _, _, _, flags, fragment, _, 6 | 17, ..] = frame.get(12..)? else {
-        return None;
+fn ends(frame: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let (from, to): (IpAddr, IpAddr);
+    let ports = match frame.get(12..)? {
+        [8, 0, 0x45, _, _, _, _, _, flags, 0, _, 6 | 17, ..] if flags & 0x3f == 0 => {
+            from = Ipv4Addr::from(*octets::<4>(frame, 26)?).into();
+            to = Ipv4Addr::from(*octets::<4>(frame, 30)?).into();
+            34
+        }
+        [0x86, 0xdd, _, _, _, _, _, _, 6 | 17, ..] => {
+            from = Ipv6Addr::from(*octets::<16>(frame, 22)?).into();
+            to = Ipv6Addr::from(*octets::<16>(frame, 38)?).into();
+            54
+        }
+        _ => return None,
     };
-    if flags & 0x3f != 0 || *fragment != 0 {
-        return None;
-    }
-    let address = |at: usize| {
-        let octets: &[u8; 4] = frame.get(at..)?.first_chunk()?;
-        Some(Ipv4Addr::from(*octets))
-    };
-    let port = |at: usize| {
-        let octets: &[u8; 2] = frame.get(at..)?.first_chunk()?;
-        Some(u16::from_be_bytes(*octets))
-    };
+    let port = |at: usize| Some(u16::from_be_bytes(*octets(frame, at)?));
     Some((
-        SocketAddrV4::new(address(26)?, port(34)?),
-        SocketAddrV4::new(address(30)?, port(36)?),
+        SocketAddr::new(from, port(ports)?),
+        SocketAddr::new(to, port(ports + 2)?),
     ))
+}
+
+fn octets<const N: usize>(frame: &[u8], at: usize) -> Option<&[u8; N]> {
+    frame.get(at..)?.first_chunk()
 }
 
 /// One queue pair.

@@ -29,6 +29,35 @@ fn receive(nic: &mut SimNic) -> Vec<Vec<u8>> {
     units
 }
 
+/// A valid Ethernet, IPv6 and TCP or UDP frame.
+fn segment6(protocol: u8, sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let ipv4 = segment(protocol, sequence, flags, payload);
+    let (_, transport) = ipv4.split_at(34);
+    let mut frame = ipv4[..12].to_vec();
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+    frame.extend((transport.len() as u16).to_be_bytes());
+    frame.extend([protocol, 64]);
+    for last in [1, 2] {
+        frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    frame.extend(transport);
+    let field = if protocol == 6 { 16 } else { 6 };
+    let pseudo = pseudo(&frame, 54);
+    frame[54 + field..56 + field].copy_from_slice(&pseudo.to_be_bytes());
+    checksum::complete(&mut frame, 54, field);
+    frame
+}
+
+/// The pseudo-header sum of a frame, whose addresses are the last before its transport header.
+fn pseudo(frame: &[u8], transport: usize) -> u16 {
+    let (protocol, addresses) = match transport {
+        34 => (frame[23], &frame[26..34]),
+        _ => (frame[20], &frame[22..54]),
+    };
+    let rest = u32::from(protocol) + (frame.len() - transport) as u32;
+    checksum::sum(&[], checksum::sum(addresses, 0) + rest) as u16
+}
+
 /// A valid Ethernet, IPv4 and TCP or UDP frame.
 fn segment(protocol: u8, sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     let header = if protocol == 6 { 20 } else { 8 };
@@ -49,8 +78,7 @@ fn segment(protocol: u8, sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     }
     frame.extend(payload);
     let field = if protocol == 6 { 16 } else { 6 };
-    let pseudo = checksum::sum(&frame[26..34], 0) + u32::from(protocol) + u32::from(total - 20);
-    let pseudo = checksum::sum(&[], pseudo) as u16;
+    let pseudo = pseudo(&frame, 34);
     frame[34 + field..36 + field].copy_from_slice(&pseudo.to_be_bytes());
     checksum::complete(&mut frame, 34, field);
     frame
@@ -158,20 +186,151 @@ fn the_cable_can_be_pulled_and_the_nic_stopped() {
 #[test]
 fn the_device_completes_checksums() {
     let (mut a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 0);
-    let whole = segment(17, 0, 0, b"payload");
-    let mut partial = whole.clone();
-    let pseudo = checksum::sum(&partial[26..34], 0) + 17 + (partial.len() - 34) as u32;
-    partial[40..42].copy_from_slice(&(checksum::sum(&[], pseudo) as u16).to_be_bytes());
-    let offload = Offload::L4Checksum {
-        start: 34,
-        offset: 6,
+    for (build, start) in VERSIONS {
+        for (protocol, offset) in [(17, 6), (6, 16)] {
+            let whole = build(protocol, 0, ACK, b"payload");
+            let mut partial = whole.clone();
+            let field = start + offset;
+            partial[field..field + 2].copy_from_slice(&pseudo(&whole, start).to_be_bytes());
+            assert_ne!(partial, whole);
+            let offload = Offload::L4Checksum {
+                start: start as u16,
+                offset: offset as u16,
+            };
+            let (_, tx) = a.split();
+            tx.send(partial.len(), offload, |f| f.copy_from_slice(&partial))
+                .unwrap();
+            tx.flush().unwrap();
+            a.clock().advance(1000);
+            assert_eq!(receive(&mut b), [whole]);
+        }
+    }
+}
+
+type Build = fn(u8, u32, u8, &[u8]) -> Vec<u8>;
+
+/// Both IP versions: how to build their frames, and where the TCP header is.
+const VERSIONS: [(Build, usize); 2] = [(segment, 34), (segment6, 54)];
+
+fn cutting() -> (SimNic, SimNic) {
+    let (mut a, b) = link(LinkConfig::default(), LinkConfig::default(), 0);
+    a.configure(NicConfig {
+        transmit_unit: 60_000,
+        ..NicConfig::new([2; 6])
+    });
+    assert_eq!(a.properties().transmit_unit, 60_000);
+    (a, b)
+}
+
+/// Has `a` cut a frame whose checksum field holds the pseudo-header sum.
+fn send_cut(a: &mut SimNic, unit: &[u8], start: usize, mss: u16) -> Result<(), SendError> {
+    let offload = Offload::TcpSegmentation {
+        start: start as u16,
+        header_len: start as u16 + 20,
+        mss,
     };
-    let (_, tx) = a.split();
-    tx.send(partial.len(), offload, |f| f.copy_from_slice(&partial))
-        .unwrap();
-    tx.flush().unwrap();
-    a.clock().set(1000);
-    assert_eq!(receive(&mut b), [whole]);
+    a.split().1.send(unit.len(), offload, |frame| {
+        frame.copy_from_slice(unit);
+        let at = start + 16;
+        frame[at..at + 2].copy_from_slice(&pseudo(unit, start).to_be_bytes());
+    })
+}
+
+#[test]
+fn the_device_cuts_segments() {
+    let payload: Vec<u8> = (0..5000u32).map(|n| (n % 251) as u8).collect();
+    let first = u32::MAX - 1000;
+    for (build, start) in VERSIONS {
+        for (len, flags, mss) in [
+            (5000, 0x19, 1400),
+            (2800, 0x10, 1400),
+            (10, 0x18, 1400),
+            (0, 0x11, 1),
+        ] {
+            let payload = &payload[..len];
+            let (mut a, mut b) = cutting();
+            let unit = build(6, first, flags, payload);
+            send_cut(&mut a, &unit, start, mss).unwrap();
+            assert_eq!(b.next_delivery(), None);
+            a.split().1.flush().unwrap();
+            a.clock().set(1000);
+            let pieces: Vec<&[u8]> = match payload {
+                [] => vec![&[]],
+                _ => payload.chunks(mss.into()).collect(),
+            };
+            let mut expected = Vec::new();
+            for (n, piece) in pieces.iter().enumerate() {
+                let last = n + 1 == pieces.len();
+                let flags = if last { flags } else { flags & 0x10 };
+                let sequence = first.wrapping_add(n as u32 * u32::from(mss));
+                let mut frame = build(6, sequence, flags, piece);
+                if start == 34 {
+                    // The next number of the datagram, and the header's checksum with it.
+                    frame[19] = n as u8;
+                    frame[24..26].fill(0);
+                    let sum = !(checksum::sum(&frame[14..34], 0) as u16);
+                    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                }
+                expected.push(frame);
+            }
+            assert_eq!(receive(&mut b), expected);
+            assert_eq!(a.counters().transmit_frames, 1);
+        }
+    }
+}
+
+#[test]
+fn frames_to_be_cut_are_few_and_of_a_limited_length() {
+    let (mut a, mut b) = cutting();
+    let unit = segment(6, 0, ACK, &[7; 3000]);
+    for _ in 0..UNITS {
+        assert_eq!(send_cut(&mut a, &unit, 34, 1460), Ok(()));
+    }
+    assert_eq!(send_cut(&mut a, &unit, 34, 1460), Err(SendError::Full));
+    // A small one still finds room.
+    assert_eq!(a.split().1.send(60, Offload::None, |_| ()), Ok(()));
+    a.split().1.flush().unwrap();
+    assert_eq!(send_cut(&mut a, &unit, 34, 1460), Ok(()));
+    let long = segment(6, 0, ACK, &vec![7; 59_947]);
+    assert_eq!(send_cut(&mut a, &long, 34, 1460), Err(SendError::TooLong));
+    assert_eq!(
+        send_cut(&mut b, &unit[..100], 34, 1460),
+        Err(SendError::TooLong),
+        "a device that does not cut"
+    );
+}
+
+#[test]
+fn what_contradicts_its_headers_is_lost() {
+    for (build, start) in VERSIONS {
+        let unit = build(6, 0, ACK, &[7; 3000]);
+        // Length, EtherType, SYN, length of the TCP header.
+        for (at, bit) in [
+            (17, 1),
+            (19, 1),
+            (12, 1),
+            (start + 13, 2),
+            (start + 12, 0x10),
+        ] {
+            let (mut a, mut b) = cutting();
+            let mut wrong = unit.clone();
+            wrong[at] ^= bit;
+            // Of IPv4 one is the length, of IPv6 the other; the other two bytes are the flow label's and the number's.
+            let harmless = at == if start == 34 { 19 } else { 17 };
+            send_cut(&mut a, &wrong, start, 1440).unwrap();
+            a.split().1.flush().unwrap();
+            a.clock().set(1000);
+            assert_eq!(receive(&mut b).len(), if harmless { 3 } else { 0 }, "{at}");
+        }
+        // Nothing to cut into; the first two segments too long for the link.
+        for (mss, arrive) in [(0, 0), (1461, 1)] {
+            let (mut a, mut b) = cutting();
+            send_cut(&mut a, &unit, start, mss).unwrap();
+            a.split().1.flush().unwrap();
+            a.clock().set(1000);
+            assert_eq!(receive(&mut b).len(), arrive, "{mss}");
+        }
+    }
 }
 
 /// Sends the frames back to back to a coalescing NIC that scatters, and lists what it is lent.
@@ -197,20 +356,34 @@ fn coalesced(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, Checksum, Option<u16>)> {
 #[test]
 fn tcp_segments_in_order_coalesce() {
     let payload: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
-    let frames: Vec<_> = payload
-        .chunks(1460)
-        .enumerate()
-        .map(|(n, chunk)| segment(6, n as u32 * 1460, ACK, chunk))
-        .collect();
-    let units = coalesced(&frames);
-    assert_eq!(units.len(), 2);
-    let received: Vec<u8> = units.iter().flat_map(|u| u.0[54..].to_vec()).collect();
-    assert_eq!(received, payload);
-    for (bytes, checksum, udp_segment) in &units {
-        assert_eq!((*checksum, *udp_segment), (Checksum::Trusted, None));
-        let total = u16::from_be_bytes([bytes[16], bytes[17]]);
-        assert_eq!(usize::from(total) + 14, bytes.len());
-        assert_eq!(checksum::sum(&bytes[14..34], 0), 0xffff);
+    for (build, start) in VERSIONS {
+        let frames: Vec<_> = payload
+            .chunks(1440)
+            .enumerate()
+            .map(|(n, chunk)| build(6, n as u32 * 1440, ACK, chunk))
+            .collect();
+        let units = coalesced(&frames);
+        assert_eq!(units.len(), 2);
+        let received: Vec<u8> = units
+            .iter()
+            .flat_map(|u| u.0[start + 20..].to_vec())
+            .collect();
+        assert_eq!(received, payload);
+        for (bytes, checksum, udp_segment) in &units {
+            assert_eq!((*checksum, *udp_segment), (Checksum::Trusted, None));
+            assert_eq!(ip_len(bytes), bytes.len() - 14);
+        }
+    }
+}
+
+/// What the header says of the length of an IP packet; an IPv4 header's checksum is right.
+fn ip_len(frame: &[u8]) -> usize {
+    let word = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+    if frame[12] == 8 {
+        assert_eq!(checksum::sum(&frame[14..34], 0), 0xffff);
+        word(16)
+    } else {
+        40 + word(18)
     }
 }
 
@@ -218,37 +391,71 @@ const ACK: u8 = 0x10;
 
 #[test]
 fn what_does_not_continue_stays_alone() {
-    let gap = [
+    for (build, start) in VERSIONS {
+        let gap = [build(6, 0, ACK, &[1; 100]), build(6, 200, ACK, &[2; 100])];
+        assert_eq!(coalesced(&gap).len(), 2);
+        let pushed = [
+            build(6, 0, ACK | 8, &[1; 100]),
+            build(6, 100, ACK, &[2; 100]),
+        ];
+        assert_eq!(coalesced(&pushed).len(), 2);
+        // The last byte of each address, each port's.
+        let address = if start == 34 { 4 } else { 16 };
+        for at in [start - 1, start - 1 - address, start + 1, start + 3] {
+            let mut other = build(6, 100, ACK, &[2; 100]);
+            other[at] ^= 1;
+            complete_again(&mut other, start);
+            let units = coalesced(&[build(6, 0, ACK, &[1; 100]), other]);
+            assert_eq!(units.len(), 2);
+            assert_eq!(units[1].1, Checksum::Trusted);
+        }
+        let mut broken = build(6, 100, ACK, &[2; 100]);
+        broken[100] ^= 1;
+        let units = coalesced(&[build(6, 0, ACK, &[1; 100]), broken]);
+        assert_eq!(units.len(), 2);
+        assert_eq!(units[1].1, Checksum::Unverified);
+    }
+    // One after the other by their numbers, but of two IP versions.
+    let two = [
         segment(6, 0, ACK, &[1; 100]),
-        segment(6, 200, ACK, &[2; 100]),
+        segment6(6, 100, ACK, &[2; 100]),
     ];
-    assert_eq!(coalesced(&gap).len(), 2);
-    let pushed = [
-        segment(6, 0, ACK | 8, &[1; 100]),
-        segment(6, 100, ACK, &[2; 100]),
-    ];
-    assert_eq!(coalesced(&pushed).len(), 2);
-    let mut broken = segment(6, 100, ACK, &[2; 100]);
-    broken[100] ^= 1;
-    let units = coalesced(&[segment(6, 0, ACK, &[1; 100]), broken]);
-    assert_eq!(units.len(), 2);
-    assert_eq!(units[1].1, Checksum::Unverified);
+    assert_eq!(coalesced(&two).len(), 2);
+    // A header between IPv6 and TCP.
+    let mut extended = segment6(6, 0, ACK, &[1; 100]);
+    extended[20] = 0;
+    assert_eq!(coalesced(&[extended])[0].1, Checksum::Unverified);
+}
+
+/// Gives a TCP segment that was changed its right checksums.
+fn complete_again(frame: &mut [u8], start: usize) {
+    if start == 34 {
+        frame[24..26].fill(0);
+        let sum = !(checksum::sum(&frame[14..34], 0) as u16);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    let pseudo = pseudo(frame, start);
+    frame[start + 16..start + 18].copy_from_slice(&pseudo.to_be_bytes());
+    checksum::complete(frame, start, 16);
 }
 
 #[test]
 fn udp_datagrams_of_one_size_coalesce() {
-    let frames = [
-        segment(17, 0, 0, &[1; 500]),
-        segment(17, 0, 0, &[2; 500]),
-        segment(17, 0, 0, &[3; 20]),
-        segment(17, 0, 0, &[4; 500]),
-    ];
-    let units = coalesced(&frames);
-    assert_eq!(units.len(), 2);
-    assert_eq!(units[0].0.len(), 42 + 1020);
-    assert_eq!(units[0].2, Some(500));
-    assert_eq!(units[0].0[38..40], 1028u16.to_be_bytes());
-    assert_eq!(units[1].2, None);
+    for (build, start) in VERSIONS {
+        let frames = [
+            build(17, 0, 0, &[1; 500]),
+            build(17, 0, 0, &[2; 500]),
+            build(17, 0, 0, &[3; 20]),
+            build(17, 0, 0, &[4; 500]),
+        ];
+        let units = coalesced(&frames);
+        assert_eq!(units.len(), 2);
+        assert_eq!(units[0].0.len(), start + 8 + 1020);
+        assert_eq!(units[0].2, Some(500));
+        assert_eq!(units[0].0[start + 4..start + 6], 1028u16.to_be_bytes());
+        assert_eq!(ip_len(&units[0].0), units[0].0.len() - 14);
+        assert_eq!(units[1].2, None);
+    }
 }
 
 /// All that reaches `b` of 50 numbered frames, with its time.
@@ -306,13 +513,14 @@ fn a_fan_sorts_by_its_steering_or_not_at_all() {
         let mut pairs = fan(near, Steering::by_port(3), manner);
         let mut sent = Vec::new();
         for port in 0..60_u16 {
-            let mut frame = segment(17, 0, 0, b"data");
+            let (build, start) = VERSIONS[usize::from(port / 30)];
+            let mut frame = build(17, 0, 0, b"data");
             frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0xb]);
-            frame[36..38].copy_from_slice(&port.to_be_bytes());
+            frame[start + 2..start + 4].copy_from_slice(&port.to_be_bytes());
             send(&mut far, &frame);
             sent.push(frame);
         }
-        // Neither IPv4 nor whole.
+        // Neither whole nor IP.
         let mut fragment = sent[1].clone();
         fragment[20] = 0x20;
         sent.push(fragment);

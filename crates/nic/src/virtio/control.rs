@@ -21,9 +21,10 @@ const CONFIG_SUPPORTED_HASH_TYPES: usize = 20;
 /// Queues have 16-bit numbers, and the control queue comes behind the pairs.
 const MAX_PAIRS: u16 = 0x7fff;
 
-/// Hash type: TCP over IPv4 by addresses and ports. The only one that is asked for, so that all else (ARP, DHCP, TFTP) comes to the first
-/// pair.
+// Hash types: TCP by addresses and ports. The only ones that are asked for, so that all else (ARP, DHCP, TFTP) comes to the first pair.
 const VIRTIO_NET_HASH_TYPE_TCP_V4: u32 = 1 << 1;
+const VIRTIO_NET_HASH_TYPE_TCP_V6: u32 = 1 << 4;
+const HASH_TYPES: u32 = VIRTIO_NET_HASH_TYPE_TCP_V4 | VIRTIO_NET_HASH_TYPE_TCP_V6;
 
 const VIRTIO_NET_CTRL_MQ: u8 = 4;
 const VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET: u8 = 0;
@@ -71,7 +72,7 @@ impl Offer {
         if offered & feature::RSS != 0
             && key >= KEY.len()
             && table >= TABLE_LEN
-            && hashes & VIRTIO_NET_HASH_TYPE_TCP_V4 != 0
+            && hashes & HASH_TYPES == HASH_TYPES
         {
             features |= feature::RSS;
         }
@@ -136,7 +137,7 @@ impl Control {
         self.write(COMMAND, &[VIRTIO_NET_CTRL_MQ, command]);
         self.write(DATA, data);
         self.write(ACK, &[!VIRTIO_NET_OK]);
-        let addresses = [COMMAND, DATA, ACK].map(|id| self.ring.buffer_address(id));
+        let addresses = [COMMAND, DATA, ACK].map(|id| self.ring.buffers.address(id));
         let queue = &mut self.ring.queue;
         queue.describe_chained(COMMAND, addresses[0], 2, DATA);
         queue.describe_chained(DATA, addresses[1], data.len() as u32, ACK);
@@ -165,26 +166,26 @@ impl Control {
         let (id, _) = self.ring.queue.peek()?;
         self.ring.queue.take(id);
         // SAFETY: the first byte of a buffer. Should the device write all the same, a volatile read takes what is there as plain data.
-        let ack = unsafe { self.ring.buffer(ACK).read_volatile() };
+        let ack = unsafe { self.ring.buffers.at(ACK).read_volatile() };
         Ok(Some(ack == VIRTIO_NET_OK))
     }
 
     /// Writes the start of a buffer that the device does not have.
     fn write(&mut self, id: u16, bytes: &[u8]) {
-        let len = bytes.len().min(self.ring.buffer_len);
+        let len = bytes.len().min(self.ring.buffers.len);
         let source = NonNull::from(bytes).cast();
         // SAFETY: a buffer holds `buffer_len` bytes, of which no reference exists; `bytes` lies elsewhere, as nobody else can refer to them.
         unsafe {
-            source.copy_to_nonoverlapping(self.ring.buffer(id), len);
+            source.copy_to_nonoverlapping(self.ring.buffers.at(id), len);
         }
     }
 }
 
-/// `struct virtio_net_rss_config`: TCP over IPv4 is spread over the first `pairs` pairs, all else goes to the first.
+/// `struct virtio_net_rss_config`: TCP is spread over the first `pairs` pairs, all else goes to the first.
 fn rss_config(pairs: u16) -> Vec<u8> {
     const UNCLASSIFIED_QUEUE: u16 = 0;
     let mut bytes = Vec::with_capacity(BUFFER_LEN);
-    bytes.extend(VIRTIO_NET_HASH_TYPE_TCP_V4.to_le_bytes());
+    bytes.extend(HASH_TYPES.to_le_bytes());
     bytes.extend((TABLE_LEN as u16 - 1).to_le_bytes());
     bytes.extend(UNCLASSIFIED_QUEUE.to_le_bytes());
     for entry in 0..TABLE_LEN {

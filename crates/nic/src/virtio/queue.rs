@@ -11,12 +11,9 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU16, Ordering, fence};
 
+use super::tables::{Ordering, Tables, fence};
 use crate::Fault;
-
-// The rings are little endian, and so is every machine with UEFI: no conversions.
-const _: () = assert!(cfg!(target_endian = "little"));
 
 /// Descriptor flag: the buffer goes on in another.
 const VIRTQ_DESC_F_NEXT: u16 = 1;
@@ -25,36 +22,9 @@ pub(super) const VIRTQ_DESC_F_WRITE: u16 = 2;
 const VIRTQ_AVAIL_F_NO_INTERRUPT: u16 = 1;
 const VIRTQ_USED_F_NO_NOTIFY: u16 = 1;
 
-const DESCRIPTOR_LEN: usize = 16;
-const USED_ELEMENT_LEN: usize = 8;
-/// Flags and index, before the elements of either ring.
-const RING_HEADER: usize = 4;
-
-/// Where the parts of a queue lie in its memory, in bytes from the start (the descriptor table is first).
-#[derive(Clone, Copy)]
-pub(super) struct Layout {
-    /// The available ring.
-    pub avail: usize,
-    /// The used ring, on a page of its own: the device writes it.
-    pub used: usize,
-    /// All of it.
-    pub len: usize,
-}
-
-impl Layout {
-    pub fn new(size: u16) -> Self {
-        let size = usize::from(size);
-        let avail = DESCRIPTOR_LEN * size;
-        let used = (avail + RING_HEADER + 2 * size + 2).next_multiple_of(4096);
-        let len = used + RING_HEADER + USED_ELEMENT_LEN * size + 2;
-        Layout { avail, used, len }
-    }
-}
-
 /// One queue. Its size is a power of two.
 pub(super) struct Queue {
-    base: NonNull<u8>,
-    layout: Layout,
+    tables: Tables,
     size: u16,
     /// Which buffers the device has: what it returns is believed only if it had it.
     lent: Box<[bool]>,
@@ -66,10 +36,6 @@ pub(super) struct Queue {
     taken: u16,
 }
 
-// SAFETY: the pointer leads to memory at a fixed place that any processor may use and that, on our side, is reached through this queue
-// alone, so it may change processor as a whole.
-unsafe impl Send for Queue {}
-
 impl Queue {
     /// Takes over zeroed memory as a queue of `size` (a power of two, at most 32768) buffers.
     ///
@@ -78,19 +44,17 @@ impl Queue {
     /// the life of the queue, and referenced by no Rust reference.
     pub unsafe fn new(base: NonNull<u8>, size: u16) -> Self {
         debug_assert!(size.is_power_of_two());
-        let queue = Queue {
-            base,
-            layout: Layout::new(size),
+        // SAFETY: the caller's promise.
+        let tables = unsafe { Tables::new(base, size) };
+        tables.set_avail_flags(VIRTQ_AVAIL_F_NO_INTERRUPT);
+        Queue {
+            tables,
             size,
             lent: vec![false; size.into()].into_boxed_slice(),
             offered: 0,
             published: 0,
             taken: 0,
-        };
-        queue
-            .atomic(queue.layout.avail)
-            .store(VIRTQ_AVAIL_F_NO_INTERRUPT, Ordering::Relaxed);
-        queue
+        }
     }
 
     pub fn size(&self) -> u16 {
@@ -108,22 +72,9 @@ impl Queue {
     }
 
     fn write_descriptor(&mut self, id: u16, address: u64, len: u32, flags: u16, next: u16) {
-        let at = self.descriptor(id);
-        // SAFETY: `descriptor` stays inside the descriptor table, which `new` was promised to be valid
-        // and aligned; the device does not write it, and reads it only when `id` is in the available ring, or chained to what is.
-        unsafe {
-            at.cast::<u64>().write_volatile(address);
-            at.add(8).cast::<u32>().write_volatile(len);
-            at.add(12).cast::<u16>().write_volatile(flags);
-            at.add(14).cast::<u16>().write_volatile(next);
-        }
-    }
-
-    /// Changes the length of buffer `id`, which the device does not have.
-    pub fn set_len(&mut self, id: u16, len: u32) {
-        let at = self.descriptor(id);
-        // SAFETY: as in `write_descriptor`.
-        unsafe { at.add(8).cast::<u32>().write_volatile(len) }
+        let flags_and_next = u32::from(flags) | u32::from(next) << 16;
+        let words = [address as u32, (address >> 32) as u32, len, flags_and_next];
+        self.tables.set_descriptor(id, words);
     }
 
     /// Puts buffer `id` into the available ring; the device sees it after [`Self::publish`].
@@ -133,9 +84,7 @@ impl Queue {
         if let Some(lent) = self.lent.get_mut(usize::from(id)) {
             *lent = true;
         }
-        let slot = usize::from(self.offered & (self.size - 1));
-        self.atomic(self.layout.avail + RING_HEADER + 2 * slot)
-            .store(id, Ordering::Relaxed);
+        self.tables.set_avail(self.offered, id);
         self.offered = self.offered.wrapping_add(1);
     }
 
@@ -145,18 +94,17 @@ impl Queue {
             return false;
         }
         self.published = self.offered;
-        self.atomic(self.layout.avail + 2)
-            .store(self.offered, Ordering::Release);
+        self.tables.set_avail_index(self.offered, Ordering::Release);
         // The index must be out before the device's wish is read, else both sides may wait for each other.
         fence(Ordering::SeqCst);
-        let flags = self.atomic(self.layout.used).load(Ordering::Relaxed);
+        let flags = self.tables.used_flags();
         flags & VIRTQ_USED_F_NO_NOTIFY == 0
     }
 
     /// How many buffers the device has returned and nobody has taken.
     #[inline]
     pub fn returned(&self) -> Result<u16, &'static Fault> {
-        let index = self.atomic(self.layout.used + 2).load(Ordering::Acquire);
+        let index = self.tables.used_index(Ordering::Acquire);
         let returned = index.wrapping_sub(self.taken);
         if returned > self.published.wrapping_sub(self.taken) {
             return Err(&Fault::Misbehaved(
@@ -169,15 +117,7 @@ impl Queue {
     /// The buffer number and written length of the next returned buffer; there is one, as [`Self::returned`]
     /// told. The number is that of a lent buffer; the length is the device's word.
     pub fn peek(&self) -> Result<(u16, u32), &'static Fault> {
-        let slot = usize::from(self.taken & (self.size - 1));
-        let at = self.layout.used + RING_HEADER + USED_ELEMENT_LEN * slot;
-        // SAFETY: the masked slot lies inside the used ring, which `new` was promised to be valid and aligned.
-        // The device wrote the element before the index that `returned` read; a volatile read takes
-        // whatever a liar writes later as plain data.
-        let (id, len) = unsafe {
-            let element = self.base.add(at).cast::<u32>();
-            (element.read_volatile(), element.add(1).read_volatile())
-        };
+        let (id, len) = self.tables.used(self.taken);
         match self.lent.get(id as usize) {
             Some(true) => Ok((id as u16, len)),
             _ => Err(&Fault::Misbehaved(
@@ -193,18 +133,80 @@ impl Queue {
         }
         self.taken = self.taken.wrapping_add(1);
     }
+}
 
-    fn descriptor(&self, id: u16) -> NonNull<u8> {
-        let slot = usize::from(id & (self.size - 1));
-        // SAFETY: the masked slot lies inside the descriptor table at the start of the memory.
-        unsafe { self.base.add(DESCRIPTOR_LEN * slot) }
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::virtio::tables::Parts;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A queue and what the device sees of it.
+    fn queue() -> (Queue, Arc<Parts>) {
+        // SAFETY: under loom, no memory is used.
+        let queue = unsafe { Queue::new(NonNull::dangling(), 2) };
+        let device = queue.tables.0.clone();
+        (queue, device)
     }
 
-    /// The 16-bit field of a ring at `offset`, which the device may access at the same time.
-    fn atomic(&self, offset: usize) -> &AtomicU16 {
-        debug_assert!(offset + 2 <= self.layout.len);
-        // SAFETY: the callers' offsets, made of the layout and masked slots, are even and inside the memory
-        // that `new` was promised to be valid; atomics allow the device to write at the same time.
-        unsafe { AtomicU16::from_ptr(self.base.add(offset).cast::<u16>().as_ptr()) }
+    /// The device tells that it is done with buffer 0.
+    fn put_used(device: &Parts, len: u32) {
+        // SAFETY: the driver reads it when it knows of it; loom tells if not.
+        device.elements[0].with_mut(|element| unsafe { *element = (0, len) });
+        device.used[1].store(1, Ordering::Release);
+    }
+
+    #[test]
+    fn the_device_sees_a_whole_descriptor() {
+        loom::model(|| {
+            let (mut queue, device) = queue();
+            let device = thread::spawn(move || {
+                while device.avail[1].load(Ordering::Acquire) == 0 {
+                    thread::yield_now();
+                }
+                assert_eq!(device.avail[2].load(Ordering::Relaxed), 1);
+                // SAFETY: the driver gave it; loom tells if it still writes.
+                let words = device.descriptors[1].with(|words| unsafe { *words });
+                assert_eq!(words, [0x5678, 0x1234, 60, 2]);
+            });
+            queue.describe(1, 0x1234_0000_5678, 60, VIRTQ_DESC_F_WRITE);
+            queue.offer(1);
+            assert!(queue.publish());
+            device.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn the_driver_sees_what_the_device_returned() {
+        loom::model(|| {
+            let (mut queue, device) = queue();
+            queue.offer(0);
+            queue.publish();
+            let device = thread::spawn(move || put_used(&device, 77));
+            while queue.returned() != Ok(1) {
+                thread::yield_now();
+            }
+            assert_eq!(queue.peek(), Ok((0, 77)));
+            device.join().unwrap();
+        });
+    }
+
+    /// The device asks for doorbells, then looks once more: it is told of a buffer one way or the other.
+    #[test]
+    fn no_doorbell_is_missed() {
+        loom::model(|| {
+            let (mut queue, device) = queue();
+            device.used[0].store(VIRTQ_USED_F_NO_NOTIFY, Ordering::Relaxed);
+            let device = thread::spawn(move || {
+                device.used[0].store(0, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                device.avail[1].load(Ordering::Relaxed) == 1
+            });
+            queue.offer(0);
+            let rings = queue.publish();
+            let seen = device.join().unwrap();
+            assert!(rings || seen, "both wait");
+        });
     }
 }

@@ -57,9 +57,9 @@ impl ReceiveQueue {
     pub fn new(mut ring: Ring, features: u64, max_unit: usize) -> Self {
         let size = ring.queue.size();
         for id in 0..size {
-            let address = ring.buffer_address(id);
+            let address = ring.buffers.address(id);
             ring.queue
-                .describe(id, address, ring.buffer_len as u32, VIRTQ_DESC_F_WRITE);
+                .describe(id, address, ring.buffers.len as u32, VIRTQ_DESC_F_WRITE);
         }
         ReceiveQueue {
             ring,
@@ -165,7 +165,7 @@ impl ReceiveQueue {
 
     /// The header at the start of a returned buffer.
     fn header(&self, id: u16) -> Header {
-        let buffer = self.ring.buffer(id);
+        let buffer = self.ring.buffers.at(id);
         // SAFETY: a buffer is longer than the header and aligned to 2048 bytes; the device has returned it, and
         // should it write all the same, volatile reads take what is there as plain data.
         let (low, high) = unsafe {
@@ -195,7 +195,7 @@ impl ReceiveQueue {
     ) -> Result<&'a [u8], &'static Fault> {
         self.ring.queue.take(id);
         let len = len as usize;
-        if len > self.ring.buffer_len || len <= skip {
+        if len > self.ring.buffers.len || len <= skip {
             return Err(&Fault::Misbehaved("it returned an impossible length"));
         }
         if let Some(slot) = self.free.get_mut(self.free_len) {
@@ -205,7 +205,9 @@ impl ReceiveQueue {
         // SAFETY: the buffer is valid for `buffer_len` bytes, initialised (zeroed at allocation) and lives as
         // long as the ring. The device had it and has returned it, and gets it again by `refill` only, which by the
         // caller's promise comes after the last use of the slice; until then nobody writes to it.
-        Ok(unsafe { slice::from_raw_parts(self.ring.buffer(id).add(skip).as_ptr(), len - skip) })
+        Ok(unsafe {
+            slice::from_raw_parts(self.ring.buffers.at(id).add(skip).as_ptr(), len - skip)
+        })
     }
 }
 

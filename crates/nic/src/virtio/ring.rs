@@ -1,10 +1,11 @@
-//! A queue with its doorbell and one buffer of a fixed length for each descriptor.
+//! A queue with its doorbell and one buffer of a fixed length for each descriptor; and buffers by themselves.
 
 use core::ptr::NonNull;
 
 use super::InitError;
 use super::device::{Device, Shared};
-use super::queue::{Layout, Queue};
+use super::queue::Queue;
+use super::tables::Layout;
 use super::transport::Transport;
 use crate::platform::{DmaMemory, PciFunction, Registers};
 
@@ -13,14 +14,60 @@ pub(super) struct Ring {
     pub queue: Queue,
     number: u16,
     doorbell: usize,
-    buffers: NonNull<u8>,
-    buffers_address: u64,
-    pub buffer_len: usize,
+    /// By descriptor.
+    pub buffers: Buffers,
 }
 
-// SAFETY: the pointer leads to memory at a fixed place that any processor may use and that is reached through this ring alone, so it may change
-// processor as a whole.
-unsafe impl Send for Ring {}
+/// Buffers of one length, one behind the other. How many there are is a power of two.
+pub(super) struct Buffers {
+    first: NonNull<u8>,
+    address: u64,
+    count: u16,
+    pub len: usize,
+}
+
+// SAFETY: the pointer leads to memory at a fixed place that any processor may use and that is reached through these buffers alone, so they may
+// change processor as a whole.
+unsafe impl Send for Buffers {}
+
+impl Buffers {
+    /// Allocates zeroed memory for `count` buffers.
+    ///
+    /// # Safety
+    /// As for [`Ring::new`].
+    pub unsafe fn new<P: PciFunction>(
+        device: &mut Device<P>,
+        count: u16,
+        len: usize,
+    ) -> Result<Self, InitError> {
+        debug_assert!(count.is_power_of_two());
+        let memory = device.allocate(len * usize::from(count))?;
+        Ok(Buffers {
+            first: memory.as_ptr(),
+            address: memory.device_address(),
+            count,
+            len,
+        })
+    }
+
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// First byte of buffer `id`, which is below the count, as the processor sees it.
+    #[inline]
+    pub fn at(&self, id: u16) -> NonNull<u8> {
+        let id = id & (self.count - 1);
+        // SAFETY: there are as many buffers as the count says, one behind the other.
+        unsafe { self.first.add(usize::from(id) * self.len) }
+    }
+
+    /// The same, as the device sees it.
+    #[inline]
+    pub fn address(&self, id: u16) -> u64 {
+        self.address + u64::from(id) * self.len as u64
+    }
+}
 
 impl Ring {
     /// Allocates memory for a queue and its buffers, and enables it in the device.
@@ -36,8 +83,8 @@ impl Ring {
         let layout = Layout::new(size);
         let memory = device.allocate(layout.len)?;
         let (base, address) = (memory.as_ptr(), memory.device_address());
-        let buffers = device.allocate(buffer_len * usize::from(size))?;
-        let (buffers, buffers_address) = (buffers.as_ptr(), buffers.device_address());
+        // SAFETY: the caller's promise.
+        let buffers = unsafe { Buffers::new(device, size, buffer_len)? };
         Ok(Ring {
             // SAFETY: the memory is zeroed, page aligned and long enough, and nothing else refers to it. It lives in `device` until that
             // is dropped, and is not given back even then while somebody holds on to the shared part; by our caller's promise the ring
@@ -49,8 +96,6 @@ impl Ring {
                 .transport
                 .enable_queue(number, size, address, layout)?,
             buffers,
-            buffers_address,
-            buffer_len,
         })
     }
 
@@ -62,18 +107,6 @@ impl Ring {
             shared.transport.notify(self.doorbell, self.number);
         }
         wanted
-    }
-
-    /// First byte of buffer `id`, as the processor sees it.
-    pub fn buffer(&self, id: u16) -> NonNull<u8> {
-        let id = id & (self.queue.size() - 1);
-        // SAFETY: there are as many buffers as the queue has entries, one behind the other.
-        unsafe { self.buffers.add(usize::from(id) * self.buffer_len) }
-    }
-
-    /// The same, as the device sees it.
-    pub fn buffer_address(&self, id: u16) -> u64 {
-        self.buffers_address + u64::from(id) * self.buffer_len as u64
     }
 }
 

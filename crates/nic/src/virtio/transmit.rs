@@ -1,17 +1,26 @@
-//! The transmit half: a pool of buffers, one for each descriptor.
+//! The transmit half: a buffer for a frame at each descriptor, and some for frames that the device cuts, which any descriptor may point to.
 
 use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ptr::NonNull;
 use core::slice;
 
-use super::HEADER_LEN;
 use super::device::User;
-use super::ring::Ring;
+use super::ring::{Buffers, Ring};
+use super::{HEADER_LEN, TRANSMIT_UNIT};
 use crate::platform::PciFunction;
+use crate::vlan::TAG_LEN;
 use crate::{Counters, Fault, Offload, SendError, Transmit, checksum};
 
 /// In `struct virtio_net_hdr_v1`, whose words are: flags, GSO type, header length; GSO size, checksum start;
 /// checksum offset, number of buffers.
 const VIRTIO_NET_HDR_F_NEEDS_CSUM: u32 = 1;
+const VIRTIO_NET_HDR_GSO_TCPV4: u32 = 1 << 8;
+const VIRTIO_NET_HDR_GSO_TCPV6: u32 = 4 << 8;
+
+/// Where the checksum is in a TCP header.
+const TCP_CHECKSUM: u32 = 16;
 
 /// The transmit half of a [`VirtioNet`](super::VirtioNet) or a [`VirtioPair`](super::VirtioPair), on loan.
 pub struct VirtioTransmit<'a, P: PciFunction> {
@@ -25,22 +34,34 @@ pub(super) struct TransmitQueue {
     /// Buffers that the device does not have, as a stack: the first `free_len` are valid.
     free: Box<[u16]>,
     free_len: usize,
+    /// For frames to be cut, where the device does that.
+    large: Option<Large>,
     max_frame: usize,
     checksums: bool,
     counters: Counters,
 }
 
+/// Buffers for frames to be cut.
+struct Large {
+    buffers: Buffers,
+    /// Those that no descriptor points to.
+    free: Vec<u16>,
+    /// By descriptor that the device has: the one that it points to.
+    lent: Box<[Option<u16>]>,
+}
+
 impl TransmitQueue {
-    pub fn new(mut ring: Ring, max_frame: usize, checksums: bool) -> Self {
+    pub fn new(ring: Ring, max_frame: usize, checksums: bool, large: Option<Buffers>) -> Self {
         let size = ring.queue.size();
-        for id in 0..size {
-            let address = ring.buffer_address(id);
-            ring.queue.describe(id, address, 0, 0);
-        }
         TransmitQueue {
             ring,
             free: (0..size).rev().collect(),
             free_len: size.into(),
+            large: large.map(|buffers| Large {
+                free: (0..buffers.count()).rev().collect(),
+                buffers,
+                lent: vec![None; size.into()].into_boxed_slice(),
+            }),
             max_frame,
             checksums,
             counters: Counters::default(),
@@ -56,6 +77,11 @@ impl TransmitQueue {
         for _ in 0..self.ring.queue.returned()? {
             let (id, _) = self.ring.queue.peek()?;
             self.ring.queue.take(id);
+            if let Some(large) = &mut self.large
+                && let Some(lent) = large.lent.get_mut(usize::from(id))
+            {
+                large.free.extend(lent.take());
+            }
             if let Some(slot) = self.free.get_mut(self.free_len) {
                 *slot = id;
                 self.free_len += 1;
@@ -64,11 +90,71 @@ impl TransmitQueue {
         Ok(())
     }
 
-    fn next_free(&mut self) -> Option<u16> {
+    /// Length of the longest frame.
+    fn longest(&self, to_cut: bool) -> usize {
+        match (to_cut, &self.large) {
+            (false, _) => self.max_frame,
+            (true, Some(_)) => TRANSMIT_UNIT + TAG_LEN,
+            (true, None) => 0,
+        }
+    }
+
+    /// True when no buffer of the kind is free.
+    fn lacks(&self, to_cut: bool) -> bool {
+        self.free_len == 0 || to_cut && self.large.as_ref().is_none_or(|l| l.free.is_empty())
+    }
+
+    /// A free descriptor, and the buffer that it is to point to: as we and as the device see it.
+    fn next_free(&mut self, to_cut: bool) -> Option<(u16, NonNull<u8>, u64)> {
         let at = self.free_len.checked_sub(1)?;
         let id = *self.free.get(at)?;
+        let mut buffers = &self.ring.buffers;
+        let mut buffer = id;
+        if to_cut {
+            let large = self.large.as_mut()?;
+            let lent = large.lent.get_mut(usize::from(id))?;
+            buffer = large.free.pop()?;
+            *lent = Some(buffer);
+            buffers = &large.buffers;
+        }
         self.free_len = at;
-        Some(id)
+        Some((id, buffers.at(buffer), buffers.address(buffer)))
+    }
+}
+
+/// The words of a frame's `struct virtio_net_hdr_v1`.
+fn header(frame: &[u8], offload: Offload) -> [u32; HEADER_LEN / 4] {
+    match offload {
+        Offload::None => [0; 3],
+        Offload::L4Checksum { start, offset } => [
+            VIRTIO_NET_HDR_F_NEEDS_CSUM,
+            u32::from(start) << 16,
+            u32::from(offset),
+        ],
+        Offload::TcpSegmentation {
+            start,
+            header_len,
+            mss,
+        } => {
+            // Hosts throw away what is to be cut into one piece.
+            let (gso, size) = if frame.len() > usize::from(header_len) + usize::from(mss) {
+                (gso_type(frame) | u32::from(header_len) << 16, mss.into())
+            } else {
+                (0, 0)
+            };
+            [
+                VIRTIO_NET_HDR_F_NEEDS_CSUM | gso,
+                size | u32::from(start) << 16,
+                TCP_CHECKSUM,
+            ]
+        }
+    }
+}
+
+fn gso_type(frame: &[u8]) -> u32 {
+    match frame.get(12..) {
+        Some([0x86, 0xdd, ..] | [0x81, 0x00, _, _, 0x86, 0xdd, ..]) => VIRTIO_NET_HDR_GSO_TCPV6,
+        _ => VIRTIO_NET_HDR_GSO_TCPV4,
     }
 }
 
@@ -95,37 +181,33 @@ impl<P: PciFunction> Transmit for VirtioTransmit<'_, P> {
         if !self.user.running()? {
             return Err(Fault::Removed.into());
         }
-        if len > self.queue.max_frame {
+        let to_cut = matches!(offload, Offload::TcpSegmentation { .. });
+        if len > self.queue.longest(to_cut) {
             return Err(SendError::TooLong);
         }
-        if self.queue.free_len == 0 {
+        if self.queue.lacks(to_cut) {
             self.reclaim()?;
         }
         let queue = &mut *self.queue;
-        let Some(id) = queue.next_free() else {
+        let Some((id, buffer, address)) = queue.next_free(to_cut) else {
             queue.counters.transmit_full += 1;
             return Err(SendError::Full);
         };
-        let buffer = queue.ring.buffer(id);
-        // SAFETY: a buffer holds the header and `max_frame` bytes, initialised (zeroed at allocation), and lives
+        // SAFETY: a buffer holds the header and `longest` bytes, initialised (zeroed at allocation), and lives
         // as long as the ring. It was free, so the device does not have it; there is no other reference to it.
         let frame = unsafe { slice::from_raw_parts_mut(buffer.add(HEADER_LEN).as_ptr(), len) };
         let value = fill(frame);
-        let mut header = [0u32; HEADER_LEN / 4];
-        if let Offload::L4Checksum { start, offset } = offload {
-            if queue.checksums {
-                header = [
-                    VIRTIO_NET_HDR_F_NEEDS_CSUM,
-                    u32::from(start) << 16,
-                    u32::from(offset),
-                ];
-            } else {
+        let header = match offload {
+            Offload::L4Checksum { start, offset } if !queue.checksums => {
                 checksum::complete(frame, start.into(), offset.into());
+                [0; 3]
             }
-        }
+            offload => header(frame, offload),
+        };
         // SAFETY: as for the frame, whose last use is above; a buffer is aligned to 2048 bytes.
         unsafe { buffer.cast::<[u32; HEADER_LEN / 4]>().write(header) };
-        queue.ring.queue.set_len(id, (HEADER_LEN + len) as u32);
+        let described = (HEADER_LEN + len) as u32;
+        queue.ring.queue.describe(id, address, described, 0);
         queue.ring.queue.offer(id);
         queue.counters.transmit_frames += 1;
         queue.counters.transmit_bytes += len as u64;

@@ -2,7 +2,7 @@
 //! status, feature negotiation and the programming of queues.
 
 use super::InitError;
-use super::queue::Layout;
+use super::tables::Layout;
 use crate::platform::{PciFunction, Registers};
 
 const PCI_STATUS_COMMAND: u8 = 0x04;

@@ -53,6 +53,46 @@ fn a_message_survives() {
 }
 
 #[test]
+fn each_message_type_has_its_code() {
+    let kinds = [
+        MessageType::Discover,
+        MessageType::Offer,
+        MessageType::Request,
+        MessageType::Decline,
+        MessageType::Ack,
+        MessageType::Nak,
+        MessageType::Release,
+        MessageType::Inform,
+    ];
+    for (code, kind) in (1..).zip(kinds) {
+        assert_eq!(kind.code(), code);
+        assert_eq!(parsed(&[53, 1, code]).message_type(), Some(kind));
+    }
+    for code in [0, 9] {
+        assert_eq!(parsed(&[53, 1, code]).message_type(), None);
+    }
+}
+
+#[test]
+fn only_the_top_bit_of_the_flags_asks_for_broadcast() {
+    let mut message = Message::request(MessageType::Discover, 1, MAC);
+    assert!(!message.wants_broadcast());
+    message.flags = 0x7fff;
+    assert!(!message.wants_broadcast());
+    message.flags = 0x8000;
+    assert!(message.wants_broadcast());
+}
+
+#[test]
+fn a_hardware_address_is_cut_at_sixteen_bytes() {
+    let mut message = Message::request(MessageType::Discover, 1, MAC);
+    message.chaddr = (1..=20).collect();
+    let again = Message::parse(&message.emit()).unwrap();
+    assert_eq!(again.chaddr, message.chaddr[..16]);
+    assert_eq!(again.mac(), None);
+}
+
+#[test]
 fn long_names_move_to_options() {
     let mut message = Message::request(MessageType::Offer, 1, MAC);
     message.operation = Operation::Reply;
@@ -70,12 +110,20 @@ fn a_reply_echoes_what_it_must() {
     let mut request = Message::request(MessageType::Request, 5, MAC);
     request.giaddr = Ipv4Addr::new(10, 0, 0, 1);
     request.ciaddr = Ipv4Addr::new(10, 0, 0, 2);
+    request.hops = 1;
+    request.secs = 9;
+    request.flags = 0x8000;
     request.options.set(RELAY_AGENT, b"\x01\x02ab");
     let ack = Message::reply(MessageType::Ack, &request);
     assert_eq!(
         (ack.xid, ack.giaddr, ack.ciaddr),
         (5, request.giaddr, request.ciaddr)
     );
+    assert_eq!((ack.hops, ack.secs), (0, 0));
+    assert_eq!(ack.mac(), Some(MAC));
+    for kind in [MessageType::Offer, MessageType::Ack, MessageType::Nak] {
+        assert!(Message::reply(kind, &request).wants_broadcast());
+    }
     assert_eq!(ack.options.get(RELAY_AGENT), Some(b"\x01\x02ab".as_slice()));
     assert_eq!(ack.message_type(), Some(MessageType::Ack));
     assert_eq!(
@@ -172,6 +220,7 @@ fn overload_of_one_field_leaves_the_other() {
     );
     let message = Message::parse(&reply(b"s", b"\x34\x01\x03", b"\x34\x01\x01")).unwrap();
     assert_eq!(message.boot_server_name(), Some("s"));
+    assert_eq!(message.options, Options::default());
     // A field cut off in the middle of an option.
     let mut file = [0; 128];
     file[127] = 12;
@@ -196,6 +245,7 @@ fn lengths_are_checked() {
     assert_eq!(with(SUBNET_MASK, &[0; 4]).prefix(), Some(0));
     assert_eq!(with(SUBNET_MASK, &[255, 0, 255, 0]).prefix(), None);
     assert_eq!(with(MTU, &[5, 0xdc]).mtu(), Some(1500));
+    assert_eq!(with(MTU, &[0, 68]).mtu(), Some(68));
     assert_eq!(with(MTU, &[0, 67]).mtu(), None);
     assert_eq!(
         with(LEASE_TIME, &[0, 0, 14, 16]).u32(LEASE_TIME),

@@ -108,13 +108,13 @@ impl<D: Driver> Transmit for DrivenTransmit<'_, D> {
     fn send<R>(
         &mut self,
         len: usize,
-        _: Offload,
+        offload: Offload,
         fill: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, SendError> {
         if !self.port.running()? {
             return Err(Fault::Removed.into());
         }
-        if len > self.outbox.max {
+        if len > self.outbox.max || matches!(offload, Offload::TcpSegmentation { .. }) {
             return Err(SendError::TooLong);
         }
         if self.outbox.free.is_empty() {

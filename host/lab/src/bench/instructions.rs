@@ -342,6 +342,7 @@ impl Nic for LoopNic {
             receive_frames_hoped: 0,
             receive_bytes: 1024 * BUFFER,
             transmit_checksum: true,
+            transmit_unit: 0,
         }
     }
 

@@ -179,6 +179,12 @@ fn sent_frames_reach_the_chip_at_flush() {
     .unwrap();
     let long = tx.send(1519, Offload::None, |_| ());
     assert_eq!(long, Err(SendError::TooLong));
+    let cut = Offload::TcpSegmentation {
+        start: 34,
+        header_len: 54,
+        mss: 536,
+    };
+    assert_eq!(tx.send(1500, cut, |_| ()), Err(SendError::TooLong));
     assert!(model.collect().is_empty());
     assert!(!tx.idle());
     tx.flush().unwrap();
@@ -363,6 +369,25 @@ fn removal_is_noticed_by_polling_alone() {
     model.remove();
     let fault = (0..=1 << 16).find_map(|_| receive(&mut nic, 64).err());
     assert_eq!(fault, Some(Fault::Removed));
+}
+
+#[test]
+fn stop_waits_until_the_last_frames_are_sent() {
+    for waits in [0, 1, 5000] {
+        let (model, mut nic) = start();
+        model.send_after_waits(waits);
+        let (_, tx) = nic.split();
+        tx.send(60, Offload::None, |frame| frame.fill(7)).unwrap();
+        nic.stop();
+        assert!(!model.is_running());
+        assert_eq!(model.collect(), [[7; 60]], "{waits}");
+    }
+    // Not for ever.
+    let (model, mut nic) = start();
+    nic.split().1.send(60, Offload::None, |_| ()).unwrap();
+    nic.stop();
+    assert!(!model.is_running());
+    assert_eq!(model.collect(), [[0; 0]; 0]);
 }
 
 #[test]

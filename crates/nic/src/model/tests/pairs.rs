@@ -1,6 +1,6 @@
 //! Several queue pairs.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Barrier;
 use std::thread;
 
@@ -37,17 +37,36 @@ fn refused_pairs(pairs: usize, change: impl FnOnce(&mut ModelConfig)) -> InitErr
     error
 }
 
-/// A frame of TCP or UDP over IPv4.
-fn packet(protocol: u8, from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
-    let mut frame = vec![0; 60];
-    frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
-    frame[23] = protocol;
-    frame[26..30].copy_from_slice(&from.ip().octets());
-    frame[30..34].copy_from_slice(&to.ip().octets());
-    frame[34..36].copy_from_slice(&from.port().to_be_bytes());
-    frame[36..38].copy_from_slice(&to.port().to_be_bytes());
+/// A frame of TCP or UDP.
+fn packet(protocol: u8, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            frame.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0, 0, 0, protocol, 0, 0]);
+            frame.extend([from.octets(), to.octets()].concat());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, protocol, 0]);
+            frame.extend([from.octets(), to.octets()].concat());
+        }
+        _ => panic!("two IP versions"),
+    }
+    frame.extend([from.port().to_be_bytes(), to.port().to_be_bytes()].concat());
+    frame.extend([0; 22]);
     frame
 }
+
+/// A server's address and ours, of both IP versions.
+const ADDRESSES: [[IpAddr; 2]; 2] = [
+    [
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)),
+    ],
+    [
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9)),
+    ],
+];
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -70,7 +89,7 @@ fn with_one_pair_all_is_as_on_a_device_that_has_no_more() {
         let model = Model::new(config);
         let mut nic = VirtioNet::with_pairs(model.pci(), pairs).unwrap();
         assert_eq!(model.accepted(), feature::KNOWN);
-        assert_eq!((nic.pairs(), model.blocks()), (1, 4));
+        assert_eq!((nic.pairs(), model.blocks()), (1, 5));
         assert!(nic.take_pairs().is_empty());
         assert_eq!(nic.spread(1), Ok(Steering::by_port(1)));
         for wanted in [0, 2] {
@@ -110,7 +129,7 @@ fn pairs_are_started_and_not_used() {
             assert_eq!(model.receive_buffers_of(n + 1), 256);
         }
         // Queues and buffers of each pair, and of the control queue.
-        assert_eq!(model.blocks(), 4 * pairs + 2);
+        assert_eq!(model.blocks(), 5 * pairs + 2);
         assert_eq!(model.pairs_used(), 1);
     }
 }
@@ -138,7 +157,12 @@ fn what_a_device_says_of_its_pairs_is_not_believed() {
 
 #[test]
 fn a_device_that_cannot_hash_as_we_need_is_not_asked_to() {
-    for rss in [(39, 128, 0x1ff), (40, 127, 0x1ff), (40, 128, 0x1fd)] {
+    for rss in [
+        (39, 128, 0x1ff),
+        (40, 127, 0x1ff),
+        (40, 128, 0x1fd),
+        (40, 128, 0x1ef),
+    ] {
         let (model, mut nic, _others) = start_config(ModelConfig {
             rss,
             ..ModelConfig::with_pairs(2)
@@ -155,24 +179,26 @@ fn with_rss_the_device_steers_as_we_tell() {
     assert_eq!(model.pairs_used(), 3);
     let steering = nic.spread(2).unwrap();
     assert_eq!((steering.pairs(), model.pairs_used()), (2, 2));
-    let remote = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
-    let mut met = [0; 2];
-    for port in 49_152..49_280 {
-        let local = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), port);
-        let frame = packet(TCP, remote, local);
-        let pair = steering.pair(remote, local);
-        assert_eq!(model.arrive(plain(), &frame), Some(pair));
-        let units = match pair {
-            0 => receive(&mut nic, 8),
-            pair => receive(&mut others[pair - 1], 8),
-        };
-        assert_eq!(units.unwrap()[0].bytes, frame);
-        met[pair] += 1;
-        // DHCP and TFTP are the first pair's.
-        assert_eq!(model.arrive(plain(), &packet(UDP, remote, local)), Some(0));
-        assert_eq!(receive(&mut nic, 8).unwrap().len(), 1);
+    for [remote, local] in ADDRESSES {
+        let remote = SocketAddr::new(remote, 80);
+        let mut met = [0; 2];
+        for port in 49_152..49_280 {
+            let local = SocketAddr::new(local, port);
+            let frame = packet(TCP, remote, local);
+            let pair = steering.pair(remote, local);
+            assert_eq!(model.arrive(plain(), &frame), Some(pair));
+            let units = match pair {
+                0 => receive(&mut nic, 8),
+                pair => receive(&mut others[pair - 1], 8),
+            };
+            assert_eq!(units.unwrap()[0].bytes, frame);
+            met[pair] += 1;
+            // DHCP and TFTP are the first pair's.
+            assert_eq!(model.arrive(plain(), &packet(UDP, remote, local)), Some(0));
+            assert_eq!(receive(&mut nic, 8).unwrap().len(), 1);
+        }
+        assert!(met.iter().all(|met| *met > 32));
     }
-    assert!(met.iter().all(|met| *met > 32));
     // Back to the first alone.
     assert_eq!(nic.spread(1), Ok(Steering::by_port(1)));
     assert_eq!(model.pairs_used(), 1);
@@ -185,24 +211,26 @@ fn without_rss_the_device_follows_what_it_was_sent() {
     let (model, mut nic, mut others) = start_config(config);
     let steering = nic.spread(4).unwrap();
     assert_eq!(steering, Steering::by_port(4));
-    let remote = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
-    for port in 50_000..50_016 {
-        let local = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), port);
-        let pair = steering.pair(remote, local);
-        let frame = packet(TCP, local, remote);
-        match pair {
-            0 => send(&mut nic, &frame),
-            pair => send(&mut others[pair - 1], &frame),
+    for [remote, local] in ADDRESSES {
+        let remote = SocketAddr::new(remote, 80);
+        for port in 50_000..50_016 {
+            let local = SocketAddr::new(local, port);
+            let pair = steering.pair(remote, local);
+            let frame = packet(TCP, local, remote);
+            match pair {
+                0 => send(&mut nic, &frame),
+                pair => send(&mut others[pair - 1], &frame),
+            }
+            assert_eq!(model.collect_from(pair)[0].frame, frame);
+            let answer = packet(TCP, remote, local);
+            assert_eq!(model.arrive(plain(), &answer), Some(pair));
         }
-        assert_eq!(model.collect_from(pair)[0].frame, frame);
-        let answer = packet(TCP, remote, local);
-        assert_eq!(model.arrive(plain(), &answer), Some(pair));
     }
-    assert_eq!(receive(&mut nic, 8).unwrap().len(), 4);
+    assert_eq!(receive(&mut nic, 16).unwrap().len(), 8);
     for other in &mut others {
-        assert_eq!(receive(other, 8).unwrap().len(), 4);
-        assert_eq!(other.counters().receive_units, 4);
-        assert_eq!(other.counters().transmit_frames, 4);
+        assert_eq!(receive(other, 16).unwrap().len(), 8);
+        assert_eq!(other.counters().receive_units, 8);
+        assert_eq!(other.counters().transmit_frames, 8);
     }
 }
 
@@ -590,16 +618,20 @@ proptest! {
     #[cfg_attr(miri, ignore = "minutes")]
     fn the_device_hashes_as_we_do(
         pairs in 2u16..7,
-        flows in prop::collection::vec((any::<u32>(), any::<u16>(), any::<u32>(), any::<u16>()), 1..40),
+        flows in prop::collection::vec((any::<[u128; 2]>(), any::<[u16; 2]>()), 1..40),
     ) {
         let (model, mut nic, _others) = start_pairs(pairs);
         let steering = nic.spread(pairs.into()).unwrap();
-        for (remote, port, local, local_port) in flows {
-            let remote = SocketAddrV4::new(remote.into(), port);
-            let local = SocketAddrV4::new(local.into(), local_port);
-            let pair = steering.pair(remote, local);
-            let frame = packet(TCP, remote, local);
-            prop_assert_eq!(model.arrive(plain(), &frame), Some(pair));
+        for (addresses, [port, local_port]) in flows {
+            let of4 = addresses.map(|bits| IpAddr::from(Ipv4Addr::from(bits as u32)));
+            let of6 = addresses.map(|bits| IpAddr::from(Ipv6Addr::from(bits)));
+            for [remote, local] in [of4, of6] {
+                let remote = SocketAddr::new(remote, port);
+                let local = SocketAddr::new(local, local_port);
+                let pair = steering.pair(remote, local);
+                let frame = packet(TCP, remote, local);
+                prop_assert_eq!(model.arrive(plain(), &frame), Some(pair));
+            }
         }
     }
 

@@ -10,21 +10,17 @@
 //! windows, and `r / s * rtt`, the bandwidth-delay product of that rate, is the largest window that promises no more than
 //! that. The stall is [`STALL`]; a longer one may cost segments, which come again. A sender whose whole window arrives in one
 //! burst faster than the engine takes it would need a window below the ring at any distance; the bursts that our
-//! acknowledgements provoke are no larger than what one of them covers ([`super::tcp`]: a quarter of the window or 256
+//! acknowledgements provoke are no larger than what one of them covers ([`super`]: a quarter of the window or 256
 //! KiB), and network cards and paths draw them apart further.
 //!
 //! A promise is not taken back (RFC 9293, section 3.8.6.2.1): when a connection joins, the others' windows shrink only as
 //! data arrives, and the newcomer begins with what they leave.
 
-use smoltcp::time::Duration;
+use wireboot_tcp::{Duration, MAX_WINDOW};
 
 /// Longest time without a look at the ring that costs nothing. The usual smallest ring, 256 frames, holds what
 /// arrives in 3 ms at 1 Gbit/s.
 pub const STALL: Duration = Duration::from_millis(2);
-/// Shift of the window field (RFC 7323): windows of up to 16 MiB, which is 1 Gbit/s over 130 ms.
-pub const SCALE: u8 = 8;
-/// Largest window in bytes.
-pub const MAX: u32 = (u16::MAX as u32) << SCALE;
 /// Always granted, in bytes of the ring, so that no connection stands still: two full segments.
 const FLOOR: u32 = 2 * 1460;
 
@@ -32,10 +28,10 @@ const FLOOR: u32 = 2 * 1460;
 pub fn ring(receive_frames: usize, mtu: u16) -> u32 {
     let segment = usize::from(mtu).saturating_sub(40).max(536);
     let frames = receive_frames.saturating_sub(receive_frames / 16).max(2);
-    u32::try_from(frames.saturating_mul(segment)).unwrap_or(MAX)
+    u32::try_from(frames.saturating_mul(segment)).unwrap_or(MAX_WINDOW)
 }
 
-/// Out-of-order or unread bytes that smoltcp can hold for a connection, on a ring of so many bytes. While a
+/// Out-of-order or unread bytes that are held for a connection, on a ring of so many bytes. While a
 /// connection has no destination this is its window.
 pub fn held(ring: u32) -> usize {
     (ring / 8).clamp(8 * 1024, 256 * 1024) as usize
@@ -53,7 +49,7 @@ pub fn grant(ring: u32, readers: u32, others: u32, round_trip: Option<Duration>)
     let share = ring / readers.max(1);
     let bytes = share.min(ring.saturating_sub(others)).max(FLOOR);
     let (stall, rtt) = times(round_trip);
-    (u64::from(bytes) * rtt / stall).min(MAX.into()) as u32
+    (u64::from(bytes) * rtt / stall).min(MAX_WINDOW.into()) as u32
 }
 
 /// The stall and the round trip, at least as long, in microseconds.
@@ -77,7 +73,7 @@ mod tests {
         assert_eq!(grant(ring, 1, 0, ms(1)), ring);
         assert_eq!(grant(ring, 4, 0, ms(1)), ring / 4);
         assert!(grant(ring, 1, 0, ms(100)) > 12_500_000, "1 Gbit/s");
-        assert_eq!(grant(ring, 1, 0, ms(100_000)), MAX);
+        assert_eq!(grant(ring, 1, 0, ms(100_000)), MAX_WINDOW);
         // What the others hold is not given twice.
         assert_eq!(grant(ring, 2, ring - 5000, None), 5000);
         assert_eq!(grant(ring, 2, ring + 5000, None), FLOOR);

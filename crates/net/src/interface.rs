@@ -1,0 +1,349 @@
+//! The station on its link, over both IP versions: addresses, routes, neighbours, and the packets that wait for one.
+
+mod v4;
+mod v6;
+
+pub use v4::Ipv4Config;
+pub use v6::{Ipv6Options, RouterInfo};
+
+use crate::ipv6::cache::{Cache, Due, Heard};
+use crate::ipv6::fragments::Fragments;
+use crate::ipv6::multicast_mac;
+use crate::ipv6::path_mtu::{PathMtus, TooBig};
+use crate::ipv6::quote::Quoted;
+use crate::ipv6::source::{Candidate, order};
+use crate::output::{Packet, Path, headers_len};
+use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
+use crate::stack::NetError;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+use v6::V6;
+use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
+use wireboot_tcp::{Duration, Instant};
+
+/// Packets that wait for their next hop or for the transmit ring; more are refused.
+const WAITING: usize = 64;
+/// How long a packet waits for its next hop.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Answers to strangers wait only while so few packets do.
+const ANSWERS: usize = 16;
+
+/// A frame that is complete but for the address of its next hop.
+struct Outgoing {
+    frame: Vec<u8>,
+    offload: Offload,
+    to: NextHop,
+    until: Instant,
+}
+
+#[derive(Clone, Copy)]
+enum NextHop {
+    Known(MacAddress),
+    Neighbor(IpAddr),
+}
+
+/// What a packet that was looked at in one piece means to the rest of the engine.
+pub enum Delivery {
+    /// A frame with a UDP datagram or TCP segment, put together from fragments or freed of options and extension headers.
+    Whole(Vec<u8>),
+    /// A host says that nobody took our datagram.
+    Refused(Quoted),
+    /// A packet of ours was too long for the path.
+    TooBig(TooBig),
+}
+
+/// All that belongs to the link and the IP layers.
+pub struct Interface {
+    station: MacAddress,
+    /// Largest IP packet on the link, as the card has it.
+    link_mtu: u16,
+    /// The card completes transport checksums.
+    device: bool,
+    v4: Option<Ipv4Config>,
+    v6: Option<V6>,
+    neighbors: Cache,
+    path_mtus: PathMtus,
+    fragments: Fragments,
+    outbox: VecDeque<Outgoing>,
+    /// An address that is being probed, and who claimed it.
+    probe: Option<(Ipv4Addr, Option<MacAddress>)>,
+    /// When something is due, unless it changed since.
+    wake: Option<Instant>,
+    changed: bool,
+}
+
+impl Interface {
+    pub fn new(properties: &Properties) -> Self {
+        Self {
+            station: properties.mac,
+            link_mtu: properties.mtu,
+            device: properties.transmit_checksum,
+            v4: None,
+            v6: None,
+            neighbors: Cache::default(),
+            path_mtus: PathMtus::default(),
+            fragments: Fragments::default(),
+            outbox: VecDeque::new(),
+            probe: None,
+            wake: None,
+            changed: false,
+        }
+    }
+
+    /// Whether `address` is one of ours.
+    pub fn is_ours(&self, address: IpAddr, now: Instant) -> bool {
+        match address {
+            IpAddr::V4(address) => self.address4() == Some(address),
+            IpAddr::V6(address) => self.v6.as_ref().is_some_and(|v6| v6.is_ours(address, now)),
+        }
+    }
+
+    /// The address to send from to `remote`; `None` without an address or a route.
+    pub fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
+        self.next_hop(remote, now)?;
+        match remote {
+            IpAddr::V4(_) => self.address4().map(IpAddr::V4),
+            IpAddr::V6(remote) => self.v6.as_ref()?.source(remote, now).map(IpAddr::V6),
+        }
+    }
+
+    /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
+    pub fn order(&self, destinations: &mut [IpAddr], now: Instant) {
+        let v4 = self.v4.as_ref().map(|config| Candidate {
+            address: config.address.address().to_ipv6_mapped(),
+            prefix_len: 96 + config.address.prefix_len(),
+            deprecated: false,
+        });
+        let v6 = self.v6.iter().flat_map(|v6| v6.slaac.candidates(now));
+        let candidates: Vec<_> = v6.chain(v4).collect();
+        order(destinations, &candidates);
+    }
+
+    /// Whom a packet to `remote` is handed to.
+    fn next_hop(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
+        match remote {
+            IpAddr::V4(remote) => self.v4.as_ref()?.next_hop(remote).map(IpAddr::V4),
+            IpAddr::V6(remote) => self.v6.as_ref()?.next_hop(remote, now).map(IpAddr::V6),
+        }
+    }
+
+    /// The MTU of the path to `remote`, as far as it is known.
+    pub fn path_mtu(&self, remote: IpAddr, now: Instant) -> u16 {
+        let link = match remote {
+            IpAddr::V4(_) => self.v4.as_ref().and_then(|config| config.mtu),
+            IpAddr::V6(_) => self.v6.as_ref().map(V6::mtu),
+        };
+        // RFC 791: every link carries 576 bytes; less in an option is nonsense or an attack.
+        let link = link.map_or(self.link_mtu, |mtu| mtu.max(576).min(self.link_mtu));
+        let path = self.path_mtus.get(remote, now).unwrap_or(link);
+        path.min(link)
+    }
+
+    /// Packets longer than `mtu` do not reach `remote`.
+    pub fn lower_path_mtu(&mut self, remote: IpAddr, mtu: u16, now: Instant) {
+        self.path_mtus.lower(remote, mtu, now);
+    }
+
+    /// Sees to it that the next hop to `remote` is known when the first packet leaves.
+    pub fn want(&mut self, remote: IpAddr, now: Instant) {
+        if let Some(hop) = self.next_hop(remote, now) {
+            self.resolve(hop, now);
+        }
+    }
+
+    /// The Ethernet address of a next hop; it is asked for where it is not known.
+    fn resolve(&mut self, hop: IpAddr, now: Instant) -> Option<MacAddress> {
+        match hop {
+            IpAddr::V4(hop) if hop.is_broadcast() => return Some(BROADCAST),
+            IpAddr::V6(hop) if hop.is_multicast() => return Some(multicast_mac(hop)),
+            _ => {}
+        }
+        let known = self.neighbors.lookup(hop, now);
+        if known.is_none() {
+            let ours = self.is_ours(hop, now);
+            self.neighbors.want(hop, ours, now);
+        }
+        self.changed = true;
+        known
+    }
+
+    /// How to get from `local` to `remote` now; `None` while the next hop is not known.
+    pub fn path(&mut self, local: IpAddr, remote: IpAddr, now: Instant) -> Option<Path> {
+        let hop = self.next_hop(remote, now)?;
+        Some(Path {
+            station: self.station,
+            next_hop: self.resolve(hop, now)?,
+            local,
+            remote,
+        })
+    }
+
+    /// The next hop to `remote` has brought something forward.
+    pub fn confirm(&mut self, remote: IpAddr, now: Instant) {
+        if let Some(hop) = self.next_hop(remote, now) {
+            self.neighbors.confirm(hop, now);
+        }
+    }
+
+    /// Sends a UDP datagram.
+    ///
+    /// # Errors
+    /// [`NetError::Unreachable`] without a route, [`NetError::Full`].
+    pub fn send(&mut self, packet: &Packet, now: Instant) -> Result<(), NetError> {
+        let hop = self
+            .next_hop(packet.remote, now)
+            .ok_or(NetError::Unreachable)?;
+        if self.outbox.len() >= WAITING {
+            return Err(NetError::Full);
+        }
+        self.resolve(hop, now);
+        let (frame, offload) = self.frame(packet);
+        self.push(frame, offload, NextHop::Neighbor(hop), now);
+        Ok(())
+    }
+
+    /// Sends a UDP datagram to all on the link, with or without an address of ours.
+    pub fn broadcast(&mut self, packet: &Packet, now: Instant) {
+        let (frame, offload) = self.frame(packet);
+        self.push(frame, offload, NextHop::Known(BROADCAST), now);
+    }
+
+    fn frame(&self, packet: &Packet) -> (Vec<u8>, Offload) {
+        let path = Path {
+            station: self.station,
+            next_hop: [0; 6],
+            local: packet.local,
+            remote: packet.remote,
+        };
+        let mut frame = vec![0; headers_len(&packet.remote) + packet.segment.len()];
+        let start = path.write(&mut frame, PROTOCOL_UDP, packet.segment.len());
+        if let Some(room) = frame.get_mut(start..) {
+            room.copy_from_slice(&packet.segment);
+        }
+        let offload = path.seal(&mut frame, PROTOCOL_UDP, start, 6, self.device);
+        (frame, offload)
+    }
+
+    fn push(&mut self, frame: Vec<u8>, offload: Offload, to: NextHop, now: Instant) {
+        if self.outbox.len() < WAITING {
+            self.outbox.push_back(Outgoing {
+                frame,
+                offload,
+                to,
+                until: now + PATIENCE,
+            });
+        }
+    }
+
+    /// Hears what a neighbour says of an address.
+    fn heard(&mut self, heard: &Heard, now: Instant) {
+        let ours = self.is_ours(heard.address, now);
+        self.neighbors.heard(heard, ours, now);
+        self.changed = true;
+    }
+
+    /// Looks at a whole IP packet, from its header on. `unicast`: to this station on the link. `random` is for delays.
+    pub fn ip(
+        &mut self,
+        version: Version,
+        packet: &[u8],
+        unicast: bool,
+        random: u16,
+        now: Instant,
+    ) -> Option<Delivery> {
+        match version {
+            Version::V4 => self.ipv4(packet, unicast, now),
+            Version::V6 => self.ipv6(packet, unicast, random, now),
+        }
+    }
+
+    /// A frame of a packet that is whole now.
+    fn whole(
+        &self,
+        path: (IpAddr, IpAddr),
+        protocol: u8,
+        payload: &[u8],
+        unicast: bool,
+    ) -> Delivery {
+        let path = Path {
+            station: [0; 6],
+            next_hop: if unicast { self.station } else { BROADCAST },
+            local: path.0,
+            remote: path.1,
+        };
+        let mut frame = vec![0; headers_len(&path.remote) + payload.len()];
+        let start = path.write(&mut frame, protocol, payload.len());
+        if let Some(room) = frame.get_mut(start..) {
+            room.copy_from_slice(payload);
+        }
+        Delivery::Whole(frame)
+    }
+
+    /// Does what is due: asks neighbours and routers, tests addresses, reports groups.
+    pub fn turn(&mut self, random: impl FnOnce() -> u16, now: Instant) {
+        if !self.changed && self.wake.is_none_or(|wake| now < wake) {
+            return;
+        }
+        self.changed = false;
+        while let Some(due) = self.neighbors.due(now) {
+            match due {
+                Due::Ask {
+                    address: IpAddr::V4(address),
+                    at,
+                } => self.ask4(address, at, now),
+                Due::Ask {
+                    address: IpAddr::V6(address),
+                    at,
+                } => self.ask6(address, at, now),
+                Due::Failed(address) => {
+                    if let (Some(v6), IpAddr::V6(address)) = (&mut self.v6, address) {
+                        v6.slaac.routers.unreachable(address);
+                    }
+                    let waits =
+                        |out: &Outgoing| matches!(out.to, NextHop::Neighbor(hop) if hop == address);
+                    self.outbox.retain(|out| !waits(out));
+                }
+            }
+        }
+        self.turn6(random, now);
+        let v6 = self.v6.as_ref().and_then(|v6| v6.poll_at(now));
+        self.wake = [self.neighbors.poll_at(), v6].into_iter().flatten().min();
+    }
+
+    /// Hands the frames whose next hop is known to the card.
+    pub fn transmit(&mut self, tx: &mut impl Transmit, now: Instant) -> Result<(), Fault> {
+        let mut index = 0;
+        while let Some(out) = self.outbox.get_mut(index) {
+            let to = match out.to {
+                NextHop::Known(mac) => Some(mac),
+                NextHop::Neighbor(IpAddr::V4(hop)) if hop.is_broadcast() => Some(BROADCAST),
+                NextHop::Neighbor(IpAddr::V6(hop)) if hop.is_multicast() => {
+                    Some(multicast_mac(hop))
+                }
+                NextHop::Neighbor(hop) => self.neighbors.lookup(hop, now),
+            };
+            let Some(to) = to else {
+                if now >= out.until {
+                    self.outbox.remove(index);
+                } else {
+                    index += 1;
+                }
+                continue;
+            };
+            put(&mut out.frame, 0, to);
+            let frame = &out.frame;
+            match tx.send(frame.len(), out.offload, |memory| {
+                memory.copy_from_slice(frame)
+            }) {
+                Err(SendError::Full) => return Ok(()),
+                Err(SendError::Fault(fault)) => return Err(fault),
+                Ok(()) | Err(SendError::TooLong) => {
+                    self.outbox.remove(index);
+                }
+            }
+        }
+        Ok(())
+    }
+}

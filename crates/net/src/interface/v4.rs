@@ -1,0 +1,289 @@
+//! IPv4 (RFC 791), ARP (RFC 826, RFC 5227) and ICMP (RFC 792).
+
+use super::{ANSWERS, Delivery, Interface, NextHop};
+use crate::checksum;
+use crate::ipv6::cache::Heard;
+use crate::ipv6::fragments::Fragment;
+use crate::ipv6::path_mtu;
+use crate::ipv6::quote::{Family, port_unreachable};
+use crate::output::{Path, headers_len};
+use crate::packet::{
+    ARP_IPV4, Arp, BROADCAST, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_ICMP, PROTOCOL_TCP,
+    PROTOCOL_UDP, be16, be32, is_host, put,
+};
+use crate::parts::Parts;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+use smoltcp::wire::Ipv4Cidr;
+use wireboot_nic::{MacAddress, Offload};
+use wireboot_tcp::Instant;
+
+const ECHO_REPLY: u8 = 0;
+const ECHO_REQUEST: u8 = 8;
+
+/// An IPv4 configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ipv4Config {
+    /// Our address and the prefix of the link.
+    pub address: Ipv4Cidr,
+    /// Default gateway.
+    pub router: Option<Ipv4Addr>,
+    /// Other routes: destination and gateway.
+    pub routes: Vec<(Ipv4Cidr, Ipv4Addr)>,
+    /// MTU of the network in bytes; the NIC's if smaller or absent.
+    pub mtu: Option<u16>,
+}
+
+impl Ipv4Config {
+    /// Whom a packet to `destination` is handed to: itself on the link, else the gateway of the longest
+    /// matching route.
+    pub(super) fn next_hop(&self, destination: Ipv4Addr) -> Option<Ipv4Addr> {
+        if destination.is_broadcast() || self.address.contains_addr(&destination) {
+            return Some(destination);
+        }
+        self.routes
+            .iter()
+            .filter(|(network, _)| network.contains_addr(&destination))
+            .max_by_key(|(network, _)| network.prefix_len())
+            .map(|(_, gateway)| *gateway)
+            .or(self.router)
+    }
+}
+
+/// What an IPv4 header says, once it was checked.
+struct Header<'a> {
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    protocol: u8,
+    id: u16,
+    /// In bytes.
+    offset: u16,
+    more: bool,
+    payload: &'a [u8],
+}
+
+fn header(packet: &[u8]) -> Option<Header<'_>> {
+    let fixed: &[u8; IPV4_HEADER] = packet.first_chunk()?;
+    let first = *fixed.first()?;
+    let len = usize::from(first & 0xf) * 4;
+    let total = usize::from(be16(fixed, 2)?);
+    let header = packet.get(..len)?;
+    let place = be16(fixed, 6)?;
+    let right = first >> 4 == 4 && len >= IPV4_HEADER && checksum::verify(0, Parts::new(&[header]));
+    let source = be32(fixed, 12)?.into();
+    (right && is_host(source)).then_some(Header {
+        source,
+        destination: be32(fixed, 16)?.into(),
+        protocol: *fixed.get(9)?,
+        id: be16(fixed, 4)?,
+        offset: (place & 0x1fff).checked_mul(8)?,
+        more: place & 0x2000 != 0,
+        payload: packet.get(len..total)?,
+    })
+}
+
+impl Interface {
+    /// Our IPv4 address.
+    pub fn address4(&self) -> Option<Ipv4Addr> {
+        self.v4.as_ref().map(|config| config.address.address())
+    }
+
+    /// The IPv4 configuration.
+    pub fn config4(&self) -> Option<&Ipv4Config> {
+        self.v4.as_ref()
+    }
+
+    /// Takes on a configuration instead of any former one, or none.
+    pub fn configure4(&mut self, config: Option<Ipv4Config>) {
+        self.v4 = config;
+    }
+
+    /// Hears an ARP packet: who answers, who asks for us, and who uses the address that is being probed (RFC 5227,
+    /// section 2.1.1).
+    pub fn arp(&mut self, arp: &Arp, now: Instant) {
+        if arp.sender_mac == self.station {
+            return;
+        }
+        if let Some((address, claimed)) = &mut self.probe {
+            let probed_by_other = arp.sender.is_unspecified() && arp.target == *address;
+            if arp.sender == *address || probed_by_other {
+                *claimed = Some(arp.sender_mac);
+            }
+        }
+        if !arp.sender.is_unspecified() {
+            let heard = Heard {
+                address: arp.sender.into(),
+                mac: Some(arp.sender_mac),
+                solicited: arp.reply,
+                override_: true,
+            };
+            self.heard(&heard, now);
+        }
+        if !arp.reply && self.address4() == Some(arp.target) && self.outbox.len() < ANSWERS {
+            let frame = arp_packet(2, self.station, arp.target, arp.sender_mac, arp.sender);
+            self.push(frame, Offload::None, NextHop::Known(arp.sender_mac), now);
+        }
+    }
+
+    /// Begins to look for somebody who uses `address`.
+    pub fn begin_probe(&mut self, address: Ipv4Addr) {
+        self.probe = Some((address, None));
+    }
+
+    /// Sends one probe for the address (RFC 5227: a sender address of 0.0.0.0 makes a request a probe).
+    pub fn probe(&mut self, now: Instant) {
+        if let Some((address, _)) = self.probe {
+            let frame = arp_packet(1, self.station, Ipv4Addr::UNSPECIFIED, [0; 6], address);
+            self.push(frame, Offload::None, NextHop::Known(BROADCAST), now);
+        }
+    }
+
+    /// Who has claimed the address that was probed.
+    pub fn end_probe(&mut self) -> Option<MacAddress> {
+        self.probe.take()?.1
+    }
+
+    /// Asks who has `address`, all or the one that had it.
+    pub(super) fn ask4(&mut self, address: Ipv4Addr, at: Option<MacAddress>, now: Instant) {
+        if let Some(sender) = self.address4() {
+            let frame = arp_packet(1, self.station, sender, [0; 6], address);
+            self.push(
+                frame,
+                Offload::None,
+                NextHop::Known(at.unwrap_or(BROADCAST)),
+                now,
+            );
+        }
+    }
+
+    /// A packet with options, in fragments, or of neither UDP nor TCP.
+    pub(super) fn ipv4(&mut self, packet: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
+        let header = header(packet)?;
+        if self.address4() != Some(header.destination) || !unicast {
+            return None;
+        }
+        let path = (header.source.into(), header.destination.into());
+        if header.offset == 0 && !header.more {
+            return self.upper4(path, header.protocol, header.payload, now);
+        }
+        let fragment = Fragment {
+            source: path.0,
+            destination: path.1,
+            id: header.id.into(),
+            protocol: header.protocol,
+            offset: header.offset,
+            more: header.more,
+            payload: header.payload,
+        };
+        let whole = self.fragments.take(&fragment, now)?;
+        self.upper4(path, whole.protocol, &whole.payload, now)
+    }
+
+    fn upper4(
+        &mut self,
+        path: (IpAddr, IpAddr),
+        protocol: u8,
+        payload: &[u8],
+        now: Instant,
+    ) -> Option<Delivery> {
+        match protocol {
+            PROTOCOL_TCP | PROTOCOL_UDP => Some(self.whole(path, protocol, payload, true)),
+            PROTOCOL_ICMP if checksum::verify(0, Parts::new(&[payload])) => {
+                self.icmp(path, payload, now)
+            }
+            _ => None,
+        }
+    }
+
+    fn icmp(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) -> Option<Delivery> {
+        if message.starts_with(&[ECHO_REQUEST, 0]) {
+            self.echo(path, message, now);
+            return None;
+        }
+        if let Some(quoted) = port_unreachable(Family::V4, message) {
+            // The host that was meant must say so itself: what routers say is often passing.
+            let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
+            return itself.then_some(Delivery::Refused(quoted));
+        }
+        let too_big = path_mtu::parse(Family::V4, message)?;
+        (too_big.quoted.local.ip() == path.1).then_some(Delivery::TooBig(too_big))
+    }
+
+    fn echo(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) {
+        let Some(hop) = self.next_hop(path.0, now) else {
+            return;
+        };
+        if self.outbox.len() >= ANSWERS {
+            return;
+        }
+        self.resolve(hop, now);
+        let reply = Path {
+            station: self.station,
+            next_hop: [0; 6],
+            local: path.1,
+            remote: path.0,
+        };
+        let mut frame = vec![0; headers_len(&path.0) + message.len()];
+        let start = reply.write(&mut frame, PROTOCOL_ICMP, message.len());
+        if let Some(room) = frame.get_mut(start..) {
+            room.copy_from_slice(message);
+            put(room, 0, [ECHO_REPLY, 0, 0, 0]);
+            let sum = checksum::compute(0, room);
+            put(room, 2, sum.to_be_bytes());
+        }
+        self.push(frame, Offload::None, NextHop::Neighbor(hop), now);
+    }
+}
+
+/// An ARP packet in a frame whose destination is not set.
+fn arp_packet(
+    operation: u8,
+    station: MacAddress,
+    sender: Ipv4Addr,
+    target_mac: MacAddress,
+    target: Ipv4Addr,
+) -> Vec<u8> {
+    let mut frame = vec![0; 42];
+    put(&mut frame, 6, station);
+    put(&mut frame, 12, ETHERTYPE_ARP.to_be_bytes());
+    put(&mut frame, 14, ARP_IPV4);
+    put(&mut frame, 20, [0, operation]);
+    put(&mut frame, 22, station);
+    put(&mut frame, 28, sender.octets());
+    put(&mut frame, 32, target_mac);
+    put(&mut frame, 38, target.octets());
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_route_wins_wherever_it_stands() {
+        let ip = |last| Ipv4Addr::new(10, 0, 0, last);
+        let net = |a, len| Ipv4Cidr::new(Ipv4Addr::new(172, a, 0, 0), len);
+        let mut config = Ipv4Config {
+            address: Ipv4Cidr::new(ip(1), 24),
+            router: Some(ip(254)),
+            routes: vec![
+                (net(16, 12), ip(2)),
+                (net(16, 16), ip(3)),
+                (net(16, 14), ip(4)),
+            ],
+            mtu: None,
+        };
+        for _ in 0..3 {
+            let hop = |a, b, c, d| config.next_hop(Ipv4Addr::new(a, b, c, d)).unwrap();
+            assert_eq!(hop(10, 0, 0, 7), ip(7));
+            assert_eq!(hop(172, 16, 1, 1), ip(3));
+            assert_eq!(hop(172, 17, 1, 1), ip(4));
+            assert_eq!(hop(172, 20, 1, 1), ip(2));
+            assert_eq!(hop(8, 8, 8, 8), ip(254));
+            config.routes.rotate_left(1);
+        }
+        config.router = None;
+        assert_eq!(config.next_hop(Ipv4Addr::new(8, 8, 8, 8)), None);
+    }
+}

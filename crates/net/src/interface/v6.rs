@@ -1,0 +1,365 @@
+//! IPv6 (RFC 8200), neighbour and router discovery (RFC 4861), ICMPv6 (RFC 4443) on the link.
+
+use super::{ANSWERS, Delivery, Interface, NextHop};
+use crate::ipv6::cache::Heard;
+use crate::ipv6::fragments::Fragment;
+use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
+use crate::ipv6::icmp::{self, PARAMETER_PROBLEM};
+use crate::ipv6::interface_id::InterfaceId;
+use crate::ipv6::mld::Mld;
+use crate::ipv6::ndisc::{self, Message, NeighborSolicitation};
+use crate::ipv6::path_mtu;
+use crate::ipv6::quote::{Family, port_unreachable};
+use crate::ipv6::slaac::{Slaac, State, Verdict};
+use crate::ipv6::source::{Candidate, choose};
+use crate::ipv6::{multicast_mac, solicited_node};
+use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, put};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+use smoltcp::wire::Ipv6Cidr;
+use wireboot_nic::{MacAddress, Offload};
+use wireboot_tcp::Instant;
+
+const MLD_QUERY: u8 = 130;
+
+/// How a station takes part in IPv6.
+#[derive(Clone, Copy, Debug)]
+pub struct Ipv6Options {
+    /// Addresses from prefixes are made from the secret and stay the same on a network (RFC 7217); without one, from the Ethernet
+    /// address (RFC 4291).
+    pub secret: Option<[u8; 32]>,
+}
+
+/// What routers have said, put together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouterInfo {
+    /// There is a default router.
+    pub default_router: bool,
+    /// Addresses come from DHCPv6 (M).
+    pub managed: bool,
+    /// Other things come from DHCPv6 (O).
+    pub other: bool,
+    /// MTU of the link in bytes.
+    pub mtu: u16,
+    /// DNS servers (RFC 8106).
+    pub dns: Vec<Ipv6Addr>,
+    /// Domains to search (RFC 8106).
+    pub search: Vec<String>,
+}
+
+/// The station's IPv6 half.
+pub(super) struct V6 {
+    pub slaac: Slaac,
+    mld: Mld,
+}
+
+impl V6 {
+    pub fn is_ours(&self, address: Ipv6Addr, now: Instant) -> bool {
+        self.slaac.state(address, now).is_some()
+    }
+
+    pub fn source(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
+        choose(remote, self.slaac.candidates(now)).map(|candidate| candidate.address)
+    }
+
+    pub fn next_hop(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
+        if remote.is_multicast() {
+            return Some(remote);
+        }
+        self.slaac.routers.next_hop(remote, now)
+    }
+
+    pub fn mtu(&self) -> u16 {
+        self.slaac.routers.mtu()
+    }
+
+    pub fn poll_at(&self, now: Instant) -> Option<Instant> {
+        let times = [self.slaac.poll_at(now), self.mld.poll_at()];
+        times.into_iter().flatten().min()
+    }
+}
+
+impl Interface {
+    /// Begins with IPv6: a link-local address, groups, and looking for routers.
+    pub fn ipv6_up(&mut self, options: &Ipv6Options, seed: [u8; 32], now: Instant) {
+        let id = options
+            .secret
+            .map_or(InterfaceId::Eui64, |secret| InterfaceId::Stable { secret });
+        self.v6 = Some(V6 {
+            slaac: Slaac::new(self.station, id, self.link_mtu, seed, now),
+            mld: Mld::default(),
+        });
+        self.changed = true;
+    }
+
+    /// What routers have said; `None` before one has.
+    pub fn router(&self, now: Instant) -> Option<RouterInfo> {
+        let routers = &self.v6.as_ref()?.slaac.routers;
+        routers.heard_at?;
+        Some(RouterInfo {
+            default_router: routers.until(now).is_some(),
+            managed: routers.managed,
+            other: routers.other,
+            mtu: routers.mtu(),
+            dns: routers.dns(now).copied().collect(),
+            search: routers.search(now).cloned().collect(),
+        })
+    }
+
+    /// Takes an address that DHCPv6 has given, for so many seconds (preferred and valid).
+    pub fn add6(&mut self, address: Ipv6Addr, preferred: u32, valid: u32, now: Instant) -> bool {
+        self.changed = true;
+        let v6 = self.v6.as_mut();
+        v6.is_some_and(|v6| v6.slaac.add(address, 128, preferred, valid, now))
+    }
+
+    /// Our IPv6 addresses, link-local ones too.
+    pub fn addresses6(&self, now: Instant) -> Vec<Ipv6Cidr> {
+        let cidr = |one: Candidate| Ipv6Cidr::new(one.address, one.prefix_len);
+        let slaac = self.v6.iter().flat_map(|v6| v6.slaac.candidates(now));
+        slaac.map(cidr).collect()
+    }
+
+    /// Our link-local address.
+    pub fn link_local(&self, now: Instant) -> Option<Ipv6Addr> {
+        self.v6.as_ref()?.slaac.link_local(now)
+    }
+
+    /// Sends what duplicate address detection, router discovery and listener discovery have to send.
+    pub(super) fn turn6(&mut self, random: impl FnOnce() -> u16, now: Instant) {
+        let mut out = Vec::new();
+        if let Some(v6) = &mut self.v6 {
+            while let Some(packet) = v6.slaac.due(now) {
+                out.push(packet);
+            }
+            v6.mld.set(v6.slaac.groups(now), now);
+            let source = v6.slaac.link_local(now).unwrap_or(Ipv6Addr::UNSPECIFIED);
+            if v6.mld.poll_at().is_some_and(|at| now >= at) {
+                out.extend(v6.mld.due(source, random(), now));
+            }
+        }
+        for packet in out {
+            self.send6(&packet, None, now);
+        }
+    }
+
+    /// Sends a whole packet, to `mac` if that is known.
+    fn send6(&mut self, packet: &[u8], mac: Option<MacAddress>, now: Instant) {
+        let Some(to) = Packet::parse(packet).map(|packet| packet.destination) else {
+            return;
+        };
+        let to = match mac {
+            Some(mac) => NextHop::Known(mac),
+            None if to.is_multicast() => NextHop::Known(multicast_mac(to)),
+            None => match self.next_hop(to.into(), now) {
+                Some(hop) => {
+                    self.resolve(hop, now);
+                    NextHop::Neighbor(hop)
+                }
+                None => return,
+            },
+        };
+        let mut frame = vec![0; 14];
+        put(&mut frame, 6, self.station);
+        put(&mut frame, 12, ETHERTYPE_IPV6.to_be_bytes());
+        frame.extend_from_slice(packet);
+        self.push(frame, Offload::None, to, now);
+    }
+
+    /// Answers a stranger, unless much waits already.
+    fn answer6(&mut self, packet: &[u8], mac: Option<MacAddress>, now: Instant) {
+        if self.outbox.len() < ANSWERS {
+            self.send6(packet, mac, now);
+        }
+    }
+
+    /// Asks who has `address`: its group, or the one that had it.
+    pub(super) fn ask6(&mut self, address: Ipv6Addr, at: Option<MacAddress>, now: Instant) {
+        let Some(v6) = &self.v6 else { return };
+        let Some(source) = v6.source(address, now) else {
+            return;
+        };
+        // Nobody shall remember an address that may be somebody else's (RFC 4429, section 3.2).
+        let settled = v6.slaac.state(source, now) != Some(State::Optimistic);
+        let solicitation = NeighborSolicitation {
+            target: address,
+            source_link: settled.then_some(self.station),
+            nonce: None,
+        };
+        let to = match at {
+            Some(_) => address,
+            None => solicited_node(address),
+        };
+        let packet = solicitation.packet(source, to);
+        self.send6(&packet, at, now);
+    }
+
+    /// A packet with extension headers, in fragments, or of neither UDP nor TCP.
+    pub(super) fn ipv6(
+        &mut self,
+        bytes: &[u8],
+        unicast: bool,
+        random: u16,
+        now: Instant,
+    ) -> Option<Delivery> {
+        let packet = Packet::parse(bytes)?;
+        let v6 = self.v6.as_ref()?;
+        let ours = unicast && v6.is_ours(packet.destination, now);
+        let group = !unicast && v6.mld.listens_to(packet.destination);
+        if !ours && !group {
+            return None;
+        }
+        match packet.upper() {
+            Ok(Upper {
+                fragment: Some(place),
+                protocol,
+                payload,
+                ..
+            }) => {
+                let fragment = Fragment {
+                    source: packet.source.into(),
+                    destination: packet.destination.into(),
+                    id: place.id,
+                    protocol,
+                    offset: place.offset,
+                    more: place.more,
+                    payload,
+                };
+                let whole = self.fragments.take(&fragment, now)?;
+                let upper = upper_of_whole(whole.protocol, &whole.payload)?;
+                self.upper6(&packet, &upper, ours, random, now)
+            }
+            Ok(upper) => self.upper6(&packet, &upper, ours, random, now),
+            Err(Refusal::Drop) => None,
+            Err(Refusal::Problem {
+                code,
+                pointer,
+                to_group,
+            }) => {
+                let us = self.v6.as_ref()?.source(packet.source, now)?;
+                let us = if ours { packet.destination } else { us };
+                let error = icmp::error(us, PARAMETER_PROBLEM, code, pointer, bytes, to_group)?;
+                self.answer6(&error, None, now);
+                None
+            }
+        }
+    }
+
+    fn upper6(
+        &mut self,
+        packet: &Packet<'_>,
+        upper: &Upper<'_>,
+        ours: bool,
+        random: u16,
+        now: Instant,
+    ) -> Option<Delivery> {
+        let path = (packet.source.into(), packet.destination.into());
+        match upper.protocol {
+            PROTOCOL_TCP | PROTOCOL_UDP => {
+                Some(self.whole(path, upper.protocol, upper.payload, ours))
+            }
+            ICMP if icmp::verify(packet.source, packet.destination, upper.payload) => {
+                self.icmp6(packet, upper, path, ours, random, now)
+            }
+            _ => None,
+        }
+    }
+
+    fn icmp6(
+        &mut self,
+        packet: &Packet<'_>,
+        upper: &Upper<'_>,
+        path: (IpAddr, IpAddr),
+        ours: bool,
+        random: u16,
+        now: Instant,
+    ) -> Option<Delivery> {
+        let message = upper.payload;
+        match *message.first()? {
+            // Neighbour discovery never comes in fragments (RFC 6980).
+            133..=137 if !upper.fragmented => {
+                let Packet {
+                    source,
+                    destination,
+                    hop_limit,
+                    ..
+                } = *packet;
+                let said = ndisc::parse(source, destination, hop_limit, message)?;
+                self.discovery(source, &said, now);
+                None
+            }
+            133..=137 => None,
+            MLD_QUERY => {
+                self.v6.as_mut()?.mld.heard(packet, random, now);
+                self.changed = true;
+                None
+            }
+            _ if !ours => None,
+            _ => {
+                if let Some(reply) = icmp::echo_reply(packet.source, packet.destination, message) {
+                    self.answer6(&reply, None, now);
+                    return None;
+                }
+                if let Some(quoted) = port_unreachable(Family::V6, message) {
+                    let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
+                    return itself.then_some(Delivery::Refused(quoted));
+                }
+                let too_big = path_mtu::parse(Family::V6, message)?;
+                (too_big.quoted.local.ip() == path.1).then_some(Delivery::TooBig(too_big))
+            }
+        }
+    }
+
+    /// Neighbour and router discovery, whose messages are checked already.
+    fn discovery(&mut self, source: Ipv6Addr, said: &Message, now: Instant) {
+        self.changed = true;
+        let Some(v6) = &mut self.v6 else { return };
+        // Who speaks for itself, asked or not.
+        let speaks = |mac| Heard {
+            address: source.into(),
+            mac,
+            solicited: false,
+            override_: true,
+        };
+        match said {
+            Message::RouterAdvertisement(said) => {
+                v6.slaac.heard_ra(source, said, now);
+                self.heard(&speaks(said.source_link), now);
+            }
+            Message::NeighborSolicitation(said) => {
+                let verdict = v6.slaac.heard_ns(source, said, now);
+                if said.source_link.is_some() {
+                    self.heard(&speaks(said.source_link), now);
+                }
+                if let Verdict::Answer(packet) = verdict {
+                    self.answer6(&packet, said.source_link, now);
+                }
+            }
+            Message::NeighborAdvertisement(said) => {
+                v6.slaac.heard_na(said, now);
+                let heard = Heard {
+                    address: said.target.into(),
+                    mac: said.target_link,
+                    solicited: said.solicited,
+                    override_: said.override_,
+                };
+                self.heard(&heard, now);
+            }
+            Message::Redirect(said) => {
+                let known = v6.slaac.routers.heard_redirect(source, said, now);
+                if known && said.target_link.is_some() {
+                    let heard = Heard {
+                        address: said.target.into(),
+                        mac: said.target_link,
+                        solicited: false,
+                        override_: true,
+                    };
+                    self.heard(&heard, now);
+                }
+            }
+            Message::RouterSolicitation { .. } => {}
+        }
+    }
+}

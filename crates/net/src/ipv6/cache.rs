@@ -1,0 +1,466 @@
+//! The neighbour cache (RFC 4861, section 7.3), for both IP versions: who has which Ethernet address. ARP drives the same
+//! machine (RFC 826; a reply is a solicited advertisement with override, RFC 1122, section 2.3.2.1).
+//!
+//! An entry comes from asking alone: what nobody asked for never makes one, and changes one only as section 7.2.5 says. An answer
+//! counts as solicited only while a question is open, whatever its flag says.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use wireboot_nic::MacAddress;
+use wireboot_tcp::{Duration, Instant};
+
+/// Time between two requests. A boot talks to a few hosts right after each other; RFC 4861 waits a second.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Requests for a neighbour that does not answer.
+const REQUESTS: u8 = 5;
+/// REACHABLE_TIME and DELAY_FIRST_PROBE_TIME of RFC 4861, section 10.
+const REACHABLE_TIME: Duration = Duration::from_secs(30);
+const DELAY: Duration = Duration::from_secs(5);
+/// Entries, and those of them that nobody has answered for yet.
+const ENTRIES: usize = 32;
+const INCOMPLETE: usize = 8;
+/// An entry used within this time gives way to no other.
+const IN_USE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody has answered yet.
+    Incomplete { asked: u8, next: Instant },
+    /// Answered until then.
+    Reachable { until: Instant },
+    /// Not known to be right, and not used.
+    Stale,
+    /// Used: is confirmed until then, or asked.
+    Delay { until: Instant },
+    /// Asked at its Ethernet address.
+    Probe { asked: u8, next: Instant },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    address: IpAddr,
+    /// Meaningless while incomplete.
+    mac: MacAddress,
+    state: State,
+    used: Instant,
+}
+
+/// What a neighbour says of an address: a neighbour advertisement about its *target*; ARP about its sender; a solicitation's
+/// or router advertisement's source link-layer address about the source (not solicited, with override).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    pub address: IpAddr,
+    pub mac: Option<MacAddress>,
+    pub solicited: bool,
+    pub override_: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Somebody is to be asked: all who may have the address, or the one that had it.
+    Ask {
+        address: IpAddr,
+        at: Option<MacAddress>,
+    },
+    /// Nobody has answered; forgotten.
+    Failed(IpAddr),
+}
+
+/// Sorted by address.
+#[derive(Default)]
+pub struct Cache(Vec<Entry>);
+
+impl Cache {
+    /// The Ethernet address to send to.
+    pub fn lookup(&mut self, address: IpAddr, now: Instant) -> Option<MacAddress> {
+        let entry = self.find(address)?;
+        entry.used = now;
+        match entry.state {
+            State::Incomplete { .. } => return None,
+            State::Reachable { until } if now < until => {}
+            State::Reachable { .. } | State::Stale => {
+                entry.state = State::Delay { until: now + DELAY };
+            }
+            State::Delay { .. } | State::Probe { .. } => {}
+        }
+        Some(entry.mac)
+    }
+
+    /// Somebody wants to send to `address`, a unicast address on the link. `ours`: it is our own, which nobody is asked for. False when
+    /// there is no room.
+    pub fn want(&mut self, address: IpAddr, ours: bool, now: Instant) -> bool {
+        if ours || self.find(address).is_some() {
+            return !ours;
+        }
+        let incomplete = |entry: &Entry| matches!(entry.state, State::Incomplete { .. });
+        let waiting = self.0.iter().filter(|entry| incomplete(entry)).count();
+        if waiting >= INCOMPLETE || self.0.len() >= ENTRIES {
+            let idle = |entry: &Entry| now >= entry.used + IN_USE;
+            let entries = self.0.iter().enumerate();
+            // A known one makes room for an unknown one when it is not in use; an unknown one always.
+            let may_go = entries.filter(|(_, entry)| match incomplete(entry) {
+                true => true,
+                false => waiting < INCOMPLETE && idle(entry),
+            });
+            let oldest = may_go.min_by_key(|(_, entry)| (incomplete(entry), entry.used));
+            let Some((index, _)) = oldest else {
+                return false;
+            };
+            self.0.remove(index);
+        }
+        let place = self.0.partition_point(|entry| entry.address < address);
+        let entry = Entry {
+            address,
+            mac: [0; 6],
+            state: State::Incomplete {
+                asked: 0,
+                next: now,
+            },
+            used: now,
+        };
+        self.0.insert(place, entry);
+        true
+    }
+
+    /// Hears a neighbour (RFC 4861, section 7.2.5). `ours`: the address is our own, about which others are not believed.
+    pub fn heard(&mut self, heard: &Heard, ours: bool, now: Instant) {
+        let wrong = |mac: MacAddress| mac == [0; 6] || mac.first().is_some_and(|b| b & 1 != 0);
+        if ours || heard.mac.is_some_and(wrong) {
+            return;
+        }
+        let Some(entry) = self.find(heard.address) else {
+            return;
+        };
+        let open = matches!(entry.state, State::Incomplete { .. } | State::Probe { .. });
+        let solicited = heard.solicited && open;
+        let reachable = State::Reachable {
+            until: now + REACHABLE_TIME,
+        };
+        let incomplete = matches!(entry.state, State::Incomplete { .. });
+        let changes = heard.mac.is_some_and(|mac| mac != entry.mac);
+        match heard.mac {
+            None if incomplete => {}
+            _ if changes && !heard.override_ && !incomplete => {
+                if matches!(entry.state, State::Reachable { .. }) {
+                    entry.state = State::Stale;
+                }
+            }
+            mac => {
+                entry.mac = mac.unwrap_or(entry.mac);
+                if solicited {
+                    entry.state = reachable;
+                } else if changes {
+                    entry.state = State::Stale;
+                }
+            }
+        }
+    }
+
+    /// A connection got forward by this neighbour (RFC 4861, section 7.3.1).
+    pub fn confirm(&mut self, address: IpAddr, now: Instant) {
+        if let Some(entry) = self.find(address)
+            && !matches!(entry.state, State::Incomplete { .. })
+        {
+            entry.state = State::Reachable {
+                until: now + REACHABLE_TIME,
+            };
+        }
+    }
+
+    /// What is to be done now; to be called until there is nothing.
+    pub fn due(&mut self, now: Instant) -> Option<Due> {
+        let due = |entry: &Entry| next(entry).is_some_and(|at| now >= at);
+        let index = self.0.iter().position(due)?;
+        let entry = self.0.get_mut(index)?;
+        let (asked, at) = match entry.state {
+            State::Incomplete { asked, .. } => (asked, None),
+            State::Probe { asked, .. } => (asked, Some(entry.mac)),
+            _ => (0, Some(entry.mac)),
+        };
+        let address = entry.address;
+        if asked == REQUESTS {
+            self.0.remove(index);
+            return Some(Due::Failed(address));
+        }
+        let (asked, next) = (asked + 1, now + INTERVAL);
+        entry.state = match at {
+            None => State::Incomplete { asked, next },
+            Some(_) => State::Probe { asked, next },
+        };
+        Some(Due::Ask { address, at })
+    }
+
+    pub fn poll_at(&self) -> Option<Instant> {
+        self.0.iter().filter_map(next).min()
+    }
+
+    fn find(&mut self, address: IpAddr) -> Option<&mut Entry> {
+        let place = self.0.binary_search_by_key(&address, |entry| entry.address);
+        self.0.get_mut(place.ok()?)
+    }
+}
+
+/// When there is something to do for an entry.
+fn next(entry: &Entry) -> Option<Instant> {
+    match entry.state {
+        State::Incomplete { next, .. } | State::Probe { next, .. } => Some(next),
+        State::Delay { until } => Some(until),
+        State::Reachable { .. } | State::Stale => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+    use proptest::prelude::*;
+
+    const A: MacAddress = [2, 0, 0, 0, 0, 0xa];
+    const B: MacAddress = [2, 0, 0, 0, 0, 0xb];
+
+    fn at(ms: i64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn ip(last: u16) -> IpAddr {
+        match last % 2 {
+            0 => Ipv4Addr::from_bits(0x0a00_0000 + u32::from(last)).into(),
+            _ => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last).into(),
+        }
+    }
+
+    fn says(last: u16, mac: MacAddress, solicited: bool, override_: bool) -> Heard {
+        Heard {
+            address: ip(last),
+            mac: Some(mac),
+            solicited,
+            override_,
+        }
+    }
+
+    fn all_due(cache: &mut Cache, now: Instant) -> Vec<Due> {
+        core::iter::from_fn(|| cache.due(now)).collect()
+    }
+
+    /// A cache that has had an answer for `last`.
+    fn knows(last: u16) -> Cache {
+        let mut cache = Cache::default();
+        assert!(cache.want(ip(last), false, at(0)));
+        cache.due(at(0));
+        cache.heard(&says(last, A, true, true), false, at(0));
+        assert_eq!(cache.lookup(ip(last), at(0)), Some(A));
+        cache
+    }
+
+    fn state(cache: &mut Cache, last: u16) -> State {
+        cache.find(ip(last)).unwrap().state
+    }
+
+    const REACHABLE: State = State::Reachable {
+        until: Instant::from_millis(30_000),
+    };
+
+    #[test]
+    fn each_neighbour_is_asked_for_at_once_again_soon_and_not_for_ever() {
+        let mut cache = Cache::default();
+        let ask = |last| Due::Ask {
+            address: ip(last),
+            at: None,
+        };
+        for last in [8, 7, 7] {
+            assert!(cache.want(ip(last), false, at(0)));
+        }
+        assert_eq!(all_due(&mut cache, at(0)), [ask(8), ask(7)]);
+        assert_eq!(cache.lookup(ip(7), at(0)), None);
+        assert_eq!(all_due(&mut cache, at(99)), []);
+        cache.heard(&says(8, A, true, true), false, at(99));
+        let mut asked = Vec::new();
+        for ms in 100..1000 {
+            for due in all_due(&mut cache, at(ms)) {
+                asked.push((ms, due));
+            }
+        }
+        let failed = (500, Due::Failed(ip(7)));
+        assert_eq!(
+            asked,
+            [
+                (100, ask(7)),
+                (200, ask(7)),
+                (300, ask(7)),
+                (400, ask(7)),
+                failed
+            ]
+        );
+        assert_eq!(cache.lookup(ip(8), at(1000)), Some(A));
+        assert_eq!(cache.poll_at(), None);
+    }
+
+    #[test]
+    fn what_is_used_is_confirmed_or_asked() {
+        let mut cache = knows(7);
+        assert_eq!(cache.lookup(ip(7), at(29_999)), Some(A));
+        assert_eq!(cache.poll_at(), None);
+        assert_eq!(cache.lookup(ip(7), at(30_000)), Some(A));
+        assert_eq!(cache.poll_at(), Some(at(35_000)));
+        // A connection that gets forward saves the question.
+        cache.confirm(ip(7), at(31_000));
+        assert_eq!(cache.poll_at(), None);
+        assert_eq!(cache.lookup(ip(7), at(61_000)), Some(A));
+        let ask = Due::Ask {
+            address: ip(7),
+            at: Some(A),
+        };
+        assert_eq!(all_due(&mut cache, at(66_000)), [ask]);
+        assert_eq!(cache.lookup(ip(7), at(66_000)), Some(A));
+        cache.heard(&says(7, A, true, false), false, at(66_050));
+        assert_eq!(cache.poll_at(), None);
+        assert_eq!(cache.lookup(ip(7), at(100_000)), Some(A));
+        let asked = (105_000..110_000).flat_map(|ms| all_due(&mut cache, at(ms)));
+        let asked: Vec<_> = asked.collect();
+        assert_eq!(asked, [ask, ask, ask, ask, ask, Due::Failed(ip(7))]);
+        assert_eq!(cache.lookup(ip(7), at(110_000)), None);
+        cache.confirm(ip(7), at(110_000));
+        assert_eq!(cache.lookup(ip(7), at(110_000)), None);
+    }
+
+    /// Neighbour discovery and ARP spoofing: nothing that was not asked for makes an entry.
+    #[test]
+    fn spoofed_entries() {
+        let mut cache = Cache::default();
+        for (solicited, override_) in [(false, false), (false, true), (true, false), (true, true)] {
+            cache.heard(&says(7, A, solicited, override_), false, at(0));
+        }
+        assert_eq!(cache.lookup(ip(7), at(0)), None);
+        // Our own address is neither asked for nor believed.
+        assert!(!cache.want(ip(9), true, at(0)));
+        assert_eq!(cache.due(at(0)), None);
+        cache.want(ip(7), false, at(0));
+        cache.heard(&says(7, A, true, true), true, at(0));
+        for wrong in [
+            [0; 6],
+            [0xff; 6],
+            [0x33, 0x33, 0, 0, 0, 1],
+            [1, 0, 0x5e, 0, 0, 1],
+        ] {
+            cache.heard(&says(7, wrong, true, true), false, at(0));
+        }
+        // Without an Ethernet address; about another one.
+        let mut without = says(7, A, true, true);
+        without.mac = None;
+        cache.heard(&without, false, at(0));
+        cache.heard(&says(6, B, true, true), false, at(0));
+        assert_eq!(cache.lookup(ip(7), at(0)), None);
+        cache.heard(&says(7, A, true, true), false, at(0));
+        assert_eq!(cache.lookup(ip(7), at(0)), Some(A));
+        cache.heard(&says(7, [0xff; 6], true, true), false, at(0));
+        assert_eq!(cache.lookup(ip(7), at(0)), Some(A));
+    }
+
+    /// RFC 4861, section 7.2.5, and its appendix C.
+    #[test]
+    fn an_entry_is_changed_by_the_rules() {
+        let stale = State::Stale;
+        // Ethernet address, solicited, override; what the entry is then, from reachable and from stale.
+        for (mac, solicited, override_, mac_then, from_reachable, from_stale) in [
+            (A, false, false, A, REACHABLE, stale),
+            (A, false, true, A, REACHABLE, stale),
+            (A, true, true, A, REACHABLE, stale),
+            (B, false, false, A, stale, stale),
+            (B, true, false, A, stale, stale),
+            (B, false, true, B, stale, stale),
+            // Nobody asked: it may be right, and is asked for when it is used.
+            (B, true, true, B, stale, stale),
+        ] {
+            for (from, then) in [(REACHABLE, from_reachable), (stale, from_stale)] {
+                let mut cache = knows(7);
+                cache.find(ip(7)).unwrap().state = from;
+                cache.heard(&says(7, mac, solicited, override_), false, at(10));
+                assert_eq!(
+                    state(&mut cache, 7),
+                    then,
+                    "{mac:?} {solicited} {override_}"
+                );
+                assert_eq!(cache.find(ip(7)).unwrap().mac, mac_then);
+            }
+        }
+        // While asked: confirmed by whoever may confirm.
+        for (mac, solicited, override_, reachable) in [
+            (A, true, false, true),
+            (A, false, true, false),
+            (B, true, true, true),
+            (B, true, false, false),
+        ] {
+            let mut cache = knows(7);
+            let probe = State::Probe {
+                asked: 1,
+                next: at(0),
+            };
+            cache.find(ip(7)).unwrap().state = probe;
+            cache.heard(&says(7, mac, solicited, override_), false, at(0));
+            assert_eq!(
+                state(&mut cache, 7) == REACHABLE,
+                reachable,
+                "{mac:?} {solicited}"
+            );
+        }
+        let mut cache = Cache::default();
+        cache.want(ip(7), false, at(0));
+        cache.heard(&says(7, A, false, false), false, at(0));
+        assert_eq!(state(&mut cache, 7), stale);
+        // Confirmed without an Ethernet address.
+        let mut cache = knows(7);
+        cache.find(ip(7)).unwrap().state = State::Probe {
+            asked: 1,
+            next: at(0),
+        };
+        let mut without = says(7, A, true, false);
+        without.mac = None;
+        cache.heard(&without, false, at(0));
+        assert_eq!(
+            (state(&mut cache, 7), cache.lookup(ip(7), at(0))),
+            (REACHABLE, Some(A))
+        );
+    }
+
+    #[test]
+    fn a_flood_of_unknown_neighbours_drives_out_none_in_use() {
+        let mut cache = knows(1);
+        for last in 100..200 {
+            assert!(cache.want(ip(last), false, at(1)));
+        }
+        assert_eq!(cache.0.len(), 1 + INCOMPLETE);
+        assert_eq!(cache.lookup(ip(1), at(1)), Some(A));
+        // The newest are asked for.
+        assert!(cache.find(ip(199)).is_some() && cache.find(ip(100)).is_none());
+        // All of the table known and in use: no room, until one is no longer used.
+        let mut cache = Cache::default();
+        for last in 0..ENTRIES as u16 {
+            assert!(cache.want(ip(last), false, at(last.into())));
+            cache.heard(&says(last, A, true, true), false, at(last.into()));
+        }
+        assert!(!cache.want(ip(99), false, at(9_999)));
+        assert!(cache.want(ip(99), false, at(10_000)));
+        assert!(cache.find(ip(0)).is_none() && cache.find(ip(1)).is_some());
+        assert_eq!(cache.0.len(), ENTRIES);
+    }
+
+    proptest! {
+        #[test]
+        fn it_stays_sorted_and_bounded(steps in prop::collection::vec((0..5_u8, 0..60_u16, any::<bool>(), any::<bool>()), 0..300)) {
+            let mut cache = Cache::default();
+            let mut now = 0;
+            for (step, last, a, b) in steps {
+                now += i64::from(last) * 10;
+                match step {
+                    0 => _ = cache.want(ip(last), false, at(now)),
+                    1 => cache.heard(&says(last, if a { A } else { B }, a, b), false, at(now)),
+                    2 => _ = cache.lookup(ip(last), at(now)),
+                    3 => cache.confirm(ip(last), at(now)),
+                    _ => _ = all_due(&mut cache, at(now)),
+                }
+                prop_assert!(cache.0.len() <= ENTRIES);
+                prop_assert!(cache.0.is_sorted_by(|a, b| a.address < b.address));
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Multicast listener discovery, version 2, the listener's side (RFC 3810): switches that snoop deliver a group only to who has
+//! reported it.
+//!
+//! A query that concerns us is answered by one report of all our groups, whichever it asked for. Queriers of version 1 get
+//! the same answer.
+
+use super::header::{ICMP, Packet, packet, router_alert};
+use super::{ALL_NODES, array, icmp};
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use wireboot_tcp::{Duration, Instant};
+
+/// Who hears reports: ff02::16.
+const ALL_MLD_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
+const QUERY: u8 = 130;
+const REPORT: u8 = 143;
+const MODE_IS_EXCLUDE: u8 = 2;
+const CHANGE_TO_INCLUDE: u8 = 3;
+const CHANGE_TO_EXCLUDE: u8 = 4;
+/// Robustness Variable and Unsolicited Report Interval (RFC 3810, section 9).
+const ROBUSTNESS: u8 = 2;
+const UNSOLICITED: Duration = Duration::from_secs(1);
+/// Groups listened to.
+const GROUPS: usize = 16;
+
+struct Group {
+    address: Ipv6Addr,
+    /// Not joined but left.
+    left: bool,
+    /// Reports of the change still to be sent.
+    reports: u8,
+}
+
+#[derive(Default)]
+pub struct Mld {
+    groups: Vec<Group>,
+    /// When changes are reported.
+    change: Option<Instant>,
+    /// When a query is answered.
+    answer: Option<Instant>,
+}
+
+impl Mld {
+    /// The groups listened to are now these.
+    pub fn set(&mut self, groups: impl Iterator<Item = Ipv6Addr>, now: Instant) {
+        let reported = |group: &Ipv6Addr| *group != ALL_NODES && scope(*group) > 1;
+        let mut wanted: Vec<_> = groups.filter(reported).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted.truncate(GROUPS);
+        let mut changed = false;
+        let mut change = |group: &mut Group, left| {
+            if group.left != left {
+                (group.left, group.reports) = (left, ROBUSTNESS);
+                changed = true;
+            }
+        };
+        for group in &mut self.groups {
+            change(group, !wanted.contains(&group.address));
+        }
+        for address in wanted {
+            if !self.groups.iter().any(|group| group.address == address) {
+                let mut group = Group {
+                    address,
+                    left: true,
+                    reports: 0,
+                };
+                change(&mut group, false);
+                self.groups.push(group);
+            }
+        }
+        if changed {
+            self.change = Some(now);
+        }
+    }
+
+    /// True for groups that packets are taken from.
+    pub fn listens_to(&self, group: Ipv6Addr) -> bool {
+        let mut joined = self.groups.iter().filter(|group| !group.left);
+        group == ALL_NODES || joined.any(|known| known.address == group)
+    }
+
+    /// Hears the query in a packet (its checksum is right). `random` spreads the answers of many hosts.
+    pub fn heard(&mut self, packet: &Packet<'_>, random: u16, now: Instant) {
+        let Some((group, delay)) = self.query(packet) else {
+            return;
+        };
+        if !group.is_unspecified() && !self.listens_to(group) {
+            return;
+        }
+        let at = now + part(delay, random);
+        self.answer = Some(self.answer.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// The group asked for and the longest delay of the answer, when all is right by sections 5.1.14 and 6.2.
+    fn query(&self, packet: &Packet<'_>) -> Option<(Ipv6Addr, Duration)> {
+        let upper = packet.upper().ok()?;
+        let message = upper.payload;
+        let [kind, _, _, _, code_high, code_low, _, _] = array(message, 0)?;
+        let group = Ipv6Addr::from(array::<16>(message, 8)?);
+        // Version 1 has 24 bytes, version 2 at least 28.
+        let right = upper.protocol == ICMP
+            && kind == QUERY
+            && packet.source.is_unicast_link_local()
+            && packet.hop_limit == 1
+            && upper.router_alert
+            && !upper.fragmented
+            && (message.len() == 24 || message.len() >= 28)
+            && (group.is_unspecified() || group.is_multicast());
+        let code = u32::from(u16::from_be_bytes([code_high, code_low]));
+        let millis = match code {
+            _ if code < 0x8000 || message.len() == 24 => code,
+            _ => (code & 0xfff | 0x1000) << ((code >> 12 & 7) + 3),
+        };
+        right.then_some((group, Duration::from_millis(millis.into())))
+    }
+
+    /// The report to be sent now, from our link-local address `source` (or none, RFC 3590).
+    pub fn due(&mut self, source: Ipv6Addr, random: u16, now: Instant) -> Option<Vec<u8>> {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+        let mut records = Vec::new();
+        if is_due(self.change) {
+            for group in self.groups.iter_mut().filter(|group| group.reports > 0) {
+                group.reports -= 1;
+                let left = (CHANGE_TO_INCLUDE, group.address);
+                let joined = (CHANGE_TO_EXCLUDE, group.address);
+                records.push(if group.left { left } else { joined });
+            }
+            self.groups.retain(|group| !group.left || group.reports > 0);
+            let again = self.groups.iter().any(|group| group.reports > 0);
+
+            self.change = again.then(|| now + part(UNSOLICITED, random));
+        } else if is_due(self.answer) {
+            self.answer = None;
+            let joined = self.groups.iter().filter(|group| !group.left);
+            records.extend(joined.map(|group| (MODE_IS_EXCLUDE, group.address)));
+        }
+        (!records.is_empty()).then(|| report(source, &records))
+    }
+
+    pub fn poll_at(&self) -> Option<Instant> {
+        [self.change, self.answer].into_iter().flatten().min()
+    }
+}
+
+/// `random` 65,536ths of `whole`.
+fn part(whole: Duration, random: u16) -> Duration {
+    Duration::from_micros((whole.total_micros() * u64::from(random)) >> 16)
+}
+
+fn scope(group: Ipv6Addr) -> u8 {
+    let [first, second, ..] = group.octets();
+    if first == 0xff { second & 0xf } else { 0 }
+}
+
+fn report(source: Ipv6Addr, records: &[(u8, Ipv6Addr)]) -> Vec<u8> {
+    let mut message = Vec::from([REPORT, 0, 0, 0, 0, 0, 0, records.len() as u8]);
+    for (kind, group) in records {
+        message.extend([*kind, 0, 0, 0]);
+        message.extend(group.octets());
+    }
+    icmp::seal(source, ALL_MLD_ROUTERS, &mut message);
+    message.splice(0..0, router_alert(ICMP));
+    packet(source, ALL_MLD_ROUTERS, 0, 1, &message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::header;
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+
+    const US: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+    const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+    const NONE: Ipv6Addr = Ipv6Addr::UNSPECIFIED;
+
+    fn at(ms: i64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn group(last: u16) -> Ipv6Addr {
+        Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, last)
+    }
+
+    /// The records of a report, all of it checked.
+    fn records(bytes: &[u8]) -> Vec<(u8, Ipv6Addr)> {
+        let packet = Packet::parse(bytes).unwrap();
+        assert_eq!((packet.source, packet.destination), (US, ALL_MLD_ROUTERS));
+        assert_eq!(packet.hop_limit, 1);
+        let upper = packet.upper().unwrap();
+        assert!(upper.router_alert && upper.protocol == ICMP);
+        assert!(icmp::verify(
+            packet.source,
+            packet.destination,
+            upper.payload
+        ));
+        let (head, rest) = upper.payload.split_at(8);
+        assert_eq!((head[0], usize::from(head[7])), (143, rest.len() / 20));
+        let records = rest.chunks(20).map(|record| {
+            assert_eq!(record[1..4], [0; 3]);
+            (record[0], Ipv6Addr::from(array::<16>(record, 4).unwrap()))
+        });
+        records.collect()
+    }
+
+    fn due(mld: &mut Mld, ms: i64) -> Option<Vec<(u8, Ipv6Addr)>> {
+        mld.due(US, 0x8000, at(ms)).map(|bytes| records(&bytes))
+    }
+
+    fn query(group: Ipv6Addr, code: u16, len: usize) -> Vec<u8> {
+        let mut message = vec![130, 0, 0, 0];
+        message.extend(code.to_be_bytes());
+        message.extend([0, 0]);
+        message.extend(group.octets());
+        message.resize(len, 0);
+        [&router_alert(ICMP)[..], &message].concat()
+    }
+
+    fn hear(mld: &mut Mld, payload: &[u8]) {
+        let bytes = header::packet(ROUTER, ALL_NODES, 0, 1, payload);
+        mld.heard(&Packet::parse(&bytes).unwrap(), 0x8000, at(10_000));
+    }
+
+    /// Two groups, reported.
+    fn listener() -> Mld {
+        let mut mld = Mld::default();
+        mld.set([group(1), group(2)].into_iter(), at(0));
+        assert!(due(&mut mld, 0).is_some() && due(&mut mld, 9000).is_some());
+        assert_eq!(mld.poll_at(), None);
+        mld
+    }
+
+    #[test]
+    fn changes_are_told_twice() {
+        let mut mld = Mld::default();
+        let joins = [(4, group(1)), (4, group(2))];
+        let local = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1);
+        let all = [group(2), group(1), ALL_NODES, local, group(1)];
+        mld.set(all.into_iter(), at(0));
+        assert_eq!(due(&mut mld, 0), Some(joins.to_vec()));
+        assert_eq!((due(&mut mld, 499), mld.poll_at()), (None, Some(at(500))));
+        assert_eq!(due(&mut mld, 500), Some(joins.to_vec()));
+        mld.set(all.into_iter(), at(600));
+        assert_eq!(mld.poll_at(), None);
+        assert!(mld.listens_to(group(1)) && mld.listens_to(ALL_NODES));
+        assert!(!mld.listens_to(group(3)));
+        mld.set([group(2), group(3)].into_iter(), at(1000));
+        assert!(!mld.listens_to(group(1)));
+        let changes = [(3, group(1)), (4, group(3))].to_vec();
+        assert_eq!(due(&mut mld, 1000), Some(changes.clone()));
+        assert_eq!(due(&mut mld, 1500), Some(changes));
+        assert_eq!((due(&mut mld, 9999), mld.groups.len()), (None, 2));
+        // Left and joined again before anybody was told twice.
+        mld.set([group(2)].into_iter(), at(2000));
+        due(&mut mld, 2000);
+        mld.set([group(2), group(3)].into_iter(), at(2001));
+        assert_eq!(due(&mut mld, 2001), Some(vec![(4, group(3))]));
+    }
+
+    #[test]
+    fn no_more_groups_than_fit() {
+        let mut mld = Mld::default();
+        mld.set((0..100).map(group), at(0));
+        assert_eq!(due(&mut mld, 0).unwrap().len(), GROUPS);
+    }
+
+    #[test]
+    fn queries_are_answered() {
+        let answer = [(2, group(1)), (2, group(2))].to_vec();
+        // Group, maximum response code, length; half of the delay.
+        for (asked, code, len, delay) in [
+            (NONE, 1000, 28, 500),
+            (group(1), 1000, 28, 500),
+            (NONE, 1000, 24, 500),
+            (NONE, 0x8000, 28, 16_384),
+            (NONE, 0x9fff, 28, 0x1fff << 3),
+            (NONE, 0x8000, 24, 16_384),
+        ] {
+            let mut mld = listener();
+            hear(&mut mld, &query(asked, code, len));
+            assert_eq!(mld.poll_at(), Some(at(10_000 + delay)));
+            assert_eq!(due(&mut mld, 10_000 + delay - 1), None);
+            assert_eq!(due(&mut mld, 10_000 + delay), Some(answer.clone()));
+            assert_eq!(mld.poll_at(), None);
+        }
+        // A later query does not put off an answer.
+        let mut mld = listener();
+        hear(&mut mld, &query(NONE, 1000, 28));
+        hear(&mut mld, &query(NONE, 30_000, 28));
+        assert_eq!(mld.poll_at(), Some(at(10_500)));
+    }
+
+    #[test]
+    fn wrong_queries_are_not() {
+        let right = query(NONE, 1000, 28);
+        let bytes = |source, hop_limit, payload: &[u8]| {
+            header::packet(source, ALL_NODES, 0, hop_limit, payload)
+        };
+        let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+        let mut no_alert = right.clone();
+        no_alert[2] = 1;
+        let mut report = right.clone();
+        report[8] = 143;
+        for wrong in [
+            bytes(global, 1, &right),
+            bytes(NONE, 1, &right),
+            bytes(ROUTER, 2, &right),
+            bytes(ROUTER, 1, &no_alert),
+            bytes(ROUTER, 1, &report),
+            bytes(ROUTER, 1, &query(NONE, 1000, 23)),
+            bytes(ROUTER, 1, &query(NONE, 1000, 27)),
+            bytes(ROUTER, 1, &query(group(3), 1000, 28)),
+            bytes(ROUTER, 1, &query(global, 1000, 28)),
+        ] {
+            let mut mld = listener();
+            mld.heard(&Packet::parse(&wrong).unwrap(), 0, at(10_000));
+            assert_eq!(mld.poll_at(), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(payload: Vec<u8>, random: u16) {
+            let mut mld = listener();
+            let bytes = header::packet(ROUTER, ALL_NODES, 0, 1, &payload);
+            mld.heard(&Packet::parse(&bytes).unwrap(), random, at(0));
+            let alert = [&router_alert(ICMP)[..], &[130, 0], &payload].concat();
+            let bytes = header::packet(ROUTER, ALL_NODES, 0, 1, &alert);
+            mld.heard(&Packet::parse(&bytes).unwrap(), random, at(0));
+            mld.due(US, random, at(10_000_000));
+        }
+    }
+}

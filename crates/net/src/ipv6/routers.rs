@@ -1,0 +1,414 @@
+//! What routers say of the network (RFC 4861, RFC 4191, RFC 8106): who they are, which prefixes are on the link, what is
+//! sent where.
+//!
+//! Who is on the link can forge a router's words, and nothing here can tell. What is bounded: nothing grows by a flood, a router is removed by
+//! itself alone (or when it no longer answers, never by a neighbour advertisement without the router flag), the hop limit is
+//! never lowered, and the MTU stays between 1280 and the card's.
+
+use super::lasting::{Lasting, end, is_over};
+use super::ndisc::{Redirect, RouterAdvertisement, router_solicitation};
+use super::{icmp, same_prefix};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use wireboot_nic::MacAddress;
+use wireboot_tcp::{Duration, Instant};
+
+/// How many are kept of each.
+const ROUTERS: usize = 4;
+const PREFIXES: usize = 8;
+const SERVERS: usize = 4;
+const NAMES: usize = 8;
+const REDIRECTS: usize = 16;
+/// RFC 4861, section 10: MAX_RTR_SOLICITATIONS, RTR_SOLICITATION_INTERVAL.
+const SOLICITATIONS: u8 = 3;
+const INTERVAL: Duration = Duration::from_secs(4);
+
+#[derive(Clone, Copy, Debug)]
+struct Router {
+    address: Ipv6Addr,
+    until: Option<Instant>,
+    preference: i8,
+    /// Did not answer when it was last asked for.
+    failed: bool,
+}
+
+pub struct Routers {
+    mac: MacAddress,
+    nic_mtu: u16,
+    routers: Vec<Router>,
+    on_link: Lasting<(Ipv6Addr, u8)>,
+    dns: Lasting<Ipv6Addr>,
+    search: Lasting<String>,
+    /// Destination and the first hop to it.
+    redirects: Vec<(Ipv6Addr, Ipv6Addr)>,
+    mtu: Option<u16>,
+    /// Solicitations still to be sent, and when.
+    solicitations: u8,
+    next: Instant,
+    /// Addresses by DHCPv6, as the last advertisement said.
+    pub managed: bool,
+    /// Other things by DHCPv6, as the last advertisement said.
+    pub other: bool,
+    pub hop_limit: u8,
+    pub heard_at: Option<Instant>,
+}
+
+impl Routers {
+    pub fn new(mac: MacAddress, nic_mtu: u16, now: Instant) -> Self {
+        Routers {
+            mac,
+            nic_mtu,
+            routers: Vec::new(),
+            on_link: Lasting::new(PREFIXES),
+            dns: Lasting::new(SERVERS),
+            search: Lasting::new(NAMES),
+            redirects: Vec::new(),
+            mtu: None,
+            solicitations: SOLICITATIONS,
+            next: now,
+            managed: false,
+            other: false,
+            hop_limit: 64,
+            heard_at: None,
+        }
+    }
+
+    /// Takes a checked advertisement.
+    pub fn heard(&mut self, source: Ipv6Addr, said: &RouterAdvertisement, now: Instant) {
+        self.heard_at = Some(now);
+        self.managed = said.managed;
+        self.other = said.other;
+        self.hop_limit = self.hop_limit.max(said.hop_limit);
+        let mtu = said.mtu.and_then(|mtu| u16::try_from(mtu).ok());
+        let possible = icmp::MIN_MTU..=self.nic_mtu;
+        self.mtu = mtu.filter(|mtu| possible.contains(mtu)).or(self.mtu);
+        self.heard_router(source, said, now);
+        for prefix in &said.prefixes {
+            let of_use = !prefix.prefix.is_unicast_link_local() && !prefix.prefix.is_multicast();
+            if prefix.on_link && of_use {
+                let key = (prefix.prefix, prefix.prefix_len);
+                self.on_link.hear(key, prefix.valid_lifetime, now);
+            }
+        }
+        for (server, lifetime) in &said.dns {
+            self.dns.hear(*server, *lifetime, now);
+        }
+        for (name, lifetime) in &said.search {
+            self.search.hear(name.clone(), *lifetime, now);
+        }
+    }
+
+    fn heard_router(&mut self, source: Ipv6Addr, said: &RouterAdvertisement, now: Instant) {
+        let lives = said.router_lifetime != 0;
+        self.routers
+            .retain(|router| !is_over(router.until, now) && (lives || router.address != source));
+        if !lives {
+            self.redirects.retain(|(_, hop)| *hop != source);
+            return;
+        }
+        self.solicitations = 0;
+        let router = Router {
+            address: source,
+            until: end(said.router_lifetime.into(), now),
+            preference: said.preference,
+            failed: false,
+        };
+        let room = self.routers.len() < ROUTERS;
+        match self
+            .routers
+            .iter_mut()
+            .find(|known| known.address == source)
+        {
+            Some(known) => *known = router,
+            None if room => self.routers.push(router),
+            None => {}
+        }
+    }
+
+    /// Takes a checked redirect. False when it is not from the first hop to that destination (RFC 4861, section 8.1).
+    pub fn heard_redirect(&mut self, source: Ipv6Addr, redirect: &Redirect, now: Instant) -> bool {
+        let of_router = self.routers.iter().any(|router| router.address == source);
+        if !of_router || self.next_hop(redirect.destination, now) != Some(source) {
+            return false;
+        }
+        self.redirects.retain(|(to, _)| *to != redirect.destination);
+        if self.redirects.len() == REDIRECTS {
+            self.redirects.remove(0);
+        }
+        self.redirects.push((redirect.destination, redirect.target));
+        true
+    }
+
+    /// A neighbour did not answer: another router is tried, redirects to it are forgotten.
+    pub fn unreachable(&mut self, neighbor: Ipv6Addr) {
+        self.redirects.retain(|(_, hop)| *hop != neighbor);
+        for router in &mut self.routers {
+            router.failed |= router.address == neighbor;
+        }
+    }
+
+    /// Whom a packet to the unicast address `destination` is handed to.
+    pub fn next_hop(&self, destination: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
+        let mut on_link = self.on_link.iter(now);
+        if destination.is_unicast_link_local()
+            || on_link.any(|(prefix, len)| same_prefix(*prefix, destination, *len))
+        {
+            return Some(destination);
+        }
+        if let Some((_, hop)) = self.redirects.iter().find(|(to, _)| *to == destination) {
+            return Some(*hop);
+        }
+        // The first of the best.
+        let best = self.live(now).rev();
+        best.max_by_key(|router| (!router.failed, router.preference))
+            .map(|router| router.address)
+    }
+
+    fn live(&self, now: Instant) -> impl DoubleEndedIterator<Item = &Router> {
+        let live = move |router: &&Router| !is_over(router.until, now);
+        self.routers.iter().filter(live)
+    }
+
+    /// When the last default router ends, if there is one.
+    pub fn until(&self, now: Instant) -> Option<Instant> {
+        self.live(now).filter_map(|router| router.until).max()
+    }
+
+    /// The link's MTU.
+    pub fn mtu(&self) -> u16 {
+        self.mtu.unwrap_or(self.nic_mtu)
+    }
+
+    pub fn dns(&self, now: Instant) -> impl Iterator<Item = &Ipv6Addr> {
+        self.dns.iter(now)
+    }
+
+    pub fn search(&self, now: Instant) -> impl Iterator<Item = &String> {
+        self.search.iter(now)
+    }
+
+    /// The solicitation to be sent now. `source`: our link-local address and whether it is optimistic.
+    pub fn due(&mut self, source: Option<(Ipv6Addr, bool)>, now: Instant) -> Option<Vec<u8>> {
+        if self.poll_at().is_none_or(|at| now < at) {
+            return None;
+        }
+        self.solicitations -= 1;
+        self.next = now + INTERVAL;
+        let mac = matches!(source, Some((_, false))).then_some(self.mac);
+        let source = source.map_or(Ipv6Addr::UNSPECIFIED, |(address, _)| address);
+        Some(router_solicitation(source, mac))
+    }
+
+    pub fn poll_at(&self) -> Option<Instant> {
+        (self.solicitations > 0).then_some(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ndisc::PrefixInformation;
+    use super::*;
+    use std::vec;
+
+    const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
+
+    fn at(second: i64) -> Instant {
+        Instant::from_secs(second)
+    }
+
+    fn ip(text: &str) -> Ipv6Addr {
+        text.parse().unwrap()
+    }
+
+    fn router(last: u16) -> Ipv6Addr {
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last)
+    }
+
+    fn lives(router_lifetime: u16) -> RouterAdvertisement {
+        RouterAdvertisement {
+            router_lifetime,
+            ..RouterAdvertisement::default()
+        }
+    }
+
+    fn routers() -> Routers {
+        Routers::new(MAC, 1500, at(0))
+    }
+
+    fn hop(routers: &Routers, destination: &str, second: i64) -> Option<Ipv6Addr> {
+        routers.next_hop(ip(destination), at(second))
+    }
+
+    #[test]
+    fn three_solicitations_until_a_router_is_heard() {
+        let mut quiet = routers();
+        let times: Vec<i64> = (0..60)
+            .filter(|second| quiet.due(Some((router(9), false)), at(*second)).is_some())
+            .collect();
+        assert_eq!(times, [0, 4, 8]);
+        assert_eq!(quiet.poll_at(), None);
+        let mut heard = routers();
+        assert!(heard.due(None, at(0)).is_some());
+        // One who is no router does not end it (section 6.3.7).
+        heard.heard(router(1), &lives(0), at(1));
+        assert_eq!(heard.poll_at(), Some(at(4)));
+        heard.heard(router(1), &lives(60), at(1));
+        assert_eq!(heard.due(None, at(4)), None);
+    }
+
+    #[test]
+    fn a_solicitation_names_the_card_only_for_a_settled_address() {
+        let asked = |source| routers().due(source, at(0)).unwrap();
+        assert_eq!(
+            asked(None),
+            router_solicitation(Ipv6Addr::UNSPECIFIED, None)
+        );
+        let us = router(9);
+        assert_eq!(asked(Some((us, true))), router_solicitation(us, None));
+        assert_eq!(asked(Some((us, false))), router_solicitation(us, Some(MAC)));
+    }
+
+    #[test]
+    fn the_best_router_that_answers() {
+        let mut routers = routers();
+        assert_eq!(hop(&routers, "2001:db8::1", 0), None);
+        let with = |preference| RouterAdvertisement {
+            preference,
+            ..lives(100)
+        };
+        for (last, preference) in [(1, -1), (2, 0), (3, 0)] {
+            routers.heard(router(last), &with(preference), at(0));
+        }
+        assert_eq!(hop(&routers, "2001:db8::1", 0), Some(router(2)));
+        assert_eq!(hop(&routers, "fe80::77", 0), Some(ip("fe80::77")));
+        routers.unreachable(router(2));
+        assert_eq!(hop(&routers, "2001:db8::1", 0), Some(router(3)));
+        routers.unreachable(router(3));
+        assert_eq!(hop(&routers, "2001:db8::1", 0), Some(router(1)));
+        routers.heard(router(3), &with(0), at(50));
+        assert_eq!(hop(&routers, "2001:db8::1", 100), Some(router(3)));
+        assert_eq!(routers.until(at(100)), Some(at(150)));
+        assert_eq!(hop(&routers, "2001:db8::1", 150), None);
+        assert_eq!(routers.until(at(150)), None);
+    }
+
+    /// A router is removed by its own words alone, and a flood of routers does not drive one out.
+    #[test]
+    fn spoofed_routers() {
+        let mut routers = routers();
+        routers.heard(router(1), &lives(100), at(0));
+        routers.heard(router(2), &lives(0), at(1));
+        for last in 2..100 {
+            routers.heard(router(last), &lives(u16::MAX), at(1));
+        }
+        assert_eq!(routers.routers.len(), ROUTERS);
+        assert_eq!(hop(&routers, "2001:db8::1", 2), Some(router(1)));
+        routers.heard(router(1), &lives(0), at(2));
+        assert_ne!(hop(&routers, "2001:db8::1", 2), Some(router(1)));
+    }
+
+    #[test]
+    fn spoofed_parameters() {
+        let mut routers = routers();
+        let mut hear = |mtu, hop_limit| {
+            let said = RouterAdvertisement {
+                mtu: Some(mtu),
+                hop_limit,
+                ..lives(9)
+            };
+            routers.heard(router(1), &said, at(0));
+            (routers.mtu(), routers.hop_limit)
+        };
+        assert_eq!(hear(1279, 1), (1500, 64));
+        assert_eq!(hear(1501, 0), (1500, 64));
+        assert_eq!(hear(1280, 255), (1280, 255));
+        assert_eq!(hear(65536 + 1400, 64), (1280, 255));
+        assert_eq!(hear(1500, 64), (1500, 255));
+    }
+
+    #[test]
+    fn prefixes_on_the_link() {
+        let mut routers = routers();
+        let hear = |routers: &mut Routers, prefix, prefix_len, on_link, valid_lifetime| {
+            let information = PrefixInformation {
+                prefix: ip(prefix),
+                prefix_len,
+                on_link,
+                autonomous: false,
+                valid_lifetime,
+                preferred_lifetime: 0,
+            };
+            let said = RouterAdvertisement {
+                prefixes: vec![information],
+                ..lives(1000)
+            };
+            routers.heard(router(1), &said, at(0));
+        };
+        hear(&mut routers, "2001:db8:1::", 48, true, 100);
+        hear(&mut routers, "2001:db8:2::", 64, false, 100);
+        hear(&mut routers, "ff00::", 8, true, 100);
+        let near = ip("2001:db8:1:5::9");
+        assert_eq!(hop(&routers, "2001:db8:1:5::9", 99), Some(near));
+        assert_eq!(hop(&routers, "2001:db8:1:5::9", 100), Some(router(1)));
+        assert_eq!(hop(&routers, "2001:db8:2::9", 0), Some(router(1)));
+        hear(&mut routers, "2001:db8:1::", 48, true, 0);
+        assert_eq!(hop(&routers, "2001:db8:1:5::9", 0), Some(router(1)));
+    }
+
+    #[test]
+    fn name_servers_and_names() {
+        let mut routers = routers();
+        let said = RouterAdvertisement {
+            managed: true,
+            other: true,
+            dns: (1..9).map(|last| (router(last), 10)).collect(),
+            search: vec![("example".into(), 20)],
+            ..lives(9)
+        };
+        routers.heard(router(1), &said, at(0));
+        assert_eq!(routers.dns(at(9)).count(), SERVERS);
+        assert_eq!(routers.dns(at(10)).count(), 0);
+        assert_eq!(routers.search(at(19)).collect::<Vec<_>>(), ["example"]);
+        assert!(routers.managed && routers.other);
+        routers.heard(router(1), &lives(9), at(1));
+        assert!(!routers.managed && !routers.other);
+        assert_eq!(routers.heard_at, Some(at(1)));
+    }
+
+    #[test]
+    fn spoofed_redirects() {
+        let mut routers = routers();
+        let redirect = |target, destination| Redirect {
+            target,
+            destination,
+            target_link: None,
+        };
+        let (far, other) = (ip("2001:db8::1"), ip("2001:db8::2"));
+        let better = redirect(router(7), far);
+        // From nobody, from a host, from a router that is not the first hop.
+        assert!(!routers.heard_redirect(router(1), &better, at(0)));
+        routers.heard(router(1), &lives(100), at(0));
+        routers.heard(router(2), &lives(100), at(0));
+        assert!(!routers.heard_redirect(router(2), &better, at(0)));
+        assert!(!routers.heard_redirect(router(7), &better, at(0)));
+        assert_eq!(routers.next_hop(far, at(0)), Some(router(1)));
+        // A host's own address, for which the host is the first hop.
+        assert!(!routers.heard_redirect(router(8), &redirect(router(7), router(8)), at(0)));
+        assert!(routers.heard_redirect(router(1), &better, at(0)));
+        assert_eq!(routers.next_hop(far, at(0)), Some(router(7)));
+        assert_eq!(routers.next_hop(other, at(0)), Some(router(1)));
+        // The first hop is another one now, and no router.
+        assert!(!routers.heard_redirect(router(1), &better, at(0)));
+        assert!(!routers.heard_redirect(router(7), &redirect(router(6), far), at(0)));
+        routers.unreachable(router(7));
+        assert_eq!(routers.next_hop(far, at(0)), Some(router(1)));
+        for last in 0..100 {
+            let destination = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, last);
+            assert!(routers.heard_redirect(router(1), &redirect(router(7), destination), at(0)));
+        }
+        assert_eq!(routers.redirects.len(), REDIRECTS);
+        // An expired router's word counts no longer.
+        assert!(!routers.heard_redirect(router(1), &redirect(router(7), far), at(100)));
+    }
+}

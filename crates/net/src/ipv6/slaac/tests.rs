@@ -1,0 +1,323 @@
+use super::super::header::Packet;
+use super::super::ndisc::{Message, parse};
+use super::*;
+use alloc::vec;
+
+const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
+const OTHER: MacAddress = [2, 0, 0, 0, 0, 2];
+const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xff);
+const HOST: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xee);
+const NOBODY: Ipv6Addr = Ipv6Addr::UNSPECIFIED;
+const STABLE: InterfaceId = InterfaceId::Stable { secret: [9; 32] };
+
+fn at(second: i64) -> Instant {
+    Instant::from_secs(second)
+}
+
+fn ip(text: &str) -> Ipv6Addr {
+    text.parse().unwrap()
+}
+
+fn start(interface_id: InterfaceId) -> Slaac {
+    Slaac::new(MAC, interface_id, 1500, [3; 32], at(0))
+}
+
+fn prefix(prefix: &str, preferred_lifetime: u32, valid_lifetime: u32) -> PrefixInformation {
+    PrefixInformation {
+        prefix: ip(prefix),
+        prefix_len: 64,
+        on_link: true,
+        autonomous: true,
+        valid_lifetime,
+        preferred_lifetime,
+    }
+}
+
+fn hear(slaac: &mut Slaac, prefixes: &[PrefixInformation], second: i64) {
+    let said = RouterAdvertisement {
+        router_lifetime: 1800,
+        prefixes: prefixes.to_vec(),
+        ..RouterAdvertisement::default()
+    };
+    slaac.heard_ra(ROUTER, &said, at(second));
+}
+
+/// What is sent at that time.
+fn sent(slaac: &mut Slaac, second: i64) -> Vec<(Ipv6Addr, Ipv6Addr, Message)> {
+    let packets = core::iter::from_fn(|| slaac.due(at(second)));
+    packets.map(|bytes| read(&bytes)).collect()
+}
+
+fn read(bytes: &[u8]) -> (Ipv6Addr, Ipv6Addr, Message) {
+    let packet = Packet::parse(bytes).unwrap();
+    let message = parse(
+        packet.source,
+        packet.destination,
+        packet.hop_limit,
+        packet.payload,
+    );
+    (packet.source, packet.destination, message.unwrap())
+}
+
+fn addresses(slaac: &Slaac, second: i64) -> Vec<Ipv6Addr> {
+    let candidates = slaac.candidates(at(second));
+    candidates.map(|candidate| candidate.address).collect()
+}
+
+fn asks(target: Ipv6Addr) -> NeighborSolicitation {
+    NeighborSolicitation {
+        target,
+        source_link: None,
+        nonce: None,
+    }
+}
+
+fn has(target: Ipv6Addr) -> NeighborAdvertisement {
+    NeighborAdvertisement {
+        router: false,
+        solicited: false,
+        override_: true,
+        target,
+        target_link: Some(OTHER),
+    }
+}
+
+#[test]
+fn the_first_second() {
+    let mut slaac = start(InterfaceId::Eui64);
+    let us = ip("fe80::ff:fe00:1");
+    assert_eq!(slaac.link_local(at(0)), Some(us));
+    assert_eq!(slaac.poll_at(at(0)), Some(at(0)));
+    let sent_first = sent(&mut slaac, 0);
+    let [
+        (source, destination, Message::NeighborSolicitation(probe)),
+        router,
+    ] = &sent_first[..]
+    else {
+        panic!("{sent_first:?}");
+    };
+    assert_eq!((*source, *destination), (NOBODY, solicited_node(us)));
+    assert_eq!((probe.target, probe.source_link), (us, None));
+    // An optimistic source does not tell its Ethernet address.
+    let source_link = None;
+    assert_eq!(router.0, us);
+    assert_eq!(router.2, Message::RouterSolicitation { source_link });
+    assert_eq!(slaac.state(us, at(0)), Some(State::Optimistic));
+    assert_eq!(slaac.poll_at(at(0)), Some(at(1)));
+    assert_eq!(sent(&mut slaac, 1), []);
+    assert_eq!(slaac.state(us, at(1)), Some(State::Preferred));
+    assert_eq!(
+        slaac.groups(at(1)).collect::<Vec<_>>(),
+        [solicited_node(us)]
+    );
+    let source_link = Some(MAC);
+    let again = sent(&mut slaac, 4);
+    assert_eq!(again[0].2, Message::RouterSolicitation { source_link });
+}
+
+#[test]
+fn addresses_of_several_prefixes() {
+    let mut slaac = start(InterfaceId::Eui64);
+    let mut other = prefix("2001:db8:2::", 10, 20);
+    other.autonomous = false;
+    let mut short = prefix("2001:db8:3::", 10, 20);
+    short.prefix_len = 56;
+    let prefixes = [
+        prefix("2001:db8:1::", 10, 20),
+        other,
+        short,
+        prefix("fe80::", 10, 20),
+        prefix("2001:db8:4::", 21, 20),
+        prefix("2001:db8:5::", 0, 0),
+        prefix("ff02::", 10, 20),
+        prefix("fd00::", u32::MAX, u32::MAX),
+    ];
+    hear(&mut slaac, &prefixes, 0);
+    hear(&mut slaac, &prefixes, 0);
+    let (global, local) = (ip("2001:db8:1::ff:fe00:1"), ip("fd00::ff:fe00:1"));
+    let link_local = ip("fe80::ff:fe00:1");
+    assert_eq!(addresses(&slaac, 0), [link_local, global, local]);
+    assert_eq!(sent(&mut slaac, 0).len(), 3);
+    sent(&mut slaac, 1);
+    assert_eq!(slaac.state(global, at(9)), Some(State::Preferred));
+    assert_eq!(slaac.state(global, at(10)), Some(State::Deprecated));
+    assert_eq!(slaac.poll_at(at(10)), Some(at(20)));
+    assert_eq!(slaac.state(global, at(20)), None);
+    assert_eq!(addresses(&slaac, 20), [link_local, local]);
+    let candidates: Vec<_> = slaac.candidates(at(10)).collect();
+    assert!(candidates[1].deprecated && !candidates[2].deprecated);
+    assert_eq!(slaac.groups(at(20)).count(), 2);
+}
+
+/// RFC 4862, section 5.5.3 e: a forged advertisement does not end an address at once.
+#[test]
+fn the_two_hour_rule() {
+    let hour = 3600;
+    // Lifetime that was left, the one said, what comes of it; in seconds.
+    for (left, said, becomes) in [
+        (4 * hour, 3 * hour, 3 * hour),
+        (4 * hour, 5 * hour, 5 * hour),
+        (4 * hour, 1, 2 * hour),
+        (4 * hour, 0, 2 * hour),
+        (u32::MAX, hour, 2 * hour),
+        (hour, 1, hour),
+        (hour, hour + 1, hour + 1),
+        (hour, u32::MAX, u32::MAX),
+        (u32::MAX, u32::MAX, u32::MAX),
+    ] {
+        let mut slaac = start(InterfaceId::Eui64);
+        hear(&mut slaac, &[prefix("2001:db8::", left, left)], 0);
+        hear(&mut slaac, &[prefix("2001:db8::", 0, said)], 0);
+        let known = slaac.addresses[1];
+        assert_eq!(known.valid_until, end(becomes, at(0)), "{left} {said}");
+        // The preferred lifetime is as it was said last.
+        assert_eq!(known.preferred_until, Some(at(0)));
+    }
+}
+
+#[test]
+fn a_flood_of_prefixes() {
+    let mut slaac = start(STABLE);
+    for network in 0..100 {
+        let prefix = prefix(&std::format!("2001:db8:{network}::"), 10, 20);
+        hear(&mut slaac, &[prefix], 0);
+    }
+    assert_eq!(addresses(&slaac, 0).len(), 1 + FROM_PREFIXES);
+    // DHCPv6 still has its place, and what has ended gives way.
+    assert!(slaac.add(ip("2001:db8::99"), 128, 10, 100, at(0)));
+    hear(&mut slaac, &[prefix("2001:db8:ffff::", 10, 20)], 20);
+    assert_eq!(addresses(&slaac, 20).len(), 3);
+}
+
+#[test]
+fn addresses_by_dhcp() {
+    let mut slaac = start(InterfaceId::Eui64);
+    let (first, second) = (ip("2001:db8::10"), ip("2001:db8::11"));
+    for wrong in [ip("ff02::1"), NOBODY, Ipv6Addr::LOCALHOST] {
+        assert!(!slaac.add(wrong, 128, 1, 1, at(0)));
+    }
+    assert!(!slaac.add(first, 128, 2, 1, at(0)) && !slaac.add(first, 128, 0, 0, at(0)));
+    assert!(slaac.add(first, 128, 10, 20, at(0)));
+    assert!(slaac.add(second, 128, 10, 20, at(0)));
+    assert!(!slaac.add(ip("2001:db8::12"), 128, 10, 20, at(0)));
+    // An advertisement for the same network makes an address of its own and leaves this one alone.
+    hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 0);
+    assert_eq!(addresses(&slaac, 0).len(), 4);
+    assert!(slaac.add(first, 128, 30, 40, at(5)));
+    assert_eq!(slaac.state(first, at(44)), Some(State::Optimistic));
+    assert_eq!(slaac.state(first, at(45)), None);
+    assert_eq!(slaac.state(second, at(20)), None);
+    // Declined: a conflict is not forgotten while the lease lasts.
+    let conflict = Verdict::Conflict {
+        address: first,
+        instead: None,
+    };
+    assert_eq!(slaac.heard_na(&has(first), at(6)), conflict);
+    assert_eq!(slaac.state(first, at(6)), None);
+    assert!(!slaac.add(first, 128, 30, 40, at(6)));
+}
+
+#[test]
+fn a_neighbour_asks() {
+    let mut slaac = start(InterfaceId::Eui64);
+    let us = slaac.link_local(at(0)).unwrap();
+    let answer =
+        |slaac: &mut Slaac, source, second| match slaac.heard_ns(source, &asks(us), at(second)) {
+            Verdict::Answer(bytes) => read(&bytes),
+            other => panic!("{other:?}"),
+        };
+    let advertisement = |solicited, override_| {
+        Message::NeighborAdvertisement(NeighborAdvertisement {
+            router: false,
+            solicited,
+            override_,
+            target: us,
+            target_link: Some(MAC),
+        })
+    };
+    assert_eq!(slaac.heard_ns(HOST, &asks(HOST), at(0)), Verdict::Nothing);
+    // While optimistic, nobody's cache is overridden.
+    assert_eq!(
+        answer(&mut slaac, HOST, 0),
+        (us, HOST, advertisement(true, false))
+    );
+    sent(&mut slaac, 0);
+    sent(&mut slaac, 1);
+    assert_eq!(
+        answer(&mut slaac, HOST, 1),
+        (us, HOST, advertisement(true, true))
+    );
+    // Somebody wants to have it: it is defended.
+    assert_eq!(
+        answer(&mut slaac, NOBODY, 1),
+        (us, ALL_NODES, advertisement(false, true))
+    );
+}
+
+#[test]
+fn somebody_has_it() {
+    let us = start(InterfaceId::Eui64).link_local(at(0)).unwrap();
+    let conflict = Verdict::Conflict {
+        address: us,
+        instead: None,
+    };
+    for second in [0, 1] {
+        let mut slaac = start(InterfaceId::Eui64);
+        let probe = sent(&mut slaac, 0)[0].2.clone();
+        let Message::NeighborSolicitation(ours) = probe else {
+            panic!("{probe:?}");
+        };
+        sent(&mut slaac, second);
+        // Our own packets, looped back.
+        let mut looped = has(us);
+        looped.target_link = Some(MAC);
+        if second == 0 {
+            assert_eq!(slaac.heard_ns(NOBODY, &ours, at(0)), Verdict::Nothing);
+            assert_eq!(slaac.heard_na(&looped, at(0)), Verdict::Nothing);
+            assert_eq!(slaac.heard_na(&has(HOST), at(0)), Verdict::Nothing);
+            assert_eq!(slaac.heard_na(&has(us), at(0)), conflict);
+            assert!(addresses(&slaac, 0).is_empty());
+            assert_eq!(slaac.link_local(at(0)), None);
+            // The router is asked from no address.
+            assert_eq!(sent(&mut slaac, 4)[0].0, NOBODY);
+        } else {
+            // Settled: not given up for a word.
+            assert_eq!(slaac.heard_na(&has(us), at(1)), Verdict::Nothing);
+            assert_eq!(addresses(&slaac, 1), [us]);
+        }
+    }
+    // Another one asks for the same address at the same time.
+    let mut slaac = start(InterfaceId::Eui64);
+    sent(&mut slaac, 0);
+    let mut other = asks(us);
+    other.nonce = Some([1; 6]);
+    assert_eq!(slaac.heard_ns(NOBODY, &other, at(0)), conflict);
+    let mut slaac = start(InterfaceId::Eui64);
+    assert_eq!(slaac.heard_ns(NOBODY, &asks(us), at(0)), conflict);
+}
+
+#[test]
+fn a_stable_id_gives_way_three_times() {
+    let mut slaac = start(STABLE);
+    hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 0);
+    let mut seen = vec![];
+    for tries in 0..4 {
+        let mine = addresses(&slaac, 0)[1];
+        assert!(!seen.contains(&mine) && same_prefix(mine, ip("2001:db8::"), 64));
+        assert!(
+            sent(&mut slaac, 0)
+                .iter()
+                .any(|sent| sent.1 == solicited_node(mine))
+        );
+        seen.push(mine);
+        let Verdict::Conflict { address, instead } = slaac.heard_na(&has(mine), at(0)) else {
+            panic!("no conflict");
+        };
+        assert_eq!(address, mine);
+        assert_eq!(instead, addresses(&slaac, 0).get(1).copied());
+        assert_eq!(instead.is_none(), tries == 3);
+    }
+    // It stays dropped when the prefix is advertised again.
+    hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 100);
+    assert_eq!(addresses(&slaac, 100).len(), 1);
+}

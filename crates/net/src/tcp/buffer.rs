@@ -1,0 +1,280 @@
+//! What a connection has received and where it goes: straight to its destination, or into a buffer until somebody reads it.
+
+use crate::memory::Region;
+use crate::parts::Parts;
+use alloc::vec;
+use alloc::vec::Vec;
+use wireboot_tcp::Placement;
+
+/// Memory that a reader has handed over.
+struct Destination {
+    region: Region,
+    /// Next byte to fill.
+    at: usize,
+    filled: usize,
+    /// Where the region ended when data was last put behind a gap.
+    end: usize,
+}
+
+impl Destination {
+    /// Bytes that can still be filled.
+    fn room(&self) -> usize {
+        self.region.end().saturating_sub(self.at)
+    }
+}
+
+/// Bytes in order that nobody has read yet, and what lies behind gaps after them, in a ring.
+struct Held {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Held {
+    fn free(&self) -> usize {
+        self.bytes.len().saturating_sub(self.len)
+    }
+
+    /// Writes `payload` so many bytes behind the last one in order.
+    fn write(&mut self, offset: usize, payload: Parts<'_>) {
+        let capacity = self.bytes.len();
+        let mut at = self.len + offset;
+        if capacity == 0 || at + payload.len() > capacity {
+            return;
+        }
+        at = (self.start + at) % capacity;
+        let first = payload.len().min(capacity - at);
+        payload
+            .slice(0, first)
+            .copy_to(self.bytes.get_mut(at..).unwrap_or_default());
+        payload.slice(first, usize::MAX).copy_to(&mut self.bytes);
+    }
+
+    /// The first bytes, `len` at most, in one piece, whether they are in order or not.
+    fn front(&self, len: usize) -> &[u8] {
+        let rest = self.bytes.get(self.start..).unwrap_or_default();
+        rest.get(..len).unwrap_or(rest)
+    }
+
+    fn skip(&mut self, count: usize) {
+        self.len = self.len.saturating_sub(count);
+        self.start = (self.start + count) % self.bytes.len().max(1);
+    }
+}
+
+/// Where a connection's bytes go.
+pub struct ReceiveBuffer {
+    destination: Option<Destination>,
+    held: Held,
+}
+
+impl ReceiveBuffer {
+    /// A buffer that holds so many bytes without a destination.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            destination: None,
+            held: Held {
+                bytes: vec![0; capacity],
+                start: 0,
+                len: 0,
+            },
+        }
+    }
+
+    /// Whether there is a destination.
+    pub fn has_destination(&self) -> bool {
+        self.destination.is_some()
+    }
+
+    /// Bytes from RCV.NXT on that can be stored.
+    #[inline]
+    pub fn room(&self) -> usize {
+        let destination = match &self.destination {
+            // Before what is held goes first.
+            Some(destination) if self.held.len == 0 => destination.room(),
+            _ => 0,
+        };
+        destination.saturating_add(self.held.free())
+    }
+
+    /// Copies what a segment brings to its place. Returns how many bytes the destination has now in order that it had not before.
+    #[inline]
+    pub fn place(&mut self, placement: &Placement, payload: Parts<'_>) -> usize {
+        let payload = payload.slice(placement.skip, placement.len);
+        let at = placement.at as usize;
+        let advance = placement.advance as usize;
+        let Some(destination) = self.destination.as_mut().filter(|_| self.held.len == 0) else {
+            self.held.write(at, payload);
+            self.held.len += advance;
+            return 0;
+        };
+        let room = destination.room();
+        let here = payload.slice(0, room.saturating_sub(at));
+        if !here.is_empty() {
+            let at = destination.at.saturating_add(at);
+            destination.region.with(at, |memory| here.copy_to(memory));
+        }
+        let beyond = payload.slice(here.len(), usize::MAX);
+        if !beyond.is_empty() {
+            self.held
+                .write((at + here.len()).saturating_sub(room), beyond);
+        }
+        let taken = advance.min(room);
+        destination.at += taken;
+        destination.filled += taken;
+        self.held.len += advance - taken;
+        taken
+    }
+
+    /// Takes a destination, which what is held goes to, `behind` bytes behind RCV.NXT too. Returns how many bytes it has now in order.
+    pub fn set_destination(&mut self, region: Region, at: usize, behind: usize) -> usize {
+        let end = region.end();
+        self.destination = Some(Destination {
+            region,
+            at,
+            filled: 0,
+            end,
+        });
+        self.drain(behind)
+    }
+
+    /// Moves what is held to the destination.
+    pub fn drain(&mut self, behind: usize) -> usize {
+        let Some(destination) = &mut self.destination else {
+            return 0;
+        };
+        let mut span = (self.held.len + behind).min(destination.room());
+        let in_order = self.held.len.min(span);
+        let mut to = destination.at;
+        while span > 0 {
+            let front = self.held.front(span);
+            let count = destination
+                .region
+                .with(to, |memory| Parts::new(&[front]).copy_to(memory));
+            if count == 0 {
+                break;
+            }
+            self.held.skip(count);
+            span -= count;
+            to += count;
+        }
+        destination.at += in_order;
+        destination.filled += in_order;
+        in_order
+    }
+
+    /// The region's end has moved while something lies behind a gap: that may be in what is somebody else's part now.
+    pub fn end_has_moved(&mut self) -> bool {
+        self.destination.as_mut().is_some_and(|destination| {
+            let end = destination.region.end();
+            core::mem::replace(&mut destination.end, end) != end
+        })
+    }
+
+    /// Bytes that the destination has in order, and whether it is full.
+    pub fn filled(&self) -> Option<(usize, bool)> {
+        let destination = self.destination.as_ref()?;
+        Some((destination.filled, destination.room() == 0))
+    }
+
+    /// Gives the destination back. True when what lies behind a gap is lost by that.
+    pub fn leave_destination(&mut self) -> bool {
+        self.destination
+            .take()
+            .is_some_and(|destination| destination.room() > 0)
+    }
+
+    /// Bytes in order that wait for a reader.
+    pub fn held(&self) -> usize {
+        self.held.len
+    }
+
+    /// Shows the first bytes that wait to `consume`, which returns how many it took.
+    pub fn read(&mut self, consume: impl FnOnce(&[u8]) -> usize) -> usize {
+        let bytes = self.held.front(self.held.len);
+        let count = consume(bytes).min(bytes.len());
+        self.held.skip(count);
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+
+    fn place(at: u32, len: usize, advance: u32) -> Placement {
+        Placement {
+            skip: 0,
+            len,
+            at,
+            advance,
+        }
+    }
+
+    /// Bytes 0, 1, 2, ... of a stream arrive out of order over the edge between held bytes, destination and what is behind it.
+    #[test]
+    fn every_byte_finds_its_place_whatever_is_set_when() {
+        let stream: Vec<u8> = (0..200).collect();
+        let piece = |from: usize, to: usize| [&stream[from..to]];
+        for early in [0, 5, 20] {
+            let mut buffer = ReceiveBuffer::new(64);
+            // 0..10 in order, 15..25 behind a gap.
+            buffer.place(&place(0, 10, 10), Parts::new(&piece(0, 10)));
+            assert_eq!(buffer.room(), 54);
+            buffer.place(&place(5, 10, 0), Parts::new(&piece(15, 25)));
+            let mut read = Vec::new();
+            let taken = buffer.read(|bytes| {
+                read.extend_from_slice(&bytes[..early.min(bytes.len())]);
+                early
+            });
+            assert_eq!(taken, early.min(10));
+            let region = Region::new(Memory::from(vec![0xee; 30]));
+            // Room for 20 bytes: what is left of the first ten, the gap, and a part of what is behind.
+            assert_eq!(buffer.set_destination(region.part(22), 2, 15), 10 - taken);
+            assert_eq!(buffer.held(), 0);
+            // The gap and all behind it up to 40.
+            let filled = buffer.place(&place(0, 5, 15), Parts::new(&piece(10, 15)));
+            let end = taken + 20;
+            assert_eq!(filled, end.min(25) - 10);
+            buffer.place(&place(0, 15, 15), Parts::new(&piece(25, 40)));
+            assert_eq!(buffer.filled(), Some((20, true)));
+            assert!(
+                !buffer.leave_destination(),
+                "nothing lies behind a gap in it"
+            );
+            let memory = region.take();
+            assert_eq!(&memory.as_slice()[2..22], &stream[taken..end]);
+            assert_eq!(&memory.as_slice()[..2], [0xee; 2]);
+            assert_eq!(&memory.as_slice()[22..], [0xee; 8]);
+            while buffer.held() > 0 {
+                buffer.read(|bytes| {
+                    read.extend_from_slice(bytes);
+                    bytes.len()
+                });
+            }
+            let expected: Vec<u8> = stream[..taken]
+                .iter()
+                .chain(&stream[end..40])
+                .copied()
+                .collect();
+            assert_eq!(read, expected);
+        }
+    }
+
+    #[test]
+    fn a_region_that_shrinks_is_noticed() {
+        let region = Region::new(Memory::from(vec![0; 30]));
+        let part = region.part(20);
+        let mut buffer = ReceiveBuffer::new(8);
+        buffer.set_destination(part.clone(), 0, 0);
+        assert_eq!(buffer.room(), 28);
+        assert!(!buffer.end_has_moved());
+        part.set_end(10);
+        assert!(buffer.end_has_moved());
+        assert!(!buffer.end_has_moved());
+        assert_eq!(buffer.room(), 18);
+        assert!(buffer.leave_destination());
+        assert!(!buffer.has_destination());
+    }
+}

@@ -1,0 +1,356 @@
+//! The connections of an engine: finding the one of a segment, sharing the receive ring among them, and sending what they have to say.
+
+use super::buffer::ReceiveBuffer;
+use super::send_buffer::SendBuffer;
+use super::window;
+use crate::interface::Interface;
+use crate::output::Path;
+use crate::packet::{PROTOCOL_TCP, TCP_HEADER, Tcp, put};
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::net::SocketAddr;
+use wireboot_nic::{Offload, Properties, Transmit};
+use wireboot_tcp::{Connection, Duration, Instant, Limits, Reply, State};
+
+/// How long a path is used before neighbours and routes are asked again.
+const PATH_LIFETIME: Duration = Duration::from_secs(1);
+/// Offset of the checksum in the header.
+const CHECKSUM: usize = 16;
+/// Resets in a turn that answer segments of no connection.
+const RESETS: usize = 4;
+
+/// The four-tuple: remote and local end.
+pub type Ends = (SocketAddr, SocketAddr);
+
+/// A connection, and what is its engine's.
+pub struct Flow {
+    pub ends: Ends,
+    pub connection: Connection,
+    pub buffer: ReceiveBuffer,
+    pub send: SendBuffer,
+    path: Option<Path>,
+    path_until: Instant,
+    /// Bytes in order have come since the path was last asked for.
+    confirmed: bool,
+    pub last_data: Instant,
+    pub received: Rc<Cell<u64>>,
+    /// When a dropped connection is forgotten whatever its state.
+    pub forget: Option<Instant>,
+}
+
+impl Flow {
+    pub fn new(ends: Ends, connection: Connection, capacity: usize, now: Instant) -> Self {
+        Self {
+            ends,
+            connection,
+            buffer: ReceiveBuffer::new(capacity),
+            send: SendBuffer::default(),
+            path: None,
+            path_until: now,
+            confirmed: false,
+            last_data: now,
+            received: Rc::default(),
+            forget: None,
+        }
+    }
+
+    /// Bytes from RCV.NXT on that can be stored.
+    fn room(&self) -> u32 {
+        if self.forget.is_some() {
+            return 0;
+        }
+        u32::try_from(self.buffer.room()).unwrap_or(u32::MAX)
+    }
+
+    #[inline]
+    fn take(&mut self, tcp: &Tcp<'_>, now: Instant) {
+        if self.connection.out_of_order() > 0 && self.buffer.end_has_moved() {
+            self.connection.renege();
+        }
+        let room = self.room();
+        let Some(placement) = self.connection.receive(now, &tcp.segment, room) else {
+            let released = self.connection.acknowledged();
+            if released > 0 {
+                self.send.release(released as usize);
+            }
+            return;
+        };
+        let count = self.buffer.place(&placement, tcp.payload);
+        if placement.advance > 0 {
+            self.last_data = now;
+            self.confirmed = true;
+        }
+        self.received.set(self.received.get() + count as u64);
+        let released = self.connection.acknowledged();
+        if released > 0 {
+            self.send.release(released as usize);
+        }
+    }
+
+    /// Takes memory for what is received from now on.
+    pub fn set_destination(&mut self, region: crate::Region, at: usize, now: Instant) {
+        let behind = self.connection.out_of_order() as usize;
+        let count = self.buffer.set_destination(region, at, behind);
+        self.received.set(self.received.get() + count as u64);
+        self.last_data = now;
+    }
+
+    /// Gives the memory back; what lies behind a gap there has to come again.
+    pub fn leave_destination(&mut self) {
+        if self.buffer.leave_destination() {
+            self.connection.renege();
+        }
+    }
+
+    /// Bytes of the receive ring that its window takes.
+    fn taken(&self) -> u32 {
+        window::taken(self.connection.rcv_wnd(), self.connection.round_trip())
+    }
+
+    /// How to reach the peer; `None` while that is not known.
+    fn path(&mut self, interface: &mut Interface, now: Instant) -> Option<Path> {
+        if now >= self.path_until || self.path.is_none() {
+            let (remote, local) = (self.ends.0.ip(), self.ends.1.ip());
+            if core::mem::take(&mut self.confirmed) {
+                interface.confirm(remote, now);
+            }
+            self.path = interface.path(local, remote, now);
+            self.path_until = now + PATH_LIFETIME;
+        }
+        self.path
+    }
+}
+
+/// All connections of an engine, by slot.
+#[derive(Default)]
+pub struct Flows {
+    slots: Vec<Option<Flow>>,
+    by_ends: BTreeMap<Ends, usize>,
+    /// The slot of the segment before: in a burst most are of one connection.
+    last: usize,
+    /// Answers to segments of no connection.
+    resets: Vec<(Ends, Reply)>,
+    /// Bytes of the receive ring that they share.
+    pub ring: u32,
+}
+
+impl Flows {
+    pub fn add(&mut self, flow: Flow) -> usize {
+        let slot = self.slots.iter().position(Option::is_none);
+        let slot = slot.unwrap_or(self.slots.len());
+        self.by_ends.insert(flow.ends, slot);
+        if slot == self.slots.len() {
+            self.slots.push(None);
+        }
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some(flow);
+        }
+        slot
+    }
+
+    pub fn get(&mut self, slot: usize) -> Option<&mut Flow> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Whether a local port is used by any of them.
+    pub fn uses(&self, port: u16) -> bool {
+        self.slots
+            .iter()
+            .flatten()
+            .any(|flow| flow.ends.1.port() == port)
+    }
+
+    /// Gives a segment to its connection; false when there is none.
+    #[inline]
+    pub fn take(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
+        let ends = (tcp.remote, tcp.local);
+        if let Some(Some(flow)) = self.slots.get_mut(self.last)
+            && flow.ends == ends
+        {
+            flow.take(tcp, now);
+            return true;
+        }
+        let Some(&slot) = self.by_ends.get(&ends) else {
+            return false;
+        };
+        self.last = slot;
+        if let Some(flow) = self.get(slot) {
+            flow.take(tcp, now);
+        }
+        true
+    }
+
+    /// The connection between these ends.
+    pub fn find(&mut self, ends: Ends) -> Option<&mut Flow> {
+        let slot = *self.by_ends.get(&ends)?;
+        self.get(slot)
+    }
+
+    /// Answers a segment of no connection (RFC 9293, section 3.10.7.1).
+    #[cold]
+    pub fn refuse(&mut self, tcp: &Tcp<'_>) {
+        if self.resets.len() < RESETS
+            && let Some(reply) = wireboot_tcp::closed(&tcp.segment)
+        {
+            self.resets.push(((tcp.remote, tcp.local), reply));
+        }
+    }
+
+    /// Sends what is due.
+    pub fn transmit(
+        &mut self,
+        interface: &mut Interface,
+        tx: &mut impl Transmit,
+        properties: &Properties,
+        now: Instant,
+    ) {
+        for (ends, reply) in core::mem::take(&mut self.resets) {
+            if let Some(path) = interface.path(ends.1.ip(), ends.0.ip(), now) {
+                send_reset(&path, ends, &reply, tx, properties);
+            }
+        }
+        let (mut readers, mut taken) = (0_u32, 0_u32);
+        for flow in self.slots.iter().flatten() {
+            readers += u32::from(flow.buffer.has_destination());
+            taken = taken.saturating_add(flow.taken());
+        }
+        for flow in self.slots.iter_mut().flatten() {
+            let own = u32::from(flow.buffer.has_destination());
+            let others = taken.saturating_sub(flow.taken());
+            let rtt = flow.connection.round_trip();
+            let window = window::grant(self.ring, readers - own + 1, others, rtt);
+            transmit(flow, window, interface, tx, properties, now);
+        }
+    }
+
+    /// Forgets dropped connections that have said goodbye.
+    pub fn reap(&mut self, now: Instant) {
+        for slot in &mut self.slots {
+            let done = slot.as_ref().is_some_and(|flow| {
+                let quiet = flow.connection.is_over() || flow.connection.state() == State::TimeWait;
+                flow.forget.is_some_and(|forget| quiet || now >= forget)
+            });
+            if done && let Some(flow) = slot.take() {
+                self.by_ends.remove(&flow.ends);
+            }
+        }
+    }
+}
+
+fn transmit(
+    flow: &mut Flow,
+    window: u32,
+    interface: &mut Interface,
+    tx: &mut impl Transmit,
+    properties: &Properties,
+    now: Instant,
+) {
+    let Some(path) = flow.path(interface, now) else {
+        return;
+    };
+    let headers = crate::output::headers_len(&path.remote) + TCP_HEADER;
+    let limits = Limits {
+        window,
+        room: flow.room(),
+        unit: properties.transmit_unit.saturating_sub(headers) as u32,
+    };
+    // What does not fit into the transmit ring waits; an acknowledgement is covered by the next one.
+    while flow.send.len() == 0 || tx.room() > 0 {
+        let Some(out) = flow.connection.transmit(now, &limits) else {
+            return;
+        };
+        let options = out.options.as_slice();
+        let start = headers - TCP_HEADER;
+        let segment = TCP_HEADER + options.len() + out.len;
+        let header = Header {
+            ends: flow.ends,
+            reply: Reply {
+                seq: out.seq,
+                ack: out.ack,
+                flags: out.flags,
+            },
+            wnd: out.wnd,
+            options,
+        };
+        let cut = (out.len > usize::from(out.mss)).then_some(out.mss);
+        let offload = offload(properties, start, start + segment - out.len, cut);
+        let _ = tx.send(start + segment, offload, |frame| {
+            path.write(frame, PROTOCOL_TCP, segment);
+            header.write(frame.get_mut(start..).unwrap_or_default());
+            let payload = frame.get_mut(start + segment - out.len..);
+            if out.len > 0 {
+                flow.send
+                    .fill(out.offset as usize, payload.unwrap_or_default());
+            }
+            let device = properties.transmit_checksum || cut.is_some();
+            path.seal(frame, PROTOCOL_TCP, start, CHECKSUM, device);
+        });
+    }
+}
+
+/// What the device is asked to do to a segment, or a unit that it shall `cut`.
+fn offload(properties: &Properties, start: usize, payload: usize, cut: Option<u16>) -> Offload {
+    match cut {
+        Some(mss) => Offload::TcpSegmentation {
+            start: start as u16,
+            header_len: payload as u16,
+            mss,
+        },
+        None if properties.transmit_checksum => Offload::L4Checksum {
+            start: start as u16,
+            offset: CHECKSUM as u16,
+        },
+        None => Offload::None,
+    }
+}
+
+struct Header<'a> {
+    ends: Ends,
+    reply: Reply,
+    wnd: u16,
+    options: &'a [u8],
+}
+
+impl Header<'_> {
+    fn write(&self, segment: &mut [u8]) {
+        let (remote, local) = self.ends;
+        let words = (TCP_HEADER + self.options.len()) / 4;
+        let mut header = [0; TCP_HEADER];
+        put(&mut header, 0, local.port().to_be_bytes());
+        put(&mut header, 2, remote.port().to_be_bytes());
+        put(&mut header, 4, self.reply.seq.to_be_bytes());
+        put(&mut header, 8, self.reply.ack.to_be_bytes());
+        put(&mut header, 12, [(words as u8) << 4, self.reply.flags.0]);
+        put(&mut header, 14, self.wnd.to_be_bytes());
+        put(segment, 0, header);
+        let options = segment.get_mut(TCP_HEADER..TCP_HEADER + self.options.len());
+        if let Some(room) = options {
+            room.copy_from_slice(self.options);
+        }
+    }
+}
+
+fn send_reset(
+    path: &Path,
+    ends: Ends,
+    reply: &Reply,
+    tx: &mut impl Transmit,
+    properties: &Properties,
+) {
+    let start = crate::output::headers_len(&path.remote);
+    let header = Header {
+        ends,
+        reply: *reply,
+        wnd: 0,
+        options: &[],
+    };
+    let offload = offload(properties, start, start + TCP_HEADER, None);
+    let _ = tx.send(start + TCP_HEADER, offload, |frame| {
+        path.write(frame, PROTOCOL_TCP, TCP_HEADER);
+        header.write(frame.get_mut(start..).unwrap_or_default());
+        let device = properties.transmit_checksum;
+        path.seal(frame, PROTOCOL_TCP, start, CHECKSUM, device);
+    });
+}

@@ -1,0 +1,13 @@
+//! TCP over the engine: [`wireboot_tcp`] keeps the protocol, this gives it segments, memory and a NIC.
+//!
+//! A segment's payload is copied once, from DMA memory to its place in the destination, behind a gap too. What comes while there is no
+//! destination, or behind its end, is held until somebody reads it.
+
+mod buffer;
+mod flows;
+mod send_buffer;
+mod stream;
+pub mod window;
+
+pub use flows::{Flow, Flows};
+pub use stream::TcpStream;

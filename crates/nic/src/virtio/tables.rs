@@ -1,0 +1,207 @@
+//! The memory of a split virtqueue (virtio 1.2, section 2.7): descriptor table, available ring and used ring, which driver and device
+//! access at the same time. In loom's form under loom, so that the same queue is model-checked and shipped.
+
+use core::ptr::NonNull;
+
+#[cfg(not(loom))]
+pub(super) use core::sync::atomic::{Ordering, fence};
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{Ordering, fence};
+
+// The rings are little endian, and so is every machine with UEFI: no conversions.
+const _: () = assert!(cfg!(target_endian = "little"));
+
+const DESCRIPTOR_LEN: usize = 16;
+const USED_ELEMENT_LEN: usize = 8;
+/// Flags and index, before the elements of either ring.
+const RING_HEADER: usize = 4;
+/// The index, behind the flags.
+#[cfg(not(loom))]
+const INDEX: usize = 2;
+
+/// Where the parts of a queue lie in its memory, in bytes from the start (the descriptor table is first).
+#[derive(Clone, Copy)]
+pub(super) struct Layout {
+    /// The available ring.
+    pub avail: usize,
+    /// The used ring, on a page of its own: the device writes it.
+    pub used: usize,
+    /// All of it.
+    pub len: usize,
+}
+
+impl Layout {
+    pub fn new(size: u16) -> Self {
+        let size = usize::from(size);
+        let avail = DESCRIPTOR_LEN * size;
+        let used = (avail + RING_HEADER + 2 * size + 2).next_multiple_of(4096);
+        let len = used + RING_HEADER + USED_ELEMENT_LEN * size + 2;
+        Layout { avail, used, len }
+    }
+}
+
+/// A queue's tables. Places in them wrap at their size.
+#[cfg(not(loom))]
+pub(super) struct Tables {
+    base: NonNull<u8>,
+    layout: Layout,
+    size: u16,
+}
+
+// SAFETY: the pointer leads to memory at a fixed place that any processor may use and that, on our side, is reached through these tables
+// alone, so they may change processor as a whole.
+#[cfg(not(loom))]
+unsafe impl Send for Tables {}
+
+#[cfg(not(loom))]
+impl Tables {
+    /// Takes over zeroed memory for `size` (a power of two, at most 32768) entries.
+    ///
+    /// # Safety
+    /// `base`, aligned to 16 bytes, must be valid for reads and writes of `Layout::new(size).len` bytes for
+    /// the life of the tables, and referenced by no Rust reference.
+    pub unsafe fn new(base: NonNull<u8>, size: u16) -> Self {
+        debug_assert!(size.is_power_of_two());
+        Tables {
+            base,
+            layout: Layout::new(size),
+            size,
+        }
+    }
+
+    #[inline]
+    pub fn set_avail_flags(&self, flags: u16) {
+        self.field(self.layout.avail)
+            .store(flags, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn set_avail_index(&self, index: u16, ordering: Ordering) {
+        self.field(self.layout.avail + INDEX).store(index, ordering);
+    }
+
+    /// Writes an element of the available ring.
+    #[inline]
+    pub fn set_avail(&self, at: u16, id: u16) {
+        self.field(self.layout.avail + RING_HEADER + 2 * self.slot(at))
+            .store(id, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn used_flags(&self) -> u16 {
+        self.field(self.layout.used).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn used_index(&self, ordering: Ordering) -> u16 {
+        self.field(self.layout.used + INDEX).load(ordering)
+    }
+
+    /// Reads an element of the used ring: a buffer's number and length.
+    #[inline]
+    pub fn used(&self, at: u16) -> (u32, u32) {
+        let offset = self.layout.used + RING_HEADER + USED_ELEMENT_LEN * self.slot(at);
+        // SAFETY: the slot lies inside the used ring, which `new` was promised to be valid and aligned. An honest device wrote
+        // the element before the index that told of it; a volatile read takes whatever a liar writes later as plain data.
+        unsafe {
+            let element = self.base.add(offset).cast::<u32>();
+            (element.read_volatile(), element.add(1).read_volatile())
+        }
+    }
+
+    /// Writes a descriptor that the device does not have: its words in order.
+    #[inline]
+    pub fn set_descriptor(&self, id: u16, words: [u32; 4]) {
+        // SAFETY: the slot lies inside the descriptor table at the start of the memory, which `new` was promised to be valid
+        // and aligned; the device does not write it, and reads it only when `id` is in the available ring, or chained to what is.
+        unsafe {
+            let mut at = self.base.add(DESCRIPTOR_LEN * self.slot(id)).cast::<u32>();
+            for word in words {
+                at.write_volatile(word);
+                at = at.add(1);
+            }
+        }
+    }
+
+    fn slot(&self, at: u16) -> usize {
+        usize::from(at & (self.size - 1))
+    }
+
+    /// The 16-bit field of a ring at `offset`, which the device may access at the same time.
+    fn field(&self, offset: usize) -> &core::sync::atomic::AtomicU16 {
+        debug_assert!(offset + 2 <= self.layout.len);
+        // SAFETY: the callers' offsets, made of the layout and wrapped slots, are even and inside the memory
+        // that `new` was promised to be valid; atomics allow the device to write at the same time.
+        unsafe {
+            core::sync::atomic::AtomicU16::from_ptr(self.base.add(offset).cast::<u16>().as_ptr())
+        }
+    }
+}
+
+/// Under loom the memory is loom's own, and a clone is the device's end.
+#[cfg(loom)]
+#[derive(Clone)]
+pub(super) struct Tables(pub loom::sync::Arc<Parts>);
+
+#[cfg(loom)]
+pub(super) struct Parts {
+    pub descriptors: alloc::vec::Vec<loom::cell::UnsafeCell<[u32; 4]>>,
+    /// Flags, index, elements.
+    pub avail: alloc::vec::Vec<loom::sync::atomic::AtomicU16>,
+    /// Flags, index.
+    pub used: [loom::sync::atomic::AtomicU16; 2],
+    pub elements: alloc::vec::Vec<loom::cell::UnsafeCell<(u32, u32)>>,
+}
+
+// SAFETY: loom complains when cells are accessed by two threads at once.
+#[cfg(loom)]
+unsafe impl Sync for Parts {}
+
+#[cfg(loom)]
+impl Tables {
+    /// # Safety
+    /// None is needed: the memory is not used.
+    pub unsafe fn new(_: NonNull<u8>, size: u16) -> Self {
+        use loom::cell::UnsafeCell;
+        use loom::sync::atomic::AtomicU16;
+        Tables(loom::sync::Arc::new(Parts {
+            descriptors: (0..size).map(|_| UnsafeCell::new([0; 4])).collect(),
+            avail: (0..size + 2).map(|_| AtomicU16::new(0)).collect(),
+            used: [AtomicU16::new(0), AtomicU16::new(0)],
+            elements: (0..size).map(|_| UnsafeCell::new((0, 0))).collect(),
+        }))
+    }
+
+    pub fn set_avail_flags(&self, flags: u16) {
+        self.0.avail[0].store(flags, Ordering::Relaxed);
+    }
+
+    pub fn set_avail_index(&self, index: u16, ordering: Ordering) {
+        self.0.avail[1].store(index, ordering);
+    }
+
+    pub fn set_avail(&self, at: u16, id: u16) {
+        let slot = usize::from(at) % self.0.descriptors.len();
+        self.0.avail[2 + slot].store(id, Ordering::Relaxed);
+    }
+
+    pub fn used_flags(&self) -> u16 {
+        self.0.used[0].load(Ordering::Relaxed)
+    }
+
+    pub fn used_index(&self, ordering: Ordering) -> u16 {
+        self.0.used[1].load(ordering)
+    }
+
+    pub fn used(&self, at: u16) -> (u32, u32) {
+        let slot = usize::from(at) % self.0.elements.len();
+        // SAFETY: loom tells when another thread writes it.
+        self.0.elements[slot].with(|element| unsafe { *element })
+    }
+
+    pub fn set_descriptor(&self, id: u16, words: [u32; 4]) {
+        let slot = usize::from(id) % self.0.descriptors.len();
+        // SAFETY: loom tells when another thread reads it.
+        self.0.descriptors[slot].with_mut(|descriptor| unsafe { *descriptor = words });
+    }
+}

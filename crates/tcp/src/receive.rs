@@ -1,0 +1,220 @@
+//! The receiving half: what is expected, what lies behind gaps, and when to acknowledge.
+
+use crate::sack::Ranges;
+use crate::segment::{Flags, Segment};
+use crate::sequence::{after, ahead, at_or_after, earlier, later};
+use crate::time::{Duration, Instant};
+use crate::window::Window;
+
+/// In-order bytes before an acknowledgement must leave, if the window is four times as large. Each one may cost a doorbell, which
+/// under load is dearer than everything else the receiver does.
+const ACK_BYTES: u32 = 256 * 1024;
+/// How long fewer bytes may wait for their acknowledgement. A sender in slow start waits for it.
+const ACK_DELAY: Duration = Duration::from_micros(100);
+/// Most equal acknowledgements in a row for segments behind a gap: a sender without SACK counts three.
+const MOST_DUPLICATES: u32 = 64;
+
+/// Where payload of a segment belongs. The caller must copy it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// First byte of the payload that is new.
+    pub skip: usize,
+    /// Bytes to copy.
+    pub len: usize,
+    /// Where they belong, in bytes from what RCV.NXT was before.
+    pub at: u32,
+    /// So many bytes from there on have now come without a gap: RCV.NXT has moved by as much, and by one more for a FIN.
+    pub advance: u32,
+}
+
+/// RCV.NXT and what belongs to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Receive {
+    pub rcv_nxt: u32,
+    pub window: Window,
+    out_of_order: Ranges,
+    /// Sequence number of the peer's FIN, once it has come.
+    fin: Option<u32>,
+    /// In-order bytes that were not acknowledged yet, and when the last of them came.
+    pending: u32,
+    last_data: Instant,
+    /// Acknowledgements that must leave now.
+    pub urgent: u32,
+}
+
+impl Receive {
+    /// Behind a SYN with the sequence number `irs`, when `told` bytes of window were told before.
+    pub fn new(irs: u32, told: u16, now: Instant) -> Self {
+        let rcv_nxt = irs.wrapping_add(1);
+        Self {
+            rcv_nxt,
+            window: Window::new(rcv_nxt, told),
+            out_of_order: Ranges::default(),
+            fin: None,
+            pending: 0,
+            last_data: now,
+            urgent: 0,
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.4, first: whether a part of the segment lies in the window.
+    pub fn acceptable(&self, seq: u32, seg_len: u32) -> bool {
+        let window = self.window.size(self.rcv_nxt);
+        let within = |number: u32| number.wrapping_sub(self.rcv_nxt) < window;
+        match (seg_len, window) {
+            (0, 0) => seq == self.rcv_nxt,
+            (0, _) => within(seq),
+            (_, 0) => false,
+            (len, _) => within(seq) || within(seq.wrapping_add(len - 1)),
+        }
+    }
+
+    /// The next segment, whole and into an open window, with nothing out of order: the usual case.
+    #[inline]
+    pub fn next(&mut self, seq: u32, len: usize, room: u32, now: Instant) -> Option<Placement> {
+        let fits = len <= self.window.size(self.rcv_nxt).min(room) as usize;
+        if seq != self.rcv_nxt || !fits || !self.out_of_order.is_empty() || self.fin.is_some() {
+            return None;
+        }
+        let advance = len as u32;
+        self.took(advance, now);
+        Some(Placement {
+            skip: 0,
+            len,
+            at: 0,
+            advance,
+        })
+    }
+
+    fn took(&mut self, bytes: u32, now: Instant) {
+        self.rcv_nxt = self.rcv_nxt.wrapping_add(bytes);
+        self.pending = self.pending.saturating_add(bytes);
+        self.last_data = now;
+    }
+
+    /// Takes the text and FIN of an acceptable segment (seventh and eighth). Of text behind a gap that is there in part only what
+    /// comes before that is taken: it is not written again.
+    pub fn text(&mut self, segment: &Segment<'_>, room: u32, now: Instant) -> Option<Placement> {
+        let end = segment.seq.wrapping_add(segment.len as u32);
+        let window = self.window.size(self.rcv_nxt).min(room);
+        let edge = self.rcv_nxt.wrapping_add(window);
+        let edge = self.fin.map_or(edge, |fin| earlier(fin, edge));
+        let start = later(segment.seq, self.rcv_nxt);
+        let stop = earlier(end, edge);
+        let placement = if after(stop, start) {
+            self.place(segment.seq, start, stop, now)
+        } else {
+            None
+        };
+        let fin = segment.flags.contains(Flags::FIN);
+        // A FIN behind bytes that were cut off, or before bytes that have come, is none.
+        let told = self.out_of_order.end().is_none_or(|last| !after(last, end));
+        if fin
+            && self.fin.is_none()
+            && told
+            && at_or_after(end, self.rcv_nxt)
+            && at_or_after(edge, end)
+        {
+            self.fin = Some(end);
+        }
+        if segment.len > 0 || fin {
+            // What fills or leaves a gap, and what has come before, is answered at once (RFC 5681, section 4.2).
+            let in_order = placement.is_some_and(|p| p.at == 0 && p.advance as usize == p.len);
+            if !in_order || !self.out_of_order.is_empty() || fin {
+                self.urgent = (self.urgent + 1).min(MOST_DUPLICATES);
+            }
+        }
+        placement
+    }
+
+    fn place(&mut self, seq: u32, start: u32, stop: u32, now: Instant) -> Option<Placement> {
+        let before = self.rcv_nxt;
+        let (start, stop) = if start == before {
+            (start, stop)
+        } else {
+            self.out_of_order.hole(start, stop)?
+        };
+        let advance = if start == before {
+            self.out_of_order.advance(stop).wrapping_sub(before)
+        } else if self.out_of_order.insert(start, stop) {
+            0
+        } else {
+            return None;
+        };
+        if advance > 0 {
+            self.took(advance, now);
+        }
+        Some(Placement {
+            skip: start.wrapping_sub(seq) as usize,
+            len: stop.wrapping_sub(start) as usize,
+            at: start.wrapping_sub(before),
+            advance,
+        })
+    }
+
+    /// Steps over the peer's FIN once all before it has come. True when that happens now.
+    pub fn finish(&mut self) -> bool {
+        let done = self.fin == Some(self.rcv_nxt);
+        if done {
+            self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
+            self.urgent = self.urgent.max(1);
+        }
+        done
+    }
+
+    /// Forgets what lies behind gaps: the caller has lost it (RFC 2018, section 8, allows it).
+    pub fn renege(&mut self) {
+        self.out_of_order.clear();
+    }
+
+    /// Bytes behind RCV.NXT up to the end of the last ones that are there.
+    pub fn out_of_order(&self) -> u32 {
+        self.out_of_order
+            .end()
+            .map_or(0, |end| ahead(end, self.rcv_nxt))
+    }
+
+    /// The SACK blocks to tell.
+    pub fn blocks(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.out_of_order.blocks()
+    }
+
+    /// Whether an acknowledgement must leave now, even if it tells of no more than a window that may grow to `limit` bytes.
+    pub fn due(&self, limit: u32, mss: u16, now: Instant) -> bool {
+        if self.urgent > 0 {
+            return true;
+        }
+        let size = self.window.size(self.rcv_nxt);
+        if self.pending > 0 {
+            let enough = self.pending >= ACK_BYTES.min(size.saturating_add(self.pending) / 4);
+            return enough || now >= self.last_data + ACK_DELAY;
+        }
+        // A window that was closed, or nearly, has opened (RFC 9293, section 3.8.6.2.2: by a segment or half of the buffer).
+        let growth = self.window.growth(self.rcv_nxt, limit);
+        self.out_of_order.is_empty()
+            && growth > 0
+            && growth >= u32::from(mss).min(limit / 2)
+            && size < limit / 4
+    }
+
+    /// When an acknowledgement must leave at the latest.
+    pub fn due_at(&self) -> Option<Instant> {
+        (self.pending > 0).then(|| self.last_data + ACK_DELAY)
+    }
+
+    /// A SYN that acknowledges the peer's has left.
+    pub fn syn_acknowledged(&mut self) {
+        self.urgent = 0;
+    }
+
+    /// Opens the window to `limit` bytes at most and returns its field; all that has come is acknowledged by the segment that takes it.
+    pub fn acknowledge(&mut self, limit: u32) -> u16 {
+        // Equal acknowledgements tell of a gap: with a new window they would not be equal.
+        if self.out_of_order.is_empty() {
+            self.window.open(self.rcv_nxt, limit);
+        }
+        self.pending = 0;
+        self.urgent = self.urgent.saturating_sub(1);
+        self.window.field(self.rcv_nxt)
+    }
+}
