@@ -26,7 +26,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
 
-use wireboot_net::{Bootp, Duration, Instant, Ipv4Address, Stack, UdpSocket};
+use wireboot_net::{Bootp, Duration, Instant, Ipv4Addr, Stack, UdpSocket};
 use wireboot_wire::dhcp::pxe::{Item, discovery};
 use wireboot_wire::dhcp::{
     Message, MessageType, Operation, PXE_PORT, ParseError, PxeOptions, option,
@@ -103,7 +103,7 @@ pub struct DhcpRequest {
     /// User class (option 77), sent as the bare name that servers' configurations compare with.
     pub user_class: String,
     /// An address we had before.
-    pub requested_address: Option<Ipv4Address>,
+    pub requested_address: Option<Ipv4Addr>,
     /// Whether the offer should name a boot file, and is worth a short wait for one that does.
     pub want_boot_file: bool,
     /// How long to wait for an offer; `None`: 39 s, to outlast a switch port's spanning tree.
@@ -133,7 +133,7 @@ pub enum DhcpError {
     )]
     OnlyProxy {
         /// The proxy.
-        proxy: Ipv4Address,
+        proxy: Ipv4Addr,
         /// DISCOVERs sent.
         discovers: usize,
         /// How long it took, in seconds.
@@ -146,17 +146,17 @@ pub enum DhcpError {
     )]
     NoAck {
         /// The server.
-        server: Ipv4Address,
+        server: Ipv4Addr,
         /// What it offered.
-        address: Ipv4Address,
+        address: Ipv4Addr,
     },
     /// The server refused what it had offered.
     #[error("the DHCP server {server} refused {address} (NAK: {message}); check its log")]
     Refused {
         /// The server.
-        server: Ipv4Address,
+        server: Ipv4Addr,
         /// What it had offered.
-        address: Ipv4Address,
+        address: Ipv4Addr,
         /// Its words, or what stands for none.
         message: String,
     },
@@ -167,9 +167,9 @@ pub enum DhcpError {
     )]
     AddressInUse {
         /// The server.
-        server: Ipv4Address,
+        server: Ipv4Addr,
         /// What it offered.
-        address: Ipv4Address,
+        address: Ipv4Addr,
         /// Ethernet address of the one that uses it.
         owner: [u8; 6],
     },
@@ -180,9 +180,9 @@ pub enum DhcpError {
     )]
     NoBootServer {
         /// The address we got.
-        address: Ipv4Address,
+        address: Ipv4Addr,
         /// The (first) server asked.
-        server: Ipv4Address,
+        server: Ipv4Addr,
     },
     /// The firmware's packet is no DHCP message.
     #[error("the firmware's DHCP packet cannot be read: {0}")]
@@ -252,7 +252,7 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
 #[derive(Clone)]
 struct Offer {
     message: Message,
-    server: Ipv4Address,
+    server: Ipv4Addr,
 }
 
 /// How a message leads to a boot file.
@@ -323,7 +323,7 @@ impl Client<'_> {
         message
     }
 
-    fn decline_message(&self, offer: &Offer, address: Ipv4Address) -> Message {
+    fn decline_message(&self, offer: &Offer, address: Ipv4Addr) -> Message {
         // RFC 2131 table 5 allows hardly any other option.
         let mut message = Message::request(MessageType::Decline, self.xid, self.stack.mac());
         let options = &mut message.options;
@@ -338,7 +338,7 @@ impl Client<'_> {
     }
 
     /// The next reply to us that came before `end`, or that has come already.
-    async fn reply(&mut self, end: Instant) -> Option<(Ipv4Address, Message)> {
+    async fn reply(&mut self, end: Instant) -> Option<(Ipv4Addr, Message)> {
         loop {
             let left = remaining(self.stack, end);
             let (source, bytes) = self.stack.timeout(left, self.bootp.receive()).await?;
@@ -354,7 +354,7 @@ impl Client<'_> {
     }
 
     /// Keeps `message` if it is an offer.
-    fn keep(&mut self, source: Ipv4Address, message: Message) {
+    fn keep(&mut self, source: Ipv4Addr, message: Message) {
         if message.message_type() != Some(MessageType::Offer) {
             return;
         }
@@ -490,7 +490,7 @@ impl Client<'_> {
     }
 
     /// REQUEST until ACK or NAK.
-    async fn confirm(&mut self, offer: &Offer) -> Result<(Ipv4Address, Message), DhcpError> {
+    async fn confirm(&mut self, offer: &Offer) -> Result<(Ipv4Addr, Message), DhcpError> {
         let Offer {
             message: Message {
                 yiaddr: address, ..
@@ -531,7 +531,7 @@ impl Client<'_> {
     ) -> Result<(), DhcpError> {
         let address = lease.address.address();
         let mut silent = None;
-        let mut asked: Vec<Ipv4Address> = Vec::new();
+        let mut asked: Vec<Ipv4Addr> = Vec::new();
         for guide in guides {
             let Some(way) = self.guide(&guide.message) else {
                 continue;
@@ -554,7 +554,7 @@ impl Client<'_> {
         }
     }
 
-    fn inquiry(&self, way: Guide, guide: &Offer, address: Ipv4Address) -> Inquiry {
+    fn inquiry(&self, way: Guide, guide: &Offer, address: Ipv4Addr) -> Inquiry {
         let mut message = self.message(MessageType::Request);
         message.xid = self.stack.random() as u32;
         message.ciaddr = address;
@@ -606,7 +606,7 @@ impl Client<'_> {
 /// A question to PXE boot servers.
 struct Inquiry {
     message: Message,
-    servers: Vec<Ipv4Address>,
+    servers: Vec<Ipv4Addr>,
     broadcast: bool,
     /// Only the servers asked may answer.
     list_only: bool,
@@ -614,7 +614,7 @@ struct Inquiry {
 
 impl Inquiry {
     /// Asks until one names a boot file: who it is, and the reply.
-    async fn ask(&self, stack: &Stack, bootp: &Bootp) -> Option<(Ipv4Address, Message)> {
+    async fn ask(&self, stack: &Stack, bootp: &Bootp) -> Option<(Ipv4Addr, Message)> {
         let question = self.message.emit();
         let socket = stack.udp();
         for wait in REQUEST_WAITS {
@@ -649,7 +649,7 @@ impl Inquiry {
 }
 
 /// The next datagram: some boot servers answer to the port that asked, some to port 68.
-async fn either(bootp: &Bootp, socket: &UdpSocket) -> (Ipv4Address, Vec<u8>) {
+async fn either(bootp: &Bootp, socket: &UdpSocket) -> (Ipv4Addr, Vec<u8>) {
     loop {
         let mut to_client_port = pin!(bootp.receive());
         let mut to_socket = pin!(socket.receive());

@@ -29,7 +29,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
-use wireboot_net::{Ipv6Cidr, Stack};
+use wireboot_net::Stack;
 use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
 
 use crate::dhcp::DhcpRequest;
@@ -99,9 +99,7 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease6, Dh
         }
         match client.outcome(!slaac.is_empty(), stack.now()) {
             Some(Outcome::Lease(mut lease)) => {
-                for &address in &lease.addresses {
-                    stack.add_ipv6(Ipv6Cidr::new(address, 128));
-                }
+                lease.take_on(stack);
                 if lease.addresses.is_empty() {
                     lease.addresses = slaac;
                 }

@@ -122,10 +122,10 @@ mod tests {
     use super::*;
     use crate::dhcp::LeaseSource;
     use std::string::ToString;
-    use wireboot_net::{Ipv4Address, Ipv4Cidr};
+    use wireboot_net::{Ipv4Addr, Ipv4Cidr};
 
     fn v4(boot_file: bool) -> Result<Lease, DhcpError> {
-        let address = Ipv4Cidr::new(Ipv4Address::new(10, 0, 0, 1), 24);
+        let address = Ipv4Cidr::new(Ipv4Addr::new(10, 0, 0, 1), 24);
         let mut lease = Lease::new(address, LeaseSource::Dhcp);
         lease.boot_file = boot_file.then(|| "x".into());
         Ok(lease)

@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use wireboot_net::{Ipv4Address, Ipv4Cidr, Ipv4Config};
+use wireboot_net::{Ipv4Addr, Ipv4Cidr, Ipv4Config};
 use wireboot_wire::dhcp::{Message, MessageType, Operation, option};
 
 use super::DhcpError;
@@ -24,20 +24,20 @@ pub struct Lease {
     /// Our address and the prefix of the link.
     pub address: Ipv4Cidr,
     /// Default gateway.
-    pub router: Option<Ipv4Address>,
+    pub router: Option<Ipv4Addr>,
     /// Other routes: destination and gateway (option 121).
-    pub routes: Vec<(Ipv4Cidr, Ipv4Address)>,
+    pub routes: Vec<(Ipv4Cidr, Ipv4Addr)>,
     /// Name servers, the preferred one first.
-    pub dns: Vec<Ipv4Address>,
+    pub dns: Vec<Ipv4Addr>,
     /// Domains to try for names without a dot (option 119, else 15).
     pub search: Vec<String>,
     /// MTU of the network in bytes.
     pub mtu: Option<u16>,
     /// The DHCP server (option 54).
-    pub server: Option<Ipv4Address>,
+    pub server: Option<Ipv4Addr>,
     /// The server that `boot_file` is on: `siaddr`, else option 66 or `sname` if that is an address, else the server that
     /// named the file.
-    pub next_server: Option<Ipv4Address>,
+    pub next_server: Option<Ipv4Addr>,
     /// That server as a host name, where option 66 or `sname` gives one and `siaddr` is not set. `next_server` is
     /// `None` then.
     pub next_server_name: Option<String>,
@@ -144,7 +144,7 @@ impl Lease {
     }
 
     /// Takes the boot file and its server from `message`, which came from `sender`.
-    pub(super) fn set_boot_file(&mut self, message: &Message, sender: Option<Ipv4Address>) {
+    pub(super) fn set_boot_file(&mut self, message: &Message, sender: Option<Ipv4Addr>) {
         let Some(file) = message.boot_file() else {
             return;
         };
@@ -176,7 +176,7 @@ impl Lease {
 }
 
 /// True for an address that one host can have.
-pub(crate) fn is_host(address: Ipv4Address) -> bool {
+pub(crate) fn is_host(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     // Networks 0 and 127, multicast, class E and broadcast are for other purposes (RFC 6890).
     first != 0 && first != 127 && first < 224

@@ -11,10 +11,10 @@ use wireboot_net::Ipv4Cidr;
 use wireboot_nic::sim::LinkConfig;
 use wireboot_wire::dhcp::pxe::{BootServers, MenuItem};
 
-const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
-const PROXY: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
-const OTHER: Ipv4Address = Ipv4Address::new(10, 0, 0, 3);
-const ADDRESS: Ipv4Address = Ipv4Address::new(10, 0, 0, 100);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const PROXY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
 
 fn wish() -> DhcpRequest {
     DhcpRequest {
@@ -29,7 +29,7 @@ fn wish() -> DhcpRequest {
 }
 
 /// What a DHCP server at `server` with a free `address` says.
-fn lease_reply(server: Ipv4Address, address: Ipv4Address, request: &Message) -> Message {
+fn lease_reply(server: Ipv4Addr, address: Ipv4Addr, request: &Message) -> Message {
     let kind = match request.message_type() {
         Some(MessageType::Discover) => MessageType::Offer,
         _ => MessageType::Ack,
@@ -60,12 +60,13 @@ fn proxy_reply(request: &Message) -> Message {
     reply
 }
 
-fn sent_by(server: Ipv4Address, reply: &Message, micros: i64) -> Datagram {
+fn sent_by(server: Ipv4Addr, reply: &Message, micros: i64) -> Datagram {
     Datagram {
         source: SocketAddrV4::new(server, 67),
-        destination: SocketAddrV4::new(Ipv4Address::BROADCAST, 68),
+        destination: SocketAddrV4::new(Ipv4Addr::BROADCAST, 68),
         payload: reply.emit(),
         micros,
+        refusal: false,
     }
 }
 
@@ -78,7 +79,7 @@ fn from(reply: &Message) -> Datagram {
 }
 
 /// True when a REQUEST is meant for `server`.
-fn chosen(request: &Message, server: Ipv4Address) -> bool {
+fn chosen(request: &Message, server: Ipv4Addr) -> bool {
     request.message_type() == Some(MessageType::Discover)
         || request.options.address(option::SERVER_ID) == Some(server)
 }
@@ -86,7 +87,7 @@ fn chosen(request: &Message, server: Ipv4Address) -> bool {
 fn discovered(
     link: LinkConfig,
     seed: u64,
-    hosts: &[Ipv4Address],
+    hosts: &[Ipv4Addr],
     request: DhcpRequest,
     mut script: impl FnMut(&Datagram, &Message) -> Vec<Datagram>,
 ) -> (Result<Lease, DhcpError>, i64) {
@@ -126,11 +127,11 @@ fn a_complete_offer_is_taken_at_once() {
     let (lease, micros) = simply(|datagram, message| {
         assert_eq!(
             datagram.source,
-            SocketAddrV4::new(Ipv4Address::UNSPECIFIED, 68)
+            SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68)
         );
         assert_eq!(
             datagram.destination,
-            SocketAddrV4::new(Ipv4Address::BROADCAST, 67)
+            SocketAddrV4::new(Ipv4Addr::BROADCAST, 67)
         );
         kinds.push(message.message_type().unwrap());
         vec![from(&with_file(
@@ -455,7 +456,7 @@ fn of_many_offers_the_best_is_taken() {
     let hosts = [SERVER, PROXY, OTHER];
     // A plain one with the address we had, a complete one, a complete one with the address we had.
     let script = |_: &Datagram, message: &Message| {
-        let elsewhere = Ipv4Address::new(10, 0, 0, 50);
+        let elsewhere = Ipv4Addr::new(10, 0, 0, 50);
         let offers = [
             lease_reply(SERVER, ADDRESS, message),
             with_file(lease_reply(PROXY, elsewhere, message), "b"),
@@ -485,7 +486,7 @@ fn among_plain_offers_the_former_address_wins_then_the_first() {
             ..wish()
         };
         let (lease, _) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
-            let elsewhere = Ipv4Address::new(10, 0, 0, 50);
+            let elsewhere = Ipv4Addr::new(10, 0, 0, 50);
             let offers = [
                 lease_reply(SERVER, elsewhere, message),
                 lease_reply(OTHER, ADDRESS, message),
@@ -555,7 +556,7 @@ fn a_nak_of_another_server_is_nothing_to_us() {
 #[test]
 fn an_address_in_use_is_declined() {
     let taken = ADDRESS;
-    let free = Ipv4Address::new(10, 0, 0, 101);
+    let free = Ipv4Addr::new(10, 0, 0, 101);
     let mut declined = vec![];
     let (lease, _) = discovered(
         LinkConfig::default(),
@@ -655,7 +656,7 @@ fn a_server_that_never_confirms_is_named() {
 
 #[test]
 fn the_acknowledgement_decides() {
-    let other = Ipv4Address::new(10, 0, 0, 77);
+    let other = Ipv4Addr::new(10, 0, 0, 77);
     let (lease, _) = simply(|_, message| {
         let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), "offered");
         if message.message_type() == Some(MessageType::Request) {
@@ -677,12 +678,12 @@ fn replies_that_are_not_for_us_or_not_possible_are_ignored() {
         |m| m.chaddr[5] ^= 1,
         |m| m.operation = Operation::Request,
         |m| m.hardware_type = 6,
-        |m| m.yiaddr = Ipv4Address::new(224, 0, 0, 1),
-        |m| m.yiaddr = Ipv4Address::BROADCAST,
-        |m| m.yiaddr = Ipv4Address::LOCALHOST,
-        |m| m.yiaddr = Ipv4Address::UNSPECIFIED,
-        |m| m.yiaddr = Ipv4Address::new(10, 0, 0, 255),
-        |m| m.yiaddr = Ipv4Address::new(10, 0, 0, 0),
+        |m| m.yiaddr = Ipv4Addr::new(224, 0, 0, 1),
+        |m| m.yiaddr = Ipv4Addr::BROADCAST,
+        |m| m.yiaddr = Ipv4Addr::LOCALHOST,
+        |m| m.yiaddr = Ipv4Addr::UNSPECIFIED,
+        |m| m.yiaddr = Ipv4Addr::new(10, 0, 0, 255),
+        |m| m.yiaddr = Ipv4Addr::new(10, 0, 0, 0),
         |m| m.options.set(option::SERVER_ID, [10, 0, 0]),
         |m| m.options.set(option::MESSAGE_TYPE, [9]),
     ];
@@ -690,7 +691,7 @@ fn replies_that_are_not_for_us_or_not_possible_are_ignored() {
         let (lease, _) = simply(|_, message| {
             let good = with_file(lease_reply(SERVER, ADDRESS, message), "f");
             let mut bad = with_file(
-                lease_reply(OTHER, Ipv4Address::new(10, 0, 0, 66), message),
+                lease_reply(OTHER, Ipv4Addr::new(10, 0, 0, 66), message),
                 "bad",
             );
             spoil(&mut bad);
@@ -751,9 +752,9 @@ fn kept(edit: impl FnOnce(&mut Message)) -> Vec<u8> {
     packet
 }
 
-fn kept_reply(server: Ipv4Address, file: &str) -> Vec<u8> {
+fn kept_reply(server: Ipv4Addr, file: &str) -> Vec<u8> {
     kept(|m| {
-        m.yiaddr = Ipv4Address::UNSPECIFIED;
+        m.yiaddr = Ipv4Addr::UNSPECIFIED;
         m.siaddr = server;
         m.file = file.as_bytes().to_vec();
     })
@@ -790,7 +791,7 @@ fn firmware_packets_become_a_lease() {
         Lease::from_packets(&[0; 1472], None, None),
         Err(DhcpError::Malformed(_))
     ));
-    let nothing = kept(|m| m.yiaddr = Ipv4Address::UNSPECIFIED);
+    let nothing = kept(|m| m.yiaddr = Ipv4Addr::UNSPECIFIED);
     assert_eq!(
         Lease::from_packets(&nothing, None, None),
         Err(DhcpError::NoAddress)
@@ -855,7 +856,7 @@ fn routes_names_and_masks() {
     assert_eq!(routed.router, Some(OTHER), "RFC 3442: option 3 is ignored");
     assert_eq!(
         routed.routes,
-        [(Ipv4Cidr::new(Ipv4Address::new(172, 16, 0, 0), 16), PROXY)]
+        [(Ipv4Cidr::new(Ipv4Addr::new(172, 16, 0, 0), 16), PROXY)]
     );
     assert_eq!(routed.mtu, Some(9000));
     assert_eq!(routed.search, ["a.net", "b.net"]);
@@ -897,9 +898,10 @@ proptest! {
             let short = bad[..cut.min(bad.len() - 1)].to_vec();
             let raw = |payload: Vec<u8>| Datagram {
                 source: SocketAddrV4::new(OTHER, 67),
-                destination: SocketAddrV4::new(Ipv4Address::BROADCAST, 68),
+                destination: SocketAddrV4::new(Ipv4Addr::BROADCAST, 68),
                 payload,
                 micros: 0,
+                refusal: false,
             };
             let mut answers = vec![raw(bad), raw(short), raw(noise.clone())];
             if chosen(message, SERVER) {

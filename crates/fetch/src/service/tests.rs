@@ -5,13 +5,13 @@ use crate::dhcp::LeaseSource;
 use crate::tftp::tests::{Log, Manner, serve};
 use std::collections::BTreeMap;
 use std::vec;
-use wireboot_net::Ipv4Address;
+use wireboot_net::Ipv4Addr;
 use wireboot_net::{Ipv4Cidr, Ipv4Config};
 use wireboot_nic::sim::{self, Clock, LinkConfig, SimNic};
 use wireboot_ring::channel;
 
-const CLIENT: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
-const SERVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 fn lease() -> Lease {
     Lease::new(Ipv4Cidr::new(CLIENT, 24), LeaseSource::Firmware)

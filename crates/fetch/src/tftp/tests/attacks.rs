@@ -442,6 +442,30 @@ fn the_first_server_that_answers_has_the_transfer() {
 }
 
 #[test]
+fn a_host_without_a_server_is_reported_soon() {
+    let ended = attacked(|query| vec![query.refused()]);
+    let error = ended.error();
+    assert!(
+        error.starts_with("nobody listens on UDP port 69 of the TFTP server (asked 3 times)"),
+        "{error}"
+    );
+    // Two waits, of a second and two.
+    assert!((3_000_000..3_200_000).contains(&ended.micros));
+    // Another address of the server does not wait for that.
+    let ended = attacked_at(&[SERVER, OTHER], |query| {
+        if !is_request(query) {
+            return vec![];
+        }
+        match *query.destination.ip() {
+            SERVER => vec![query.refused()],
+            _ => vec![answer(query, data(1, 7))],
+        }
+    });
+    assert_eq!(ended.bytes().len(), 7);
+    assert!(ended.micros < 260_000, "{} us", ended.micros);
+}
+
+#[test]
 fn windows_are_shared() {
     // 64 receive buffers for all that run at the same time.
     let window = |sharers: usize| {
