@@ -399,8 +399,7 @@ fn fetch_at_intervals(
     let mut server = Engine::new(far, [2; 32]);
     let host = if manner.v6 {
         for engine in [&client, &server] {
-            let options = wireboot_net::Ipv6Options { secret: None };
-            engine.stack().ipv6_up(&options);
+            engine.stack().ipv6_up();
         }
         server.stack().link_local().unwrap().into()
     } else {
