@@ -906,7 +906,11 @@ fn a_thousand_gaps_are_bounded_and_right() {
         }
         bench.transmit();
     }
-    assert!(!held.is_empty());
+    assert!(
+        (100..1000).contains(&held.len()),
+        "{} gaps are remembered",
+        held.len()
+    );
     let mut delivered = 0;
     while delivered < WINDOW {
         let octet = delivered;
@@ -925,6 +929,213 @@ fn a_thousand_gaps_are_bounded_and_right() {
         bench.transmit();
     }
     assert_eq!(bench.connection.rcv_nxt(), begin.wrapping_add(delivered));
+}
+
+/// A FIN in the window below text that is held: there is text behind it, so that it is none, and the text is delivered.
+#[test]
+fn a_forged_fin_does_not_cut_what_is_held() {
+    let mut bench = connection(0);
+    let (begin, ack) = (bench.connection.rcv_nxt(), bench.connection.snd_nxt());
+    let at = |octets: u32| begin.wrapping_add(octets);
+    bench
+        .receive(Flags::ACK, at(1000), ack, 500, 4000)
+        .expect("held");
+    for fin in [500, 999, 1000, 1499] {
+        bench.receive(Flags::ACK | Flags::FIN, at(fin), ack, 0, 4000);
+    }
+    bench
+        .receive(Flags::ACK, begin, ack, 1000, 4000)
+        .expect("the gap");
+    assert_eq!(bench.connection.rcv_nxt(), at(1500));
+    assert_eq!(bench.connection.state(), State::Established);
+    bench.peer_nxt = at(1500);
+    works(&mut bench);
+}
+
+/// Text behind a FIN that waits for a gap to be filled is not taken: the FIN was the last octet.
+#[test]
+fn nothing_comes_behind_a_fin() {
+    let mut bench = connection(0);
+    let (begin, ack) = (bench.connection.rcv_nxt(), bench.connection.snd_nxt());
+    let at = |octets: u32| begin.wrapping_add(octets);
+    bench.receive(Flags::ACK | Flags::FIN, at(1000), ack, 0, 4000);
+    assert!(
+        bench
+            .receive(Flags::ACK, at(1001), ack, 100, 4000)
+            .is_none()
+    );
+    let placement = bench
+        .receive(Flags::ACK, at(900), ack, 200, 4000)
+        .expect("before the FIN");
+    assert_eq!((placement.at, placement.len), (900, 100));
+    // Another FIN, elsewhere, changes nothing.
+    bench.receive(Flags::ACK | Flags::FIN, at(2000), ack, 0, 4000);
+    bench
+        .receive(Flags::ACK, begin, ack, 900, 4000)
+        .expect("the gap");
+    assert_eq!(bench.connection.rcv_nxt(), at(1001));
+    assert_eq!(bench.connection.state(), State::CloseWait);
+}
+
+/// Ten thousand segments behind a gap at one moment are not ten thousand acknowledgements.
+#[test]
+fn a_burst_behind_a_gap_is_answered_in_bounds() {
+    let mut bench = connection(0);
+    let ack = bench.connection.snd_nxt();
+    for _ in 0..10_000 {
+        bench.receive(
+            Flags::ACK,
+            bench.peer_nxt.wrapping_add(1000),
+            ack,
+            100,
+            4000,
+        );
+    }
+    let sent = bench.transmit();
+    assert!(
+        (3..=100).contains(&sent.len()),
+        "{} acknowledgements",
+        sent.len()
+    );
+    works(&mut bench);
+}
+
+// ---- Sizes that make each octet dear
+
+/// A peer, or a forged ICMP message, that tells of tiny segments does not get them.
+#[test]
+fn no_one_makes_the_segments_tiny() {
+    for mss in [0, 1, 47] {
+        let mut bench = Bench::connect(1, 2, false);
+        let options = [2, 4, 0, mss];
+        bench.receive_with(Flags::SYN | Flags::ACK, 2, 2, 0, MAX_SND_WND, &options);
+        bench.peer_nxt = 3;
+        bench.transmit();
+        bench.connection.queue(4000);
+        let sent = bench.transmit();
+        assert!(
+            sent.len() > 1 && sent.iter().all(|sent| sent.len >= 48),
+            "MSS {mss}: {sent:?}"
+        );
+    }
+    let mut bench = connection(0);
+    bench.connection.queue(4000);
+    bench.transmit();
+    let (una, nxt) = (bench.connection.snd_una(), bench.connection.snd_nxt());
+    for seq in [una.wrapping_sub(1), nxt, una.wrapping_add(1 << 31)] {
+        bench.connection.too_big(seq, 100);
+        assert_eq!(bench.connection.mss(), MSS, "no segment under way");
+    }
+    bench.connection.too_big(una, MSS + 1);
+    assert_eq!(bench.connection.mss(), MSS, "never larger");
+    for mss in [100, 0] {
+        bench.connection.too_big(una, mss);
+    }
+    assert!((48..=100).contains(&bench.connection.mss()));
+    works(&mut bench);
+}
+
+// ---- Anything at all
+
+/// Segments of any content, most of them near what is expected, in any state: no panic, no endless answer, and what must never go back does not.
+#[test]
+fn segments_of_any_content_break_nothing() {
+    let mut random = Random(77);
+    for turn in 0..4000_u32 {
+        let origin = [1, u32::MAX - 300, 0x7fff_ff00][turn as usize % 3];
+        let mut bench = match turn % 4 {
+            0 => Bench::connect(origin, origin, turn % 8 < 4),
+            1 => Bench::accept(origin, origin, turn % 8 < 4),
+            _ => Bench::established(origin, origin, turn % 8 < 4, turn % 16 < 8),
+        };
+        let mut synchronized = false;
+        for _ in 0..60 {
+            let before = bench.view();
+            let near = |random: &mut Random, number: u32| match random.below(4) {
+                0 => number,
+                1 => number.wrapping_add(random.below(3)).wrapping_sub(1),
+                2 => number
+                    .wrapping_add(random.below(20_000))
+                    .wrapping_sub(10_000),
+                _ => random.next() as u32,
+            };
+            match random.below(12) {
+                0 => bench.connection.queue(random.below(5000)),
+                1 => bench.connection.close(),
+                2 => bench.pass(random.below(3000).into()),
+                3 => bench.free = random.below(WINDOW + 1),
+                4 => _ = bench.connection.acknowledged(),
+                _ => {
+                    let flags = Flags(match random.below(3) {
+                        0 => random.next() as u8 & 0x3f,
+                        1 => (Flags::ACK | Flags::FIN).0,
+                        _ => Flags::ACK.0,
+                    });
+                    let seq = near(&mut random, before.rcv_nxt);
+                    let una_or_nxt = [before.snd_una, before.snd_nxt][random.below(2) as usize];
+                    let ack = near(&mut random, una_or_nxt);
+                    let len = [0, 1, 100, 70_000][random.below(4) as usize];
+                    let blocks = sack(&[(
+                        near(&mut random, before.snd_una),
+                        near(&mut random, before.snd_nxt),
+                    )]);
+                    let options: &[u8] = if random.below(2) == 0 { &[] } else { &blocks };
+                    let room = bench.free + bench::ROOM_BEYOND;
+                    if let Some(placement) =
+                        bench.receive_with(flags, seq, ack, len, random.below(6000), options)
+                    {
+                        assert!(placement.skip + placement.len <= len && placement.len > 0);
+                        assert!(
+                            placement.at + placement.len as u32 <= room,
+                            "beyond the room"
+                        );
+                        assert!(
+                            placement.at + placement.len as u32 <= before.rcv_wnd,
+                            "beyond the window"
+                        );
+                        let moved = bench.connection.rcv_nxt().wrapping_sub(before.rcv_nxt);
+                        assert!(placement.advance == moved || placement.advance + 1 == moved);
+                    }
+                }
+            }
+            for sent in bench.transmit() {
+                assert!(sent.len <= MSS.into());
+            }
+            let after = bench.view();
+            let moved = |now: u32, then: u32| now.wrapping_sub(then) as i32;
+            assert!(
+                moved(after.snd_una, before.snd_una) >= 0
+                    && moved(after.snd_nxt, after.snd_una) >= 0
+            );
+            if synchronized {
+                assert!(moved(after.rcv_nxt, before.rcv_nxt) >= 0);
+                let edge = after.rcv_nxt.wrapping_add(after.rcv_wnd);
+                assert!(
+                    moved(edge, before.rcv_nxt.wrapping_add(before.rcv_wnd)) >= 0,
+                    "the right edge goes back"
+                );
+            }
+            synchronized = after.state != State::SynSent;
+            if after.state == State::Closed {
+                break;
+            }
+        }
+        until_closed_or_idle(&mut bench);
+    }
+}
+
+/// Left alone, it comes to rest: nothing is due without end.
+fn until_closed_or_idle(bench: &mut Bench) {
+    let (mut turns, mut sent) = (0, 0);
+    while let Some(at) = bench.connection.poll_at() {
+        bench.now = bench.now.max(at);
+        sent += bench.transmit().len();
+        turns += 1;
+        assert!(turns < 1000 && sent < 1000, "no end: {:?}", bench.view());
+        if bench.now > Instant::from_micros(3_000_000_000) {
+            panic!("after 50 minutes something is due: {:?}", bench.view());
+        }
+    }
 }
 
 // ---- Initial sequence numbers (RFC 6528)
