@@ -136,7 +136,7 @@ fn blind_text_outside_the_window_is_not_taken() {
     let before = bench.view();
     for seq in spray(&bench) {
         let place = seq.wrapping_sub(before.rcv_nxt);
-        if place < WINDOW || place > u32::MAX - 200 {
+        if !(WINDOW..=u32::MAX - 200).contains(&place) {
             continue;
         }
         for flags in [Flags::ACK, Flags::ACK | Flags::FIN] {
@@ -1157,7 +1157,7 @@ fn no_rule_foretells_the_next_initial_sequence_number() {
     for index in 0..1000_u16 {
         let (local, remote) = tuple(49_152 + index, "198.51.100.1:80");
         numbers.push(generator.iss(local, remote, now));
-        now = now + Duration::from_millis(10);
+        now += Duration::from_millis(10);
     }
     assert_eq!(
         numbers.iter().collect::<HashSet<_>>().len(),

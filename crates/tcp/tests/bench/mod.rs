@@ -189,7 +189,7 @@ impl Bench {
     }
 
     pub fn pass(&mut self, milliseconds: u64) {
-        self.now = self.now + Duration::from_millis(milliseconds);
+        self.now += Duration::from_millis(milliseconds);
     }
 
     /// A segment arrives; `wnd` in octets.
