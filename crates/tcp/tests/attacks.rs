@@ -215,20 +215,20 @@ fn a_flood_of_challenges_is_answered_rarely() {
                 10,
             )
         }),
-        ("old text", |b| {
+        ("old, without text", |b| {
             (
                 Flags::ACK,
                 b.peer_nxt.wrapping_sub(500),
                 b.connection.snd_una(),
-                10,
+                0,
             )
         }),
-        ("beyond the window", |b| {
+        ("beyond the window, without text", |b| {
             (
                 Flags::ACK,
                 b.right_edge.wrapping_add(1),
                 b.connection.snd_una(),
-                10,
+                0,
             )
         }),
     ];
@@ -253,6 +253,25 @@ fn a_flood_of_challenges_is_answered_rarely() {
             "{name}: answered again after the flood"
         );
         works(&mut bench);
+    }
+}
+
+/// A flood that asks for challenge ACKs does not silence the answer to a peer whose text has come and whose acknowledgement was lost.
+#[test]
+fn a_flood_does_not_silence_the_answer_to_a_retransmission() {
+    let mut bench = connection(0);
+    bench.receive_next(Flags::ACK, 100);
+    bench.transmit_within(DELAY);
+    for _ in 0..1000 {
+        bench.receive(Flags::SYN, bench.peer_nxt, 0, 0, 100);
+        bench.transmit();
+    }
+    let (seq, una) = (bench.peer_nxt.wrapping_sub(100), bench.connection.snd_una());
+    for _ in 0..3 {
+        assert!(bench.receive(Flags::ACK, seq, una, 100, 4000).is_none());
+        let sent = bench.transmit();
+        assert_eq!(sent.len(), 1, "{sent:?}");
+        assert_eq!((sent[0].flags, sent[0].ack), (Flags::ACK, bench.peer_nxt));
     }
 }
 
