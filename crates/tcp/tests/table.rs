@@ -314,8 +314,10 @@ fn numbers(case: &Case, rcv_nxt: u32, window: u32, snd_una: u32, snd_nxt: u32) -
     };
     let from = |offset: i64| rcv_nxt.wrapping_add(offset as u32);
     let w = i64::from(window);
+    let seg_len = len + u32::from(case.has(0)) + u32::from(case.has(3));
     let seq = match case.seq {
         "old" => from(-1000),
+        "again" => from(-i64::from(seg_len)),
         "ends" => from(-i64::from(len)),
         "edge" => from(-1),
         "next" => rcv_nxt,
@@ -341,7 +343,6 @@ fn numbers(case: &Case, rcv_nxt: u32, window: u32, snd_una: u32, snd_nxt: u32) -
         "opposite" => snd_nxt.wrapping_add(1 << 31),
         _ => unreachable!(),
     };
-    let seg_len = len + u32::from(case.has(0)) + u32::from(case.has(3));
     Numbers {
         seq,
         ack,
@@ -753,8 +754,8 @@ const STATES: [(&str, bool); 18] = [
     ("LAST-ACK", true),
     ("TIME-WAIT", false),
 ];
-const SEQ: [&str; 9] = [
-    "old", "ends", "edge", "next", "window", "fits", "last", "beyond", "opposite",
+const SEQ: [&str; 10] = [
+    "old", "again", "ends", "edge", "next", "window", "fits", "last", "beyond", "opposite",
 ];
 const ACK: [&str; 7] = [
     "old", "lowest", "dup", "flight", "next", "beyond", "opposite",
@@ -769,6 +770,8 @@ fn possible(case: &Case) -> bool {
     let seq = match (case.seq, case.text, case.rwnd) {
         ("next", _, _) => true,
         (_, "over", _) => false,
+        ("again", "0", _) => false,
+        ("again", _, _) => case.has(0) || case.has(3),
         ("ends", "0", _) | ("window" | "fits" | "last", _, "0") | ("fits", "0", _) => false,
         _ => true,
     };
