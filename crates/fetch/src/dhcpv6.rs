@@ -99,9 +99,7 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease6, Dh
         }
         match client.outcome(!slaac.is_empty(), stack.now()) {
             Some(Outcome::Lease(mut lease)) => {
-                for &address in &lease.addresses {
-                    stack.add_ipv6(address);
-                }
+                lease.take_on(stack);
                 if lease.addresses.is_empty() {
                     lease.addresses = slaac;
                 }

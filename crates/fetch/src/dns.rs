@@ -145,7 +145,7 @@ pub async fn resolve(
         });
     }
     let versions = Versions::of(stack);
-    let mut servers = race::order(servers, versions);
+    let mut servers = race::order(stack, servers);
     if servers.iter().any(|&server| versions.reach(server)) {
         servers.retain(|&server| versions.reach(server));
     }

@@ -33,7 +33,7 @@ use wireboot_net::{Duration, Memory, NetError, Region, Stack, TcpStream};
 
 use crate::destination::{Destination, DestinationError};
 use crate::pace::Floor;
-use crate::race::{self, Versions};
+use crate::race;
 use crate::resolve::Resolve;
 use crate::team::Assistants;
 use crate::url::{Host, Scheme, Url};
@@ -310,7 +310,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             }
         };
         let port = self.url.port();
-        self.servers = race::order(&addresses, Versions::of(self.stack))
+        self.servers = race::order(self.stack, &addresses)
             .into_iter()
             .map(|address| SocketAddr::new(address, port))
             .collect();
@@ -353,8 +353,8 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         let Some(region) = self.body.region.clone() else {
             return Ok(());
         };
-        // Memory that cannot be lent at all is this engine's alone.
-        if region.lend(0..1).is_none() {
+        // Memory that cannot be lent at all is this engine's alone. Assistants have an IPv4 address and no other.
+        if region.lend(0..1).is_none() || server.is_ipv6() {
             assistants.clear();
         }
         let Some(helpers) = helpers(assistants.len()) else {

@@ -45,12 +45,18 @@ impl Versions {
     }
 }
 
-/// The addresses in the order in which they are tried (RFC 8305 section 4): IPv6 first where this machine has it, then by turns.
-/// The order within a version stays.
-pub(crate) fn order(addresses: &[IpAddr], versions: Versions) -> Vec<IpAddr> {
-    let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) =
-        addresses.iter().partition(|address| address.is_ipv6());
-    let (first, second) = if versions.v6 { (v6, v4) } else { (v4, v6) };
+/// The addresses in the order in which they are tried: that of RFC 6724, its versions by turns (RFC 8305 section 4).
+pub(crate) fn order(stack: &Stack, addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let mut ordered = addresses.to_vec();
+    stack.order(&mut ordered);
+    by_turns(&ordered)
+}
+
+fn by_turns(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
+    let (first, second): (Vec<IpAddr>, Vec<IpAddr>) = addresses
+        .iter()
+        .partition(|address| address.is_ipv6() == first_is_v6);
     let (mut first, mut second) = (first.into_iter(), second.into_iter());
     let mut ordered = Vec::new();
     loop {

@@ -10,7 +10,7 @@ use crate::http::{self, Connections};
 use crate::leases::{self, Leases, News};
 use crate::outbox::Outbox;
 use crate::pace::Floor;
-use crate::race::{self, Versions};
+use crate::race;
 use crate::resolve::Resolve;
 use crate::team::{Assistants, Lead};
 use crate::tftp;
@@ -209,8 +209,11 @@ impl<N: Nic> Service<N> {
         commands: Receiver<Command>,
         events: Sender<Event>,
     ) -> Self {
+        // Routers are asked at once, and nobody waits for them. Interface ids are the firmware's, from the Ethernet address.
+        let stack = engine.stack();
+        stack.ipv6_up();
         let shared = Rc::new(Shared {
-            stack: engine.stack(),
+            stack,
             outbox: RefCell::new(Outbox::new(events)),
             mail: RefCell::new(Vec::new()),
             leases: RefCell::default(),
@@ -264,7 +267,6 @@ impl<N: Nic> Service<N> {
             Command::Configure6(lease) => shared.adopt6(lease),
             Command::Floor(floor) => shared.floor.set(floor),
             Command::Dhcp { job, request } => self.engine.spawn(async move {
-                shared.stack.ipv6_up();
                 leases::discover(&shared.stack, &request, |news| match news {
                     News::V4(lease) => shared.remember(lease),
                     News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
@@ -318,8 +320,6 @@ impl Shared {
     }
 
     fn adopt(&self, lease: Lease) {
-        // Files may be on hosts of the other version.
-        self.stack.ipv6_up();
         self.stack.configure(&lease.ipv4_config());
         self.remember(lease);
     }
@@ -333,10 +333,7 @@ impl Shared {
     }
 
     fn adopt6(&self, lease: Lease6) {
-        self.stack.ipv6_up();
-        for &address in &lease.addresses {
-            self.stack.add_ipv6(address);
-        }
+        lease.take_on(&self.stack);
         self.leases.borrow_mut().v6 = Some(lease);
     }
 
@@ -382,11 +379,10 @@ impl Shared {
             }
             Scheme::Tftp => {
                 let addresses = self.addresses(url).await?;
-                let mut servers: Vec<SocketAddr> =
-                    race::order(&addresses, Versions::of(&self.stack))
-                        .into_iter()
-                        .map(|address| SocketAddr::new(address, url.port()))
-                        .collect();
+                let mut servers: Vec<SocketAddr> = race::order(&self.stack, &addresses)
+                    .into_iter()
+                    .map(|address| SocketAddr::new(address, url.port()))
+                    .collect();
                 // All that have been asked for, since those that wait may start while this one runs.
                 let sharers = self.mail.borrow().len().min(TOGETHER);
                 let file = url.resource();

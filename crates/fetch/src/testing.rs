@@ -13,7 +13,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
-    EthernetRepr, IpProtocol, Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr,
+    EthernetRepr, Icmpv4DstUnreachable, Icmpv4Packet, Icmpv4Repr, IpProtocol, Ipv4Packet, Ipv4Repr,
+    UdpPacket, UdpRepr,
 };
 use wireboot_net::{Engine, Instant, Ipv4Addr, Memory, MemoryBlock, Stack};
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
@@ -73,6 +74,8 @@ pub struct Datagram {
     pub payload: Vec<u8>,
     /// When a sent one arrived; how long an answer waits. In microseconds.
     pub micros: i64,
+    /// No answer but a word of the host that nobody listens there.
+    pub refusal: bool,
 }
 
 impl Datagram {
@@ -83,6 +86,15 @@ impl Datagram {
             destination: self.source,
             payload,
             micros: 0,
+            refusal: false,
+        }
+    }
+
+    /// What a host says (ICMP port unreachable) on which nobody listens where this went.
+    pub fn refused(&self) -> Self {
+        Self {
+            refusal: true,
+            ..self.answer(Vec::new())
         }
     }
 }
@@ -169,9 +181,14 @@ impl Far<'_> {
                     destination: SocketAddrV4::new(destination, udp.dst_port()),
                     payload: udp.payload().to_vec(),
                     micros: now,
+                    refusal: false,
                 };
                 for answer in (self.script)(&datagram) {
-                    let ip = udp_packet(&answer);
+                    let ip = if answer.refusal {
+                        port_unreachable(&packet)
+                    } else {
+                        udp_packet(&answer)
+                    };
                     let to = if answer.destination.ip().is_broadcast() {
                         EthernetAddress::BROADCAST
                     } else {
@@ -225,6 +242,38 @@ fn udp_packet(datagram: &Datagram) -> Vec<u8> {
         &ChecksumCapabilities::default(),
     );
     packet
+}
+
+/// What the destination of `packet` says when nobody listens.
+fn port_unreachable(packet: &Ipv4Packet<&[u8]>) -> Vec<u8> {
+    let header = Ipv4Repr {
+        src_addr: packet.src_addr(),
+        dst_addr: packet.dst_addr(),
+        next_header: IpProtocol::Udp,
+        payload_len: packet.payload().len(),
+        hop_limit: packet.hop_limit(),
+    };
+    let icmp = Icmpv4Repr::DstUnreachable {
+        reason: Icmpv4DstUnreachable::PortUnreachable,
+        header,
+        data: packet.payload().get(..8).unwrap_or_default(),
+    };
+    let ip = Ipv4Repr {
+        src_addr: packet.dst_addr(),
+        dst_addr: packet.src_addr(),
+        next_header: IpProtocol::Icmp,
+        payload_len: icmp.buffer_len(),
+        hop_limit: 64,
+    };
+    let mut out = alloc::vec![0; ip.buffer_len() + ip.payload_len];
+    let checksums = ChecksumCapabilities::default();
+    ip.emit(&mut Ipv4Packet::new_unchecked(&mut out), &checksums);
+    let start = ip.buffer_len();
+    icmp.emit(
+        &mut Icmpv4Packet::new_unchecked(&mut out[start..]),
+        &checksums,
+    );
+    out
 }
 
 /// Runs `task` against hosts that answer ARP and, by the script, UDP: its result and the simulated time it took, in

@@ -66,6 +66,7 @@ fn sent_by(server: Ipv4Addr, reply: &Message, micros: i64) -> Datagram {
         destination: SocketAddrV4::new(Ipv4Addr::BROADCAST, 68),
         payload: reply.emit(),
         micros,
+        refusal: false,
     }
 }
 
@@ -900,6 +901,7 @@ proptest! {
                 destination: SocketAddrV4::new(Ipv4Addr::BROADCAST, 68),
                 payload,
                 micros: 0,
+                refusal: false,
             };
             let mut answers = vec![raw(bad), raw(short), raw(noise.clone())];
             if chosen(message, SERVER) {

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
+use wireboot_net::Stack;
 use wireboot_wire::dhcpv6::option::{self, Options};
 use wireboot_wire::dhcpv6::{Message, MessageType, ParseError, StatusCode};
 
@@ -79,6 +80,15 @@ impl Lease6 {
             lease.set_boot_file(guide.options);
         }
         Ok(lease)
+    }
+
+    /// Gives the stack the addresses. As with IPv4, a boot is over long before they are.
+    pub(crate) fn take_on(&self, stack: &Stack) {
+        for &address in &self.addresses {
+            if !stack.add_ipv6(address) {
+                log::warn!("the address {address} that DHCPv6 gives cannot be used");
+            }
+        }
     }
 
     /// What a server's message says; addresses only of our association `iaid`, where it is known.

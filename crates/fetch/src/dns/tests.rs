@@ -4,12 +4,10 @@ use super::*;
 use crate::testing::{Datagram, SECOND, run};
 use core::net::Ipv6Addr;
 use proptest::prelude::*;
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::string::ToString;
 use std::vec;
-use wireboot_net::{Engine, Instant, Ipv4Addr, Ipv4Cidr, Ipv4Config};
-use wireboot_nic::sim::{self, LinkConfig};
+use wireboot_net::{Ipv4Addr, Ipv4Cidr, Ipv4Config};
+use wireboot_nic::sim::LinkConfig;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const SECOND_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -179,37 +177,13 @@ fn alias_circles_end() {
 
 #[test]
 fn a_host_without_a_server_is_not_waited_for() {
-    let config = |address| Ipv4Config {
-        address: Ipv4Cidr::new(address, 24),
-        router: None,
-        routes: vec![],
-        mtu: None,
-    };
-    let (near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
-    let clock = near.clock();
-    let mut host = Engine::new(far, [2; 32]);
-    host.stack().configure(&config(FIRST));
-    let mut engine = Engine::new(near, [1; 32]);
-    let stack = engine.stack();
-    stack.configure(&config(Ipv4Addr::new(10, 0, 0, 100)));
-    let result = Rc::new(RefCell::new(None));
-    let out = result.clone();
-    engine.spawn(async move {
-        let answer = resolve(&stack, &[FIRST.into()], &[], "a.net").await;
-        *out.borrow_mut() = Some(answer);
-    });
-    while result.borrow().is_none() {
-        let now = Instant::from_micros(clock.now());
-        engine.poll(now).unwrap();
-        host.poll(now).unwrap();
-        clock.advance(50);
-    }
-    let error = result.take().unwrap().unwrap_err().to_string();
+    let (result, micros) = resolved(&[], "a.net", |query| vec![query.refused()]);
+    let error = result.unwrap_err().to_string();
     assert!(
         error.contains("nobody listens on its UDP port 53"),
         "{error}"
     );
-    assert!(clock.now() < SECOND / 10, "{} us", clock.now());
+    assert!(micros < SECOND / 10, "{micros} us");
 }
 
 #[test]

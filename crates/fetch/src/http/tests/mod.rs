@@ -141,6 +141,36 @@ fn names_and_ports() {
 }
 
 #[test]
+fn over_ipv6_the_file_is_the_same() {
+    let file = content(300_000, 5);
+    for url in [
+        "http://[fe80::b]/file",
+        "http://[fe80::b%25eth0]/file",
+        "http://six/file",
+    ] {
+        let mut world = always(ok(&file));
+        assert_eq!(world.get(url).bytes(), file);
+        let requests = world.requests.borrow();
+        let host = if url.contains("six") {
+            "six"
+        } else {
+            "[fe80::b]"
+        };
+        assert_eq!(requests[0].header("Host"), Some(host));
+        assert!(world.seconds() < 0.1, "{} s", world.seconds());
+    }
+}
+
+#[test]
+fn a_version_that_is_dead_costs_a_quarter_of_a_second_at_most() {
+    for url in ["http://dead-six/file", "http://dead-four/file"] {
+        let mut world = always(ok(b"file"));
+        assert_eq!(world.get(url).bytes(), b"file");
+        assert!(world.seconds() < 0.3, "{url}: {} s", world.seconds());
+    }
+}
+
+#[test]
 fn a_head_in_pieces_of_one_byte() {
     let wire = Wire {
         piece: 1,

@@ -1,6 +1,6 @@
 //! A client's engine and a scripted server on a simulated link.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use std::boxed::Box;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -32,6 +32,7 @@ use crate::url::Url;
 
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xb);
 /// Virtual time after which a test has failed, in microseconds: "every wait ends".
 const END: i64 = 400_000_000;
 
@@ -184,9 +185,14 @@ impl Server {
         let mac = HardwareAddress::Ethernet(EthernetAddress(nic.properties().mac));
         let mut config = Config::new(mac);
         config.random_seed = wire.seed;
-        let mut iface = Interface::new(config, &mut Port(&mut nic, wire.longest), smoltcp::time::Instant::ZERO);
+        let mut iface = Interface::new(
+            config,
+            &mut Port(&mut nic, wire.longest),
+            smoltcp::time::Instant::ZERO,
+        );
         iface.update_ip_addrs(|addresses| {
             addresses.push(IpCidr::new(SERVER.into(), 24)).unwrap();
+            addresses.push(IpCidr::new(SERVER6.into(), 64)).unwrap();
         });
         let mut sockets = SocketSet::new(Vec::new());
         let peers = [80; 10]
@@ -230,8 +236,9 @@ impl Server {
     }
 
     pub fn poll(&mut self, now: Instant) {
+        let time = smoltcp::time::Instant::from_micros(now.total_micros());
         self.iface.poll(
-            smoltcp::time::Instant::from_micros(now.total_micros()),
+            time,
             &mut Port(&mut self.nic, self.longest),
             &mut self.sockets,
         );
@@ -309,7 +316,7 @@ impl Server {
             }
         }
         self.iface.poll(
-            smoltcp::time::Instant::from_micros(now.total_micros()),
+            time,
             &mut Port(&mut self.nic, self.longest),
             &mut self.sockets,
         );
@@ -437,6 +444,7 @@ impl World {
             mtu: None,
         };
         engine.stack().configure(&config);
+        engine.stack().ipv6_up();
         team.configure(&config);
         let requests = Rc::clone(&server.requests);
         World {
@@ -592,6 +600,10 @@ impl Destination for Pages {
     }
 }
 
+fn nobody() -> IpAddr {
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77).into()
+}
+
 /// The names of the server.
 pub struct Hosts;
 
@@ -601,6 +613,10 @@ impl Resolve for Hosts {
             "boot" | "mirror" => Ok(vec![SERVER.into()]),
             // The first address has nobody.
             "two" => Ok(vec![Ipv4Addr::new(10, 0, 0, 77).into(), SERVER.into()]),
+            "six" => Ok(vec![SERVER6.into()]),
+            // Of each version one address, and one of them has nobody.
+            "dead-six" => Ok(vec![nobody(), SERVER.into()]),
+            "dead-four" => Ok(vec![Ipv4Addr::new(10, 0, 0, 77).into(), SERVER6.into()]),
             "none" => Ok(Vec::new()),
             _ => Err("no such name".into()),
         }

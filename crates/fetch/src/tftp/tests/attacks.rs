@@ -326,6 +326,21 @@ fn an_oversized_block_and_data_after_the_last_block_change_nothing() {
 }
 
 #[test]
+fn data_after_the_last_block_in_one_burst_changes_nothing() {
+    let mut transfer = midway();
+    block(&mut transfer, 1, 1);
+    let now = Instant::from_millis(1);
+    transfer.data(2, Parts::new(&[&[1; 7]]), now);
+    assert!(transfer.complete);
+    for number in [3, 2] {
+        transfer.data(number, Parts::new(&[&[2; 8]]), now);
+    }
+    assert_eq!((transfer.received, transfer.next), (15, 3));
+    let memory = transfer.memory.as_ref().unwrap();
+    assert!(memory.as_slice()[15..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
 fn more_than_was_asked_is_refused() {
     for option in [
         ("blksize", "1469"),
@@ -424,6 +439,30 @@ fn the_first_server_that_answers_has_the_transfer() {
         error.starts_with("no answer from the TFTP server after 6 requests in 19 s"),
         "{error}"
     );
+}
+
+#[test]
+fn a_host_without_a_server_is_reported_soon() {
+    let ended = attacked(|query| vec![query.refused()]);
+    let error = ended.error();
+    assert!(
+        error.starts_with("nobody listens on UDP port 69 of the TFTP server (asked 3 times)"),
+        "{error}"
+    );
+    // Two waits, of a second and two.
+    assert!((3_000_000..3_200_000).contains(&ended.micros));
+    // Another address of the server does not wait for that.
+    let ended = attacked_at(&[SERVER, OTHER], |query| {
+        if !is_request(query) {
+            return vec![];
+        }
+        match *query.destination.ip() {
+            SERVER => vec![query.refused()],
+            _ => vec![answer(query, data(1, 7))],
+        }
+    });
+    assert_eq!(ended.bytes().len(), 7);
+    assert!(ended.micros < 260_000, "{} us", ended.micros);
 }
 
 #[test]

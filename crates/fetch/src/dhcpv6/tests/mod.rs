@@ -1,5 +1,7 @@
 //! The client against scripted servers: messages and times in, messages and an outcome out.
 
+mod wire;
+
 use super::client::{Client, Outcome};
 use super::*;
 use crate::dhcp::{LeaseSource, VendorClass};
