@@ -180,6 +180,47 @@ fn selective_acknowledgements_that_lie_lose_nothing() {
     }
 }
 
+/// Blocks that are not in [SND.UNA, SND.NXT] are no sign of a loss: the congestion window is what it was.
+#[test]
+fn a_lie_about_what_has_come_costs_no_congestion_window() {
+    let in_flight_after = |block: Option<(i64, i64)>| {
+        let mut bench = Bench::established(0xffff_f000, 7, true, false);
+        let una = bench.connection.snd_una();
+        let wide = |bench: &mut Bench, ack: u32, options: &[u8]| {
+            bench.receive_with(Flags::ACK, bench.peer_nxt, ack, 0, 400_000, options);
+        };
+        wide(&mut bench, una, &[]);
+        bench.connection.queue(100_000);
+        bench.transmit();
+        let from = |octets: i64| una.wrapping_add(octets as u32);
+        for _ in 0..5 {
+            let options = block.map_or(Vec::new(), |(left, right)| {
+                sack(&[(from(left), from(right))])
+            });
+            if !options.is_empty() {
+                wide(&mut bench, una, &options);
+            }
+            assert!(bench.transmit().is_empty(), "{block:?}");
+        }
+        bench.pass(10);
+        let nxt = bench.connection.snd_nxt();
+        wide(&mut bench, nxt, &[]);
+        bench.transmit();
+        bench.connection.snd_nxt().wrapping_sub(nxt)
+    };
+    let honest = in_flight_after(None);
+    assert!(honest > 10 * FULL);
+    for block in [
+        (-2000, 504),
+        (-2000, -1000),
+        (-1, 1),
+        (504, 1 << 20),
+        (1 << 31, (1 << 31) + 1),
+    ] {
+        assert_eq!(in_flight_after(Some(block)), honest, "{block:?}");
+    }
+}
+
 /// Options of every length and kind, cut anywhere, are no reason to stop.
 #[test]
 fn options_of_any_shape_do_no_harm() {
