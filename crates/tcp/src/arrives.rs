@@ -143,7 +143,13 @@ impl Connection {
             // Our last acknowledgement was lost (eighth, TIME-WAIT).
             self.time_wait(now);
         }
-        self.challenge(now);
+        if segment.len > 0 {
+            // An answer has no text, so that no two ends answer each other without end: a flood shall not silence the answer to a
+            // peer that has lost our acknowledgement.
+            self.receive.urgent = self.receive.urgent.max(1);
+        } else {
+            self.challenge(now);
+        }
     }
 
     /// The peer has reset the connection.

@@ -367,6 +367,9 @@ impl Connection {
     /// When [`Self::transmit`] must be called though nothing arrives and nothing is queued.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
+        if self.state == State::Closed {
+            return None;
+        }
         let timers = [
             self.send.timer.expires(),
             self.receive.due_at(),
