@@ -296,10 +296,14 @@ fn user_class_forms() {
 
 #[test]
 fn search_list_with_compression() {
-    let list = b"\x03eng\x05apple\x03com\0\x09marketing\xc0\x04";
+    let list = b"\x03eng\x05apple\x03com\0\x09marketing\xc0\x04\x05sales\xc0\x0f";
     assert_eq!(
         with(DOMAIN_SEARCH, list).domain_search().unwrap(),
-        ["eng.apple.com", "marketing.apple.com"]
+        [
+            "eng.apple.com",
+            "marketing.apple.com",
+            "sales.marketing.apple.com"
+        ]
     );
     for bad in [
         b"\xc0\x00".as_slice(),
