@@ -15,6 +15,7 @@ fn answers() -> Answers {
     Answers {
         server_id: SERVER_ID.to_vec(),
         server: SERVER,
+        link_local: Some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
         prefix: 64,
         range: Some(host(0x1000)..=host(0x1003)),
         dns: vec![host(0x53)],
@@ -198,6 +199,28 @@ fn a_request_is_given_what_it_wishes_or_another_address() {
         .collect();
     given.dedup_by_key(|one| one.address);
     assert_eq!(given.len(), 2);
+}
+
+#[test]
+fn a_message_with_many_associations_does_not_empty_the_pool() {
+    let mut responder = Responder::new(Answers {
+        range: Some(host(0x1000)..=host(0x1fff)),
+        ..answers()
+    });
+    let solicit = message(MessageType::Solicit, |out| {
+        for iaid in 0..100 {
+            let ia = IaNa {
+                iaid,
+                t1: 0,
+                t2: 0,
+                options: Options::default(),
+            };
+            out.ia_na(&ia, |_| {});
+        }
+    });
+    let reply = ask(&mut responder, &solicit).unwrap();
+    let parsed = Message::parse(&reply).unwrap();
+    assert_eq!(parsed.options.ia_na().count(), 8);
 }
 
 #[test]
