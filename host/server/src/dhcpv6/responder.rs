@@ -312,8 +312,8 @@ impl Responder {
         let options = request.options;
         let tftp = format!("tftp://[{}]", self.answers.server);
         let http = self.answers.http.as_ref();
-        // Firmware asks a proxy at port 4011 before it has an address of its own that could reach any other.
-        let from_proxy = self.pool.is_none() && request.kind == MessageType::Solicit;
+        // Firmware asks a proxy at port 4011 before it has an address that could reach any other, and reads the file from there.
+        let from_proxy = self.pool.is_none() && request.kind != MessageType::InformationRequest;
         let pxe = self.answers.link_local.filter(|_| from_proxy);
         let pxe = pxe.map_or_else(|| tftp.clone(), |address| format!("tftp://[{address}]"));
         let files = Files {

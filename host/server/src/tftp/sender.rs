@@ -539,7 +539,6 @@ mod tests {
         bench.ack(8);
         bench.ack(8);
         bench.sends(9, 8);
-        bench.later(1);
         bench.ack(8);
         bench.sends(9, 8);
         assert_eq!(bench.sender.resent_blocks(), 8);

@@ -514,6 +514,9 @@ fn beside_another_server_there_are_boot_files_and_no_addresses() {
         0,
         "the other server's is taken"
     );
+    // Firmware can reach no other address yet.
+    let url = Some("tftp://[fe80::1]/wireboot.efi");
+    assert_eq!(parsed.options.boot_file_url(), url);
     let request = boots(MessageType::Request, true);
     assert!(ask(&mut responder, &request).is_none());
     let (reply, _) = responder.answer(&request, SOURCE, Port::Pxe, Instant::now());
@@ -522,7 +525,7 @@ fn beside_another_server_there_are_boot_files_and_no_addresses() {
     assert_eq!(parsed.kind, MessageType::Reply);
     assert_eq!(
         parsed.options.boot_file_url(),
-        Some("tftp://[2001:db8::1]/wireboot.efi")
+        Some("tftp://[fe80::1]/wireboot.efi")
     );
     // Who does not boot is the other server's.
     let plain = message(MessageType::Solicit, |out| ia(out, &[]));
@@ -533,6 +536,13 @@ fn beside_another_server_there_are_boot_files_and_no_addresses() {
     let information = message(MessageType::InformationRequest, |_| {});
     let reply = ask(&mut responder, &information).unwrap();
     assert_eq!(Message::parse(&reply).unwrap().kind, MessageType::Reply);
+    // Who has an address can reach any.
+    let information = message(MessageType::InformationRequest, |out| {
+        firmware(out, "PXEClient", 7);
+    });
+    let reply = ask(&mut responder, &information).unwrap();
+    let url = Some("tftp://[2001:db8::1]/wireboot.efi");
+    assert_eq!(Message::parse(&reply).unwrap().options.boot_file_url(), url);
 }
 
 #[test]
