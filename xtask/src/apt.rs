@@ -16,13 +16,20 @@ pub const BOOT: &[&str] = &[
 ];
 
 /// Clients that we did not write, for our servers.
-pub const CLIENTS: &[&str] = &["atftp", BUSYBOX, "curl", "tftp-hpa"];
+pub const CLIENTS: &[&str] = &["atftp", BUSYBOX, "curl", "isc-dhcp-client", "tftp-hpa"];
 
 /// Either serves, and they exclude each other.
 pub const BUSYBOX: &str = "busybox|busybox-static";
 
 /// Servers that we did not write.
-pub const SERVERS: &[&str] = &["atftpd", "dnsmasq-base", "kea-dhcp4-server", "nginx-light"];
+pub const SERVERS: &[&str] = &[
+    "atftpd",
+    "dnsmasq-base",
+    "kea-dhcp4-server",
+    "kea-dhcp6-server",
+    "nginx-light",
+    "radvd",
+];
 
 /// Drivers for network cards that stock firmware does not drive, as the cards' ROMs.
 pub const ROMS: &[&str] = &["ipxe-qemu"];
@@ -50,7 +57,9 @@ pub const BENCH: &[&str] = &[
 const SERVICES: &[(&str, &str)] = &[
     ("atftpd", "atftpd.service"),
     ("kea-dhcp4-server", "kea-dhcp4-server.service"),
+    ("kea-dhcp6-server", "kea-dhcp6-server.service"),
     ("nginx-light", "nginx.service"),
+    ("radvd", "radvd.service"),
 ];
 
 /// Whether all of these are installed.

@@ -22,7 +22,7 @@ use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
-use wireboot_net::{Duration, Engine, Forwarded, Instant, Ipv6Options, Memory, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Memory, Stack};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
@@ -211,7 +211,7 @@ impl<N: Nic> Service<N> {
     ) -> Self {
         // Routers are asked at once, and nobody waits for them. Interface ids are the firmware's, from the Ethernet address.
         let stack = engine.stack();
-        stack.ipv6_up(&Ipv6Options { secret: None });
+        stack.ipv6_up();
         let shared = Rc::new(Shared {
             stack,
             outbox: RefCell::new(Outbox::new(events)),

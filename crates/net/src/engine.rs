@@ -143,8 +143,8 @@ impl Ingress<'_> {
                 }
             }
             Received::Udp(udp) => {
-                if !self.udp(&udp, frame.udp_segment) {
-                    self.give_lead(frame);
+                if !self.udp(&udp, frame.udp_segment) && !self.give_lead(frame) {
+                    self.nobody_listens(frame, &udp);
                 }
             }
             Received::Arp(arp) => {
@@ -231,12 +231,8 @@ impl Ingress<'_> {
         let Inner {
             linear, interface, ..
         } = &mut *self.inner;
-        linear.clear();
-        for chunk in Parts::new(frame.parts).chunks() {
-            linear.extend_from_slice(chunk);
-        }
-        let unicast = linear.starts_with(&self.properties.mac);
-        let packet = linear.get(ETHERNET_HEADER..).unwrap_or_default();
+        let packet = linearize(linear, frame);
+        let unicast = Parts::new(frame.parts).first() == Some(self.properties.mac);
         let random = self.stack.random() as u16;
         let delivery = interface.ip(version, packet, unicast, random, self.now);
         match delivery {
@@ -258,6 +254,18 @@ impl Ingress<'_> {
         }
     }
 
+    /// A datagram came to a port that nobody has: its sender is told.
+    #[cold]
+    fn nobody_listens(&mut self, frame: &Frame<'_>, udp: &Udp<'_>) {
+        let Inner {
+            linear, interface, ..
+        } = &mut *self.inner;
+        if udp.unicast && interface.is_ours(udp.destination.ip(), self.now) {
+            let packet = linearize(linear, frame);
+            interface.port_unreachable(packet, self.now);
+        }
+    }
+
     /// Believes that a packet was too long for the path if it was one of a connection's under way (RFC 5927, section 4.1).
     fn too_big(&mut self, too_big: &TooBig) {
         let TooBig { quoted, mtu } = too_big;
@@ -274,4 +282,13 @@ impl Ingress<'_> {
             interface.lower_path_mtu(quoted.remote.ip(), *mtu, self.now);
         }
     }
+}
+
+/// The IP packet in a frame, in one piece.
+fn linearize<'a>(linear: &'a mut Vec<u8>, frame: &Frame<'_>) -> &'a [u8] {
+    linear.clear();
+    for chunk in Parts::new(frame.parts).chunks() {
+        linear.extend_from_slice(chunk);
+    }
+    linear.get(ETHERNET_HEADER..).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ mod v4;
 mod v6;
 
 pub use v4::Ipv4Config;
-pub use v6::{Ipv6Options, RouterInfo};
+pub use v6::RouterInfo;
 
 use crate::ipv6::cache::{Cache, Due, Heard};
 use crate::ipv6::fragments::Fragments;
@@ -256,6 +256,15 @@ impl Interface {
         match version {
             Version::V4 => self.ipv4(packet, unicast, now),
             Version::V6 => self.ipv6(packet, unicast, random, now),
+        }
+    }
+
+    /// Tells the sender of a datagram to us that nobody has its port (RFC 1122, section 4.1.3.1; RFC 4443, section 3.1).
+    pub fn port_unreachable(&mut self, packet: &[u8], now: Instant) {
+        match packet.first().map(|first| first >> 4) {
+            Some(4) => self.port_unreachable4(packet, now),
+            Some(6) => self.port_unreachable6(packet, now),
+            _ => {}
         }
     }
 

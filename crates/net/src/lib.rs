@@ -40,7 +40,7 @@ mod udp;
 pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use engine::Engine;
-pub use interface::{Ipv4Config, Ipv6Options, RouterInfo};
+pub use interface::{Ipv4Config, RouterInfo};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use memory::{Memory, MemoryBlock, Region};

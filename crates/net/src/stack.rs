@@ -1,7 +1,7 @@
 //! The protocol code's view of the engine.
 
 use crate::bootp::Bootp;
-use crate::interface::{Interface, Ipv4Config, Ipv6Options, RouterInfo};
+use crate::interface::{Interface, Ipv4Config, RouterInfo};
 use crate::tcp::{Flows, TcpStream, window};
 use crate::team::Member;
 use crate::udp::{Binding, DatagramSink, UdpSocket};
@@ -251,12 +251,13 @@ impl Stack {
         inner.interface.config4().map(|config| config.address)
     }
 
-    /// Begins with IPv6: a link-local address at once (optimistic, RFC 4429), router discovery, addresses from prefixes.
-    pub fn ipv6_up(&self, options: &Ipv6Options) {
+    /// Begins with IPv6, if it has not begun: a link-local address at once (optimistic, RFC 4429), router discovery, addresses from
+    /// prefixes. They end in the modified EUI-64 of the Ethernet address, as DHCP servers and firewalls of machines that boot expect.
+    pub fn ipv6_up(&self) {
         let mut seed = [0; 32];
         self.0.random.borrow_mut().fill_bytes(&mut seed);
         let now = self.now();
-        self.inner().interface.ipv6_up(options, seed, now);
+        self.inner().interface.ipv6_up(seed, now);
     }
 
     /// What IPv6 routers have said; `None` before one has.
@@ -265,11 +266,11 @@ impl Stack {
         self.inner().interface.router(self.now())
     }
 
-    /// Takes an IPv6 address that DHCPv6 has given, for so many seconds (preferred and valid; `u32::MAX`: for ever). False when it is
-    /// none that a station can have, or somebody else's.
-    pub fn add_ipv6(&self, address: Ipv6Addr, preferred: u32, valid: u32) -> bool {
+    /// Takes an IPv6 address that DHCPv6 has given, for as long as the machine boots. False when it is none that a station can have, or
+    /// somebody else's.
+    pub fn add_ipv6(&self, address: Ipv6Addr) -> bool {
         let now = self.now();
-        self.inner().interface.add6(address, preferred, valid, now)
+        self.inner().interface.add6(address, now)
     }
 
     /// Our IPv6 addresses in use, the link-local one too.

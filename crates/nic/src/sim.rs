@@ -18,8 +18,8 @@
 mod coalesce;
 mod cut;
 pub mod fan;
+mod wire;
 
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI64, Ordering};
@@ -29,6 +29,7 @@ use crate::{
     Checksum, Counters, Fault, Frame, MacAddress, Nic, Offload, Properties, Receive, SendError,
     Transmit, checksum,
 };
+use wire::Direction;
 
 /// Virtual time in microseconds, shared by all that has a handle and moved by the test alone.
 #[derive(Clone, Debug, Default)]
@@ -168,85 +169,6 @@ impl Unit {
             checksum: self.checksum,
             udp_segment: self.udp_segment,
         });
-    }
-}
-
-/// One direction of a link.
-struct Direction {
-    config: LinkConfig,
-    random: fastrand::Rng,
-    up: bool,
-    /// When the wire is free again, in nanoseconds.
-    busy_until: i64,
-    /// When each queued frame leaves the queue, in nanoseconds.
-    departures: VecDeque<i64>,
-    /// Frames under way by delivery time in nanoseconds and order of sending.
-    under_way: BTreeMap<(i64, u64), Vec<u8>>,
-    sent: u64,
-    lost: u64,
-}
-
-impl Direction {
-    fn new(config: LinkConfig, seed: u64) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Direction {
-            config,
-            random: fastrand::Rng::with_seed(seed),
-            up: true,
-            busy_until: 0,
-            departures: VecDeque::new(),
-            under_way: BTreeMap::new(),
-            sent: 0,
-            lost: 0,
-        }))
-    }
-
-    fn drawn(&mut self, probability: f64) -> bool {
-        probability > 0.0 && self.random.f64() < probability
-    }
-
-    /// Forgets the frames that have left the queue by `now` (nanoseconds).
-    fn depart(&mut self, now: i64) {
-        while self.departures.front().is_some_and(|&at| at <= now) {
-            self.departures.pop_front();
-        }
-    }
-
-    fn carry(&mut self, now: i64, mut frame: Vec<u8>) {
-        self.depart(now);
-        if !self.up || self.departures.len() >= self.config.queue_frames {
-            self.lost += 1;
-            return;
-        }
-        let bits = frame.len() as u64 * 8;
-        let wire_time = (bits * 1_000_000_000)
-            .checked_div(self.config.bits_per_second)
-            .unwrap_or(0);
-        self.busy_until = self.busy_until.max(now) + wire_time as i64;
-        let departure = self.busy_until;
-        self.departures.push_back(departure);
-        if self.drawn(self.config.loss) {
-            self.lost += 1;
-            return;
-        }
-        if self.drawn(self.config.corrupt) && !frame.is_empty() {
-            let bit = self.random.usize(0..frame.len() * 8);
-            frame[bit / 8] ^= 1 << (bit % 8);
-        }
-        if self.drawn(self.config.duplicate) {
-            self.deliver(departure, frame.clone());
-        }
-        self.deliver(departure, frame);
-    }
-
-    fn deliver(&mut self, departure: i64, frame: Vec<u8>) {
-        let mut at = departure + i64::from(self.config.latency_micros) * 1000;
-        if self.drawn(self.config.reorder) {
-            at += self
-                .random
-                .i64(0..=i64::from(self.config.reorder_micros) * 1000);
-        }
-        self.under_way.insert((at, self.sent), frame);
-        self.sent += 1;
     }
 }
 
@@ -528,9 +450,7 @@ impl Transmit for SimTransmit {
     }
 
     fn idle(&mut self) -> bool {
-        let mut outbound = lock(&self.outbound);
-        outbound.depart(self.clock.now() * 1000);
-        self.queued.is_empty() && outbound.departures.is_empty()
+        self.queued.is_empty() && lock(&self.outbound).idle(self.clock.now() * 1000)
     }
 }
 

@@ -17,27 +17,27 @@
 
 mod control;
 mod device;
+mod pair;
 mod queue;
 mod receive;
 mod ring;
+mod shape;
 mod tables;
 mod transmit;
 pub(crate) mod transport;
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
 use crate::platform::{PciFunction, PlatformError, Registers};
 use crate::steering::Steering;
-use crate::vlan::TAG_LEN;
 use crate::{Counters, Fault, MacAddress, Nic, Properties, Transmit as _};
 use control::{Control, Offer};
-use device::{Device, Shared, User};
-use receive::ReceiveQueue;
+use device::Device;
+use pair::Queues;
+pub use pair::VirtioPair;
 pub use receive::VirtioReceive;
-use ring::{Buffers, Ring, queue_size};
-use transmit::TransmitQueue;
+use shape::Shape;
 pub use transmit::VirtioTransmit;
 use transport::{Transport, status};
 
@@ -88,33 +88,11 @@ pub(crate) mod feature {
 const CONFIG_MAC: usize = 0;
 const CONFIG_STATUS: usize = 6;
 const CONFIG_MTU: usize = 10;
-const VIRTIO_NET_S_LINK_UP: u16 = 1;
 
 /// Length of `struct virtio_net_hdr_v1`, which precedes each unit in its buffer.
 const HEADER_LEN: usize = 12;
 const ETHERNET_LEN: usize = 14;
 
-/// Fewer buffers than this could not hold one large unit.
-const QUEUE_SIZE_MIN: u16 = 32;
-const RECEIVE_QUEUE_MAX: u16 = 1024;
-/// Enough with buffers for whole large units; more only leave the processor's cache.
-const RECEIVE_QUEUE_LARGE: u16 = 128;
-const TRANSMIT_QUEUE_MAX: u16 = 256;
-
-/// Least length of a mergeable buffer, and what all of them hold: a short ring, such as QEMU's default of 256,
-/// has longer buffers instead, so that large units find as much room.
-const MERGEABLE_BUFFER: usize = 4096;
-const MERGEABLE_TOTAL: usize = RECEIVE_QUEUE_MAX as usize * MERGEABLE_BUFFER;
-/// At least the 65,562 bytes that the specification asks for when units are large and not mergeable.
-const LARGE_BUFFER: usize = 66 * 1024;
-/// Frames to be cut that may be under way at once. A power of two.
-const TRANSMIT_UNITS: u16 = 16;
-/// Longest frame to be cut: an IPv4 packet of 65,535 bytes.
-const TRANSMIT_UNIT: usize = ETHERNET_LEN + 65_535;
-/// Buffers for single frames are multiples of this.
-const FRAME_BUFFER: usize = 2048;
-/// Largest unit that a device may coalesce: what remains of 65,562 bytes behind the header.
-const MAX_UNIT: usize = 65_562 - HEADER_LEN;
 /// Largest MTU that is used; devices that offer more get frames of this one.
 const MAX_MTU: u16 = 9216;
 /// The least that IPv4 asks of a link (RFC 791), and the specification of a device.
@@ -179,170 +157,6 @@ pub enum SpreadError {
     /// The device failed.
     #[error(transparent)]
     Fault(#[from] Fault),
-}
-
-/// What all pairs of a device are like.
-struct Shape {
-    features: u64,
-    mac: MacAddress,
-    mtu: u16,
-}
-
-impl Shape {
-    fn has(&self, features: u64) -> bool {
-        self.features & features != 0
-    }
-
-    fn coalescing(&self) -> bool {
-        self.has(feature::COALESCING)
-    }
-
-    fn mergeable(&self) -> bool {
-        self.has(feature::MRG_RXBUF)
-    }
-
-    /// Length of the longest frame.
-    fn frame(&self) -> usize {
-        usize::from(self.mtu) + ETHERNET_LEN + TAG_LEN
-    }
-
-    /// Length of a buffer for one frame.
-    fn frame_buffer(&self) -> usize {
-        (HEADER_LEN + self.frame()).next_multiple_of(FRAME_BUFFER)
-    }
-
-    fn max_receive(&self) -> usize {
-        if self.coalescing() {
-            MAX_UNIT
-        } else {
-            self.frame()
-        }
-    }
-
-    fn receive_queue_max(&self) -> u16 {
-        if self.coalescing() && !self.mergeable() {
-            RECEIVE_QUEUE_LARGE
-        } else {
-            RECEIVE_QUEUE_MAX
-        }
-    }
-
-    /// Length of each of so many receive buffers.
-    fn receive_buffer(&self, buffers: usize) -> usize {
-        match (self.mergeable(), self.coalescing()) {
-            (true, true) => MERGEABLE_TOTAL / buffers,
-            (true, false) => self.frame_buffer().max(MERGEABLE_BUFFER),
-            (false, true) => LARGE_BUFFER,
-            (false, false) => self.frame_buffer(),
-        }
-    }
-
-    fn transmit_unit(&self) -> usize {
-        if self.has(feature::SEGMENTATION) {
-            TRANSMIT_UNIT
-        } else {
-            0
-        }
-    }
-
-    /// Properties of a pair with so many receive buffers.
-    fn properties(&self, buffers: usize) -> Properties {
-        let (frame, buffer) = (self.frame(), self.receive_buffer(buffers));
-        Properties {
-            mac: self.mac,
-            mtu: self.mtu,
-            max_receive: self.max_receive(),
-            receive_frames: buffers / (HEADER_LEN + frame).div_ceil(buffer),
-            receive_frames_hoped: 0,
-            receive_bytes: buffers
-                * match (self.mergeable(), self.coalescing()) {
-                    (true, true) => buffer,
-                    (false, true) => MAX_UNIT,
-                    (_, false) => frame,
-                },
-            transmit_checksum: self.has(feature::CSUM),
-            transmit_unit: self.transmit_unit(),
-        }
-    }
-}
-
-/// The two queues of a pair.
-struct Queues {
-    rx: ReceiveQueue,
-    tx: TransmitQueue,
-    properties: Properties,
-    /// The device tells the state of its link.
-    tells_link: bool,
-}
-
-impl Queues {
-    /// Sets up the queues of pair `pair`.
-    ///
-    /// # Safety
-    /// As for [`Ring::new`].
-    unsafe fn new<P: PciFunction>(
-        device: &mut Device<P>,
-        pair: u16,
-        shape: &Shape,
-    ) -> Result<Self, InitError> {
-        let (receive, transmit) = (2 * pair, 2 * pair + 1);
-        let transport = &device.shared.transport;
-        let receive_max = shape.receive_queue_max();
-        let receive_size = queue_size(transport, receive, QUEUE_SIZE_MIN, receive_max)?;
-        let transmit_size = queue_size(transport, transmit, QUEUE_SIZE_MIN, TRANSMIT_QUEUE_MAX)?;
-        let buffers = usize::from(receive_size);
-        let buffer = shape.receive_buffer(buffers);
-        // SAFETY: the caller's promise.
-        let rx = unsafe { Ring::new(device, receive, receive_size, buffer)? };
-        // SAFETY: the caller's promise.
-        let tx = unsafe { Ring::new(device, transmit, transmit_size, shape.frame_buffer())? };
-        let mut large = None;
-        if shape.has(feature::SEGMENTATION) {
-            // SAFETY: the caller's promise.
-            large = Some(unsafe { Buffers::new(device, TRANSMIT_UNITS, LARGE_BUFFER)? });
-        }
-        Ok(Queues {
-            rx: ReceiveQueue::new(rx, shape.features, shape.max_receive()),
-            tx: TransmitQueue::new(tx, shape.frame(), shape.has(feature::CSUM), large),
-            properties: shape.properties(buffers),
-            tells_link: shape.has(feature::STATUS),
-        })
-    }
-
-    fn split<'a, P: PciFunction>(
-        &'a mut self,
-        user: User<'a, P>,
-    ) -> (VirtioReceive<'a, P>, VirtioTransmit<'a, P>) {
-        let rx = VirtioReceive {
-            queue: &mut self.rx,
-            user,
-        };
-        let tx = VirtioTransmit {
-            queue: &mut self.tx,
-            user,
-        };
-        (rx, tx)
-    }
-
-    /// Also asks the device for its health.
-    fn link_up<P: PciFunction>(&self, user: User<'_, P>) -> bool {
-        if user.running() != Ok(true) || user.check() != Ok(true) {
-            return false;
-        }
-        let status = user.shared.transport.config16(CONFIG_STATUS);
-        !self.tells_link || status & VIRTIO_NET_S_LINK_UP != 0
-    }
-
-    fn counters(&self) -> Counters {
-        let (rx, tx) = (self.rx.counters(), self.tx.counters());
-        Counters {
-            receive_units: rx.receive_units,
-            receive_bytes: rx.receive_bytes,
-            receive_dropped: rx.receive_dropped,
-            receive_doorbells: rx.receive_doorbells,
-            ..tx
-        }
-    }
 }
 
 /// A virtio-net device in use, and its first queue pair. Dropping it resets the device.
@@ -422,12 +236,9 @@ impl<P: PciFunction> VirtioNet<P> {
         if let Some(offer) = offer {
             count = u16::try_from(pairs).map_or(offer.pairs, |pairs| pairs.min(offer.pairs));
             for pair in 1..count {
-                others.push(VirtioPair {
-                    // SAFETY: they stay with the shared part of `device`, in the `VirtioPair`, which drops both together.
-                    queues: unsafe { Queues::new(&mut device, pair, &shape)? },
-                    shared: device.shared.clone(),
-                    stopped: false,
-                });
+                // SAFETY: they stay with the shared part of `device`, in the `VirtioPair`, which drops both together.
+                let queues = unsafe { Queues::new(&mut device, pair, &shape)? };
+                others.push(VirtioPair::new(queues, device.shared.clone()));
             }
             // SAFETY: as for the first queues.
             control = Some(unsafe { Control::new(&mut device, offer.pairs)? });
@@ -559,64 +370,5 @@ impl<P: PciFunction> Nic for VirtioNet<P> {
             self.device.stall_microsecond();
         }
         self.device.stop();
-    }
-}
-
-/// A queue pair beyond the first: a NIC of its own, for any processor. Dropping it frees nothing that the device knows of.
-pub struct VirtioPair<P: PciFunction> {
-    queues: Queues,
-    /// Behind the queues: while it is held, their memory stays.
-    shared: Arc<Shared<P::Bar>>,
-    stopped: bool,
-}
-
-impl<P: PciFunction> VirtioPair<P> {
-    fn user(&self) -> User<'_, P> {
-        User {
-            shared: &self.shared,
-            owner: None,
-            stopped: self.stopped,
-        }
-    }
-}
-
-impl<P: PciFunction> Nic for VirtioPair<P> {
-    type Rx<'a>
-        = VirtioReceive<'a, P>
-    where
-        P: 'a;
-    type Tx<'a>
-        = VirtioTransmit<'a, P>
-    where
-        P: 'a;
-
-    fn properties(&self) -> Properties {
-        self.queues.properties
-    }
-
-    /// Also asks the device for its health: a fault found here is returned by the next call to each pair, and the first then resets the
-    /// device.
-    fn link_up(&mut self) -> bool {
-        self.queues.link_up(self.user())
-    }
-
-    fn split(&mut self) -> (VirtioReceive<'_, P>, VirtioTransmit<'_, P>) {
-        let user = User {
-            shared: &self.shared,
-            owner: None,
-            stopped: self.stopped,
-        };
-        self.queues.split(user)
-    }
-
-    fn counters(&self) -> Counters {
-        self.queues.counters()
-    }
-
-    /// Ends the use of this pair alone, and hands what is queued to the device before. The device goes on and still holds the pair's
-    /// buffers: have it steer elsewhere first ([`VirtioNet::spread`]).
-    fn stop(&mut self) {
-        let _ = self.split().1.flush();
-        self.stopped = true;
     }
 }

@@ -236,7 +236,7 @@ impl<T: Transmit> Transmit for VlanTransmit<T> {
 mod tests {
     use super::*;
     use crate::Checksum;
-    use crate::sim::{LinkConfig, link};
+    use crate::sim::{LinkConfig, NicConfig, link};
     use std::vec::Vec;
 
     fn id(number: u16) -> VlanId {
@@ -284,6 +284,22 @@ mod tests {
         assert_eq!(sent(None, &plain), plain);
         let expected = tagged(&plain, [0x81, 0, 0x0a, 0xbc]);
         assert_eq!(sent(Some(id(0xabc)), &plain), expected);
+    }
+
+    #[test]
+    fn a_frame_to_be_cut_leaves_room_for_the_tag() {
+        for (vlan, told, unit) in [
+            (None, 60_000, 60_000),
+            (Some(id(7)), 60_000, 59_996),
+            (Some(id(7)), 0, 0),
+        ] {
+            let (mut a, _) = link(LinkConfig::default(), LinkConfig::default(), 1);
+            a.configure(NicConfig {
+                transmit_unit: told,
+                ..NicConfig::new([2; 6])
+            });
+            assert_eq!(Vlan::new(a, vlan).properties().transmit_unit, unit);
+        }
     }
 
     /// Remembers what it was asked for.

@@ -68,7 +68,7 @@ impl Connection {
         }
         self.synchronize(segment, now);
         if acknowledges {
-            self.send.syn_acknowledged(ack, now);
+            self.send.syn_acknowledged(segment.seq, ack, now);
             self.progressed(now);
             self.receive.urgent = 1;
             self.established();
@@ -90,26 +90,29 @@ impl Connection {
     /// Section 3.10.7.4.
     fn other(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<Placement> {
         let Segment { seq, flags, .. } = *segment;
-        // First, the sequence number. A segment into a window that is closed may still acknowledge or reset.
-        if !self.receive.acceptable(seq, segment.seg_len()) {
-            let closed = self.rcv_wnd() == 0 && seq == self.rcv_nxt();
-            if !closed || flags.contains(Flags::SYN) {
-                self.not_acceptable(now, segment);
-                return None;
-            }
-        }
-        // Second, the RST bit (RFC 5961, section 3.2).
+        // First and second, the sequence number of a RST (RFC 5961, section 3.2): its own place counts, not that of its text.
         if flags.contains(Flags::RST) {
             if seq == self.rcv_nxt() {
                 self.was_reset();
-            } else {
+            } else if self.receive.acceptable(seq, 0) {
                 self.challenge(now);
             }
             return None;
         }
+        // First, the sequence number. A segment into a window that is closed may still acknowledge.
+        if !self.receive.acceptable(seq, segment.seg_len()) {
+            let closed = self.rcv_wnd() == 0 && seq == self.rcv_nxt();
+            let acknowledges = flags.contains(Flags::ACK) && !flags.contains(Flags::SYN);
+            if !closed || !acknowledges {
+                self.not_acceptable(now, segment);
+                return None;
+            }
+        }
         // Fourth, the SYN bit (RFC 5961, section 4.2).
         if flags.contains(Flags::SYN) {
-            if self.state == State::SynReceived && self.passive {
+            // One in the window; the SYN that comes again, with text perhaps, lies before it.
+            let fresh = self.receive.acceptable(seq, 1);
+            if self.state == State::SynReceived && self.passive && fresh {
                 self.end(Some(Error::Reset));
             } else {
                 self.challenge(now);
@@ -130,10 +133,13 @@ impl Connection {
 
     /// A segment outside of the window.
     fn not_acceptable(&mut self, now: Instant, segment: &Segment<'_>) {
-        if segment.flags.contains(Flags::RST) {
-            return;
-        }
-        if self.state == State::TimeWait && segment.flags.contains(Flags::FIN) {
+        let Segment {
+            seq, ack, flags, ..
+        } = *segment;
+        let fin_again = flags.0 & !Flags::PSH.0 == (Flags::FIN | Flags::ACK).0
+            && seq.wrapping_add(segment.seg_len()) == self.rcv_nxt()
+            && self.plausible(ack);
+        if self.state == State::TimeWait && fin_again {
             // Our last acknowledgement was lost (eighth, TIME-WAIT).
             self.time_wait(now);
         }
@@ -150,6 +156,12 @@ impl Connection {
         });
     }
 
+    /// RFC 5961, section 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
+    fn plausible(&self, ack: u32) -> bool {
+        let oldest = self.send.snd_una.wrapping_sub(self.send.max_snd_wnd);
+        at_or_after(ack, oldest) && !after(ack, self.send.snd_nxt)
+    }
+
     /// The acknowledgement of an acceptable segment; false when the segment goes no further.
     fn acknowledges(&mut self, now: Instant, segment: &Segment<'_>) -> bool {
         let Segment { seq, ack, wnd, .. } = *segment;
@@ -159,15 +171,13 @@ impl Connection {
                 self.reply = Some(reset(ack));
                 return false;
             }
-            self.send.syn_acknowledged(ack, now);
+            self.send.syn_acknowledged(seq, ack, now);
             self.send.window(seq, ack, wnd);
             self.progressed(now);
             self.established();
             return true;
         }
-        // RFC 5961, section 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
-        let oldest = snd_una.wrapping_sub(self.send.max_snd_wnd);
-        if after(ack, snd_nxt) || after(oldest, ack) {
+        if !self.plausible(ack) {
             self.challenge(now);
             return false;
         }

@@ -62,12 +62,20 @@ pub struct Config {
 /// What limits a segment that leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Largest receive window to tell, in bytes.
+    /// Largest receive window to tell, in bytes: RCV.BUFF, or less where more could not be taken. Where memory ends, as with the
+    /// last bytes of a file, no more than `room`: of a window that could be larger less than a segment is not told.
     pub window: u32,
-    /// Bytes from RCV.NXT on that can be stored.
+    /// Bytes from RCV.NXT on that can be stored now.
     pub room: u32,
     /// Most payload bytes at once, where the device cuts them into segments of [`Transmit::mss`]; 0 where it does not.
     pub unit: u32,
+}
+
+impl Limits {
+    /// The largest window that is true.
+    fn open(&self) -> u32 {
+        self.window.min(self.room)
+    }
 }
 
 /// A segment that leaves, or several that the device cuts.
@@ -426,7 +434,7 @@ impl Connection {
             self.send.timer.sent(first, now);
             self.waiting_since = Some(now);
             // The window of a SYN is not scaled.
-            let window = limits.window.min(limits.room).min(u16::MAX.into());
+            let window = limits.open().min(u16::MAX.into());
             self.syn_window = window as u16;
             if received {
                 self.receive
@@ -476,9 +484,9 @@ impl Connection {
 
     /// A segment without payload, if an acknowledgement or a keep-alive is due.
     fn acknowledgement(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
-        let limit = limits.window.min(limits.room);
+        let (limit, worth) = (limits.open(), self.worth(limits));
         let mut seq = self.send.snd_nxt;
-        if !self.receive.due(limit, self.config.mss, now) {
+        if !self.receive.due(limit, worth, now) {
             self.keep_alive_at().filter(|&at| now >= at)?;
             if self.keep_alives >= KEEP_ALIVES {
                 self.end(Some(Error::TimedOut));
@@ -491,10 +499,15 @@ impl Connection {
         Some(self.acknowledging(seq, Flags::ACK, 0, limits))
     }
 
+    /// Least by which the window is opened: a segment, or half of the buffer (RFC 9293, section 3.8.6.2.2).
+    fn worth(&self, limits: &Limits) -> u32 {
+        u32::from(self.config.mss).min(limits.window / 2)
+    }
+
     /// A segment that acknowledges all that has come.
     fn acknowledging(&mut self, seq: u32, flags: Flags, len: u32, limits: &Limits) -> Transmit {
-        let limit = limits.window.min(limits.room);
-        let wnd = self.receive.acknowledge(limit);
+        let (limit, worth) = (limits.open(), self.worth(limits));
+        let wnd = self.receive.acknowledge(limit, worth);
         let options = if self.send.sack && len == 0 {
             OptionBytes::sack(self.receive.blocks())
         } else {

@@ -107,14 +107,9 @@ impl Receive {
             None
         };
         let fin = segment.flags.contains(Flags::FIN);
-        // A FIN behind bytes that were cut off, or before bytes that have come, is none.
+        // A FIN behind the window or before bytes that have come is none.
         let told = self.out_of_order.end().is_none_or(|last| !after(last, end));
-        if fin
-            && self.fin.is_none()
-            && told
-            && at_or_after(end, self.rcv_nxt)
-            && at_or_after(edge, end)
-        {
+        if fin && self.fin.is_none() && told && at_or_after(end, self.rcv_nxt) && after(edge, end) {
             self.fin = Some(end);
         }
         if segment.len > 0 || fin {
@@ -179,8 +174,9 @@ impl Receive {
         self.out_of_order.blocks()
     }
 
-    /// Whether an acknowledgement must leave now, even if it tells of no more than a window that may grow to `limit` bytes.
-    pub fn due(&self, limit: u32, mss: u16, now: Instant) -> bool {
+    /// Whether an acknowledgement must leave now, even if it tells of no more than a window that may grow to `limit` bytes. It is
+    /// not told of less than `worth` bytes more.
+    pub fn due(&self, limit: u32, worth: u32, now: Instant) -> bool {
         if self.urgent > 0 {
             return true;
         }
@@ -189,12 +185,10 @@ impl Receive {
             let enough = self.pending >= ACK_BYTES.min(size.saturating_add(self.pending) / 4);
             return enough || now >= self.last_data + ACK_DELAY;
         }
-        // A window that was closed, or nearly, has opened (RFC 9293, section 3.8.6.2.2: by a segment or half of the buffer).
-        let growth = self.window.growth(self.rcv_nxt, limit);
+        // A window that was closed, or nearly, has opened.
         self.out_of_order.is_empty()
-            && growth > 0
-            && growth >= u32::from(mss).min(limit / 2)
-            && size < limit / 4
+            && self.window.growth(self.rcv_nxt, limit) >= worth.max(1)
+            && size < worth.max(limit / 4)
     }
 
     /// When an acknowledgement must leave at the latest.
@@ -207,10 +201,14 @@ impl Receive {
         self.urgent = 0;
     }
 
-    /// Opens the window to `limit` bytes at most and returns its field; all that has come is acknowledged by the segment that takes it.
-    pub fn acknowledge(&mut self, limit: u32) -> u16 {
+    /// Opens the window to `limit` bytes at most, by `worth` bytes at least, and returns its field; all that has come is acknowledged
+    /// by the segment that takes it.
+    pub fn acknowledge(&mut self, limit: u32, worth: u32) -> u16 {
+        let growth = self.window.growth(self.rcv_nxt, limit);
+        // A peer that probes a closed window may have whatever there is.
+        let probed = self.urgent > 0 && self.window.size(self.rcv_nxt) == 0;
         // Equal acknowledgements tell of a gap: with a new window they would not be equal.
-        if self.out_of_order.is_empty() {
+        if self.out_of_order.is_empty() && (growth >= worth || probed) {
             self.window.open(self.rcv_nxt, limit);
         }
         self.pending = 0;

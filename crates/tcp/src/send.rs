@@ -109,9 +109,10 @@ impl Send {
         self.snd_wl1 = seq;
     }
 
-    /// The peer has acknowledged our SYN.
-    pub fn syn_acknowledged(&mut self, ack: u32, now: Instant) {
+    /// The peer has acknowledged our SYN by a segment at `seq`, whose window is the first in any case.
+    pub fn syn_acknowledged(&mut self, seq: u32, ack: u32, now: Instant) {
         self.snd_una = self.iss.wrapping_add(1);
+        self.snd_wl1 = seq;
         self.snd_wl2 = ack;
         self.timer.acknowledged(self.snd_una, false, now);
     }

@@ -128,6 +128,12 @@ impl Add for Duration {
     }
 }
 
+impl AddAssign for Duration {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
 impl Sub for Duration {
     type Output = Self;
     fn sub(self, other: Self) -> Self {

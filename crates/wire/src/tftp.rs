@@ -466,6 +466,26 @@ mod tests {
     }
 
     #[test]
+    fn each_error_code_has_its_meaning() {
+        let meanings: Vec<_> = (0..10).map(|code| ErrorCode(code).meaning()).collect();
+        assert_eq!(
+            meanings,
+            [
+                "undefined error",
+                "file not found",
+                "access violation",
+                "disk full",
+                "illegal TFTP operation",
+                "unknown transfer ID",
+                "file already exists",
+                "no such user",
+                "options refused",
+                "undefined error",
+            ]
+        );
+    }
+
+    #[test]
     fn what_is_no_packet() {
         assert_eq!(Packet::parse(b""), Err(ParseError::Truncated));
         assert_eq!(Packet::parse(b"\0\x03\0"), Err(ParseError::Truncated));
@@ -484,7 +504,9 @@ mod tests {
 
     #[test]
     fn options_that_are_cut_off_or_not_text_are_passed_over() {
-        let options = Options::new(b"\xff\x001\0tsize\x0012\0blksize\x001468");
+        let bytes = b"\xff\x001\0tsize\x0012\0blksize\x001468";
+        let options = Options::new(bytes);
+        assert_eq!(options.as_bytes(), bytes);
         assert_eq!(options.collect::<Vec<_>>(), vec![("tsize", "12")]);
     }
 
@@ -518,9 +540,12 @@ mod tests {
             let result = TransferOptions::from_acknowledgement(options);
             assert_eq!(result.is_ok(), accepted, "{option:?}: {result:?}");
         }
+        assert!(TransferOptions::default().is_empty());
         let asked = Options::new(b"blksize\x0070000\0windowsize\x000\0slide\x0096\0");
+        let granted = TransferOptions::from_request(asked);
+        assert!(!granted.is_empty());
         assert_eq!(
-            TransferOptions::from_request(asked),
+            granted,
             TransferOptions {
                 block_size: Some(65464),
                 ..Default::default()

@@ -3,11 +3,11 @@
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use uefi::Handle;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol};
 use uefi::proto::device_path::build::{BuildNode, DevicePathBuilder, messaging};
-use uefi::proto::device_path::messaging::{DnsAddressType, Ipv4AddressOrigin};
+use uefi::proto::device_path::messaging::{DnsAddressType, Ipv4AddressOrigin, Ipv6AddressOrigin};
 use uefi::proto::device_path::{DevicePath, DevicePathNodeEnum, LoadedImageDevicePath};
 
 /// Bytes of an end node.
@@ -54,32 +54,31 @@ pub struct NetworkPath {
     pub mac: Option<[u8; 6]>,
     /// The VLAN in which the firmware uses it.
     pub vlan: Option<u16>,
-    /// The IPv4 node, where it names an address.
-    pub ipv4: Option<Ipv4Node>,
-    /// IPv4 name servers of the DNS node.
-    pub dns: Vec<Ipv4Addr>,
+    /// The IPv4 or IPv6 node, where it names an address of the interface.
+    pub ip: Option<IpNode>,
+    /// Name servers of the DNS node.
+    pub dns: Vec<IpAddr>,
     /// The URI node, where it is not empty.
     pub uri: Option<String>,
     /// The path ends in a file on a medium, and this is its name.
     pub file: Option<String>,
 }
 
-/// An IPv4 node.
+/// An IPv4 or IPv6 node. Its addresses are of the version of the interface's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ipv4Node {
+pub struct IpNode {
     /// Address of the interface.
-    pub local: Ipv4Addr,
+    pub local: IpAddr,
     /// Address of the server, if any.
-    pub remote: Option<Ipv4Addr>,
+    pub remote: Option<IpAddr>,
     /// Router, if any.
-    pub gateway: Option<Ipv4Addr>,
-    /// Subnet mask, as a prefix length. `None` when the node has none (a mask of zeros, or one with
-    /// holes).
+    pub gateway: Option<IpAddr>,
+    /// Length of the prefix or subnet mask. `None` when the node has none (0, or a mask with holes), or more than the address is long.
     pub prefix: Option<u8>,
 }
 
-fn some(address: [u8; 4]) -> Option<Ipv4Addr> {
-    let address = Ipv4Addr::from(address);
+fn some(address: impl Into<IpAddr>) -> Option<IpAddr> {
+    let address = address.into();
     (!address.is_unspecified()).then_some(address)
 }
 
@@ -104,21 +103,31 @@ impl NetworkPath {
                     found.vlan = Some(node.vlan_id());
                 }
                 Ok(DevicePathNodeEnum::MessagingIpv4(node)) => {
-                    found.ipv4 = some(node.local_ip_address()).map(|local| Ipv4Node {
+                    found.ip = some(node.local_ip_address()).map(|local| IpNode {
                         local,
                         remote: some(node.remote_ip_address()),
                         gateway: some(node.gateway_ip_address()),
                         prefix: prefix(node.subnet_mask()),
                     });
                 }
-                Ok(DevicePathNodeEnum::MessagingDns(dns))
-                    if dns.address_type() == DnsAddressType::IPV4 =>
-                {
+                Ok(DevicePathNodeEnum::MessagingIpv6(node)) => {
+                    found.ip = some(node.local_ip_address()).map(|local| IpNode {
+                        local,
+                        remote: some(node.remote_ip_address()),
+                        gateway: some(node.gateway_ip_address()),
+                        prefix: Some(node.prefix_length())
+                            .filter(|length| matches!(length, 1..=128)),
+                    });
+                }
+                Ok(DevicePathNodeEnum::MessagingDns(dns)) => {
                     // One byte of address family, then 16 bytes an address, of which IPv4 uses 4.
                     let addresses = node.data().get(1..).unwrap_or_default().chunks_exact(16);
-                    found
-                        .dns
-                        .extend(addresses.filter_map(|entry| some(*entry.first_chunk()?)));
+                    let of_family = |entry: &[u8]| match dns.address_type() {
+                        DnsAddressType::IPV4 => some(*entry.first_chunk::<4>()?),
+                        DnsAddressType::IPV6 => some(*entry.first_chunk::<16>()?),
+                        _ => None,
+                    };
+                    found.dns.extend(addresses.filter_map(of_family));
                 }
                 Ok(DevicePathNodeEnum::MessagingUri(node)) => {
                     found.uri = core::str::from_utf8(node.value())
@@ -140,6 +149,41 @@ impl NetworkPath {
     }
 }
 
+fn ipv4_node(local: Ipv4Addr, ip: &IpNode) -> messaging::Ipv4 {
+    let or_zero = |address: Option<IpAddr>| match address {
+        Some(IpAddr::V4(address)) => address.octets(),
+        _ => [0; 4],
+    };
+    let mask = u32::MAX.checked_shl(32_u32.saturating_sub(ip.prefix.unwrap_or(0).into()));
+    messaging::Ipv4 {
+        local_ip_address: local.octets(),
+        remote_ip_address: or_zero(ip.remote),
+        local_port: 0,
+        remote_port: 0,
+        protocol: TCP,
+        ip_address_origin: Ipv4AddressOrigin::DHCP,
+        gateway_ip_address: or_zero(ip.gateway),
+        subnet_mask: mask.unwrap_or(0).to_be_bytes(),
+    }
+}
+
+fn ipv6_node(local: Ipv6Addr, ip: &IpNode) -> messaging::Ipv6 {
+    let or_zero = |address: Option<IpAddr>| match address {
+        Some(IpAddr::V6(address)) => address.octets(),
+        _ => [0; 16],
+    };
+    messaging::Ipv6 {
+        local_ip_address: local.octets(),
+        remote_ip_address: or_zero(ip.remote),
+        local_port: 0,
+        remote_port: 0,
+        protocol: TCP,
+        ip_address_origin: Ipv6AddressOrigin::STATEFUL_CONFIGURATION,
+        prefix_length: ip.prefix.unwrap_or(0),
+        gateway_ip_address: or_zero(ip.gateway),
+    }
+}
+
 /// Prefix length of a mask; `None` for no mask at all or one with holes.
 fn prefix(mask: [u8; 4]) -> Option<u8> {
     let mask = u32::from_be_bytes(mask);
@@ -147,34 +191,33 @@ fn prefix(mask: [u8; 4]) -> Option<u8> {
     (mask != 0 && mask.checked_shl(ones).unwrap_or(0) == 0).then_some(ones as u8)
 }
 
+/// The number of the protocol in IP headers.
+const TCP: u16 = 6;
+
 /// An owned device path, end node included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathBuf(Vec<u8>);
 
 impl PathBuf {
-    /// The path of something fetched from `uri` over the interface at `interface`: its nodes, MAC, IPv4, URI
-    /// (UEFI 2.10, section 24.7.3.1). MAC and IPv4 nodes are added only where `interface`, which may be that
+    /// The path of something fetched from `uri` over the interface at `interface`: its nodes, MAC, IPv4 or IPv6, URI
+    /// (UEFI 2.10, section 24.7.3.1). MAC and IP nodes are added only where `interface`, which may be that
     /// of a PCI function or of a network handle of the firmware, has none.
     #[must_use]
-    pub fn fetched(
-        interface: &[u8],
-        mac: [u8; 6],
-        ipv4: Option<Ipv4Node>,
-        uri: &str,
-    ) -> Option<Self> {
+    pub fn fetched(interface: &[u8], mac: [u8; 6], ip: Option<IpNode>, uri: &str) -> Option<Self> {
         const MAC: [u8; 2] = [3, 11];
         const IPV4: [u8; 2] = [3, 12];
+        const IPV6: [u8; 2] = [3, 13];
         const ETHERNET: u8 = 1;
         let mut bytes = interface.to_vec();
         bytes.extend([0x7f, 0xff, 4, 0]);
         let base = <&DevicePath>::try_from(bytes.as_slice()).ok()?;
         let mut out = Vec::new();
         let mut builder = DevicePathBuilder::with_vec(&mut out);
-        let (mut has_mac, mut has_ipv4) = (false, false);
+        let (mut has_mac, mut has_ip) = (false, false);
         for node in base.node_iter() {
             let kind = [node.device_type().0, node.sub_type().0];
             has_mac |= kind == MAC;
-            has_ipv4 |= kind == IPV4;
+            has_ip |= kind == IPV4 || kind == IPV6;
             builder = builder.push(&node).ok()?;
         }
         if !has_mac {
@@ -186,20 +229,12 @@ impl PathBuf {
             };
             builder = builder.push(&node as &dyn BuildNode).ok()?;
         }
-        if let (Some(ipv4), false) = (ipv4, has_ipv4) {
-            let or_zero = |address: Option<Ipv4Addr>| address.map_or([0; 4], |a| a.octets());
-            let mask = u32::MAX.checked_shl(32 - u32::from(ipv4.prefix.unwrap_or(0)));
-            let node = messaging::Ipv4 {
-                local_ip_address: ipv4.local.octets(),
-                remote_ip_address: or_zero(ipv4.remote),
-                local_port: 0,
-                remote_port: 0,
-                protocol: 6,
-                ip_address_origin: Ipv4AddressOrigin::DHCP,
-                gateway_ip_address: or_zero(ipv4.gateway),
-                subnet_mask: mask.unwrap_or(0).to_be_bytes(),
-            };
-            builder = builder.push(&node as &dyn BuildNode).ok()?;
+        if let (Some(ip), false) = (ip, has_ip) {
+            builder = match ip.local {
+                IpAddr::V4(local) => builder.push(&ipv4_node(local, &ip) as &dyn BuildNode),
+                IpAddr::V6(local) => builder.push(&ipv6_node(local, &ip) as &dyn BuildNode),
+            }
+            .ok()?;
         }
         builder
             .push(&messaging::Uri {
@@ -230,27 +265,66 @@ mod tests {
 
     const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
 
+    const IPV4: IpNode = IpNode {
+        local: IpAddr::V4(Ipv4Addr::new(10, 0, 2, 15)),
+        remote: Some(IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2))),
+        gateway: None,
+        prefix: Some(24),
+    };
+
+    const fn ipv6(last: u16) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, last))
+    }
+
+    const IPV6: IpNode = IpNode {
+        local: ipv6(0x100),
+        remote: Some(ipv6(1)),
+        gateway: Some(ipv6(0xfe)),
+        prefix: Some(64),
+    };
+
     #[test]
     fn what_is_built_reads_back() {
-        let ipv4 = Ipv4Node {
-            local: Ipv4Addr::new(10, 0, 2, 15),
-            remote: Some(Ipv4Addr::new(10, 0, 2, 2)),
-            gateway: None,
-            prefix: Some(24),
+        for (ip, uri) in [(IPV4, "http://10.0.2.2/a"), (IPV6, "http://[fd00:77::1]/a")] {
+            let path = PathBuf::fetched(MAC_PATH, MAC, Some(ip), uri).unwrap();
+            let read = NetworkPath::parse(&path.0);
+            assert_eq!(read.mac, Some(MAC));
+            assert_eq!(read.ip, Some(ip));
+            assert_eq!(read.uri.as_deref(), Some(uri));
+            // A path that has an IP node keeps it, and gets no second one.
+            let longer = &path.0[..path.0.len() - 4 - 4 - uri.len()];
+            for another in [None, Some(IPV4), Some(IPV6)] {
+                let again = PathBuf::fetched(longer, MAC, another, uri).unwrap();
+                assert_eq!(again, path);
+            }
+            // A PCI function's path gets a MAC node.
+            let from_function = PathBuf::fetched(&MAC_PATH[..18], MAC, Some(ip), uri).unwrap();
+            assert_eq!(from_function, path);
+        }
+    }
+
+    /// As OVMF has it before it knows an address, and with one; then with a length that no prefix has.
+    #[test]
+    fn ipv6_nodes() {
+        let mut path = MAC_PATH.to_vec();
+        path.extend([3, 13, 60, 0]);
+        path.extend([0; 56]);
+        let at = path.len() - 56;
+        path[at + 39] = 64;
+        assert_eq!(NetworkPath::parse(&path).ip, None);
+        let IpAddr::V6(address) = IPV6.local else {
+            panic!()
         };
-        let path = PathBuf::fetched(MAC_PATH, MAC, Some(ipv4), "http://10.0.2.2/a").unwrap();
-        let read = NetworkPath::parse(&path.0);
-        assert_eq!(read.mac, Some(MAC));
-        assert_eq!(read.ipv4, Some(ipv4));
-        assert_eq!(read.uri.as_deref(), Some("http://10.0.2.2/a"));
-        // A path that has an IPv4 node keeps it.
-        let longer = &path.0[..path.0.len() - 4 - 4 - "http://10.0.2.2/a".len()];
-        let again = PathBuf::fetched(longer, MAC, None, "http://10.0.2.2/a").unwrap();
-        assert_eq!(again, path);
-        // A PCI function's path gets a MAC node.
-        let from_function =
-            PathBuf::fetched(&MAC_PATH[..18], MAC, Some(ipv4), "http://10.0.2.2/a").unwrap();
-        assert_eq!(from_function, path);
+        path[at..at + 16].copy_from_slice(&address.octets());
+        let expected = IpNode {
+            remote: None,
+            gateway: None,
+            ..IPV6
+        };
+        assert_eq!(NetworkPath::parse(&path).ip, Some(expected));
+        path[at + 39] = 129;
+        let read = NetworkPath::parse(&path).ip.unwrap();
+        assert_eq!((read.local, read.prefix), (IPV6.local, None));
     }
 
     #[test]
@@ -270,8 +344,12 @@ mod tests {
         let read = NetworkPath::parse(&path);
         assert_eq!(
             read.dns,
-            [Ipv4Addr::new(10, 0, 2, 3), Ipv4Addr::new(10, 0, 2, 4)]
+            [Ipv4Addr::new(10, 0, 2, 3), Ipv4Addr::new(10, 0, 2, 4)].map(IpAddr::V4)
         );
+        let mut path = MAC_PATH.to_vec();
+        path.extend([3, 31, 4 + 1 + 16, 0, 1]);
+        path.extend([0xfd, 0, 0, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(NetworkPath::parse(&path).dns, [ipv6(3)]);
     }
 
     #[test]

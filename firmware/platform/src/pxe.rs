@@ -2,22 +2,24 @@
 
 use crate::device_path;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 use uefi::Handle;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};
 use uefi::proto::network::pxe::{BaseCode, Packet};
 
-/// The packets of the firmware's DHCP exchange, complete as received (BOOTP header first).
+/// The packets of the firmware's DHCP exchange, in the version of [`Cached::station`]: over IPv4 complete as received, BOOTP header first
+/// and padded with zeros; over IPv6 DHCPv6 messages, type first.
 #[derive(Clone, Debug)]
 pub struct Cached {
-    /// The server's acknowledgement.
+    /// The server's acknowledgement: over IPv6 its Reply.
     pub dhcp_ack: Vec<u8>,
-    /// The proxy's offer, if one came.
+    /// The proxy's offer, if one came: over IPv6 its Advertise or Reply.
     pub proxy_offer: Option<Vec<u8>>,
     /// The boot server's reply, if one was asked.
     pub pxe_reply: Option<Vec<u8>>,
-    station: Ipv4Addr,
-    mask: Ipv4Addr,
+    /// The interface's address.
+    pub station: IpAddr,
+    mask: IpAddr,
     packets: Packets,
     path: Vec<u8>,
 }
@@ -43,23 +45,40 @@ fn open(handle: Handle) -> Option<ScopedProtocol<BaseCode>> {
     unsafe { boot::open_protocol(params, OpenProtocolAttributes::GetProtocol) }.ok()
 }
 
-fn bytes(packet: &Packet) -> Vec<u8> {
+fn bytes(packet: &Packet, version: IpAddr) -> Vec<u8> {
     let bytes: &[u8; 1472] = packet.as_ref();
-    bytes.to_vec()
+    match version {
+        IpAddr::V4(_) => bytes.to_vec(),
+        IpAddr::V6(_) => dhcpv6_message(bytes).to_vec(),
+    }
+}
+
+/// The message at the beginning of a packet whose length nobody tells: type and transaction id, then options up to the zeros behind them
+/// (no option has the number 0) or to one that is not whole.
+fn dhcpv6_message(packet: &[u8]) -> &[u8] {
+    const HEADER: usize = 4;
+    let mut end = HEADER.min(packet.len());
+    while let Some([c0, c1, l0, l1, value @ ..]) = packet.get(end..) {
+        let length = usize::from(u16::from_be_bytes([*l0, *l1]));
+        if (*c0, *c1) == (0, 0) || value.len() < length {
+            break;
+        }
+        end += HEADER + length;
+    }
+    packet.get(..end).unwrap_or(packet)
 }
 
 /// What the firmware knows from the network boot that loaded this image from `device`. `None` when it did
-/// not do one over IPv4.
+/// not do one.
 #[must_use]
 pub fn cached(device: Handle) -> Option<Cached> {
     let base_code = open(device)?;
     let mode = base_code.get()?.mode();
-    if !mode.started() || mode.using_ipv6() || !mode.dhcp_ack_received() {
+    if !mode.started() || !mode.dhcp_ack_received() {
         return None;
     }
-    let (IpAddr::V4(station), IpAddr::V4(mask)) = (mode.station_ip(), mode.subnet_mask()) else {
-        return None;
-    };
+    // Both of the version that the firmware uses.
+    let (station, mask) = (mode.station_ip(), mode.subnet_mask());
     let when = |valid: bool, packet: &Packet| valid.then_some(*packet);
     let packets = Packets {
         discover: when(mode.dhcp_discover_valid(), mode.dhcp_discover()),
@@ -69,9 +88,9 @@ pub fn cached(device: Handle) -> Option<Cached> {
         pxe_reply: when(mode.pxe_reply_received(), mode.pxe_reply()),
     };
     Some(Cached {
-        dhcp_ack: bytes(&packets.ack),
-        proxy_offer: packets.proxy_offer.as_ref().map(bytes),
-        pxe_reply: packets.pxe_reply.as_ref().map(bytes),
+        dhcp_ack: bytes(&packets.ack, station),
+        proxy_offer: packets.proxy_offer.map(|packet| bytes(&packet, station)),
+        pxe_reply: packets.pxe_reply.map(|packet| bytes(&packet, station)),
         station,
         mask,
         packets,
@@ -91,7 +110,7 @@ impl Cached {
         })?;
         let mut base_code = open(*handle)?;
         let base_code = base_code.get_mut()?;
-        base_code.start(false).ok()?;
+        base_code.start(self.station.is_ipv6()).ok()?;
         let p = &self.packets;
         base_code
             .set_packets(
@@ -109,13 +128,36 @@ impl Cached {
                 None,
             )
             .ok()?;
-        let (station, mask) = (IpAddr::V4(self.station), IpAddr::V4(self.mask));
-        base_code.set_station_ip(Some(&station), Some(&mask)).ok()
+        base_code
+            .set_station_ip(Some(&self.station), Some(&self.mask))
+            .ok()
     }
 
     /// Nodes of the device path that the firmware loaded us over.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_ends_before_the_zeros() {
+        // Reply; server id (2) of 3 bytes, one of them 0, and an empty rapid commit (14).
+        let message = [7, 1, 2, 3, 0, 2, 0, 3, 9, 0, 9, 0, 14, 0, 0];
+        let mut packet = message.to_vec();
+        packet.resize(1472, 0);
+        assert_eq!(dhcpv6_message(&packet), message);
+        assert_eq!(dhcpv6_message(&message), message);
+        // An option that says it is longer than what is there ends it too.
+        packet[7] = 0xff;
+        packet[6] = 0xff;
+        assert_eq!(dhcpv6_message(&packet), &packet[..4]);
+        for length in 0..message.len() {
+            assert!(dhcpv6_message(&message[..length]).len() <= length);
+        }
     }
 }

@@ -7,9 +7,10 @@ use crate::origin::Origin;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
+use core::net::IpAddr;
 use wireboot_fetch::File;
 use wireboot_fetch::url::Url;
-use wireboot_platform::device_path::{Ipv4Node, PathBuf};
+use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
 use wireboot_platform::initrd::{Initrds, Part};
@@ -87,10 +88,10 @@ struct Program {
 
 /// The device path of a file that was fetched.
 fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url) -> Option<PathBuf> {
-    let ipv4 = fetcher.lease().map(|lease| Ipv4Node {
-        local: lease.address.address(),
-        remote: lease.next_server,
-        gateway: lease.router,
+    let ip = fetcher.lease().map(|lease| IpNode {
+        local: lease.address.address().into(),
+        remote: lease.next_server.map(IpAddr::V4),
+        gateway: lease.router.map(IpAddr::V4),
         prefix: Some(lease.address.prefix_len()),
     });
     let network = fetcher.network();
@@ -100,7 +101,7 @@ fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url) -> Option<PathBuf> {
         .cached
         .as_ref()
         .map_or(network.interface(), |cached| cached.path());
-    PathBuf::fetched(interface, network.mac(), ipv4, url.as_str())
+    PathBuf::fetched(interface, network.mac(), ip, url.as_str())
 }
 
 /// Has the firmware copy the program to where it runs; the download's memory is free afterwards.

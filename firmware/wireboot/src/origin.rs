@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
+use core::net::{IpAddr, Ipv4Addr};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Lease, LeaseSource};
 use wireboot_net::Ipv4Cidr;
@@ -38,12 +39,13 @@ impl Origin {
             .into_iter()
             .flatten()
             .map(|nodes| NetworkPath::parse(nodes))
-            .max_by_key(|network| (network.uri.is_some(), network.ipv4.is_some()))
+            .max_by_key(|network| (network.uri.is_some(), network.ip.is_some()))
             .unwrap_or_default();
         let uri = network.uri.as_deref().and_then(|uri| Url::parse(uri).ok());
         let cached = image.device.and_then(pxe::cached);
         let lease = cached
             .as_ref()
+            .filter(|cached| cached.station.is_ipv4())
             .and_then(|cached| {
                 Lease::from_packets(
                     &cached.dhcp_ack,
@@ -69,15 +71,25 @@ impl Origin {
 
 /// The lease as HTTP Boot's device path tells it.
 fn of_http_boot(network: &NetworkPath) -> Option<Lease> {
-    let ipv4 = network.ipv4?;
-    let address = Ipv4Cidr::new(ipv4.local, ipv4.prefix?);
+    let ip = network.ip?;
+    let IpAddr::V4(local) = ip.local else {
+        return None;
+    };
+    let address = Ipv4Cidr::new(local, ip.prefix?);
     Some(Lease {
-        router: ipv4.gateway,
-        dns: network.dns.clone(),
-        next_server: ipv4.remote,
+        router: ip.gateway.and_then(ipv4),
+        dns: network.dns.iter().copied().filter_map(ipv4).collect(),
+        next_server: ip.remote.and_then(ipv4),
         boot_file: network.uri.as_ref().map(ToString::to_string),
         ..Lease::new(address, LeaseSource::Firmware)
     })
+}
+
+fn ipv4(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
 }
 
 /// The boot file that a lease names, as a URL.

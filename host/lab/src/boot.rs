@@ -11,12 +11,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use regex::Regex;
 
 use crate::accel;
+use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
 use crate::output;
 use crate::payload;
 use crate::qemu::{Accelerator, Machine, RunningMachine};
-use crate::server::Server;
+use crate::server::{Server, advertise};
 use crate::timeline::Watcher;
 
 /// What runs the guest's instructions.
@@ -50,6 +51,9 @@ impl AcceleratorChoice {
 /// when each step came. Needs nothing of the host's network; as an ordinary user it needs user namespaces.
 #[derive(Args, Clone, Debug)]
 pub struct BootArgs {
+    /// The version of IP that the machine boots over; with 6 its network has no IPv4
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "4")]
+    pub ip: IpVersion,
     /// Directory to boot from [default: Debian 12's installer]
     #[arg(long, value_name = "DIR")]
     pub payload: Option<PathBuf>,
@@ -97,14 +101,16 @@ pub fn run(arguments: BootArgs) -> Result<()> {
             )
         }
     };
-    let network = Network::new(&lab, NetworkOptions::default())?;
+    let network = Network::new(&lab, NetworkOptions::of(arguments.ip))?;
     let program = std::env::current_exe().context("finding this program's own file")?;
-    let mut server = Server::start(&lab, lab.command(program), &payload, &nbp, &[])?;
+    let more = advertise(arguments.ip);
+    let mut server = Server::start(&lab, lab.command(program), &payload, &nbp, more.as_slice())?;
 
     let mut machine = Machine::new(arguments.accel.choose(&lab)?);
     machine.memory_mib = arguments.memory;
     machine.processors = arguments.cpus;
     machine.network = Some(network.card());
+    machine.pxe_only(Some(arguments.ip));
     machine.trace = vec!["virtio_set_status".to_owned()];
     let view = View::new(arguments.console, machine.accelerator);
     let show = arguments.console;

@@ -3,19 +3,20 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use etherparse::{LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice};
+use etherparse::{LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pcap_file::TsResolution;
 use pcap_file::pcap::PcapReader;
 use serde::Serialize;
 
+use crate::ip::IpPacket;
 use crate::netns::Lab;
 
 /// How much of each packet is kept, in bytes: all headers, and a request's first line.
@@ -130,7 +131,7 @@ pub struct Transfer {
     /// What was asked for: the file name, or the request's target.
     pub file: String,
     /// Who asked.
-    pub client: SocketAddrV4,
+    pub client: SocketAddr,
     /// The request's first appearance, in seconds since the Unix epoch.
     pub request: f64,
     /// The last acknowledgement, in seconds since the Unix epoch: for TFTP the last ACK, for HTTP the first that covers the last byte.
@@ -193,14 +194,11 @@ pub fn transfers(file: &Path) -> Result<Vec<Transfer>> {
         let Ok(slices) = LaxSlicedPacket::from_ethernet(&packet.data) else {
             continue;
         };
-        let Some(LaxNetSlice::Ipv4(ip)) = &slices.net else {
+        let Some(ip) = slices.net.as_ref().and_then(IpPacket::of) else {
             continue;
         };
-        let header = ip.header();
-        let (from, to) = (header.source_addr(), header.destination_addr());
+        let (from, to) = (ip.source, ip.destination);
         let time = f64::from(packet.ts_sec) + f64::from(packet.ts_frac) * tick;
-        // The capture may hold less of the packet than there was.
-        let ip_payload = usize::from(header.total_len()).saturating_sub(header.slice().len());
         match &slices.transport {
             Some(TransportSlice::Udp(udp)) => {
                 let length = usize::from(udp.length()).saturating_sub(8);
@@ -213,7 +211,7 @@ pub fn transfers(file: &Path) -> Result<Vec<Transfer>> {
                 );
             }
             Some(TransportSlice::Tcp(tcp)) => {
-                let length = ip_payload.saturating_sub(tcp.header_slice().len());
+                let length = ip.payload.saturating_sub(tcp.header_slice().len());
                 found.tcp(
                     time,
                     (from, tcp.source_port()),
@@ -228,13 +226,13 @@ pub fn transfers(file: &Path) -> Result<Vec<Transfer>> {
     Ok(found.all)
 }
 
-type End = (Ipv4Addr, u16);
+type End = (IpAddr, u16);
 
 #[derive(Default)]
 struct Transfers {
     all: Vec<Transfer>,
     /// The last transfer of each client end and server, as its place in `all`.
-    last: HashMap<(Protocol, End, Ipv4Addr), usize>,
+    last: HashMap<(Protocol, End, IpAddr), usize>,
     /// The segment sizes that the ends of a connection announced, the smaller of both.
     segments: HashMap<(End, End), u32>,
 }
@@ -252,7 +250,7 @@ impl Transfers {
         protocol: Protocol,
         time: f64,
         client: End,
-        server: Ipv4Addr,
+        server: IpAddr,
         file: String,
         state: State,
     ) {
@@ -260,7 +258,7 @@ impl Transfers {
         self.all.push(Transfer {
             protocol,
             file,
-            client: SocketAddrV4::new(client.0, client.1),
+            client: SocketAddr::new(client.0, client.1),
             request: time,
             last_ack: time,
             bytes: 0,
@@ -272,7 +270,7 @@ impl Transfers {
         });
     }
 
-    fn at(&mut self, protocol: Protocol, client: End, server: Ipv4Addr) -> Option<&mut Transfer> {
+    fn at(&mut self, protocol: Protocol, client: End, server: IpAddr) -> Option<&mut Transfer> {
         let index = *self.last.get(&(protocol, client, server))?;
         self.all.get_mut(index)
     }
@@ -418,8 +416,19 @@ mod tests {
     use etherparse::PacketBuilder;
     use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 
-    const CLIENT: [u8; 4] = [10, 77, 0, 2];
-    const SERVER: [u8; 4] = [10, 77, 0, 1];
+    use crate::ip::IpVersion;
+    use etherparse::{Ethernet2Header, IpHeaders, PacketBuilderStep};
+
+    /// A frame's headers up to IP, from or to the client.
+    fn ip(version: IpVersion, from_client: bool) -> PacketBuilderStep<IpHeaders> {
+        let ethernet: PacketBuilderStep<Ethernet2Header> = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        match version {
+            IpVersion::V4 if from_client => ethernet.ipv4([10, 77, 0, 2], [10, 77, 0, 1], 64),
+            IpVersion::V4 => ethernet.ipv4([10, 77, 0, 1], [10, 77, 0, 2], 64),
+            IpVersion::V6 if from_client => ethernet.ipv6([0xfd; 16], [0xfc; 16], 64),
+            IpVersion::V6 => ethernet.ipv6([0xfc; 16], [0xfd; 16], 64),
+        }
+    }
 
     /// A packet each tenth of a second, cut to `snap` bytes, written and read back.
     fn read_back(packets: &[Vec<u8>], snap: usize) -> Vec<Transfer> {
@@ -441,39 +450,62 @@ mod tests {
         transfers(file.path()).unwrap()
     }
 
-    fn udp(from_client: bool, client_port: u16, server_port: u16, payload: &[u8]) -> Vec<u8> {
-        let ip = PacketBuilder::ethernet2([2; 6], [4; 6]);
+    fn udp(
+        version: IpVersion,
+        from_client: bool,
+        client_port: u16,
+        server_port: u16,
+        payload: &[u8],
+    ) -> Vec<u8> {
+        let ip = ip(version, from_client);
         let builder = if from_client {
-            ip.ipv4(CLIENT, SERVER, 64).udp(client_port, server_port)
+            ip.udp(client_port, server_port)
         } else {
-            ip.ipv4(SERVER, CLIENT, 64).udp(server_port, client_port)
+            ip.udp(server_port, client_port)
         };
         let mut packet = Vec::new();
         builder.write(&mut packet, payload).unwrap();
         packet
     }
 
-    fn data(number: u16, length: usize) -> Vec<u8> {
+    fn data(version: IpVersion, number: u16, length: usize) -> Vec<u8> {
         let mut payload = vec![0, 3];
         payload.extend(number.to_be_bytes());
         payload.resize(4 + length, 0);
-        udp(false, 2000, 3000, &payload)
+        udp(version, false, 2000, 3000, &payload)
     }
 
     #[test]
     fn a_tftp_transfer_counts_each_block_once() {
+        tftp_counts_each_block_once(IpVersion::V4);
+        tftp_counts_each_block_once(IpVersion::V6);
+    }
+
+    fn tftp_counts_each_block_once(version: IpVersion) {
         let packets = [
-            udp(true, 2000, 69, b"\0\x01kernel\0octet\0windowsize\x004\0"),
-            udp(true, 2000, 69, b"\0\x01kernel\0octet\0windowsize\x004\0"),
-            udp(false, 2000, 3000, b"\0\x06windowsize\x004\0"),
-            udp(true, 2000, 3000, b"\0\x04\0\0"),
-            data(1, 512),
-            data(2, 512),
-            data(2, 512),
-            data(3, 100),
-            udp(true, 2000, 3000, b"\0\x04\0\x03"),
+            udp(
+                version,
+                true,
+                2000,
+                69,
+                b"\0\x01kernel\0octet\0windowsize\x004\0",
+            ),
+            udp(
+                version,
+                true,
+                2000,
+                69,
+                b"\0\x01kernel\0octet\0windowsize\x004\0",
+            ),
+            udp(version, false, 2000, 3000, b"\0\x06windowsize\x004\0"),
+            udp(version, true, 2000, 3000, b"\0\x04\0\0"),
+            data(version, 1, 512),
+            data(version, 2, 512),
+            data(version, 2, 512),
+            data(version, 3, 100),
+            udp(version, true, 2000, 3000, b"\0\x04\0\x03"),
         ];
-        let transfers = read_back(&packets, 60);
+        let transfers = read_back(&packets, 80);
         let [transfer] = transfers.as_slice() else {
             panic!("{transfers:?}")
         };
@@ -486,6 +518,7 @@ mod tests {
             (1124, 4, 1)
         );
         assert_eq!(transfer.options, "windowsize=4");
+        assert_eq!(IpVersion::of(transfer.client.ip()), version);
         assert!(
             (transfer.seconds() - 0.8).abs() < 1e-6,
             "{}",
@@ -494,17 +527,18 @@ mod tests {
     }
 
     fn tcp(
+        version: IpVersion,
         from_client: bool,
         sequence: u32,
         acknowledgment: u32,
         syn: bool,
         payload: &[u8],
     ) -> Vec<u8> {
-        let ip = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let ip = ip(version, from_client);
         let mut builder = if from_client {
-            ip.ipv4(CLIENT, SERVER, 64).tcp(40000, 80, sequence, 65535)
+            ip.tcp(40000, 80, sequence, 65535)
         } else {
-            ip.ipv4(SERVER, CLIENT, 64).tcp(80, 40000, sequence, 65535)
+            ip.tcp(80, 40000, sequence, 65535)
         };
         builder = builder.ack(acknowledgment);
         if syn {
@@ -520,19 +554,45 @@ mod tests {
 
     #[test]
     fn an_http_transfer_ends_with_the_ack_of_its_last_byte() {
+        http_ends_with_the_ack_of_its_last_byte(IpVersion::V4);
+        http_ends_with_the_ack_of_its_last_byte(IpVersion::V6);
+    }
+
+    fn http_ends_with_the_ack_of_its_last_byte(version: IpVersion) {
         // The server's numbers wrap in the middle of the response.
         let start = u32::MAX - 1500;
         let packets = [
-            tcp(true, 99, 0, true, b""),
-            tcp(false, start.wrapping_sub(1), 100, true, b""),
-            tcp(true, 100, start, false, b"GET /linux HTTP/1.1\r\n\r\n"),
-            tcp(false, start, 123, false, &[0; 2500]),
-            tcp(true, 123, start.wrapping_add(2500), false, b""),
-            tcp(false, start.wrapping_add(2500), 123, false, &[0; 500]),
-            tcp(false, start.wrapping_add(2500), 123, false, &[0; 500]),
-            tcp(true, 123, start.wrapping_add(3000), false, b""),
+            tcp(version, true, 99, 0, true, b""),
+            tcp(version, false, start.wrapping_sub(1), 100, true, b""),
+            tcp(
+                version,
+                true,
+                100,
+                start,
+                false,
+                b"GET /linux HTTP/1.1\r\n\r\n",
+            ),
+            tcp(version, false, start, 123, false, &[0; 2500]),
+            tcp(version, true, 123, start.wrapping_add(2500), false, b""),
+            tcp(
+                version,
+                false,
+                start.wrapping_add(2500),
+                123,
+                false,
+                &[0; 500],
+            ),
+            tcp(
+                version,
+                false,
+                start.wrapping_add(2500),
+                123,
+                false,
+                &[0; 500],
+            ),
+            tcp(version, true, 123, start.wrapping_add(3000), false, b""),
             // The acknowledgement of a FIN is no byte's.
-            tcp(true, 123, start.wrapping_add(3001), false, b""),
+            tcp(version, true, 123, start.wrapping_add(3001), false, b""),
         ];
         let transfers = read_back(&packets, 100);
         let [transfer] = transfers.as_slice() else {

@@ -4,13 +4,16 @@
 //! files are gone when the lab's process ends, however it ends.
 
 pub mod accel;
+pub mod atftpd;
 pub mod bench;
 pub mod boot;
 pub mod cache;
 pub mod capture;
 pub mod console;
 pub mod embed;
+pub mod far;
 pub mod guest;
+pub mod ip;
 pub mod load;
 pub mod netns;
 pub mod network;
@@ -22,7 +25,9 @@ mod qmp;
 pub mod server;
 pub mod sky;
 pub mod soak;
+mod station;
 pub mod timeline;
+mod variables;
 mod wire;
 
 pub use wire::Impairment;

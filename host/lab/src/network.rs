@@ -5,26 +5,45 @@
 //!                                                                                     └ veth ──── station
 //! ```
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
-use nix::mount::{MsFlags, mount, umount};
-use nix::sched::{CloneFlags, setns, unshare};
+use anyhow::{Context, Result};
 
+use crate::ip::IpVersion;
 use crate::netns::{Lab, tool};
 use crate::qemu::NetworkCard;
+pub use crate::station::Station;
 use crate::wire::{self, Impairment, Wire};
 
 /// The interface on which the lab's servers listen.
 pub const INTERFACE: &str = "lab0";
 /// The servers' own address on [`INTERFACE`].
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// The same in IPv6.
+pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 1);
 /// The length of the network's prefix in bits.
 pub const PREFIX_LENGTH: u8 = 24;
+/// The same in IPv6.
+pub const PREFIX_LENGTH6: u8 = 64;
+
+/// The servers' address in a version of IP.
+#[must_use]
+pub fn server(version: IpVersion) -> IpAddr {
+    match version {
+        IpVersion::V4 => SERVER.into(),
+        IpVersion::V6 => SERVER6.into(),
+    }
+}
+
+/// An address with the length of the lab's prefixes, as `ip address add` takes it.
+pub(crate) fn with_prefix(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => format!("{address}/{PREFIX_LENGTH}"),
+        IpAddr::V6(address) => format!("{address}/{PREFIX_LENGTH6}"),
+    }
+}
 
 /// How the network is made.
 #[derive(Clone, Debug)]
@@ -40,6 +59,22 @@ pub struct NetworkOptions {
     pub vlan: Option<u16>,
     /// Queue pairs of the machine's card.
     pub queues: u16,
+    /// The versions of IP in which [`INTERFACE`] has an address.
+    pub ip: &'static [IpVersion],
+}
+
+impl NetworkOptions {
+    /// The plain network, with addresses of one version of IP alone.
+    #[must_use]
+    pub fn of(version: IpVersion) -> NetworkOptions {
+        NetworkOptions {
+            ip: match version {
+                IpVersion::V4 => &[IpVersion::V4],
+                IpVersion::V6 => &[IpVersion::V6],
+            },
+            ..NetworkOptions::default()
+        }
+    }
 }
 
 impl Default for NetworkOptions {
@@ -50,6 +85,7 @@ impl Default for NetworkOptions {
             impairment: None,
             vlan: None,
             queues: 1,
+            ip: &[IpVersion::V4],
         }
     }
 }
@@ -64,7 +100,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes the network, with [`SERVER`] as the address of [`INTERFACE`].
+    /// Makes the network, with [`server`]'s addresses at [`INTERFACE`].
     ///
     /// # Errors
     /// When an interface cannot be made: usually /dev/net/tun is missing or closed to the user.
@@ -116,16 +152,12 @@ impl Network {
             )?;
             tool("ip", ["link", "set", tap, "master", INTERFACE, "up"])?;
         }
-        tool(
-            "ip",
-            [
-                "address",
-                "add",
-                &format!("{SERVER}/{PREFIX_LENGTH}"),
-                "dev",
-                INTERFACE,
-            ],
-        )?;
+        for version in network.options.ip {
+            tool("ip", address(server(*version)))?;
+        }
+        // Its own address of the link: servers of DHCPv6 and router advertisements wait until it is no longer tentative.
+        let file = format!("/proc/sys/net/ipv6/conf/{INTERFACE}/accept_dad");
+        fs::write(&file, "0").with_context(|| format!("writing {file}"))?;
         tool("ip", ["link", "set", INTERFACE, "up"])?;
         Ok(network)
     }
@@ -161,54 +193,25 @@ impl Network {
         }
     }
 
+    /// Joins another computer to the bridge, without an address of ours.
+    ///
+    /// # Errors
+    /// When its namespace or cable cannot be made.
+    pub fn stranger(&self, name: &str) -> Result<Station> {
+        let station = Station::new(&self.scratch, name, self.options.mtu)?;
+        tool("ip", ["link", "set", name, "master", INTERFACE])?;
+        Ok(station)
+    }
+
     /// Joins another computer to the bridge, with the given address in the network.
     ///
     /// # Errors
     /// When its namespace or cable cannot be made.
-    pub fn station(&self, name: &str, address: Ipv4Addr) -> Result<Station> {
-        let namespace = self.scratch.join(format!("{name}.netns"));
-        File::create(&namespace).context("making a name for the station's namespace")?;
-        pin_new_namespace(&namespace)?;
-        let path = namespace
-            .to_str()
-            .context("the scratch directory's name is not UTF-8")?
-            .to_owned();
-        let station = Station {
-            name: name.to_owned(),
-            namespace,
-            scratch: self.scratch.clone(),
-        };
-        tool(
-            "ip",
-            [
-                "link", "add", "name", name, "type", "veth", "peer", "name", INTERFACE, "netns",
-                &path,
-            ],
-        )?;
-        let mtu = self.options.mtu.to_string();
-        tool(
-            "ip",
-            ["link", "set", name, "mtu", &mtu, "master", INTERFACE, "up"],
-        )?;
-        for arguments in [
-            &["link", "set", "lo", "up"][..],
-            &["link", "set", INTERFACE, "mtu", &mtu, "up"],
-            &[
-                "address",
-                "add",
-                &format!("{address}/{PREFIX_LENGTH}"),
-                "dev",
-                INTERFACE,
-            ],
-        ] {
-            tool(
-                "nsenter",
-                [&format!("--net={path}"), "ip"]
-                    .into_iter()
-                    .map(AsRef::as_ref)
-                    .chain(arguments.iter().copied()),
-            )?;
-        }
+    pub fn station(&self, name: &str, at: impl Into<IpAddr>) -> Result<Station> {
+        let station = self.stranger(name)?;
+        let address = address(at.into());
+        let address: Vec<_> = address.iter().map(String::as_str).collect();
+        station.ip(&address)?;
         Ok(station)
     }
 }
@@ -227,62 +230,12 @@ impl Drop for Network {
     }
 }
 
-/// A computer of its own on a bridged network: its interface is called `lab0` there too.
-#[derive(Debug)]
-pub struct Station {
-    name: String,
-    namespace: PathBuf,
-    scratch: PathBuf,
-}
-
-impl Station {
-    /// Moves the calling thread, and what it starts, to the station.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn enter(&self) -> Result<()> {
-        let namespace = File::open(&self.namespace).context("opening the station's namespace")?;
-        setns(namespace, CloneFlags::CLONE_NEWNET).context("entering the station's namespace")
-    }
-
-    /// A command that will run at the station.
-    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("nsenter");
-        let mut namespace = std::ffi::OsString::from("--net=");
-        namespace.push(&self.namespace);
-        command
-            .arg(namespace)
-            .arg(program)
-            .current_dir(&self.scratch)
-            .stdin(std::process::Stdio::null());
-        command
-    }
-}
-
-impl Drop for Station {
-    fn drop(&mut self) {
-        // The cable would go with the namespace too, but later: the name is to be free at once.
-        let _ = tool("ip", ["link", "delete", &self.name]);
-        let _ = umount(&self.namespace);
-        let _ = fs::remove_file(&self.namespace);
-    }
-}
-
-/// Makes a network namespace and keeps it alive under the name `path`. Namespaces belong to threads: a new one enters, and ends.
-fn pin_new_namespace(path: &Path) -> Result<()> {
-    let path = path.to_owned();
-    let thread = std::thread::spawn(move || -> Result<()> {
-        unshare(CloneFlags::CLONE_NEWNET).context("making the station's network namespace")?;
-        mount(
-            Some("/proc/thread-self/ns/net"),
-            &path,
-            None::<&str>,
-            MsFlags::MS_BIND,
-            None::<&str>,
-        )
-        .context("keeping the station's network namespace")
-    });
-    thread
-        .join()
-        .map_err(|_| anyhow!("the thread that makes a namespace panicked"))?
+/// Arguments for `ip` that give the lab's interface an address. Nobody else has it, so it need not be tried out first.
+fn address(address: IpAddr) -> Vec<String> {
+    let at_once = address.is_ipv6().then_some("nodad");
+    ["address", "add", &with_prefix(address), "dev", INTERFACE]
+        .into_iter()
+        .chain(at_once)
+        .map(str::to_owned)
+        .collect()
 }

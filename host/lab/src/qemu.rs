@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::console::{Console, now};
+use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::qmp::Qmp;
+use crate::variables::{self, HttpBoot6};
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,6 +160,8 @@ pub struct Machine {
     pub kernel: Option<DirectKernel>,
     /// Entries of the firmware configuration device, as name and text.
     pub firmware_configuration: Vec<(String, String)>,
+    /// Begin with the firmware's HTTP Boot over IPv6, which it would come to only after that over IPv4 has found nobody (60 s).
+    pub http_boot_ipv6: bool,
     /// A virtio entropy device.
     pub entropy: bool,
     /// QEMU's trace events to record: see [`RunningMachine::trace`].
@@ -183,24 +187,24 @@ impl Machine {
             disks: Vec::new(),
             kernel: None,
             firmware_configuration: Vec::new(),
+            http_boot_ipv6: false,
             entropy: true,
             trace: Vec::new(),
             extra: Vec::new(),
         }
     }
 
-    /// Switches OVMF's PXE off, for IPv4 and IPv6 or for IPv6 alone, so that the boot goes straight to what comes next (HTTP Boot).
-    pub fn without_pxe(&mut self, ipv4_too: bool) {
-        let mut names = vec!["opt/org.tianocore/IPv6PXESupport"];
-        if ipv4_too {
-            names.push("opt/org.tianocore/IPv4PXESupport");
-        }
-        for name in names {
-            let off = (name.to_owned(), "no".to_owned());
-            if !self.firmware_configuration.contains(&off) {
-                self.firmware_configuration.push(off);
-            }
-        }
+    /// Leaves OVMF its PXE over one version of IP, or over none, so that the boot goes straight to what comes next (HTTP Boot).
+    pub fn pxe_only(&mut self, version: Option<IpVersion>) {
+        let names = [
+            (IpVersion::V4, "opt/org.tianocore/IPv4PXESupport"),
+            (IpVersion::V6, "opt/org.tianocore/IPv6PXESupport"),
+        ];
+        self.firmware_configuration
+            .retain(|(name, _)| names.iter().all(|(_, ours)| name != ours));
+        let off = names.into_iter().filter(|(of, _)| version != Some(*of));
+        self.firmware_configuration
+            .extend(off.map(|(_, name)| (name.to_owned(), "no".to_owned())));
     }
 
     /// Builds the machine and switches it on. `name` names its files in the lab's scratch directory; `watch` sees the console live.
@@ -300,12 +304,18 @@ impl Machine {
             Firmware::SeaBios => {}
             Firmware::Ovmf { code, variables } => {
                 let copy = lab.scratch().join(format!("{name}.variables"));
-                fs::copy(variables, &copy).with_context(|| {
+                let mut content = fs::read(variables).with_context(|| {
                     format!(
-                        "copying {}: is the package ovmf installed?",
+                        "reading {}: is the package ovmf installed?",
                         variables.display()
                     )
                 })?;
+                if self.http_boot_ipv6 {
+                    variables::boot_next(&mut content, self.http_boot()?)?;
+                    // Time for the firmware's own IPv6 address: without it, its HTTP Boot fails at once.
+                    command.args(["-boot", "menu=on,splash-time=3000"]);
+                }
+                fs::write(&copy, content).with_context(|| format!("writing {}", copy.display()))?;
                 command.args([
                     "-drive",
                     &format!(
@@ -328,6 +338,9 @@ impl Machine {
                 ",romfile={}",
                 card.rom.as_deref().map(escaped).unwrap_or_default()
             ));
+            if self.http_boot_ipv6 {
+                device.push_str(&format!(",addr={SLOT:#x}"));
+            }
             for property in &card.properties {
                 device.push(',');
                 device.push_str(property);
@@ -374,7 +387,26 @@ impl Machine {
         command.args(&self.extra);
         Ok(())
     }
+
+    /// Where the firmware will have its HTTP Boot over IPv6.
+    fn http_boot(&self) -> Result<HttpBoot6> {
+        let card = self
+            .network
+            .as_ref()
+            .context("HTTP Boot needs a network card")?;
+        let mut bytes = card.mac.split(':').map(|byte| u8::from_str_radix(byte, 16));
+        let mut mac = [0; 6];
+        for to in &mut mac {
+            *to = bytes
+                .next()
+                .with_context(|| format!("{} is no MAC address", card.mac))??;
+        }
+        Ok(HttpBoot6 { slot: SLOT, mac })
+    }
 }
+
+/// The card's slot where it has to be known: far from those that QEMU gives by itself.
+const SLOT: u8 = 0x10;
 
 /// A path inside a QEMU option, where a comma is doubled.
 fn escaped(path: &Path) -> String {
@@ -551,10 +583,15 @@ mod tests {
     }
 
     #[test]
-    fn switching_pxe_off_twice_says_it_once() {
+    fn the_last_choice_of_pxe_holds() {
         let mut machine = Machine::new(Accelerator::Tcg);
-        machine.without_pxe(false);
-        machine.without_pxe(true);
+        machine.pxe_only(None);
         assert_eq!(machine.firmware_configuration.len(), 2);
+        machine.pxe_only(Some(IpVersion::V6));
+        let off = [(
+            "opt/org.tianocore/IPv4PXESupport".to_owned(),
+            "no".to_owned(),
+        )];
+        assert_eq!(machine.firmware_configuration, off);
     }
 }

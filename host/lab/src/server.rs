@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::INTERFACE;
 
@@ -30,6 +31,12 @@ pub struct ServerEvent {
     /// More, for people.
     #[serde(default)]
     pub message: String,
+}
+
+/// What more `wireboot serve` is told on a network of a version of IP: with IPv6, the lab has no other router.
+#[must_use]
+pub fn advertise(ip: IpVersion) -> Option<&'static str> {
+    (ip == IpVersion::V6).then_some("--ra")
 }
 
 /// A running server. It ends with this value.

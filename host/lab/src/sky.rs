@@ -14,7 +14,7 @@ mod sender;
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -28,11 +28,12 @@ pub use sender::Sender;
 use crate::bench::files::{self, MIB};
 use crate::bench::host::{self, Host};
 use crate::boot::{AcceleratorChoice, network_boot_program};
+use crate::ip::IpVersion;
 use crate::netns::Lab;
-use crate::network::{Network, NetworkOptions, SERVER};
+use crate::network::{self, Network, NetworkOptions};
 use crate::output;
 use crate::qemu::{Disk, Machine, NetworkCard};
-use crate::server::Server;
+use crate::server::{Server, advertise};
 
 /// The files that are fetched, in MiB: by the firmware, which is slow, by wireboot, and beside other work.
 const SMALL_MIB: u64 = 8;
@@ -49,6 +50,9 @@ const FRAME_RUNGS: u32 = 15;
 /// cable full without loss. Where it never waits for room, it was the limit.
 #[derive(Clone, Debug, Args)]
 pub struct SkyArgs {
+    /// The version of IP that is measured; with 6 the network has no IPv4
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "4")]
+    pub ip: IpVersion,
     /// How often each rung is measured
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
@@ -116,7 +120,7 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     let most = arguments.processors.iter().copied().fold(1, u16::max);
     let options = NetworkOptions {
         queues: most,
-        ..NetworkOptions::default()
+        ..NetworkOptions::of(arguments.ip)
     };
     let network = Network::new(&lab, options)?;
     let program = std::env::current_exe().context("finding this program's own file")?;
@@ -150,7 +154,15 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     };
     let timeout = PATIENCE
         + (PATIENCE + Duration::from_millis(u64::from(arguments.ms * FRAME_RUNGS))) * rounds;
-    let ladder = measure(&lab, machine, &program, &nbp, &options, timeout, watch)?;
+    let ladder = measure(
+        &lab,
+        machine,
+        arguments.ip,
+        (&program, &nbp),
+        &options,
+        timeout,
+        watch,
+    )?;
 
     if ladder.rungs.is_empty() {
         bail!(
@@ -179,16 +191,16 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     }
 }
 
-/// Has `machine`, whose card is on the lab's network, measure itself: `nbp` with the given options behind `bench`. `program` is the
-/// wireboot command.
+/// Has `machine`, whose card is on the lab's network, measure itself over a version of IP: `nbp` with the given options behind `bench`.
+/// `program` is the wireboot command.
 ///
 /// # Errors
 /// When it does not come to its figures in time, with the end of its console.
 pub fn measure(
     lab: &Lab,
     mut machine: Machine,
-    program: &std::path::Path,
-    nbp: &std::path::Path,
+    ip: IpVersion,
+    (program, nbp): (&Path, &Path),
     options: &str,
     timeout: Duration,
     watch: impl FnMut(&str) + Send + 'static,
@@ -205,14 +217,21 @@ pub fn measure(
     fs::write(
         disk.join("startup.nsh"),
         format!(
-            "fs0:\r\nwireboot.efi bench server={SERVER} small={} file={} large={} {options}\r\n",
+            "fs0:\r\nwireboot.efi bench server={} small={} file={} large={} {options}\r\n",
+            network::server(ip),
             files::name(SMALL_MIB * MIB),
             files::name(FILE_MIB * MIB),
             files::name(LARGE_MIB * MIB)
         ),
     )?;
-    let _server = Server::start(lab, lab.command(program), &root, nbp, &[])?;
-    let _sender = Sender::start()?;
+    let _server = Server::start(
+        lab,
+        lab.command(program),
+        &root,
+        nbp,
+        advertise(ip).as_slice(),
+    )?;
+    let _sender = Sender::start(ip)?;
 
     // The host's page faults are no part of the figures.
     machine.preallocate = true;

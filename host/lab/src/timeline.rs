@@ -238,8 +238,8 @@ impl Watcher {
     pub fn server(&mut self, events: &[ServerEvent]) {
         for event in events {
             let step = match event.event.as_str() {
-                "dhcp-discover" => Step::FirmwareReady,
-                "dhcp-ack" => Step::Dhcp,
+                "dhcp-discover" | "dhcpv6-request" => Step::FirmwareReady,
+                "dhcp-ack" | "dhcpv6-reply" => Step::Dhcp,
                 "tftp-done" | "http-done" => Step::Nbp,
                 _ => continue,
             };

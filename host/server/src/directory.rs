@@ -421,4 +421,34 @@ mod tests {
             });
         }
     }
+
+    #[test]
+    fn a_file_that_became_shorter_ends_with_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, [7; 100]).unwrap();
+        let content = Directory::open(folder.path(), None)
+            .unwrap()
+            .find("file")
+            .unwrap();
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(content.send(&socket, 0, 100).unwrap(), 100);
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(40)
+            .unwrap();
+        assert_eq!(content.send(&socket, 0, 100).unwrap(), 40);
+        assert!(content.send(&socket, 40, 60).is_err());
+        assert_eq!(
+            content.send(&socket, 40, 0).unwrap(),
+            0,
+            "nothing was asked for"
+        );
+        let mut bytes = [0; 60];
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        assert!(content.read_exact_at(&mut slices, 40).is_err());
+    }
 }

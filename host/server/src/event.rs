@@ -29,6 +29,14 @@ pub enum Kind {
     DhcpInform,
     /// The request was understood, but nothing can be answered to it.
     DhcpIgnored,
+    /// A DHCPv6 message arrived; the words say which.
+    Dhcpv6Request,
+    /// A DHCPv6 Advertise was sent.
+    Dhcpv6Advertise,
+    /// A DHCPv6 Reply was sent.
+    Dhcpv6Reply,
+    /// The DHCPv6 message was understood, but what it asks for cannot be given.
+    Dhcpv6Ignored,
     /// The first block of a file is about to be sent.
     TftpStart,
     /// The last block of a file was acknowledged.
@@ -59,6 +67,10 @@ impl Kind {
             Self::DhcpRelease => "DHCP release",
             Self::DhcpInform => "DHCP inform",
             Self::DhcpIgnored => "DHCP ignored",
+            Self::Dhcpv6Request => "DHCPv6 request",
+            Self::Dhcpv6Advertise => "DHCPv6 advertise",
+            Self::Dhcpv6Reply => "DHCPv6 reply",
+            Self::Dhcpv6Ignored => "DHCPv6 ignored",
             Self::TftpStart => "TFTP start",
             Self::TftpDone => "TFTP done",
             Self::TftpSize => "TFTP size",

@@ -1,11 +1,12 @@
 //! Bodies of the fuzz targets: what must hold for any datagram. Each panics when it does not.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use wireboot_wire::dhcp::{Message, MessageType, Operation};
+use wireboot_wire::dhcpv6;
 use wireboot_wire::tftp::{self, Packet, TransferOptions};
 
 use crate::dhcp::{Answers, Port, Responder};
@@ -16,7 +17,7 @@ use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer};
 /// Size of the file in the TFTP part, in bytes.
 const FILE: u64 = 100_000;
 
-/// Requests to the DHCP and TFTP servers.
+/// Requests to the DHCP, DHCPv6 and TFTP servers.
 ///
 /// The first byte chooses the server; the rest is datagrams, each behind its length in two bytes.
 pub fn fuzz_server_packets(data: &[u8]) {
@@ -30,10 +31,12 @@ pub fn fuzz_server_packets(data: &[u8]) {
         datagrams.push(datagram);
         rest = after;
     }
-    match choice % 3 {
+    match choice % 5 {
         0 => dhcp(&datagrams, false),
         1 => dhcp(&datagrams, true),
-        _ => tftp(&datagrams),
+        2 => tftp(&datagrams),
+        3 => dhcpv6(&datagrams, false),
+        _ => dhcpv6(&datagrams, true),
     }
 }
 
@@ -103,6 +106,46 @@ fn dhcp(datagrams: &[&[u8]], proxy: bool) {
             assert!(address.is_unspecified() || (!proxy && range.contains(&address)));
             let gives = answer.message_type() == Some(MessageType::Offer) && !proxy;
             assert!(!gives || !address.is_unspecified(), "an offer of nothing");
+        }
+        now += Duration::from_secs(10);
+    }
+}
+
+/// Every answer is a server's message that parses and gives only addresses of the range.
+fn dhcpv6(datagrams: &[&[u8]], stateless: bool) {
+    use dhcpv6::MessageType::{Advertise, Reply};
+    let range =
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2)..=Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
+    let server_id = dhcpv6::duid::from_mac([2, 0, 0, 0, 0, 1]);
+    let mut responder = crate::dhcpv6::Responder::new(crate::dhcpv6::Answers {
+        server_id: server_id.to_vec(),
+        server: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+        prefix: 64,
+        range: (!stateless).then(|| range.clone()),
+        dns: vec![Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x53)],
+        tftp: true,
+        http: Some("http://[fd00::1]".to_owned()),
+    });
+    let source = SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7), 546, 0, 1);
+    let mut now = Instant::now();
+    for datagram in datagrams {
+        for port in [crate::dhcpv6::Port::Server, crate::dhcpv6::Port::Pxe] {
+            let (Some(reply), _) = responder.answer(datagram, source, port, now) else {
+                continue;
+            };
+            let request = dhcpv6::Message::parse(datagram).expect("only messages are answered");
+            let answer = dhcpv6::Message::parse(&reply).expect("the answer is malformed");
+            assert!(matches!(answer.kind, Advertise | Reply));
+            assert_eq!(answer.transaction_id, request.transaction_id);
+            assert_eq!(answer.options.server_id(), Some(server_id.as_slice()));
+            assert_eq!(answer.options.client_id(), request.options.client_id());
+            let given = answer
+                .options
+                .ia_na()
+                .flat_map(|ia| ia.options.ia_addresses());
+            for one in given.filter(|one| one.valid_lifetime > 0) {
+                assert!(!stateless && range.contains(&one.address));
+            }
         }
         now += Duration::from_secs(10);
     }
@@ -216,7 +259,50 @@ mod tests {
         }
     }
 
+    prop_compose! {
+        fn dhcpv6_request()(
+            kind in prop::sample::select(vec![
+                dhcpv6::MessageType::Solicit, dhcpv6::MessageType::Request, dhcpv6::MessageType::Confirm, dhcpv6::MessageType::Renew,
+                dhcpv6::MessageType::Rebind, dhcpv6::MessageType::Release, dhcpv6::MessageType::Decline,
+                dhcpv6::MessageType::InformationRequest, dhcpv6::MessageType::Reply,
+            ]),
+            client in 0u8..4,
+            to_server in any::<bool>(),
+            associations in prop::collection::vec((0u32..3, prop::collection::vec(0u16..12, 0..3)), 0..3),
+            options in prop::collection::vec((1u16..65, prop::collection::vec(any::<u8>(), 0..30)), 0..4),
+            boots in prop::sample::select(vec!["", "PXEClient", "HTTPClient"]),
+            architecture in 0u16..20,
+        ) -> Vec<u8> {
+            use wireboot_wire::dhcpv6::option::{self, IaAddress, IaNa};
+            let mut writer = dhcpv6::Writer::new(kind, 9);
+            writer.option(option::CLIENT_ID, dhcpv6::duid::from_mac([2, 0, 0, 0, 0, client]));
+            if to_server {
+                writer.option(option::SERVER_ID, dhcpv6::duid::from_mac([2, 0, 0, 0, 0, 1]));
+            }
+            for (iaid, addresses) in associations {
+                let ia = IaNa { iaid, t1: 0, t2: 0, options: dhcpv6::Options::default() };
+                writer.ia_na(&ia, |inner| for last in addresses {
+                    let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last);
+                    let options = dhcpv6::Options::default();
+                    inner.ia_address(&IaAddress { address, preferred_lifetime: 0, valid_lifetime: 0, options });
+                });
+            }
+            for (code, value) in options {
+                writer.option(code, value);
+            }
+            if !boots.is_empty() {
+                writer.vendor_class(343, &[boots]).words(option::ARCHITECTURE, &[architecture]);
+            }
+            writer.finish()
+        }
+    }
+
     proptest! {
+        #[test]
+        fn dhcpv6_conversations(choice in 3u8..5, datagrams in prop::collection::vec(dhcpv6_request(), 0..20)) {
+            fuzz_server_packets(&case(choice, &datagrams));
+        }
+
         #[test]
         fn any_bytes(data in prop::collection::vec(any::<u8>(), 0..600)) {
             fuzz_server_packets(&data);

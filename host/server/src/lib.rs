@@ -1,4 +1,4 @@
-//! A network boot server with nothing to set up: DHCP or proxyDHCP, TFTP and HTTP for one directory.
+//! A network boot server with nothing to set up: DHCP or proxyDHCP, TFTP and HTTP for one directory, over IPv4 and IPv6.
 //!
 //! ```text
 //!   dhcp --- "boot file ..." ---> machine ---> tftp, http --- names ---> directory --- bytes of files
@@ -8,9 +8,11 @@
 //! [`cli`] is the whole server as a command; the other modules are its parts.
 #![deny(missing_docs)]
 
+mod boot;
 mod boot_conf;
 pub mod cli;
 pub mod dhcp;
+pub mod dhcpv6;
 pub mod directory;
 pub mod event;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -19,5 +21,7 @@ pub mod http;
 pub mod interface;
 mod link_socket;
 pub mod listen;
+mod pool;
+pub mod ra;
 pub mod stop;
 pub mod tftp;

@@ -2,6 +2,11 @@
 
 mod namespace;
 
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use namespace::{Clients, Served, inside, sh};
 
 /// The server's address, and one beside it that a reply must not come from.
@@ -27,7 +32,7 @@ fn files_come_over_both_versions_and_from_link_local_addresses() {
     }
     // Larger than a window, and no multiple of any block.
     let content: Vec<u8> = (0..3_000_017u32).map(|i| (i >> 7) as u8).collect();
-    std::fs::write(served.directory.path().join("big"), &content).unwrap();
+    fs::write(served.directory.path().join("big"), &content).unwrap();
     let out = served.directory.path().join("out");
     for host in [
         "10.9.0.1",
@@ -40,7 +45,7 @@ fn files_come_over_both_versions_and_from_link_local_addresses() {
             clients.run(&format!(
                 "curl -sS --max-time 60 {options} -o {output} \"{scheme}://{host}/big\""
             ));
-            assert!(std::fs::read(&out).unwrap() == content, "{scheme} {host}");
+            assert!(fs::read(&out).unwrap() == content, "{scheme} {host}");
         }
     }
     let log = served.log();
@@ -71,4 +76,191 @@ fn a_network_without_ipv4_is_served() {
         assert_eq!(file, "wireboot.efi");
     }
     assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+/// What ISC's DHCPv6 client learns, as environment variables of its script; empty if it gave up.
+fn dhclient(clients: &Clients, directory: &Path, arguments: &str, configuration: &str) -> String {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let [script, log, config] = ["script6", "learnt", "dhclient.conf"].map(at);
+    let _ = fs::remove_file(&log);
+    fs::write(
+        &script,
+        format!("#!/bin/sh\n[ \"$reason\" = PREINIT6 ] || env >> {log}\n"),
+    )
+    .unwrap();
+    let also = "also request dhcp6.bootfile-url, dhcp6.name-servers, dhcp6.vendor-class;";
+    fs::write(&config, format!("{also}\n{configuration}\n")).unwrap();
+    sh(&format!(
+        "chmod +x {script}; rm -f {directory}/leases6 {directory}/pid6",
+        directory = directory.display()
+    ));
+    let files = format!(
+        "-cf {config} -lf {} -pf {} -sf {script}",
+        at("leases6"),
+        at("pid6")
+    );
+    clients.run(&format!(
+        "timeout 20 dhclient -6 -D LL {arguments} -1 -v {files} c0 || true; pkill -F {} || true",
+        at("pid6")
+    ));
+    fs::read_to_string(&log).unwrap_or_default()
+}
+
+fn variable<'a>(environment: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = environment.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Waits until the script prints the text.
+fn wait_for(what: impl Fn() -> String, text: &str) {
+    let began = Instant::now();
+    while !what().contains(text) {
+        let enough = began.elapsed() > Duration::from_secs(30);
+        assert!(!enough, "no {text:?} in {}", what());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const PXE: &str = "send dhcp6.client-arch-type 7;";
+const HTTP: &str = "send dhcp6.client-arch-type 16;";
+/// dhclient has no name for user classes. Each is a name behind its length in two bytes.
+const WIREBOOT: &str =
+    r#"option dhcp6.classes code 15 = string; send dhcp6.classes "\000\010wireboot";"#;
+
+#[test]
+fn dhclient_gets_an_address_and_boot_files() {
+    if !inside("dhclient_gets_an_address_and_boot_files") {
+        return;
+    }
+    let clients = Clients::new();
+    global_addresses(&clients);
+    let mut served = Served::start("--dns 2001:db8::53");
+    served.wait_for("wireboot: ready");
+    let log = served.log();
+    let range = "giving addresses 2001:db8:9::1000 to 2001:db8:9::ffff";
+    assert!(log.contains(range), "{log}");
+    let directory = served.directory.path();
+    let mut addresses = Vec::new();
+    for (configuration, url) in [
+        ("", None),
+        (PXE, Some("tftp://[2001:db8:9::1]/wireboot.efi")),
+        (HTTP, Some("http://[2001:db8:9::1]/wireboot.efi")),
+        (WIREBOOT, Some("http://[2001:db8:9::1]/wireboot.conf")),
+    ] {
+        let environment = dhclient(&clients, directory, "", configuration);
+        let found = |name| variable(&environment, name);
+        let log = served.log();
+        assert_eq!(found("new_dhcp6_bootfile_url"), url, "{environment}{log}");
+        assert_eq!(found("new_dhcp6_name_servers"), Some("2001:db8::53"));
+        assert_eq!(found("new_max_life"), Some("3600"));
+        addresses.push(found("new_ip6_address").expect("an address").to_owned());
+        if let Some(url) = url {
+            let file = clients.run(&format!("curl -sS {url}"));
+            assert!(!file.is_empty(), "{url}");
+        }
+    }
+    // Each client has the same identifiers, so each time it is the same machine.
+    addresses.dedup();
+    assert_eq!(addresses.len(), 1, "{addresses:?}");
+    assert!(addresses[0].starts_with("2001:db8:9::"), "{addresses:?}");
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+#[test]
+fn a_proxy_gives_information_and_no_addresses() {
+    if !inside("a_proxy_gives_information_and_no_addresses") {
+        return;
+    }
+    let clients = Clients::new();
+    global_addresses(&clients);
+    let mut served = Served::start("--proxy");
+    served.wait_for("wireboot: ready");
+    let directory = served.directory.path();
+    let environment = dhclient(&clients, directory, "-S", PXE);
+    let url = variable(&environment, "new_dhcp6_bootfile_url");
+    assert_eq!(
+        url,
+        Some("tftp://[2001:db8:9::1]/wireboot.efi"),
+        "{environment}"
+    );
+    assert_eq!(variable(&environment, "new_ip6_address"), None);
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+#[test]
+fn another_server_keeps_its_addresses() {
+    if !inside("another_server_keeps_its_addresses") {
+        return;
+    }
+    let clients = Clients::new();
+    global_addresses(&clients);
+    let leases = tempfile::NamedTempFile::new().unwrap();
+    let pid = clients.sleeper.id().to_string();
+    let mut dnsmasq = Command::new("nsenter")
+        .args(["--net", "--target", &pid, "dnsmasq", "--no-daemon"])
+        .args(["--conf-file=/dev/null", "--port=0", "--user=root"])
+        .args(["--interface=c0", "--bind-interfaces"])
+        .arg("--dhcp-range=2001:db8:9::100,2001:db8:9::1ff,64")
+        .arg(format!("--dhcp-leasefile={}", leases.path().display()))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("dnsmasq (Debian package dnsmasq-base)");
+    wait_for(|| clients.run("ss -lun"), ":547 ");
+    let mut served = Served::start("--interface s0");
+    served.wait_for("wireboot: ready");
+    let log = served.log();
+    assert!(
+        log.contains("giving no IPv6 addresses") && log.contains("server fe80::7 does"),
+        "{log}"
+    );
+    assert!(!log.contains("giving addresses 2001"), "{log}");
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+    let mut served = Served::start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    assert!(served.log().contains("giving addresses 2001:db8:9::1000"));
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+    dnsmasq.kill().unwrap();
+    dnsmasq.wait().unwrap();
+}
+
+#[test]
+fn linux_takes_the_prefix_that_is_advertised_and_drops_it_at_the_end() {
+    if !inside("linux_takes_the_prefix_that_is_advertised_and_drops_it_at_the_end") {
+        return;
+    }
+    let clients = Clients::new();
+    sh("ip address add 2001:db8:9::1/64 dev s0 nodad");
+    let address = || clients.run("ip -6 address show dev c0 scope global");
+    let route = || clients.run("ip -6 route show dev c0");
+    let mut served = Served::start("--authoritative");
+    served.wait_for("wireboot: ready");
+    // Linux asks for routers when its link comes up.
+    let reconnect = || {
+        clients.run(
+            "ip link set c0 down; ip link set c0 up; ip address replace fe80::7/64 dev c0 nodad",
+        );
+    };
+    reconnect();
+    let environment = dhclient(&clients, served.directory.path(), "", "");
+    assert!(variable(&environment, "new_ip6_address").is_some());
+    assert!(
+        !route().contains("2001:db8:9::/64"),
+        "nobody asked for --ra"
+    );
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+
+    let mut served = Served::start("--authoritative --ra");
+    served.wait_for("wireboot: ready");
+    reconnect();
+    wait_for(route, "2001:db8:9::/64");
+    assert!(
+        !route().contains("default"),
+        "this machine is no router: {}",
+        route()
+    );
+    let own = "2001:db8:9::ff:fe00:7/64";
+    wait_for(address, own);
+    assert!(!address().contains("deprecated"), "{}", address());
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+    wait_for(address, "deprecated");
 }

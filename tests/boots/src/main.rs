@@ -6,13 +6,16 @@ mod cards;
 mod failures;
 mod firmware_drivers;
 mod gdb;
+mod ipv6;
 mod menu;
+mod paths;
 mod processors;
 mod scene;
 mod secure_boot;
 mod servers;
 mod sky;
 mod soak;
+mod stateless;
 mod successes;
 mod system;
 
@@ -20,6 +23,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use wireboot_lab::guest;
+use wireboot_lab::ip::IpVersion::V4;
 use wireboot_lab::netns::Lab;
 
 type Case = fn(&Lab) -> anyhow::Result<()>;
@@ -41,6 +45,20 @@ const CASES: &[(&str, Case)] = &[
         successes::from_kea_with_dnsmasq_proxy,
     ),
     ("by_http_boot", successes::by_http_boot),
+    ("pxe_from_dnsmasq_over_ipv6", ipv6::pxe_from_dnsmasq),
+    (
+        "http_boot_from_dnsmasq_over_ipv6",
+        ipv6::http_boot_from_dnsmasq,
+    ),
+    ("pxe_from_kea_over_ipv6", ipv6::pxe_from_kea),
+    ("http_boot_from_kea_over_ipv6", ipv6::http_boot_from_kea),
+    ("stateless_answers_of_dnsmasq", ipv6::stateless_from_dnsmasq),
+    ("stateless_answers_of_kea", ipv6::stateless_from_kea),
+    ("small_link_is_told", paths::small_link_is_told),
+    ("small_link_swallows", paths::small_link_swallows),
+    ("small_link_http_with_icmp", |lab| {
+        paths::boots(lab, V4, "http", true)
+    }),
     ("over_a_lossy_network", successes::over_a_lossy_network),
     (
         "server_restarts_in_mid_transfer",

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
 use wireboot_lab::accel;
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, SERVER};
 use wireboot_lab::qemu::{Disk, Firmware, Machine, RunningMachine};
@@ -42,7 +43,7 @@ impl<'lab> Scene<'lab> {
         let mut machine = Machine::new(accel::best(lab, false)?);
         machine.memory_mib = 768;
         machine.network = Some(network.card());
-        machine.without_pxe(false);
+        machine.pxe_only(Some(IpVersion::V4));
         Ok(Scene {
             lab,
             network,
@@ -107,7 +108,7 @@ impl<'lab> Scene<'lab> {
         if let Some(card) = &mut self.machine.network {
             card.boot_index = None;
         }
-        self.machine.without_pxe(true);
+        self.machine.pxe_only(None);
         Ok(disk)
     }
 

@@ -1,14 +1,15 @@
 //! Servers that others wrote, with the configurations of docs/deploy.
 
 use std::fs::{self, File};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{IpAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use wireboot_lab::atftpd;
+use wireboot_lab::ip::host;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::SERVER;
 
 use crate::scene::Daemon;
 
@@ -67,63 +68,92 @@ pub fn dnsmasq(lab: &Lab, mut command: Command, file: &str) -> Result<Daemon> {
     Ok(daemon)
 }
 
-/// Kea with a configuration of docs/deploy.
+/// dnsmasq as a TFTP server alone; `command` is for the program dnsmasq, wherever it is to run.
+pub fn dnsmasq_tftp(lab: &Lab, mut command: Command, directory: &Path) -> Result<Daemon> {
+    let output = log(lab, "dnsmasq-tftp.log")?;
+    command.args([
+        "--conf-file=/dev/null",
+        "--port=0",
+        "--enable-tftp",
+        "--keep-in-foreground",
+        "--log-facility=-",
+        "--user=root",
+        "--pid-file=",
+    ]);
+    command.arg(format!("--tftp-root={}", directory.display()));
+    command.stdout(output.try_clone()?).stderr(output);
+    let mut daemon = Daemon::start(command)?;
+    wait(lab, &mut daemon, "dnsmasq-tftp.log", |said| {
+        said.contains("started, version")
+    })?;
+    Ok(daemon)
+}
+
+/// Kea for DHCP with a configuration of docs/deploy.
 pub fn kea(lab: &Lab, file: &str) -> Result<Daemon> {
+    start_kea(lab, "kea-dhcp4", file, "DHCP4_STARTED")
+}
+
+/// Kea for DHCPv6 with a configuration of docs/deploy.
+pub fn kea6(lab: &Lab, file: &str) -> Result<Daemon> {
+    start_kea(lab, "kea-dhcp6", file, "DHCP6_STARTED")
+}
+
+fn start_kea(lab: &Lab, program: &str, file: &str, ready: &str) -> Result<Daemon> {
     let output = log(lab, "kea.log")?;
-    let mut command = lab.command("kea-dhcp4");
+    let mut command = lab.command(program);
     command.arg("-c").arg(configuration(file)?);
     for place in ["KEA_PIDFILE_DIR", "KEA_LOCKFILE_DIR"] {
         command.env(place, lab.scratch());
     }
     command.stdout(output.try_clone()?).stderr(output);
     let mut daemon = Daemon::start(command)?;
-    wait(lab, &mut daemon, "kea.log", |said| {
-        said.contains("DHCP4_STARTED")
-    })?;
+    wait(lab, &mut daemon, "kea.log", |said| said.contains(ready))?;
     Ok(daemon)
 }
 
-/// atftpd, serving a directory.
-pub fn atftpd(lab: &Lab, directory: &Path) -> Result<Daemon> {
-    let output = log(lab, "atftpd.log")?;
-    let mut command = lab.command("atftpd");
-    command.args([
-        "--daemon",
-        "--no-fork",
-        "--logfile",
-        "-",
-        "--user",
-        "root",
-        "--group",
-        "root",
-    ]);
+/// radvd with a configuration of docs/deploy.
+pub fn radvd(lab: &Lab, file: &str) -> Result<Daemon> {
+    let output = log(lab, "radvd.log")?;
+    let mut command = lab.command("radvd");
+    command.args(["--nodaemon", "--logmethod", "stderr", "--debug", "1"]);
+    command.arg("--config").arg(configuration(file)?);
     command
-        .args(["--bind-address", &SERVER.to_string()])
-        .arg(directory);
+        .arg("--pidfile")
+        .arg(lab.scratch().join("radvd.pid"));
     command.stdout(output.try_clone()?).stderr(output);
     let mut daemon = Daemon::start(command)?;
-    // Its port is taken when it is ready.
-    wait(lab, &mut daemon, "atftpd.log", |_| {
-        UdpSocket::bind((SERVER, 69)).is_err()
+    wait(lab, &mut daemon, "radvd.log", |said| {
+        said.contains("started")
     })?;
     Ok(daemon)
 }
 
-/// nginx, serving a directory.
-pub fn nginx(lab: &Lab, directory: &Path) -> Result<Daemon> {
-    let output = log(lab, "nginx.log")?;
-    let file = lab.scratch().join("nginx.conf");
+/// atftpd at an address of this computer, serving a directory.
+pub fn atftpd(lab: &Lab, address: IpAddr, directory: &Path) -> Result<Daemon> {
+    let output = log(lab, "atftpd.log")?;
+    let mut command = atftpd::serve(lab.command("atftpd"), address, directory)?;
+    command.stdout(output.try_clone()?).stderr(output);
+    Daemon::start(command)
+}
+
+/// nginx at an address, serving a directory; `command` is for the program nginx, wherever it is to run.
+pub fn nginx(lab: &Lab, mut command: Command, address: IpAddr, directory: &Path) -> Result<Daemon> {
+    let name = format!("nginx-{address}.log");
+    let output = log(lab, &name)?;
+    let file = lab.scratch().join(format!("nginx-{address}.conf"));
     let text = format!(
-        "daemon off; master_process off; user root; pid {0}/nginx.pid; error_log stderr;\n\
+        "daemon off; master_process off; user root; pid {0}/nginx-{3}.pid; error_log stderr;\n\
          events {{}}\n\
          http {{ access_log off; sendfile on; client_body_temp_path {0}/body; proxy_temp_path {0}/proxy; fastcgi_temp_path {0}/fastcgi;\n\
          uwsgi_temp_path {0}/uwsgi; scgi_temp_path {0}/scgi;\n\
-         server {{ listen {SERVER}:80; root {1}; }} }}\n",
+         server {{ listen {2}:80; root {1}; }} }}\n",
         lab.scratch().display(),
-        directory.display()
+        directory.display(),
+        host(address),
+        address,
     );
     fs::write(&file, text)?;
-    let mut command = lab.command("nginx");
     command
         .arg("-e")
         .arg("stderr")
@@ -132,8 +162,8 @@ pub fn nginx(lab: &Lab, directory: &Path) -> Result<Daemon> {
         .stdin(Stdio::null());
     command.stdout(output.try_clone()?).stderr(output);
     let mut daemon = Daemon::start(command)?;
-    wait(lab, &mut daemon, "nginx.log", |_| {
-        TcpStream::connect((SERVER, 80)).is_ok()
+    wait(lab, &mut daemon, &name, |_| {
+        TcpStream::connect((address, 80)).is_ok()
     })?;
     Ok(daemon)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use wireboot_lab::accel;
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::qemu::Machine;
@@ -23,8 +24,8 @@ pub fn every_rung_is_measured(lab: &Lab) -> Result<()> {
     let ladder = sky::measure(
         lab,
         machine,
-        &wireboot()?,
-        &boot_program()?,
+        IpVersion::V4,
+        (&wireboot()?, &boot_program()?),
         options,
         PATIENCE,
         |_| {},

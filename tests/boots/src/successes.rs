@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::Impairment;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::NetworkOptions;
+use wireboot_lab::network::{NetworkOptions, SERVER};
 use wireboot_lab::server::Server;
 
 use crate::scene::{PATIENCE, Scene, boot_program, expect, wireboot};
@@ -37,8 +37,8 @@ pub fn from_dnsmasq_atftpd_nginx(lab: &Lab) -> Result<()> {
     let directory = &scene.system.directory;
     let _servers = [
         servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
-        servers::atftpd(lab, directory)?,
-        servers::nginx(lab, directory)?,
+        servers::atftpd(lab, SERVER.into(), directory)?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
     // The data by TFTP, the rest by HTTP.
     scene.system.configure(&format!(
@@ -65,8 +65,8 @@ pub fn from_kea(lab: &Lab) -> Result<()> {
     let directory = &scene.system.directory;
     let _servers = [
         servers::kea(lab, "kea-dhcp4.json")?,
-        servers::atftpd(lab, directory)?,
-        servers::nginx(lab, directory)?,
+        servers::atftpd(lab, SERVER.into(), directory)?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
     scene.boots().map(drop)
 }
@@ -99,8 +99,8 @@ pub fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
     let directory = &scene.system.directory;
     let _servers = [
         servers::kea(lab, "kea-addresses-only.json")?,
-        servers::atftpd(lab, directory)?,
-        servers::nginx(lab, directory)?,
+        servers::atftpd(lab, SERVER.into(), directory)?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
     let _proxy = servers::dnsmasq(lab, station.command("dnsmasq"), "dnsmasq-proxy.conf")?;
     scene.boots().map(drop)
@@ -108,7 +108,7 @@ pub fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
 
 pub fn by_http_boot(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
-    scene.machine.without_pxe(true);
+    scene.machine.pxe_only(None);
     let mut server = scene.serve(&[])?;
     let machine = scene.boots()?;
     ensure!(

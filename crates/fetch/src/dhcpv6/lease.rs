@@ -85,7 +85,7 @@ impl Lease6 {
     /// Gives the stack the addresses. As with IPv4, a boot is over long before they are.
     pub(crate) fn take_on(&self, stack: &Stack) {
         for &address in &self.addresses {
-            if !stack.add_ipv6(address, u32::MAX, u32::MAX) {
+            if !stack.add_ipv6(address) {
                 log::warn!("the address {address} that DHCPv6 gives cannot be used");
             }
         }

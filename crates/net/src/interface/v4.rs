@@ -21,6 +21,11 @@ use wireboot_tcp::Instant;
 
 const ECHO_REPLY: u8 = 0;
 const ECHO_REQUEST: u8 = 8;
+const DESTINATION_UNREACHABLE: u8 = 3;
+/// Code of Destination Unreachable.
+const PORT_UNREACHABLE: u8 = 3;
+/// Bytes of a packet that an error message repeats.
+const QUOTED: usize = 576 - IPV4_HEADER - 8;
 
 /// An IPv4 configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,27 +216,42 @@ impl Interface {
     }
 
     fn echo(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) {
-        let Some(hop) = self.next_hop(path.0, now) else {
+        let mut reply = message.to_vec();
+        put(&mut reply, 0, [ECHO_REPLY, 0]);
+        self.send_icmp((path.1, path.0), reply, now);
+    }
+
+    pub(super) fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
+        let Some(header) = header(packet) else { return };
+        let path = (header.destination.into(), header.source.into());
+        // As much as fits into what every host takes (RFC 1812, section 4.3.2.3).
+        let quoted = packet.get(..QUOTED).unwrap_or(packet);
+        let mut message = vec![DESTINATION_UNREACHABLE, PORT_UNREACHABLE, 0, 0, 0, 0, 0, 0];
+        message.extend_from_slice(quoted);
+        self.send_icmp(path, message, now);
+    }
+
+    /// Sends a message to a stranger, unless much waits already.
+    fn send_icmp(&mut self, path: (IpAddr, IpAddr), mut message: Vec<u8>, now: Instant) {
+        let Some(hop) = self.next_hop(path.1, now) else {
             return;
         };
         if self.outbox.len() >= ANSWERS {
             return;
         }
         self.resolve(hop, now);
-        let reply = Path {
+        put(&mut message, 2, [0, 0]);
+        let sum = checksum::compute(0, &message);
+        put(&mut message, 2, sum.to_be_bytes());
+        let path = Path {
             station: self.station,
             next_hop: [0; 6],
-            local: path.1,
-            remote: path.0,
+            local: path.0,
+            remote: path.1,
         };
-        let mut frame = vec![0; headers_len(&path.0) + message.len()];
-        let start = reply.write(&mut frame, PROTOCOL_ICMP, message.len());
-        if let Some(room) = frame.get_mut(start..) {
-            room.copy_from_slice(message);
-            put(room, 0, [ECHO_REPLY, 0, 0, 0]);
-            let sum = checksum::compute(0, room);
-            put(room, 2, sum.to_be_bytes());
-        }
+        let mut frame = vec![0; headers_len(&path.remote)];
+        path.write(&mut frame, PROTOCOL_ICMP, message.len());
+        frame.extend_from_slice(&message);
         self.push(frame, Offload::None, NextHop::Neighbor(hop), now);
     }
 }

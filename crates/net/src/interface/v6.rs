@@ -4,7 +4,7 @@ use super::{ANSWERS, Delivery, Interface, NextHop};
 use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
-use crate::ipv6::icmp::{self, PARAMETER_PROBLEM};
+use crate::ipv6::icmp::{self, DESTINATION_UNREACHABLE, PARAMETER_PROBLEM};
 use crate::ipv6::interface_id::InterfaceId;
 use crate::ipv6::mld::Mld;
 use crate::ipv6::ndisc::{self, Message, NeighborSolicitation};
@@ -23,14 +23,8 @@ use wireboot_nic::{MacAddress, Offload};
 use wireboot_tcp::Instant;
 
 const MLD_QUERY: u8 = 130;
-
-/// How a station takes part in IPv6.
-#[derive(Clone, Copy, Debug)]
-pub struct Ipv6Options {
-    /// Addresses from prefixes are made from the secret and stay the same on a network (RFC 7217); without one, from the Ethernet
-    /// address (RFC 4291).
-    pub secret: Option<[u8; 32]>,
-}
+/// Code of Destination Unreachable.
+const PORT_UNREACHABLE: u8 = 4;
 
 /// What routers have said, put together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,10 +77,11 @@ impl V6 {
 
 impl Interface {
     /// Begins with IPv6: a link-local address, groups, and looking for routers.
-    pub fn ipv6_up(&mut self, options: &Ipv6Options, seed: [u8; 32], now: Instant) {
-        let id = options
-            .secret
-            .map_or(InterfaceId::Eui64, |secret| InterfaceId::Stable { secret });
+    pub fn ipv6_up(&mut self, seed: [u8; 32], now: Instant) {
+        if self.v6.is_some() {
+            return;
+        }
+        let id = InterfaceId::Eui64;
         self.v6 = Some(V6 {
             slaac: Slaac::new(self.station, id, self.link_mtu, seed, now),
             mld: Mld::default(),
@@ -108,11 +103,11 @@ impl Interface {
         })
     }
 
-    /// Takes an address that DHCPv6 has given, for so many seconds (preferred and valid).
-    pub fn add6(&mut self, address: Ipv6Addr, preferred: u32, valid: u32, now: Instant) -> bool {
+    /// Takes an address that DHCPv6 has given, for ever: a boot is shorter than a lease.
+    pub fn add6(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.changed = true;
         let v6 = self.v6.as_mut();
-        v6.is_some_and(|v6| v6.slaac.add(address, 128, preferred, valid, now))
+        v6.is_some_and(|v6| v6.slaac.add(address, 128, u32::MAX, u32::MAX, now))
     }
 
     /// Our IPv6 addresses, link-local ones too.
@@ -172,6 +167,23 @@ impl Interface {
     fn answer6(&mut self, packet: &[u8], mac: Option<MacAddress>, now: Instant) {
         if self.outbox.len() < ANSWERS {
             self.send6(packet, mac, now);
+        }
+    }
+
+    pub(super) fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
+        let us = Packet::parse(packet).map(|packet| packet.destination);
+        let error = us.and_then(|us| {
+            icmp::error(
+                us,
+                DESTINATION_UNREACHABLE,
+                PORT_UNREACHABLE,
+                0,
+                packet,
+                false,
+            )
+        });
+        if let Some(error) = error {
+            self.answer6(&error, None, now);
         }
     }
 

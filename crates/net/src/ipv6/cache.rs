@@ -349,6 +349,7 @@ mod tests {
         without.mac = None;
         cache.heard(&without, false, at(0));
         cache.heard(&says(6, B, true, true), false, at(0));
+        cache.confirm(ip(7), at(0));
         assert_eq!(cache.lookup(ip(7), at(0)), None);
         cache.heard(&says(7, A, true, true), false, at(0));
         assert_eq!(cache.lookup(ip(7), at(0)), Some(A));
@@ -432,6 +433,11 @@ mod tests {
         assert_eq!(cache.lookup(ip(1), at(1)), Some(A));
         // The newest are asked for.
         assert!(cache.find(ip(199)).is_some() && cache.find(ip(100)).is_none());
+        // Nor one that is not in use, while there is room for it.
+        for last in 100..200 {
+            assert!(cache.want(ip(last), false, at(20_000)));
+        }
+        assert!(cache.find(ip(1)).is_some());
         // All of the table known and in use: no room, until one is no longer used.
         let mut cache = Cache::default();
         for last in 0..ENTRIES as u16 {
@@ -442,6 +448,16 @@ mod tests {
         assert!(cache.want(ip(99), false, at(10_000)));
         assert!(cache.find(ip(0)).is_none() && cache.find(ip(1)).is_some());
         assert_eq!(cache.0.len(), ENTRIES);
+        // One that is not in use goes before one that is still asked for, the one that was used first.
+        assert_eq!(cache.lookup(ip(1), at(15_000)), Some(A));
+        assert!(cache.want(ip(98), false, at(22_000)));
+        assert!(cache.find(ip(99)).is_some() && cache.find(ip(1)).is_some());
+        assert!(cache.find(ip(2)).is_none());
+        for last in 3..32 {
+            cache.lookup(ip(last), at(15_000));
+        }
+        assert!(cache.want(ip(97), false, at(30_000)));
+        assert!(cache.find(ip(99)).is_some() && cache.find(ip(98)).is_some());
     }
 
     proptest! {

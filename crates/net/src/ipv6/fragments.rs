@@ -22,6 +22,7 @@ const LIFETIME_V4: Duration = Duration::from_secs(15);
 const LIFETIME_V6: Duration = Duration::from_secs(60);
 /// The pieces of a packet come right after each other: when one is missing so long, it is lost.
 const IDLE: Duration = Duration::from_millis(200);
+const ICMPV4: u8 = 1;
 /// The largest IP packet, IPv4's header included.
 const LONGEST: usize = 65_535;
 
@@ -172,10 +173,9 @@ impl Packet {
             return false;
         }
         let overlaps = |&(other, other_end): &(usize, usize)| start < other_end && other < end;
-        let behind_the_end = |end: usize, len: usize| end > len || (!fragment.more && end != len);
         let known_end = self.pieces.iter().map(|(_, end)| *end).max().unwrap_or(0);
         let wrong = self.pieces.iter().any(overlaps)
-            || self.len.is_some_and(|len| behind_the_end(end, len))
+            || self.len.is_some_and(|len| end > len)
             || (!fragment.more && known_end > end)
             || self.pieces.len() == PIECES;
         if wrong {
@@ -218,9 +218,7 @@ fn holds_headers(fragment: &Fragment<'_>) -> bool {
             .get(12)
             .map_or(20, |b| usize::from(b >> 4) * 4)
             .max(20),
-        UDP => 8,
-        // ICMP of both versions.
-        1 | header::ICMP => 8,
+        UDP | ICMPV4 | header::ICMP => 8,
         _ => 0,
     };
     payload.len() >= needed
@@ -313,6 +311,11 @@ mod tests {
             let whole = table.take(&other, at(0));
             assert_eq!(whole.map(|whole| whole.protocol), v6.then_some(UDP));
             assert_eq!(table.take(&right, at(0)).is_some(), !v6);
+            if v6 {
+                let mut table = Fragments::default();
+                assert_eq!(table.take(&other, at(0)), None);
+                assert_eq!(table.take(&first, at(0)).unwrap().protocol, UDP);
+            }
         }
     }
 
@@ -485,11 +488,17 @@ mod tests {
         first.protocol = TCP;
         let mut table = Fragments::default();
         assert_eq!((table.take(&first, at(0)), table.0.len()), (None, 0));
-        // An atomic one as well.
-        assert_eq!(
-            table.take(&piece(true, 7, 0, false, &tcp[..7]), at(0)),
-            None
-        );
+        let mut short = tcp;
+        short[12] = 0x10;
+        first.payload = &short[..16];
+        assert_eq!((table.take(&first, at(0)), table.0.len()), (None, 0));
+        for (v6, protocol) in [(true, UDP), (true, header::ICMP), (false, 1)] {
+            let mut atomic = piece(v6, 7, 0, false, &tcp[..7]);
+            atomic.protocol = protocol;
+            assert_eq!(table.take(&atomic, at(0)), None);
+            atomic.payload = &tcp[..8];
+            assert!(table.take(&atomic, at(0)).is_some());
+        }
     }
 
     #[test]
@@ -554,6 +563,26 @@ mod tests {
         table.take(&piece(true, 100, 0, true, &data[..24]), at(200));
         table.take(&piece(true, 101, 8, true, &data[..8]), at(200));
         assert_eq!(ids(&table), [0, 2, 3, 101]);
+    }
+
+    #[test]
+    fn one_sender_takes_no_place_of_another() {
+        let data = bytes(8);
+        let mut table = Fragments::default();
+        let mut other = piece(true, 0, 8, true, &data);
+        other.source = host(true, 3);
+        table.take(&other, at(0));
+        for id in 0..4 {
+            table.take(&piece(true, id, 8, true, &data), at(300));
+        }
+        table.take(&piece(true, 9, 8, true, &data), at(300));
+        assert!(
+            table
+                .0
+                .iter()
+                .any(|packet| packet.key.source == other.source)
+        );
+        assert!(table.0.iter().all(|packet| packet.key.id != 9));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub fn pseudo_header(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, len:
 /// True when the checksum of an ICMPv6 message is right.
 pub fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> bool {
     let pseudo = pseudo_header(source, destination, ICMP, message.len());
-    message.len() >= ICMP_HEADER && checksum::verify(pseudo, Parts::new(&[message]))
+    checksum::verify(pseudo, Parts::new(&[message]))
 }
 
 /// Writes the checksum of a message that has zero there.

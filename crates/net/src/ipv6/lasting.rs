@@ -29,9 +29,8 @@ impl<T: PartialEq> Lasting<T> {
     /// `item` is said to last for so many seconds from now: 0 forgets it, `u32::MAX` is for ever.
     pub fn hear(&mut self, item: T, seconds: u32, now: Instant) {
         let until = end(seconds, now);
-        self.entries
-            .retain(|(known, until)| !is_over(*until, now) && (seconds != 0 || *known != item));
-        let room = seconds != 0 && self.entries.len() < self.limit;
+        self.entries.retain(|(_, until)| !is_over(*until, now));
+        let room = self.entries.len() < self.limit;
         match self.entries.iter_mut().find(|(known, _)| *known == item) {
             Some(entry) => entry.1 = until,
             None if room => self.entries.push((item, until)),

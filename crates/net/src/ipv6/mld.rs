@@ -105,8 +105,7 @@ impl Mld {
             && packet.hop_limit == 1
             && upper.router_alert
             && !upper.fragmented
-            && (message.len() == 24 || message.len() >= 28)
-            && (group.is_unspecified() || group.is_multicast());
+            && (message.len() == 24 || message.len() >= 28);
         let code = u32::from(u16::from_be_bytes([code_high, code_low]));
         let millis = match code {
             _ if code < 0x8000 || message.len() == 24 => code,
@@ -261,7 +260,8 @@ mod tests {
     #[test]
     fn no_more_groups_than_fit() {
         let mut mld = Mld::default();
-        mld.set((0..100).map(group), at(0));
+        let many = (0..100).map(|last| group(last / 2));
+        mld.set(many, at(0));
         assert_eq!(due(&mut mld, 0).unwrap().len(), GROUPS);
     }
 
@@ -275,7 +275,7 @@ mod tests {
             (NONE, 1000, 24, 500),
             (NONE, 0x8000, 28, 16_384),
             (NONE, 0x9fff, 28, 0x1fff << 3),
-            (NONE, 0x8000, 24, 16_384),
+            (NONE, 0x9ffe, 24, 0x4fff),
         ] {
             let mut mld = listener();
             hear(&mut mld, &query(asked, code, len));
@@ -302,12 +302,19 @@ mod tests {
         no_alert[2] = 1;
         let mut report = right.clone();
         report[8] = 143;
+        let mut udp = right.clone();
+        udp[0] = header::UDP;
+        let mut fragmented = right.clone();
+        fragmented[0] = 44;
+        fragmented.splice(8..8, [ICMP, 0, 0, 0, 0, 0, 0, 0]);
         for wrong in [
             bytes(global, 1, &right),
             bytes(NONE, 1, &right),
             bytes(ROUTER, 2, &right),
             bytes(ROUTER, 1, &no_alert),
             bytes(ROUTER, 1, &report),
+            bytes(ROUTER, 1, &udp),
+            bytes(ROUTER, 1, &fragmented),
             bytes(ROUTER, 1, &query(NONE, 1000, 23)),
             bytes(ROUTER, 1, &query(NONE, 1000, 27)),
             bytes(ROUTER, 1, &query(group(3), 1000, 28)),

@@ -241,7 +241,7 @@ fn prefix_information(data: &[u8]) -> Option<PrefixInformation> {
 fn servers(data: &[u8]) -> Option<Vec<(Ipv6Addr, u32)>> {
     let lifetime = u32::from_be_bytes(array(data, 2)?);
     let (addresses, rest) = data.get(6..)?.as_chunks::<16>();
-    if addresses.is_empty() || !rest.is_empty() {
+    if !rest.is_empty() {
         return None;
     }
     let servers = addresses.iter().copied().map(Ipv6Addr::from);

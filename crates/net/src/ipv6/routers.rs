@@ -347,7 +347,9 @@ mod tests {
         };
         hear(&mut routers, "2001:db8:1::", 48, true, 100);
         hear(&mut routers, "2001:db8:2::", 64, false, 100);
-        hear(&mut routers, "ff00::", 8, true, 100);
+        for wrong in ["ff00::", "fe80::"] {
+            hear(&mut routers, wrong, 0, true, 100);
+        }
         let near = ip("2001:db8:1:5::9");
         assert_eq!(hop(&routers, "2001:db8:1:5::9", 99), Some(near));
         assert_eq!(hop(&routers, "2001:db8:1:5::9", 100), Some(router(1)));
@@ -402,6 +404,12 @@ mod tests {
         assert!(!routers.heard_redirect(router(1), &better, at(0)));
         assert!(!routers.heard_redirect(router(7), &redirect(router(6), far), at(0)));
         routers.unreachable(router(7));
+        assert_eq!(routers.next_hop(far, at(0)), Some(router(1)));
+        // To another router, which knows a better one; then that one is a router no longer.
+        assert!(routers.heard_redirect(router(1), &redirect(router(2), far), at(0)));
+        assert!(routers.heard_redirect(router(2), &better, at(0)));
+        assert_eq!(routers.next_hop(far, at(0)), Some(router(7)));
+        routers.heard(router(7), &lives(0), at(0));
         assert_eq!(routers.next_hop(far, at(0)), Some(router(1)));
         for last in 0..100 {
             let destination = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, last);

@@ -160,15 +160,27 @@ impl Slaac {
 
     fn make(&mut self, prefix: Ipv6Addr, preferred: u32, valid: u32, now: Instant) {
         if let Some(address) = self.interface_id.address(prefix, self.mac, 0) {
-            self.addresses.push(Address {
-                address,
-                prefix_len: 64,
-                origin: Origin::Prefix { tries: 0 },
-                detection: Detection::Due,
-                preferred_until: end(preferred, now),
-                valid_until: end(valid, now),
-            });
+            let origin = Origin::Prefix { tries: 0 };
+            self.push(address, 64, origin, (preferred, valid), now);
         }
+    }
+
+    fn push(
+        &mut self,
+        address: Ipv6Addr,
+        prefix_len: u8,
+        origin: Origin,
+        (preferred, valid): (u32, u32),
+        now: Instant,
+    ) {
+        self.addresses.push(Address {
+            address,
+            prefix_len,
+            origin,
+            detection: Detection::Due,
+            preferred_until: end(preferred, now),
+            valid_until: end(valid, now),
+        });
     }
 
     /// Takes an address that DHCPv6 has given, or gives it new lifetimes (in seconds). False when it is none that we can have.
@@ -193,14 +205,7 @@ impl Slaac {
                 true
             }
             None if right && !full => {
-                self.addresses.push(Address {
-                    address,
-                    prefix_len,
-                    origin: Origin::Dhcp,
-                    detection: Detection::Due,
-                    preferred_until: end(preferred, now),
-                    valid_until: end(valid, now),
-                });
+                self.push(address, prefix_len, Origin::Dhcp, (preferred, valid), now);
                 true
             }
             _ => false,
@@ -269,7 +274,8 @@ impl Slaac {
         hash(&self.seed, &[&address.octets()])
     }
 
-    /// The packet to be sent now: a solicitation of duplicate address detection or of routers. Its destination is a group.
+    /// The packet to be sent now: a solicitation of duplicate address detection or of routers. Its destination is a group. To be
+    /// called until there is nothing.
     pub fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.expire(now);
         for known in &mut self.addresses {

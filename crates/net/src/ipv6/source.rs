@@ -205,6 +205,12 @@ mod tests {
             &["2001:db8::1/64", "fd00:2::1/64"],
             "fd00:2::1/64",
         );
+        // A label counts more than a prefix.
+        chooses(
+            "2001:db8::1",
+            &["2002:a00::1/64", "2600::1/64"],
+            "2600::1/64",
+        );
         // Of one prefix alike, whatever bits behind it: the first.
         let all = candidates(&["2001:db8::1/64", "2001:db8::9/64"]);
         assert_eq!(choose(mapped(ip("2001:db8::8")), all.clone()), Some(all[0]));

@@ -2,6 +2,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::*;
+use crate::platform::PlatformError;
 use crate::virtio::{InitError, VirtioNet, supports};
 use crate::{Checksum, Fault, Nic, Offload, Receive, SendError, Transmit};
 use proptest::prelude::*;

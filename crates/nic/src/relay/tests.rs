@@ -77,6 +77,8 @@ fn what_the_nic_is_the_far_end_is() {
     let nic = scene.near.into_nic();
     assert_eq!(scene.far.properties(), nic.properties());
     assert!(scene.far.link_up());
+    let scene = Scene::new(|config| config.transmit_unit = 60_000);
+    assert_eq!(scene.far.properties().transmit_unit, 0, "it cuts nothing");
 }
 
 #[test]

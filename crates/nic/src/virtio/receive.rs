@@ -6,7 +6,8 @@ use core::slice;
 use super::device::{Shared, User};
 use super::queue::VIRTQ_DESC_F_WRITE;
 use super::ring::Ring;
-use super::{ETHERNET_LEN, HEADER_LEN, MAX_UNIT, MERGEABLE_BUFFER, feature};
+use super::shape::{MAX_UNIT, MERGEABLE_BUFFER};
+use super::{ETHERNET_LEN, HEADER_LEN, feature};
 use crate::platform::{PciFunction, Registers};
 use crate::{Checksum, Counters, Fault, Frame, Receive};
 

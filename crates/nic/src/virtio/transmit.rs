@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::slice;
 
+use super::HEADER_LEN;
 use super::device::User;
 use super::ring::{Buffers, Ring};
-use super::{HEADER_LEN, TRANSMIT_UNIT};
+use super::shape::TRANSMIT_UNIT;
 use crate::platform::PciFunction;
 use crate::vlan::TAG_LEN;
 use crate::{Counters, Fault, Offload, SendError, Transmit, checksum};

@@ -314,7 +314,20 @@ fn search_list_with_compression() {
     ] {
         assert_eq!(with(DOMAIN_SEARCH, bad).domain_search(), None, "{bad:?}");
     }
-    let long = [b"\x3f".as_slice(), &[b'a'; 63]].concat().repeat(4);
+    // RFC 1035 section 2.3.4, without the final dot: 253 characters and no more.
+    let label = [b"\x3f".as_slice(), &[b'a'; 63]].concat();
+    for (last, length) in [(61, Some(253)), (62, None)] {
+        let list = [
+            label.repeat(3),
+            vec![last],
+            vec![b'a'; last.into()],
+            vec![0],
+        ]
+        .concat();
+        let names = with(DOMAIN_SEARCH, &list).domain_search();
+        assert_eq!(names.map(|names| names[0].len()), length);
+    }
+    let long = label.repeat(4);
     assert_eq!(
         with(DOMAIN_SEARCH, &[long, vec![0]].concat()).domain_search(),
         None
@@ -435,6 +448,42 @@ fn pxe_lists_are_cut_where_they_must() {
     let again = PxeOptions::parse(&options.emit()).unwrap();
     assert_eq!(again.boot_servers, options.boot_servers[..5]);
     assert_eq!(again.menu[0].description, "\u{20ac}".repeat(84));
+}
+
+/// A server list and a prompt that fill a sub-option to the last byte, and one more of each.
+#[test]
+fn pxe_sub_options_hold_255_bytes() {
+    for (addresses, text, kept) in [(63, 254, (63, 254)), (64, 255, (63, 254))] {
+        let options = PxeOptions {
+            boot_servers: vec![BootServers {
+                kind: 1,
+                addresses: vec![Ipv4Addr::LOCALHOST; addresses],
+            }],
+            prompt: Some(Prompt {
+                timeout: 255,
+                text: "x".repeat(text),
+            }),
+            ..PxeOptions::default()
+        };
+        let again = PxeOptions::parse(&options.emit()).unwrap();
+        let prompt = again.prompt.unwrap();
+        assert_eq!(
+            (again.boot_servers[0].addresses.len(), prompt.text.len()),
+            kept
+        );
+        assert_eq!(prompt.timeout, 255);
+    }
+}
+
+#[test]
+fn a_list_of_addresses_survives() {
+    let mut message = Message::request(MessageType::Offer, 1, MAC);
+    let servers = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
+    message.options.set_addresses(DNS_SERVERS, &servers);
+    message.options.set_addresses(SERVER_ID, &servers[..1]);
+    let options = Message::parse(&message.emit()).unwrap().options;
+    assert_eq!(options.addresses(DNS_SERVERS), servers);
+    assert_eq!(options.address(SERVER_ID), Some(servers[0]));
 }
 
 proptest! {

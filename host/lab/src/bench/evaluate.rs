@@ -3,10 +3,12 @@
 //! The client's packets suffice: its request, and its acknowledgements up to the last byte. The few small packets of
 //! the server that matter (a TFTP OACK) pass the capture's filter too.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::ops::Range;
 
-use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
+use etherparse::{LaxSlicedPacket, TransportSlice};
+
+use crate::ip::IpPacket;
 
 /// How a file is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +33,7 @@ impl Protocol {
 /// What one captured packet says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// A DHCPDISCOVER.
+    /// A DHCPDISCOVER, or what begins DHCPv6 where a boot file is asked for. (Firmware asks without, too, for its own address.)
     Discover,
     /// A TFTP read request, from the client's transfer port.
     ReadRequest {
@@ -96,16 +98,20 @@ pub struct Get {
 const HTTP: u16 = 80;
 const TFTP: u16 = 69;
 const DHCP_SERVER: u16 = 67;
+const DHCPV6_SERVER: u16 = 547;
+/// Message types and options of DHCPv6 (RFC 8415 sections 7.3 and 21.7, RFC 5970 section 3.1).
+const SOLICIT: u8 = 1;
+const INFORMATION_REQUEST: u8 = 11;
+const OPTION_ORO: u16 = 6;
+const OPT_BOOTFILE_URL: u16 = 59;
 
 impl Packet {
     /// Reads an Ethernet frame, which the capture may have cut short. `None` for what is of no interest.
     #[must_use]
-    pub fn parse(frame: &[u8], server: Ipv4Addr) -> Option<Packet> {
+    pub fn parse(frame: &[u8], server: IpAddr) -> Option<Packet> {
         let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
-        let Some(LaxNetSlice::Ipv4(ip)) = &packet.net else {
-            return None;
-        };
-        let from_server = ip.header().source_addr() == server;
+        let ip = packet.net.as_ref().and_then(IpPacket::of)?;
+        let from_server = ip.source == server;
         match packet.transport? {
             TransportSlice::Udp(udp) => Packet::udp(
                 udp.source_port(),
@@ -115,8 +121,7 @@ impl Packet {
             ),
             TransportSlice::Tcp(tcp) if from_server && tcp.source_port() == HTTP => {
                 // The capture may have cut the payload: its true length is in the IP header.
-                let headers = usize::from(ip.header().ihl()) * 4 + tcp.header_slice().len();
-                let carries_data = usize::from(ip.header().total_len()) > headers;
+                let carries_data = ip.payload > tcp.header_slice().len();
                 carries_data.then(|| Packet::FromServer {
                     port: tcp.destination_port(),
                 })
@@ -136,6 +141,9 @@ impl Packet {
     fn udp(source: u16, destination: u16, payload: &[u8], from_server: bool) -> Option<Packet> {
         if destination == DHCP_SERVER {
             return is_discover(payload).then_some(Packet::Discover);
+        }
+        if destination == DHCPV6_SERVER {
+            return is_solicit(payload).then_some(Packet::Discover);
         }
         let (opcode, rest) = payload.split_first_chunk::<2>()?;
         match (u16::from_be_bytes(*opcode), from_server) {
@@ -182,6 +190,26 @@ fn is_discover(payload: &[u8]) -> bool {
             }
             _ => return false,
         }
+    }
+    false
+}
+
+/// A Solicit or Information-request of DHCPv6 that asks for a boot file. The options begin after type and transaction id.
+fn is_solicit(payload: &[u8]) -> bool {
+    let [SOLICIT | INFORMATION_REQUEST, _, _, _, options @ ..] = payload else {
+        return false;
+    };
+    let mut options = options;
+    while let [c0, c1, l0, l1, rest @ ..] = options {
+        let length = usize::from(u16::from_be_bytes([*l0, *l1]));
+        let Some((value, rest)) = rest.split_at_checked(length) else {
+            return false;
+        };
+        if u16::from_be_bytes([*c0, *c1]) == OPTION_ORO {
+            let mut codes = value.chunks_exact(2);
+            return codes.any(|code| code == OPT_BOOTFILE_URL.to_be_bytes());
+        }
+        options = rest;
     }
     false
 }
@@ -501,7 +529,7 @@ fn covered(answers: &[Answer]) -> u64 {
     sum
 }
 
-/// The time from the first DHCPDISCOVER to the first packet with data of a file's in it.
+/// The time from the first DHCPDISCOVER or Solicit to the first packet with data of a file's in it.
 #[derive(Debug, Default)]
 pub struct FirstByte {
     discover: Option<f64>,
@@ -551,47 +579,70 @@ impl FirstByte {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etherparse::PacketBuilder;
+    use etherparse::{IpHeaders, PacketBuilder, PacketBuilderStep};
     use proptest::prelude::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
-    const SERVER: [u8; 4] = [10, 77, 0, 1];
-    const CLIENT: [u8; 4] = [10, 77, 0, 50];
+    type End = (IpAddr, u16);
 
-    fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Option<Packet> {
+    /// A client and a server of either version.
+    const ENDS: [(IpAddr, IpAddr); 2] = [
+        (
+            IpAddr::V4(Ipv4Addr::new(10, 77, 0, 50)),
+            IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)),
+        ),
+        (
+            IpAddr::V6(Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 0x50)),
+            IpAddr::V6(Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 1)),
+        ),
+    ];
+
+    fn ip(from: End, to: End) -> PacketBuilderStep<IpHeaders> {
+        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        match (from.0, to.0) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => ethernet.ipv4(from.octets(), to.octets(), 64),
+            (IpAddr::V6(from), IpAddr::V6(to)) => ethernet.ipv6(from.octets(), to.octets(), 64),
+            _ => panic!("two versions in a packet"),
+        }
+    }
+
+    fn is_server(end: End) -> bool {
+        ENDS.iter().any(|(_, server)| *server == end.0)
+    }
+
+    fn udp(from: End, to: End, payload: &[u8]) -> Option<Packet> {
         let mut frame = Vec::new();
-        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-            .ipv4(from.0, to.0, 64)
-            .udp(from.1, to.1);
+        let builder = ip(from, to).udp(from.1, to.1);
         builder.write(&mut frame, payload).unwrap();
-        Packet::parse(&frame, SERVER.into())
+        Packet::parse(&frame, if is_server(from) { from.0 } else { to.0 })
     }
 
     fn tcp(
-        from: ([u8; 4], u16),
-        to: ([u8; 4], u16),
+        from: End,
+        to: End,
         sequence: u32,
         ack: u32,
         payload: &[u8],
         keep: usize,
     ) -> Option<Packet> {
         let mut frame = Vec::new();
-        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-            .ipv4(from.0, to.0, 64)
-            .tcp(from.1, to.1, sequence, 1000)
-            .ack(ack);
+        let builder = ip(from, to).tcp(from.1, to.1, sequence, 1000).ack(ack);
         builder.write(&mut frame, payload).unwrap();
         frame.truncate(keep);
-        Packet::parse(&frame, SERVER.into())
+        Packet::parse(&frame, if is_server(from) { from.0 } else { to.0 })
     }
 
     #[test]
     fn packets_are_told_apart() {
-        let (client, server) = ((CLIENT, 2000), (SERVER, 3000));
-        let request = udp(
-            client,
-            (SERVER, 69),
-            b"\0\x01dir/64M.efi\0octet\0tsize\x000\0",
-        );
+        for (client, server) in ENDS {
+            told_apart(client, server);
+        }
+    }
+
+    fn told_apart(client: IpAddr, server: IpAddr) {
+        let (tftp, http) = ((server, 69), (server, 80));
+        let (client, server) = ((client, 2000), (server, 3000));
+        let request = udp(client, tftp, b"\0\x01dir/64M.efi\0octet\0tsize\x000\0");
         assert_eq!(
             request,
             Some(Packet::ReadRequest {
@@ -630,14 +681,7 @@ mod tests {
                 message: "User aborted".into()
             })
         );
-        let get = tcp(
-            client,
-            (SERVER, 80),
-            7,
-            9,
-            b"GET /64M.efi HTTP/1.1\r\n",
-            200,
-        );
+        let get = tcp(client, http, 7, 9, b"GET /64M.efi HTTP/1.1\r\n", 200);
         assert_eq!(
             get,
             Some(Packet::FromClient {
@@ -655,12 +699,14 @@ mod tests {
 
     #[test]
     fn data_of_the_server_is_seen_in_a_packet_cut_short() {
-        let (client, server) = ((CLIENT, 2000), (SERVER, 80));
-        assert_eq!(
-            tcp(server, client, 1, 1, &[0; 1400], 54),
-            Some(Packet::FromServer { port: 2000 })
-        );
-        assert_eq!(tcp(server, client, 1, 1, &[], 54), None);
+        for ((client, server), headers) in ENDS.into_iter().zip([54, 74]) {
+            let (client, server) = ((client, 2000), (server, 80));
+            assert_eq!(
+                tcp(server, client, 1, 1, &[0; 1400], headers),
+                Some(Packet::FromServer { port: 2000 })
+            );
+            assert_eq!(tcp(server, client, 1, 1, &[], headers), None);
+        }
     }
 
     #[test]
@@ -687,10 +733,28 @@ mod tests {
             let mut message = vec![0; 240];
             message[0] = 1;
             message.extend([0, 61, 2, 53, 53, 53, 1, kind, 255]);
-            udp(([0; 4], 68), ([255; 4], 67), &message)
+            let (from, to) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
+            udp((from.into(), 68), (to.into(), 67), &message)
         };
         assert_eq!(message(1), Some(Packet::Discover));
         assert_eq!(message(3), None);
+    }
+
+    #[test]
+    fn only_who_asks_for_a_boot_file_begins() {
+        let message = |kind, codes: &[u8]| {
+            let mut message = vec![kind, 1, 2, 3, 0, 8, 0, 2, 0, 0, 0, 6, 0];
+            message.push(codes.len() as u8);
+            message.extend(codes);
+            let to = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
+            udp((ENDS[1].0, 546), (to.into(), 547), &message)
+        };
+        assert_eq!(message(1, &[0, 23, 0, 59]), Some(Packet::Discover));
+        assert_eq!(message(11, &[0, 59]), Some(Packet::Discover));
+        // Firmware's own address; a Request; an option that is cut.
+        assert_eq!(message(1, &[0, 23, 59, 0]), None);
+        assert_eq!(message(3, &[0, 59]), None);
+        assert!(!is_solicit(&[1, 0, 0, 0, 0, 6, 0, 4, 0, 59]));
     }
 
     fn request(port: u16) -> Packet {
@@ -943,7 +1007,9 @@ mod tests {
 
         #[test]
         fn no_frame_breaks_the_parser(frame in prop::collection::vec(any::<u8>(), 0..400)) {
-            let _ = Packet::parse(&frame, SERVER.into());
+            for (_, server) in ENDS {
+                let _ = Packet::parse(&frame, server);
+            }
         }
     }
 }

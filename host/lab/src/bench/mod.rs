@@ -33,6 +33,7 @@ use nix::unistd::geteuid;
 
 use crate::accel;
 use crate::guest;
+use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
 use crate::output;
@@ -64,6 +65,9 @@ pub struct BenchArgs {
     /// Number of rounds [default: 5, quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
+    /// The version of IP in which everything happens; with 6 the network has no IPv4, and only stacks that speak IPv6 take part
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "4")]
+    pub ip: IpVersion,
     /// Only stacks whose short name contains one of these words
     #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
     pub only: Vec<String>,
@@ -111,7 +115,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
             eprintln!("the Linux guest is left out: {error:#}");
         }
     }
-    let (stacks, absent) = stacks::all(program(&args));
+    let (stacks, absent) = stacks::all(program(&args), args.ip);
     let wanted =
         |id: &str| args.only.is_empty() || args.only.iter().any(|word| id.contains(word.as_str()));
     let stacks: Vec<Stack> = stacks
@@ -143,7 +147,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     }
 
     let lab = Lab::enter()?;
-    let network = Network::new(&lab, NetworkOptions::default())?;
+    let network = Network::new(&lab, NetworkOptions::of(args.ip))?;
     if let Some(warning) = host::busy() {
         eprintln!("{warning}");
     }
@@ -172,6 +176,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let ground = Ground {
         lab: &lab,
         network: &network,
+        ip: args.ip,
         accelerator,
         root,
     };

@@ -14,8 +14,9 @@ use pcap_file::pcap::PcapReader;
 
 use super::evaluate::{Packet, Transfer};
 use crate::console::now;
+use crate::ip::IpVersion;
 use crate::netns::Lab;
-use crate::network::{INTERFACE, SERVER};
+use crate::network::{self, INTERFACE};
 
 /// Which packets are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +50,12 @@ struct Sample {
 }
 
 impl Observer {
-    /// Begins to look; packets are seen from when this returns.
+    /// Begins to look at what the lab's servers and their client say in a version of IP; packets are seen from when this returns.
     ///
     /// # Errors
     /// When tcpdump does not start.
-    pub fn start(lab: &Lab, view: View) -> Result<Observer> {
+    pub fn start(lab: &Lab, view: View, ip: IpVersion) -> Result<Observer> {
+        let server = network::server(ip);
         let mut command = lab.command("tcpdump");
         command.args([
             "-i",
@@ -70,7 +72,7 @@ impl Observer {
             "-",
         ]);
         if view == View::Client {
-            command.arg(format!("not src host {SERVER} or less 160"));
+            command.arg(format!("not src host {server} or less 160"));
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut tcpdump = command
@@ -87,7 +89,7 @@ impl Observer {
             // Raw, because the crate takes a packet longer than the snap length for an error. tcpdump counts microseconds.
             while let Some(Ok(captured)) = reader.next_raw_packet() {
                 let time = f64::from(captured.ts_sec) + f64::from(captured.ts_frac) * 1e-6;
-                if let Some(packet) = Packet::parse(&captured.data, SERVER)
+                if let Some(packet) = Packet::parse(&captured.data, server)
                     && sender.send((time, packet)).is_err()
                 {
                     return;

@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::atftpd;
+use crate::ip::{IpVersion, host};
 use crate::netns::Lab;
-use crate::network::{INTERFACE, SERVER};
+use crate::network::{self, INTERFACE};
+use crate::server;
 
 /// What the DHCP server tells the firmware to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootFile {
-    /// A file's name for PXE, a URL for HTTP Boot.
+    /// A file's name for PXE, which is fetched by TFTP, or a URL.
     pub firmware: String,
     /// What iPXE gets when it asks in turn: the name of a script.
     pub ipxe: Option<String>,
@@ -47,12 +50,13 @@ impl Servers {
     ///
     /// # Errors
     /// When one does not start.
-    pub fn others(lab: &Lab, root: &Path, boot: &BootFile) -> Result<Servers> {
+    pub fn others(lab: &Lab, root: &Path, boot: &BootFile, ip: IpVersion) -> Result<Servers> {
         let scratch = lab.scratch();
         let settings = scratch.join("dnsmasq.conf");
         let leases = scratch.join("dnsmasq.leases");
         let _ = fs::remove_file(&leases);
-        fs::write(&settings, dnsmasq(boot, &leases)).context("writing dnsmasq's configuration")?;
+        fs::write(&settings, dnsmasq(boot, &leases, ip))
+            .context("writing dnsmasq's configuration")?;
         let mut addresses = lab.command("dnsmasq");
         addresses
             .args([
@@ -65,22 +69,10 @@ impl Servers {
             ])
             .arg(&settings);
 
-        let mut tftp = lab.command("atftpd");
-        tftp.args([
-            "--daemon",
-            "--no-fork",
-            "--user",
-            "root",
-            "--group",
-            "root",
-            "--logfile",
-            "-",
-            "--bind-address",
-        ]);
-        tftp.arg(SERVER.to_string()).arg(root);
+        let tftp = atftpd::serve(lab.command("atftpd"), network::server(ip), root)?;
 
         let settings = scratch.join("nginx.conf");
-        fs::write(&settings, nginx(root, scratch)).context("writing nginx's configuration")?;
+        fs::write(&settings, nginx(root, scratch, ip)).context("writing nginx's configuration")?;
         let mut http = lab.command("nginx");
         http.arg("-c").arg(&settings).args(["-e", "stderr"]);
 
@@ -88,7 +80,7 @@ impl Servers {
         servers.start(lab, "dnsmasq", addresses)?;
         servers.start(lab, "atftpd", tftp)?;
         servers.start(lab, "nginx", http)?;
-        servers.await_http()?;
+        servers.await_http(ip)?;
         Ok(servers)
     }
 
@@ -96,17 +88,18 @@ impl Servers {
     ///
     /// # Errors
     /// When it does not start.
-    pub fn ours(lab: &Lab, root: &Path, firmware_file: &Path) -> Result<Servers> {
+    pub fn ours(lab: &Lab, root: &Path, firmware_file: &Path, ip: IpVersion) -> Result<Servers> {
         let program = std::env::current_exe().context("finding this program's own file")?;
         let mut command = lab.command(program);
         command
             .arg("serve")
             .arg(root)
             .args(["--interface", INTERFACE, "--authoritative", "--nbp"])
-            .arg(firmware_file);
+            .arg(firmware_file)
+            .args(server::advertise(ip));
         let mut servers = Servers(Vec::new());
         servers.start(lab, "wireboot serve", command)?;
-        servers.await_http()?;
+        servers.await_http(ip)?;
         Ok(servers)
     }
 
@@ -129,9 +122,9 @@ impl Servers {
     }
 
     /// Waits until the HTTP server, the last to be started, answers.
-    fn await_http(&mut self) -> Result<()> {
+    fn await_http(&mut self, ip: IpVersion) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
-        let address = SocketAddr::from((SERVER, 80));
+        let address = SocketAddr::from((network::server(ip), 80));
         loop {
             self.check()?;
             if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
@@ -167,29 +160,56 @@ impl Servers {
     }
 }
 
-fn dnsmasq(boot: &BootFile, leases: &Path) -> String {
+fn dnsmasq(boot: &BootFile, leases: &Path, ip: IpVersion) -> String {
     let mut text = format!(
         "port=0\ninterface={INTERFACE}\nexcept-interface=lo\nbind-interfaces\nno-ping\n\
-         dhcp-leasefile={}\ndhcp-range=10.77.0.50,10.77.0.99,255.255.255.0\n\
-         dhcp-match=set:second,175\ndhcp-match=set:ipxe,175\n\
-         dhcp-userclass=set:second,wireboot\ndhcp-userclass=set:wireboot,wireboot\n\
-         dhcp-vendorclass=set:http,HTTPClient\ndhcp-option-force=tag:http,60,HTTPClient\n\
-         dhcp-boot=tag:!second,{}\n",
+         dhcp-leasefile={}\n\
+         dhcp-userclass=set:second,wireboot\ndhcp-userclass=set:wireboot,wireboot\n",
         leases.display(),
-        boot.firmware
     );
-    for (class, file) in [("ipxe", &boot.ipxe), ("wireboot", &boot.wireboot)] {
-        text.extend(
-            file.iter()
-                .map(|file| format!("dhcp-boot=tag:{class},{file}\n")),
-        );
-    }
+    text.push_str(match ip {
+        IpVersion::V4 => {
+            "dhcp-range=10.77.0.50,10.77.0.99,255.255.255.0\n\
+             dhcp-match=set:second,175\ndhcp-match=set:ipxe,175\n\
+             dhcp-vendorclass=set:http,HTTPClient\ndhcp-option-force=tag:http,60,HTTPClient\n"
+        }
+        // dnsmasq writes the vendor class as texts with their lengths, so the first one stands for the enterprise number.
+        IpVersion::V6 => {
+            "enable-ra\ndhcp-range=fd00:77::50,fd00:77::99,64\n\
+             dhcp-userclass=set:second,iPXE\ndhcp-userclass=set:ipxe,iPXE\n\
+             dhcp-match=set:http,option6:61,16\ndhcp-option=tag:http,option6:16,ab,HTTPClient\n"
+        }
+    });
+    let files = [
+        ("!second", Some(&boot.firmware)),
+        ("ipxe", boot.ipxe.as_ref()),
+        ("wireboot", boot.wireboot.as_ref()),
+    ];
+    text.extend(files.into_iter().filter_map(|(tag, file)| {
+        let file = file?;
+        Some(match ip {
+            IpVersion::V4 => format!("dhcp-boot=tag:{tag},{file}\n"),
+            IpVersion::V6 => {
+                let url = url(file, ip);
+                format!("dhcp-option=tag:{tag},option6:bootfile-url,{url}\n")
+            }
+        })
+    }));
     text
+}
+
+/// DHCPv6 knows URLs alone.
+fn url(file: &str, ip: IpVersion) -> String {
+    if file.contains("://") {
+        return file.to_owned();
+    }
+    format!("tftp://{}/{file}", host(network::server(ip)))
 }
 
 /// One process and no log: as fast as nginx gets for one client, and able to run where there is only one user.
 #[must_use]
-pub fn nginx(root: &Path, scratch: &Path) -> String {
+pub fn nginx(root: &Path, scratch: &Path, ip: IpVersion) -> String {
+    let address = host(network::server(ip));
     let (root, scratch) = (root.display(), scratch.display());
     format!(
         "daemon off;\nmaster_process off;\npid {scratch}/nginx.pid;\nerror_log stderr;\nevents {{}}\n\
@@ -197,7 +217,7 @@ pub fn nginx(root: &Path, scratch: &Path) -> String {
          \x20 default_type application/octet-stream;\n  types {{ application/efi efi; }}\n\
          \x20 client_body_temp_path {scratch}/nginx-body;\n  proxy_temp_path {scratch}/nginx-proxy;\n\
          \x20 fastcgi_temp_path {scratch}/nginx-fastcgi;\n  uwsgi_temp_path {scratch}/nginx-uwsgi;\n  scgi_temp_path {scratch}/nginx-scgi;\n\
-         \x20 server {{ listen {SERVER}:80; root {root}; }}\n}}\n"
+         \x20 server {{ listen {address}:80; root {root}; }}\n}}\n"
     )
 }
 
@@ -212,9 +232,17 @@ mod tests {
             ipxe: Some("script.ipxe".into()),
             wireboot: None,
         };
-        let text = dnsmasq(&boot, Path::new("/tmp/leases"));
+        let text = dnsmasq(&boot, Path::new("/tmp/leases"), IpVersion::V4);
         assert!(text.contains("dhcp-boot=tag:!second,first.efi\n"));
         assert!(text.contains("dhcp-boot=tag:ipxe,script.ipxe\n"));
         assert!(!text.contains("dhcp-boot=tag:wireboot"));
+
+        let text = dnsmasq(&boot, Path::new("/tmp/leases"), IpVersion::V6);
+        for (tag, file) in [("!second", "first.efi"), ("ipxe", "script.ipxe")] {
+            let line =
+                format!("dhcp-option=tag:{tag},option6:bootfile-url,tftp://[fd00:77::1]/{file}\n");
+            assert!(text.contains(&line), "{text}");
+        }
+        assert!(!text.contains("tag:wireboot,"));
     }
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use super::evaluate::Protocol;
 use crate::guest::Kernel;
+use crate::ip::IpVersion;
 use crate::packages::{self, Package};
 use crate::qemu::Firmware;
 
@@ -125,8 +126,9 @@ pub fn fetch() -> Result<()> {
 }
 
 /// The stacks that can take part here, in the order of the report, and those that cannot. `program`: wireboot.efi, where it is built.
+/// Over IPv6 those that speak it: not the BIOS's, nor GRUB as PXE starts it.
 #[must_use]
-pub fn all(program: Option<PathBuf>) -> (Vec<Stack>, Vec<Absent>) {
+pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>) {
     let mut list = List::default();
     let stock = ovmf(Package::installed("ovmf"));
     list.add(
@@ -185,9 +187,13 @@ pub fn all(program: Option<PathBuf>) -> (Vec<Stack>, Vec<Absent>) {
             ],
         );
         list.add(&format!("ipxe-efi{age}"), full, &[http, tftp]);
-        list.add(&format!("ipxe-bios{age}"), ipxe_rom(package), &[http, tftp]);
+        if ip == IpVersion::V4 {
+            list.add(&format!("ipxe-bios{age}"), ipxe_rom(package), &[http, tftp]);
+        }
     }
-    list.add("grub", grub(stock.as_ref()), &[http, tftp]);
+    if ip == IpVersion::V4 {
+        list.add("grub", grub(stock.as_ref()), &[http, tftp]);
+    }
     list.add("linux", linux(), &[http]);
     (list.stacks, list.absent)
 }

@@ -1,6 +1,7 @@
 //! One trial: a fresh virtual machine that downloads one file once.
 
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,8 +14,9 @@ use super::linux;
 use super::observe::{Observer, View};
 use super::servers::{BootFile, Servers};
 use super::stacks::{Loader, Server, Stack};
+use crate::ip::{IpVersion, host};
 use crate::netns::Lab;
-use crate::network::{Network, PREFIX_LENGTH, SERVER};
+use crate::network::{self, Network, with_prefix};
 use crate::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, RunningMachine};
 
 /// Where trials take place.
@@ -24,6 +26,8 @@ pub struct Ground<'a> {
     pub lab: &'a Lab,
     /// Its network.
     pub network: &'a Network,
+    /// In which version of IP everything happens.
+    pub ip: IpVersion,
     /// What runs the guests.
     pub accelerator: Accelerator,
     /// The directory whose files the servers offer.
@@ -59,7 +63,7 @@ impl Ground<'_> {
     pub fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
         let (mut servers, mut machine, wanted) = self.prepare(stack, &files::name(bytes))?;
         machine.preallocate = warm;
-        let observer = Observer::start(self.lab, View::Client)?;
+        let observer = Observer::start(self.lab, View::Client, self.ip)?;
         let mut running = machine.start(self.lab, "bench", |_| {})?;
 
         let mut watch = Watch::new(&wanted, bytes);
@@ -100,7 +104,7 @@ impl Ground<'_> {
         })
     }
 
-    /// The time from the first DHCPDISCOVER of `stack` to the first data packet of the file that the answer names, in seconds. wireboot starts
+    /// The time from the first DHCPDISCOVER or Solicit of `stack` to the first data packet of the file that the answer names, in seconds. wireboot starts
     /// from a disk, so that it has no lease from the firmware.
     ///
     /// # Errors
@@ -121,7 +125,7 @@ impl Ground<'_> {
                 card.boot_index = None;
             }
         }
-        let observer = Observer::start(self.lab, View::Both)?;
+        let observer = Observer::start(self.lab, View::Both, self.ip)?;
         let mut running = machine.start(self.lab, "bench", |_| {})?;
         let begin = Instant::now();
         let mut first = FirstByte::default();
@@ -147,7 +151,8 @@ impl Ground<'_> {
     /// Puts the files in place, starts the servers and builds the machine. Also returns the name under which the file will be asked for.
     fn prepare(&self, stack: &Stack, file: &str) -> Result<(Servers, Machine, String)> {
         let scheme = stack.protocol.name().to_lowercase();
-        let url = format!("{scheme}://{SERVER}/{file}");
+        let server = host(network::server(self.ip));
+        let url = format!("{scheme}://{server}/{file}");
         let mut machine = Machine::new(self.accelerator);
         machine.firmware = stack.firmware.clone();
         let mut card = self.network.card();
@@ -156,10 +161,11 @@ impl Ground<'_> {
             ipxe: None,
             wireboot: None,
         };
-        // PXE over IPv6 would only lengthen the way to what is measured.
-        machine.without_pxe(
-            matches!(stack.loader, Loader::Firmware) && stack.protocol == Protocol::Http,
-        );
+        // PXE over the other version would only lengthen the way to what is measured.
+        let http_boot =
+            matches!(stack.loader, Loader::Firmware) && stack.protocol == Protocol::Http;
+        machine.pxe_only((!http_boot).then_some(self.ip));
+        machine.http_boot_ipv6 = http_boot && self.ip == IpVersion::V6;
         match &stack.loader {
             Loader::Firmware => {
                 if stack.protocol == Protocol::Http {
@@ -168,7 +174,7 @@ impl Ground<'_> {
             }
             Loader::Wireboot { program } => {
                 boot.firmware = self.offer(program)?;
-                boot.wireboot = Some(format!("{scheme}://{SERVER}/wireboot.conf"));
+                boot.wireboot = Some(format!("{scheme}://{server}/wireboot.conf"));
                 self.write(
                     "wireboot.conf",
                     &format!("timeout 0\ntitle download\nefi {url}\n"),
@@ -187,15 +193,10 @@ impl Ground<'_> {
                 // The ROM names the virtio 1.0 device, so the BIOS runs it for no other.
                 card.properties.push("disable-legacy=on".into());
             }
-            Loader::Grub => boot.firmware = self.grub(&scheme, file)?,
+            Loader::Grub => boot.firmware = self.grub(&scheme, &server, file)?,
             Loader::Linux { kernel } => {
                 let ram_disk = self.lab.scratch().join("initramfs");
-                linux::write_ram_disk(
-                    &ram_disk,
-                    kernel,
-                    &format!("10.77.0.40/{PREFIX_LENGTH}"),
-                    &url,
-                )?;
+                linux::write_ram_disk(&ram_disk, kernel, &with_prefix(guest(self.ip)), &url)?;
                 let command_line = "console=ttyS0 quiet".into();
                 machine.kernel = Some(DirectKernel {
                     kernel: kernel.image.clone(),
@@ -212,7 +213,7 @@ impl Ground<'_> {
         Ok(match stack.server {
             Server::Wireboot => {
                 let program = self.root.join(&boot.firmware);
-                let servers = Servers::ours(self.lab, &self.root, &program)?;
+                let servers = Servers::ours(self.lab, &self.root, &program, self.ip)?;
                 let wanted = match stack.loader {
                     Loader::Firmware => OUR_BOOT_PROGRAM,
                     _ => file,
@@ -220,7 +221,7 @@ impl Ground<'_> {
                 (servers, machine, wanted.to_owned())
             }
             Server::Atftpd | Server::Nginx => {
-                let servers = Servers::others(self.lab, &self.root, &boot)?;
+                let servers = Servers::others(self.lab, &self.root, &boot, self.ip)?;
                 (servers, machine, file.to_owned())
             }
         })
@@ -252,12 +253,12 @@ impl Ground<'_> {
     }
 
     /// Builds a GRUB that reads the file to its end.
-    fn grub(&self, scheme: &str, file: &str) -> Result<String> {
+    fn grub(&self, scheme: &str, server: &str, file: &str) -> Result<String> {
         let name = "grub.efi";
         let script = self.lab.scratch().join("grub.cfg");
         fs::write(
             &script,
-            format!("testspeed -s 65536 ({scheme},{SERVER})/{file}\nsleep 1000\n"),
+            format!("testspeed -s 65536 ({scheme},{server})/{file}\nsleep 1000\n"),
         )
         .context("writing grub.cfg")?;
         let mut command = Command::new("grub-mkimage");
@@ -277,6 +278,14 @@ impl Ground<'_> {
             );
         }
         Ok(name.to_owned())
+    }
+}
+
+/// The Linux guest's address: it asks nobody for one.
+fn guest(ip: IpVersion) -> IpAddr {
+    match ip {
+        IpVersion::V4 => Ipv4Addr::new(10, 77, 0, 40).into(),
+        IpVersion::V6 => Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 0x40).into(),
     }
 }
 

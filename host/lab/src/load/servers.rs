@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::bench::servers::nginx;
+use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{INTERFACE, SERVER};
 use crate::packages::{self, Package};
@@ -126,7 +127,7 @@ impl Kind {
             }
             Kind::Nginx => {
                 let settings = lab.scratch().join("load-nginx.conf");
-                fs::write(&settings, nginx(root, lab.scratch()))
+                fs::write(&settings, nginx(root, lab.scratch(), IpVersion::V4))
                     .context("writing nginx's configuration")?;
                 command = lab.command("nginx");
                 command.arg("-c").arg(&settings).args(["-e", "stderr"]);

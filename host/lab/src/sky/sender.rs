@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -12,8 +12,9 @@ use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
 use wireboot_wire::bench::{Answer, DATA_PORT, PORT, Request};
 
+use crate::ip::IpVersion;
 use crate::netns::tool;
-use crate::network::{INTERFACE, SERVER};
+use crate::network::{self, INTERFACE};
 
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -36,12 +37,13 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Starts it on the lab's network, which must exist.
+    /// Starts it on the lab's network, which must exist and have addresses of this version of IP.
     ///
     /// # Errors
     /// When a port is taken.
-    pub fn start() -> Result<Sender> {
-        let bind = |port| UdpSocket::bind((SERVER, port)).context("opening the sender's port");
+    pub fn start(ip: IpVersion) -> Result<Sender> {
+        let server = network::server(ip);
+        let bind = |port| UdpSocket::bind((server, port)).context("opening the sender's port");
         let control = bind(PORT)?;
         control
             .set_read_timeout(Some(LOOK))
@@ -53,7 +55,7 @@ impl Sender {
         let stopped = Arc::clone(&stop);
         let thread = spawn(move || {
             let _sink = sink;
-            let mut served = Served::default();
+            let mut served = Served::new(server);
             while !stopped.load(Ordering::Relaxed) {
                 if let Err(error) = served.next(&control) {
                     log::warn!("the sender: {error:#}");
@@ -77,15 +79,24 @@ impl Drop for Sender {
 }
 
 /// What has been done already.
-#[derive(Default)]
 struct Served {
+    /// The sender's address.
+    server: IpAddr,
     /// Whose address the kernel has been told for good.
-    neighbour: Option<(Ipv4Addr, [u8; 6])>,
+    neighbour: Option<(IpAddr, [u8; 6])>,
     /// The last request to send and its answer: asked for again when the answer was lost.
     last: Option<(Request, Answer)>,
 }
 
 impl Served {
+    fn new(server: IpAddr) -> Served {
+        Served {
+            server,
+            neighbour: None,
+            last: None,
+        }
+    }
+
     fn next(&mut self, control: &UdpSocket) -> Result<()> {
         let mut datagram = [0; 128];
         let (len, from) = match control.recv_from(&mut datagram) {
@@ -96,10 +107,10 @@ impl Served {
             Err(error) => return Err(error).context("waiting for requests"),
         };
         let request = datagram.get(..len).and_then(Request::parse);
-        let (Some(request), SocketAddr::V4(from)) = (request, from) else {
+        let Some(request) = request else {
             return Ok(());
         };
-        self.tell_kernel(*from.ip(), &request)?;
+        self.tell_kernel(from.ip(), &request)?;
         let answer = match self.last {
             Some((known, answer)) if known == request => answer,
             _ => self.serve(request, from)?,
@@ -110,7 +121,7 @@ impl Served {
         Ok(())
     }
 
-    fn serve(&mut self, request: Request, from: SocketAddrV4) -> Result<Answer> {
+    fn serve(&mut self, request: Request, from: SocketAddr) -> Result<Answer> {
         match request {
             Request::Count { number, .. } => Ok(Answer::Counted {
                 number,
@@ -123,15 +134,15 @@ impl Served {
                 ..
             } => {
                 let duration = Duration::from_micros(micros.into());
-                let answer = send(number, *from.ip(), payload.into(), duration)?;
+                let answer = send(number, (self.server, from.ip()), payload.into(), duration)?;
                 self.last = Some((request, answer));
                 Ok(answer)
             }
         }
     }
 
-    /// The machine answers no ARP while it measures.
-    fn tell_kernel(&mut self, address: Ipv4Addr, request: &Request) -> Result<()> {
+    /// The machine answers neither ARP nor neighbour solicitations while it measures.
+    fn tell_kernel(&mut self, address: IpAddr, request: &Request) -> Result<()> {
         let (Request::Send { mac, .. } | Request::Count { mac, .. }) = *request;
         if self.neighbour == Some((address, mac)) {
             return Ok(());
@@ -157,8 +168,13 @@ impl Served {
 }
 
 /// Sends datagrams of `payload` bytes, as fast as the cable takes them without loss.
-fn send(number: u32, to: Ipv4Addr, payload: usize, duration: Duration) -> Result<Answer> {
-    let socket = UdpSocket::bind((SERVER, 0)).context("opening a port to send from")?;
+fn send(
+    number: u32,
+    (from, to): (IpAddr, IpAddr),
+    payload: usize,
+    duration: Duration,
+) -> Result<Answer> {
+    let socket = UdpSocket::bind((from, 0)).context("opening a port to send from")?;
     socket
         .connect((to, DATA_PORT))
         .context("choosing the machine to send to")?;

@@ -13,6 +13,7 @@ use super::plan::{Fault, Plan};
 use super::stray::{self, Stray};
 use super::system::{System, canary_sum};
 use crate::console::Seen;
+use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
 use crate::qemu::{Accelerator, Machine, RunningMachine};
@@ -127,7 +128,7 @@ impl<'a> Story<'a> {
         let card = network.card();
         let mac = card.mac.clone();
         machine.network = Some(card);
-        machine.without_pxe(false);
+        machine.pxe_only(Some(IpVersion::V4));
         let server = serve(ground)?;
         Ok(Story {
             ground,

@@ -1,27 +1,34 @@
 //! The servers, each on threads of its own.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
+use wireboot_wire::dhcpv6::duid;
 use wireboot_wire::tftp;
 
 use super::ServeArgs;
 use super::address::Addresses;
 use crate::dhcp::{Answers, DhcpServer, DhcpSockets, Responder, find_other_server};
+use crate::dhcpv6::{self, DhcpV6Server, DhcpV6Sockets, another_gives_addresses};
 use crate::directory::Directory;
 use crate::event::Events;
 use crate::http::HttpServer;
 use crate::interface::Interface;
 use crate::listen::Listen;
+use crate::ra::{Advertisement, RaServer};
 use crate::stop::Stop;
 use crate::tftp::{TftpConfig, TftpServer};
 
 /// Most addresses in a range that nobody asked for.
 const DEFAULT_RANGE: u32 = 1024;
+/// The addresses to give of an IPv6 network, by their last 16 bits: low ones are for machines with a place of their own.
+const IPV6_RANGE: RangeInclusive<u128> = 0x1000..=0xffff;
+/// Bits of the longest IPv6 prefix that has room for that range.
+const IPV6_PREFIX: u8 = 112;
 
 type Serve = Box<dyn FnOnce(&Stop) -> io::Result<()> + Send>;
 
@@ -92,10 +99,130 @@ pub(super) fn start(
         let urls: Vec<String> = tftp.into_iter().chain(http).collect();
         events.say(format!("files at {}", urls.join(" and ")));
     }
+    let (ipv6_range, refused) = std::thread::scope(|scope| {
+        let range = scope.spawn(|| match addresses.ipv6 {
+            Some(_) if !args.no_dhcp => ipv6_range(args, interface, addresses, events),
+            _ => None,
+        });
+        // Before the port is bound, or this server would hear the question too.
+        let gives = !args.no_dhcp && !args.proxy && addresses.ipv4.is_some();
+        let asks = gives && !args.authoritative;
+        let refused = if asks {
+            refuse_beside_another(interface)
+        } else {
+            Ok(())
+        };
+        (range.join().unwrap_or_default(), refused)
+    });
+    refused?;
     if let (false, Some(network)) = (args.no_dhcp, addresses.ipv4) {
         dhcp(args, interface, network, &mut threads)?;
     }
+    let managed = ipv6_range.is_some();
+    if let (false, Some(network)) = (args.no_dhcp, addresses.ipv6) {
+        dhcpv6(args, interface, network, ipv6_range, &mut threads)?;
+    }
+    if args.ra {
+        let Some(prefix) = addresses.ipv6_network() else {
+            bail!(
+                "--ra needs an IPv6 address on {}; give it one with --address, such as --address fd00:7::1/64",
+                interface.name
+            );
+        };
+        let advertisement = Advertisement {
+            managed,
+            other: !args.no_dhcp,
+            router: forwards(interface),
+            prefix,
+            dns: ipv6_dns(args),
+            mac: interface.mac,
+        };
+        let server = RaServer::bind(interface, advertisement)
+            .context("cannot send router advertisements: run as root, or give this program the capability cap_net_raw")?;
+        threads.start(
+            "router advertisement",
+            Box::new(move |stop| server.run(stop)),
+        )?;
+    }
     Ok(threads.started)
+}
+
+/// The IPv6 addresses to give: none beside another server that does.
+fn ipv6_range(
+    args: &ServeArgs,
+    interface: &Interface,
+    addresses: Addresses,
+    events: &Events,
+) -> Option<RangeInclusive<Ipv6Addr>> {
+    let (address, prefix) = addresses.ipv6_network()?;
+    if args.proxy || prefix > IPV6_PREFIX {
+        return None;
+    }
+    if !args.authoritative {
+        let other = match another_gives_addresses(interface) {
+            Ok(None) => None,
+            Ok(Some(server)) => Some(format!("the DHCPv6 server {server} does")),
+            Err(error) => Some(format!(
+                "whether another server does could not be asked: {error}"
+            )),
+        };
+        if let Some(why) = other {
+            events.say(format!(
+                "giving no IPv6 addresses, only boot files: {why} (--authoritative gives them all the same)"
+            ));
+            return None;
+        }
+    }
+    let network = u128::from(address) >> 16 << 16;
+    let (first, last) = IPV6_RANGE.into_inner();
+    // The bits between the prefix and the last 16 are those of this server.
+    Some((network | first).into()..=(network | last).into())
+}
+
+fn dhcpv6(
+    args: &ServeArgs,
+    interface: &Interface,
+    network: (Ipv6Addr, u8),
+    range: Option<RangeInclusive<Ipv6Addr>>,
+    threads: &mut Threads<'_>,
+) -> anyhow::Result<()> {
+    let bound = DhcpV6Sockets::bind(interface, range.is_none());
+    let sockets = bound.map_err(|error| bind_error(error, "UDP", 547, "DHCPv6", "--no-ipv6"))?;
+    if let Some(range) = &range {
+        threads.events.say(format!(
+            "giving addresses {} to {}",
+            range.start(),
+            range.end()
+        ));
+    }
+    let (server, prefix) = network;
+    let answers = dhcpv6::Answers {
+        server_id: duid::from_mac(interface.mac.unwrap_or_default()).to_vec(),
+        server,
+        prefix,
+        range,
+        dns: ipv6_dns(args),
+        tftp: !args.no_tftp,
+        http: (!args.no_http).then(|| http(args, &format!("[{server}]"))),
+    };
+    let responder = dhcpv6::Responder::new(answers);
+    let server = DhcpV6Server::new(sockets, responder, threads.events.clone());
+    threads.start("DHCPv6", Box::new(move |stop| server.run(stop)))?;
+    Ok(())
+}
+
+fn ipv6_dns(args: &ServeArgs) -> Vec<Ipv6Addr> {
+    let servers = args.dns.iter().filter_map(|server| match server {
+        IpAddr::V6(server) => Some(*server),
+        IpAddr::V4(_) => None,
+    });
+    servers.collect()
+}
+
+/// Whether this machine passes on what comes from the interface.
+fn forwards(interface: &Interface) -> bool {
+    let path = format!("/proc/sys/net/ipv6/conf/{}/forwarding", interface.name);
+    std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
 }
 
 fn dhcp(
@@ -104,10 +231,6 @@ fn dhcp(
     network: (Ipv4Addr, u8),
     threads: &mut Threads<'_>,
 ) -> anyhow::Result<()> {
-    // Before the port is bound, or this server would hear the question too.
-    if !args.proxy && !args.authoritative {
-        refuse_beside_another(interface)?;
-    }
     let bound = DhcpSockets::bind(interface, args.proxy);
     let sockets = bound.map_err(|error| bind_error(error, "UDP", 67, "DHCP", "--no-dhcp"))?;
     let answers = answers(args, network)?;

@@ -1,6 +1,5 @@
 //! The DHCP server, and the proxyDHCP server beside somebody else's (RFC 2131, PXE 2.1).
 
-mod pool;
 mod probe;
 mod responder;
 mod socket;

@@ -16,9 +16,10 @@ use wireboot_wire::dhcp::{
 };
 use wireboot_wire::text;
 
-use super::pool::{ClientKey, Pool};
-use crate::directory::BOOT_PROGRAM;
+use crate::boot::{self, Boot, Client};
+use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
 use crate::event::{Event, Kind};
+use crate::pool::Pool;
 
 /// How long a client may use its address before it asks again.
 const LEASE_TIME: Duration = Duration::from_secs(3600);
@@ -77,19 +78,11 @@ pub struct Reply {
 #[derive(Debug)]
 pub struct Responder {
     answers: Answers,
-    pool: Option<Pool>,
+    pool: Option<Pool<Ipv4Addr, ClientKey>>,
 }
 
-/// What a client boots.
-#[derive(Debug, PartialEq, Eq)]
-enum Boot {
-    /// The client does not boot.
-    Nothing,
-    /// This file.
-    File(String),
-    /// It wants to boot, but what it can run is not here.
-    Unserved(String),
-}
+/// A client's hardware type and address.
+type ClientKey = (u8, Vec<u8>);
 
 impl Responder {
     /// A server that answers so.
@@ -298,60 +291,31 @@ impl Responder {
 
     fn boot(&self, request: &Message) -> Boot {
         let options = &request.options;
-        let class = options.text(option::VENDOR_CLASS).unwrap_or_default();
-        if options.user_classes().contains(&b"wireboot".as_slice()) {
-            let scheme = match &self.answers.http {
-                Some(http) => http.clone(),
-                None => format!("tftp://{}", self.answers.server),
-            };
-            return Boot::File(format!("{scheme}/wireboot.conf"));
-        }
-        let architectures = options.architectures();
-        let is = |wanted: &[u16]| {
-            architectures
-                .iter()
-                .any(|architecture| wanted.contains(architecture))
+        let answers = &self.answers;
+        let configuration = match &answers.http {
+            Some(http) => http.clone(),
+            None => format!("tftp://{}", answers.server),
         };
-        if class.starts_with("HTTPClient") {
-            return match &self.answers.http {
-                Some(http) if is(&[X64_HTTP]) => Boot::File(format!("{http}/{BOOT_PROGRAM}")),
-                Some(_) => unserved(&architectures),
-                None => Boot::Unserved("it boots by HTTP, which --no-http turned off".to_owned()),
-            };
-        }
-        if class.starts_with("PXEClient") {
-            return match is(&[X64, EBC]) {
-                true if self.answers.tftp => Boot::File(BOOT_PROGRAM.to_owned()),
-                true => Boot::Unserved("it boots by TFTP, which --no-tftp turned off".to_owned()),
-                false => unserved(&architectures),
-            };
-        }
-        Boot::Nothing
+        let files = boot::Files {
+            configuration: format!("{configuration}/{BOOT_CONFIGURATION}"),
+            http: answers
+                .http
+                .as_ref()
+                .map(|http| format!("{http}/{BOOT_PROGRAM}")),
+            tftp: answers.tftp.then(|| BOOT_PROGRAM.to_owned()),
+        };
+        let client = Client {
+            user_classes: options.user_classes(),
+            vendor_class: options.text(option::VENDOR_CLASS).unwrap_or_default(),
+            architectures: options.architectures(),
+        };
+        client.boots(files)
     }
 
     fn is_on_network(&self, address: Ipv4Addr) -> bool {
         let network = |address: Ipv4Addr| u32::from(address) & mask(self.answers.prefix);
         network(address) == network(self.answers.server)
     }
-}
-
-/// Client system architectures (IANA, "Processor Architecture Types"); firmware for x64 says 7 or, as early
-/// documents had it, 9.
-const X64: u16 = 7;
-const EBC: u16 = 9;
-const X64_HTTP: u16 = 16;
-
-fn unserved(architectures: &[u16]) -> Boot {
-    let what = match architectures.first() {
-        Some(0) => "BIOS firmware".to_owned(),
-        Some(6 | 15) => "32-bit UEFI firmware".to_owned(),
-        Some(10 | 11 | 18 | 19) => "UEFI firmware for Arm".to_owned(),
-        Some(other) => format!("architecture {other}"),
-        None => "firmware that does not say its architecture (option 93)".to_owned(),
-    };
-    Boot::Unserved(format!(
-        "{what}: wireboot boots 64-bit x86 UEFI machines only, so there is no boot file for it"
-    ))
 }
 
 fn mask(prefix: u8) -> u32 {
@@ -593,6 +557,14 @@ mod tests {
                 assert_eq!(reply.destination, Destination::Broadcast);
                 assert!(reply.message.yiaddr.is_unspecified());
             }
+        }
+        // RFC 2131 section 4.1: also to a client that has an address, which may be of another network.
+        for mac in [MAC, [2, 0, 0, 0, 0, 8]] {
+            let mut renewal = Message::request(MessageType::Request, 1, mac);
+            renewal.ciaddr = Ipv4Addr::new(192, 168, 1, 5);
+            let reply = ask(&mut responder, &renewal).unwrap();
+            assert_eq!(reply.message.message_type(), Some(MessageType::Nak));
+            assert_eq!(reply.destination, Destination::Broadcast);
         }
         let other = Some(Ipv4Addr::new(10, 0, 0, 2));
         assert!(ask(&mut responder, &request([10, 0, 0, 100], other)).is_none());

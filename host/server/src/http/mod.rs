@@ -30,14 +30,25 @@ use crate::event::{Event, Events, Kind};
 use crate::listen::Listen;
 use crate::stop::Stop;
 
-/// A client that sends no whole request head in this time is disconnected.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// A client that takes no byte of a response in this time is disconnected.
-const SEND_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest wait for a client to close its side after the last response.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Connections at a time. Each holds a thread, a socket and, while it sends one, a file.
-const MAX_CONNECTIONS: usize = 1024;
+/// How long and how many.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// A client that sends no whole request head in this time is disconnected.
+    head_timeout: Duration,
+    /// A client that takes no byte of a response in this time is disconnected.
+    send_timeout: Duration,
+    /// The longest wait for a client to close its side after the last response.
+    close_timeout: Duration,
+    /// Connections at a time. Each holds a thread, a socket and, while it sends one, a file.
+    connections: usize,
+}
+
+const LIMITS: Limits = Limits {
+    head_timeout: Duration::from_secs(60),
+    send_timeout: Duration::from_secs(60),
+    close_timeout: Duration::from_secs(2),
+    connections: 1024,
+};
 /// Bytes of a connection thread's stack.
 const STACK: usize = 256 * 1024;
 
@@ -53,6 +64,7 @@ pub struct HttpServer {
 struct Service {
     directory: Arc<Directory>,
     events: Events,
+    limits: Limits,
 }
 
 impl HttpServer {
@@ -65,12 +77,25 @@ impl HttpServer {
         directory: Arc<Directory>,
         events: Events,
     ) -> io::Result<Self> {
+        Self::with_limits(listen, directory, events, LIMITS)
+    }
+
+    fn with_limits(
+        listen: impl Into<Listen>,
+        directory: Arc<Directory>,
+        events: Events,
+        limits: Limits,
+    ) -> io::Result<Self> {
         let listener = listen.into().tcp()?;
         // A client may leave between poll() and accept().
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener,
-            service: Arc::new(Service { directory, events }),
+            service: Arc::new(Service {
+                directory,
+                events,
+                limits,
+            }),
         })
     }
 
@@ -112,8 +137,9 @@ impl HttpServer {
             stream,
             client,
             buffer: Vec::new(),
+            limits: service.limits,
         };
-        let spawned = if Arc::strong_count(&service) <= MAX_CONNECTIONS + 1 {
+        let spawned = if Arc::strong_count(&service) <= service.limits.connections + 1 {
             std::thread::Builder::new()
                 .name("http".to_owned())
                 .stack_size(STACK)
@@ -139,13 +165,15 @@ struct Connection {
     client: SocketAddr,
     /// Bytes that have come and are not answered yet.
     buffer: Vec<u8>,
+    limits: Limits,
 }
 
 impl Connection {
     fn serve(&mut self, service: &Service) -> io::Result<()> {
         // A response head must not wait for the acknowledgement of the response before it.
         self.stream.set_nodelay(true)?;
-        self.stream.set_write_timeout(Some(SEND_TIMEOUT))?;
+        self.stream
+            .set_write_timeout(Some(self.limits.send_timeout))?;
         while let Some(head) = self.read_head()? {
             let close = head.as_ref().map_or(true, |head| head.close);
             match head {
@@ -169,7 +197,7 @@ impl Connection {
 
     /// The next request, or the status of its refusal; `None` when the client closes the connection first.
     fn read_head(&mut self) -> io::Result<Option<Result<Head, Status>>> {
-        let deadline = Instant::now() + HEAD_TIMEOUT;
+        let deadline = Instant::now() + self.limits.head_timeout;
         loop {
             match Head::parse(&self.buffer) {
                 Ok(Some((head, length))) => {
@@ -234,7 +262,7 @@ impl Connection {
             .bytes(sent)
             .seconds(began.elapsed().as_secs_f64());
         if let Err(error) = &result {
-            event = event.message(broken_off(error, length));
+            event = event.message(broken_off(error, length, self.limits));
         }
         service.events.record(event);
         result
@@ -282,7 +310,7 @@ impl Connection {
     /// resets the connection, and what the client has not read yet may be lost to it (RFC 9112 section 9.6).
     fn close(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
-        let deadline = Instant::now() + CLOSE_TIMEOUT;
+        let deadline = Instant::now() + self.limits.close_timeout;
         let mut bytes = [0; 2048];
         while self.read(&mut bytes, deadline)? > 0 {}
         Ok(())
@@ -297,15 +325,177 @@ impl Service {
 }
 
 /// Why a response broke off.
-fn broken_off(error: &io::Error, length: u64) -> String {
+fn broken_off(error: &io::Error, length: u64, limits: Limits) -> String {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, WouldBlock};
     match error.kind() {
         BrokenPipe | ConnectionReset => {
             format!("the client closed the connection before all {length} bytes were sent")
         }
         WouldBlock | TimedOut => {
-            format!("the client took nothing for {} s", SEND_TIMEOUT.as_secs())
+            format!(
+                "the client took nothing for {} s",
+                limits.send_timeout.as_secs()
+            )
         }
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Console;
+    use std::net::Ipv4Addr;
+
+    /// Longer than any test waits for what comes.
+    const LONG: Duration = Duration::from_secs(30);
+    const PATIENT: Limits = Limits {
+        head_timeout: LONG,
+        send_timeout: LONG,
+        close_timeout: LONG,
+        ..LIMITS
+    };
+
+    /// A server of a directory that holds the file `file` of so many bytes.
+    struct Bench {
+        address: SocketAddr,
+        stop: Stop,
+        folder: tempfile::TempDir,
+    }
+
+    impl Bench {
+        fn new(size: usize, limits: Limits) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("file"), vec![7; size]).unwrap();
+            let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
+            let log = std::fs::File::create(folder.path().join("log")).unwrap();
+            let events = Events::new(Console::Silent, Some(log));
+            let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let server = HttpServer::with_limits(listen, directory, events, limits).unwrap();
+            let bench = Self {
+                address: server.local_addr().unwrap(),
+                stop: Stop::default(),
+                folder,
+            };
+            let stop = bench.stop.clone();
+            std::thread::spawn(move || server.run(&stop));
+            bench
+        }
+
+        fn connect(&self) -> TcpStream {
+            let stream = TcpStream::connect(self.address).unwrap();
+            stream.set_read_timeout(Some(LONG)).unwrap();
+            stream
+        }
+
+        fn log(&self) -> String {
+            std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+        }
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            self.stop.set();
+        }
+    }
+
+    /// Asks, and reads until the head of the response is there.
+    fn head(stream: &mut TcpStream, request: &str) -> String {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut read = Vec::new();
+        while !read.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            read.extend(byte);
+        }
+        String::from_utf8(read).unwrap()
+    }
+
+    #[test]
+    fn one_connection_too_many_is_refused() {
+        let bench = Bench::new(
+            1,
+            Limits {
+                connections: 2,
+                ..PATIENT
+            },
+        );
+        let request = "HEAD /file HTTP/1.1\r\n\r\n";
+        let mut held = [bench.connect(), bench.connect()];
+        for stream in &mut held {
+            assert!(head(stream, request).starts_with("HTTP/1.1 200 "));
+        }
+        let mut refused = String::new();
+        bench.connect().read_to_string(&mut refused).unwrap();
+        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        assert!(bench.log().contains("too many connections"));
+        // A place that was given up can be had again, as soon as the server has seen that it was.
+        drop(held);
+        for _ in 0..500 {
+            let mut stream = bench.connect();
+            let _ = stream.write_all(request.as_bytes());
+            let mut first = [0; 12];
+            if stream.read_exact(&mut first).is_ok() && first == *b"HTTP/1.1 200" {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("no place came free");
+    }
+
+    #[test]
+    fn a_head_that_never_ends_ends_the_connection() {
+        let short = Duration::from_millis(50);
+        let bench = Bench::new(
+            1,
+            Limits {
+                head_timeout: short,
+                ..PATIENT
+            },
+        );
+        let mut stream = bench.connect();
+        stream.write_all(b"GET /file HTTP/1.1\r\n").unwrap();
+        let mut read = Vec::new();
+        assert_eq!(stream.read_to_end(&mut read).unwrap(), 0);
+        // One that trickles in does not hold it either: the time is for the whole head.
+        let mut stream = bench.connect();
+        let began = Instant::now();
+        while stream.write_all(b"X").is_ok() {
+            assert!(began.elapsed() < LONG, "still taken");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_disconnected() {
+        let short = Duration::from_millis(100);
+        let bench = Bench::new(
+            64 << 20,
+            Limits {
+                send_timeout: short,
+                ..PATIENT
+            },
+        );
+        let mut stream = bench.connect();
+        stream.write_all(b"GET /file HTTP/1.1\r\n\r\n").unwrap();
+        let began = Instant::now();
+        while !bench.log().contains("the client took nothing") {
+            assert!(began.elapsed() < LONG, "{}", bench.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_read_to_its_end_though_more_was_sent() {
+        let bench = Bench::new(1, PATIENT);
+        let mut stream = bench.connect();
+        // More than the server looks at: closed at once, the connection would be reset.
+        let request = [b"GET x y z\r\n\r\n".as_slice(), &[b'x'; 60_000]].concat();
+        stream.write_all(&request).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut refusal = String::new();
+        stream.read_to_string(&mut refusal).unwrap();
+        assert!(refusal.starts_with("HTTP/1.1 505 "), "{refusal}");
+        assert!(refusal.contains("not understood"), "{refusal}");
     }
 }

@@ -173,4 +173,23 @@ mod tests {
             assert_eq!(selected(&[(name, value)]), expected, "{value}");
         }
     }
+
+    #[test]
+    fn another_time_or_length_is_another_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let directory = crate::directory::Directory::open(folder.path(), None).unwrap();
+        let tag = |text: &str, time| {
+            std::fs::write(&path, text).unwrap();
+            let file = std::fs::File::options().append(true).open(&path).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::from_nanos(time))
+                .unwrap();
+            let tag = Validators::of(&directory.find("file").unwrap()).tag;
+            tag.expect("files have tags")
+        };
+        let first = tag("abc", 1_000_000_000);
+        assert_eq!(tag("abc", 1_000_000_000), first);
+        assert_ne!(tag("abd", 1_000_000_001), first);
+        assert_ne!(tag("abcd", 1_000_000_000), first);
+    }
 }

@@ -420,4 +420,97 @@ mod tests {
             assert_eq!((terms.slide, answer.slide), (granted, granted), "{asked:?}");
         }
     }
+
+    #[test]
+    fn what_is_no_request_is_not_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "text").unwrap();
+        let directory = Directory::open(folder.path(), None).unwrap();
+        for datagram in [
+            b"".as_slice(),
+            b"\0",
+            b"\0\x01",
+            b"\0\x01file",
+            b"\0\x03\0\x01data",
+            b"\0\x04\0\x01",
+            b"\0\x05\0\x01an error\0",
+            b"\0\x06blksize\x001000\0",
+            b"\0\x07\0\x01",
+            b"\x01\0file\0octet\0",
+        ] {
+            let answer = answer(datagram, &directory);
+            assert!(matches!(answer, Answer::Ignore), "{datagram:?}: {answer:?}");
+        }
+        let request = answer(b"\0\x01file\0octet\0", &directory);
+        assert!(matches!(request, Answer::Serve(..)), "{request:?}");
+    }
+
+    #[test]
+    fn a_block_fits_the_path_and_is_no_larger_than_asked() {
+        for (wanted, granted) in [(65_464, 1448), (1449, 1448), (1448, 1448), (512, 512)] {
+            let asked = TransferOptions {
+                block_size: Some(wanted),
+                ..TransferOptions::default()
+            };
+            let (terms, answer) = agree(asked, 1000, 1448, 8);
+            assert_eq!(
+                (terms.block_size, answer.block_size),
+                (granted, Some(granted))
+            );
+        }
+        let (terms, answer) = agree(TransferOptions::default(), 1000, 1448, 8);
+        assert_eq!((terms.block_size, answer.block_size), (512, None));
+    }
+
+    #[test]
+    fn a_client_has_one_transfer_at_a_time_and_all_have_a_limit() {
+        let active = Active::default();
+        let client = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let first = active.claim(client(1)).expect("nobody has a transfer");
+        assert!(
+            active.claim(client(1)).is_none(),
+            "the request was repeated"
+        );
+        drop(first);
+        let mut places: Vec<_> = (1..=MAX_TRANSFERS as u16)
+            .map(|port| active.claim(client(port)).expect("below the limit"))
+            .collect();
+        assert!(active.claim(client(u16::MAX)).is_none(), "too many");
+        places.pop();
+        assert!(active.claim(client(u16::MAX)).is_some());
+    }
+
+    /// The client asks again because the answer was lost on its way. Both requests are for the same transfer.
+    #[test]
+    fn a_repeated_request_starts_no_second_transfer() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), [7; 1000]).unwrap();
+        let config = TftpConfig {
+            listen: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into(),
+            max_window: 8,
+        };
+        let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
+        let server = TftpServer::bind(config, directory, Events::default()).unwrap();
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let (active, stop) = (Active::default(), Stop::default());
+        let path = Path {
+            client: client.local_addr().unwrap(),
+            server: Ipv4Addr::LOCALHOST.into(),
+        };
+        for _ in 0..2 {
+            server.take(b"\0\x01file\0octet\0timeout\x00255\0", path, &active, &stop);
+        }
+        let mut packet = [0; 2048];
+        let (_, transfer) = client.recv_from(&mut packet).unwrap();
+        // Each transfer would answer from a port of its own: once the first is over, nothing may be left to come.
+        client.send_to(b"\0\x05\0\0enough\0", transfer).unwrap();
+        while !active.0.lock().unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        client.set_nonblocking(true).unwrap();
+        assert!(client.recv_from(&mut packet).is_err());
+    }
 }

@@ -512,6 +512,42 @@ mod tests {
     }
 
     #[test]
+    fn only_acknowledgement_0_answers_the_options() {
+        let mut bench = Bench {
+            sender: Sender::new(terms(10_000, 100, 8), Instant::now()),
+            now: Instant::now(),
+        };
+        assert_eq!(bench.action(), Action::SendOptions);
+        // One that comes before they were sent answers nothing.
+        bench.ack(0);
+        assert_eq!(bench.action(), Action::SendOptions);
+        bench.sender.sent(0, bench.now);
+        for block in [1, 8, 65_535] {
+            bench.ack(block);
+            bench.waits();
+        }
+        bench.ack(0);
+        bench.sends(1, 8);
+    }
+
+    #[test]
+    fn with_a_window_of_one_a_doubled_acknowledgement_doubles_nothing() {
+        let mut bench = Bench::new(terms(10_000, 100, 1));
+        bench.sends(1, 1);
+        bench.later(1);
+        bench.ack(1);
+        bench.sends(2, 1);
+        for _ in 0..3 {
+            bench.later(10);
+            bench.ack(1);
+            bench.waits();
+        }
+        bench.ack(2);
+        bench.sends(3, 1);
+        assert_eq!(bench.sender.resent_blocks(), 0);
+    }
+
+    #[test]
     fn an_acknowledgement_within_the_window_rolls_back() {
         let mut bench = Bench::new(terms(10_000, 100, 8));
         bench.sends(1, 8);

@@ -16,7 +16,7 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
-use wireboot_net::{Engine, Instant, Ipv4Addr, Ipv4Cidr, Ipv4Config, Ipv6Options, Memory, Stack};
+use wireboot_net::{Engine, Instant, Ipv4Addr, Ipv4Cidr, Ipv4Config, Memory, Stack};
 use wireboot_nic::sim::fan::{Manner, Pair, fan};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
@@ -444,7 +444,7 @@ impl World {
             mtu: None,
         };
         engine.stack().configure(&config);
-        engine.stack().ipv6_up(&Ipv6Options { secret: None });
+        engine.stack().ipv6_up();
         team.configure(&config);
         let requests = Rc::clone(&server.requests);
         World {

@@ -398,14 +398,13 @@ fn fetch_at_intervals(
     let mut client = Engine::new(near, [1; 32]);
     let mut server = Engine::new(far, [2; 32]);
     let host = if manner.v6 {
-        let options = wireboot_net::Ipv6Options { secret: None };
-        server.stack().ipv6_up(&options);
+        server.stack().ipv6_up();
         // A server has its address for long.
         for _ in 0..200 {
             server.poll(Instant::from_micros(clock.now())).unwrap();
             clock.advance(20_000);
         }
-        client.stack().ipv6_up(&options);
+        client.stack().ipv6_up();
         server.stack().link_local().unwrap().into()
     } else {
         configure(&client, CLIENT);

@@ -152,7 +152,14 @@ fn forged_advertisements() {
 #[test]
 fn wrong_lists_of_names_and_servers_are_passed_over() {
     let group = [&[25, 3, 0, 0, 0, 0, 0, 5][..], &ALL_NODES.octets()].concat();
+    let mut longer = vec![25, 4, 0, 0, 0, 0, 0, 5];
+    longer.extend(GLOBAL.octets());
+    longer.extend([0; 8]);
+    let label = [&b"\x1f\x0a\0\0\0\0\0\x06\x40"[..], &[b'a'; 64], &[0; 7]].concat();
     for option in [
+        &longer[..],
+        &label,
+        b"\x1f\x02\0\0\0\0\0\x06\x01a\0\x04bcde",
         &[25, 1, 0, 0, 0, 0, 0, 5][..],
         &[25, 2, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0],
         &group,

@@ -137,6 +137,13 @@ fn addresses_of_several_prefixes() {
     let (global, local) = (ip("2001:db8:1::ff:fe00:1"), ip("fd00::ff:fe00:1"));
     let link_local = ip("fe80::ff:fe00:1");
     assert_eq!(addresses(&slaac, 0), [link_local, global, local]);
+    assert_eq!(slaac.addresses.len(), 3);
+    // None is settled.
+    assert!(
+        slaac
+            .candidates(at(0))
+            .all(|candidate| candidate.deprecated)
+    );
     assert_eq!(sent(&mut slaac, 0).len(), 3);
     sent(&mut slaac, 1);
     assert_eq!(slaac.state(global, at(9)), Some(State::Preferred));
@@ -144,6 +151,11 @@ fn addresses_of_several_prefixes() {
     assert_eq!(slaac.poll_at(at(10)), Some(at(20)));
     assert_eq!(slaac.state(global, at(20)), None);
     assert_eq!(addresses(&slaac, 20), [link_local, local]);
+    // No router has a say in this one.
+    assert_eq!(
+        slaac.state(link_local, at(1_000_000)),
+        Some(State::Preferred)
+    );
     let candidates: Vec<_> = slaac.candidates(at(10)).collect();
     assert!(candidates[1].deprecated && !candidates[2].deprecated);
     assert_eq!(slaac.groups(at(20)).count(), 2);
@@ -215,6 +227,8 @@ fn addresses_by_dhcp() {
     assert_eq!(slaac.heard_na(&has(first), at(6)), conflict);
     assert_eq!(slaac.state(first, at(6)), None);
     assert!(!slaac.add(first, 128, 30, 40, at(6)));
+    // What has ended makes room.
+    assert!(slaac.add(ip("2001:db8::12"), 128, 10, 20, at(20)));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The addresses to give, and who has them.
 //!
-//! Nothing is kept on disk. A client's address follows from its hardware address, so that it gets the same one again even
+//! Nothing is kept on disk. A client's address follows from what it is known by, so that it gets the same one again even
 //! after the server was restarted, unless another client's has the same place.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
@@ -14,33 +14,59 @@ const OFFER_TIME: Duration = Duration::from_secs(60);
 /// How long an address is left alone that a client found in use.
 const DECLINED_TIME: Duration = Duration::from_secs(600);
 
-/// A client's hardware type and address.
-pub(crate) type ClientKey = (u8, Vec<u8>);
+/// An address of either version.
+pub(crate) trait Address: Copy + Eq + Hash + Ord {
+    /// The address as a number.
+    fn number(self) -> u128;
+    /// The address of a number that [`Address::number`] gave, or of one between two such.
+    fn from_number(number: u128) -> Self;
+}
 
-/// Addresses in a range, one for each client.
+impl Address for Ipv4Addr {
+    fn number(self) -> u128 {
+        u32::from(self).into()
+    }
+
+    fn from_number(number: u128) -> Self {
+        Self::from(number as u32)
+    }
+}
+
+impl Address for Ipv6Addr {
+    fn number(self) -> u128 {
+        self.into()
+    }
+
+    fn from_number(number: u128) -> Self {
+        number.into()
+    }
+}
+
+/// Addresses `A` in a range, one for each client; `K` is what a client is known by.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    first: u32,
-    last: u32,
-    server: u32,
+pub(crate) struct Pool<A, K> {
+    first: A,
+    last: A,
+    server: A,
     lease_time: Duration,
-    by_client: HashMap<ClientKey, u32>,
-    by_address: HashMap<u32, Holding>,
+    by_client: HashMap<K, A>,
+    by_address: HashMap<A, Holding<K>>,
 }
 
 #[derive(Debug)]
-struct Holding {
+struct Holding<K> {
     /// `None`: in use by somebody who did not ask here.
-    client: Option<ClientKey>,
+    client: Option<K>,
     until: Instant,
 }
 
-impl Pool {
-    pub fn new(range: RangeInclusive<Ipv4Addr>, server: Ipv4Addr, lease_time: Duration) -> Self {
+impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
+    pub fn new(range: RangeInclusive<A>, server: A, lease_time: Duration) -> Self {
+        let (first, last) = range.into_inner();
         Self {
-            first: (*range.start()).into(),
-            last: (*range.end()).into(),
-            server: server.into(),
+            first,
+            last,
+            server,
             lease_time,
             by_client: HashMap::new(),
             by_address: HashMap::new(),
@@ -48,14 +74,9 @@ impl Pool {
     }
 
     /// The address to offer a client: the one it had, else the one it wishes, else a free one. `None`: all are taken.
-    pub fn offer(
-        &mut self,
-        client: &ClientKey,
-        wish: Option<Ipv4Addr>,
-        now: Instant,
-    ) -> Option<Ipv4Addr> {
+    pub fn offer(&mut self, client: &K, wish: Option<A>, now: Instant) -> Option<A> {
         let had = self.by_client.get(client).copied();
-        let wishes = [had, wish.map(u32::from)].into_iter().flatten();
+        let wishes = [had, wish].into_iter().flatten();
         let address = wishes
             .chain(self.in_order_for(client))
             .find(|&address| self.is_free_for(address, client, now))?;
@@ -65,20 +86,27 @@ impl Pool {
             .get(&address)
             .map_or(now, |holding| holding.until);
         self.hold(address, client, until.max(now + OFFER_TIME));
-        Some(address.into())
+        Some(address)
     }
 
     /// Gives the client the address; false when it is not to be had.
-    pub fn lease(&mut self, client: &ClientKey, address: Ipv4Addr, now: Instant) -> bool {
-        let free = self.is_free_for(address.into(), client, now);
+    pub fn lease(&mut self, client: &K, address: A, now: Instant) -> bool {
+        let free = self.is_free_for(address, client, now);
         if free {
-            self.hold(address.into(), client, now + self.lease_time);
+            self.hold(address, client, now + self.lease_time);
         }
         free
     }
 
+    /// The address that the client has, or was offered, and whose time is not over.
+    pub fn held_by(&self, client: &K, now: Instant) -> Option<A> {
+        let address = self.by_client.get(client)?;
+        let holding = self.by_address.get(address)?;
+        (holding.until > now).then_some(*address)
+    }
+
     /// The client does not use its address any more. It is kept for the client as long as nobody else needs it.
-    pub fn release(&mut self, client: &ClientKey, now: Instant) {
+    pub fn release(&mut self, client: &K, now: Instant) {
         if let Some(holding) = self
             .by_client
             .get(client)
@@ -89,8 +117,7 @@ impl Pool {
     }
 
     /// The client found somebody else at the address.
-    pub fn decline(&mut self, client: &ClientKey, address: Ipv4Addr, now: Instant) {
-        let address = address.into();
+    pub fn decline(&mut self, client: &K, address: A, now: Instant) {
         if self.by_client.get(client) == Some(&address) {
             self.by_client.remove(client);
             let until = now + DECLINED_TIME;
@@ -104,7 +131,7 @@ impl Pool {
         }
     }
 
-    fn hold(&mut self, address: u32, client: &ClientKey, until: Instant) {
+    fn hold(&mut self, address: A, client: &K, until: Instant) {
         let holding = Holding {
             client: Some(client.clone()),
             until,
@@ -124,7 +151,7 @@ impl Pool {
         }
     }
 
-    fn is_free_for(&self, address: u32, client: &ClientKey, now: Instant) -> bool {
+    fn is_free_for(&self, address: A, client: &K, now: Instant) -> bool {
         let in_range = (self.first..=self.last).contains(&address) && address != self.server;
         in_range
             && self.by_address.get(&address).is_none_or(|holding| {
@@ -133,15 +160,15 @@ impl Pool {
     }
 
     /// All addresses, from the client's own place on, those that nobody ever had first.
-    fn in_order_for(&self, client: &ClientKey) -> impl Iterator<Item = u32> {
+    fn in_order_for(&self, client: &K) -> impl Iterator<Item = A> {
         let mut hasher = DefaultHasher::new();
         client.hash(&mut hasher);
-        let count = u64::from(self.last.saturating_sub(self.first)) + 1;
-        let start = self.first + (hasher.finish() % count) as u32;
-        let all = move |first, last| (start..=last).chain(first..start);
-        let never_held =
-            all(self.first, self.last).filter(|address| !self.by_address.contains_key(address));
-        never_held.chain(all(self.first, self.last))
+        let (first, last) = (self.first.number(), self.last.number());
+        let count = last.saturating_sub(first) + 1;
+        let start = first + u128::from(hasher.finish()) % count;
+        let all = move || (start..=last).chain(first..start).map(A::from_number);
+        let never_held = all().filter(|address| !self.by_address.contains_key(address));
+        never_held.chain(all())
     }
 }
 
@@ -152,7 +179,10 @@ mod tests {
 
     const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
 
-    fn pool() -> Pool {
+    /// A client's hardware type and address.
+    type ClientKey = (u8, Vec<u8>);
+
+    fn pool() -> Pool<Ipv4Addr, ClientKey> {
         let range = Ipv4Addr::new(10, 0, 0, 10)..=Ipv4Addr::new(10, 0, 0, 13);
         Pool::new(range, SERVER, Duration::from_secs(3600))
     }
@@ -207,6 +237,21 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_nobody_had_comes_before_one_whose_time_is_over() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(4000);
+        for n in 2..50 {
+            let mut pool = pool();
+            let former = pool.offer(&client(1), None, now).unwrap();
+            assert!(pool.lease(&client(1), former, now));
+            let address = pool.offer(&client(n), None, later).unwrap();
+            assert_ne!(address, former, "client {n}");
+            // So the first one finds its own again.
+            assert_eq!(pool.offer(&client(1), None, later), Some(former));
+        }
+    }
+
+    #[test]
     fn a_declined_address_is_left_alone() {
         let now = Instant::now();
         let mut pool = pool();
@@ -220,6 +265,21 @@ mod tests {
         pool.decline(&client(1), address, now);
         assert_ne!(pool.offer(&client(1), Some(address), now), Some(address));
         assert!(pool.lease(&client(1), address, now + DECLINED_TIME));
+    }
+
+    #[test]
+    fn a_range_may_lie_anywhere_among_ipv6_addresses() {
+        let now = Instant::now();
+        let at = |last| Ipv6Addr::new(0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, last);
+        let mut pool = Pool::new(at(0xfffe)..=at(0xffff), at(1), Duration::from_secs(60));
+        let first = pool.offer(&1, None, now).unwrap();
+        let second = pool.offer(&2, None, now).unwrap();
+        assert_ne!(first, second);
+        assert!(first.max(second) == at(0xffff) && first.min(second) == at(0xfffe));
+        assert_eq!(pool.offer(&3, None, now), None);
+        assert_eq!(pool.held_by(&1, now), Some(first));
+        assert_eq!(pool.held_by(&1, now + OFFER_TIME), None);
+        assert_eq!(pool.held_by(&3, now), None);
     }
 
     proptest! {

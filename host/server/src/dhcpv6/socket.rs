@@ -1,0 +1,138 @@
+//! The sockets of the DHCPv6 server.
+
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Protocol, Socket, Type};
+use wireboot_wire::dhcp::PXE_PORT;
+use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
+
+use super::responder::{Port, Responder};
+use crate::event::Events;
+use crate::interface::Interface;
+use crate::stop::Stop;
+
+/// The sockets, of one interface.
+#[derive(Debug)]
+pub struct DhcpV6Sockets {
+    server: UdpSocket,
+    pxe: Option<UdpSocket>,
+}
+
+impl DhcpV6Sockets {
+    /// Binds port 547 and, for a server without addresses, 4011.
+    ///
+    /// # Errors
+    /// When a port is in use or needs a permission that is not there.
+    pub fn bind(interface: &Interface, proxy: bool) -> io::Result<Self> {
+        // Bound to the group: a server must not answer what was sent to it alone (RFC 8415 section 16). Others may have their own.
+        let server = bound(interface, ALL_SERVERS, SERVER_PORT)?;
+        server.join_multicast_v6(&ALL_SERVERS, interface.index)?;
+        let pxe = proxy.then(|| bound(interface, Ipv6Addr::UNSPECIFIED, PXE_PORT));
+        Ok(Self {
+            server,
+            pxe: pxe.transpose()?,
+        })
+    }
+}
+
+/// A UDP socket of one interface.
+pub(super) fn bound(interface: &Interface, address: Ipv6Addr, port: u16) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_only_v6(true)?;
+    socket.set_reuse_address(true)?;
+    socket.bind_device(Some(interface.name.as_bytes()))?;
+    socket.bind(&SocketAddrV6::new(address, port, 0, interface.index).into())?;
+    Ok(socket.into())
+}
+
+/// A DHCPv6 server at its sockets.
+#[derive(Debug)]
+pub struct DhcpV6Server {
+    sockets: DhcpV6Sockets,
+    responder: Responder,
+    events: Events,
+}
+
+impl DhcpV6Server {
+    /// A server that answers through `sockets`.
+    pub fn new(sockets: DhcpV6Sockets, responder: Responder, events: Events) -> Self {
+        Self {
+            sockets,
+            responder,
+            events,
+        }
+    }
+
+    /// Serves until told to stop.
+    ///
+    /// # Errors
+    /// When a socket fails for good.
+    pub fn run(mut self, stop: &Stop) -> io::Result<()> {
+        let every = PollTimeout::try_from(Stop::CHECK_EVERY).unwrap_or(PollTimeout::ZERO);
+        while !stop.is_set() {
+            let sockets = [Some(&self.sockets.server), self.sockets.pxe.as_ref()];
+            let mut waiting: Vec<_> = sockets
+                .into_iter()
+                .flatten()
+                .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
+                .collect();
+            match poll(&mut waiting, every) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let ready: Vec<_> = waiting.iter().map(|one| one.any() == Some(true)).collect();
+            for (port, ready) in [Port::Server, Port::Pxe].into_iter().zip(ready) {
+                if ready {
+                    self.take(port)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, port: Port) -> io::Result<()> {
+        let socket = match (port, &self.sockets.pxe) {
+            (Port::Pxe, Some(pxe)) => pxe,
+            _ => &self.sockets.server,
+        };
+        let mut buffer = [0; 4096];
+        let (length, source) = match socket.recv_from(&mut buffer) {
+            Ok((length, SocketAddr::V6(source))) => (length, source),
+            Ok(_) => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::Interrupted
+                        | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let datagram = buffer.get(..length).unwrap_or_default();
+        let (reply, events) = self
+            .responder
+            .answer(datagram, source, port, Instant::now());
+        let mut client = source;
+        if port == Port::Server {
+            // Where clients listen (RFC 8415 section 7.2), whatever port they send from.
+            client.set_port(CLIENT_PORT);
+        }
+        // The answer first: the client waits, the log does not.
+        let sent = reply.map(|reply| socket.send_to(&reply, client));
+        for event in events {
+            self.events.record(event);
+        }
+        if let Some(Err(error)) = sent {
+            self.events
+                .say(format!("the DHCPv6 reply could not be sent: {error}"));
+        }
+        Ok(())
+    }
+}
