@@ -35,7 +35,7 @@ pub enum FetchError {
         /// Whom it was asked of: the server that answered, or all its addresses.
         servers: Vec<SocketAddr>,
         /// What happened.
-        error: TftpError,
+        error: Box<TftpError>,
     },
     /// DHCP failed.
     #[error(transparent)]

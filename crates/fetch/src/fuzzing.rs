@@ -2,12 +2,14 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::http::chunked::{ChunkReader, Next};
 use crate::http::head::{Framing, Head, HeadReader};
 use crate::http::{ChunkError, HeadError, request_head};
-use crate::url::{Scheme, Url};
+use crate::url::{Host, Scheme, Url};
+
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
 /// A URL and a reference, separated by the first line feed.
 pub fn fuzz_url(data: &[u8]) {
@@ -20,10 +22,17 @@ pub fn fuzz_url(data: &[u8]) {
 /// request line, and so do all that it leads to.
 pub(crate) fn check_url(text: &str, reference: &str) {
     let server = Ipv4Addr::new(192, 0, 2, 1);
-    if let Ok(url) = Url::from_boot_file(server, text) {
-        check_whole(&url);
-        if !text.contains("://") {
-            assert_eq!(url.resource(), text);
+    for server in [
+        IpAddr::from(server),
+        Ipv6Addr::LOCALHOST.into(),
+        LINK_LOCAL.into(),
+    ] {
+        if let Ok(url) = Url::from_boot_file(server, text) {
+            check_whole(&url);
+            if !text.contains("://") {
+                assert_eq!(url.resource(), text);
+                assert_eq!(url.host(), &Host::Address(server));
+            }
         }
     }
     let Ok(url) = Url::parse(text) else { return };

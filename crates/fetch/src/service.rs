@@ -15,6 +15,7 @@ use crate::resolve::Resolve;
 use crate::team::{Assistants, Lead};
 use crate::tftp;
 use crate::url::{Host, Scheme, Url};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -409,7 +410,7 @@ impl Shared {
                 let file = result.await.map_err(|error| FetchError::Tftp {
                     url: url.clone(),
                     servers,
-                    error,
+                    error: Box::new(error),
                 })?;
                 (file.memory, file.len, url.clone(), file.retransmissions)
             }

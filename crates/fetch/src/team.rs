@@ -142,7 +142,7 @@ impl Desk {
 
     /// Hears what it has to say. `passed` is the time since the last call.
     fn turn(&mut self, passed: Duration) {
-        self.silent = self.silent + passed.min(TURN);
+        self.silent += passed.min(TURN);
         while let Some(report) = self.reports.pop() {
             self.silent = Duration::ZERO;
             match report {

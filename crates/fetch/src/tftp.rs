@@ -439,12 +439,15 @@ pub async fn get(
             announced: None,
         };
         let result = run.run(servers, file, ask, most, destination).await;
-        let transfer = transfer.borrow();
-        if let Some(peer) = transfer.peer {
+        let (peer, size, arrived) = {
+            let transfer = transfer.borrow();
+            (transfer.peer, transfer.block_size, transfer.next > 1)
+        };
+        if let Some(peer) = peer {
             servers.retain(|server| server.ip() == peer.ip());
-            if most < MAX_BLOCK_SIZE && transfer.next > 1 {
+            if most < MAX_BLOCK_SIZE && arrived {
                 // The next file need not try.
-                let mtu = transfer.block_size as u16 + headers(peer.ip());
+                let mtu = size as u16 + headers(peer.ip());
                 stack.set_path_mtu(peer.ip(), mtu.max(MIN_PATH_MTU));
             }
         }
@@ -456,7 +459,6 @@ pub async fn get(
                 stack.sleep(SETTLE).await;
             }
             Ok(Ending::NoBlock) => {
-                let size = transfer.block_size;
                 let smaller = SMALLER.into_iter().find(|&less| usize::from(less) < size);
                 let Some(smaller) = smaller else {
                     return Err(TftpError::NoBlock { size });

@@ -195,7 +195,7 @@ impl Server {
             addresses.push(IpCidr::new(SERVER6.into(), 64)).unwrap();
         });
         let mut sockets = SocketSet::new(Vec::new());
-        let peers = [80; 10]
+        let peers = [80; 32]
             .into_iter()
             .chain([8080])
             .map(|port| {
