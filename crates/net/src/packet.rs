@@ -135,13 +135,11 @@ impl Ends {
     }
 
     pub fn remote(&self) -> SocketAddr {
-        let address = Ipv6Addr::from_bits(self.remote).to_canonical();
-        SocketAddr::new(address, (self.ports >> 16) as u16)
+        SocketAddr::new(address(self.remote), (self.ports >> 16) as u16)
     }
 
     pub fn local(&self) -> SocketAddr {
-        let address = Ipv6Addr::from_bits(self.local).to_canonical();
-        SocketAddr::new(address, self.ports as u16)
+        SocketAddr::new(address(self.local), self.ports as u16)
     }
 }
 
@@ -150,6 +148,16 @@ fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => MAPPED << 32 | u128::from(address.to_bits()),
         IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// The other way.
+#[inline(always)]
+fn address(bits: u128) -> IpAddr {
+    if bits >> 32 == MAPPED {
+        Ipv4Addr::from_bits(bits as u32).into()
+    } else {
+        Ipv6Addr::from_bits(bits).into()
     }
 }
 
@@ -209,10 +217,14 @@ fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received
     let ip = Ip {
         source: MAPPED << 32 | u128::from(be32(header, 12)?),
         destination: MAPPED << 32 | u128::from(be32(header, 16)?),
-        segment: segment(frame, TRANSPORT, len)?,
+        start: TRANSPORT,
+        len,
         head: head.get(TRANSPORT..)?,
         unicast,
     };
+    if frame.len < TRANSPORT + len {
+        return None;
+    }
     match *header.get(9)? {
         PROTOCOL_TCP => tcp(frame, &ip).map(Received::Tcp),
         PROTOCOL_UDP => udp(frame, &ip).map(Received::Udp),
@@ -230,10 +242,14 @@ fn ipv6<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received
     let ip = Ip {
         source: be128(header, 8)?,
         destination: be128(header, 24)?,
-        segment: segment(frame, TRANSPORT, usize::from(be16(header, 4)?))?,
+        start: TRANSPORT,
+        len: usize::from(be16(header, 4)?),
         head: head.get(TRANSPORT..)?,
         unicast,
     };
+    if frame.len < TRANSPORT + ip.len {
+        return None;
+    }
     // They stand for IPv4 addresses, inside of hosts alone.
     if ip.source >> 32 == MAPPED || ip.destination >> 32 == MAPPED {
         return None;
@@ -249,35 +265,19 @@ fn ipv6<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received
 struct Ip<'a> {
     source: u128,
     destination: u128,
-    /// The transport segment; `head` is its start as one slice.
-    segment: Parts<'a>,
+    /// Where the transport segment begins in the frame, and its length; `head` is its start as one slice.
+    start: usize,
+    len: usize,
     head: &'a [u8],
     unicast: bool,
 }
 
-impl Ip<'_> {
-    fn source(&self) -> IpAddr {
-        Ipv6Addr::from_bits(self.source).to_canonical()
-    }
-
-    fn destination(&self) -> IpAddr {
-        Ipv6Addr::from_bits(self.destination).to_canonical()
-    }
-}
-
-/// The `len` bytes behind the IP header; none when the frame is shorter.
-#[inline(always)]
-fn segment<'a>(frame: &Frame<'a>, start: usize, len: usize) -> Option<Parts<'a>> {
-    let segment = Parts::of(frame).slice(start, len);
-    (segment.len() == len).then_some(segment)
-}
-
-/// Whether the transport checksum is right.
+/// Whether the transport checksum is right over `len` bytes.
 #[inline(never)]
-fn verify(ip: &Ip<'_>, protocol: u8, segment: Parts<'_>) -> bool {
-    let (source, destination) = (ip.source(), ip.destination());
-    let pseudo = checksum::pseudo_header(source, destination, protocol, segment.len());
-    checksum::verify(pseudo, segment)
+fn verify(frame: &Frame<'_>, ip: &Ip<'_>, protocol: u8, len: usize) -> bool {
+    let (source, destination) = (address(ip.source), address(ip.destination));
+    let pseudo = checksum::pseudo_header(source, destination, protocol, len);
+    checksum::verify(pseudo, Parts::of(frame).slice(ip.start, len))
 }
 
 #[inline(always)]
@@ -285,10 +285,10 @@ fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
     let header: &[u8; UDP_HEADER] = ip.head.first_chunk()?;
     let len = usize::from(be16(header, 4)?);
     // A joined unit's length field is that of its first datagram or of the whole, by device.
-    let datagram = if frame.udp_segment.is_some() {
-        ip.segment
-    } else if (UDP_HEADER..=ip.segment.len()).contains(&len) {
-        ip.segment.slice(0, len)
+    let len = if frame.udp_segment.is_some() {
+        ip.len
+    } else if (UDP_HEADER..=ip.len).contains(&len) {
+        len
     } else {
         return None;
     };
@@ -297,17 +297,17 @@ fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
         let right = if be16(header, 6)? == 0 {
             ip.source >> 32 == MAPPED
         } else {
-            verify(ip, PROTOCOL_UDP, datagram)
+            verify(frame, ip, PROTOCOL_UDP, len)
         };
         if !right {
             return None;
         }
     }
     Some(Udp {
-        source: SocketAddr::new(ip.source(), be16(header, 0)?),
-        destination: SocketAddr::new(ip.destination(), be16(header, 2)?),
+        source: SocketAddr::new(address(ip.source), be16(header, 0)?),
+        destination: SocketAddr::new(address(ip.destination), be16(header, 2)?),
         unicast: ip.unicast,
-        payload: datagram.slice(UDP_HEADER, usize::MAX),
+        payload: Parts::of(frame).slice(ip.start + UDP_HEADER, len.checked_sub(UDP_HEADER)?),
     })
 }
 
@@ -315,15 +315,15 @@ fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
 fn tcp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Tcp<'a>> {
     let header: &[u8; TCP_HEADER] = ip.head.first_chunk()?;
     let header_len = usize::from(header.get(12)? >> 4) * 4;
-    if header_len < TCP_HEADER || header_len > ip.segment.len() {
+    if header_len < TCP_HEADER || header_len > ip.len {
         return None;
     }
     // A segment to many is nobody's (RFC 9293, section 3.9.2.3).
     let trusted = frame.checksum == Checksum::Trusted;
-    if !ip.unicast || !trusted && !verify(ip, PROTOCOL_TCP, ip.segment) {
+    if !ip.unicast || !trusted && !verify(frame, ip, PROTOCOL_TCP, ip.len) {
         return None;
     }
-    let payload = ip.segment.slice(header_len, usize::MAX);
+    let payload = Parts::of(frame).slice(ip.start + header_len, ip.len - header_len);
     Some(Tcp {
         ends: Ends {
             remote: ip.source,
