@@ -4,10 +4,14 @@ use crate::bootp::{CLIENT_PORT, QUEUE};
 use crate::interface::Delivery;
 use crate::ipv6::path_mtu::TooBig;
 use crate::output::headers_len;
-use crate::packet::{ETHERNET_HEADER, Ends, Received, TCP_HEADER, Tcp, Udp, Version, parse};
+use crate::packet::{
+    ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, TCP_HEADER, Tcp, Udp, Version,
+    parse,
+};
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
 use crate::team::{Forwarded, Member};
+use crate::{packet, usual};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -136,6 +140,34 @@ impl Ingress<'_> {
     }
 
     fn frame(&mut self, frame: &Frame<'_>) {
+        let station = self.properties.mac;
+        let usual = if let Some((protocol, ip)) = usual::ipv4(frame, station) {
+            self.usual(frame, protocol, &ip)
+        } else if let Some((protocol, ip)) = usual::ipv6(frame, station) {
+            self.usual(frame, protocol, &ip)
+        } else {
+            false
+        };
+        if !usual {
+            self.any(frame);
+        }
+    }
+
+    /// Takes the next data of the connection that had the segment before, or a datagram to a port of ours; false when it is neither.
+    #[inline(always)]
+    fn usual<'a>(&mut self, frame: &Frame<'a>, protocol: u8, ip: &Ip<'a>) -> bool {
+        match protocol {
+            PROTOCOL_TCP => usual::segment(frame, ip)
+                .is_some_and(|tcp| self.inner.flows.take_next(&tcp, self.now)),
+            PROTOCOL_UDP => {
+                packet::udp(frame, ip).is_some_and(|udp| self.udp(&udp, frame.udp_segment))
+            }
+            _ => false,
+        }
+    }
+
+    /// Any other unit.
+    fn any(&mut self, frame: &Frame<'_>) {
         match parse(frame, self.properties.mac) {
             Received::Tcp(tcp) => {
                 if !self.inner.flows.take(&tcp, self.now) {
@@ -182,8 +214,11 @@ impl Ingress<'_> {
             interface,
             ..
         } = &mut *self.inner;
-        let owned = |team: &mut Member| team.give_owner(frame, tcp.ends.remote(), tcp.ends.local());
-        if !team.as_mut().is_some_and(owned) && interface.is_ours(tcp.ends.local().ip(), self.now) {
+        let owned =
+            |team: &mut Member| team.give_owner(frame, tcp.ends.remote_end(), tcp.ends.local_end());
+        if !team.as_mut().is_some_and(owned)
+            && interface.is_ours(tcp.ends.local_end().ip(), self.now)
+        {
             flows.refuse(tcp);
         }
     }

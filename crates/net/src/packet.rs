@@ -43,7 +43,7 @@ pub fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Reads a big-endian 128-bit field; `None` beyond the end.
 #[inline]
-fn be128(bytes: &[u8], at: usize) -> Option<u128> {
+pub fn be128(bytes: &[u8], at: usize) -> Option<u128> {
     bytes
         .get(at..)?
         .first_chunk()
@@ -119,10 +119,10 @@ pub struct Tcp<'a> {
 /// which no packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ends {
-    remote: u128,
-    local: u128,
+    pub remote: u128,
+    pub local: u128,
     /// The remote port above the local one.
-    ports: u32,
+    pub ports: u32,
 }
 
 impl Ends {
@@ -134,11 +134,13 @@ impl Ends {
         }
     }
 
-    pub fn remote(&self) -> SocketAddr {
+    /// The remote end's address and port.
+    pub fn remote_end(&self) -> SocketAddr {
         SocketAddr::new(address(self.remote), (self.ports >> 16) as u16)
     }
 
-    pub fn local(&self) -> SocketAddr {
+    /// The local end's address and port.
+    pub fn local_end(&self) -> SocketAddr {
         SocketAddr::new(address(self.local), self.ports as u16)
     }
 }
@@ -146,7 +148,7 @@ impl Ends {
 #[inline]
 fn bits(address: IpAddr) -> u128 {
     match address {
-        IpAddr::V4(address) => MAPPED << 32 | u128::from(address.to_bits()),
+        IpAddr::V4(address) => mapped(address.to_bits()),
         IpAddr::V6(address) => address.to_bits(),
     }
 }
@@ -154,7 +156,7 @@ fn bits(address: IpAddr) -> u128 {
 /// The other way.
 #[inline(always)]
 fn address(bits: u128) -> IpAddr {
-    if bits >> 32 == MAPPED {
+    if is_mapped(bits) {
         Ipv4Addr::from_bits(bits as u32).into()
     } else {
         Ipv6Addr::from_bits(bits).into()
@@ -164,13 +166,22 @@ fn address(bits: u128) -> IpAddr {
 /// What mapped IPv4 addresses begin with.
 const MAPPED: u128 = 0xffff;
 
-/// Sorts a received unit. Transport checksums that the device did not vouch for are verified here, so nothing behind needs to.
 #[inline(always)]
+pub fn mapped(address: u32) -> u128 {
+    MAPPED << 32 | u128::from(address)
+}
+
+#[inline(always)]
+pub fn is_mapped(bits: u128) -> bool {
+    bits >> 32 == MAPPED
+}
+
+/// Sorts a received unit. Transport checksums that the device did not vouch for are verified here, so nothing behind needs to.
+#[inline(never)]
 pub fn parse<'a>(frame: &Frame<'a>, station: MacAddress) -> Received<'a> {
     classify(frame, station).unwrap_or(Received::Drop)
 }
 
-#[inline(always)]
 fn classify<'a>(frame: &Frame<'a>, station: MacAddress) -> Option<Received<'a>> {
     let head = *frame.parts.first()?;
     let to: &MacAddress = head.first_chunk()?;
@@ -202,7 +213,6 @@ fn arp(head: &[u8]) -> Option<Arp> {
     (valid && sender && is_station(arp.sender_mac)).then_some(arp)
 }
 
-#[inline(always)]
 fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received<'a>> {
     let header: &[u8; IPV4_HEADER] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
     // Options and fragments are rare enough to take the long way.
@@ -215,8 +225,8 @@ fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received
     const TRANSPORT: usize = ETHERNET_HEADER + IPV4_HEADER;
     let len = usize::from(be16(header, 2)?).checked_sub(IPV4_HEADER)?;
     let ip = Ip {
-        source: MAPPED << 32 | u128::from(be32(header, 12)?),
-        destination: MAPPED << 32 | u128::from(be32(header, 16)?),
+        source: mapped(be32(header, 12)?),
+        destination: mapped(be32(header, 16)?),
         start: TRANSPORT,
         len,
         head: head.get(TRANSPORT..)?,
@@ -232,7 +242,6 @@ fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received
     }
 }
 
-#[inline(always)]
 fn ipv6<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received<'a>> {
     let header: &[u8; IPV6_HEADER] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
     if *header.first()? >> 4 != 6 {
@@ -251,7 +260,7 @@ fn ipv6<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received
         return None;
     }
     // They stand for IPv4 addresses, inside of hosts alone.
-    if ip.source >> 32 == MAPPED || ip.destination >> 32 == MAPPED {
+    if is_mapped(ip.source) || is_mapped(ip.destination) {
         return None;
     }
     match *header.get(6)? {
@@ -262,26 +271,27 @@ fn ipv6<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received
 }
 
 /// The IP header's part of what UDP and TCP need.
-struct Ip<'a> {
-    source: u128,
-    destination: u128,
+pub struct Ip<'a> {
+    pub source: u128,
+    pub destination: u128,
     /// Where the transport segment begins in the frame, and its length; `head` is its start as one slice.
-    start: usize,
-    len: usize,
-    head: &'a [u8],
-    unicast: bool,
+    pub start: usize,
+    pub len: usize,
+    pub head: &'a [u8],
+    pub unicast: bool,
 }
 
 /// Whether the transport checksum is right over `len` bytes.
 #[inline(never)]
-fn verify(frame: &Frame<'_>, ip: &Ip<'_>, protocol: u8, len: usize) -> bool {
+pub fn verify(frame: &Frame<'_>, ip: &Ip<'_>, protocol: u8, len: usize) -> bool {
     let (source, destination) = (address(ip.source), address(ip.destination));
     let pseudo = checksum::pseudo_header(source, destination, protocol, len);
     checksum::verify(pseudo, Parts::of(frame).slice(ip.start, len))
 }
 
+/// The datagram in a packet.
 #[inline(always)]
-fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
+pub fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
     let header: &[u8; UDP_HEADER] = ip.head.first_chunk()?;
     let len = usize::from(be16(header, 4)?);
     // A joined unit's length field is that of its first datagram or of the whole, by device.
@@ -295,7 +305,7 @@ fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
     if frame.checksum == Checksum::Unverified {
         // No checksum is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
         let right = if be16(header, 6)? == 0 {
-            ip.source >> 32 == MAPPED
+            is_mapped(ip.source)
         } else {
             verify(frame, ip, PROTOCOL_UDP, len)
         };
@@ -311,7 +321,6 @@ fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
     })
 }
 
-#[inline(always)]
 fn tcp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Tcp<'a>> {
     let header: &[u8; TCP_HEADER] = ip.head.first_chunk()?;
     let header_len = usize::from(header.get(12)? >> 4) * 4;

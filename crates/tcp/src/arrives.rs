@@ -27,7 +27,7 @@ impl Connection {
 
     /// Takes what a download consists of: the next data, whole, with no news for the sending half. The caller copies all of it to
     /// where RCV.NXT was. False when the segment is another one, for [`Self::receive`]; nothing has changed then.
-    #[inline]
+    #[inline(always)]
     pub fn receive_next(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> bool {
         let next = self.state == State::Established
             && segment.flags.0 & !Flags::PSH.0 == Flags::ACK.0

@@ -88,7 +88,7 @@ impl ReceiveBuffer {
     }
 
     /// Bytes from RCV.NXT on that can be stored.
-    #[inline]
+    #[inline(always)]
     pub fn room(&self) -> usize {
         let destination = match &self.destination {
             // Before what is held goes first.

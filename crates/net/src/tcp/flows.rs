@@ -53,7 +53,7 @@ impl Flow {
     }
 
     /// Bytes from RCV.NXT on that can be stored.
-    #[inline]
+    #[inline(always)]
     fn room(&self) -> u32 {
         if self.forget.is_some() {
             return 0;
@@ -61,22 +61,20 @@ impl Flow {
         u32::try_from(self.buffer.room()).unwrap_or(u32::MAX)
     }
 
+    /// Takes the next data; false when the segment is another one.
     #[inline(always)]
-    fn take(&mut self, tcp: &Tcp<'_>, now: Instant) {
-        let room = self.room();
-        if !self.connection.receive_next(now, &tcp.segment, room) {
-            self.take_other(tcp, now);
-            return;
+    fn take_next(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
+        let next = self.connection.receive_next(now, &tcp.segment, self.room());
+        if next {
+            let count = self.buffer.append(tcp.payload);
+            self.last_data = now;
+            self.confirmed = true;
+            self.received.set(self.received.get() + count as u64);
         }
-        let count = self.buffer.append(tcp.payload);
-        self.last_data = now;
-        self.confirmed = true;
-        self.received.set(self.received.get() + count as u64);
+        next
     }
 
-    /// Takes a segment that is not the next data alone.
-    #[cold]
-    fn take_other(&mut self, tcp: &Tcp<'_>, now: Instant) {
+    fn take(&mut self, tcp: &Tcp<'_>, now: Instant) {
         if self.connection.out_of_order() > 0 && self.buffer.end_has_moved() {
             self.connection.renege();
         }
@@ -114,7 +112,7 @@ impl Flow {
     /// How to reach the peer; `None` while that is not known.
     fn path(&mut self, interface: &mut Interface, now: Instant) -> Option<Path> {
         if now >= self.path_until || self.path.is_none() {
-            let (remote, local) = (self.ends.remote().ip(), self.ends.local().ip());
+            let (remote, local) = (self.ends.remote_end().ip(), self.ends.local_end().ip());
             if core::mem::take(&mut self.confirmed) {
                 interface.confirm(remote, now);
             }
@@ -161,30 +159,28 @@ impl Flows {
         self.slots
             .iter()
             .flatten()
-            .any(|flow| flow.ends.local().port() == port)
+            .any(|flow| flow.ends.local_end().port() == port)
+    }
+
+    /// Gives the next data to the connection that had the segment before; false when it is another one's, or not the next data.
+    #[inline(always)]
+    pub fn take_next(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
+        match self.slots.get_mut(self.last) {
+            Some(Some(flow)) if flow.ends == tcp.ends => flow.take_next(tcp, now),
+            _ => false,
+        }
     }
 
     /// Gives a segment to its connection; false when there is none.
-    #[inline(always)]
     pub fn take(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
-        let same = |flow: &Flow| flow.ends == tcp.ends;
-        if !matches!(self.slots.get(self.last), Some(Some(flow)) if same(flow))
-            && !self.look_up(&tcp.ends)
-        {
+        let Some(&slot) = self.by_ends.get(&tcp.ends) else {
             return false;
-        }
-        if let Some(Some(flow)) = self.slots.get_mut(self.last) {
+        };
+        self.last = slot;
+        if let Some(flow) = self.get(slot) {
             flow.take(tcp, now);
         }
         true
-    }
-
-    /// Finds another connection than that of the segment before.
-    #[inline(never)]
-    fn look_up(&mut self, ends: &Ends) -> bool {
-        let slot = self.by_ends.get(ends);
-        self.last = slot.copied().unwrap_or(self.last);
-        slot.is_some()
     }
 
     /// The connection between these ends.
@@ -212,7 +208,7 @@ impl Flows {
         now: Instant,
     ) {
         for (ends, reply) in core::mem::take(&mut self.resets) {
-            if let Some(path) = interface.path(ends.local().ip(), ends.remote().ip(), now) {
+            if let Some(path) = interface.path(ends.local_end().ip(), ends.remote_end().ip(), now) {
                 send_reset(&path, ends, &reply, tx, properties);
             }
         }
@@ -320,7 +316,7 @@ struct Header<'a> {
 
 impl Header<'_> {
     fn write(&self, segment: &mut [u8]) {
-        let (remote, local) = (self.ends.remote(), self.ends.local());
+        let (remote, local) = (self.ends.remote_end(), self.ends.local_end());
         let words = (TCP_HEADER + self.options.len()) / 4;
         let mut header = [0; TCP_HEADER];
         put(&mut header, 0, local.port().to_be_bytes());
