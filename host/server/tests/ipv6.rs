@@ -316,3 +316,22 @@ fn linux_takes_the_prefix_that_is_advertised_and_drops_it_at_the_end() {
     assert_eq!(served.end(), Some(0), "{}", served.log());
     wait_for(address, "deprecated");
 }
+
+#[test]
+fn an_interface_is_given_an_ipv6_address_for_a_while() {
+    if !inside("an_interface_is_given_an_ipv6_address_for_a_while") {
+        return;
+    }
+    let clients = Clients::new();
+    sh("ip address delete 10.9.0.1/24 dev s0");
+    let mut served = Served::start("--interface s0 --address fd00:7::1/64 --authoritative");
+    served.wait_for("wireboot: ready");
+    let environment = dhclient(&clients, served.directory.path(), "", PXE);
+    let found = |name| variable(&environment, name);
+    let address = found("new_ip6_address").expect("an address");
+    assert!(address.starts_with("fd00:7::"), "{address}");
+    let url = Some("tftp://[fd00:7::1]/wireboot.efi");
+    assert_eq!(found("new_dhcp6_bootfile_url"), url);
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+    assert!(!sh("ip address show dev s0").contains("fd00:7::1"));
+}
