@@ -171,7 +171,7 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
         );
     }
     println!("{}", ladder.text());
-    let host = Host::new(accelerator, network.mtu(), Vec::new());
+    let host = Host::new(accelerator, arguments.ip, network.mtu(), Vec::new());
     if let Some(file) = &arguments.json {
         let report = Report {
             host: &host,

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde::Serialize;
 
+use crate::ip::IpVersion;
 use crate::qemu::Accelerator;
 
 /// The host and the machines on it.
@@ -26,6 +27,8 @@ pub struct Host {
     pub guest_processors: u32,
     /// The guests' memory in MiB.
     pub guest_memory_mib: u32,
+    /// The version of IP in which everything happened.
+    pub ip: IpVersion,
     /// The tap interface's MTU in bytes.
     pub mtu: u16,
     /// The version of each server.
@@ -35,7 +38,7 @@ pub struct Host {
 impl Host {
     /// Looks it up; what cannot be found is left empty.
     #[must_use]
-    pub fn new(accel: Accelerator, mtu: u16, servers: Vec<String>) -> Host {
+    pub fn new(accel: Accelerator, ip: IpVersion, mtu: u16, servers: Vec<String>) -> Host {
         let machine = crate::qemu::Machine::new(accel);
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let qemu = Command::new(&machine.qemu)
@@ -61,6 +64,7 @@ impl Host {
             accel,
             guest_processors: machine.processors,
             guest_memory_mib: machine.memory_mib,
+            ip,
             mtu,
             servers,
         }

@@ -170,6 +170,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
     let host = Host::new(
         accelerator,
+        args.ip,
         network.mtu(),
         servers.into_iter().filter_map(Result::ok).collect(),
     );

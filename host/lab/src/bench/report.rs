@@ -19,7 +19,7 @@ pub struct Report {
     pub host: super::host::Host,
     /// One row for each stack, size of file and state of memory.
     pub rows: Vec<Row>,
-    /// From the first DHCPDISCOVER to the first byte of the boot file.
+    /// From the first DHCPDISCOVER or Solicit to the first byte of the boot file.
     pub latency: Vec<Latency>,
     /// What the engine costs the processor.
     pub instructions: Vec<Instructions>,
@@ -70,7 +70,7 @@ impl Row {
     }
 }
 
-/// From the first DHCPDISCOVER to the first byte of the boot file.
+/// From the first DHCPDISCOVER or Solicit to the first byte of the boot file.
 #[derive(Debug, Serialize)]
 pub struct Latency {
     /// The stack.
@@ -178,7 +178,7 @@ impl Report {
     pub fn text(&self) -> String {
         let host = &self.host;
         let mut text = format!(
-            "{} ({} processors), Linux {}, QEMU {} with {}, guest: {} processors, {} MiB, MTU {}; {}\n",
+            "{} ({} processors), Linux {}, QEMU {} with {}, guest: {} processors, {} MiB, {}, MTU {}; {}\n",
             host.cpu,
             host.cores,
             host.kernel,
@@ -186,6 +186,7 @@ impl Report {
             host.accel,
             host.guest_processors,
             host.guest_memory_mib,
+            host.ip,
             host.mtu,
             host.servers.join(", ")
         );
@@ -202,7 +203,7 @@ impl Report {
         }
         if !self.latency.is_empty() {
             text.push_str(&format!(
-                "\nFrom the first DHCPDISCOVER to the first byte of the boot file\n{}\n",
+                "\nFrom the first DHCPDISCOVER or Solicit to the first byte of the boot file\n{}\n",
                 self.latency_table()
             ));
         }
@@ -345,6 +346,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::bench::host::Host;
     use crate::bench::stacks::{Loader, Server};
+    use crate::ip::IpVersion;
     use crate::qemu::{Accelerator, Firmware};
 
     fn stack(id: &str, kind: Kind, protocol: Protocol) -> Stack {
@@ -394,7 +396,12 @@ pub(crate) mod tests {
             what: "grub-http 64 MiB warm".into(),
             reason: "it never asked for the file".into(),
         }];
-        let host = Host::new(Accelerator::Tcg, 1500, vec!["nginx 1.22.1".into()]);
+        let host = Host::new(
+            Accelerator::Tcg,
+            IpVersion::V4,
+            1500,
+            vec!["nginx 1.22.1".into()],
+        );
         Report {
             host,
             rows: rows(&stacks, &measured),
