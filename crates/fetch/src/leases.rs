@@ -30,7 +30,7 @@ pub(crate) enum News {
     V4(Lease),
     V6(Lease6),
     /// What the caller waits for. The other version may still follow.
-    Decided(Result<Leases, FetchError>),
+    Decided(Result<Box<Leases>, FetchError>),
 }
 
 /// Asks by both versions in the same turn, and tells what becomes known. The first lease with a boot file decides, or the first at all
@@ -98,7 +98,7 @@ impl Found {
         v4 || v6
     }
 
-    fn result(&self) -> Result<Leases, FetchError> {
+    fn result(&self) -> Result<Box<Leases>, FetchError> {
         let (v4, v6) = (
             self.v4.as_ref().map(|(result, _)| result),
             self.v6.as_ref().map(|(result, _)| result),
@@ -110,10 +110,10 @@ impl Found {
                 v6 => FetchError::NoLease { v4, v6: v6.clone() },
             });
         }
-        Ok(Leases {
+        Ok(Box::new(Leases {
             v4: v4.and_then(|result| result.clone().ok()),
             v6: v6.and_then(|result| result.clone().ok()),
-        })
+        }))
     }
 }
 
@@ -193,6 +193,6 @@ mod tests {
             v4: None,
             v6: v6(true).ok(),
         };
-        assert_eq!(result(v6(true)), Ok(expected));
+        assert_eq!(result(v6(true)), Ok(Box::new(expected)));
     }
 }

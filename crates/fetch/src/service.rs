@@ -86,7 +86,7 @@ pub enum Event {
         /// The job.
         job: Job,
         /// The leases.
-        result: Result<Leases, FetchError>,
+        result: Result<Box<Leases>, FetchError>,
     },
     /// A download needs memory, to be answered by [`Command::Memory`] or [`Command::NoMemory`].
     NeedMemory {

@@ -4,6 +4,7 @@ use super::*;
 use crate::service::{Command, Event, Service};
 use crate::{Job, Leases};
 use std::collections::VecDeque;
+use std::boxed::Box;
 use std::eprintln;
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
@@ -124,7 +125,7 @@ fn asked(
     router: Option<u8>,
     replies: Vec<(MessageType, Reply)>,
     request: DhcpRequest,
-) -> (Result<Leases, String>, i64, Network) {
+) -> (Result<Box<Leases>, String>, i64, Network) {
     let (near, mut far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
     let clock = near.clock();
     let (mut commands, inbox) = channel(16);
