@@ -3,8 +3,8 @@
 use super::*;
 use crate::service::{Command, Event, Service};
 use crate::{Job, Leases};
-use std::collections::VecDeque;
 use std::boxed::Box;
+use std::collections::VecDeque;
 use std::eprintln;
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
