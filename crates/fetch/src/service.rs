@@ -30,6 +30,10 @@ use wireboot_net::{Engine, Forwarded, Instant, Memory, Stack};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
+/// How long a router may take to advertise itself: at most half a second, but it does so every three seconds only (RFC 4861,
+/// section 6.2.6).
+const ROUTER_PATIENCE: Duration = Duration::from_secs(4);
+
 /// Downloads that run at the same time; more wait their turn. The receive buffers are shared by all.
 pub const TOGETHER: usize = 4;
 
@@ -345,9 +349,22 @@ impl Shared {
             self.stack.next_turn().await;
         }
         self.running.set(self.running.get() + 1);
+        self.routed().await;
         let result = unless(|| self.cancelled(job), self.transfer(job, &url)).await;
         self.running.set(self.running.get() - 1);
         result.unwrap_or_else(|| Err(FetchError::Cancelled { url }))
+    }
+
+    /// Waits for a router's word where there is IPv6 alone: before it nobody knows what is on the link, nor the way beyond.
+    async fn routed(&self) {
+        let alone = |leases: &Leases| leases.v6.is_some() && leases.v4.is_none();
+        let end = self.stack.now() + ROUTER_PATIENCE;
+        while alone(&self.leases.borrow())
+            && self.stack.router().is_none()
+            && self.stack.now() < end
+        {
+            self.stack.next_turn().await;
+        }
     }
 
     fn cancelled(&self, job: Job) -> bool {

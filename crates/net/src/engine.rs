@@ -4,7 +4,7 @@ use crate::bootp::{CLIENT_PORT, QUEUE};
 use crate::interface::Delivery;
 use crate::ipv6::path_mtu::TooBig;
 use crate::output::headers_len;
-use crate::packet::{ETHERNET_HEADER, Received, TCP_HEADER, Tcp, Udp, Version, parse};
+use crate::packet::{ETHERNET_HEADER, Ends, Received, TCP_HEADER, Tcp, Udp, Version, parse};
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
 use crate::team::{Forwarded, Member};
@@ -182,8 +182,8 @@ impl Ingress<'_> {
             interface,
             ..
         } = &mut *self.inner;
-        let owned = |team: &mut Member| team.give_owner(frame, tcp.remote, tcp.local);
-        if !team.as_mut().is_some_and(owned) && interface.is_ours(tcp.local.ip(), self.now) {
+        let owned = |team: &mut Member| team.give_owner(frame, tcp.ends.remote(), tcp.ends.local());
+        if !team.as_mut().is_some_and(owned) && interface.is_ours(tcp.ends.local().ip(), self.now) {
             flows.refuse(tcp);
         }
     }
@@ -274,7 +274,7 @@ impl Ingress<'_> {
         } = &mut *self.inner;
         let header = headers_len(&quoted.remote.ip()) - ETHERNET_HEADER + TCP_HEADER;
         if let Some(sequence) = quoted.sequence
-            && let Some(flow) = flows.find((quoted.remote, quoted.local))
+            && let Some(flow) = flows.find(Ends::new(quoted.remote, quoted.local))
             && flow
                 .connection
                 .too_big(sequence, mtu.saturating_sub(header as u16))

@@ -41,13 +41,13 @@ pub fn be32(bytes: &[u8], at: usize) -> Option<u32> {
         .map(|field| u32::from_be_bytes(*field))
 }
 
-/// Reads an IPv6 address; `None` beyond the end.
+/// Reads a big-endian 128-bit field; `None` beyond the end.
 #[inline]
-fn address6(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
+fn be128(bytes: &[u8], at: usize) -> Option<u128> {
     bytes
         .get(at..)?
-        .first_chunk::<16>()
-        .map(|octets| (*octets).into())
+        .first_chunk()
+        .map(|field| u128::from_be_bytes(*field))
 }
 
 /// Writes `value` at `at`; nothing happens beyond the end.
@@ -110,27 +110,67 @@ pub struct Udp<'a> {
 
 /// A segment, or several that the device joined.
 pub struct Tcp<'a> {
-    pub remote: SocketAddr,
-    pub local: SocketAddr,
+    pub ends: Ends,
     pub segment: Segment<'a>,
     pub payload: Parts<'a>,
 }
 
-/// The IP header's part of what UDP and TCP need.
-struct Ip<'a> {
-    source: IpAddr,
-    destination: IpAddr,
-    protocol: u8,
-    /// The transport segment; `head` is its start as one slice.
-    segment: Parts<'a>,
-    head: &'a [u8],
+/// The two ends of a TCP connection, in a form that is quickly compared: IPv4 addresses as mapped ones (RFC 4291, section 2.5.5.2),
+/// which no packet has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ends {
+    remote: u128,
+    local: u128,
+    /// The remote port above the local one.
+    ports: u32,
 }
 
+impl Ends {
+    pub fn new(remote: SocketAddr, local: SocketAddr) -> Self {
+        Self {
+            remote: bits(remote.ip()),
+            local: bits(local.ip()),
+            ports: u32::from(remote.port()) << 16 | u32::from(local.port()),
+        }
+    }
+
+    pub fn remote(&self) -> SocketAddr {
+        SocketAddr::new(address(self.remote), (self.ports >> 16) as u16)
+    }
+
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(address(self.local), self.ports as u16)
+    }
+}
+
+#[inline]
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => MAPPED << 32 | u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// The other way.
+#[inline(always)]
+fn address(bits: u128) -> IpAddr {
+    if bits >> 32 == MAPPED {
+        Ipv4Addr::from_bits(bits as u32).into()
+    } else {
+        Ipv6Addr::from_bits(bits).into()
+    }
+}
+
+/// What mapped IPv4 addresses begin with.
+const MAPPED: u128 = 0xffff;
+
 /// Sorts a received unit. Transport checksums that the device did not vouch for are verified here, so nothing behind needs to.
+#[inline(always)]
 pub fn parse<'a>(frame: &Frame<'a>, station: MacAddress) -> Received<'a> {
     classify(frame, station).unwrap_or(Received::Drop)
 }
 
+#[inline(always)]
 fn classify<'a>(frame: &Frame<'a>, station: MacAddress) -> Option<Received<'a>> {
     let head = *frame.parts.first()?;
     let to: &MacAddress = head.first_chunk()?;
@@ -146,6 +186,7 @@ fn classify<'a>(frame: &Frame<'a>, station: MacAddress) -> Option<Received<'a>> 
     }
 }
 
+#[cold]
 fn arp(head: &[u8]) -> Option<Arp> {
     let packet: &[u8; 28] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
     let operation = be16(packet, 6)?;
@@ -161,6 +202,7 @@ fn arp(head: &[u8]) -> Option<Arp> {
     (valid && sender && is_station(arp.sender_mac)).then_some(arp)
 }
 
+#[inline(always)]
 fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received<'a>> {
     let header: &[u8; IPV4_HEADER] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
     // Options and fragments are rare enough to take the long way.
@@ -170,105 +212,124 @@ fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received
     if !checksum::header_ok(header) {
         return None;
     }
-    let len = usize::from(be16(header, 2)?).checked_sub(IPV4_HEADER)?;
     const TRANSPORT: usize = ETHERNET_HEADER + IPV4_HEADER;
-    let segment = Parts::new(frame.parts).slice(TRANSPORT, len);
-    if segment.len() != len {
+    let len = usize::from(be16(header, 2)?).checked_sub(IPV4_HEADER)?;
+    let ip = Ip {
+        source: MAPPED << 32 | u128::from(be32(header, 12)?),
+        destination: MAPPED << 32 | u128::from(be32(header, 16)?),
+        start: TRANSPORT,
+        len,
+        head: head.get(TRANSPORT..)?,
+        unicast,
+    };
+    if frame.len < TRANSPORT + len {
         return None;
     }
-    let ip = Ip {
-        source: Ipv4Addr::from(be32(header, 12)?).into(),
-        destination: Ipv4Addr::from(be32(header, 16)?).into(),
-        protocol: *header.get(9)?,
-        segment,
-        head: head.get(TRANSPORT..)?,
-    };
-    transport(frame, &ip, unicast, Version::V4)
+    match *header.get(9)? {
+        PROTOCOL_TCP => tcp(frame, &ip).map(Received::Tcp),
+        PROTOCOL_UDP => udp(frame, &ip).map(Received::Udp),
+        _ => Some(Received::Ip(Version::V4)),
+    }
 }
 
+#[inline(always)]
 fn ipv6<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received<'a>> {
     let header: &[u8; IPV6_HEADER] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
     if *header.first()? >> 4 != 6 {
         return None;
     }
-    let len = usize::from(be16(header, 4)?);
     const TRANSPORT: usize = ETHERNET_HEADER + IPV6_HEADER;
-    let segment = Parts::new(frame.parts).slice(TRANSPORT, len);
-    if segment.len() != len {
+    let ip = Ip {
+        source: be128(header, 8)?,
+        destination: be128(header, 24)?,
+        start: TRANSPORT,
+        len: usize::from(be16(header, 4)?),
+        head: head.get(TRANSPORT..)?,
+        unicast,
+    };
+    if frame.len < TRANSPORT + ip.len {
         return None;
     }
-    let ip = Ip {
-        source: address6(header, 8)?.into(),
-        destination: address6(header, 24)?.into(),
-        protocol: *header.get(6)?,
-        segment,
-        head: head.get(TRANSPORT..)?,
-    };
-    transport(frame, &ip, unicast, Version::V6)
+    // They stand for IPv4 addresses, inside of hosts alone.
+    if ip.source >> 32 == MAPPED || ip.destination >> 32 == MAPPED {
+        return None;
+    }
+    match *header.get(6)? {
+        PROTOCOL_TCP => tcp(frame, &ip).map(Received::Tcp),
+        PROTOCOL_UDP => udp(frame, &ip).map(Received::Udp),
+        _ => Some(Received::Ip(Version::V6)),
+    }
 }
 
-fn transport<'a>(
-    frame: &Frame<'a>,
-    ip: &Ip<'a>,
+/// The IP header's part of what UDP and TCP need.
+struct Ip<'a> {
+    source: u128,
+    destination: u128,
+    /// Where the transport segment begins in the frame, and its length; `head` is its start as one slice.
+    start: usize,
+    len: usize,
+    head: &'a [u8],
     unicast: bool,
-    version: Version,
-) -> Option<Received<'a>> {
-    match ip.protocol {
-        PROTOCOL_TCP => tcp(frame, ip, unicast).map(Received::Tcp),
-        PROTOCOL_UDP => udp(frame, ip, unicast).map(Received::Udp),
-        _ => Some(Received::Ip(version)),
-    }
 }
 
-/// Whether the transport checksum is right, as far as the device did not see to it.
-fn verified(frame: &Frame<'_>, ip: &Ip<'_>, segment: Parts<'_>) -> bool {
-    frame.checksum == Checksum::Trusted || {
-        let pseudo = checksum::pseudo_header(ip.source, ip.destination, ip.protocol, segment.len());
-        checksum::verify(pseudo, segment)
-    }
+/// Whether the transport checksum is right over `len` bytes.
+#[inline(never)]
+fn verify(frame: &Frame<'_>, ip: &Ip<'_>, protocol: u8, len: usize) -> bool {
+    let (source, destination) = (address(ip.source), address(ip.destination));
+    let pseudo = checksum::pseudo_header(source, destination, protocol, len);
+    checksum::verify(pseudo, Parts::of(frame).slice(ip.start, len))
 }
 
-fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>, unicast: bool) -> Option<Udp<'a>> {
+#[inline(always)]
+fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
     let header: &[u8; UDP_HEADER] = ip.head.first_chunk()?;
     let len = usize::from(be16(header, 4)?);
     // A joined unit's length field is that of its first datagram or of the whole, by device.
-    let datagram = if frame.udp_segment.is_some() {
-        ip.segment
-    } else if (UDP_HEADER..=ip.segment.len()).contains(&len) {
-        ip.segment.slice(0, len)
+    let len = if frame.udp_segment.is_some() {
+        ip.len
+    } else if (UDP_HEADER..=ip.len).contains(&len) {
+        len
     } else {
         return None;
     };
-    // No checksum is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
-    let without = be16(header, 6)? == 0;
-    if without && ip.source.is_ipv6() && frame.checksum == Checksum::Unverified {
-        return None;
-    }
-    if !without && !verified(frame, ip, datagram) {
-        return None;
+    if frame.checksum == Checksum::Unverified {
+        // No checksum is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
+        let right = if be16(header, 6)? == 0 {
+            ip.source >> 32 == MAPPED
+        } else {
+            verify(frame, ip, PROTOCOL_UDP, len)
+        };
+        if !right {
+            return None;
+        }
     }
     Some(Udp {
-        source: SocketAddr::new(ip.source, be16(header, 0)?),
-        destination: SocketAddr::new(ip.destination, be16(header, 2)?),
-        unicast,
-        payload: datagram.slice(UDP_HEADER, usize::MAX),
+        source: SocketAddr::new(address(ip.source), be16(header, 0)?),
+        destination: SocketAddr::new(address(ip.destination), be16(header, 2)?),
+        unicast: ip.unicast,
+        payload: Parts::of(frame).slice(ip.start + UDP_HEADER, len.checked_sub(UDP_HEADER)?),
     })
 }
 
-fn tcp<'a>(frame: &Frame<'a>, ip: &Ip<'a>, unicast: bool) -> Option<Tcp<'a>> {
+#[inline(always)]
+fn tcp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Tcp<'a>> {
     let header: &[u8; TCP_HEADER] = ip.head.first_chunk()?;
     let header_len = usize::from(header.get(12)? >> 4) * 4;
-    if header_len < TCP_HEADER || header_len > ip.segment.len() {
+    if header_len < TCP_HEADER || header_len > ip.len {
         return None;
     }
     // A segment to many is nobody's (RFC 9293, section 3.9.2.3).
-    if !unicast || !verified(frame, ip, ip.segment) {
+    let trusted = frame.checksum == Checksum::Trusted;
+    if !ip.unicast || !trusted && !verify(frame, ip, PROTOCOL_TCP, ip.len) {
         return None;
     }
-    let payload = ip.segment.slice(header_len, usize::MAX);
+    let payload = Parts::of(frame).slice(ip.start + header_len, ip.len - header_len);
     Some(Tcp {
-        remote: SocketAddr::new(ip.source, be16(header, 0)?),
-        local: SocketAddr::new(ip.destination, be16(header, 2)?),
+        ends: Ends {
+            remote: ip.source,
+            local: ip.destination,
+            ports: be32(header, 0)?,
+        },
         segment: Segment {
             seq: be32(header, 4)?,
             ack: be32(header, 8)?,

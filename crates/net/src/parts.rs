@@ -1,5 +1,9 @@
 //! A view of bytes that lie in several slices, as a NIC lends them.
 
+use wireboot_nic::Frame;
+
+static EMPTY: &[u8] = &[];
+
 /// Consecutive bytes in one or several slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
@@ -24,8 +28,21 @@ impl<'a> Parts<'a> {
         }
     }
 
+    /// All bytes of a received unit.
+    #[must_use]
+    #[inline]
+    pub fn of(frame: &Frame<'a>) -> Self {
+        let (first, rest) = frame.parts.split_first().unwrap_or((&EMPTY, &[]));
+        Self {
+            first,
+            rest,
+            len: frame.len,
+        }
+    }
+
     /// Length in bytes.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -74,6 +91,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Copies as many bytes as fit to the start of `destination` and returns their number.
+    #[inline]
     pub fn copy_to(&self, destination: &mut [u8]) -> usize {
         if let (Some(whole), Some(room)) =
             (self.first.get(..self.len), destination.get_mut(..self.len))
@@ -81,18 +99,28 @@ impl<'a> Parts<'a> {
             room.copy_from_slice(whole);
             return self.len;
         }
-        let mut done = 0;
-        for chunk in self.chunks() {
-            let Some(room) = destination.get_mut(done..) else {
+        self.copy_parts(destination)
+    }
+
+    fn copy_parts(&self, mut destination: &mut [u8]) -> usize {
+        let whole = self.len.min(destination.len());
+        let (mut part, mut rest, mut left) = (self.first, self.rest, whole);
+        loop {
+            let count = part.len().min(left);
+            let (Some(from), Some((to, behind))) =
+                (part.get(..count), destination.split_at_mut_checked(count))
+            else {
                 break;
             };
-            let count = chunk.len().min(room.len());
-            if let (Some(room), Some(chunk)) = (room.get_mut(..count), chunk.get(..count)) {
-                room.copy_from_slice(chunk);
+            to.copy_from_slice(from);
+            destination = behind;
+            left -= count;
+            match rest {
+                [next, after @ ..] if left > 0 => (part, rest) = (next, after),
+                _ => break,
             }
-            done += count;
         }
-        done
+        whole - left
     }
 
     /// The first `N` bytes, if there are so many.

@@ -14,19 +14,32 @@ impl Connection {
     /// not acceptable, but for an answer that [`Self::transmit`] may have.
     #[inline]
     pub fn receive(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<Placement> {
-        // What a download consists of: the next data, and no news for the sending half.
-        if self.state == State::Established
+        if self.receive_next(now, segment, room) {
+            return Some(Placement {
+                skip: 0,
+                len: segment.len,
+                at: 0,
+                advance: segment.len as u32,
+            });
+        }
+        self.arrives(now, segment, room)
+    }
+
+    /// Takes what a download consists of: the next data, whole, with no news for the sending half. The caller copies all of it to
+    /// where RCV.NXT was. False when the segment is another one, for [`Self::receive`]; nothing has changed then.
+    #[inline]
+    pub fn receive_next(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> bool {
+        let next = self.state == State::Established
             && segment.flags.0 & !Flags::PSH.0 == Flags::ACK.0
             && segment.ack == self.send.snd_una
             && segment.options.is_empty()
             && segment.len > 0
-            && let Some(placement) = self.receive.next(segment.seq, segment.len, room, now)
-        {
+            && self.receive.next(segment.seq, segment.len, room, now);
+        if next {
             self.send.window(segment.seq, segment.ack, segment.wnd);
             self.heard(now);
-            return Some(placement);
         }
-        self.arrives(now, segment, room)
+        next
     }
 
     #[cold]
@@ -143,7 +156,13 @@ impl Connection {
             // Our last acknowledgement was lost (eighth, TIME-WAIT).
             self.time_wait(now);
         }
-        self.challenge(now);
+        if segment.len > 0 {
+            // An answer has no text, so that no two ends answer each other without end: a flood shall not silence the answer to a
+            // peer that has lost our acknowledgement.
+            self.receive.urgent = self.receive.urgent.max(1);
+        } else {
+            self.challenge(now);
+        }
     }
 
     /// The peer has reset the connection.

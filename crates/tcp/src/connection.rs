@@ -241,6 +241,7 @@ impl Connection {
     }
 
     /// Bytes behind RCV.NXT up to the end of the last ones that lie behind a gap.
+    #[inline]
     #[must_use]
     pub fn out_of_order(&self) -> u32 {
         self.receive.out_of_order()
@@ -336,6 +337,7 @@ impl Connection {
     }
 
     /// Something acceptable was heard.
+    #[inline]
     pub(crate) fn heard(&mut self, now: Instant) {
         self.last_heard = now;
         self.keep_alives = 0;
@@ -367,6 +369,9 @@ impl Connection {
     /// When [`Self::transmit`] must be called though nothing arrives and nothing is queued.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
+        if self.state == State::Closed {
+            return None;
+        }
         let timers = [
             self.send.timer.expires(),
             self.receive.due_at(),

@@ -69,23 +69,20 @@ impl Receive {
         }
     }
 
-    /// The next segment, whole and into an open window, with nothing out of order: the usual case.
+    /// The next segment, whole and into an open window, with nothing out of order: the usual case. False when it is another.
     #[inline]
-    pub fn next(&mut self, seq: u32, len: usize, room: u32, now: Instant) -> Option<Placement> {
-        let fits = len <= self.window.size(self.rcv_nxt).min(room) as usize;
-        if seq != self.rcv_nxt || !fits || !self.out_of_order.is_empty() || self.fin.is_some() {
-            return None;
+    pub fn next(&mut self, seq: u32, len: usize, room: u32, now: Instant) -> bool {
+        let next = seq == self.rcv_nxt
+            && len <= self.window.size(self.rcv_nxt).min(room) as usize
+            && self.out_of_order.is_empty()
+            && self.fin.is_none();
+        if next {
+            self.took(len as u32, now);
         }
-        let advance = len as u32;
-        self.took(advance, now);
-        Some(Placement {
-            skip: 0,
-            len,
-            at: 0,
-            advance,
-        })
+        next
     }
 
+    #[inline]
     fn took(&mut self, bytes: u32, now: Instant) {
         self.rcv_nxt = self.rcv_nxt.wrapping_add(bytes);
         self.pending = self.pending.saturating_add(bytes);

@@ -18,6 +18,7 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -25,6 +25,7 @@ impl Window {
     }
 
     /// RCV.WND: bytes behind `rcv_nxt` that the peer may send.
+    #[inline]
     pub fn size(&self, rcv_nxt: u32) -> u32 {
         ahead(self.edge, rcv_nxt)
     }

@@ -373,6 +373,33 @@ mod tests {
         });
     }
 
+    #[test]
+    fn nobody_is_told_to_stop_unasked() {
+        model(|| {
+            let Ok(thread) = spawn(&mut host(true), (), |(), context| context.stopping()) else {
+                panic!("refused");
+            };
+            assert!(!joined(thread));
+        });
+    }
+
+    /// The starter gives up when all is over: the result is still there.
+    #[test]
+    fn a_thread_that_has_run_is_not_reclaimed() {
+        model(|| {
+            let Ok(thread) = spawn(&mut host(true), 7, |value: i32, _| value) else {
+                panic!("refused");
+            };
+            while !thread.is_finished() {
+                thread::yield_now();
+            }
+            let Err(thread) = thread.reclaim() else {
+                panic!("the value was used");
+            };
+            assert_eq!(thread.join().ok(), Some(7));
+        });
+    }
+
     /// The starter gives up while the processor comes: exactly one of them has the value.
     #[test]
     fn a_value_is_reclaimed_or_used_never_both() {

@@ -127,7 +127,7 @@ impl<'o> Bench<'o> {
         let interface = interface.clone();
         let mut fetcher = Fetcher::new(network(&card, None, clock)?);
         source::take_lease(&mut fetcher, origin, None)?;
-        let lease = fetcher.lease().cloned().ok_or(Error::Nothing)?;
+        let lease = fetcher.leases().v4.clone().ok_or(Error::Nothing)?;
         let mac = fetcher.network().mac();
         let server = options.server.or(lease.next_server).ok_or(Error::Nothing)?;
         let micros = options.millis * 1000;
@@ -351,7 +351,7 @@ impl<'o> Bench<'o> {
             return Ok(());
         }
         let mut fetcher = Fetcher::new(network);
-        fetcher.configure(self.lease.clone())?;
+        fetcher.configure(self.lease.clone().into())?;
         for (scheme, name) in wanted {
             self.rung(Kind::Receive, name, |bench| {
                 let url = bench.url(scheme, &bench.options.file)?;
@@ -372,7 +372,7 @@ impl<'o> Bench<'o> {
             Some(_) => format!(", {engines} engines"),
         };
         let mut fetcher = Fetcher::new(network);
-        fetcher.configure(self.lease.clone())?;
+        fetcher.configure(self.lease.clone().into())?;
         for (scheme, name) in [("tftp", "wireboot TFTP"), ("http", "wireboot HTTP")] {
             let name = format!("{name}{on}");
             if !self.options.wants(&name) {

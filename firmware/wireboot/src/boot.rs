@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::net::IpAddr;
 use wireboot_fetch::File;
-use wireboot_fetch::url::Url;
+use wireboot_fetch::url::{Host, Url};
 use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
@@ -88,12 +88,26 @@ struct Program {
 
 /// The device path of a file that was fetched.
 fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url) -> Option<PathBuf> {
-    let ip = fetcher.lease().map(|lease| IpNode {
+    let leases = fetcher.leases();
+    let v4 = leases.v4.as_ref().map(|lease| IpNode {
         local: lease.address.address().into(),
         remote: lease.next_server.map(IpAddr::V4),
         gateway: lease.router.map(IpAddr::V4),
         prefix: Some(lease.address.prefix_len()),
     });
+    let v6 = leases.v6.as_ref().and_then(|lease| lease.addresses.first());
+    let v6 = v6.map(|address| IpNode {
+        local: (*address).into(),
+        remote: None,
+        gateway: None,
+        prefix: None,
+    });
+    // Where there are both, that of the file's server, if the URL tells.
+    let ip = if matches!(url.host(), Host::Address(IpAddr::V6(_))) {
+        v6.or(v4)
+    } else {
+        v4.or(v6)
+    };
     let network = fetcher.network();
     // The handle that the firmware's PXE boots from is the one where loaders look for its packets, and the
     // longest path that leads to a handle decides which handle a loader is told.

@@ -11,7 +11,7 @@ use core::ops::ControlFlow;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::verify::Check;
 use wireboot_fetch::{Command, Event, File, Job};
-use wireboot_fetch::{DhcpRequest, Lease};
+use wireboot_fetch::{DhcpRequest, Leases};
 use wireboot_net::Memory;
 use wireboot_platform::console::{self, Key};
 use wireboot_platform::memory::{self, Landed};
@@ -29,7 +29,7 @@ pub struct Fetcher {
     next_job: Job,
     next_look: u64,
     summary: Summary,
-    lease: Option<Lease>,
+    leases: Leases,
 }
 
 /// What has been downloaded in all.
@@ -62,7 +62,7 @@ impl Fetcher {
             next_job: 0,
             next_look: 0,
             summary: Summary::default(),
-            lease: None,
+            leases: Leases::default(),
         }
     }
 
@@ -71,9 +71,9 @@ impl Fetcher {
         &mut self.network
     }
 
-    /// The lease in use.
-    pub fn lease(&self) -> Option<&Lease> {
-        self.lease.as_ref()
+    /// The leases in use.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     /// The network back, for taking it down.
@@ -86,10 +86,12 @@ impl Fetcher {
         self.next_job
     }
 
-    /// Takes on a lease.
-    pub fn configure(&mut self, lease: Lease) -> Result<(), Error> {
-        self.lease = Some(lease.clone());
-        self.network.send(Command::Configure(lease))
+    /// Takes on leases.
+    pub fn configure(&mut self, leases: Leases) -> Result<(), Error> {
+        self.leases = leases.clone();
+        leases
+            .commands()
+            .try_for_each(|command| self.network.send(command))
     }
 
     /// Does `work`, and once more when the processor that ran the network was lost meanwhile.
@@ -103,23 +105,23 @@ impl Fetcher {
         }
     }
 
-    /// Obtains a lease.
-    pub fn dhcp(&mut self, request: DhcpRequest) -> Result<Lease, Error> {
+    /// Obtains leases.
+    pub fn dhcp(&mut self, request: DhcpRequest) -> Result<Leases, Error> {
         self.surely(|fetcher| fetcher.discover(request.clone()))
     }
 
-    fn discover(&mut self, request: DhcpRequest) -> Result<Lease, Error> {
+    fn discover(&mut self, request: DhcpRequest) -> Result<Leases, Error> {
         let wanted = self.job();
         self.network.send(Command::Dhcp {
             job: wanted,
             request,
         })?;
-        let lease = self.drive(|_, event| match event {
+        let leases = self.drive(|_, event| match event {
             Some(Event::Lease { job, result }) if job == wanted => ControlFlow::Break(result),
             _ => ControlFlow::Continue(false),
         })??;
-        self.lease = Some(lease.clone());
-        Ok(lease)
+        self.leases = leases.clone();
+        Ok(leases)
     }
 
     /// Downloads all of `wanted` at the same time, checks the SHA-256 digests of those that have one, and returns the files in the

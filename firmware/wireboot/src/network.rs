@@ -12,8 +12,7 @@ use alloc::vec::Vec;
 use home::{Home, Settled, Wreck};
 pub use post::Account;
 use post::instant;
-use wireboot_fetch::dhcp::Lease;
-use wireboot_fetch::{Command, Event};
+use wireboot_fetch::{Command, Event, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Either, Fault, Nic};
 use wireboot_platform::pci::Claim;
@@ -44,8 +43,8 @@ pub struct Network {
     pub clock: Clock,
     mac: [u8; 6],
     interface: Box<[u8]>,
-    /// The last lease that the service was given, for a service that has to begin again.
-    lease: Option<Lease>,
+    /// The last leases that the service was given, for a service that has to begin again.
+    leases: Leases,
     rest: Rest,
     /// How long the boot processor has rested, in microseconds.
     rested: u64,
@@ -128,7 +127,7 @@ impl Network {
             clock,
             mac,
             interface: card.path().into(),
-            lease: None,
+            leases: Leases::default(),
             rest: Rest::new(),
             rested: 0,
             busy: clock.micros(),
@@ -148,8 +147,10 @@ impl Network {
 
     /// Sends a command.
     pub fn send(&mut self, mut command: Command) -> Result<(), Error> {
-        if let Command::Configure(lease) = &command {
-            self.lease = Some(lease.clone());
+        match &command {
+            Command::Configure(lease) => self.leases.v4 = Some(lease.clone()),
+            Command::Configure6(lease) => self.leases.v6 = Some(lease.clone()),
+            _ => {}
         }
         self.busy = self.clock.micros();
         self.asked = matches!(command, Command::Get { .. });
@@ -235,10 +236,10 @@ impl Network {
             self.asked = false;
         }
         if let Event::Lease {
-            result: Ok(lease), ..
+            result: Ok(leases), ..
         } = &event
         {
-            self.lease = Some(lease.clone());
+            self.leases = leases.clone();
         }
         Some(event)
     }
@@ -287,10 +288,8 @@ impl Network {
             events,
         } = Home::settle(nic, self.vlan, self.clock, Vec::new());
         (self.home, self.commands, self.events) = (home, commands, events);
-        if let Some(lease) = self.lease.clone() {
-            self.send(Command::Configure(lease))?;
-        }
-        Ok(())
+        let mut leases = self.leases.clone().commands();
+        leases.try_for_each(|command| self.send(command))
     }
 
     /// The interface without the processors that are lost. One that our own driver drives is reset first.

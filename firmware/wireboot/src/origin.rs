@@ -2,11 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
-use core::net::{IpAddr, Ipv4Addr};
+use core::fmt::Display;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_fetch::url::Url;
-use wireboot_fetch::{Lease, LeaseSource};
+use wireboot_fetch::{Lease, Lease6, LeaseSource, Leases};
 use wireboot_net::Ipv4Cidr;
-use wireboot_platform::device_path::NetworkPath;
+use wireboot_platform::device_path::{IpNode, NetworkPath};
 use wireboot_platform::image::Own;
 use wireboot_platform::pxe::{self, Cached};
 
@@ -18,8 +19,8 @@ pub struct Origin {
     pub network: NetworkPath,
     /// The packets of the firmware's PXE.
     pub cached: Option<Cached>,
-    /// The lease that the firmware holds.
-    pub lease: Option<Lease>,
+    /// The leases that the firmware holds.
+    pub leases: Leases,
     /// Where wireboot.efi came from.
     pub url: Option<Url>,
     /// We came by HTTP Boot.
@@ -43,46 +44,88 @@ impl Origin {
             .unwrap_or_default();
         let uri = network.uri.as_deref().and_then(|uri| Url::parse(uri).ok());
         let cached = image.device.and_then(pxe::cached);
-        let lease = cached
+        let leases = cached
             .as_ref()
-            .filter(|cached| cached.station.is_ipv4())
-            .and_then(|cached| {
-                Lease::from_packets(
-                    &cached.dhcp_ack,
-                    cached.proxy_offer.as_deref(),
-                    cached.pxe_reply.as_deref(),
-                )
-                .inspect_err(|error| log::warn!("the firmware's lease is of no use: {error}"))
-                .ok()
-            })
-            .or_else(|| of_http_boot(&network));
+            .and_then(of_pxe)
+            .unwrap_or_else(|| of_http_boot(&network));
         let http = uri.is_some();
-        let url = uri.or_else(|| boot_file(lease.as_ref()?));
+        let url = uri.or_else(|| boot_file(&leases));
         Self {
             path,
             network,
             cached,
-            lease,
+            leases,
             url,
             http,
+        }
+    }
+
+    /// Whether the firmware holds a lease.
+    pub fn has_lease(&self) -> bool {
+        self.leases.v4.is_some() || self.leases.v6.is_some()
+    }
+}
+
+/// The lease of the firmware's PXE, which is of one version.
+fn of_pxe(cached: &Cached) -> Option<Leases> {
+    let ack = &cached.dhcp_ack;
+    let (proxy, reply) = (cached.proxy_offer.as_deref(), cached.pxe_reply.as_deref());
+    let useless = |error: &dyn Display| log::warn!("the firmware's lease is of no use: {error}");
+    match cached.station {
+        IpAddr::V4(_) => Lease::from_packets(ack, proxy, reply)
+            .inspect_err(|error| useless(error))
+            .ok()
+            .map(Leases::from),
+        IpAddr::V6(station) => {
+            let mut lease = Lease6::from_packets(ack, proxy, reply)
+                .inspect_err(|error| useless(error))
+                .ok()?;
+            // Where DHCPv6 gives none, the firmware has one of a router's prefix.
+            if lease.addresses.is_empty() {
+                lease.addresses.push(station);
+            }
+            Some(Leases {
+                v4: None,
+                v6: Some(lease),
+            })
         }
     }
 }
 
 /// The lease as HTTP Boot's device path tells it.
-fn of_http_boot(network: &NetworkPath) -> Option<Lease> {
-    let ip = network.ip?;
-    let IpAddr::V4(local) = ip.local else {
-        return None;
-    };
-    let address = Ipv4Cidr::new(local, ip.prefix?);
-    Some(Lease {
-        router: ip.gateway.and_then(ipv4),
-        dns: network.dns.iter().copied().filter_map(ipv4).collect(),
-        next_server: ip.remote.and_then(ipv4),
-        boot_file: network.uri.as_ref().map(ToString::to_string),
-        ..Lease::new(address, LeaseSource::Firmware)
-    })
+fn of_http_boot(network: &NetworkPath) -> Leases {
+    let mut leases = Leases::default();
+    let boot_file = network.uri.as_ref().map(ToString::to_string);
+    let dns = network.dns.iter().copied();
+    match network.ip {
+        Some(IpNode {
+            local: IpAddr::V4(local),
+            prefix: Some(prefix),
+            gateway,
+            remote,
+        }) => {
+            leases.v4 = Some(Lease {
+                router: gateway.and_then(ipv4),
+                dns: dns.filter_map(ipv4).collect(),
+                next_server: remote.and_then(ipv4),
+                boot_file,
+                ..Lease::new(Ipv4Cidr::new(local, prefix), LeaseSource::Firmware)
+            });
+        }
+        Some(IpNode {
+            local: IpAddr::V6(local),
+            ..
+        }) => {
+            leases.v6 = Some(Lease6 {
+                addresses: alloc::vec![local],
+                dns: dns.filter_map(ipv6).collect(),
+                boot_file,
+                ..Lease6::new(LeaseSource::Firmware)
+            });
+        }
+        _ => {}
+    }
+    leases
 }
 
 fn ipv4(address: IpAddr) -> Option<Ipv4Addr> {
@@ -92,8 +135,20 @@ fn ipv4(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// The boot file that a lease names, as a URL.
-pub fn boot_file(lease: &Lease) -> Option<Url> {
+fn ipv6(address: IpAddr) -> Option<Ipv6Addr> {
+    match address {
+        IpAddr::V6(address) => Some(address),
+        IpAddr::V4(_) => None,
+    }
+}
+
+/// The boot file that one of the leases names, as a URL.
+pub fn boot_file(leases: &Leases) -> Option<Url> {
+    let v6 = || Url::parse(leases.v6.as_ref()?.boot_file.as_deref()?).ok();
+    leases.v4.as_ref().and_then(boot_file4).or_else(v6)
+}
+
+fn boot_file4(lease: &Lease) -> Option<Url> {
     let file = lease.boot_file.as_deref()?;
     if file.contains("://") {
         return Url::parse(file).ok();

@@ -8,7 +8,8 @@ use crate::menu;
 use crate::origin::{self, Origin};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use wireboot_fetch::dhcp::{DhcpRequest, Lease, VendorClass};
+use wireboot_fetch::Leases;
+use wireboot_fetch::dhcp::{DhcpRequest, VendorClass};
 use wireboot_fetch::url::Url;
 use wireboot_net::Duration;
 use wireboot_platform::image::Own;
@@ -119,15 +120,25 @@ pub fn take_lease(
     origin: &Origin,
     patience: Option<Duration>,
 ) -> Result<(), Error> {
-    match &origin.lease {
-        Some(lease) => adopt(fetcher, lease),
-        None => ask(fetcher, origin, false, patience).map(drop),
+    if origin.has_lease() {
+        adopt(fetcher, &origin.leases)
+    } else {
+        ask(fetcher, origin, false, patience).map(drop)
     }
 }
 
-fn adopt(fetcher: &mut Fetcher, lease: &Lease) -> Result<(), Error> {
-    log::info!("address {} (the firmware's lease)", lease.address);
-    fetcher.configure(lease.clone())
+fn adopt(fetcher: &mut Fetcher, leases: &Leases) -> Result<(), Error> {
+    tell(leases, "the firmware's lease");
+    fetcher.configure(leases.clone())
+}
+
+fn tell(leases: &Leases, source: &str) {
+    if let Some(lease) = &leases.v4 {
+        log::info!("address {} ({source})", lease.address);
+    }
+    for address in leases.v6.iter().flat_map(|lease| &lease.addresses) {
+        log::info!("address {address} ({source})");
+    }
 }
 
 fn ask(
@@ -135,29 +146,33 @@ fn ask(
     origin: &Origin,
     want_boot_file: bool,
     patience: Option<Duration>,
-) -> Result<Lease, Error> {
+) -> Result<Leases, Error> {
     let mac = fetcher.network().mac();
     let (architecture, vendor_class) = if origin.http {
         (16, VendorClass::Http)
     } else {
         (7, VendorClass::Pxe)
     };
-    let lease = fetcher.dhcp(DhcpRequest {
+    let leases = fetcher.dhcp(DhcpRequest {
         architecture,
         uuid: smbios::system_uuid().unwrap_or_else(|| uuid_of(mac)),
         vendor_class,
         user_class: USER_CLASS.to_string(),
-        requested_address: origin.lease.as_ref().map(|lease| lease.address.address()),
+        requested_address: origin
+            .leases
+            .v4
+            .as_ref()
+            .map(|lease| lease.address.address()),
         want_boot_file,
         // With a lease in hand the question is only what to boot.
-        patience: origin
-            .lease
-            .as_ref()
-            .map(|_| PATIENCE_WITH_LEASE)
-            .or(patience),
+        patience: if origin.has_lease() {
+            Some(PATIENCE_WITH_LEASE)
+        } else {
+            patience
+        },
     })?;
-    log::info!("address {} (DHCP)", lease.address);
-    Ok(lease)
+    tell(&leases, "DHCP");
+    Ok(leases)
 }
 
 /// Something that stays the same for a machine without a UUID: its MAC address.
@@ -174,14 +189,14 @@ pub fn by_dhcp(
     patience: Option<Duration>,
 ) -> Result<Choice, Error> {
     let arguments = String::new();
-    let named = match (ask(fetcher, origin, true, patience), &origin.lease) {
-        (Ok(lease), _) => origin::boot_file(&lease),
-        (Err(Error::Fetch(error)), Some(lease)) => {
+    let named = match ask(fetcher, origin, true, patience) {
+        Ok(leases) => origin::boot_file(&leases),
+        Err(Error::Fetch(error)) if origin.has_lease() => {
             log::warn!("{error}");
-            adopt(fetcher, lease)?;
+            adopt(fetcher, &origin.leases)?;
             None
         }
-        (Err(error), _) => return Err(error),
+        Err(error) => return Err(error),
     };
     // A server that does not know the user class names wireboot.efi again.
     let is_us = |url: &Url| {

@@ -120,6 +120,7 @@ fn dhcpv6(datagrams: &[&[u8]], stateless: bool) {
     let mut responder = crate::dhcpv6::Responder::new(crate::dhcpv6::Answers {
         server_id: server_id.to_vec(),
         server: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+        link_local: Some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
         prefix: 64,
         range: (!stateless).then(|| range.clone()),
         dns: vec![Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x53)],

@@ -31,6 +31,12 @@ impl Interface {
             .filter(|(address, _)| !address.is_unicast_link_local())
             .min()
     }
+
+    /// Its link-local IPv6 address.
+    pub fn link_local(&self) -> Option<Ipv6Addr> {
+        let mut addresses = self.ipv6_addresses.iter().map(|(address, _)| *address);
+        addresses.find(Ipv6Addr::is_unicast_link_local)
+    }
 }
 
 /// All interfaces, in the system's order.

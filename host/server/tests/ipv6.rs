@@ -3,6 +3,7 @@
 mod namespace;
 
 use std::fs;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -48,6 +49,13 @@ fn files_come_over_both_versions_and_from_link_local_addresses() {
             assert!(fs::read(&out).unwrap() == content, "{scheme} {host}");
         }
     }
+    // Firmware that was told a link-local address asks it from its global one.
+    let output = out.display();
+    let from_global = "--interface host!2001:db8:9::7 --tftp-blksize 8192";
+    clients.run(&format!(
+        "curl -sS --max-time 60 {from_global} -o {output} \"tftp://[fe80::1%25c0]/big\""
+    ));
+    assert!(fs::read(&out).unwrap() == content);
     let log = served.log();
     // Blocks fill a packet of 1500 bytes, whose headers are longer over IPv6.
     for line in [
@@ -57,6 +65,50 @@ fn files_come_over_both_versions_and_from_link_local_addresses() {
         "HTTP done     2001:db8:9::7 /big 3000017 bytes",
     ] {
         assert!(log.contains(line), "no {line}: {log}");
+    }
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+const ASKED: &str = "WIREBOOT_TEST_ASKED";
+
+/// Not a test: a TFTP client that looks where the answer comes from, which curl does not.
+#[test]
+fn ask() {
+    let Ok(asked) = std::env::var(ASKED) else {
+        return;
+    };
+    let asked: SocketAddr = asked.parse().unwrap();
+    let socket = UdpSocket::bind("[::]:0").unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    socket.send_to(b"\0\x01linux\0octet\0", asked).unwrap();
+    let mut packet = [0; 600];
+    let (length, peer) = socket.recv_from(&mut packet).unwrap();
+    assert_eq!(peer.ip(), asked.ip());
+    assert_eq!(&packet[..length], b"\0\x03\0\x01linux");
+    socket.send_to(b"\0\x04\0\x01", peer).unwrap();
+}
+
+#[test]
+fn an_answer_comes_from_the_address_that_was_asked() {
+    if !inside("an_answer_comes_from_the_address_that_was_asked") {
+        return;
+    }
+    let clients = Clients::new();
+    global_addresses(&clients);
+    let mut served = Served::start("--no-dhcp");
+    served.wait_for("wireboot: ready");
+    let link = clients.run("ip -o link show dev c0");
+    let (index, _) = link.split_once(':').unwrap();
+    let link_local = format!("[fe80::1%{index}]:69");
+    let program = std::env::current_exe().unwrap();
+    for asked in ["[2001:db8:9::1]:69", "[2001:db8:9::2]:69", &link_local] {
+        let text = clients.run(&format!(
+            "{ASKED}={asked} {} --exact ask",
+            program.display()
+        ));
+        assert!(text.contains("1 passed"), "{text}");
     }
     assert_eq!(served.end(), Some(0), "{}", served.log());
 }

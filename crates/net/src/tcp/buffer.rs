@@ -18,6 +18,7 @@ struct Destination {
 
 impl Destination {
     /// Bytes that can still be filled.
+    #[inline]
     fn room(&self) -> usize {
         self.region.end().saturating_sub(self.at)
     }
@@ -97,8 +98,32 @@ impl ReceiveBuffer {
         destination.saturating_add(self.held.free())
     }
 
+    /// Copies the next bytes, which [`Self::room`] has shown to fit, to their place. Returns how many of them the destination has now.
+    #[inline(always)]
+    pub fn append(&mut self, payload: Parts<'_>) -> usize {
+        if let Some(destination) = &mut self.destination
+            && self.held.len == 0
+            && payload.len() <= destination.room()
+        {
+            let at = destination.at;
+            destination
+                .region
+                .with(at, |memory| payload.copy_to(memory));
+            destination.at += payload.len();
+            destination.filled += payload.len();
+            return payload.len();
+        }
+        let len = payload.len();
+        let placement = Placement {
+            skip: 0,
+            len,
+            at: 0,
+            advance: len as u32,
+        };
+        self.place(&placement, payload)
+    }
+
     /// Copies what a segment brings to its place. Returns how many bytes the destination has now in order that it had not before.
-    #[inline]
     pub fn place(&mut self, placement: &Placement, payload: Parts<'_>) -> usize {
         let payload = payload.slice(placement.skip, placement.len);
         let at = placement.at as usize;

@@ -5,12 +5,11 @@ use super::send_buffer::SendBuffer;
 use super::window;
 use crate::interface::Interface;
 use crate::output::Path;
-use crate::packet::{PROTOCOL_TCP, TCP_HEADER, Tcp, put};
+use crate::packet::{Ends, PROTOCOL_TCP, TCP_HEADER, Tcp, put};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::net::SocketAddr;
 use wireboot_nic::{Offload, Properties, Transmit};
 use wireboot_tcp::{Connection, Duration, Instant, Limits, Reply, State};
 
@@ -20,9 +19,6 @@ const PATH_LIFETIME: Duration = Duration::from_secs(1);
 const CHECKSUM: usize = 16;
 /// Resets in a turn that answer segments of no connection.
 const RESETS: usize = 4;
-
-/// The four-tuple: remote and local end.
-pub type Ends = (SocketAddr, SocketAddr);
 
 /// A connection, and what is its engine's.
 pub struct Flow {
@@ -57,6 +53,7 @@ impl Flow {
     }
 
     /// Bytes from RCV.NXT on that can be stored.
+    #[inline]
     fn room(&self) -> u32 {
         if self.forget.is_some() {
             return 0;
@@ -64,29 +61,34 @@ impl Flow {
         u32::try_from(self.buffer.room()).unwrap_or(u32::MAX)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, tcp: &Tcp<'_>, now: Instant) {
+        let room = self.room();
+        if !self.connection.receive_next(now, &tcp.segment, room) {
+            self.take_other(tcp, now);
+            return;
+        }
+        let count = self.buffer.append(tcp.payload);
+        self.last_data = now;
+        self.confirmed = true;
+        self.received.set(self.received.get() + count as u64);
+    }
+
+    /// Takes a segment that is not the next data alone.
+    #[cold]
+    fn take_other(&mut self, tcp: &Tcp<'_>, now: Instant) {
         if self.connection.out_of_order() > 0 && self.buffer.end_has_moved() {
             self.connection.renege();
         }
-        let room = self.room();
-        let Some(placement) = self.connection.receive(now, &tcp.segment, room) else {
-            let released = self.connection.acknowledged();
-            if released > 0 {
-                self.send.release(released as usize);
+        if let Some(placement) = self.connection.receive(now, &tcp.segment, self.room()) {
+            let count = self.buffer.place(&placement, tcp.payload);
+            if placement.advance > 0 {
+                self.last_data = now;
+                self.confirmed = true;
             }
-            return;
-        };
-        let count = self.buffer.place(&placement, tcp.payload);
-        if placement.advance > 0 {
-            self.last_data = now;
-            self.confirmed = true;
+            self.received.set(self.received.get() + count as u64);
         }
-        self.received.set(self.received.get() + count as u64);
-        let released = self.connection.acknowledged();
-        if released > 0 {
-            self.send.release(released as usize);
-        }
+        self.send.release(self.connection.acknowledged() as usize);
     }
 
     /// Takes memory for what is received from now on.
@@ -112,7 +114,7 @@ impl Flow {
     /// How to reach the peer; `None` while that is not known.
     fn path(&mut self, interface: &mut Interface, now: Instant) -> Option<Path> {
         if now >= self.path_until || self.path.is_none() {
-            let (remote, local) = (self.ends.0.ip(), self.ends.1.ip());
+            let (remote, local) = (self.ends.remote().ip(), self.ends.local().ip());
             if core::mem::take(&mut self.confirmed) {
                 interface.confirm(remote, now);
             }
@@ -159,27 +161,30 @@ impl Flows {
         self.slots
             .iter()
             .flatten()
-            .any(|flow| flow.ends.1.port() == port)
+            .any(|flow| flow.ends.local().port() == port)
     }
 
     /// Gives a segment to its connection; false when there is none.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
-        let ends = (tcp.remote, tcp.local);
-        if let Some(Some(flow)) = self.slots.get_mut(self.last)
-            && flow.ends == ends
+        let same = |flow: &Flow| flow.ends == tcp.ends;
+        if !matches!(self.slots.get(self.last), Some(Some(flow)) if same(flow))
+            && !self.look_up(&tcp.ends)
         {
-            flow.take(tcp, now);
-            return true;
-        }
-        let Some(&slot) = self.by_ends.get(&ends) else {
             return false;
-        };
-        self.last = slot;
-        if let Some(flow) = self.get(slot) {
+        }
+        if let Some(Some(flow)) = self.slots.get_mut(self.last) {
             flow.take(tcp, now);
         }
         true
+    }
+
+    /// Finds another connection than that of the segment before.
+    #[inline(never)]
+    fn look_up(&mut self, ends: &Ends) -> bool {
+        let slot = self.by_ends.get(ends);
+        self.last = slot.copied().unwrap_or(self.last);
+        slot.is_some()
     }
 
     /// The connection between these ends.
@@ -194,7 +199,7 @@ impl Flows {
         if self.resets.len() < RESETS
             && let Some(reply) = wireboot_tcp::closed(&tcp.segment)
         {
-            self.resets.push(((tcp.remote, tcp.local), reply));
+            self.resets.push((tcp.ends, reply));
         }
     }
 
@@ -207,7 +212,7 @@ impl Flows {
         now: Instant,
     ) {
         for (ends, reply) in core::mem::take(&mut self.resets) {
-            if let Some(path) = interface.path(ends.1.ip(), ends.0.ip(), now) {
+            if let Some(path) = interface.path(ends.local().ip(), ends.remote().ip(), now) {
                 send_reset(&path, ends, &reply, tx, properties);
             }
         }
@@ -315,7 +320,7 @@ struct Header<'a> {
 
 impl Header<'_> {
     fn write(&self, segment: &mut [u8]) {
-        let (remote, local) = self.ends;
+        let (remote, local) = (self.ends.remote(), self.ends.local());
         let words = (TCP_HEADER + self.options.len()) / 4;
         let mut header = [0; TCP_HEADER];
         put(&mut header, 0, local.port().to_be_bytes());

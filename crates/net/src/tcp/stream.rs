@@ -2,7 +2,7 @@
 
 use super::{Flow, window};
 use crate::memory::Region;
-use crate::packet::{IPV4_HEADER, IPV6_HEADER, TCP_HEADER};
+use crate::packet::{Ends, IPV4_HEADER, IPV6_HEADER, TCP_HEADER};
 use crate::stack::{Inner, NetError, Stack};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -65,7 +65,12 @@ impl TcpStream {
         };
         let ring = stack.ring();
         let connection = Connection::connect(config, stack.iss(local, remote), now);
-        let flow = Flow::new((remote, local), connection, window::held(ring), now);
+        let flow = Flow::new(
+            Ends::new(remote, local),
+            connection,
+            window::held(ring),
+            now,
+        );
         let received = flow.received.clone();
         let slot = {
             let mut inner = stack.inner();

@@ -15,7 +15,7 @@ pub const DELAY: u64 = 250;
 /// The receive window.
 pub const WINDOW: u32 = 8192;
 /// What the caller could store beyond the window that it tells.
-const ROOM_BEYOND: u32 = 3000;
+pub const ROOM_BEYOND: u32 = 3000;
 
 /// What came out of the connection.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,7 +189,7 @@ impl Bench {
     }
 
     pub fn pass(&mut self, milliseconds: u64) {
-        self.now = self.now + Duration::from_millis(milliseconds);
+        self.now += Duration::from_millis(milliseconds);
     }
 
     /// A segment arrives; `wnd` in octets.

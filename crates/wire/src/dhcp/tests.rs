@@ -296,10 +296,14 @@ fn user_class_forms() {
 
 #[test]
 fn search_list_with_compression() {
-    let list = b"\x03eng\x05apple\x03com\0\x09marketing\xc0\x04";
+    let list = b"\x03eng\x05apple\x03com\0\x09marketing\xc0\x04\x05sales\xc0\x0f";
     assert_eq!(
         with(DOMAIN_SEARCH, list).domain_search().unwrap(),
-        ["eng.apple.com", "marketing.apple.com"]
+        [
+            "eng.apple.com",
+            "marketing.apple.com",
+            "sales.marketing.apple.com"
+        ]
     );
     for bad in [
         b"\xc0\x00".as_slice(),
@@ -443,11 +447,17 @@ fn pxe_lists_are_cut_where_they_must() {
             kind: 0,
             description: "\u{20ac}".repeat(100),
         }],
+        prompt: Some(Prompt {
+            timeout: 1,
+            text: "\u{20ac}".repeat(100),
+        }),
         ..PxeOptions::default()
     };
     let again = PxeOptions::parse(&options.emit()).unwrap();
     assert_eq!(again.boot_servers, options.boot_servers[..5]);
     assert_eq!(again.menu[0].description, "\u{20ac}".repeat(84));
+    // 254 bytes are left for it, which end within a character.
+    assert_eq!(again.prompt.unwrap().text, "\u{20ac}".repeat(84));
 }
 
 /// A server list and a prompt that fill a sub-option to the last byte, and one more of each.

@@ -19,7 +19,7 @@ const DRIVERS: [&str; 8] = [
     "drivers/net/virtio_net.ko",
 ];
 
-/// Writes a RAM disk whose init loads the network card's drivers, takes `address` and fetches `url`.
+/// Writes a RAM disk whose init loads the network card's drivers, takes `address`, without asking whether somebody has it, and fetches `url`.
 ///
 /// # Errors
 /// When busybox or a driver is missing.
@@ -32,6 +32,9 @@ pub fn write_ram_disk(file: &Path, kernel: &Kernel, address: &str, url: &str) ->
     }
     init.push_str(&format!(
         "/bin/busybox mount -t devtmpfs dev /dev\n\
+         /bin/busybox mkdir -p /proc\n\
+         /bin/busybox mount -t proc proc /proc\n\
+         echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad\n\
          /bin/busybox ip link set eth0 up\n\
          /bin/busybox ip address add {address} dev eth0\n\
          /bin/busybox wget -q -O /dev/null {url} && echo downloaded\n\

@@ -75,21 +75,23 @@ pub(super) fn start(
     };
     if !args.no_tftp {
         for listen in ports(tftp::PORT) {
+            let option = without(&listen, "--no-tftp");
             let config = TftpConfig {
                 listen,
                 max_window: args.max_window,
             };
             let bound = TftpServer::bind(config, directory.clone(), events.clone());
             let server =
-                bound.map_err(|error| bind_error(error, "UDP", tftp::PORT, "TFTP", "--no-tftp"))?;
+                bound.map_err(|error| bind_error(error, "UDP", tftp::PORT, "TFTP", option))?;
             threads.start("TFTP", Box::new(move |stop| server.run(stop)))?;
         }
     }
     if !args.no_http {
         for listen in ports(args.http_port) {
+            let option = without(&listen, "--http-port");
             let bound = HttpServer::bind(listen, directory.clone(), events.clone());
-            let server = bound
-                .map_err(|error| bind_error(error, "TCP", args.http_port, "HTTP", "--http-port"))?;
+            let server =
+                bound.map_err(|error| bind_error(error, "TCP", args.http_port, "HTTP", option))?;
             threads.start("HTTP", Box::new(move |stop| server.run(stop)))?;
         }
     }
@@ -199,6 +201,7 @@ fn dhcpv6(
     let answers = dhcpv6::Answers {
         server_id: duid::from_mac(interface.mac.unwrap_or_default()).to_vec(),
         server,
+        link_local: interface.link_local(),
         prefix,
         range,
         dns: ipv6_dns(args),
@@ -304,6 +307,14 @@ fn refuse_beside_another(interface: &Interface) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// The option that does without a port: one that IPv4 alone can do with is IPv6's.
+fn without(listen: &Listen, option: &'static str) -> &'static str {
+    match listen.address().is_ipv6() {
+        true => "--no-ipv6",
+        false => option,
+    }
 }
 
 /// Why a port could not be had, and what to do.

@@ -28,6 +28,8 @@ const LEASE_TIME: Duration = Duration::from_secs(3600);
 /// When it asks its server for more (half of it), and any server (four fifths): RFC 8415 section 21.4.
 const T1: u32 = 1800;
 const T2: u32 = 2880;
+/// Associations of one message that are served; no machine has more, and a message must not empty the pool.
+const ASSOCIATIONS: usize = 8;
 /// A client takes a server with this preference at once (section 18.2.1).
 const TAKEN_AT_ONCE: u8 = 255;
 
@@ -38,6 +40,8 @@ pub struct Answers {
     pub server_id: Vec<u8>,
     /// Address of this server, as it stands in URLs.
     pub server: Ipv6Addr,
+    /// Link-local address of this server.
+    pub link_local: Option<Ipv6Addr>,
     /// Bits of the network's prefix.
     pub prefix: u8,
     /// Addresses to give; `None` beside a router or server that does.
@@ -93,7 +97,7 @@ impl Responder {
         if !self.is_for_me(&request) {
             return (None, Vec::new());
         }
-        let boot = self.boot(&request.options);
+        let boot = self.boot(&request);
         let reply = match (port, self.pool.is_some()) {
             (Port::Server, true) => self.server(&request, &boot, now),
             (Port::Server, false) => self.without_addresses(&request, &boot),
@@ -156,7 +160,7 @@ impl Responder {
                 } else if kind == MessageType::Advertise {
                     reply.option(option::PREFERENCE, [TAKEN_AT_ONCE]);
                 }
-                for ia in options.ia_na() {
+                for ia in options.ia_na().take(ASSOCIATIONS) {
                     let asked = request.kind == MessageType::Request;
                     let commit = asked || commits;
                     let given = self.give(key(&options, &ia), &ia, asked, commit, now);
@@ -164,7 +168,7 @@ impl Responder {
                 }
             }
             MessageType::Renew | MessageType::Rebind => {
-                for ia in options.ia_na() {
+                for ia in options.ia_na().take(ASSOCIATIONS) {
                     let given = self.extend(key(&options, &ia), &ia, now);
                     association(&mut reply, &ia, &given);
                 }
@@ -181,7 +185,7 @@ impl Responder {
             }
             MessageType::Release | MessageType::Decline => {
                 let pool = self.pool.as_mut()?;
-                for ia in options.ia_na() {
+                for ia in options.ia_na().take(ASSOCIATIONS) {
                     let key = key(&options, &ia);
                     let held = pool.held_by(&key, now);
                     let mut named = ia.options.ia_addresses().map(|one| one.address);
@@ -304,17 +308,22 @@ impl Responder {
         reply.status(status(StatusCode::SUCCESS));
     }
 
-    fn boot(&self, options: &Options<'_>) -> Boot {
+    fn boot(&self, request: &Message<'_>) -> Boot {
+        let options = request.options;
         let tftp = format!("tftp://[{}]", self.answers.server);
         let http = self.answers.http.as_ref();
+        // Firmware asks a proxy at port 4011 before it has an address that could reach any other, and reads the file from there.
+        let from_proxy = self.pool.is_none() && request.kind != MessageType::InformationRequest;
+        let pxe = self.answers.link_local.filter(|_| from_proxy);
+        let pxe = pxe.map_or_else(|| tftp.clone(), |address| format!("tftp://[{address}]"));
         let files = Files {
             configuration: format!("{}/{BOOT_CONFIGURATION}", http.unwrap_or(&tftp)),
             http: http.map(|http| format!("{http}/{BOOT_PROGRAM}")),
-            tftp: self.answers.tftp.then(|| format!("{tftp}/{BOOT_PROGRAM}")),
+            tftp: self.answers.tftp.then(|| format!("{pxe}/{BOOT_PROGRAM}")),
         };
         let client = Client {
             user_classes: options.user_classes(),
-            vendor_class: vendor_class(options).1,
+            vendor_class: vendor_class(&options).1,
             architectures: options.architectures().collect(),
         };
         client.boots(files)

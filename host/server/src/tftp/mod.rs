@@ -13,7 +13,7 @@ mod transfer;
 use std::collections::HashSet;
 use std::io;
 use std::io::IoSliceMut;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -102,8 +102,8 @@ impl TftpServer {
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Path)> {
         let (length, client) = self.socket.recv_from(buffer)?;
-        let server = self.config.listen.address().ip();
-        Ok((length, Path { client, server }))
+        let local = SocketAddr::new(self.config.listen.address().ip(), 0);
+        Ok((length, Path { client, local }))
     }
 
     /// The interface may have several IPv6 addresses: the datagram tells which one it came to.
@@ -116,15 +116,17 @@ impl TftpServer {
             Some(&mut control),
             MsgFlags::empty(),
         )?;
-        let server = message.cmsgs()?.find_map(|one| match one {
-            ControlMessageOwned::Ipv6PacketInfo(info) => Some(info.ipi6_addr.s6_addr),
+        let sent_to = message.cmsgs()?.find_map(|one| match one {
+            ControlMessageOwned::Ipv6PacketInfo(info) => {
+                let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                Some(SocketAddrV6::new(address, 0, 0, info.ipi6_ifindex))
+            }
             _ => None,
         });
-        let server = server.map_or(Ipv6Addr::UNSPECIFIED, Ipv6Addr::from);
         let client = message.address.ok_or(io::ErrorKind::Interrupted)?;
         let path = Path {
             client: SocketAddrV6::from(client).into(),
-            server: server.into(),
+            local: sent_to.ok_or(io::ErrorKind::Interrupted)?.into(),
         };
         Ok((message.bytes, path))
     }
@@ -324,21 +326,8 @@ impl Drop for Place {
 #[derive(Clone, Copy, Debug)]
 struct Path {
     client: SocketAddr,
-    /// The address that the request came to.
-    server: IpAddr,
-}
-
-impl Path {
-    /// What a transfer's socket is bound to: a port of its own at the address that the request came to.
-    fn local(&self) -> SocketAddr {
-        match (self.server, self.client) {
-            // A link-local address needs its interface.
-            (IpAddr::V6(server), SocketAddr::V6(client)) => {
-                SocketAddrV6::new(server, 0, 0, client.scope_id()).into()
-            }
-            (server, _) => (server, 0).into(),
-        }
-    }
+    /// A port of its own at the address that the request came to.
+    local: SocketAddr,
 }
 
 #[cfg(test)]
@@ -498,7 +487,7 @@ mod tests {
         let (active, stop) = (Active::default(), Stop::default());
         let path = Path {
             client: client.local_addr().unwrap(),
-            server: Ipv4Addr::LOCALHOST.into(),
+            local: (Ipv4Addr::LOCALHOST, 0).into(),
         };
         for _ in 0..2 {
             server.take(b"\0\x01file\0octet\0timeout\x00255\0", path, &active, &stop);

@@ -83,7 +83,7 @@ impl Job {
     }
 
     fn transfer(&self) -> io::Result<Sender> {
-        let socket = UdpSocket::bind(self.path.local())?;
+        let socket = UdpSocket::bind(self.path.local)?;
         socket.connect(self.path.client)?;
         let (terms, granted) = agree(
             self.asked,

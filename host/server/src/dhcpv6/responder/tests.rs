@@ -15,6 +15,7 @@ fn answers() -> Answers {
     Answers {
         server_id: SERVER_ID.to_vec(),
         server: SERVER,
+        link_local: Some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
         prefix: 64,
         range: Some(host(0x1000)..=host(0x1003)),
         dns: vec![host(0x53)],
@@ -198,6 +199,28 @@ fn a_request_is_given_what_it_wishes_or_another_address() {
         .collect();
     given.dedup_by_key(|one| one.address);
     assert_eq!(given.len(), 2);
+}
+
+#[test]
+fn a_message_with_many_associations_does_not_empty_the_pool() {
+    let mut responder = Responder::new(Answers {
+        range: Some(host(0x1000)..=host(0x1fff)),
+        ..answers()
+    });
+    let solicit = message(MessageType::Solicit, |out| {
+        for iaid in 0..100 {
+            let ia = IaNa {
+                iaid,
+                t1: 0,
+                t2: 0,
+                options: Options::default(),
+            };
+            out.ia_na(&ia, |_| {});
+        }
+    });
+    let reply = ask(&mut responder, &solicit).unwrap();
+    let parsed = Message::parse(&reply).unwrap();
+    assert_eq!(parsed.options.ia_na().count(), 8);
 }
 
 #[test]
@@ -491,6 +514,9 @@ fn beside_another_server_there_are_boot_files_and_no_addresses() {
         0,
         "the other server's is taken"
     );
+    // Firmware can reach no other address yet.
+    let url = Some("tftp://[fe80::1]/wireboot.efi");
+    assert_eq!(parsed.options.boot_file_url(), url);
     let request = boots(MessageType::Request, true);
     assert!(ask(&mut responder, &request).is_none());
     let (reply, _) = responder.answer(&request, SOURCE, Port::Pxe, Instant::now());
@@ -499,7 +525,7 @@ fn beside_another_server_there_are_boot_files_and_no_addresses() {
     assert_eq!(parsed.kind, MessageType::Reply);
     assert_eq!(
         parsed.options.boot_file_url(),
-        Some("tftp://[2001:db8::1]/wireboot.efi")
+        Some("tftp://[fe80::1]/wireboot.efi")
     );
     // Who does not boot is the other server's.
     let plain = message(MessageType::Solicit, |out| ia(out, &[]));
@@ -510,6 +536,13 @@ fn beside_another_server_there_are_boot_files_and_no_addresses() {
     let information = message(MessageType::InformationRequest, |_| {});
     let reply = ask(&mut responder, &information).unwrap();
     assert_eq!(Message::parse(&reply).unwrap().kind, MessageType::Reply);
+    // Who has an address can reach any.
+    let information = message(MessageType::InformationRequest, |out| {
+        firmware(out, "PXEClient", 7);
+    });
+    let reply = ask(&mut responder, &information).unwrap();
+    let url = Some("tftp://[2001:db8::1]/wireboot.efi");
+    assert_eq!(Message::parse(&reply).unwrap().options.boot_file_url(), url);
 }
 
 #[test]
