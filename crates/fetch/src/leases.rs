@@ -10,7 +10,6 @@ use wireboot_net::{Duration, Instant, Stack};
 use crate::dhcp::{self, DhcpError, DhcpRequest, Lease};
 use crate::dhcpv6::{self, Dhcp6Error, Lease6};
 use crate::error::FetchError;
-use crate::service::Command;
 
 /// How long a lease without a boot file waits for one by IPv6: servers answer in a round trip or two.
 const GRACE_V6: Duration = Duration::from_secs(1);
@@ -32,14 +31,6 @@ impl From<Lease> for Leases {
             v4: Some(lease),
             v6: None,
         }
-    }
-}
-
-impl Leases {
-    /// The commands that have a service take them on.
-    pub fn commands(self) -> impl Iterator<Item = Command> {
-        let v4 = self.v4.map(Command::Configure);
-        v4.into_iter().chain(self.v6.map(Command::Configure6))
     }
 }
 

@@ -26,7 +26,7 @@ use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
-use wireboot_net::{Engine, Forwarded, Instant, Memory, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Memory, Stack};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
@@ -81,6 +81,14 @@ pub enum Command {
         /// The job.
         job: Job,
     },
+}
+
+impl Leases {
+    /// The commands that have a service take them on.
+    pub fn commands(self) -> impl Iterator<Item = Command> {
+        let v4 = self.v4.map(Command::Configure);
+        v4.into_iter().chain(self.v6.map(Command::Configure6))
+    }
 }
 
 /// What a [`Service`] tells.
