@@ -10,7 +10,6 @@ use wireboot_net::{Duration, Instant, Stack};
 use crate::dhcp::{self, DhcpError, DhcpRequest, Lease};
 use crate::dhcpv6::{self, Dhcp6Error, Lease6};
 use crate::error::FetchError;
-use crate::service::Command;
 
 /// How long a lease without a boot file waits for one by IPv6: servers answer in a round trip or two.
 const GRACE_V6: Duration = Duration::from_secs(1);
@@ -35,20 +34,12 @@ impl From<Lease> for Leases {
     }
 }
 
-impl Leases {
-    /// The commands that have a service take them on.
-    pub fn commands(self) -> impl Iterator<Item = Command> {
-        let v4 = self.v4.map(Command::Configure);
-        v4.into_iter().chain(self.v6.map(Command::Configure6))
-    }
-}
-
 /// What becomes known.
 pub(crate) enum News {
     V4(Lease),
     V6(Lease6),
     /// What the caller waits for. The other version may still follow.
-    Decided(Result<Leases, FetchError>),
+    Decided(Result<Box<Leases>, FetchError>),
 }
 
 /// Asks by both versions in the same turn, and tells what becomes known. The first lease with a boot file decides, or the first at all
@@ -116,7 +107,7 @@ impl Found {
         v4 || v6
     }
 
-    fn result(&self) -> Result<Leases, FetchError> {
+    fn result(&self) -> Result<Box<Leases>, FetchError> {
         let (v4, v6) = (
             self.v4.as_ref().map(|(result, _)| result),
             self.v6.as_ref().map(|(result, _)| result),
@@ -128,10 +119,10 @@ impl Found {
                 v6 => FetchError::NoLease { v4, v6: v6.clone() },
             });
         }
-        Ok(Leases {
+        Ok(Box::new(Leases {
             v4: v4.and_then(|result| result.clone().ok()),
             v6: v6.and_then(|result| result.clone().ok()),
-        })
+        }))
     }
 }
 
@@ -211,6 +202,6 @@ mod tests {
             v4: None,
             v6: v6(true).ok(),
         };
-        assert_eq!(result(v6(true)), Ok(expected));
+        assert_eq!(result(v6(true)), Ok(Box::new(expected)));
     }
 }

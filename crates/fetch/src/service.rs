@@ -1,7 +1,10 @@
 //! The engine and all protocols behind a mailbox, so that whoever wants files need not share a processor with
 //! them: commands in, events out, memory handed over and back.
 
-use crate::destination::{Destination, DestinationError};
+mod by_mail;
+
+use by_mail::ByMail;
+
 use crate::dhcp::{DhcpRequest, Lease};
 use crate::dhcpv6::Lease6;
 use crate::dns;
@@ -33,8 +36,6 @@ const ROUTER_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Downloads that run at the same time; more wait their turn. The receive buffers are shared by all.
 pub const TOGETHER: usize = 4;
-/// Time between two progress events of a job.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Names a piece of work in commands and events. The sender chooses it and uses it once.
 pub type Job = u32;
@@ -82,6 +83,14 @@ pub enum Command {
     },
 }
 
+impl Leases {
+    /// The commands that have a service take them on.
+    pub fn commands(self) -> impl Iterator<Item = Command> {
+        let v4 = self.v4.map(Command::Configure);
+        v4.into_iter().chain(self.v6.map(Command::Configure6))
+    }
+}
+
 /// What a [`Service`] tells.
 #[derive(Debug)]
 pub enum Event {
@@ -90,7 +99,7 @@ pub enum Event {
         /// The job.
         job: Job,
         /// The leases.
-        result: Result<Leases, FetchError>,
+        result: Result<Box<Leases>, FetchError>,
     },
     /// A download needs memory, to be answered by [`Command::Memory`] or [`Command::NoMemory`].
     NeedMemory {
@@ -490,59 +499,6 @@ fn dedup<T: Clone + PartialEq>(list: &mut Vec<T>) {
         }
         new
     });
-}
-
-/// A destination at the other end of the mailbox.
-struct ByMail<'a> {
-    shared: &'a Shared,
-    job: Job,
-    /// When progress was last told.
-    told: Option<Instant>,
-}
-
-impl Destination for ByMail<'_> {
-    async fn memory(
-        &mut self,
-        bytes: u64,
-        previous: Option<(Memory, u64)>,
-    ) -> Result<Memory, DestinationError> {
-        let job = self.job;
-        self.shared.tell(Event::NeedMemory { job, bytes });
-        loop {
-            let mut answer = None;
-            self.shared
-                .with_mail(job, |mail| answer = mail.memory.take());
-            let Some(answer) = answer else {
-                self.shared.stack.next_turn().await;
-                continue;
-            };
-            let enough = answer.filter(|memory| memory.len() as u64 >= bytes);
-            let Some(mut memory) = enough else {
-                return Err(DestinationError::NoMemory { bytes });
-            };
-            if let Some((old, filled)) = &previous {
-                let filled = usize::try_from(*filled).unwrap_or(usize::MAX);
-                let kept = old.as_slice().get(..filled).unwrap_or(old.as_slice());
-                if let Some(place) = memory.rest_mut(0).get_mut(..kept.len()) {
-                    place.copy_from_slice(kept);
-                }
-            }
-            return Ok(memory);
-        }
-    }
-
-    fn progress(&mut self, received: u64, total: Option<u64>) {
-        let now = self.shared.stack.now();
-        if self.told.is_none_or(|told| now >= told + PROGRESS_INTERVAL) {
-            self.told = Some(now);
-            // Where there is no room, the next one tells more.
-            let _ = self.shared.outbox.borrow_mut().offer(Event::Progress {
-                job: self.job,
-                received,
-                total,
-            });
-        }
-    }
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Fetcher {
             job: wanted,
             request,
         })?;
-        let leases = self.drive(|_, event| match event {
+        let leases = *self.drive(|_, event| match event {
             Some(Event::Lease { job, result }) if job == wanted => ControlFlow::Break(result),
             _ => ControlFlow::Continue(false),
         })??;

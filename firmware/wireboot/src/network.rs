@@ -239,7 +239,7 @@ impl Network {
             result: Ok(leases), ..
         } = &event
         {
-            self.leases = leases.clone();
+            self.leases = (**leases).clone();
         }
         Some(event)
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::testing::{Datagram, SECOND, run};
 use core::net::Ipv6Addr;
 use proptest::prelude::*;
+use smoltcp::wire::DnsPacket;
 use std::string::ToString;
 use std::vec;
 use wireboot_net::{Ipv4Addr, Ipv4Cidr, Ipv4Config};

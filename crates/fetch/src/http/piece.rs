@@ -9,7 +9,8 @@ use wireboot_net::{NetError, Region, Stack, TcpStream};
 use super::connections::{self, Connections};
 use super::head::{Framing, Head, Validator};
 use super::patience::{Patience, SILENCE};
-use super::{BACKOFF, CONNECT_TIMEOUT, HttpStats, Problem, WORTHWHILE, exchange, range_request};
+use super::request::{exchange, range_request};
+use super::{BACKOFF, CONNECT_TIMEOUT, HttpStats, Problem, WORTHWHILE};
 use crate::pace::Floor;
 use crate::url::Url;
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::service::{Command, Event, Service};
 use crate::{Job, Leases};
+use std::boxed::Box;
 use std::collections::VecDeque;
 use std::eprintln;
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
@@ -124,7 +125,7 @@ fn asked(
     router: Option<u8>,
     replies: Vec<(MessageType, Reply)>,
     request: DhcpRequest,
-) -> (Result<Leases, String>, i64, Network) {
+) -> (Result<Box<Leases>, String>, i64, Network) {
     let (near, mut far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
     let clock = near.clock();
     let (mut commands, inbox) = channel(16);

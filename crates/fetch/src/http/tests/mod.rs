@@ -18,7 +18,10 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use wireboot_nic::sim::LinkConfig;
 
+use super::body::FIRST_GROWTH;
+use super::head::HeadReader;
 use super::*;
+use crate::destination::DestinationError;
 use world::{Hosts, Outcome, Pages, Reply, Request, Then, Wire, World, reply};
 
 const URL: &str = "http://10.0.0.2/file";

@@ -3,6 +3,7 @@
 mod attacks;
 
 use super::*;
+use crate::destination::DestinationError;
 use crate::testing;
 use core::cell::Cell;
 use core::net::Ipv4Addr;
@@ -12,9 +13,10 @@ use std::format;
 use std::string::String;
 use std::sync::Arc;
 use std::vec;
-use wireboot_net::{Engine, Ipv4Config};
+use wireboot_net::{Engine, Instant, Ipv4Config};
 use wireboot_nic::Nic;
 use wireboot_nic::sim::{self, LinkConfig, NicConfig, SimNic};
+use wireboot_wire::tftp::Options;
 use wireboot_wire::tftp::data_header;
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

@@ -1,0 +1,62 @@
+//! A destination at the other end of the mailbox.
+
+use wireboot_net::{Duration, Instant, Memory};
+
+use super::{Event, Job, Shared};
+use crate::destination::{Destination, DestinationError};
+
+/// Time between two progress events of a job.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Asks for memory by mail, and tells the progress.
+pub(super) struct ByMail<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) job: Job,
+    /// When progress was last told.
+    pub(super) told: Option<Instant>,
+}
+
+impl Destination for ByMail<'_> {
+    async fn memory(
+        &mut self,
+        bytes: u64,
+        previous: Option<(Memory, u64)>,
+    ) -> Result<Memory, DestinationError> {
+        let job = self.job;
+        self.shared.tell(Event::NeedMemory { job, bytes });
+        loop {
+            let mut answer = None;
+            self.shared
+                .with_mail(job, |mail| answer = mail.memory.take());
+            let Some(answer) = answer else {
+                self.shared.stack.next_turn().await;
+                continue;
+            };
+            let enough = answer.filter(|memory| memory.len() as u64 >= bytes);
+            let Some(mut memory) = enough else {
+                return Err(DestinationError::NoMemory { bytes });
+            };
+            if let Some((old, filled)) = &previous {
+                let filled = usize::try_from(*filled).unwrap_or(usize::MAX);
+                let kept = old.as_slice().get(..filled).unwrap_or(old.as_slice());
+                if let Some(place) = memory.rest_mut(0).get_mut(..kept.len()) {
+                    place.copy_from_slice(kept);
+                }
+            }
+            return Ok(memory);
+        }
+    }
+
+    fn progress(&mut self, received: u64, total: Option<u64>) {
+        let now = self.shared.stack.now();
+        if self.told.is_none_or(|told| now >= told + PROGRESS_INTERVAL) {
+            self.told = Some(now);
+            // Where there is no room, the next one tells more.
+            let _ = self.shared.outbox.borrow_mut().offer(Event::Progress {
+                job: self.job,
+                received,
+                total,
+            });
+        }
+    }
+}

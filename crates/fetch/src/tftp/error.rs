@@ -1,0 +1,100 @@
+//! Why a file could not be had by TFTP.
+
+use alloc::string::String;
+use wireboot_net::NetError;
+use wireboot_wire::tftp::BadOption;
+
+use super::ATTEMPTS;
+use crate::destination::DestinationError;
+use crate::pace::Floor;
+
+/// Why a file could not be had by TFTP.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TftpError {
+    /// The server sent an ERROR packet.
+    #[error("the TFTP server says: {text} (error {code})")]
+    Server {
+        /// TFTP error code.
+        code: u16,
+        /// The server's text, or the code's meaning when it sent none.
+        text: String,
+    },
+    /// Nothing came from the server.
+    #[error(
+        "no answer from the TFTP server after {requests} requests in {seconds} s: is it running, and does UDP port {port} pass the firewall?"
+    )]
+    NoAnswer {
+        /// Requests sent.
+        requests: u32,
+        /// Seconds waited in all.
+        seconds: i64,
+        /// The server's port.
+        port: u16,
+    },
+    /// The server's host says that nobody listens there.
+    #[error(
+        "nobody listens on UDP port {port} of the TFTP server (asked {requests} times): is it running?"
+    )]
+    Refused {
+        /// Requests sent.
+        requests: u32,
+        /// The port.
+        port: u16,
+    },
+    /// The server stopped in the middle.
+    #[error("the TFTP server fell silent after {received} bytes (tried {ATTEMPTS} times)")]
+    Stalled {
+        /// Bytes received by the last attempt.
+        received: u64,
+    },
+    /// The server answers, but no block of its file arrives.
+    #[error(
+        "the TFTP server answers, but no block of the file arrives, not even of {size} bytes: look at the server and at what is \
+         between"
+    )]
+    NoBlock {
+        /// The smallest block size that was tried, in bytes.
+        size: usize,
+    },
+    /// The transfer hardly gets on.
+    #[error("too slow: {received} bytes of the file are there, and less than {floor} came last")]
+    Slow {
+        /// Bytes received.
+        received: u64,
+        /// What there must be.
+        floor: Floor,
+    },
+    /// The server granted an option value that was not asked for.
+    #[error("the TFTP server answers {name}={value}, which this client did not ask for")]
+    BadOption {
+        /// Name of the option.
+        name: &'static str,
+        /// The server's value.
+        value: String,
+    },
+    /// The size does not fit the announcement.
+    #[error(
+        "the TFTP server announced {announced} bytes but sends {received}: is the file being written?"
+    )]
+    WrongSize {
+        /// Size in the option acknowledgement.
+        announced: u64,
+        /// Bytes that it sent, or would have to send next.
+        received: u64,
+    },
+    /// No memory, or no interest any more.
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
+    /// The network refused to send.
+    #[error(transparent)]
+    Net(#[from] NetError),
+}
+
+impl From<BadOption> for TftpError {
+    fn from(option: BadOption) -> Self {
+        Self::BadOption {
+            name: option.name,
+            value: option.value,
+        }
+    }
+}

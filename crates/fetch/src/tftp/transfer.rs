@@ -1,0 +1,258 @@
+//! A transfer as the wire sees it: DATA goes to memory in the middle of the engine's burst, all else waits for the task.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use wireboot_net::{DatagramSink, Duration, Instant, Memory, Parts};
+use wireboot_wire::tftp::{DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, Packet};
+
+use super::{FIRST_TIMEOUT, MAX_TIMEOUT};
+
+/// Shortest wait for the next packet of a running transfer: servers stall for tens of milliseconds.
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network
+/// duplicated a packet, and answering would start the sorcerer's apprentice.
+pub(super) const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
+/// Packets that are not DATA kept for the task.
+const CONTROL_QUEUE: usize = 8;
+
+/// What became of a transfer, as far as the sink can tell.
+pub(super) struct Transfer {
+    /// Those that are asked.
+    pub(super) servers: Vec<IpAddr>,
+    /// The one that has answered, by the port that it chose for this transfer (its transfer ID).
+    pub(super) peer: Option<SocketAddr>,
+    /// DATA may go to memory.
+    pub(super) streaming: bool,
+    pub(super) memory: Option<Memory>,
+    pub(super) block_size: usize,
+    pub(super) window: u16,
+    /// Acknowledgements of its multiples slide the window on.
+    pub(super) slide: Option<u16>,
+    /// Next block expected, counted from 1 without wrapping.
+    pub(super) next: u64,
+    pub(super) received: u64,
+    /// A block found no room.
+    pub(super) overflow: bool,
+    /// The last block has come.
+    pub(super) complete: bool,
+    /// The block of our last acknowledgement.
+    pub(super) acknowledged: u64,
+    /// In-order blocks since our last acknowledgement.
+    pub(super) unacknowledged: u16,
+    /// Acknowledge in this turn.
+    pub(super) due: bool,
+    /// The server shall go on after the last block in order, whatever it has sent.
+    pub(super) again: bool,
+    /// A gap in this window has been reported.
+    pub(super) gap: bool,
+    /// When anything of this transfer last came, and when we last sent.
+    pub(super) heard: Instant,
+    pub(super) sent: Instant,
+    /// The round trip is being measured: from an acknowledgement to the first block that could not come without it.
+    pub(super) timing: Option<(u64, Instant)>,
+    pub(super) round_trip: Option<Duration>,
+    pub(super) retransmissions: u64,
+    pub(super) trial: Option<Trial>,
+    pub(super) control: VecDeque<Vec<u8>>,
+    /// Senders that are not our peer and shall be told so.
+    pub(super) strangers: VecDeque<SocketAddr>,
+}
+
+/// A window of which nobody knows whether the receive buffers hold it.
+pub(super) struct Trial {
+    /// The block at which it is over, and well.
+    pub(super) end: u64,
+    /// When it began.
+    pub(super) retransmissions: u64,
+}
+
+impl DatagramSink for Transfer {
+    fn datagram(&mut self, source: SocketAddr, payload: Parts<'_>, now: Instant) {
+        let known = match self.peer {
+            Some(peer) => (peer.ip(), peer.port()) == (source.ip(), source.port()),
+            None => self.servers.contains(&source.ip()),
+        };
+        if !known {
+            if self.strangers.len() < CONTROL_QUEUE {
+                self.strangers.push_back(source);
+            }
+            return;
+        }
+        if self.streaming
+            && let Some([0, 3, high, low]) = payload.first::<DATA_HEADER_LEN>()
+        {
+            let data = payload.slice(DATA_HEADER_LEN, usize::MAX);
+            self.data(u16::from_be_bytes([high, low]), data, now);
+        } else if self.control.len() < CONTROL_QUEUE {
+            let mut bytes = alloc::vec![0; payload.len()];
+            payload.copy_to(&mut bytes);
+            if self.peer.is_none() {
+                if !is_answer(&bytes) {
+                    return;
+                }
+                self.peer = Some(source);
+            }
+            self.control.push_back(bytes);
+        }
+    }
+}
+
+/// Whether a request can have this answer.
+pub(super) fn is_answer(packet: &[u8]) -> bool {
+    matches!(
+        Packet::parse(packet),
+        Ok(Packet::Oack(_) | Packet::Error { .. } | Packet::Data { block: 1, .. })
+    )
+}
+
+impl Transfer {
+    pub(super) fn new(servers: &[SocketAddr], now: Instant) -> Self {
+        Self {
+            servers: servers.iter().map(SocketAddr::ip).collect(),
+            peer: None,
+            streaming: false,
+            memory: None,
+            block_size: usize::from(DEFAULT_BLOCK_SIZE),
+            window: 1,
+            slide: None,
+            next: 1,
+            received: 0,
+            overflow: false,
+            complete: false,
+            acknowledged: 0,
+            unacknowledged: 0,
+            due: false,
+            again: false,
+            gap: false,
+            heard: now,
+            sent: now,
+            timing: None,
+            round_trip: None,
+            retransmissions: 0,
+            trial: None,
+            control: VecDeque::new(),
+            strangers: VecDeque::new(),
+        }
+    }
+
+    /// One DATA packet, on loan.
+    pub(super) fn data(&mut self, block: u16, data: Parts<'_>, now: Instant) {
+        if data.len() > self.block_size || self.complete {
+            return;
+        }
+        self.heard = now;
+        // The block number is 16 bits of the count (files beyond 65535 blocks wrap to 0).
+        let ahead = block.wrapping_sub(self.next as u16) as i16;
+        if ahead < 0 {
+            // Only the newest block tells that our acknowledgement was lost: one answer for a whole window.
+            if ahead == -1 && now >= self.sent + DUPLICATE_AFTER {
+                self.retransmissions += 1;
+                self.due = true;
+                self.again = true;
+            }
+            return;
+        }
+        if ahead > 0 {
+            if !self.gap {
+                self.gap = true;
+                self.due = true;
+                self.again = true;
+                self.retransmissions += 1;
+            }
+            return;
+        }
+        let room = self
+            .memory
+            .as_mut()
+            .map(|memory| memory.rest_mut(self.received as usize))
+            .unwrap_or_default();
+        if room.len() < data.len() {
+            // The task finds memory and asks for the block again.
+            self.overflow = true;
+            self.due = true;
+            self.again = true;
+            return;
+        }
+        if let Some((_, since)) = self.timing.take_if(|(block, _)| *block == self.next) {
+            let sample = now - since;
+            self.round_trip = Some(match self.round_trip {
+                Some(smooth) => (smooth * 7 + sample) / 8,
+                None => sample,
+            });
+        }
+        data.copy_to(room);
+        self.received += data.len() as u64;
+        self.next += 1;
+        self.unacknowledged += 1;
+        self.gap = false;
+        self.complete = data.len() < self.block_size;
+        let window_ends = match self.slide {
+            Some(slide) => (self.next - 1).is_multiple_of(slide.into()),
+            None => self.unacknowledged >= self.window,
+        };
+        if self.complete || window_ends {
+            self.due = true;
+        }
+    }
+
+    /// What has been received is final.
+    pub(super) fn settle(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.settle(self.received as usize);
+        }
+    }
+
+    /// The block to acknowledge now, and how often.
+    pub(super) fn acknowledgements(&mut self, now: Instant) -> (u16, usize) {
+        let newest = self.next - 1;
+        let again = core::mem::take(&mut self.again) || self.complete;
+        let (block, copies) = match self.slide.map(u64::from) {
+            None => {
+                let whole = self.unacknowledged >= self.window;
+                self.timing = whole.then_some((self.next, now));
+                (newest, 1)
+            }
+            Some(slide) if again => {
+                self.timing = None;
+                // The first acknowledgement of a multiple slides the window on; only the next one takes it back.
+                let slides = newest.is_multiple_of(slide) && newest != self.acknowledged;
+                let twice = slides && !self.complete;
+                (newest, if twice { 2 } else { 1 })
+            }
+            Some(slide) => {
+                // A burst may go beyond the multiple, but only a multiple slides the window on.
+                let block = newest - newest % slide;
+                if self.timing.is_none() && block > self.acknowledged {
+                    let window = u64::from(self.window);
+                    self.timing = Some((self.acknowledged + window + 1, now));
+                }
+                (block, 1)
+            }
+        };
+        self.sent = now;
+        self.acknowledged = block;
+        self.unacknowledged = 0;
+        (block as u16, copies)
+    }
+
+    /// Room that a whole window beyond the last block in order needs, which is all that a server may have on its way.
+    pub(super) fn wanted(&self) -> u64 {
+        self.received + u64::from(self.window) * self.block_size as u64
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |memory| memory.len() as u64)
+    }
+
+    /// How long to wait for the next packet.
+    pub(super) fn patience(&self) -> Duration {
+        if self.trial.is_some() && self.next > 1 {
+            // The end of a window that was too large is gone without a trace.
+            return MIN_TIMEOUT;
+        }
+        self.round_trip
+            .map_or(FIRST_TIMEOUT, |smooth| (smooth * 3).max(MIN_TIMEOUT))
+            .min(MAX_TIMEOUT)
+    }
+}
