@@ -56,8 +56,7 @@ fn boots(scene: &Scene<'_>, by: By) -> Result<()> {
     };
     expect(&mut machine, begins)?;
     expect(&mut machine, fetched)?;
-    expect(&mut machine, "wireboot: ")?;
-    Ok(())
+    scene.arrives(&mut machine)
 }
 
 pub fn pxe_from_dnsmasq(lab: &Lab) -> Result<()> {

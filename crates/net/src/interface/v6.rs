@@ -10,7 +10,7 @@ use crate::ipv6::mld::Mld;
 use crate::ipv6::ndisc::{self, Message, NeighborSolicitation};
 use crate::ipv6::path_mtu;
 use crate::ipv6::quote::{Family, port_unreachable};
-use crate::ipv6::slaac::{Slaac, State, Verdict};
+use crate::ipv6::slaac::{Slaac, Verdict};
 use crate::ipv6::source::{Candidate, choose};
 use crate::ipv6::{multicast_mac, solicited_node};
 use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, put};
@@ -193,11 +193,15 @@ impl Interface {
         let Some(source) = v6.source(address, now) else {
             return;
         };
-        // Nobody shall remember an address that may be somebody else's (RFC 4429, section 3.2).
-        let settled = v6.slaac.state(source, now) != Some(State::Optimistic);
+        // Nobody shall remember an address that may be somebody else's, and without ours nobody answers (RFC 4429, section 3.2;
+        // RFC 4861, section 7.2.2).
+        if let Some(until) = v6.slaac.settles_at(source, now) {
+            self.neighbors.postpone(address.into(), until);
+            return;
+        }
         let solicitation = NeighborSolicitation {
             target: address,
-            source_link: settled.then_some(self.station),
+            source_link: Some(self.station),
             nonce: None,
         };
         let to = match at {

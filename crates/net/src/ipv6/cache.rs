@@ -190,6 +190,17 @@ impl Cache {
         Some(Due::Ask { address, at })
     }
 
+    /// The request that was due for `address` cannot be sent before `until`.
+    pub fn postpone(&mut self, address: IpAddr, until: Instant) {
+        if let Some(entry) = self.find(address)
+            && let State::Incomplete { asked, next } | State::Probe { asked, next } =
+                &mut entry.state
+        {
+            *asked = asked.saturating_sub(1);
+            *next = until;
+        }
+    }
+
     pub fn poll_at(&self) -> Option<Instant> {
         self.0.iter().filter_map(next).min()
     }

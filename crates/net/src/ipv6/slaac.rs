@@ -20,8 +20,9 @@ use wireboot_tcp::{Duration, Instant};
 /// Addresses made from prefixes, and by DHCPv6.
 const FROM_PREFIXES: usize = 6;
 const FROM_DHCP: usize = 2;
-/// RetransTimer of RFC 4861, section 10: how long others have to object.
-const OBJECTIONS: Duration = Duration::from_secs(1);
+/// How long others have to object. RFC 4862 waits for RetransTimer, a second; a machine that boots has not the time, and until then
+/// neighbours would not learn our Ethernet address from us (RFC 4429, section 3.3).
+const OBJECTIONS: Duration = Duration::from_millis(20);
 /// RFC 4862, section 5.5.3 e.
 const TWO_HOURS: u32 = 2 * 60 * 60;
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
@@ -334,6 +335,16 @@ impl Slaac {
             Detection::Unique => State::Preferred,
             _ => State::Optimistic,
         })
+    }
+
+    /// When `address` will no longer be optimistic, if it is.
+    pub fn settles_at(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
+        let known = self.usable(now).find(|known| known.address == address)?;
+        match known.detection {
+            Detection::Due => Some(now + OBJECTIONS),
+            Detection::Sent(until) => Some(until),
+            Detection::Unique | Detection::Duplicate => None,
+        }
     }
 
     pub fn link_local(&self, now: Instant) -> Option<Ipv6Addr> {

@@ -103,9 +103,12 @@ fn the_first_second() {
     assert_eq!(router.0, us);
     assert_eq!(router.2, Message::RouterSolicitation { source_link });
     assert_eq!(slaac.state(us, at(0)), Some(State::Optimistic));
-    assert_eq!(slaac.poll_at(at(0)), Some(at(1)));
+    let settled = Instant::from_millis(20);
+    assert_eq!(slaac.settles_at(us, at(0)), Some(settled));
+    assert_eq!(slaac.poll_at(at(0)), Some(settled));
     assert_eq!(sent(&mut slaac, 1), []);
     assert_eq!(slaac.state(us, at(1)), Some(State::Preferred));
+    assert_eq!(slaac.settles_at(us, at(1)), None);
     assert_eq!(
         slaac.groups(at(1)).collect::<Vec<_>>(),
         [solicited_node(us)]
