@@ -336,6 +336,8 @@ impl Interface {
             override_: true,
         };
         match said {
+            // We are no router.
+            Message::RouterAdvertisement(_) if v6.is_ours(source, now) => {}
             Message::RouterAdvertisement(said) => {
                 v6.slaac.heard_ra(source, said, now);
                 self.heard(&speaks(said.source_link), now);
