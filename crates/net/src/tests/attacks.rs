@@ -334,6 +334,31 @@ fn another_port_or_source_address() {
     });
 }
 
+/// An IPv6 packet between the mapped addresses (RFC 4291, section 2.5.5.2) of an IPv4 connection.
+#[test]
+fn mapped_addresses_are_nobodys() {
+    let mut bench = Bench::downloading(Version::V4);
+    bench.stack.ipv6_up();
+    bench.settle();
+    let forged = bench.forged();
+    let mapped = |end: &mut SocketAddr| match end.ip() {
+        IpAddr::V4(address) => end.set_ip(address.to_ipv6_mapped().into()),
+        IpAddr::V6(_) => {}
+    };
+    for (source, destination) in [(true, true), (true, false), (false, true)] {
+        let frame = changed(&forged, |f| {
+            if source {
+                mapped(&mut f.source);
+            }
+            if destination {
+                mapped(&mut f.destination);
+            }
+        });
+        bench.ignores("mapped", [frame]);
+    }
+    bench.finishes();
+}
+
 /// Acknowledgements of what was not sent do not make it faster (optimistic acknowledgements), and free nothing.
 #[test]
 fn acknowledgements_ahead_of_the_data() {
@@ -464,9 +489,9 @@ fn memory_that_shrinks_does_not_take_a_promise_back() {
         bench.shorten(15 * STEP);
         for _ in 0..8 {
             bench.go_on();
+            bench.settle();
         }
-        bench.settle();
-        assert!(bench.segments().len() > 1);
+        assert!(bench.segments().len() >= 8);
         assert_eq!(*bench.done.borrow(), Some(Ok(15 * STEP)));
         assert_eq!(bench.window().0, rcv_nxt.wrapping_add(8 * STEP as u32));
     });
@@ -524,6 +549,8 @@ fn strangers_are_refused() {
         for port in 1..=30 {
             bench.send(&changed(&syn, |f| f.destination.set_port(port)));
         }
+        // All are there at the next turn.
+        bench.clock.advance(200);
         bench.settle();
         assert!(
             (1..=4).contains(&bench.heard.len()),

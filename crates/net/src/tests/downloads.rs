@@ -220,14 +220,18 @@ fn a_lone_connection_fills_a_long_path() {
         case.turn = 50;
         let outcome = case.run();
         assert!(outcome.whole() == case.file);
-        // The wire takes 332 ms with all headers, and once the window is open it is never idle.
+        // 320 ms for the bytes, and their headers: once the window is open the wire is never idle.
+        let payload = match version {
+            Version::V4 => 1460,
+            Version::V6 => 1440,
+        };
+        let wire = 320_000 * 1514 / payload;
         let took = outcome.all - outcome.half;
-        assert!(took < 332_000 / 2 * 102 / 100, "{took} us");
-        // Five round trips come on top: for ARP, the connection, the request, what the window was before there was a
-        // destination, and the FIN, which this server sends when all is acknowledged.
-        let most = 332_000 * 102 / 100 + 500_000;
+        assert!(took < wire / 2 * 101 / 100, "{took} us");
+        // Four round trips come on top: for the neighbour, the connection, the request, and the FIN, which this server sends when
+        // all is acknowledged.
+        let most = wire * 101 / 100 + 400_000;
         assert!(outcome.micros < most, "{} us", outcome.micros);
-        assert!(outcome.micros < 1, "{took} {} us", outcome.micros);
     }
 }
 

@@ -4,7 +4,7 @@ use super::{CLIENT_MAC, SERVER_MAC, Version, pattern};
 use crate::checksum;
 use crate::ipv6::ndisc::{self, Message, NeighborAdvertisement};
 use crate::output::{Path, headers_len};
-use crate::packet::{PROTOCOL_TCP, Received, TCP_HEADER, Tcp, parse, put};
+use crate::packet::{Ends, PROTOCOL_TCP, Received, TCP_HEADER, Tcp, parse, put};
 use crate::{Engine, Memory, NetError, Region, Stack};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -143,6 +143,7 @@ impl Bench {
         bench.engine.spawn(async move {
             let server = version.server();
             let mut stream = stack.connect(server, Duration::from_secs(1)).await.unwrap();
+            stream.set_idle_timeout(Duration::from_secs(3600));
             *counter.borrow_mut() = stream.received();
             stream.write_all(b"request").await.unwrap();
             let result = stream.read_into(&into, 0).await;
@@ -280,6 +281,7 @@ impl Bench {
             return;
         }
         self.us = us;
+        assert_eq!(frame[..6], SERVER_MAC, "the host is somebody else");
         let (seq, ack, flags, wnd, len) = segment;
         let control = u32::from(flags.contains(Flags::SYN)) + u32::from(flags.contains(Flags::FIN));
         self.ack = seq.wrapping_add(len as u32 + control);
@@ -337,7 +339,7 @@ impl Bench {
 
     pub fn snapshot(&self) -> Snapshot {
         let mut inner = self.stack.inner();
-        let flow = inner.flows.find((self.host(), self.us));
+        let flow = inner.flows.find(Ends::new(self.host(), self.us));
         let connection = flow.map(|flow| &flow.connection);
         let numbers = connection.map_or([0; 6], |one| {
             [
@@ -477,13 +479,7 @@ pub fn tcp(
 )> {
     let to = *frame.first_chunk::<6>()?;
     let parts = [frame];
-    let Received::Tcp(Tcp {
-        remote,
-        local,
-        segment,
-        ..
-    }) = parse(&lent(frame, &parts), to)
-    else {
+    let Received::Tcp(Tcp { ends, segment, .. }) = parse(&lent(frame, &parts), to) else {
         return None;
     };
     let numbers = (
@@ -493,5 +489,5 @@ pub fn tcp(
         segment.wnd,
         segment.len,
     );
-    Some((remote, local, numbers, segment.options.into()))
+    Some((ends.remote(), ends.local(), numbers, segment.options.into()))
 }

@@ -47,6 +47,8 @@ impl Host {
         );
         // What it does with a loss shall not depend on which features of smoltcp other crates' tests ask for.
         socket.set_congestion_control(tcp::CongestionControl::None);
+        // The last segment shall not wait until all others are acknowledged.
+        socket.set_nagle_enabled(false);
         socket.listen(80).unwrap();
         self.sockets.add(socket)
     }
