@@ -24,6 +24,9 @@ pub const STEP: usize = 1000;
 /// Maximum segment size 1400, SACK, a window that is not scaled by the host.
 pub const OPTIONS: [u8; 12] = [2, 4, 5, 120, 4, 2, 3, 3, 0, 0, 0, 0];
 
+/// SEG.SEQ, SEG.ACK, flags, SEG.WND as it stands there, and bytes of payload.
+pub type Numbers = (u32, u32, Flags, u16, usize);
+
 /// A TCP segment, as somebody sends it.
 #[derive(Clone)]
 pub struct Forged {
@@ -432,8 +435,8 @@ impl Bench {
         assert!(self.region.with(0, |bytes| bytes == pattern(LEN)));
     }
 
-    /// Segments to the host that the engine has sent: SEG.SEQ, SEG.ACK, flags, window and length, and options.
-    pub fn segments(&self) -> Vec<((u32, u32, Flags, u16, usize), Vec<u8>)> {
+    /// Segments to the host that the engine has sent, with their options.
+    pub fn segments(&self) -> Vec<(Numbers, Vec<u8>)> {
         let all = self.heard.iter().filter_map(|frame| tcp(frame));
         let ours = all.filter(|(us, host, ..)| (*us, *host) == (self.us, self.host()));
         ours.map(|(_, _, segment, options)| (segment, options))
@@ -468,15 +471,7 @@ fn lent<'a>(frame: &'a [u8], parts: &'a [&'a [u8]]) -> Frame<'a> {
 }
 
 /// Source, destination, numbers and options of a segment that the engine sent, whose checksums are right.
-#[allow(clippy::type_complexity)]
-pub fn tcp(
-    frame: &[u8],
-) -> Option<(
-    SocketAddr,
-    SocketAddr,
-    (u32, u32, Flags, u16, usize),
-    Vec<u8>,
-)> {
+pub fn tcp(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, Numbers, Vec<u8>)> {
     let to = *frame.first_chunk::<6>()?;
     let parts = [frame];
     let Received::Tcp(Tcp { ends, segment, .. }) = parse(&lent(frame, &parts), to) else {

@@ -20,7 +20,7 @@ fn piece(source: IpAddr, protocol: u8, id: u16, whole: &[u8], range: Range<usize
             let ends = (source, Version::V4.client());
             let mut frame = packet(CLIENT_MAC, ends, protocol, payload);
             put(&mut frame, 18, id.to_be_bytes());
-            let place = u16::from(more) << 13 | offset / 8;
+            let place = (u16::from(more) << 13) | (offset / 8);
             put(&mut frame, 20, place.to_be_bytes());
             put(&mut frame, 24, [0, 0]);
             let sum = checksum::compute(0, &frame[14..34]);

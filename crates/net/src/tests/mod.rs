@@ -6,8 +6,10 @@ mod datagrams;
 mod downloads;
 mod forged;
 mod fragments;
+mod isn;
 mod neighbors;
 mod path_mtu;
+mod segments;
 mod server;
 mod uploads;
 
