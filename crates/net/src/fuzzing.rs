@@ -3,7 +3,8 @@
 
 use crate::checksum;
 use crate::packet::{
-    ETHERNET_HEADER, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_TCP, TCP_HEADER, be16, be32, put,
+    ETHERNET_HEADER, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_TCP, Received, TCP_HEADER, be16, be32,
+    parse, put,
 };
 use crate::{Engine, Ipv4Config, Memory, Region};
 use alloc::rc::Rc;
@@ -13,7 +14,7 @@ use core::cell::{Cell, RefCell};
 use core::net::{Ipv4Addr, SocketAddr};
 use smoltcp::wire::Ipv4Cidr;
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
-use wireboot_nic::{Nic, Offload, Receive, Transmit};
+use wireboot_nic::{Checksum, Frame, Nic, Offload, Receive, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
 const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -131,6 +132,28 @@ impl Host {
         self.send(&frame);
     }
 
+    /// Whether a frame is a segment of the connection, checksums and all, or may become one.
+    fn has_data(&self, frame: &[u8]) -> bool {
+        let parts = [frame];
+        let lent = Frame {
+            parts: &parts,
+            len: frame.len(),
+            checksum: Checksum::Unverified,
+            udp_segment: None,
+        };
+        match (parse(&lent, OUR_MAC), self.peer) {
+            (Received::Tcp(tcp), Some((port, _))) => {
+                let ends = (tcp.ends.remote_end(), tcp.ends.local_end());
+                ends == (
+                    SocketAddr::new(HOST.into(), 80),
+                    SocketAddr::new(US.into(), port),
+                )
+            }
+            (Received::Ip(_), _) => frame.get(IP + 9) == Some(&PROTOCOL_TCP),
+            _ => false,
+        }
+    }
+
     /// What one piece of the input says: a frame as it is, or a segment not far from what is expected. Returns the rest, and
     /// whether it may have brought data of others.
     fn speak<'d>(&mut self, kind: u8, input: &'d [u8]) -> (&'d [u8], bool) {
@@ -142,7 +165,7 @@ impl Host {
             let len = usize::from(u16::from_le_bytes([a, b])) % 1515;
             let (frame, rest) = rest.split_at(len.min(rest.len()));
             self.send(frame);
-            return (rest, frame.get(IP + 9) == Some(&PROTOCOL_TCP));
+            return (rest, self.has_data(frame));
         }
         let (options, rest) = match kind & 4 {
             0 => rest.split_at(0),

@@ -10,7 +10,6 @@ pub mod fragments;
 pub mod fuzzing;
 pub mod header;
 pub mod icmp;
-pub mod interface_id;
 pub mod lasting;
 pub mod mld;
 pub mod ndisc;

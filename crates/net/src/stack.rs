@@ -254,10 +254,10 @@ impl Stack {
     /// Begins with IPv6, if it has not begun: a link-local address at once (optimistic, RFC 4429), router discovery, addresses from
     /// prefixes. They end in the modified EUI-64 of the Ethernet address, as DHCP servers and firewalls of machines that boot expect.
     pub fn ipv6_up(&self) {
-        let mut seed = [0; 32];
-        self.0.random.borrow_mut().fill_bytes(&mut seed);
+        let mut nonce = [0; 6];
+        self.0.random.borrow_mut().fill_bytes(&mut nonce);
         let now = self.now();
-        self.inner().interface.ipv6_up(seed, now);
+        self.inner().interface.ipv6_up(nonce, now);
     }
 
     /// What IPv6 routers have said; `None` before one has.

@@ -401,6 +401,12 @@ impl Connection {
         }
     }
 
+    /// What [`Self::transmit`] has just returned, of more than one segment, did not leave: the card takes no more of such now. It is
+    /// returned again.
+    pub fn take_back(&mut self, out: &Transmit) {
+        self.send.take_back(out.seq);
+    }
+
     /// Sees which timers have expired.
     fn expire(&mut self, now: Instant) {
         if self.ends.is_some_and(|ends| now >= ends) {

@@ -387,6 +387,13 @@ impl Send {
         Some(self.piece(start, self.snd_nxt))
     }
 
+    /// What begins at `seq`, and was new, did not leave.
+    pub fn take_back(&mut self, seq: u32) {
+        if at_or_after(seq, self.snd_una) && after(self.snd_nxt, seq) {
+            self.snd_nxt = seq;
+        }
+    }
+
     fn piece(&self, start: u32, stop: u32) -> Piece {
         Piece {
             seq: start,

@@ -3,6 +3,7 @@
 use crate::*;
 use alloc::collections::BTreeMap;
 use proptest::prelude::*;
+use std::vec;
 use std::vec::Vec;
 
 /// A caller: what it sends, and what it has received into memory of limited size.
@@ -366,6 +367,50 @@ fn units_are_cut_by_the_device() {
         assert!(units < 10_000);
     }
     assert!(plain.ends[1].sink == plain.ends[0].source);
+}
+
+#[test]
+fn what_did_not_leave_is_returned_again() {
+    let now = Instant::ZERO;
+    let mut connection = Connection::connect(config(), 1000, now);
+    let limits = Limits {
+        window: 70_000,
+        room: 70_000,
+        unit: 10_000,
+    };
+    let segment = |seq, ack, flags| Segment {
+        seq,
+        ack,
+        flags,
+        wnd: 60_000,
+        options: &[],
+        len: 0,
+    };
+    connection.transmit(now, &limits).unwrap();
+    let syn = segment(7, 1001, Flags::SYN | Flags::ACK);
+    connection.receive(now, &syn, 70_000);
+    connection.queue(4000);
+    connection.close();
+    let sizes = |connection: &mut Connection| -> Vec<_> {
+        let out = core::iter::from_fn(|| connection.transmit(now, &limits));
+        out.map(|out| (out.seq, out.len, out.flags)).collect()
+    };
+    let first = connection.transmit(now, &limits).unwrap();
+    connection.take_back(&first);
+    assert_eq!(connection.snd_nxt(), 1001);
+    let mut all = vec![(first.seq, first.len, first.flags)];
+    assert_eq!(first.seq, 1001);
+    let again = connection.transmit(now, &limits).unwrap();
+    assert_eq!(again, first);
+    all.extend(sizes(&mut connection));
+    let bytes: usize = all.iter().map(|one| one.1).sum();
+    assert_eq!(bytes, 4000);
+    assert!(all.last().unwrap().2.contains(Flags::FIN));
+    // Nothing was lost: an acknowledgement of all ends it.
+    let ack = segment(8, connection.snd_nxt(), Flags::ACK);
+    connection.receive(now, &ack, 70_000);
+    assert_eq!(connection.acknowledged(), 4000);
+    assert_eq!(connection.state(), State::FinWait2);
 }
 
 #[test]

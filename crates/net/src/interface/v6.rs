@@ -5,12 +5,11 @@ use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
 use crate::ipv6::icmp::{self, DESTINATION_UNREACHABLE, PARAMETER_PROBLEM};
-use crate::ipv6::interface_id::InterfaceId;
 use crate::ipv6::mld::Mld;
-use crate::ipv6::ndisc::{self, Message, NeighborSolicitation};
+use crate::ipv6::ndisc::{self, Message, NeighborSolicitation, Nonce};
 use crate::ipv6::path_mtu;
 use crate::ipv6::quote::{Family, port_unreachable};
-use crate::ipv6::slaac::{Slaac, Verdict};
+use crate::ipv6::slaac::Slaac;
 use crate::ipv6::source::{Candidate, choose};
 use crate::ipv6::{multicast_mac, solicited_node};
 use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, put};
@@ -77,13 +76,12 @@ impl V6 {
 
 impl Interface {
     /// Begins with IPv6: a link-local address, groups, and looking for routers.
-    pub fn ipv6_up(&mut self, seed: [u8; 32], now: Instant) {
+    pub fn ipv6_up(&mut self, nonce: Nonce, now: Instant) {
         if self.v6.is_some() {
             return;
         }
-        let id = InterfaceId::Eui64;
         self.v6 = Some(V6 {
-            slaac: Slaac::new(self.station, id, self.link_mtu, seed, now),
+            slaac: Slaac::new(self.station, self.link_mtu, nonce, now),
             mld: Mld::default(),
         });
         self.changed = true;
@@ -340,16 +338,18 @@ impl Interface {
             override_: true,
         };
         match said {
+            // We are no router.
+            Message::RouterAdvertisement(_) if v6.is_ours(source, now) => {}
             Message::RouterAdvertisement(said) => {
                 v6.slaac.heard_ra(source, said, now);
                 self.heard(&speaks(said.source_link), now);
             }
             Message::NeighborSolicitation(said) => {
-                let verdict = v6.slaac.heard_ns(source, said, now);
+                let answer = v6.slaac.heard_ns(source, said, now);
                 if said.source_link.is_some() {
                     self.heard(&speaks(said.source_link), now);
                 }
-                if let Verdict::Answer(packet) = verdict {
+                if let Some(packet) = answer {
                     self.answer6(&packet, said.source_link, now);
                 }
             }

@@ -19,26 +19,15 @@ pub const MIN_MTU: u16 = 1280;
 /// Hop limit of what may leave the link.
 const HOP_LIMIT: u8 = 64;
 
-/// Sum of the pseudo header (RFC 8200, section 8.1), not complemented. `protocol` and `len` are those of the segment,
-/// whatever extension headers are before it.
-pub fn pseudo_header(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, len: usize) -> u16 {
-    let words = source.segments().into_iter().chain(destination.segments());
-    let mut sum = words.map(u64::from).sum::<u64>() + u64::from(protocol) + len as u64;
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 /// True when the checksum of an ICMPv6 message is right.
 pub fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> bool {
-    let pseudo = pseudo_header(source, destination, ICMP, message.len());
+    let pseudo = checksum::pseudo_header(source.into(), destination.into(), ICMP, message.len());
     checksum::verify(pseudo, Parts::new(&[message]))
 }
 
 /// Writes the checksum of a message that has zero there.
 pub fn seal(source: Ipv6Addr, destination: Ipv6Addr, message: &mut [u8]) {
-    let pseudo = pseudo_header(source, destination, ICMP, message.len());
+    let pseudo = checksum::pseudo_header(source.into(), destination.into(), ICMP, message.len());
     let sum = checksum::compute(pseudo, message).to_be_bytes();
     if let Some(field) = message.get_mut(2..ICMP_HEADER) {
         field.copy_from_slice(&sum);

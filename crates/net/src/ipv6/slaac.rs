@@ -1,10 +1,6 @@
 //! The addresses of an interface: made from router advertisements (RFC 4862), by DHCPv6, and link-local; each checked by optimistic
-//! duplicate address detection (RFC 4429), which lets it be used at once.
-//!
-//! A conflict drops the address. Where ids are stable and private, the next one is tried (RFC 7217, section 6), three times
-//! altogether.
+//! duplicate address detection (RFC 4429), which lets it be used at once. A conflict drops the address.
 
-use super::interface_id::{InterfaceId, hash};
 use super::lasting::{end, is_over};
 use super::ndisc::{
     NeighborAdvertisement, NeighborSolicitation, Nonce, PrefixInformation, RouterAdvertisement,
@@ -29,10 +25,8 @@ const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// Link-local, or of a prefix. How many ids were others'.
-    Prefix {
-        tries: u8,
-    },
+    /// Link-local, or of a prefix.
+    Prefix,
     Dhcp,
 }
 
@@ -68,41 +62,20 @@ struct Address {
     valid_until: Option<Instant>,
 }
 
-/// What a neighbour's message asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Nothing,
-    /// A packet to be sent: to the one who asked, or to all.
-    Answer(Vec<u8>),
-    /// The address is somebody else's and no longer ours; the one that is tried instead.
-    Conflict {
-        address: Ipv6Addr,
-        instead: Option<Ipv6Addr>,
-    },
-}
-
 pub struct Slaac {
     mac: MacAddress,
-    interface_id: InterfaceId,
-    /// For nonces.
-    seed: [u8; 32],
+    /// Tells our solicitations for an address from others' (RFC 7527).
+    nonce: Nonce,
     addresses: Vec<Address>,
     pub routers: Routers,
 }
 
 impl Slaac {
-    /// `seed`: random. The interface has its link-local address from now on.
-    pub fn new(
-        mac: MacAddress,
-        interface_id: InterfaceId,
-        nic_mtu: u16,
-        seed: [u8; 32],
-        now: Instant,
-    ) -> Self {
+    /// `nonce`: random. The interface has its link-local address from now on.
+    pub fn new(mac: MacAddress, nic_mtu: u16, nonce: Nonce, now: Instant) -> Self {
         let mut slaac = Slaac {
             mac,
-            interface_id,
-            seed,
+            nonce,
             addresses: Vec::new(),
             routers: Routers::new(mac, nic_mtu, now),
         };
@@ -160,10 +133,8 @@ impl Slaac {
     }
 
     fn make(&mut self, prefix: Ipv6Addr, preferred: u32, valid: u32, now: Instant) {
-        if let Some(address) = self.interface_id.address(prefix, self.mac, 0) {
-            let origin = Origin::Prefix { tries: 0 };
-            self.push(address, 64, origin, (preferred, valid), now);
-        }
+        let address = eui64(prefix, self.mac);
+        self.push(address, 64, Origin::Prefix, (preferred, valid), now);
     }
 
     fn push(
@@ -213,24 +184,22 @@ impl Slaac {
         }
     }
 
-    /// Takes a checked solicitation.
+    /// Takes a checked solicitation. The answer, to the one who asked or to all.
     pub fn heard_ns(
         &mut self,
         source: Ipv6Addr,
         said: &NeighborSolicitation,
         now: Instant,
-    ) -> Verdict {
-        let Some(state) = self.state(said.target, now) else {
-            return Verdict::Nothing;
-        };
+    ) -> Option<Vec<u8>> {
+        let state = self.state(said.target, now)?;
         let optimistic = state == State::Optimistic;
         let asks_for_itself = source.is_unspecified();
         if asks_for_itself && optimistic {
             // Ours comes back where the network loops (RFC 7527).
-            return match said.nonce == Some(self.nonce(said.target)) {
-                true => Verdict::Nothing,
-                false => self.conflict(said.target),
-            };
+            if said.nonce != Some(self.nonce) {
+                self.conflict(said.target);
+            }
+            return None;
         }
         let answer = NeighborAdvertisement {
             router: false,
@@ -240,39 +209,24 @@ impl Slaac {
             target_link: Some(self.mac),
         };
         let to = if asks_for_itself { ALL_NODES } else { source };
-        Verdict::Answer(answer.packet(said.target, to))
+        Some(answer.packet(said.target, to))
     }
 
     /// Takes a checked advertisement, as far as it is about addresses of ours.
-    pub fn heard_na(&mut self, said: &NeighborAdvertisement, now: Instant) -> Verdict {
+    pub fn heard_na(&mut self, said: &NeighborAdvertisement, now: Instant) {
         let ours = said.target_link == Some(self.mac);
-        match self.state(said.target, now) {
-            // A settled address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
-            Some(State::Optimistic) if !ours => self.conflict(said.target),
-            _ => Verdict::Nothing,
+        // A settled address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
+        if !ours && self.state(said.target, now) == Some(State::Optimistic) {
+            self.conflict(said.target);
         }
     }
 
-    fn conflict(&mut self, address: Ipv6Addr) -> Verdict {
-        let mut instead = None;
+    /// The address is somebody else's and no longer ours.
+    fn conflict(&mut self, address: Ipv6Addr) {
         let mut known = self.addresses.iter_mut();
         if let Some(known) = known.find(|known| known.address == address) {
             known.detection = Detection::Duplicate;
-            if let Origin::Prefix { tries } = &mut known.origin {
-                *tries += 1;
-                instead = self.interface_id.address(address, self.mac, *tries);
-            }
-            if let Some(address) = instead {
-                known.address = address;
-                known.detection = Detection::Due;
-            }
         }
-        Verdict::Conflict { address, instead }
-    }
-
-    /// What tells our solicitation for an address from others'.
-    fn nonce(&self, address: Ipv6Addr) -> Nonce {
-        hash(&self.seed, &[&address.octets()])
     }
 
     /// The packet to be sent now: a solicitation of duplicate address detection or of routers. Its destination is a group. To be
@@ -292,7 +246,7 @@ impl Slaac {
             let solicitation = NeighborSolicitation {
                 target,
                 source_link: None,
-                nonce: Some(self.nonce(target)),
+                nonce: Some(self.nonce),
             };
             return Some(solicitation.packet(Ipv6Addr::UNSPECIFIED, solicited_node(target)));
         }
@@ -342,8 +296,8 @@ impl Slaac {
         let known = self.usable(now).find(|known| known.address == address)?;
         match known.detection {
             Detection::Due => Some(now + OBJECTIONS),
-            Detection::Sent(until) => Some(until),
-            Detection::Unique | Detection::Duplicate => None,
+            Detection::Sent(until) if now < until => Some(until),
+            _ => None,
         }
     }
 
@@ -366,6 +320,13 @@ impl Slaac {
     pub fn groups(&self, now: Instant) -> impl Iterator<Item = Ipv6Addr> {
         self.usable(now).map(|known| solicited_node(known.address))
     }
+}
+
+/// The address within the /64 of `prefix` whose interface id is the modified EUI-64 of `mac` (RFC 4291, appendix A).
+fn eui64(prefix: Ipv6Addr, mac: MacAddress) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac;
+    let id = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    Ipv6Addr::from_bits(prefix.to_bits() >> 64 << 64 | u128::from(id))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use wireboot_nic::{Offload, Properties, Transmit};
+use wireboot_nic::{Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Connection, Duration, Instant, Limits, Reply, State};
 
 /// How long a path is used before neighbours and routes are asked again.
@@ -277,7 +277,7 @@ fn transmit(
         };
         let cut = (out.len > usize::from(out.mss)).then_some(out.mss);
         let offload = offload(properties, start, start + segment - out.len, cut);
-        let _ = tx.send(start + segment, offload, |frame| {
+        let sent = tx.send(start + segment, offload, |frame| {
             path.write(frame, PROTOCOL_TCP, segment);
             header.write(frame.get_mut(start..).unwrap_or_default());
             let payload = frame.get_mut(start + segment - out.len..);
@@ -288,6 +288,11 @@ fn transmit(
             let device = properties.transmit_checksum || cut.is_some();
             path.seal(frame, PROTOCOL_TCP, start, CHECKSUM, device);
         });
+        if cut.is_some() && matches!(sent, Err(SendError::Full)) {
+            // There is room for frames, but not for such units.
+            flow.connection.take_back(&out);
+            return;
+        }
     }
 }
 

@@ -1,0 +1,287 @@
+//! UDP at the wire of the running engine, over both IP versions.
+
+use super::forged::{Bench, packet, transport_checksum};
+use super::{CLIENT_MAC, SERVER_MAC, Version};
+use crate::checksum;
+use crate::ipv6::{header, icmp};
+use crate::packet::{PROTOCOL_ICMP, PROTOCOL_UDP, put};
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use core::net::{IpAddr, SocketAddr};
+use std::vec;
+use std::vec::Vec;
+use wireboot_nic::sim::NicConfig;
+use wireboot_nic::{Nic, Offload, Transmit};
+
+const PORT: u16 = 5000;
+
+pub type Log = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;
+
+/// An engine whose port [`PORT`] keeps what comes.
+pub fn listening(version: Version) -> (Bench, Log) {
+    let mut bench = Bench::silent(version);
+    let log = Log::default();
+    listen(&mut bench, &log);
+    (bench, log)
+}
+
+/// Keeps what comes to [`PORT`].
+pub fn listen(bench: &mut Bench, log: &Log) {
+    let socket = bench.stack.udp_on(PORT);
+    let log = log.clone();
+    bench.engine.spawn(async move {
+        loop {
+            let datagram = socket.receive().await;
+            log.borrow_mut().push(datagram);
+        }
+    });
+}
+
+/// A datagram from the host's port 69 to [`PORT`] of `to`.
+pub fn datagram(version: Version, to: IpAddr, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0; 8];
+    put(&mut datagram, 0, 69_u16.to_be_bytes());
+    put(&mut datagram, 2, PORT.to_be_bytes());
+    put(&mut datagram, 4, (8 + payload.len() as u16).to_be_bytes());
+    datagram.extend(payload);
+    let sum = transport_checksum((version.server().ip(), to), PROTOCOL_UDP, &datagram);
+    put(&mut datagram, 6, sum);
+    datagram
+}
+
+fn framed(version: Version, mac: [u8; 6], to: IpAddr, datagram: &[u8]) -> Vec<u8> {
+    packet(mac, (version.server().ip(), to), PROTOCOL_UDP, datagram)
+}
+
+/// What the host says in ICMP, about a packet of the engine's.
+pub fn icmp(
+    bench: &Bench,
+    source: IpAddr,
+    kind: u8,
+    code: u8,
+    value: u32,
+    about: &[u8],
+) -> Vec<u8> {
+    let mut message = vec![kind, code, 0, 0];
+    message.extend(value.to_be_bytes());
+    message.extend(&about[..about.len().min(500)]);
+    match (source, bench.version.client()) {
+        (IpAddr::V6(source), IpAddr::V6(us)) => {
+            super::forged::frame6(CLIENT_MAC, &icmp::packet(source, us, 64, message))
+        }
+        (source, us) => {
+            let sum = checksum::compute(0, &message);
+            put(&mut message, 2, sum.to_be_bytes());
+            packet(CLIENT_MAC, (source, us), PROTOCOL_ICMP, &message)
+        }
+    }
+}
+
+fn unreachable(version: Version) -> (u8, u8) {
+    match version {
+        Version::V4 => (3, 3),
+        Version::V6 => (1, 4),
+    }
+}
+
+#[test]
+fn only_what_is_sent_to_us_arrives() {
+    for version in Version::BOTH {
+        let (mut bench, log) = listening(version);
+        let us = version.client();
+        let whole = datagram(version, us, b"hello");
+        let mut wrong = whole.clone();
+        wrong[7] ^= 1;
+        bench.send(&framed(version, CLIENT_MAC, us, &wrong));
+        for mac in [
+            [0xff; 6],
+            [1, 0, 0x5e, 0, 0, 1],
+            [0x33, 0x33, 0xff, 0, 0, 0x0a],
+            SERVER_MAC,
+        ] {
+            bench.send(&framed(version, mac, us, &whole));
+        }
+        let others: &[&str] = match version {
+            Version::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
+            Version::V6 => &["fe80::77", "ff02::1", "2001:db8::1", "::1"],
+        };
+        for other in others {
+            let to = other.parse().unwrap();
+            bench.send(&framed(
+                version,
+                CLIENT_MAC,
+                to,
+                &datagram(version, to, b"hello"),
+            ));
+        }
+        bench.settle();
+        assert_eq!(*log.borrow(), []);
+        // Nobody is told that they do not.
+        assert!(bench.heard.iter().all(|frame| frame[..6] != SERVER_MAC));
+        // Without a checksum: IPv4 only.
+        let mut without = datagram(version, us, b"plain");
+        without[6..8].fill(0);
+        bench.send(&framed(version, CLIENT_MAC, us, &without));
+        bench.send(&framed(version, CLIENT_MAC, us, &whole));
+        bench.settle();
+        let from = SocketAddr::new(version.server().ip(), 69);
+        let hello = (from, b"hello".to_vec());
+        match version {
+            Version::V4 => assert_eq!(*log.borrow(), [(from, b"plain".to_vec()), hello]),
+            Version::V6 => assert_eq!(*log.borrow(), [hello]),
+        }
+    }
+}
+
+#[test]
+fn each_datagram_of_a_joined_unit_arrives() {
+    for version in Version::BOTH {
+        let (mut bench, log) = listening(version);
+        let config = NicConfig {
+            coalesce: true,
+            part_len: Some(200),
+            ..NicConfig::new(CLIENT_MAC)
+        };
+        bench.settle();
+        bench.engine.nic_mut().configure(config);
+        let before = bench.engine.nic_mut().counters().receive_units;
+        let sent: Vec<Vec<u8>> = (0..6_u8)
+            .map(|n| vec![n; if n < 5 { 100 } else { 40 }])
+            .collect();
+        let (_, tx) = bench.far.split();
+        for payload in &sent {
+            let us = version.client();
+            let frame = framed(version, CLIENT_MAC, us, &datagram(version, us, payload));
+            let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
+            tx.send(frame.len(), Offload::None, copy).unwrap();
+        }
+        tx.flush().unwrap();
+        bench.clock.advance(200);
+        bench.settle();
+        let received: Vec<Vec<u8>> = log.borrow().iter().map(|one| one.1.clone()).collect();
+        assert_eq!(received, sent);
+        let units = bench.engine.nic_mut().counters().receive_units - before;
+        assert_eq!(units, 1, "they came joined");
+    }
+}
+
+#[test]
+fn options_and_extension_headers_before_udp() {
+    let (mut bench, log) = listening(Version::V4);
+    let us = Version::V4.client();
+    let udp = datagram(Version::V4, us, b"options");
+    let plain = framed(Version::V4, CLIENT_MAC, us, &udp);
+    for options in [
+        &[1, 1, 1, 0][..],
+        &[148, 4, 0, 0],
+        &[7, 7, 4, 0, 0, 0, 0, 0],
+    ] {
+        let mut frame = plain[..34].to_vec();
+        frame.extend(options);
+        frame.extend(&udp);
+        frame[14] = 0x45 + (options.len() / 4) as u8;
+        let len = (frame.len() - 14) as u16;
+        put(&mut frame, 16, len.to_be_bytes());
+        put(&mut frame, 24, [0, 0]);
+        // A header checksum that is wrong, and the right one.
+        bench.send(&frame);
+        let sum = checksum::compute(0, &frame[14..34 + options.len()]);
+        put(&mut frame, 24, sum.to_be_bytes());
+        bench.send(&frame);
+    }
+    bench.settle();
+    assert_eq!(log.borrow().len(), 3);
+    let (mut bench, log) = listening(Version::V6);
+    let (IpAddr::V6(us), IpAddr::V6(host)) = (Version::V6.client(), Version::V6.server().ip())
+    else {
+        unreachable!()
+    };
+    let udp = datagram(Version::V6, us.into(), b"headers");
+    for (first, mut headers) in [
+        // Hop-by-hop options with PadN, destination options with Pad1, both.
+        (0, vec![17, 0, 1, 4, 0, 0, 0, 0]),
+        (60, vec![17, 0, 0, 0, 0, 0, 0, 0]),
+        (0, vec![60, 0, 1, 4, 0, 0, 0, 0, 17, 0, 1, 4, 0, 0, 0, 0]),
+    ] {
+        headers.extend(&udp);
+        let whole = header::packet(host, us, first, 64, &headers);
+        bench.send(&super::forged::frame6(CLIENT_MAC, &whole));
+        // Cut short.
+        let cut = header::packet(host, us, first, 64, &headers[..headers.len() - 3]);
+        bench.send(&super::forged::frame6(CLIENT_MAC, &cut));
+    }
+    bench.settle();
+    assert_eq!(log.borrow().len(), 3);
+    assert!(log.borrow().iter().all(|(_, bytes)| bytes == b"headers"));
+}
+
+#[test]
+fn a_port_that_nobody_has_is_told() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        bench.settle();
+        bench.heard.clear();
+        let us = version.client();
+        let frame = framed(version, CLIENT_MAC, us, &datagram(version, us, b"hello"));
+        bench.send(&frame);
+        bench.settle();
+        let (protocol, transport) = match version {
+            Version::V4 => (23, 34),
+            Version::V6 => (20, 54),
+        };
+        let answer = |heard: &Vec<u8>| {
+            heard[12..14] == frame[12..14]
+                && matches!(heard[protocol], 1 | 58)
+                && matches!(heard[transport], 1 | 3)
+        };
+        let answers: Vec<_> = bench.heard.iter().filter(|heard| answer(heard)).collect();
+        assert_eq!(answers.len(), 1);
+        let (kind, code) = unreachable(version);
+        assert_eq!(answers[0][..6], SERVER_MAC);
+        assert_eq!(answers[0][transport..transport + 2], [kind, code]);
+        assert_eq!(answers[0][transport + 8..], frame[14..]);
+    }
+}
+
+#[test]
+fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let host = SocketAddr::new(version.server().ip(), 69);
+        let socket = bench.stack.udp_on(PORT);
+        bench.settle();
+        bench.heard.clear();
+        socket.send_to(host, b"request").unwrap();
+        bench.settle();
+        let sent = |frame: &&Vec<u8>| frame.ends_with(b"request");
+        let sent = bench.heard.iter().find(sent).unwrap()[14..].to_vec();
+        let (kind, code) = unreachable(version);
+        let stranger: IpAddr = match version {
+            Version::V4 => "10.0.0.77".parse().unwrap(),
+            Version::V6 => "fe80::77".parse().unwrap(),
+        };
+        let ports = sent.len() - 15;
+        let mut other_port = sent.clone();
+        other_port[ports + 1] ^= 1;
+        let mut other_host = sent.clone();
+        other_host[ports - 1] ^= 1;
+        let mut broken = icmp(&bench, host.ip(), kind, code, 0, &sent);
+        *broken.last_mut().unwrap() ^= 1;
+        for frame in [
+            icmp(&bench, stranger, kind, code, 0, &sent),
+            icmp(&bench, host.ip(), kind, code + 1, 0, &sent),
+            icmp(&bench, host.ip(), kind, code, 0, &other_port),
+            icmp(&bench, host.ip(), kind, code, 0, &other_host),
+            icmp(&bench, host.ip(), kind, code, 0, &sent[..20]),
+            broken,
+        ] {
+            bench.send(&frame);
+            bench.settle();
+            assert!(!socket.was_refused_by(host));
+        }
+        bench.send(&icmp(&bench, host.ip(), kind, code, 0, &sent));
+        bench.settle();
+        assert!(socket.was_refused_by(host));
+        assert!(!socket.was_refused_by(host), "once");
+    }
+}

@@ -1,0 +1,82 @@
+//! The running engine on a simulated wire in simulated time: against smoltcp, which is nothing of ours ([`downloads`], [`uploads`]),
+//! and against a host that sends what no stack would ([`forged`]).
+
+mod attacks;
+mod datagrams;
+mod downloads;
+mod forged;
+mod fragments;
+mod isn;
+mod neighbors;
+mod path_mtu;
+mod segments;
+mod server;
+mod uploads;
+
+pub use server::FileServer;
+
+use crate::{Duration, Engine, Instant, IpAddr, Ipv4Addr, Ipv4Cidr, Ipv4Config, Ipv6Addr, Stack};
+use core::net::SocketAddr;
+use std::vec::Vec;
+use wireboot_nic::Nic;
+
+pub use crate::packet::Version;
+
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// The modified EUI-64 of 02:00:00:00:00:0a (RFC 4291, appendix A).
+pub const CLIENT6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0x00ff, 0xfe00, 0x000a);
+pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
+pub const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
+/// ARP has no checksum, and a corrupted answer stays in the cache for a minute: a wire that flips bits unseen
+/// asks for patience.
+pub const PATIENCE: Duration = Duration::from_secs(200);
+pub const REQUEST: &[u8] = b"give me the file";
+
+impl Version {
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    pub fn client(self) -> IpAddr {
+        match self {
+            Self::V4 => CLIENT.into(),
+            Self::V6 => CLIENT6.into(),
+        }
+    }
+
+    /// The server's port 80.
+    pub fn server(self) -> SocketAddr {
+        let host: IpAddr = match self {
+            Self::V4 => SERVER.into(),
+            Self::V6 => SERVER6.into(),
+        };
+        SocketAddr::new(host, 80)
+    }
+
+    /// Gives the station its address.
+    pub fn configure(self, stack: &Stack) {
+        match self {
+            Self::V4 => stack.configure(&Ipv4Config {
+                address: Ipv4Cidr::new(CLIENT, 24),
+                router: None,
+                routes: Vec::new(),
+                mtu: None,
+            }),
+            Self::V6 => stack.ipv6_up(),
+        }
+    }
+
+    /// The same before the clock begins, so that an IPv6 address is settled then.
+    pub fn settle<N: Nic>(self, engine: &mut Engine<N>) {
+        let mut turn = |millis| engine.poll(Instant::from_millis(millis)).unwrap();
+        turn(-30);
+        self.configure(&engine.stack());
+        let mut turn = |millis| engine.poll(Instant::from_millis(millis)).unwrap();
+        turn(-30);
+        turn(-1);
+    }
+}
+
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 253) as u8).collect()
+}

@@ -1,0 +1,247 @@
+//! ARP, neighbour discovery and router advertisements that lie, at the wire of the running engine.
+
+use super::forged::{Bench, arp, frame6};
+use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER, SERVER_MAC, SERVER6, Version};
+use crate::ipv6::{ALL_NODES, icmp, multicast_mac, ndisc::NeighborAdvertisement};
+use crate::packet::put;
+use crate::{Ipv4Addr, Ipv6Addr};
+use std::vec;
+use std::vec::Vec;
+use wireboot_nic::MacAddress;
+use wireboot_tcp::Duration;
+
+const EVIL_MAC: MacAddress = [2, 0, 0, 0, 0, 0x66];
+/// What is nobody's Ethernet address.
+const NOBODY: [MacAddress; 5] = [
+    [0xff; 6],
+    [0; 6],
+    [1, 0, 0x5e, 0, 0, 1],
+    [0x33, 0x33, 0, 0, 0, 1],
+    [3, 0, 0, 0, 0, 0x0b],
+];
+const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xfe);
+const GLOBAL: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe);
+
+/// An engine that has asked for the host's Ethernet address and wants to send a SYN there.
+fn asking(version: Version) -> Bench {
+    let mut bench = Bench::silent(version);
+    bench.answers = false;
+    let stack = bench.stack.clone();
+    bench.engine.spawn(async move {
+        let _ = stack
+            .connect(version.server(), Duration::from_secs(60))
+            .await;
+    });
+    bench.settle();
+    bench
+}
+
+#[test]
+fn an_answer_that_names_no_station_is_none() {
+    for version in Version::BOTH {
+        let mut bench = asking(version);
+        for mac in NOBODY {
+            let answer = bench.here(mac);
+            bench.send(&answer);
+            bench.settle();
+            assert_eq!(bench.us.port(), 0, "no SYN leaves");
+        }
+        let answer = bench.here(SERVER_MAC);
+        bench.send(&answer);
+        bench.settle();
+        assert_ne!(bench.us.port(), 0);
+    }
+}
+
+/// [`Bench`] watches that all goes to the host's Ethernet address.
+#[test]
+fn a_download_stays_with_its_host() {
+    for version in Version::BOTH {
+        let mut bench = Bench::downloading(version);
+        let answers = NOBODY.map(|mac| bench.here(mac));
+        bench.ignores("nobody's Ethernet address", answers);
+        bench.go_on();
+        bench.finishes();
+    }
+}
+
+#[test]
+fn arp_from_addresses_that_nobody_can_have() {
+    let mut bench = asking(Version::V4);
+    let zero = Ipv4Addr::UNSPECIFIED;
+    for sender in [
+        zero,
+        Ipv4Addr::BROADCAST,
+        Ipv4Addr::new(224, 0, 0, 1),
+        CLIENT,
+    ] {
+        for operation in [1, 2] {
+            bench.send(&arp(operation, EVIL_MAC, sender, CLIENT));
+        }
+    }
+    // Not ARP for IPv4 over Ethernet, no known operation.
+    for (at, byte) in [(15, 6), (16, 9), (18, 8), (19, 16), (21, 3)] {
+        let mut wrong = arp(2, EVIL_MAC, SERVER, CLIENT);
+        wrong[at] = byte;
+        bench.send(&wrong);
+    }
+    bench.settle();
+    assert_eq!(bench.us.port(), 0);
+    assert_eq!(bench.stack.address().unwrap().address(), CLIENT);
+}
+
+/// Sends what neighbour discovery must be: `hop_limit` 255.
+fn says(source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, message: Vec<u8>) -> Vec<u8> {
+    let mac = if destination.is_multicast() {
+        multicast_mac(destination)
+    } else {
+        CLIENT_MAC
+    };
+    frame6(mac, &icmp::packet(source, destination, hop_limit, message))
+}
+
+/// A router advertisement of a default router and the prefix 2001:db8:1::/64.
+fn advertisement() -> Vec<u8> {
+    let mut message = vec![134, 0, 0, 0, 64, 0xc0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    message.extend([1, 1]);
+    message.extend(EVIL_MAC);
+    message.extend([3, 4, 64, 0xc0, 0, 0, 0x70, 8, 0, 0, 0x70, 8, 0, 0, 0, 0]);
+    message.extend(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0).octets());
+    message
+}
+
+/// A redirect of packets for the host to another station.
+fn redirect() -> Vec<u8> {
+    let mut message = vec![137, 0, 0, 0, 0, 0, 0, 0];
+    message.extend(ROUTER.octets());
+    message.extend(SERVER6.octets());
+    message.extend([2, 1]);
+    message.extend(EVIL_MAC);
+    message
+}
+
+#[test]
+fn router_advertisements_from_afar() {
+    let mut bench = Bench::downloading(Version::V6);
+    let broken = |mut frame: Vec<u8>| {
+        *frame.last_mut().unwrap() ^= 1;
+        frame
+    };
+    let good = || says(ROUTER, ALL_NODES, 255, advertisement());
+    let of_len_0 = || {
+        let mut message = advertisement();
+        message[17] = 0;
+        message
+    };
+    let mut fragment = vec![58, 0, 0, 0, 0, 0, 0, 1];
+    let whole = good();
+    fragment.extend(&whole[54..]);
+    let packet = crate::ipv6::header::packet(ROUTER, ALL_NODES, 44, 255, &fragment);
+    bench.ignores(
+        "router advertisements",
+        [
+            says(ROUTER, ALL_NODES, 254, advertisement()),
+            says(ROUTER, ALL_NODES, 64, advertisement()),
+            says(GLOBAL, ALL_NODES, 255, advertisement()),
+            says(Ipv6Addr::UNSPECIFIED, ALL_NODES, 255, advertisement()),
+            says(ALL_NODES, ALL_NODES, 255, advertisement()),
+            says(CLIENT6, ALL_NODES, 255, advertisement()),
+            says(ROUTER, ALL_NODES, 255, of_len_0()),
+            broken(good()),
+            // RFC 6980.
+            frame6(multicast_mac(ALL_NODES), &packet),
+        ],
+    );
+    assert_eq!(bench.stack.router(), None);
+    // One that is right is believed, and what is on the link stays there.
+    bench.send(&good());
+    bench.settle();
+    assert!(bench.stack.router().unwrap().default_router);
+    assert_eq!(bench.stack.addresses6().len(), 2);
+    bench.finishes();
+}
+
+#[test]
+fn redirects_of_who_is_no_router() {
+    let mut bench = Bench::downloading(Version::V6);
+    let from = |source, hop_limit| says(source, CLIENT6, hop_limit, redirect());
+    bench.ignores(
+        "redirects",
+        [
+            from(ROUTER, 255),
+            from(SERVER6, 255),
+            from(CLIENT6, 255),
+            from(GLOBAL, 255),
+        ],
+    );
+    bench.send(&says(ROUTER, ALL_NODES, 255, advertisement()));
+    bench.settle();
+    // A router now, but not the first hop to a host on the link.
+    bench.ignores("redirects", [from(ROUTER, 255), from(ROUTER, 254)]);
+    bench.finishes();
+}
+
+#[test]
+fn neighbor_advertisements_from_afar_or_about_us() {
+    let mut bench = Bench::downloading(Version::V6);
+    // Duplicate address detection has ended: the address is ours.
+    bench.clock.advance(1_100_000);
+    bench.settle();
+    let evil = |target: Ipv6Addr, solicited| NeighborAdvertisement {
+        router: false,
+        solicited,
+        override_: true,
+        target,
+        target_link: Some(EVIL_MAC),
+    };
+    let sent = |target, source, to, hop_limit: u8| {
+        let mut packet = evil(target, false).packet(source, to);
+        put(&mut packet, 7, [hop_limit]);
+        let mac = if to == CLIENT6 {
+            CLIENT_MAC
+        } else {
+            multicast_mac(to)
+        };
+        frame6(mac, &packet)
+    };
+    bench.ignores(
+        "neighbour advertisements",
+        [
+            sent(SERVER6, SERVER6, CLIENT6, 254),
+            sent(SERVER6, Ipv6Addr::UNSPECIFIED, CLIENT6, 255),
+            sent(SERVER6, ALL_NODES, CLIENT6, 255),
+            sent(CLIENT6, SERVER6, CLIENT6, 255),
+            sent(CLIENT6, CLIENT6, ALL_NODES, 255),
+            sent(ALL_NODES, SERVER6, CLIENT6, 255),
+        ],
+    );
+    assert_eq!(bench.stack.link_local(), Some(CLIENT6));
+    bench.finishes();
+}
+
+/// RFC 4429: an address is used at once, and given up when somebody has it.
+#[test]
+fn an_address_that_somebody_has_is_given_up() {
+    let mut bench = Bench::silent(Version::V6);
+    let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 7);
+    let is_there = |bench: &Bench| {
+        let addresses = bench.stack.addresses6();
+        addresses.iter().any(|cidr| cidr.address() == address)
+    };
+    assert!(bench.stack.add_ipv6(address));
+    bench.turn();
+    assert!(is_there(&bench));
+    let theirs = NeighborAdvertisement {
+        router: false,
+        solicited: false,
+        override_: true,
+        target: address,
+        target_link: Some(EVIL_MAC),
+    };
+    bench.send(&frame6(
+        multicast_mac(ALL_NODES),
+        &theirs.packet(address, ALL_NODES),
+    ));
+    bench.settle();
+    assert!(!is_there(&bench));
+}

@@ -1,0 +1,185 @@
+//! What segments of the peer mean to a download, and what the engine says to it, over both IP versions.
+
+use super::Version;
+use super::attacks::{changed, each};
+use super::forged::{Bench, FIRST, OPTIONS, STEP, tcp};
+use std::vec;
+use wireboot_tcp::{Duration, Flags};
+
+#[test]
+fn a_reset_with_text_at_the_next_number_ends_it_and_its_text_is_nothing() {
+    for len in [0, STEP] {
+        each(|mut bench| {
+            let mut reset = bench.forged();
+            reset.flags = Flags::RST | Flags::ACK;
+            reset.payload.truncate(len);
+            bench.send(&reset.frame());
+            bench.settle();
+            // What came before is handed over; the error follows.
+            assert_eq!(*bench.done.borrow(), Some(Ok(10 * STEP)));
+        });
+    }
+}
+
+#[test]
+fn data_with_other_flags() {
+    // The urgent pointer means nothing here: the bytes are text like any other.
+    each(|mut bench| {
+        let mut urgent = bench.segment(STEP);
+        urgent.flags = Flags::ACK | Flags::URG;
+        bench.send(&urgent.frame());
+        bench.position += STEP;
+        bench.finishes();
+    });
+    // A FIN ends the file behind its text.
+    each(|mut bench| {
+        let mut fin = bench.segment(STEP);
+        fin.flags = Flags::ACK | Flags::FIN | Flags::PSH;
+        bench.send(&fin.frame());
+        bench.settle();
+        assert_eq!(*bench.done.borrow(), Some(Ok(11 * STEP)));
+        assert_eq!(bench.window().0, FIRST.wrapping_add(11_001));
+    });
+    // A FIN before a gap is filled does not.
+    each(|mut bench| {
+        let mut fin = bench.segment(2 * STEP);
+        fin.payload.drain(..STEP);
+        fin.seq = fin.seq.wrapping_add(STEP as u32);
+        fin.flags = Flags::ACK | Flags::FIN;
+        bench.send(&fin.frame());
+        bench.settle();
+        assert_eq!(*bench.done.borrow(), None);
+        bench.go_on();
+        bench.settle();
+        assert_eq!(*bench.done.borrow(), Some(Ok(12 * STEP)));
+    });
+}
+
+#[test]
+fn data_that_brings_news_for_what_was_sent() {
+    for version in Version::BOTH {
+        let mut bench = Bench::with(version, &OPTIONS, false);
+        let request = bench.ack;
+        assert_eq!(bench.snd_una(), request.wrapping_sub(7));
+        bench.go_on();
+        assert_eq!(bench.snd_una(), request);
+        bench.finishes();
+    }
+}
+
+#[test]
+fn gaps_are_told_by_their_edges() {
+    each(|mut bench| {
+        bench.position += STEP;
+        let start = FIRST.wrapping_add(bench.position as u32);
+        bench.go_on();
+        bench.go_on();
+        bench.settle();
+        let (numbers, options) = bench.segments().pop().unwrap();
+        assert_eq!(numbers.1, start.wrapping_sub(STEP as u32));
+        let mut block = vec![1, 1, 5, 10];
+        block.extend(start.to_be_bytes());
+        block.extend(start.wrapping_add(2 * STEP as u32).to_be_bytes());
+        assert_eq!(options, block);
+    });
+}
+
+/// RFC 7323, section 2.2, and RFC 2018, section 2.
+#[test]
+fn nothing_is_used_that_the_peer_does_not_know() {
+    for version in Version::BOTH {
+        let mut bench = Bench::with(version, &[2, 4, 5, 120], true);
+        bench.position += STEP;
+        bench.go_on();
+        bench.settle();
+        let segments = bench.segments();
+        assert!(!segments.is_empty());
+        assert!(segments.iter().all(|(_, options)| options.is_empty()));
+        let (_, rcv_wnd) = bench.window();
+        let told = segments.last().unwrap().0.3;
+        assert_eq!(u32::from(told), rcv_wnd);
+        bench.position -= 2 * STEP;
+        bench.finishes();
+    }
+}
+
+/// The host watches that no window moves back ([`Bench`]).
+#[test]
+fn memory_that_shrinks_does_not_take_a_promise_back() {
+    each(|mut bench| {
+        let (rcv_nxt, rcv_wnd) = bench.window();
+        assert!(rcv_wnd as usize > 10 * STEP);
+        bench.shorten(15 * STEP);
+        for _ in 0..8 {
+            bench.go_on();
+            bench.settle();
+        }
+        assert!(bench.segments().len() >= 8);
+        assert_eq!(*bench.done.borrow(), Some(Ok(15 * STEP)));
+        assert_eq!(bench.window().0, rcv_nxt.wrapping_add(8 * STEP as u32));
+    });
+}
+
+#[test]
+fn a_dropped_stream_is_reset() {
+    for closes in [false, true] {
+        for version in Version::BOTH {
+            let mut bench = Bench::silent(version);
+            let stack = bench.stack.clone();
+            bench.engine.spawn(async move {
+                let server = version.server();
+                let stream = stack.connect(server, Duration::from_secs(1)).await;
+                let mut stream = stream.unwrap();
+                if closes {
+                    stream.close();
+                }
+            });
+            bench.handshake(&OPTIONS);
+            let (numbers, _) = bench.segments().pop().unwrap();
+            let (flags, seq) = (numbers.2, numbers.0);
+            if closes {
+                assert_eq!(flags, Flags::FIN | Flags::ACK);
+            } else {
+                assert_eq!(flags, Flags::RST | Flags::ACK);
+                assert_eq!(seq, bench.ack);
+                // It is forgotten: what comes still is answered as for any closed port.
+                bench.heard.clear();
+                bench.send(&bench.segment(STEP).frame());
+                bench.settle();
+                let (numbers, _) = bench.segments().pop().unwrap();
+                assert_eq!((numbers.0, numbers.2), (bench.ack, Flags::RST));
+            }
+        }
+    }
+}
+
+/// Segments to ports that nobody has are refused, so many in a turn and no more; resets never.
+#[test]
+fn strangers_are_refused() {
+    each(|mut bench| {
+        let mut syn = bench.segment(0);
+        (syn.flags, syn.seq, syn.ack) = (Flags::SYN, 7, 0);
+        syn.destination.set_port(22);
+        for flags in [Flags::RST, Flags::RST | Flags::ACK] {
+            bench.ignores("a reset", [changed(&syn, |f| f.flags = flags)]);
+        }
+        assert!(bench.heard.is_empty());
+        bench.ignores("a SYN", [syn.frame()]);
+        let heard = core::mem::take(&mut bench.heard);
+        let (_, _, numbers, _) = tcp(&heard[0]).unwrap();
+        assert_eq!((heard.len(), numbers.0, numbers.1), (1, 0, 8));
+        assert_eq!(numbers.2, Flags::RST | Flags::ACK);
+        for port in 1..=30 {
+            bench.send(&changed(&syn, |f| f.destination.set_port(port)));
+        }
+        // All are there at the next turn.
+        bench.clock.advance(200);
+        bench.settle();
+        assert!(
+            (1..=4).contains(&bench.heard.len()),
+            "{}",
+            bench.heard.len()
+        );
+        bench.finishes();
+    });
+}
