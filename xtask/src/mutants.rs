@@ -36,6 +36,7 @@ impl Crate {
 }
 
 const CRATES: &[Crate] = &[
+    Crate::new("crates/tcp", "--lib", 85),
     Crate::new("crates/net", "--lib", 85),
     Crate::new("crates/ring", "--lib", 80),
     Crate::new("crates/threads", "--lib", 80),
