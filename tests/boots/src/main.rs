@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use wireboot_lab::guest;
-use wireboot_lab::ip::IpVersion::V4;
+use wireboot_lab::ip::IpVersion::{V4, V6};
 use wireboot_lab::netns::Lab;
 
 type Case = fn(&Lab) -> anyhow::Result<()>;
@@ -58,6 +58,27 @@ const CASES: &[(&str, Case)] = &[
     ("small_link_swallows", paths::small_link_swallows),
     ("small_link_http_with_icmp", |lab| {
         paths::boots(lab, V4, "http", true)
+    }),
+    ("small_link_http_without_icmp", |lab| {
+        paths::boots(lab, V4, "http", false)
+    }),
+    ("small_link_tftp_with_icmp", |lab| {
+        paths::boots(lab, V4, "tftp", true)
+    }),
+    ("small_link_tftp_without_icmp", |lab| {
+        paths::boots(lab, V4, "tftp", false)
+    }),
+    ("small_link_http_over_ipv6_with_icmp", |lab| {
+        paths::boots(lab, V6, "http", true)
+    }),
+    ("small_link_http_over_ipv6_without_icmp", |lab| {
+        paths::boots(lab, V6, "http", false)
+    }),
+    ("small_link_tftp_over_ipv6_with_icmp", |lab| {
+        paths::boots(lab, V6, "tftp", true)
+    }),
+    ("small_link_tftp_over_ipv6_without_icmp", |lab| {
+        paths::boots(lab, V6, "tftp", false)
     }),
     ("over_a_lossy_network", successes::over_a_lossy_network),
     (
