@@ -6,6 +6,7 @@ mod v6;
 pub use v4::Ipv4Config;
 pub use v6::RouterInfo;
 
+use crate::error::NetError;
 use crate::ipv6::cache::{Cache, Due, Heard};
 use crate::ipv6::fragments::Fragments;
 use crate::ipv6::multicast_mac;
@@ -14,7 +15,6 @@ use crate::ipv6::quote::Quoted;
 use crate::ipv6::source::{Candidate, order};
 use crate::output::{Packet, Path, headers_len};
 use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
-use crate::stack::NetError;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -20,6 +20,7 @@ extern crate std;
 mod bootp;
 mod checksum;
 mod engine;
+mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod interface;
@@ -41,13 +42,14 @@ mod usual;
 pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use engine::Engine;
+pub use error::NetError;
 pub use interface::{Ipv4Config, RouterInfo};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use memory::{Memory, MemoryBlock, Region};
 pub use parts::Parts;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
-pub use stack::{NetError, Stack};
+pub use stack::Stack;
 pub use tcp::TcpStream;
 pub use team::{Forwarded, Member, team};
 pub use udp::{DatagramSink, UdpSocket};

@@ -1,6 +1,7 @@
 //! The protocol code's view of the engine.
 
 use crate::bootp::Bootp;
+use crate::error::NetError;
 use crate::interface::{Interface, Ipv4Config, RouterInfo};
 use crate::tcp::{Flows, TcpStream, window};
 use crate::team::Member;
@@ -15,7 +16,7 @@ use core::task::Poll;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
-use wireboot_nic::{Fault, MacAddress, Nic, Properties};
+use wireboot_nic::{MacAddress, Nic, Properties};
 use wireboot_tcp::{Duration, InitialSequence, Instant};
 
 /// First ephemeral port (RFC 6335).
@@ -26,32 +27,6 @@ const PORT_TRIES: usize = 4096;
 /// boots has not the time, and a server that hands out an address has checked it already.
 const PROBES: u32 = 3;
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
-
-/// Why the network did not do what it was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NetError {
-    /// The peer answered with a reset: nobody listens there.
-    #[error("connection refused: nothing listens on that port")]
-    Refused,
-    /// The connection broke.
-    #[error("the connection was reset")]
-    Reset,
-    /// Nothing came in time.
-    #[error("no answer in time")]
-    TimedOut,
-    /// No address, or no route to there.
-    #[error("no route: this machine has no address, or the destination needs a gateway")]
-    Unreachable,
-    /// Too much waits to be sent.
-    #[error("too many packets wait to be sent (does the next hop answer ARP?)")]
-    Full,
-    /// No local port is free whose packets the card brings to this engine.
-    #[error("no free port leads to this queue of the network card")]
-    NoPort,
-    /// The NIC failed.
-    #[error(transparent)]
-    Fault(#[from] Fault),
-}
 
 /// Everything that a turn of the engine touches, but for the NIC and the tasks.
 pub struct Inner {

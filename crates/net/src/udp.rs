@@ -1,8 +1,9 @@
 //! UDP sockets. Datagrams go straight from the received unit to the socket's sink.
 
+use crate::error::NetError;
 use crate::output::Packet;
 use crate::parts::Parts;
-use crate::stack::{NetError, Stack};
+use crate::stack::Stack;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec;

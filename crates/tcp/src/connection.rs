@@ -1,18 +1,13 @@
 //! A connection: its state, the user's calls (RFC 9293, section 3.10), and what leaves next.
 
-use crate::options::{OptionBytes, Options};
+use crate::options::Options;
 use crate::receive::Receive;
 use crate::segment::{Flags, Reply, Segment};
 use crate::send::Send;
 use crate::time::{Duration, Instant};
-use crate::window::{MAX_WINDOW, WINDOW_SCALE};
 
-/// How long unanswered retransmissions go on, R2 (RFC 9293, section 3.8.3: at least 100 s).
-const R2: Duration = Duration::from_secs(100);
 /// Twice the maximum segment lifetime, as Linux has it.
 const TIME_WAIT: Duration = Duration::from_secs(60);
-/// Probes of a silent peer before it is given up (RFC 9293, section 3.8.4).
-const KEEP_ALIVES: u32 = 5;
 /// Challenge acknowledgements in any [`CHALLENGE_TIME`] (RFC 5961, section 7). Counted for each connection: a count that
 /// connections share tells a stranger about others.
 const CHALLENGES: u32 = 10;
@@ -59,60 +54,20 @@ pub struct Config {
     pub keep_alive: Option<Duration>,
 }
 
-/// What limits a segment that leaves.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Largest receive window to tell, in bytes: RCV.BUFF, or less where more could not be taken. Where memory ends, as with the
-    /// last bytes of a file, no more than `room`: of a window that could be larger less than a segment is not told.
-    pub window: u32,
-    /// Bytes from RCV.NXT on that can be stored now.
-    pub room: u32,
-    /// Most payload bytes at once, where the device cuts them into segments of [`Transmit::mss`]; 0 where it does not.
-    pub unit: u32,
-}
-
-impl Limits {
-    /// The largest window that is true.
-    fn open(&self) -> u32 {
-        self.window.min(self.room)
-    }
-}
-
-/// A segment that leaves, or several that the device cuts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// SEG.SEQ.
-    pub seq: u32,
-    /// SEG.ACK, 0 without [`Flags::ACK`].
-    pub ack: u32,
-    /// Control bits.
-    pub flags: Flags,
-    /// The window field.
-    pub wnd: u16,
-    /// Options.
-    pub options: OptionBytes,
-    /// Where its payload begins, in bytes from the first in the send buffer that is not acknowledged.
-    pub offset: u32,
-    /// Bytes of payload.
-    pub len: usize,
-    /// Payload of each segment but the last.
-    pub mss: u16,
-}
-
 /// A transmission control block.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(crate) state: State,
-    config: Config,
+    pub(crate) config: Config,
     pub(crate) send: Send,
     pub(crate) receive: Receive,
     /// Opened by a SYN that came to LISTEN.
     pub(crate) passive: bool,
     pub(crate) error: Option<Error>,
     /// A SYN must leave (again).
-    syn_due: bool,
+    pub(crate) syn_due: bool,
     /// The window that our SYN told.
-    syn_window: u16,
+    pub(crate) syn_window: u16,
     /// A reset that must leave.
     pub(crate) reply: Option<Reply>,
     challenges: u32,
@@ -120,9 +75,9 @@ pub struct Connection {
     /// When TIME-WAIT ends.
     pub(crate) ends: Option<Instant>,
     /// When the oldest segment under way was sent for the first time.
-    waiting_since: Option<Instant>,
-    last_heard: Instant,
-    keep_alives: u32,
+    pub(crate) waiting_since: Option<Instant>,
+    pub(crate) last_heard: Instant,
+    pub(crate) keep_alives: u32,
 }
 
 impl Connection {
@@ -379,174 +334,5 @@ impl Connection {
             self.keep_alive_at(),
         ];
         timers.into_iter().flatten().min()
-    }
-
-    fn keep_alive_at(&self) -> Option<Instant> {
-        let interval = self.config.keep_alive?;
-        let idle =
-            self.send.flight() == 0 && matches!(self.state, State::Established | State::CloseWait);
-        idle.then(|| self.last_heard + interval * (self.keep_alives + 1))
-    }
-
-    /// The next segment that is to leave now; `None` when there is no more. Whoever cannot send it has lost it, as a wire would.
-    pub fn transmit(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
-        if let Some(reply) = self.reply.take() {
-            return Some(control(reply));
-        }
-        self.expire(now);
-        match self.state {
-            State::Closed => None,
-            State::SynSent | State::SynReceived => self.synchronizing(now, limits),
-            _ => self.synchronized(now, limits),
-        }
-    }
-
-    /// What [`Self::transmit`] has just returned, of more than one segment, did not leave: the card takes no more of such now. It is
-    /// returned again.
-    pub fn take_back(&mut self, out: &Transmit) {
-        self.send.take_back(out.seq);
-    }
-
-    /// Sees which timers have expired.
-    fn expire(&mut self, now: Instant) {
-        if self.ends.is_some_and(|ends| now >= ends) {
-            self.end(None);
-        }
-        if self
-            .send
-            .timer
-            .expires()
-            .is_some_and(|expires| now >= expires)
-        {
-            if self.waiting_since.is_some_and(|since| now >= since + R2) {
-                self.end(Some(Error::TimedOut));
-            } else if matches!(self.state, State::SynSent | State::SynReceived) {
-                self.send.timer.back_off(now);
-                self.syn_due = true;
-            } else {
-                self.send.expired(now);
-            }
-        }
-    }
-
-    /// Our SYN, alone or with the acknowledgement of the peer's; or an acknowledgement.
-    fn synchronizing(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
-        let received = self.state == State::SynReceived;
-        if !core::mem::take(&mut self.syn_due) {
-            return if received {
-                self.acknowledgement(now, limits)
-            } else {
-                None
-            };
-        }
-        let first = self.send.iss.wrapping_add(1);
-        if self.send.snd_nxt == self.send.iss {
-            self.send.snd_nxt = first;
-            self.send.timer.sent(first, now);
-            self.waiting_since = Some(now);
-            // The window of a SYN is not scaled.
-            let window = limits.open().min(u16::MAX.into());
-            self.syn_window = window as u16;
-            if received {
-                self.receive
-                    .window
-                    .tell(self.receive.rcv_nxt, self.syn_window);
-            }
-        } else {
-            self.send.timer.resent(now);
-        }
-        let (scale, sack) = if received {
-            (self.receive.window.scale > 0, self.send.sack)
-        } else {
-            (true, true)
-        };
-        let mut syn = control(Reply {
-            seq: self.send.iss,
-            ack: 0,
-            flags: Flags::SYN,
-        });
-        syn.options = OptionBytes::syn(self.config.mss, scale.then_some(WINDOW_SCALE), sack);
-        syn.wnd = self.syn_window;
-        if received {
-            syn.ack = self.receive.rcv_nxt;
-            syn.flags = Flags::SYN | Flags::ACK;
-            self.receive.syn_acknowledged();
-        }
-        Some(syn)
-    }
-
-    fn synchronized(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
-        let unit = limits.unit.min(MAX_WINDOW);
-        if self.state != State::TimeWait
-            && let Some(piece) = self.send.next(unit, now)
-        {
-            self.waiting_since = self.waiting_since.or(Some(now));
-            let mut flags = Flags::ACK;
-            if piece.fin {
-                flags = flags | Flags::FIN;
-            }
-            if piece.len > 0 && self.send.is_last(&piece) {
-                flags = flags | Flags::PSH;
-            }
-            return Some(self.acknowledging(piece.seq, flags, piece.len, limits));
-        }
-        self.acknowledgement(now, limits)
-    }
-
-    /// A segment without payload, if an acknowledgement or a keep-alive is due.
-    fn acknowledgement(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
-        let (limit, worth) = (limits.open(), self.worth(limits));
-        let mut seq = self.send.snd_nxt;
-        if !self.receive.due(limit, worth, now) {
-            self.keep_alive_at().filter(|&at| now >= at)?;
-            if self.keep_alives >= KEEP_ALIVES {
-                self.end(Some(Error::TimedOut));
-                return None;
-            }
-            self.keep_alives += 1;
-            // Outside of the peer's window, so that it answers (RFC 9293, section 3.8.4).
-            seq = seq.wrapping_sub(1);
-        }
-        Some(self.acknowledging(seq, Flags::ACK, 0, limits))
-    }
-
-    /// Least by which the window is opened: a segment, or half of the buffer (RFC 9293, section 3.8.6.2.2).
-    fn worth(&self, limits: &Limits) -> u32 {
-        u32::from(self.config.mss).min(limits.window / 2)
-    }
-
-    /// A segment that acknowledges all that has come.
-    fn acknowledging(&mut self, seq: u32, flags: Flags, len: u32, limits: &Limits) -> Transmit {
-        let (limit, worth) = (limits.open(), self.worth(limits));
-        let wnd = self.receive.acknowledge(limit, worth);
-        let options = if self.send.sack && len == 0 {
-            OptionBytes::sack(self.receive.blocks())
-        } else {
-            OptionBytes::NONE
-        };
-        Transmit {
-            seq,
-            ack: self.receive.rcv_nxt,
-            flags,
-            wnd,
-            options,
-            offset: seq.wrapping_sub(self.send.snd_una),
-            len: len as usize,
-            mss: self.send.mss,
-        }
-    }
-}
-
-/// A segment of nothing but control bits.
-fn control(reply: Reply) -> Transmit {
-    Transmit {
-        seq: reply.seq,
-        ack: reply.ack,
-        flags: reply.flags,
-        wnd: 0,
-        options: OptionBytes::NONE,
-        offset: 0,
-        len: 0,
-        mss: 0,
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! | module | what it holds | RFC |
 //! |---|---|---|
-//! | `connection` | the states, OPEN, CLOSE, ABORT, what leaves next | 9293 |
+//! | `connection` | the states, OPEN, CLOSE, ABORT | 9293 |
+//! | `transmit` | what leaves next | 9293 |
 //! | `arrives` | SEGMENT ARRIVES, in the RFC's order | 9293 section 3.10.7, 5961 |
 //! | `receive` | receive sequence variables, gaps, when to acknowledge | 9293, 2018 |
 //! | `send` | send sequence variables, retransmission, recovery from loss | 9293, 5681, 6582, 6675 |
@@ -42,13 +43,15 @@ mod sequence;
 mod tests;
 mod time;
 mod timers;
+mod transmit;
 mod window;
 
-pub use connection::{Config, Connection, Error, Limits, State, Transmit};
+pub use connection::{Config, Connection, Error, State};
 pub use isn::InitialSequence;
 pub use options::{OptionBytes, Options};
 pub use receive::Placement;
 pub use segment::{Flags, Listen, Reply, Segment, closed, listen};
 pub use sequence::{after, at_or_after};
 pub use time::{Duration, Instant};
+pub use transmit::{Limits, Transmit};
 pub use window::{MAX_WINDOW, WINDOW_SCALE};

@@ -1,4 +1,4 @@
-//! Codecs of network boot: what smoltcp does not speak.
+//! Codecs of network boot.
 //!
 //! - [`tftp`]: packets and options of the Trivial File Transfer Protocol.
 //! - [`dhcp`]: DHCP messages and the options of network boot, PXE's among them.

@@ -1,9 +1,10 @@
 //! A connection as a task sees it.
 
 use super::{Flow, window};
+use crate::error::NetError;
 use crate::memory::Region;
 use crate::packet::{Ends, IPV4_HEADER, IPV6_HEADER, TCP_HEADER};
-use crate::stack::{Inner, NetError, Stack};
+use crate::stack::{Inner, Stack};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
