@@ -86,6 +86,18 @@ mod tests {
         );
         window.acknowledged(mss, 7 * mss, mss);
         assert_eq!(window.cwnd, 7 * mss);
+        // What is counted beyond a window counts for the next one.
+        window.acknowledged(7 * mss, 7 * mss, mss);
+        assert_eq!(window.cwnd, 8 * mss);
+        window.acknowledged(7 * mss, 8 * mss, mss);
+        assert_eq!(window.cwnd, 9 * mss);
+        window.acknowledged(9 * mss - 1, 9 * mss, mss);
+        assert_eq!(window.cwnd, 9 * mss);
+        // Half of the window in use is enough to grow, and less than two segments are never left.
+        window.acknowledged(9 * mss, 9 * mss / 2, mss);
+        assert_eq!(window.cwnd, 10 * mss);
+        window.loss(3 * mss, mss);
+        assert_eq!(window.cwnd, 2 * mss);
         let mut tiny = Congestion::new(1);
         tiny.loss(1, 1);
         assert_eq!(tiny.cwnd, 2);
