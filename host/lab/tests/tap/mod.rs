@@ -64,6 +64,8 @@ pub struct TapReceive {
 pub struct TapTransmit {
     tap: File,
     disorder: Disorder,
+    /// Frames since the last flush: no more than a ring's, as Linux's answers to them must fit the tap's queue.
+    sent: usize,
 }
 
 pub struct TapNic {
@@ -79,6 +81,7 @@ impl TapNic {
             transmit: TapTransmit {
                 tap: tap.try_clone().unwrap(),
                 disorder: Disorder::new(4),
+                sent: 0,
             },
             receive: TapReceive {
                 tap,
@@ -147,6 +150,10 @@ impl Transmit for TapTransmit {
         if len > LONGEST {
             return Err(SendError::TooLong);
         }
+        if self.room() == 0 {
+            return Err(SendError::Full);
+        }
+        self.sent += 1;
         let mut frame = vec![0; len];
         let value = fill(&mut frame);
         if self.disorder.passes(&frame) {
@@ -156,10 +163,11 @@ impl Transmit for TapTransmit {
     }
 
     fn room(&mut self) -> usize {
-        FRAMES
+        FRAMES - self.sent
     }
 
     fn flush(&mut self) -> Result<(), Fault> {
+        self.sent = 0;
         while let Some(frame) = self.disorder.due() {
             self.tap.write_all(&frame).unwrap();
         }
