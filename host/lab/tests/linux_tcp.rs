@@ -236,7 +236,7 @@ fn transfers(linux: IpAddr, wire: Wire) {
         station.upload(first);
     }
     // Nothing of ours has a wrong checksum.
-    assert_eq!(counter("InErrs"), 0);
+    assert_eq!(counter("InCsumErrors"), 0);
     if wire == Wire::Good {
         assert_eq!(counter("OutRsts"), 0);
     } else {
