@@ -30,4 +30,4 @@ pub mod timeline;
 mod variables;
 mod wire;
 
-pub use wire::Impairment;
+pub use wire::{Impairment, open_tap};

@@ -198,8 +198,11 @@ fn bridged_tap() -> Result<OwnedFd> {
     Ok(tap.into())
 }
 
-/// A tap whose reads do not wait, like the socket's: what ended the wait for a frame may be gone by then.
-fn open_tap(interface: &str) -> Result<File> {
+/// A new tap of this name, whose reads do not wait: what ended the wait for a frame may be gone by then. It goes with its descriptor.
+///
+/// # Errors
+/// When it cannot be made: usually /dev/net/tun is missing or closed to the user.
+pub fn open_tap(interface: &str) -> Result<File> {
     let tap = OpenOptions::new()
         .read(true)
         .write(true)
