@@ -42,13 +42,13 @@ pub enum Dhcp6Error {
     /// There is no link-local address, so nothing can be asked.
     #[error("this machine has no IPv6 address on the link")]
     NoLinkLocal,
-    /// Nobody answered.
+    /// No usable answer came before the time was over.
     #[error(
         "no DHCPv6 server answered {messages} messages over {seconds} s ({malformed} malformed answers); check that a DHCPv6 \
          server, relay or router serves this network"
     )]
     NoAnswer {
-        /// Messages sent.
+        /// SOLICITs and INFORMATION-REQUESTs sent, repetitions too.
         messages: u32,
         /// How long it took, in seconds.
         seconds: u64,
@@ -60,13 +60,13 @@ pub enum Dhcp6Error {
         "the DHCPv6 server {server} advertised an address but answered no REQUEST for it; check its log"
     )]
     NoReply {
-        /// The server.
+        /// Link-local address that its ADVERTISE came from.
         server: Ipv6Addr,
     },
     /// A server has no address for this machine.
     #[error("the DHCPv6 server {server} gives no address: {reason}; check its log")]
     Refused {
-        /// The server.
+        /// Link-local address that its message came from.
         server: Ipv6Addr,
         /// Its status code and its words.
         reason: String,

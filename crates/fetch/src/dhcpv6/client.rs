@@ -28,7 +28,7 @@ const MESSAGES: u32 = 3;
 const GRACE: Duration = Duration::from_millis(500);
 /// How long it all may take, unless the caller says: to outlast a switch port's spanning tree.
 const PATIENCE: Duration = Duration::from_secs(39);
-/// Advertisements kept.
+/// ADVERTISEs kept of a network with many servers; later ones are dropped.
 const MAX_OFFERS: usize = 16;
 
 /// How it ended.
@@ -47,7 +47,7 @@ enum Exchange {
     Over(Lease6),
 }
 
-/// An advertisement.
+/// What a server's ADVERTISE offers, and how it compares with others'.
 #[derive(Clone, Debug)]
 struct Offer {
     server: Vec<u8>,

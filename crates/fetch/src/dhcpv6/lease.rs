@@ -37,7 +37,7 @@ pub struct Lease6 {
 }
 
 impl Lease6 {
-    /// Nothing yet.
+    /// A lease without addresses or boot file, to be filled in.
     #[must_use]
     pub fn new(source: LeaseSource) -> Self {
         Self {

@@ -12,7 +12,7 @@ pub(super) struct Retransmission {
     rt: Option<Duration>,
     /// When the next message leaves.
     pub(super) next: Instant,
-    /// Messages sent.
+    /// How often the message was sent, the first time included.
     pub(super) count: u32,
 }
 
