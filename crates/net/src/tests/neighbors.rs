@@ -4,11 +4,12 @@ use super::forged::{Bench, arp, frame6};
 use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER, SERVER_MAC, SERVER6, Version};
 use crate::ipv6::{ALL_NODES, icmp, multicast_mac, ndisc::NeighborAdvertisement};
 use crate::packet::put;
-use crate::{Ipv4Addr, Ipv6Addr};
+use crate::{Engine, Ipv4Addr, Ipv6Addr};
 use std::vec;
 use std::vec::Vec;
-use wireboot_nic::MacAddress;
-use wireboot_tcp::Duration;
+use wireboot_nic::sim::{self, LinkConfig};
+use wireboot_nic::{MacAddress, Nic, Receive};
+use wireboot_tcp::{Duration, Instant};
 
 const EVIL_MAC: MacAddress = [2, 0, 0, 0, 0, 0x66];
 /// What is nobody's Ethernet address.
@@ -244,4 +245,39 @@ fn an_address_that_somebody_has_is_given_up() {
     ));
     bench.settle();
     assert!(!is_there(&bench));
+}
+
+/// RFC 4429, section 3.2, and RFC 4861, section 7.2.2: while our address may be somebody else's nobody is asked, and who is asked then
+/// learns our Ethernet address.
+#[test]
+fn neighbors_are_asked_once_our_address_is_settled() {
+    let (near, mut far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+    let clock = near.clock();
+    let mut engine = Engine::new(near, [3; 32]);
+    let stack = engine.stack();
+    stack.ipv6_up();
+    engine.spawn(async move {
+        let server = Version::V6.server();
+        let _ = stack.connect(server, Duration::from_secs(1)).await;
+    });
+    let mut asked = Vec::new();
+    while clock.now() < 30_000 {
+        let now = Instant::from_micros(clock.now());
+        engine.poll(now).unwrap();
+        let frames = far.split().0.burst(8, |frame| {
+            let bytes = frame.parts.concat();
+            // A neighbour solicitation for the server.
+            if bytes.get(54) == Some(&135) && bytes.get(62..78) == Some(&SERVER6.octets()) {
+                asked.push((clock.now(), bytes[78..].to_vec()));
+            }
+        });
+        frames.unwrap();
+        clock.advance(100);
+    }
+    let [(when, options)] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    assert!((20_000..21_000).contains(when), "{when} us");
+    let source_link = [&[1, 1][..], &CLIENT_MAC].concat();
+    assert_eq!(*options, source_link);
 }
