@@ -9,9 +9,10 @@ use wireboot_wire::dhcp::{Message, MessageType, Operation};
 use wireboot_wire::dhcpv6;
 use wireboot_wire::tftp::{self, Packet, TransferOptions};
 
-use crate::dhcp::{Answers, Port, Responder};
+use crate::dhcp::{Answers, Responder};
 use crate::directory::Directory;
 use crate::http::{Body, Head, Response};
+use crate::ports::Port;
 use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer};
 
 /// Size of the file in the TFTP part, in bytes.
@@ -130,7 +131,7 @@ fn dhcpv6(datagrams: &[&[u8]], stateless: bool) {
     let source = SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7), 546, 0, 1);
     let mut now = Instant::now();
     for datagram in datagrams {
-        for port in [crate::dhcpv6::Port::Server, crate::dhcpv6::Port::Pxe] {
+        for port in [Port::Server, Port::Pxe] {
             let (Some(reply), _) = responder.answer(datagram, source, port, now) else {
                 continue;
             };

@@ -22,6 +22,7 @@ pub mod interface;
 mod link_socket;
 pub mod listen;
 mod pool;
+pub mod ports;
 pub mod ra;
 pub mod stop;
 pub mod tftp;

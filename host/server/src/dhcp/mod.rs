@@ -5,5 +5,5 @@ mod responder;
 mod socket;
 
 pub use probe::{OtherServer, find_other_server};
-pub use responder::{Answers, Destination, Port, Reply, Responder};
+pub use responder::{Answers, Destination, Reply, Responder};
 pub use socket::{DhcpServer, DhcpSockets};

@@ -2,17 +2,14 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use wireboot_wire::dhcp::{CLIENT_PORT, Message, MessageType, Operation, SERVER_PORT, option};
 
 use super::socket::bound;
 use crate::interface::Interface;
+use crate::ports::ask;
 
-/// How long an answer is waited for. Servers that first make sure that an address is unused take about a second.
-const PATIENCE: Duration = Duration::from_millis(1500);
-/// Time between two questions.
-const ASK_EVERY: Duration = Duration::from_millis(500);
 const BROADCAST_FLAG: u16 = 0x8000;
 
 /// A DHCP server that answered.
@@ -35,38 +32,19 @@ pub fn find_other_server(interface: &Interface) -> io::Result<Option<OtherServer
         .unwrap_or_default();
     let mut discover = Message::request(MessageType::Discover, clock.subsec_nanos(), mac);
     discover.flags = BROADCAST_FLAG;
-    let began = Instant::now();
-    let mut asked = 0;
-    let mut buffer = [0; 2048];
-    loop {
-        let elapsed = began.elapsed();
-        if elapsed >= PATIENCE {
-            return Ok(None);
-        }
-        if elapsed >= ASK_EVERY * asked {
-            socket.send_to(&discover.emit(), (Ipv4Addr::BROADCAST, SERVER_PORT))?;
-            asked += 1;
-        }
-        let wait = (ASK_EVERY * asked)
-            .min(PATIENCE)
-            .saturating_sub(began.elapsed());
-        socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
-        let Ok((length, SocketAddr::V4(source))) = socket.recv_from(&mut buffer) else {
-            continue;
-        };
-        let Ok(reply) = Message::parse(buffer.get(..length).unwrap_or_default()) else {
-            continue;
-        };
-        let answers_us = reply.operation == Operation::Reply && reply.xid == discover.xid;
-        if answers_us
+    let servers = (Ipv4Addr::BROADCAST, SERVER_PORT).into();
+    ask(&socket, servers, &discover.emit(), |datagram, source| {
+        let reply = Message::parse(datagram).ok()?;
+        let offers = reply.operation == Operation::Reply
+            && reply.xid == discover.xid
             && reply.message_type() == Some(MessageType::Offer)
-            && !reply.yiaddr.is_unspecified()
-        {
-            let address = reply
-                .options
-                .address(option::SERVER_ID)
-                .unwrap_or(*source.ip());
-            return Ok(Some(OtherServer { address }));
-        }
-    }
+            && !reply.yiaddr.is_unspecified();
+        let SocketAddr::V4(source) = source else {
+            return None;
+        };
+        let named = reply.options.address(option::SERVER_ID);
+        offers.then(|| OtherServer {
+            address: named.unwrap_or(*source.ip()),
+        })
+    })
 }

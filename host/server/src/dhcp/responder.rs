@@ -20,6 +20,7 @@ use crate::boot::{self, Boot, Client};
 use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
 use crate::event::{Event, Kind};
 use crate::pool::Pool;
+use crate::ports::Port;
 
 /// How long a client may use its address before it asks again.
 const LEASE_TIME: Duration = Duration::from_secs(3600);
@@ -43,15 +44,6 @@ pub struct Answers {
     pub tftp: bool,
     /// `http://SERVER[:PORT]`, when there is an HTTP server.
     pub http: Option<String>,
-}
-
-/// Which port a message came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Port {
-    /// 67.
-    Server,
-    /// 4011, where a client asks a boot server directly (PXE 2.1 section 2.2).
-    Pxe,
 }
 
 /// Where a reply goes.

@@ -2,24 +2,22 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsFd;
 use std::time::Instant;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use wireboot_wire::dhcp::{CLIENT_PORT, PXE_PORT, SERVER_PORT};
 
-use super::responder::{Destination, Port, Reply, Responder};
+use super::responder::{Destination, Reply, Responder};
 use crate::event::Events;
 use crate::interface::Interface;
 use crate::link_socket::LinkSocket;
+use crate::ports::{Port, Ports};
 use crate::stop::Stop;
 
 /// The sockets, bound to one interface.
 #[derive(Debug)]
 pub struct DhcpSockets {
-    server: UdpSocket,
-    pxe: Option<UdpSocket>,
+    ports: Ports,
     /// `None` without the permission for it: replies are broadcast then.
     link: Option<LinkSocket>,
 }
@@ -31,20 +29,19 @@ impl DhcpSockets {
     /// When a port is in use or needs a permission that is not there.
     pub fn bind(interface: &Interface, proxy: bool) -> io::Result<Self> {
         Ok(Self {
-            server: bound(interface, SERVER_PORT, proxy)?,
-            pxe: proxy
-                .then(|| bound(interface, PXE_PORT, true))
-                .transpose()?,
+            ports: Ports {
+                server: bound(interface, SERVER_PORT, proxy)?,
+                pxe: proxy
+                    .then(|| bound(interface, PXE_PORT, true))
+                    .transpose()?,
+            },
             link: LinkSocket::open(interface.index).ok(),
         })
     }
 
     fn send(&self, reply: &Reply, server: Ipv4Addr, port: Port) -> io::Result<()> {
         let payload = reply.message.emit();
-        let socket = match (port, &self.pxe) {
-            (Port::Pxe, Some(pxe)) => pxe,
-            _ => &self.server,
-        };
+        let socket = self.ports.socket(port);
         let everyone = SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT);
         match (&reply.destination, &self.link) {
             (Destination::Unicast(client), _) => socket.send_to(&payload, client).map(drop),
@@ -102,62 +99,21 @@ impl DhcpServer {
     /// # Errors
     /// When a socket fails for good.
     pub fn run(mut self, stop: &Stop) -> io::Result<()> {
-        let every = PollTimeout::try_from(Stop::CHECK_EVERY).unwrap_or(PollTimeout::ZERO);
-        while !stop.is_set() {
-            let sockets = [Some(&self.sockets.server), self.sockets.pxe.as_ref()];
-            let mut waiting: Vec<_> = sockets
-                .into_iter()
-                .flatten()
-                .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
-                .collect();
-            match poll(&mut waiting, every) {
-                Ok(_) | Err(nix::Error::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
+        let (sockets, responder) = (&self.sockets, &mut self.responder);
+        sockets.ports.serve(stop, |port, datagram, source| {
+            let SocketAddr::V4(source) = source else {
+                return;
+            };
+            let (reply, events) = responder.answer(datagram, source, port, Instant::now());
+            // The answer first: the client waits, the log does not.
+            let sent = reply.map(|reply| sockets.send(&reply, self.server, port));
+            for event in events {
+                self.events.record(event);
             }
-            let ready: Vec<_> = waiting.iter().map(|one| one.any() == Some(true)).collect();
-            for (port, ready) in [Port::Server, Port::Pxe].into_iter().zip(ready) {
-                if ready {
-                    self.take(port)?;
-                }
+            if let Some(Err(error)) = sent {
+                self.events
+                    .say(format!("the DHCP reply could not be sent: {error}"));
             }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, port: Port) -> io::Result<()> {
-        let socket = match (port, &self.sockets.pxe) {
-            (Port::Pxe, Some(pxe)) => pxe,
-            _ => &self.sockets.server,
-        };
-        let mut buffer = [0; 4096];
-        let (length, source) = match socket.recv_from(&mut buffer) {
-            Ok((length, SocketAddr::V4(source))) => (length, source),
-            Ok(_) => return Ok(()),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock
-                        | io::ErrorKind::Interrupted
-                        | io::ErrorKind::ConnectionRefused
-                ) =>
-            {
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let datagram = buffer.get(..length).unwrap_or_default();
-        let (reply, events) = self
-            .responder
-            .answer(datagram, source, port, Instant::now());
-        // The answer first: the client waits, the log does not.
-        let sent = reply.map(|reply| self.sockets.send(&reply, self.server, port));
-        for event in events {
-            self.events.record(event);
-        }
-        if let Some(Err(error)) = sent {
-            self.events
-                .say(format!("the DHCP reply could not be sent: {error}"));
-        }
-        Ok(())
+        })
     }
 }

@@ -5,5 +5,5 @@ mod responder;
 mod socket;
 
 pub use probe::another_gives_addresses;
-pub use responder::{Answers, Port, Responder};
+pub use responder::{Answers, Responder};
 pub use socket::{DhcpV6Server, DhcpV6Sockets};

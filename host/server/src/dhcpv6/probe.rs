@@ -11,14 +11,10 @@ use wireboot_wire::dhcpv6::{
 
 use super::socket::bound;
 use crate::interface::Interface;
+use crate::ports::ask;
 
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_millis(1500);
 /// How long the interface may take until it has an address that can be sent from: it makes sure that nobody else has it.
 const ADDRESS_PATIENCE: Duration = Duration::from_secs(4);
-/// Time between two questions.
-const ASK_EVERY: Duration = Duration::from_millis(500);
-
 /// Asks on `interface` for an address, and takes none. The server that advertises one.
 ///
 /// # Errors
@@ -44,44 +40,27 @@ pub fn another_gives_addresses(interface: &Interface) -> io::Result<Option<Ipv6A
     let solicit = solicit.finish();
     let servers = SocketAddrV6::new(ALL_SERVERS, SERVER_PORT, 0, interface.index);
 
-    let began = Instant::now();
-    while let Err(error) = socket.send_to(&solicit, servers) {
-        if began.elapsed() >= ADDRESS_PATIENCE {
-            return Err(error);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let began = Instant::now();
-    let mut asked = 1;
-    let mut buffer = [0; 2048];
-    loop {
-        let elapsed = began.elapsed();
-        if elapsed >= PATIENCE {
-            return Ok(None);
-        }
-        if elapsed >= ASK_EVERY * asked {
-            socket.send_to(&solicit, servers)?;
-            asked += 1;
-        }
-        let wait = (ASK_EVERY * asked)
-            .min(PATIENCE)
-            .saturating_sub(began.elapsed());
-        socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
-        let Ok((length, SocketAddr::V6(source))) = socket.recv_from(&mut buffer) else {
-            continue;
-        };
-        let Ok(reply) = Message::parse(buffer.get(..length).unwrap_or_default()) else {
-            continue;
-        };
+    let mut advertises = |datagram: &[u8], source: SocketAddr| {
+        let reply = Message::parse(datagram).ok()?;
         let mut addresses = reply
             .options
             .ia_na()
             .flat_map(|ia| ia.options.ia_addresses());
-        if reply.transaction_id == transaction_id
+        let gives = reply.transaction_id == transaction_id
             && reply.kind == MessageType::Advertise
-            && addresses.next().is_some()
-        {
-            return Ok(Some(*source.ip()));
+            && addresses.next().is_some();
+        match source {
+            SocketAddr::V6(source) if gives => Some(*source.ip()),
+            _ => None,
+        }
+    };
+    let began = Instant::now();
+    loop {
+        match ask(&socket, servers.into(), &solicit, &mut advertises) {
+            Err(_) if began.elapsed() < ADDRESS_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            result => return result,
         }
     }
 }

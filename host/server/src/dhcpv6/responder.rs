@@ -22,6 +22,7 @@ use crate::boot::{Boot, Client, Files};
 use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
 use crate::event::{Event, Kind};
 use crate::pool::Pool;
+use crate::ports::Port;
 
 /// How long a client may use its address.
 const LEASE_TIME: Duration = Duration::from_secs(3600);
@@ -52,15 +53,6 @@ pub struct Answers {
     pub tftp: bool,
     /// `http://[SERVER][:PORT]`, when there is an HTTP server.
     pub http: Option<String>,
-}
-
-/// Which port a message came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Port {
-    /// 547, at the multicast address of all servers.
-    Server,
-    /// 4011, where firmware asks a proxy for the boot file.
-    Pxe,
 }
 
 /// A client's DUID and which of its associations.

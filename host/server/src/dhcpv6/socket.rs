@@ -2,25 +2,21 @@
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::os::fd::AsFd;
 use std::time::Instant;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use wireboot_wire::dhcp::PXE_PORT;
 use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
 
-use super::responder::{Port, Responder};
+use super::responder::Responder;
 use crate::event::Events;
 use crate::interface::Interface;
+use crate::ports::{Port, Ports};
 use crate::stop::Stop;
 
 /// The sockets, of one interface.
 #[derive(Debug)]
-pub struct DhcpV6Sockets {
-    server: UdpSocket,
-    pxe: Option<UdpSocket>,
-}
+pub struct DhcpV6Sockets(Ports);
 
 impl DhcpV6Sockets {
     /// Binds port 547 and, for a server without addresses, 4011.
@@ -32,10 +28,10 @@ impl DhcpV6Sockets {
         let server = bound(interface, ALL_SERVERS, SERVER_PORT)?;
         server.join_multicast_v6(&ALL_SERVERS, interface.index)?;
         let pxe = proxy.then(|| bound(interface, Ipv6Addr::UNSPECIFIED, PXE_PORT));
-        Ok(Self {
+        Ok(Self(Ports {
             server,
             pxe: pxe.transpose()?,
-        })
+        }))
     }
 }
 
@@ -72,67 +68,26 @@ impl DhcpV6Server {
     /// # Errors
     /// When a socket fails for good.
     pub fn run(mut self, stop: &Stop) -> io::Result<()> {
-        let every = PollTimeout::try_from(Stop::CHECK_EVERY).unwrap_or(PollTimeout::ZERO);
-        while !stop.is_set() {
-            let sockets = [Some(&self.sockets.server), self.sockets.pxe.as_ref()];
-            let mut waiting: Vec<_> = sockets
-                .into_iter()
-                .flatten()
-                .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
-                .collect();
-            match poll(&mut waiting, every) {
-                Ok(_) | Err(nix::Error::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
+        let (DhcpV6Sockets(ports), responder) = (&self.sockets, &mut self.responder);
+        ports.serve(stop, |port, datagram, source| {
+            let SocketAddr::V6(source) = source else {
+                return;
+            };
+            let (reply, events) = responder.answer(datagram, source, port, Instant::now());
+            let mut client = source;
+            if port == Port::Server {
+                // Where clients listen (RFC 8415 section 7.2), whatever port they send from.
+                client.set_port(CLIENT_PORT);
             }
-            let ready: Vec<_> = waiting.iter().map(|one| one.any() == Some(true)).collect();
-            for (port, ready) in [Port::Server, Port::Pxe].into_iter().zip(ready) {
-                if ready {
-                    self.take(port)?;
-                }
+            // The answer first: the client waits, the log does not.
+            let sent = reply.map(|reply| ports.socket(port).send_to(&reply, client));
+            for event in events {
+                self.events.record(event);
             }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, port: Port) -> io::Result<()> {
-        let socket = match (port, &self.sockets.pxe) {
-            (Port::Pxe, Some(pxe)) => pxe,
-            _ => &self.sockets.server,
-        };
-        let mut buffer = [0; 4096];
-        let (length, source) = match socket.recv_from(&mut buffer) {
-            Ok((length, SocketAddr::V6(source))) => (length, source),
-            Ok(_) => return Ok(()),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock
-                        | io::ErrorKind::Interrupted
-                        | io::ErrorKind::ConnectionRefused
-                ) =>
-            {
-                return Ok(());
+            if let Some(Err(error)) = sent {
+                self.events
+                    .say(format!("the DHCPv6 reply could not be sent: {error}"));
             }
-            Err(error) => return Err(error),
-        };
-        let datagram = buffer.get(..length).unwrap_or_default();
-        let (reply, events) = self
-            .responder
-            .answer(datagram, source, port, Instant::now());
-        let mut client = source;
-        if port == Port::Server {
-            // Where clients listen (RFC 8415 section 7.2), whatever port they send from.
-            client.set_port(CLIENT_PORT);
-        }
-        // The answer first: the client waits, the log does not.
-        let sent = reply.map(|reply| socket.send_to(&reply, client));
-        for event in events {
-            self.events.record(event);
-        }
-        if let Some(Err(error)) = sent {
-            self.events
-                .say(format!("the DHCPv6 reply could not be sent: {error}"));
-        }
-        Ok(())
+        })
     }
 }
