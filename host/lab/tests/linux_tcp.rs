@@ -4,7 +4,6 @@
 //!   sockets of Linux ── tap0 (10.78.0.1, fe80::1) ── TapNic ── fault middleware ── Engine (10.78.0.2, a link-local address)
 //! ```
 
-mod namespace;
 mod tap;
 
 use std::cell::RefCell;
@@ -13,10 +12,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use namespace::{inside, sh};
 use nix::libc::linger;
 use nix::sys::socket::{setsockopt, sockopt};
 use tap::TapNic;
+use wireboot_namespace::{inside, sh};
 use wireboot_net::{Engine, Ipv4Cidr, Ipv4Config, NetError, Region, TcpStream};
 use wireboot_nic::fault::{FaultConfig, FaultInjector, inject};
 use wireboot_nic::middleware::Hooked;

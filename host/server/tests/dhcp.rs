@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use namespace::{Clients, Served, inside, sh};
+use namespace::{Clients, Served};
+use wireboot_namespace::{inside, sh};
 
 /// What busybox's DHCP client learns, as environment variables of its script.
 fn udhcpc(clients: &Clients, directory: &Path, arguments: &str) -> String {

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use namespace::{Clients, Served, inside, sh};
+use namespace::{Clients, Served};
+use wireboot_namespace::{inside, sh};
 
 /// The server's address, and one beside it that a reply must not come from.
 fn global_addresses(clients: &Clients) {

@@ -1,50 +1,15 @@
-//! Network namespaces for tests: no permission is needed, and nothing leaves them.
+//! A server in the test's namespace and clients in another.
 //!
 //! ```text
 //!   namespace of the test: s0 (server, 10.9.0.1/24, fe80::1) --veth-- c0 (fe80::7) in the client's namespace
 //! ```
-//!
-//! The test starts itself again within `unshare`, as the user that it calls root there.
 
 use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Set in the process that runs within the namespace.
-const INSIDE: &str = "WIREBOOT_TEST_INSIDE";
-
-/// Runs the test `name` again within user, network and mount namespaces; true when this is that run.
-pub fn inside(name: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let mut unshare = Command::new("unshare");
-    // An ordinary user needs a user namespace; root may live where none can be made.
-    if std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0 {
-        unshare.arg("--net");
-    } else {
-        unshare.args(["--user", "--map-root-user", "--net"]);
-    }
-    let output = unshare
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("unshare (Debian package util-linux)");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    // A name that is no test's would be no failure either.
-    assert!(text.contains("1 passed"), "{name} did not run: {text}");
-    false
-}
-
-pub fn sh(script: &str) -> String {
-    let output = Command::new("sh").args(["-ec", script]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}: {text}");
-    text.into_owned()
-}
+use wireboot_namespace::sh;
 
 /// The server in a process of its own, as `wireboot serve` runs it; the process is this test program again.
 pub struct Served {

@@ -1,4 +1,7 @@
-//! A network namespace for each test, which starts itself again within `unshare`, as the user that it calls root there.
+//! Tests in a network namespace of their own: no permission is needed, and nothing leaves it.
+//!
+//! A test starts its own program again within `unshare`, for itself alone.
+#![deny(missing_docs)]
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +10,11 @@ use std::process::Command;
 /// Set in the process that runs within the namespace.
 const INSIDE: &str = "WIREBOOT_TEST_INSIDE";
 
-/// Runs the test `name` again within the namespace; true when this is that run.
+/// Runs the test `name` again in a network namespace; true when this is that run.
+///
+/// # Panics
+/// When that run fails.
+#[must_use]
 pub fn inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -32,7 +39,10 @@ pub fn inside(name: &str) -> bool {
     false
 }
 
-/// What a script says; it must succeed.
+/// What the shell says to `script`, as output and as errors.
+///
+/// # Panics
+/// When `script` fails.
 pub fn sh(script: &str) -> String {
     let output = Command::new("sh").args(["-ec", script]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
