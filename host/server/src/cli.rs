@@ -40,7 +40,7 @@ pub struct ServeArgs {
     /// Address of this server, such as 192.168.7.1/24 or fd00:7::1/64, one of each version; the interface is given it while the server runs, unless it has it
     #[arg(long, value_name = "CIDR")]
     pub address: Vec<Cidr>,
-    /// Leave addresses to the DHCP server that the network has; only say what to boot (proxyDHCP)
+    /// Leave addresses to the DHCP server that the network has, without looking for it; only say what to boot (proxyDHCP)
     #[arg(long, conflicts_with_all = ["no_dhcp", "range", "authoritative", "router", "dns"])]
     pub proxy: bool,
     /// The wireboot.efi to hand out [default: the one beside this program, else DIR/wireboot.efi]
@@ -58,7 +58,7 @@ pub struct ServeArgs {
     /// Send IPv6 router advertisements: the interface's prefix, and where DHCPv6 is. For networks without an IPv6 router
     #[arg(long, conflicts_with = "no_ipv6")]
     pub ra: bool,
-    /// Give addresses without asking first whether another DHCP server does
+    /// Give addresses whether or not another DHCP server does, without looking for one
     #[arg(long)]
     pub authoritative: bool,
     /// TCP port of the HTTP server

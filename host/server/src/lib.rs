@@ -21,6 +21,7 @@ pub mod http;
 pub mod interface;
 mod link_socket;
 pub mod listen;
+mod others;
 mod pool;
 pub mod ports;
 pub mod ra;

@@ -71,6 +71,17 @@ impl Ports {
     }
 }
 
+/// The socket of the PXE port. A server that gives addresses can do without it.
+pub(crate) fn pxe_port(
+    proxy: bool,
+    bind: impl FnOnce() -> io::Result<UdpSocket>,
+) -> io::Result<Option<UdpSocket>> {
+    match bind() {
+        Err(_) if !proxy => Ok(None),
+        bound => bound.map(Some),
+    }
+}
+
 /// Whether the socket goes on after `error`.
 fn passes(error: &io::Error) -> bool {
     matches!(
@@ -79,10 +90,11 @@ fn passes(error: &io::Error) -> bool {
     )
 }
 
-/// How long an answer to a question is waited for. Servers that first make sure that an address is unused take about a second.
-const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long an answer to a question is waited for. Before their first offer, servers make sure that nobody has the address: ISC's takes a
+/// second for it, busybox's two, dnsmasq three.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two questions.
-const ASK_EVERY: Duration = Duration::from_millis(500);
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Asks `servers`, again and again, until `answer` takes a datagram for one; `None` when nothing comes.
 ///

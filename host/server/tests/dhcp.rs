@@ -4,7 +4,8 @@ mod namespace;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use namespace::{Clients, Served};
 use wireboot_namespace::{inside, sh};
@@ -81,52 +82,117 @@ fn udhcpc_gets_a_lease_and_files() {
     assert_eq!(served.end(), Some(0), "{}", served.log());
 }
 
+/// A server of the network, on the far side of the cable: it gives 10.9.0.50 to 10.9.0.60.
+struct Other {
+    process: Child,
+    _files: tempfile::TempDir,
+}
+
+impl Other {
+    fn dnsmasq(clients: &Clients, interface: &str, arguments: &[&str]) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let leases = files.path().join("leases");
+        let process = clients
+            .command("dnsmasq")
+            .args(["--no-daemon", "--conf-file=/dev/null", "--port=0"])
+            .args(["--user=root", "--bind-interfaces"])
+            .arg("--dhcp-range=10.9.0.50,10.9.0.60")
+            .arg(format!("--interface={interface}"))
+            .arg(format!("--dhcp-leasefile={}", leases.display()))
+            .args(arguments)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("dnsmasq (Debian package dnsmasq-base)");
+        Self::listening(clients, process, files)
+    }
+
+    fn udhcpd(clients: &Clients) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let (configuration, leases) = (files.path().join("conf"), files.path().join("leases"));
+        let text = format!(
+            "start 10.9.0.50\nend 10.9.0.60\ninterface c0\nlease_file {}\npidfile {}\n",
+            leases.display(),
+            files.path().join("pid").display()
+        );
+        fs::write(&configuration, text).unwrap();
+        fs::write(&leases, "").unwrap();
+        let process = clients
+            .command("busybox")
+            .args(["udhcpd", "-f"])
+            .arg(&configuration)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("busybox (Debian package busybox)");
+        Self::listening(clients, process, files)
+    }
+
+    fn listening(clients: &Clients, process: Child, files: tempfile::TempDir) -> Self {
+        let other = Self {
+            process,
+            _files: files,
+        };
+        let began = Instant::now();
+        while !clients.run("ss -lun").contains(":67 ") {
+            assert!(began.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        other
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const NONE_GIVEN: &str =
+    "giving no IPv4 addresses, only boot files: the server 10.9.0.2 does (--authoritative";
+
 #[test]
-fn a_second_server_is_refused_and_a_proxy_is_not() {
-    if !inside("a_second_server_is_refused_and_a_proxy_is_not") {
+fn no_addresses_are_given_beside_another_server() {
+    if !inside("no_addresses_are_given_beside_another_server") {
         return;
     }
     let clients = Clients::new();
-    // The other server of the network, on the far side.
     clients.run("ip address add 10.9.0.2/24 dev c0");
-    let leases = tempfile::NamedTempFile::new().unwrap();
-    let pid = clients.sleeper.id().to_string();
-    let mut dnsmasq = Command::new("nsenter")
-        .args([
-            "--net",
-            "--target",
-            &pid,
-            "dnsmasq",
-            "--no-daemon",
-            "--conf-file=/dev/null",
-            "--port=0",
-            "--no-ping",
-        ])
-        .args([
-            "--user=root",
-            "--interface=c0",
-            "--bind-interfaces",
-            "--dhcp-range=10.9.0.50,10.9.0.60",
-        ])
-        .arg(format!("--dhcp-leasefile={}", leases.path().display()))
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("dnsmasq (Debian package dnsmasq-base)");
-    let mut served = Served::start("--interface s0 --no-tftp --no-http");
-    assert!(!served.child.wait().unwrap().success());
-    assert!(
-        served
-            .log()
-            .contains("10.9.0.2 already gives addresses on s0")
-            && served.log().contains("--proxy"),
-        "{}",
-        served.log()
-    );
-    let mut served = Served::start("--interface s0 --proxy");
+    // These two offer an address once they have made sure that nobody has it: after three seconds, and after two.
+    let slow: [fn(&Clients) -> Other; 2] =
+        [|clients| Other::dnsmasq(clients, "c0", &[]), Other::udhcpd];
+    for start in slow {
+        let _other = start(&clients);
+        let mut served = Served::start("--interface s0 --no-ipv6");
+        served.wait_for("wireboot: ready");
+        assert!(served.log().contains(NONE_GIVEN), "{}", served.log());
+        assert_eq!(served.end(), Some(0), "{}", served.log());
+    }
+}
+
+#[test]
+fn another_server_that_comes_later_ends_the_giving_of_addresses() {
+    if !inside("another_server_that_comes_later_ends_the_giving_of_addresses") {
+        return;
+    }
+    let clients = Clients::new();
+    let client = clients.another();
+    clients.run("ip address add 10.9.0.2/24 dev b0");
+    // One address, so that a second client gets none here.
+    let mut served = Served::start("--interface s0 --no-ipv6 --range 10.9.0.200-10.9.0.200");
     served.wait_for("wireboot: ready");
+    let obtained = |mac: &str, server: &str| {
+        let log = client.run(&format!(
+            "ip link set c0 address {mac}; busybox udhcpc -i c0 -n -q -f -t 9 -T 1 -s /bin/true 2>&1"
+        ));
+        assert!(log.contains(&format!("obtained from {server},")), "{log}");
+    };
+    let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
+    obtained(first, "10.9.0.1");
+    let _other = Other::dnsmasq(&clients, "b0", &["--no-ping"]);
+    obtained(second, "10.9.0.2");
+    served.wait_for("giving no more addresses, only boot files: the DHCP server 10.9.0.2 gives them too (--authoritative");
+    obtained(first, "10.9.0.2");
     assert_eq!(served.end(), Some(0), "{}", served.log());
-    dnsmasq.kill().unwrap();
-    dnsmasq.wait().unwrap();
 }
 
 #[test]

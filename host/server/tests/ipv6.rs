@@ -5,7 +5,7 @@ mod namespace;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use namespace::{Clients, Served};
@@ -248,9 +248,9 @@ fn another_server_keeps_its_addresses() {
     let clients = Clients::new();
     global_addresses(&clients);
     let leases = tempfile::NamedTempFile::new().unwrap();
-    let pid = clients.sleeper.id().to_string();
-    let mut dnsmasq = Command::new("nsenter")
-        .args(["--net", "--target", &pid, "dnsmasq", "--no-daemon"])
+    let mut dnsmasq = clients
+        .command("dnsmasq")
+        .arg("--no-daemon")
         .args(["--conf-file=/dev/null", "--port=0", "--user=root"])
         .args(["--interface=c0", "--bind-interfaces"])
         .arg("--dhcp-range=2001:db8:9::100,2001:db8:9::1ff,64")

@@ -1,5 +1,6 @@
 //! The servers, each on threads of its own.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
@@ -12,13 +13,15 @@ use wireboot_wire::tftp;
 
 use super::ServeArgs;
 use super::address::Addresses;
-use crate::dhcp::{Answers, DhcpServer, DhcpSockets, Responder, find_other_server};
-use crate::dhcpv6::{self, DhcpV6Server, DhcpV6Sockets, another_gives_addresses};
+use crate::dhcp::{self, DhcpServer, DhcpSockets};
+use crate::dhcpv6::{self, DhcpV6Server, DhcpV6Sockets};
 use crate::directory::Directory;
 use crate::event::Events;
 use crate::http::HttpServer;
 use crate::interface::Interface;
 use crate::listen::Listen;
+use crate::others::{ADVICE, Others, look_out};
+use crate::ports::PATIENCE;
 use crate::ra::{Advertisement, RaServer};
 use crate::stop::Stop;
 use crate::tftp::{TftpConfig, TftpServer};
@@ -50,6 +53,23 @@ impl Threads<'_> {
         let builder = std::thread::Builder::new().name(what.to_owned());
         self.started.push(builder.spawn(body)?);
         Ok(())
+    }
+
+    /// Looks for another server that gives addresses, from now on.
+    fn look_out<T: Display + 'static>(
+        &mut self,
+        service: &'static str,
+        others: &Others,
+        interface: &Interface,
+        ask: fn(&Interface) -> io::Result<Option<T>>,
+    ) -> io::Result<()> {
+        let (others, interface) = (others.clone(), interface.clone());
+        let events = self.events.clone();
+        let body = move |stop: &Stop| {
+            look_out(&others, service, || ask(&interface), &events, stop);
+            Ok(())
+        };
+        self.start(service, Box::new(body))
     }
 }
 
@@ -101,28 +121,16 @@ pub(super) fn start(
         let urls: Vec<String> = tftp.into_iter().chain(http).collect();
         events.say(format!("files at {}", urls.join(" and ")));
     }
-    let (ipv6_range, refused) = std::thread::scope(|scope| {
-        let range = scope.spawn(|| match addresses.ipv6 {
-            Some(_) if !args.no_dhcp => ipv6_range(args, interface, addresses, events),
-            _ => None,
-        });
-        // Before the port is bound, or this server would hear the question too.
-        let gives = !args.no_dhcp && !args.proxy && addresses.ipv4.is_some();
-        let asks = gives && !args.authoritative;
-        let refused = if asks {
-            refuse_beside_another(interface)
-        } else {
-            Ok(())
-        };
-        (range.join().unwrap_or_default(), refused)
-    });
-    refused?;
-    if let (false, Some(network)) = (args.no_dhcp, addresses.ipv4) {
-        dhcp(args, interface, network, &mut threads)?;
-    }
-    let managed = ipv6_range.is_some();
-    if let (false, Some(network)) = (args.no_dhcp, addresses.ipv6) {
-        dhcpv6(args, interface, network, ipv6_range, &mut threads)?;
+    let mut managed = false;
+    if !args.no_dhcp {
+        let ranges = ranges(args, interface, addresses, events)?;
+        managed = ranges.ipv6.is_some();
+        if let Some(network) = addresses.ipv4 {
+            dhcp(args, interface, network, ranges.ipv4, &mut threads)?;
+        }
+        if let Some(network) = addresses.ipv6 {
+            dhcpv6(args, interface, network, ranges.ipv6, &mut threads)?;
+        }
     }
     if args.ra {
         let Some(prefix) = addresses.ipv6_network() else {
@@ -149,32 +157,71 @@ pub(super) fn start(
     Ok(threads.started)
 }
 
-/// The IPv6 addresses to give: none beside another server that does.
-fn ipv6_range(
+/// The addresses to give.
+struct Ranges {
+    ipv4: Option<RangeInclusive<Ipv4Addr>>,
+    ipv6: Option<RangeInclusive<Ipv6Addr>>,
+}
+
+/// None beside another server that gives addresses.
+fn ranges(
     args: &ServeArgs,
     interface: &Interface,
     addresses: Addresses,
     events: &Events,
-) -> Option<RangeInclusive<Ipv6Addr>> {
-    let (address, prefix) = addresses.ipv6_network()?;
-    if args.proxy || prefix > IPV6_PREFIX {
-        return None;
+) -> anyhow::Result<Ranges> {
+    if args.proxy {
+        return Ok(Ranges {
+            ipv4: None,
+            ipv6: None,
+        });
     }
-    if !args.authoritative {
-        let other = match another_gives_addresses(interface) {
-            Ok(None) => None,
-            Ok(Some(server)) => Some(format!("the DHCPv6 server {server} does")),
-            Err(error) => Some(format!(
-                "whether another server does could not be asked: {error}"
-            )),
-        };
-        if let Some(why) = other {
-            events.say(format!(
-                "giving no IPv6 addresses, only boot files: {why} (--authoritative gives them all the same)"
-            ));
-            return None;
+    let ipv4 = addresses.ipv4.map(|network| ipv4_range(args, network));
+    let (ipv4, ipv6) = (ipv4.transpose()?, ipv6_range(addresses));
+    if args.authoritative {
+        return Ok(Ranges { ipv4, ipv6 });
+    }
+    events.say(format!(
+        "asking for {} s whether another server gives addresses",
+        PATIENCE.as_secs()
+    ));
+    Ok(std::thread::scope(|scope| {
+        let asks_ipv6 = || is_alone(dhcpv6::another_gives_addresses(interface), 6, events);
+        let ipv6 = scope.spawn(move || ipv6.filter(|_| asks_ipv6()));
+        let asks_ipv4 = || is_alone(dhcp::another_gives_addresses(interface), 4, events);
+        Ranges {
+            ipv4: ipv4.filter(|_| asks_ipv4()),
+            ipv6: ipv6.join().unwrap_or_default(),
         }
+    }))
+}
+
+/// Whether there is no other server that gives addresses of this IP version; says so if there is.
+fn is_alone<T: Display>(other: io::Result<Option<T>>, version: u8, events: &Events) -> bool {
+    let why = match other {
+        Ok(None) => return true,
+        Ok(Some(server)) => format!("the server {server} does"),
+        Err(error) => format!("whether another server does could not be asked: {error}"),
+    };
+    events.say(format!(
+        "giving no IPv{version} addresses, only boot files: {why} ({ADVICE})"
+    ));
+    false
+}
+
+fn ipv4_range(
+    args: &ServeArgs,
+    network: (Ipv4Addr, u8),
+) -> anyhow::Result<RangeInclusive<Ipv4Addr>> {
+    match args.range {
+        Some(range) => Ok(range.first..=range.last),
+        None => default_range(network.0, network.1),
     }
+}
+
+fn ipv6_range(addresses: Addresses) -> Option<RangeInclusive<Ipv6Addr>> {
+    let (address, prefix) = addresses.ipv6_network()?;
+    (prefix <= IPV6_PREFIX).then_some(())?;
     let network = u128::from(address) >> 16 << 16;
     let (first, last) = IPV6_RANGE.into_inner();
     // The bits between the prefix and the last 16 are those of this server.
@@ -197,6 +244,7 @@ fn dhcpv6(
             range.end()
         ));
     }
+    let gives = range.is_some();
     let (server, prefix) = network;
     let answers = dhcpv6::Answers {
         server_id: duid::from_mac(interface.mac.unwrap_or_default()).to_vec(),
@@ -208,7 +256,16 @@ fn dhcpv6(
         tftp: !args.no_tftp,
         http: (!args.no_http).then(|| http(args, &format!("[{server}]"))),
     };
-    let responder = dhcpv6::Responder::new(answers);
+    let others = Others::default();
+    if gives && !args.authoritative {
+        threads.look_out(
+            "DHCPv6",
+            &others,
+            interface,
+            dhcpv6::another_gives_addresses,
+        )?;
+    }
+    let responder = dhcpv6::Responder::new(answers).unless(others);
     let server = DhcpV6Server::new(sockets, responder, threads.events.clone());
     threads.start("DHCPv6", Box::new(move |stop| server.run(stop)))?;
     Ok(())
@@ -232,19 +289,23 @@ fn dhcp(
     args: &ServeArgs,
     interface: &Interface,
     network: (Ipv4Addr, u8),
+    range: Option<RangeInclusive<Ipv4Addr>>,
     threads: &mut Threads<'_>,
 ) -> anyhow::Result<()> {
-    let bound = DhcpSockets::bind(interface, args.proxy);
+    let bound = DhcpSockets::bind(interface, range.is_none());
     let sockets = bound.map_err(|error| bind_error(error, "UDP", 67, "DHCP", "--no-dhcp"))?;
-    let answers = answers(args, network)?;
-    if let Some(range) = &answers.range {
+    if let Some(range) = &range {
         threads.events.say(format!(
             "giving addresses {} to {}",
             range.start(),
             range.end()
         ));
     }
-    let responder = Responder::new(answers);
+    let others = Others::default();
+    if range.is_some() && !args.authoritative {
+        threads.look_out("DHCP", &others, interface, dhcp::another_gives_addresses)?;
+    }
+    let responder = dhcp::Responder::new(answers(args, network, range)).unless(others);
     let server = DhcpServer::new(sockets, responder, network.0, threads.events.clone());
     threads.start("DHCP", Box::new(move |stop| server.run(stop)))?;
     Ok(())
@@ -258,18 +319,17 @@ fn http(args: &ServeArgs, host: &str) -> String {
     }
 }
 
-fn answers(args: &ServeArgs, network: (Ipv4Addr, u8)) -> anyhow::Result<Answers> {
+fn answers(
+    args: &ServeArgs,
+    network: (Ipv4Addr, u8),
+    range: Option<RangeInclusive<Ipv4Addr>>,
+) -> dhcp::Answers {
     let (address, prefix) = network;
-    let range = match (args.proxy, args.range) {
-        (true, _) => None,
-        (false, Some(range)) => Some(range.first..=range.last),
-        (false, None) => Some(default_range(address, prefix)?),
-    };
     let dns = args.dns.iter().filter_map(|server| match server {
         IpAddr::V4(server) => Some(*server),
         IpAddr::V6(_) => None,
     });
-    Ok(Answers {
+    dhcp::Answers {
         server: address,
         prefix,
         range,
@@ -277,7 +337,7 @@ fn answers(args: &ServeArgs, network: (Ipv4Addr, u8)) -> anyhow::Result<Answers>
         dns: dns.collect(),
         tftp: !args.no_tftp,
         http: (!args.no_http).then(|| http(args, &address.to_string())),
-    })
+    }
 }
 
 /// The upper half of the network, without its broadcast address.
@@ -293,20 +353,6 @@ fn default_range(address: Ipv4Addr, prefix: u8) -> anyhow::Result<RangeInclusive
     let first = network + size / 2;
     let at = |offset: u64| Ipv4Addr::from((first + offset) as u32);
     Ok(at(0)..=at(count.max(1) - 1))
-}
-
-fn refuse_beside_another(interface: &Interface) -> anyhow::Result<()> {
-    let found = find_other_server(interface).context(
-        "cannot ask whether another DHCP server is there (--authoritative does not ask)",
-    )?;
-    if let Some(other) = found {
-        bail!(
-            "the DHCP server {} already gives addresses on {}; run beside it with --proxy (or instead of it with --authoritative)",
-            other.address,
-            interface.name
-        );
-    }
-    Ok(())
 }
 
 /// The option that does without a port: one that IPv4 alone can do with is IPv6's.

@@ -4,6 +4,6 @@ mod probe;
 mod responder;
 mod socket;
 
-pub use probe::{OtherServer, find_other_server};
+pub use probe::another_gives_addresses;
 pub use responder::{Answers, Destination, Reply, Responder};
 pub use socket::{DhcpServer, DhcpSockets};

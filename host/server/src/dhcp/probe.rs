@@ -1,4 +1,4 @@
-//! Is there a DHCP server already? Two that give addresses in one network harm everybody in it.
+//! Is there a DHCP server already that gives addresses? Then this one gives none.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,18 +12,11 @@ use crate::ports::ask;
 
 const BROADCAST_FLAG: u16 = 0x8000;
 
-/// A DHCP server that answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OtherServer {
-    /// Its address.
-    pub address: Ipv4Addr,
-}
-
-/// Asks on `interface` for an address, and takes none. A proxyDHCP server does not count.
+/// Asks on `interface` for an address, and takes none. The server that offers one.
 ///
 /// # Errors
 /// When the question cannot be asked.
-pub fn find_other_server(interface: &Interface) -> io::Result<Option<OtherServer>> {
+pub fn another_gives_addresses(interface: &Interface) -> io::Result<Option<Ipv4Addr>> {
     // A DHCP client on this machine may hold the port; broadcasts reach both.
     let socket = bound(interface, CLIENT_PORT, true)?;
     let mac = interface.mac.unwrap_or([2, 0, 0, 0, 0, 1]);
@@ -43,8 +36,6 @@ pub fn find_other_server(interface: &Interface) -> io::Result<Option<OtherServer
             return None;
         };
         let named = reply.options.address(option::SERVER_ID);
-        offers.then(|| OtherServer {
-            address: named.unwrap_or(*source.ip()),
-        })
+        offers.then(|| named.unwrap_or(*source.ip()))
     })
 }

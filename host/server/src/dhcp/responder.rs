@@ -19,6 +19,7 @@ use wireboot_wire::text;
 use crate::boot::{self, Boot, Client};
 use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
 use crate::event::{Event, Kind};
+use crate::others::Others;
 use crate::pool::Pool;
 use crate::ports::Port;
 
@@ -71,6 +72,7 @@ pub struct Reply {
 pub struct Responder {
     answers: Answers,
     pool: Option<Pool<Ipv4Addr, ClientKey>>,
+    others: Others,
 }
 
 /// A client's hardware type and address.
@@ -83,7 +85,17 @@ impl Responder {
             .range
             .clone()
             .map(|range| Pool::new(range, answers.server, LEASE_TIME));
-        Self { answers, pool }
+        Self {
+            answers,
+            pool,
+            others: Others::default(),
+        }
+    }
+
+    /// Gives no addresses from when `others` has found another server that does.
+    pub(crate) fn unless(mut self, others: Others) -> Self {
+        self.others = others;
+        self
     }
 
     /// The answer to a datagram that came from `source`, if there is one, and what there is to tell.
@@ -103,6 +115,9 @@ impl Responder {
         else {
             return (None, Vec::new());
         };
+        if self.others.found() {
+            self.pool = None;
+        }
         let boot = self.boot(&request);
         if self.pool.is_none() && boot == Boot::Nothing {
             return (None, Vec::new());
@@ -172,6 +187,7 @@ impl Responder {
                 }
             },
             MessageType::Request if !for_me => {
+                self.others.named();
                 pool.release(&client, now);
                 None
             }
@@ -632,6 +648,34 @@ mod tests {
         assert_eq!(reply.destination, Destination::Unicast(source));
         assert_eq!(reply.message.message_type(), Some(MessageType::Ack));
         assert_eq!(reply.message.boot_file(), Some("wireboot.efi"));
+    }
+
+    #[test]
+    fn a_client_that_takes_another_servers_address_is_a_sign_of_one() {
+        let others = Others::default();
+        let mut responder = Responder::new(answers(false)).unless(others.clone());
+        let heard = || others.is_time(Duration::from_secs(60));
+        let mut request = firmware(MessageType::Request, "PXEClient", 7);
+        let mut ask = |request: &Message| {
+            let answer = responder.answer(&request.emit(), NOWHERE, Port::Server, Instant::now());
+            answer.0.map(|reply| reply.message)
+        };
+        request.options.set_addresses(option::SERVER_ID, &[SERVER]);
+        let _ = ask(&request);
+        assert!(!heard());
+        let another = Ipv4Addr::new(10, 0, 0, 2);
+        request.options.set_addresses(option::SERVER_ID, &[another]);
+        assert!(ask(&request).is_none());
+        assert!(heard());
+
+        let discover = firmware(MessageType::Discover, "PXEClient", 7);
+        assert!(!ask(&discover).unwrap().yiaddr.is_unspecified());
+        others.find();
+        let offer = ask(&discover).unwrap();
+        assert!(offer.yiaddr.is_unspecified());
+        assert_eq!(offer.boot_file().as_deref(), Some("wireboot.efi"));
+        let other_system = Message::request(MessageType::Discover, 78, MAC);
+        assert!(ask(&other_system).is_none());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::responder::{Destination, Reply, Responder};
 use crate::event::Events;
 use crate::interface::Interface;
 use crate::link_socket::LinkSocket;
-use crate::ports::{Port, Ports};
+use crate::ports::{Port, Ports, pxe_port};
 use crate::stop::Stop;
 
 /// The sockets, bound to one interface.
@@ -23,7 +23,7 @@ pub struct DhcpSockets {
 }
 
 impl DhcpSockets {
-    /// Binds port 67 and, for a proxy, 4011. A proxy shares port 67 with a DHCP server on the same machine that allows it.
+    /// Binds port 67, and 4011 for when it gives no addresses. A proxy shares port 67 with a DHCP server on the same machine that allows it.
     ///
     /// # Errors
     /// When a port is in use or needs a permission that is not there.
@@ -31,9 +31,7 @@ impl DhcpSockets {
         Ok(Self {
             ports: Ports {
                 server: bound(interface, SERVER_PORT, proxy)?,
-                pxe: proxy
-                    .then(|| bound(interface, PXE_PORT, true))
-                    .transpose()?,
+                pxe: pxe_port(proxy, || bound(interface, PXE_PORT, true))?,
             },
             link: LinkSocket::open(interface.index).ok(),
         })
@@ -104,6 +102,10 @@ impl DhcpServer {
             let SocketAddr::V4(source) = source else {
                 return;
             };
+            if *source.ip() == self.server {
+                // This server's own question for others.
+                return;
+            }
             let (reply, events) = responder.answer(datagram, source, port, Instant::now());
             // The answer first: the client waits, the log does not.
             let sent = reply.map(|reply| sockets.send(&reply, self.server, port));

@@ -21,6 +21,8 @@ const ADDRESS_PATIENCE: Duration = Duration::from_secs(4);
 /// When the question cannot be asked.
 pub fn another_gives_addresses(interface: &Interface) -> io::Result<Option<Ipv6Addr>> {
     let socket = bound(interface, Ipv6Addr::UNSPECIFIED, CLIENT_PORT)?;
+    // Not to this server itself.
+    socket.set_multicast_loop_v6(false)?;
     let clock = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

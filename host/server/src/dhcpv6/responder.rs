@@ -21,6 +21,7 @@ use wireboot_wire::text;
 use crate::boot::{Boot, Client, Files};
 use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
 use crate::event::{Event, Kind};
+use crate::others::Others;
 use crate::pool::Pool;
 use crate::ports::Port;
 
@@ -63,6 +64,7 @@ type ClientKey = (Vec<u8>, u32);
 pub struct Responder {
     answers: Answers,
     pool: Option<Pool<Ipv6Addr, ClientKey>>,
+    others: Others,
 }
 
 impl Responder {
@@ -72,7 +74,17 @@ impl Responder {
             .range
             .clone()
             .map(|range| Pool::new(range, answers.server, LEASE_TIME));
-        Self { answers, pool }
+        Self {
+            answers,
+            pool,
+            others: Others::default(),
+        }
+    }
+
+    /// Gives no addresses from when `others` has found another server that does.
+    pub(crate) fn unless(mut self, others: Others) -> Self {
+        self.others = others;
+        self
     }
 
     /// The answer to a datagram that came from `source`, if there is one, and what there is to tell.
@@ -86,7 +98,13 @@ impl Responder {
         let Ok(request) = Message::parse(datagram) else {
             return (None, Vec::new());
         };
+        if self.others.found() {
+            self.pool = None;
+        }
         if !self.is_for_me(&request) {
+            if request.kind == MessageType::Request {
+                self.others.named();
+            }
             return (None, Vec::new());
         }
         let boot = self.boot(&request);

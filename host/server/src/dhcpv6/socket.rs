@@ -11,7 +11,7 @@ use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
 use super::responder::Responder;
 use crate::event::Events;
 use crate::interface::Interface;
-use crate::ports::{Port, Ports};
+use crate::ports::{Port, Ports, pxe_port};
 use crate::stop::Stop;
 
 /// The sockets, of one interface.
@@ -19,7 +19,7 @@ use crate::stop::Stop;
 pub struct DhcpV6Sockets(Ports);
 
 impl DhcpV6Sockets {
-    /// Binds port 547 and, for a server without addresses, 4011.
+    /// Binds port 547, and 4011 for when it gives no addresses.
     ///
     /// # Errors
     /// When a port is in use or needs a permission that is not there.
@@ -27,10 +27,9 @@ impl DhcpV6Sockets {
         // Bound to the group: a server must not answer what was sent to it alone (RFC 8415 section 16). Others may have their own.
         let server = bound(interface, ALL_SERVERS, SERVER_PORT)?;
         server.join_multicast_v6(&ALL_SERVERS, interface.index)?;
-        let pxe = proxy.then(|| bound(interface, Ipv6Addr::UNSPECIFIED, PXE_PORT));
         Ok(Self(Ports {
             server,
-            pxe: pxe.transpose()?,
+            pxe: pxe_port(proxy, || bound(interface, Ipv6Addr::UNSPECIFIED, PXE_PORT))?,
         }))
     }
 }

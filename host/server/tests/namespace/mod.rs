@@ -100,27 +100,58 @@ impl Drop for Served {
     }
 }
 
-/// A namespace for clients, kept by a process that sleeps in it.
-pub struct Clients {
-    pub sleeper: Child,
+/// A network namespace, kept by a process that sleeps in it.
+pub struct Namespace {
+    sleeper: Child,
 }
 
-impl Clients {
-    pub fn new() -> Self {
+impl Namespace {
+    fn new() -> Self {
         let mut sleeper = Command::new("unshare")
             .args(["--net", "sh", "-c", "echo; exec sleep 600"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         // One line tells that the namespace is there.
-        sleeper
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut [0])
-            .unwrap();
-        let clients = Self { sleeper };
-        let pid = clients.sleeper.id();
+        let output = sleeper.stdout.as_mut().unwrap();
+        output.read_exact(&mut [0]).unwrap();
+        Self { sleeper }
+    }
+
+    /// The process that keeps it.
+    pub fn pid(&self) -> u32 {
+        self.sleeper.id()
+    }
+
+    /// What `script` says in it.
+    pub fn run(&self, script: &str) -> String {
+        let pid = self.pid();
+        sh(&format!("nsenter --net --target {pid} sh -ec '{script}'"))
+    }
+
+    /// A program that is started in it.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        let pid = self.pid().to_string();
+        command.args(["--net", "--target", &pid, program]);
+        command
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.sleeper.kill();
+        let _ = self.sleeper.wait();
+    }
+}
+
+/// A namespace for clients, on a cable to the server's.
+pub struct Clients(Namespace);
+
+impl Clients {
+    pub fn new() -> Self {
+        let clients = Self(Namespace::new());
+        let pid = clients.pid();
         sh(&format!(
             "ip link set lo up; ip link add s0 type veth peer name c0 netns {pid}"
         ));
@@ -134,15 +165,24 @@ impl Clients {
         clients
     }
 
-    pub fn run(&self, script: &str) -> String {
-        let pid = self.sleeper.id();
-        sh(&format!("nsenter --net --target {pid} sh -ec '{script}'"))
+    /// A namespace with one client more: `c0` is a bridge's port from now on, and another client's cable ends at the bridge, `b0`.
+    #[allow(dead_code, reason = "not every test program needs all of it")]
+    pub fn another(&self) -> Namespace {
+        let another = Namespace::new();
+        let pid = another.pid();
+        self.run("ip link add b0 type bridge; ip link set b0 up; ip link set c0 master b0");
+        self.run(&format!(
+            "ip link add b1 type veth peer name c0 netns {pid}; ip link set b1 master b0 up"
+        ));
+        another.run("ip link set lo up; ip link set c0 up");
+        another
     }
 }
 
-impl Drop for Clients {
-    fn drop(&mut self) {
-        let _ = self.sleeper.kill();
-        let _ = self.sleeper.wait();
+impl std::ops::Deref for Clients {
+    type Target = Namespace;
+
+    fn deref(&self) -> &Namespace {
+        &self.0
     }
 }

@@ -494,6 +494,41 @@ fn name_servers_are_told_to_who_asks_for_them() {
 }
 
 #[test]
+fn a_client_that_takes_another_servers_address_is_a_sign_of_one() {
+    let others = Others::default();
+    let mut responder = responder().unless(others.clone());
+    let heard = || others.is_time(Duration::from_secs(60));
+    let _ = ask(
+        &mut responder,
+        &message(MessageType::Request, |out| to_me(out, &[])),
+    );
+    assert!(!heard());
+    let elsewhere = |out: &mut Writer| {
+        out.option(option::SERVER_ID, [0, 3, 0, 1, 9, 9, 9, 9, 9, 9]);
+        ia(out, &[]);
+    };
+    let release = message(MessageType::Release, elsewhere);
+    assert!(ask(&mut responder, &release).is_none());
+    assert!(!heard());
+    let request = message(MessageType::Request, elsewhere);
+    assert!(ask(&mut responder, &request).is_none());
+    assert!(heard());
+
+    let solicit = message(MessageType::Solicit, |out| {
+        ia(out, &[]);
+        firmware(out, "PXEClient:Arch:00007:UNDI:003000", 7);
+    });
+    let advertise = ask(&mut responder, &solicit).unwrap();
+    assert_eq!(association_of(&advertise).0.len(), 1);
+    others.find();
+    let advertise = ask(&mut responder, &solicit).unwrap();
+    let options = Message::parse(&advertise).unwrap().options;
+    let given = options.ia_na().flat_map(|ia| ia.options.ia_addresses());
+    assert_eq!(given.count(), 0);
+    assert!(options.boot_file_url().is_some());
+}
+
+#[test]
 fn beside_another_server_there_are_boot_files_and_no_addresses() {
     let mut responder = stateless();
     let boots = |kind, id: bool| {
