@@ -25,8 +25,9 @@ use crate::stop::Stop;
 
 /// Serve a directory to machines that boot from the network.
 ///
-/// Gives x64 UEFI machines an address, wireboot.efi, and the directory's files, by DHCP, TFTP and HTTP. What to boot is said
-/// by DIR/wireboot.conf; without one it is made from the kernels, RAM disks and EFI programs that DIR holds.
+/// Gives x64 UEFI machines an address (unless another server does), wireboot.efi, and the directory's files, by DHCP, TFTP and
+/// HTTP. What to boot is said by DIR/wireboot.conf; without one it is made from the kernels, RAM disks and EFI programs that DIR
+/// holds.
 ///
 /// IPv6 is served beside IPv4 where the interface has an IPv6 address: TFTP, HTTP and DHCPv6, which gives addresses of the interface's network
 /// unless another DHCPv6 server does, and says what to boot. Routers and prefixes are told to nobody without --ra.

@@ -8,6 +8,7 @@
 //! [`cli`] is the whole server as a command; the other modules are its parts.
 #![deny(missing_docs)]
 
+mod arp;
 mod boot;
 mod boot_conf;
 pub mod cli;

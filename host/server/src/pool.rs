@@ -131,7 +131,32 @@ impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
         }
     }
 
+    /// `client`, who did not ask here, has `address`: it is given to nobody else for a while, unless somebody has leased it. True when that is
+    /// new.
+    pub fn occupy(&mut self, address: A, client: &K, now: Instant) -> bool {
+        let held = self.by_address.get(&address);
+        let held = held.filter(|held| held.until > now);
+        let known = held.is_some_and(|held| held.client.as_ref() == Some(client));
+        let leased = held.is_some_and(|held| held.until > now + OFFER_TIME);
+        if known || leased || !(self.first..=self.last).contains(&address) {
+            return false;
+        }
+        self.keep(address, client, now + DECLINED_TIME);
+        self.by_client.entry(client.clone()).or_insert(address);
+        true
+    }
+
     fn hold(&mut self, address: A, client: &K, until: Instant) {
+        self.keep(address, client, until);
+        if let Some(former) = self.by_client.insert(client.clone(), address)
+            && former != address
+        {
+            self.by_address.remove(&former);
+        }
+    }
+
+    /// Takes `address` from who had it.
+    fn keep(&mut self, address: A, client: &K, until: Instant) {
         let holding = Holding {
             client: Some(client.clone()),
             until,
@@ -141,13 +166,9 @@ impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
             ..
         }) = self.by_address.insert(address, holding)
             && former != *client
+            && self.by_client.get(&former) == Some(&address)
         {
             self.by_client.remove(&former);
-        }
-        if let Some(former) = self.by_client.insert(client.clone(), address)
-            && former != address
-        {
-            self.by_address.remove(&former);
         }
     }
 
@@ -268,6 +289,50 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_somebody_has_is_given_to_nobody_else() {
+        let now = Instant::now();
+        let mut pool = pool();
+        let offered = pool.offer(&client(1), None, now).unwrap();
+        let owner = client(9);
+        assert!(pool.occupy(offered, &owner, now));
+        assert!(!pool.occupy(offered, &owner, now), "that is known");
+        assert!(!pool.lease(&client(1), offered, now));
+        let other = pool.offer(&client(1), None, now).unwrap();
+        assert_ne!(other, offered);
+        assert!(pool.lease(&client(1), other, now));
+        assert!(!pool.occupy(other, &owner, now), "it is leased");
+        assert!(pool.lease(&client(1), other, now));
+        let outside = Ipv4Addr::new(10, 0, 0, 9);
+        assert!(!pool.occupy(outside, &owner, now));
+        // After a restart of this server, a machine gets the address that it still has.
+        assert_eq!(pool.offer(&owner, None, now), Some(offered));
+        assert!(pool.lease(&owner, offered, now));
+        let later = now + Duration::from_secs(3600);
+        assert!(pool.occupy(offered, &client(8), later), "the lease is over");
+        assert!(!pool.lease(&owner, offered, later));
+        let much_later = later + DECLINED_TIME;
+        assert!(pool.lease(&client(2), offered, much_later));
+    }
+
+    #[test]
+    fn a_machine_with_two_addresses_keeps_what_it_leased() {
+        let now = Instant::now();
+        let mut pool = pool();
+        let leased = pool.offer(&client(1), None, now).unwrap();
+        assert!(pool.lease(&client(1), leased, now));
+        let free = |address: &Ipv4Addr| *address != leased && *address != SERVER;
+        let second = (10..=13)
+            .map(|n| Ipv4Addr::new(10, 0, 0, n))
+            .find(free)
+            .unwrap();
+        assert!(pool.occupy(second, &client(1), now));
+        assert_eq!(pool.held_by(&client(1), now), Some(leased));
+        let later = now + DECLINED_TIME;
+        assert!(pool.lease(&client(2), second, later));
+        assert_eq!(pool.held_by(&client(1), later), Some(leased));
+    }
+
+    #[test]
     fn a_range_may_lie_anywhere_among_ipv6_addresses() {
         let now = Instant::now();
         let at = |last| Ipv6Addr::new(0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, last);
@@ -285,7 +350,7 @@ mod tests {
     proptest! {
         /// No two clients ever hold the same address, nor anybody the server's.
         #[test]
-        fn addresses_are_never_shared(steps in prop::collection::vec((0u8..8, 0u8..4, 0u8..8, 0u64..5000), 0..200)) {
+        fn addresses_are_never_shared(steps in prop::collection::vec((0u8..8, 0u8..5, 0u8..8, 0u64..5000), 0..200)) {
             let mut pool = pool();
             let mut now = Instant::now();
             let mut held: HashMap<Ipv4Addr, (u8, Instant)> = HashMap::new();
@@ -300,6 +365,7 @@ mod tests {
                         held.insert(wish, (who, now + Duration::from_secs(3600)));
                     },
                     2 => { pool.release(&client(who), now); held.retain(|_, (holder, _)| *holder != who); }
+                    3 => { pool.occupy(wish, &client(who), now); }
                     _ => now += Duration::from_secs(seconds),
                 }
                 prop_assert!(pool.by_address.len() <= 4 && pool.by_client.len() <= 4);

@@ -196,6 +196,51 @@ fn another_server_that_comes_later_ends_the_giving_of_addresses() {
 }
 
 #[test]
+fn an_address_that_somebody_has_is_given_to_nobody_else() {
+    if !inside("an_address_that_somebody_has_is_given_to_nobody_else") {
+        return;
+    }
+    let clients = Clients::new();
+    let client = clients.another();
+    let range = "--interface s0 --authoritative --range 10.9.0.200-10.9.0.201";
+    let obtain = |mac: &str| {
+        let log = client.run(&format!(
+            "ip link set c0 address {mac}; busybox udhcpc -i c0 -n -q -f -t 9 -T 1 -s /bin/true 2>&1"
+        ));
+        let (_, lease) = log
+            .split_once("lease of ")
+            .unwrap_or_else(|| panic!("{log}"));
+        lease.split(' ').next().unwrap().to_owned()
+    };
+    let mut served = Served::start(range);
+    served.wait_for("wireboot: ready");
+    let first = obtain("02:00:00:00:00:08");
+    let second = obtain("02:00:00:00:00:09");
+    assert_ne!(first, second);
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+
+    // Somebody has it when the server starts, and when it has started.
+    let have = format!("ip address add {first}/24 dev b0");
+    let have_no_more = format!("ip address delete {first}/24 dev b0");
+    clients.run(&have);
+    let mut served = Served::start(range);
+    served.wait_for("wireboot: ready");
+    assert_eq!(obtain("02:00:00:00:00:08"), second);
+    assert!(
+        served
+            .log()
+            .contains(&format!("has {first}: it is given to nobody else"))
+    );
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+    clients.run(&have_no_more);
+    let mut served = Served::start(range);
+    served.wait_for("wireboot: ready");
+    clients.run(&have);
+    assert_eq!(obtain("02:00:00:00:00:08"), second);
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+#[test]
 fn errors_say_what_to_do() {
     if !inside("errors_say_what_to_do") {
         return;

@@ -13,6 +13,7 @@ use wireboot_wire::tftp;
 
 use super::ServeArgs;
 use super::address::Addresses;
+use crate::arp::Arp;
 use crate::dhcp::{self, DhcpServer, DhcpSockets};
 use crate::dhcpv6::{self, DhcpV6Server, DhcpV6Sockets};
 use crate::directory::Directory;
@@ -292,7 +293,10 @@ fn dhcp(
     range: Option<RangeInclusive<Ipv4Addr>>,
     threads: &mut Threads<'_>,
 ) -> anyhow::Result<()> {
-    let bound = DhcpSockets::bind(interface, range.is_none());
+    let arp = range
+        .clone()
+        .and_then(|range| arp(interface, range, threads));
+    let bound = DhcpSockets::bind(interface, range.is_none(), arp);
     let sockets = bound.map_err(|error| bind_error(error, "UDP", 67, "DHCP", "--no-dhcp"))?;
     if let Some(range) = &range {
         threads.events.say(format!(
@@ -309,6 +313,35 @@ fn dhcp(
     let server = DhcpServer::new(sockets, responder, network.0, threads.events.clone());
     threads.start("DHCP", Box::new(move |stop| server.run(stop)))?;
     Ok(())
+}
+
+/// Finds out which addresses of the range somebody has.
+fn arp(
+    interface: &Interface,
+    range: RangeInclusive<Ipv4Addr>,
+    threads: &mut Threads<'_>,
+) -> Option<Arp> {
+    let opened = Arp::open(interface, range).and_then(|arp| {
+        let listening = arp.clone();
+        let body = move |stop: &Stop| {
+            listening.listen(stop);
+            Ok(())
+        };
+        threads.start("ARP", Box::new(body))?;
+        Ok(arp)
+    });
+    match opened {
+        Ok(arp) => {
+            arp.probe_all();
+            Some(arp)
+        }
+        Err(error) => {
+            threads.events.say(format!(
+                "whether somebody has an address already cannot be asked before it is given (by ARP): {error}"
+            ));
+            None
+        }
+    }
 }
 
 /// `http://HOST[:PORT]`.

@@ -25,6 +25,8 @@ use crate::ports::Port;
 
 /// How long a client may use its address before it asks again.
 const LEASE_TIME: Duration = Duration::from_secs(3600);
+/// The hardware type (RFC 1700).
+const ETHERNET: u8 = 1;
 /// Bytes of the `file` field, its NUL included.
 const FILE_FIELD: usize = 128;
 
@@ -96,6 +98,13 @@ impl Responder {
     pub(crate) fn unless(mut self, others: Others) -> Self {
         self.others = others;
         self
+    }
+
+    /// Somebody has `address`, whose Ethernet address is `mac`. True when nobody else is given it from now on.
+    pub fn heard(&mut self, address: Ipv4Addr, mac: [u8; 6], now: Instant) -> bool {
+        let client = (ETHERNET, mac.to_vec());
+        let pool = self.pool.as_mut();
+        pool.is_some_and(|pool| pool.occupy(address, &client, now))
     }
 
     /// The answer to a datagram that came from `source`, if there is one, and what there is to tell.
@@ -378,11 +387,12 @@ fn sent(reply: &Message, request: &Message) -> Event {
 
 /// The client's hardware address as people write it.
 fn client_name(message: &Message) -> String {
-    let bytes: Vec<String> = message
-        .chaddr
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    hardware_address(&message.chaddr)
+}
+
+/// `52:54:00:12:34:56`.
+pub(super) fn hardware_address(bytes: &[u8]) -> String {
+    let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     bytes.join(":")
 }
 
@@ -676,6 +686,29 @@ mod tests {
         assert_eq!(offer.boot_file().as_deref(), Some("wireboot.efi"));
         let other_system = Message::request(MessageType::Discover, 78, MAC);
         assert!(ask(&other_system).is_none());
+    }
+
+    #[test]
+    fn an_address_that_answers_arp_is_given_to_nobody_else() {
+        let mut responder = Responder::new(answers(false));
+        let now = Instant::now();
+        let ask = |responder: &mut Responder, request: &Message| {
+            let answer = responder.answer(&request.emit(), NOWHERE, Port::Server, now);
+            answer.0.unwrap().message
+        };
+        let discover = Message::request(MessageType::Discover, 78, MAC);
+        let offered = ask(&mut responder, &discover).yiaddr;
+        // The client itself, which has it from before.
+        assert!(!responder.heard(offered, MAC, now));
+        assert!(responder.heard(offered, [2, 0, 0, 0, 0, 8], now));
+        let mut request = Message::request(MessageType::Request, 78, MAC);
+        request.options.set_addresses(option::SERVER_ID, &[SERVER]);
+        request
+            .options
+            .set_addresses(option::REQUESTED_ADDRESS, &[offered]);
+        let answer = ask(&mut responder, &request);
+        assert_eq!(answer.message_type(), Some(MessageType::Nak));
+        assert_ne!(ask(&mut responder, &discover).yiaddr, offered);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! The sockets of the DHCP server.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Instant;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use wireboot_wire::dhcp::{CLIENT_PORT, PXE_PORT, SERVER_PORT};
+use wireboot_wire::dhcp::{CLIENT_PORT, MessageType, PXE_PORT, SERVER_PORT};
 
-use super::responder::{Destination, Reply, Responder};
+use super::responder::{Destination, Reply, Responder, hardware_address};
+use crate::arp::Arp;
 use crate::event::Events;
 use crate::interface::Interface;
 use crate::link_socket::LinkSocket;
@@ -20,6 +22,8 @@ pub struct DhcpSockets {
     ports: Ports,
     /// `None` without the permission for it: replies are broadcast then.
     link: Option<LinkSocket>,
+    /// For a server that gives addresses, and has that permission.
+    arp: Option<Arp>,
 }
 
 impl DhcpSockets {
@@ -27,19 +31,29 @@ impl DhcpSockets {
     ///
     /// # Errors
     /// When a port is in use or needs a permission that is not there.
-    pub fn bind(interface: &Interface, proxy: bool) -> io::Result<Self> {
+    pub(crate) fn bind(interface: &Interface, proxy: bool, arp: Option<Arp>) -> io::Result<Self> {
         Ok(Self {
             ports: Ports {
                 server: bound(interface, SERVER_PORT, proxy)?,
                 pxe: pxe_port(proxy, || bound(interface, PXE_PORT, true))?,
             },
             link: LinkSocket::open(interface.index).ok(),
+            arp,
         })
+    }
+
+    /// Addresses that somebody has, as was heard since the last call.
+    fn heard(&self) -> HashMap<Ipv4Addr, [u8; 6]> {
+        self.arp.as_ref().map(Arp::heard).unwrap_or_default()
     }
 
     fn send(&self, reply: &Reply, server: Ipv4Addr, port: Port) -> io::Result<()> {
         let payload = reply.message.emit();
         let socket = self.ports.socket(port);
+        if let (Some(MessageType::Offer), Some(arp)) = (reply.message.message_type(), &self.arp) {
+            // Who has it answers before the client takes it.
+            arp.probe(reply.message.yiaddr);
+        }
         let everyone = SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT);
         match (&reply.destination, &self.link) {
             (Destination::Unicast(client), _) => socket.send_to(&payload, client).map(drop),
@@ -106,7 +120,15 @@ impl DhcpServer {
                 // This server's own question for others.
                 return;
             }
-            let (reply, events) = responder.answer(datagram, source, port, Instant::now());
+            let now = Instant::now();
+            for (address, mac) in sockets.heard() {
+                if responder.heard(address, mac, now) {
+                    let mac = hardware_address(&mac);
+                    let what = format!("{mac} has {address}: it is given to nobody else");
+                    self.events.say(what);
+                }
+            }
+            let (reply, events) = responder.answer(datagram, source, port, now);
             // The answer first: the client waits, the log does not.
             let sent = reply.map(|reply| sockets.send(&reply, self.server, port));
             for event in events {

@@ -1,0 +1,96 @@
+//! Which addresses of the range somebody has already, by ARP: who answers a probe, and who speaks of its own accord. A machine that was given
+//! its address by hand never asks a DHCP server.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::interface::Interface;
+use crate::link_socket::LinkSocket;
+use crate::stop::Stop;
+
+/// Addresses that are probed before the first is given.
+const PROBED: usize = 4096;
+/// So many probes, then a pause: switches and hosts drop floods of broadcasts.
+const AT_ONCE: usize = 16;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What was heard of the range. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Arp {
+    socket: Arc<LinkSocket>,
+    mac: [u8; 6],
+    range: RangeInclusive<Ipv4Addr>,
+    heard: Arc<Mutex<HashMap<Ipv4Addr, [u8; 6]>>>,
+}
+
+impl Arp {
+    /// Hears from now on; needs the capability `CAP_NET_RAW`.
+    ///
+    /// # Errors
+    /// When the system refuses it, or the interface has no Ethernet address.
+    pub fn open(interface: &Interface, range: RangeInclusive<Ipv4Addr>) -> io::Result<Self> {
+        let mac = interface.mac.ok_or(io::ErrorKind::Unsupported)?;
+        let socket = LinkSocket::open(interface.index)?;
+        socket.hear_arp(Stop::CHECK_EVERY)?;
+        Ok(Self {
+            socket: Arc::new(socket),
+            mac,
+            range,
+            heard: Arc::default(),
+        })
+    }
+
+    /// Asks for each address of the range, for a moment.
+    pub fn probe_all(&self) {
+        let (first, last) = (u32::from(*self.range.start()), u32::from(*self.range.end()));
+        for (count, address) in (first..=last).take(PROBED).enumerate() {
+            self.probe(address.into());
+            if count % AT_ONCE == AT_ONCE - 1 {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Asks who has `address`.
+    pub fn probe(&self, address: Ipv4Addr) {
+        // A lost probe is one of which nothing is heard.
+        let _ = self.socket.probe(address, self.mac);
+    }
+
+    /// Listens until told to stop.
+    pub fn listen(&self, stop: &Stop) {
+        while !stop.is_set() {
+            match self.socket.hear() {
+                Ok((address, mac)) if self.range.contains(&address) && mac != self.mac => {
+                    if let Ok(mut heard) = self.heard.lock() {
+                        heard.insert(address, mac);
+                    }
+                }
+                Ok(_) => {}
+                Err(error) if passes(&error) => {}
+                // The interface is down, say.
+                Err(_) => std::thread::sleep(Stop::CHECK_EVERY),
+            }
+        }
+    }
+
+    /// Who has been heard since the last call: addresses of the range and who has them.
+    pub fn heard(&self) -> HashMap<Ipv4Addr, [u8; 6]> {
+        self.heard
+            .lock()
+            .map(|mut heard| std::mem::take(&mut *heard))
+            .unwrap_or_default()
+    }
+}
+
+/// Whether the next packet can be waited for at once.
+fn passes(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::InvalidData
+    )
+}
