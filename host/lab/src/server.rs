@@ -74,6 +74,8 @@ impl Server {
             .arg(directory)
             .args(["--interface", INTERFACE, "--nbp"])
             .arg(nbp)
+            .arg("--leases")
+            .arg(lab.scratch().join("server.leases"))
             .args(more);
         if !more.contains(&"--proxy") && !more.contains(&"--no-dhcp") {
             // Nobody else is on this network: no need to ask.

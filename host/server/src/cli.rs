@@ -62,6 +62,9 @@ pub struct ServeArgs {
     /// Give addresses whether or not another DHCP server does, without looking for one
     #[arg(long)]
     pub authoritative: bool,
+    /// Keep leases in FILE, so that they outlive this server [default: /var/lib/wireboot/IF.leases]
+    #[arg(long, value_name = "FILE")]
+    pub leases: Option<PathBuf>,
     /// TCP port of the HTTP server
     #[arg(long, value_name = "N", default_value_t = 80)]
     pub http_port: u16,

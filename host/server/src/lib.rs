@@ -20,6 +20,7 @@ pub mod event;
 pub mod fuzzing;
 pub mod http;
 pub mod interface;
+mod leases;
 mod link_socket;
 pub mod listen;
 mod others;

@@ -1,13 +1,15 @@
 //! The addresses to give, and who has them.
 //!
-//! Nothing is kept on disk. A client's address follows from what it is known by, so that it gets the same one again even
-//! after the server was restarted, unless another client's has the same place.
+//! A client's address follows from what it is known by, so that it gets the same one again even after everything was forgotten, unless
+//! another client's has the same place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
+
+use crate::leases::Lease;
 
 /// How long an offered address is kept for the client that did not take it yet.
 const OFFER_TIME: Duration = Duration::from_secs(60);
@@ -42,25 +44,30 @@ impl Address for Ipv6Addr {
     }
 }
 
-/// Addresses `A` in a range, one for each client; `K` is what a client is known by.
+/// What a client is known by.
+pub(crate) type Client = Vec<u8>;
+
+/// Addresses in a range, one for each client.
 #[derive(Debug)]
-pub(crate) struct Pool<A, K> {
+pub(crate) struct Pool<A> {
     first: A,
     last: A,
     server: A,
     lease_time: Duration,
-    by_client: HashMap<K, A>,
-    by_address: HashMap<A, Holding<K>>,
+    by_client: HashMap<Client, A>,
+    by_address: HashMap<A, Holding>,
+    /// Of which a lease has begun or ended since [`Pool::changed`].
+    changed: BTreeSet<A>,
 }
 
 #[derive(Debug)]
-struct Holding<K> {
-    /// `None`: in use by somebody who did not ask here.
-    client: Option<K>,
+struct Holding {
+    /// `None`: in use by somebody, as its client found.
+    client: Option<Client>,
     until: Instant,
 }
 
-impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
+impl<A: Address> Pool<A> {
     pub fn new(range: RangeInclusive<A>, server: A, lease_time: Duration) -> Self {
         let (first, last) = range.into_inner();
         Self {
@@ -70,11 +77,32 @@ impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
             lease_time,
             by_client: HashMap::new(),
             by_address: HashMap::new(),
+            changed: BTreeSet::new(),
         }
     }
 
+    /// The pool with leases that were made before.
+    pub fn with(mut self, leases: Vec<Lease<A>>) -> Self {
+        for (address, client, until) in leases {
+            if (self.first..=self.last).contains(&address) {
+                self.hold(address, &client, until);
+            }
+        }
+        self
+    }
+
+    /// The leases that have begun or ended since the last call.
+    pub fn changed(&mut self) -> Vec<Lease<A>> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        let lease = |address| {
+            let holding = self.by_address.get(&address)?;
+            Some((address, holding.client.clone()?, holding.until))
+        };
+        changed.filter_map(lease).collect()
+    }
+
     /// The address to offer a client: the one it had, else the one it wishes, else a free one. `None`: all are taken.
-    pub fn offer(&mut self, client: &K, wish: Option<A>, now: Instant) -> Option<A> {
+    pub fn offer(&mut self, client: &[u8], wish: Option<A>, now: Instant) -> Option<A> {
         let had = self.by_client.get(client).copied();
         let wishes = [had, wish].into_iter().flatten();
         let address = wishes
@@ -90,34 +118,34 @@ impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
     }
 
     /// Gives the client the address; false when it is not to be had.
-    pub fn lease(&mut self, client: &K, address: A, now: Instant) -> bool {
+    pub fn lease(&mut self, client: &[u8], address: A, now: Instant) -> bool {
         let free = self.is_free_for(address, client, now);
         if free {
             self.hold(address, client, now + self.lease_time);
+            self.changed.insert(address);
         }
         free
     }
 
     /// The address that the client has, or was offered, and whose time is not over.
-    pub fn held_by(&self, client: &K, now: Instant) -> Option<A> {
+    pub fn held_by(&self, client: &[u8], now: Instant) -> Option<A> {
         let address = self.by_client.get(client)?;
         let holding = self.by_address.get(address)?;
         (holding.until > now).then_some(*address)
     }
 
     /// The client does not use its address any more. It is kept for the client as long as nobody else needs it.
-    pub fn release(&mut self, client: &K, now: Instant) {
-        if let Some(holding) = self
-            .by_client
-            .get(client)
-            .and_then(|address| self.by_address.get_mut(address))
+    pub fn release(&mut self, client: &[u8], now: Instant) {
+        if let Some(address) = self.by_client.get(client)
+            && let Some(holding) = self.by_address.get_mut(address)
         {
             holding.until = now;
+            self.changed.insert(*address);
         }
     }
 
     /// The client found somebody else at the address.
-    pub fn decline(&mut self, client: &K, address: A, now: Instant) {
+    pub fn decline(&mut self, client: &[u8], address: A, now: Instant) {
         if self.by_client.get(client) == Some(&address) {
             self.by_client.remove(client);
             let until = now + DECLINED_TIME;
@@ -133,22 +161,22 @@ impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
 
     /// `client`, who did not ask here, has `address`: it is given to nobody else for a while, unless somebody has leased it. True when that is
     /// new.
-    pub fn occupy(&mut self, address: A, client: &K, now: Instant) -> bool {
+    pub fn occupy(&mut self, address: A, client: &[u8], now: Instant) -> bool {
         let held = self.by_address.get(&address);
         let held = held.filter(|held| held.until > now);
-        let known = held.is_some_and(|held| held.client.as_ref() == Some(client));
+        let known = held.is_some_and(|held| held.client.as_deref() == Some(client));
         let leased = held.is_some_and(|held| held.until > now + OFFER_TIME);
         if known || leased || !(self.first..=self.last).contains(&address) {
             return false;
         }
         self.keep(address, client, now + DECLINED_TIME);
-        self.by_client.entry(client.clone()).or_insert(address);
+        self.by_client.entry(client.to_vec()).or_insert(address);
         true
     }
 
-    fn hold(&mut self, address: A, client: &K, until: Instant) {
+    fn hold(&mut self, address: A, client: &[u8], until: Instant) {
         self.keep(address, client, until);
-        if let Some(former) = self.by_client.insert(client.clone(), address)
+        if let Some(former) = self.by_client.insert(client.to_vec(), address)
             && former != address
         {
             self.by_address.remove(&former);
@@ -156,9 +184,9 @@ impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
     }
 
     /// Takes `address` from who had it.
-    fn keep(&mut self, address: A, client: &K, until: Instant) {
+    fn keep(&mut self, address: A, client: &[u8], until: Instant) {
         let holding = Holding {
-            client: Some(client.clone()),
+            client: Some(client.to_vec()),
             until,
         };
         if let Some(Holding {
@@ -172,16 +200,16 @@ impl<A: Address, K: Clone + Eq + Hash> Pool<A, K> {
         }
     }
 
-    fn is_free_for(&self, address: A, client: &K, now: Instant) -> bool {
+    fn is_free_for(&self, address: A, client: &[u8], now: Instant) -> bool {
         let in_range = (self.first..=self.last).contains(&address) && address != self.server;
         in_range
             && self.by_address.get(&address).is_none_or(|holding| {
-                holding.client.as_ref() == Some(client) || holding.until <= now
+                holding.client.as_deref() == Some(client) || holding.until <= now
             })
     }
 
     /// All addresses, from the client's own place on, those that nobody ever had first.
-    fn in_order_for(&self, client: &K) -> impl Iterator<Item = A> {
+    fn in_order_for(&self, client: &[u8]) -> impl Iterator<Item = A> {
         let mut hasher = DefaultHasher::new();
         client.hash(&mut hasher);
         let (first, last) = (self.first.number(), self.last.number());
@@ -200,16 +228,13 @@ mod tests {
 
     const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
 
-    /// A client's hardware type and address.
-    type ClientKey = (u8, Vec<u8>);
-
-    fn pool() -> Pool<Ipv4Addr, ClientKey> {
+    fn pool() -> Pool<Ipv4Addr> {
         let range = Ipv4Addr::new(10, 0, 0, 10)..=Ipv4Addr::new(10, 0, 0, 13);
         Pool::new(range, SERVER, Duration::from_secs(3600))
     }
 
-    fn client(n: u8) -> ClientKey {
-        (1, vec![2, 0, 0, 0, 0, n])
+    fn client(n: u8) -> Client {
+        vec![1, 2, 0, 0, 0, 0, n]
     }
 
     #[test]
@@ -333,18 +358,40 @@ mod tests {
     }
 
     #[test]
+    fn leases_outlive_the_pool() {
+        let now = Instant::now();
+        let mut before = pool();
+        let offered = before.offer(&client(1), None, now).unwrap();
+        assert!(before.changed().is_empty(), "an offer is no lease");
+        assert!(before.lease(&client(1), offered, now));
+        let end = now + Duration::from_secs(3600);
+        let leases = before.changed();
+        assert_eq!(leases, [(offered, client(1), end)]);
+        assert!(before.changed().is_empty());
+        let mut after = pool().with(leases.clone());
+        assert_eq!(after.held_by(&client(1), now), Some(offered));
+        assert!(!after.lease(&client(2), offered, now));
+        assert!(after.lease(&client(2), offered, end));
+
+        let outside = (Ipv4Addr::new(10, 0, 0, 99), client(1), end);
+        assert_eq!(pool().with(vec![outside]).held_by(&client(1), now), None);
+        before.release(&client(1), now);
+        assert_eq!(before.changed(), [(offered, client(1), now)]);
+    }
+
+    #[test]
     fn a_range_may_lie_anywhere_among_ipv6_addresses() {
         let now = Instant::now();
         let at = |last| Ipv6Addr::new(0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, last);
         let mut pool = Pool::new(at(0xfffe)..=at(0xffff), at(1), Duration::from_secs(60));
-        let first = pool.offer(&1, None, now).unwrap();
-        let second = pool.offer(&2, None, now).unwrap();
+        let first = pool.offer(&[1], None, now).unwrap();
+        let second = pool.offer(&[2], None, now).unwrap();
         assert_ne!(first, second);
         assert!(first.max(second) == at(0xffff) && first.min(second) == at(0xfffe));
-        assert_eq!(pool.offer(&3, None, now), None);
-        assert_eq!(pool.held_by(&1, now), Some(first));
-        assert_eq!(pool.held_by(&1, now + OFFER_TIME), None);
-        assert_eq!(pool.held_by(&3, now), None);
+        assert_eq!(pool.offer(&[3], None, now), None);
+        assert_eq!(pool.held_by(&[1], now), Some(first));
+        assert_eq!(pool.held_by(&[1], now + OFFER_TIME), None);
+        assert_eq!(pool.held_by(&[3], now), None);
     }
 
     proptest! {

@@ -96,6 +96,8 @@ impl Servers {
             .arg(root)
             .args(["--interface", INTERFACE, "--authoritative", "--nbp"])
             .arg(firmware_file)
+            .arg("--leases")
+            .arg(lab.scratch().join("server.leases"))
             .args(server::advertise(ip));
         let mut servers = Servers(Vec::new());
         servers.start(lab, "wireboot serve", command)?;

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -20,6 +21,7 @@ use crate::directory::Directory;
 use crate::event::Events;
 use crate::http::HttpServer;
 use crate::interface::Interface;
+use crate::leases::Leases;
 use crate::listen::Listen;
 use crate::others::{ADVICE, Others, look_out};
 use crate::ports::PATIENCE;
@@ -34,11 +36,16 @@ const IPV6_RANGE: RangeInclusive<u128> = 0x1000..=0xffff;
 /// Bits of the longest IPv6 prefix that has room for that range.
 const IPV6_PREFIX: u8 = 112;
 
+/// Where leases are kept, unless systemd names a place.
+const STATE: &str = "/var/lib/wireboot";
+
 type Serve = Box<dyn FnOnce(&Stop) -> io::Result<()> + Send>;
 
 /// The threads of the servers.
 struct Threads<'a> {
     started: Vec<JoinHandle<()>>,
+    /// `None` when no addresses are given, or leases cannot be kept.
+    leases: Option<Leases>,
     events: &'a Events,
     stop: &'a Stop,
 }
@@ -85,6 +92,7 @@ pub(super) fn start(
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let mut threads = Threads {
         started: Vec::new(),
+        leases: None,
         events,
         stop,
     };
@@ -126,6 +134,8 @@ pub(super) fn start(
     if !args.no_dhcp {
         let ranges = ranges(args, interface, addresses, events)?;
         managed = ranges.ipv6.is_some();
+        let gives = ranges.ipv4.is_some() || managed;
+        threads.leases = gives.then(|| leases(args, interface, events)).flatten();
         if let Some(network) = addresses.ipv4 {
             dhcp(args, interface, network, ranges.ipv4, &mut threads)?;
         }
@@ -266,18 +276,18 @@ fn dhcpv6(
             dhcpv6::another_gives_addresses,
         )?;
     }
-    let responder = dhcpv6::Responder::new(answers).unless(others);
-    let server = DhcpV6Server::new(sockets, responder, threads.events.clone());
+    let leases = threads.leases.clone();
+    let kept = leases.as_ref().map(|leases| leases.of(ipv6_of));
+    let responder = dhcpv6::Responder::new(answers)
+        .with(kept.unwrap_or_default())
+        .unless(others);
+    let server = DhcpV6Server::new(sockets, responder, leases, threads.events.clone());
     threads.start("DHCPv6", Box::new(move |stop| server.run(stop)))?;
     Ok(())
 }
 
 fn ipv6_dns(args: &ServeArgs) -> Vec<Ipv6Addr> {
-    let servers = args.dns.iter().filter_map(|server| match server {
-        IpAddr::V6(server) => Some(*server),
-        IpAddr::V4(_) => None,
-    });
-    servers.collect()
+    args.dns.iter().copied().filter_map(ipv6_of).collect()
 }
 
 /// Whether this machine passes on what comes from the interface.
@@ -309,10 +319,49 @@ fn dhcp(
     if range.is_some() && !args.authoritative {
         threads.look_out("DHCP", &others, interface, dhcp::another_gives_addresses)?;
     }
-    let responder = dhcp::Responder::new(answers(args, network, range)).unless(others);
-    let server = DhcpServer::new(sockets, responder, network.0, threads.events.clone());
+    let leases = threads.leases.clone();
+    let kept = leases.as_ref().map(|leases| leases.of(ipv4_of));
+    let responder = dhcp::Responder::new(answers(args, network, range))
+        .with(kept.unwrap_or_default())
+        .unless(others);
+    let server = DhcpServer::new(
+        sockets,
+        responder,
+        network.0,
+        leases,
+        threads.events.clone(),
+    );
     threads.start("DHCP", Box::new(move |stop| server.run(stop)))?;
     Ok(())
+}
+
+fn ipv4_of(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn ipv6_of(address: IpAddr) -> Option<Ipv6Addr> {
+    match address {
+        IpAddr::V6(address) => Some(address),
+        IpAddr::V4(_) => None,
+    }
+}
+
+/// The leases of earlier runs; without a file they are not kept.
+fn leases(args: &ServeArgs, interface: &Interface, events: &Events) -> Option<Leases> {
+    let state = || std::env::var_os("STATE_DIRECTORY").map_or(STATE.into(), PathBuf::from);
+    let usual = || state().join(format!("{}.leases", interface.name));
+    let path = args.leases.clone().unwrap_or_else(usual);
+    let opened = Leases::open(&path, events);
+    if let Err(error) = &opened {
+        events.say(format!(
+            "leases are not kept: {}: {error} (--leases names another file)",
+            path.display()
+        ));
+    }
+    opened.ok()
 }
 
 /// Finds out which addresses of the range somebody has.
@@ -358,10 +407,7 @@ fn answers(
     range: Option<RangeInclusive<Ipv4Addr>>,
 ) -> dhcp::Answers {
     let (address, prefix) = network;
-    let dns = args.dns.iter().filter_map(|server| match server {
-        IpAddr::V4(server) => Some(*server),
-        IpAddr::V6(_) => None,
-    });
+    let dns = args.dns.iter().copied().filter_map(ipv4_of);
     dhcp::Answers {
         server: address,
         prefix,

@@ -16,11 +16,12 @@ use wireboot_wire::dhcp::{
 };
 use wireboot_wire::text;
 
-use crate::boot::{self, Boot, Client};
+use crate::boot::{self, Boot};
 use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
 use crate::event::{Event, Kind};
+use crate::leases::Lease;
 use crate::others::Others;
-use crate::pool::Pool;
+use crate::pool::{Client, Pool};
 use crate::ports::Port;
 
 /// How long a client may use its address before it asks again.
@@ -73,12 +74,14 @@ pub struct Reply {
 #[derive(Debug)]
 pub struct Responder {
     answers: Answers,
-    pool: Option<Pool<Ipv4Addr, ClientKey>>,
+    pool: Option<Pool<Ipv4Addr>>,
     others: Others,
 }
 
-/// A client's hardware type and address.
-type ClientKey = (u8, Vec<u8>);
+/// What a client is known by: its hardware type and address.
+fn client(hardware_type: u8, address: &[u8]) -> Client {
+    [&[hardware_type], address].concat()
+}
 
 impl Responder {
     /// A server that answers so.
@@ -94,6 +97,17 @@ impl Responder {
         }
     }
 
+    /// With leases that were made before.
+    pub(crate) fn with(mut self, leases: Vec<Lease<Ipv4Addr>>) -> Self {
+        self.pool = self.pool.map(|pool| pool.with(leases));
+        self
+    }
+
+    /// The leases that have begun or ended since the last call.
+    pub(crate) fn changed(&mut self) -> Vec<Lease<Ipv4Addr>> {
+        self.pool.as_mut().map(Pool::changed).unwrap_or_default()
+    }
+
     /// Gives no addresses from when `others` has found another server that does.
     pub(crate) fn unless(mut self, others: Others) -> Self {
         self.others = others;
@@ -102,7 +116,7 @@ impl Responder {
 
     /// Somebody has `address`, whose Ethernet address is `mac`. True when nobody else is given it from now on.
     pub fn heard(&mut self, address: Ipv4Addr, mac: [u8; 6], now: Instant) -> bool {
-        let client = (ETHERNET, mac.to_vec());
+        let client = client(ETHERNET, &mac);
         let pool = self.pool.as_mut();
         pool.is_some_and(|pool| pool.occupy(address, &client, now))
     }
@@ -181,7 +195,7 @@ impl Responder {
             events.push(Event::now(Kind::DhcpIgnored, client_name(request)).message(why));
             return None;
         }
-        let client: ClientKey = (request.hardware_type, request.chaddr.clone());
+        let client = client(request.hardware_type, &request.chaddr);
         let wish = request.options.address(option::REQUESTED_ADDRESS);
         let chosen_server = request.options.address(option::SERVER_ID);
         let for_me = chosen_server.is_none_or(|server| server == self.answers.server);
@@ -321,7 +335,7 @@ impl Responder {
                 .map(|http| format!("{http}/{BOOT_PROGRAM}")),
             tftp: answers.tftp.then(|| BOOT_PROGRAM.to_owned()),
         };
-        let client = Client {
+        let client = boot::Client {
             user_classes: options.user_classes(),
             vendor_class: options.text(option::VENDOR_CLASS).unwrap_or_default(),
             architectures: options.architectures(),
@@ -683,7 +697,7 @@ mod tests {
         others.find();
         let offer = ask(&discover).unwrap();
         assert!(offer.yiaddr.is_unspecified());
-        assert_eq!(offer.boot_file().as_deref(), Some("wireboot.efi"));
+        assert_eq!(offer.boot_file(), Some("wireboot.efi"));
         let other_system = Message::request(MessageType::Discover, 78, MAC);
         assert!(ask(&other_system).is_none());
     }

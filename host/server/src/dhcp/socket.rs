@@ -12,6 +12,7 @@ use super::responder::{Destination, Reply, Responder, hardware_address};
 use crate::arp::Arp;
 use crate::event::Events;
 use crate::interface::Interface;
+use crate::leases::Leases;
 use crate::link_socket::LinkSocket;
 use crate::ports::{Port, Ports, pxe_port};
 use crate::stop::Stop;
@@ -87,21 +88,24 @@ pub struct DhcpServer {
     sockets: DhcpSockets,
     responder: Responder,
     server: Ipv4Addr,
+    leases: Option<Leases>,
     events: Events,
 }
 
 impl DhcpServer {
     /// A server that answers from the address `server` through `sockets`.
-    pub fn new(
+    pub(crate) fn new(
         sockets: DhcpSockets,
         responder: Responder,
         server: Ipv4Addr,
+        leases: Option<Leases>,
         events: Events,
     ) -> Self {
         Self {
             sockets,
             responder,
             server,
+            leases,
             events,
         }
     }
@@ -129,6 +133,9 @@ impl DhcpServer {
                 }
             }
             let (reply, events) = responder.answer(datagram, source, port, now);
+            if let Some(leases) = &self.leases {
+                leases.keep(responder.changed());
+            }
             // The answer first: the client waits, the log does not.
             let sent = reply.map(|reply| sockets.send(&reply, self.server, port));
             for event in events {

@@ -21,8 +21,9 @@ use wireboot_wire::text;
 use crate::boot::{Boot, Client, Files};
 use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
 use crate::event::{Event, Kind};
+use crate::leases::Lease;
 use crate::others::Others;
-use crate::pool::Pool;
+use crate::pool::{self, Pool};
 use crate::ports::Port;
 
 /// How long a client may use its address.
@@ -56,14 +57,11 @@ pub struct Answers {
     pub http: Option<String>,
 }
 
-/// A client's DUID and which of its associations.
-type ClientKey = (Vec<u8>, u32);
-
 /// A DHCPv6 server without its sockets.
 #[derive(Debug)]
 pub struct Responder {
     answers: Answers,
-    pool: Option<Pool<Ipv6Addr, ClientKey>>,
+    pool: Option<Pool<Ipv6Addr>>,
     others: Others,
 }
 
@@ -79,6 +77,17 @@ impl Responder {
             pool,
             others: Others::default(),
         }
+    }
+
+    /// With leases that were made before.
+    pub(crate) fn with(mut self, leases: Vec<Lease<Ipv6Addr>>) -> Self {
+        self.pool = self.pool.map(|pool| pool.with(leases));
+        self
+    }
+
+    /// The leases that have begun or ended since the last call.
+    pub(crate) fn changed(&mut self) -> Vec<Lease<Ipv6Addr>> {
+        self.pool.as_mut().map(Pool::changed).unwrap_or_default()
     }
 
     /// Gives no addresses from when `others` has found another server that does.
@@ -218,7 +227,7 @@ impl Responder {
     /// on this link; in a Solicit, what it would like.
     fn give(
         &mut self,
-        client: ClientKey,
+        client: pool::Client,
         ia: &IaNa<'_>,
         is_request: bool,
         commit: bool,
@@ -243,7 +252,7 @@ impl Responder {
     }
 
     /// More time for the addresses of an association. After a restart of this server, a client's own address is taken for granted.
-    fn extend(&mut self, client: ClientKey, ia: &IaNa<'_>, now: Instant) -> Given {
+    fn extend(&mut self, client: pool::Client, ia: &IaNa<'_>, now: Instant) -> Given {
         let mut given = Given::none(StatusCode::SUCCESS);
         for one in ia.options.ia_addresses() {
             let pool = self.pool.as_mut();
@@ -388,8 +397,13 @@ fn association(reply: &mut Writer, ia: &IaNa<'_>, given: &Given) {
     });
 }
 
-fn key(options: &Options<'_>, ia: &IaNa<'_>) -> ClientKey {
-    (options.client_id().unwrap_or_default().to_vec(), ia.iaid)
+/// What a client is known by: which of its associations, and its DUID.
+fn key(options: &Options<'_>, ia: &IaNa<'_>) -> pool::Client {
+    [
+        &ia.iaid.to_be_bytes(),
+        options.client_id().unwrap_or_default(),
+    ]
+    .concat()
 }
 
 fn status(code: StatusCode) -> Status<'static> {

@@ -11,6 +11,7 @@ use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
 use super::responder::Responder;
 use crate::event::Events;
 use crate::interface::Interface;
+use crate::leases::Leases;
 use crate::ports::{Port, Ports, pxe_port};
 use crate::stop::Stop;
 
@@ -49,15 +50,22 @@ pub(super) fn bound(interface: &Interface, address: Ipv6Addr, port: u16) -> io::
 pub struct DhcpV6Server {
     sockets: DhcpV6Sockets,
     responder: Responder,
+    leases: Option<Leases>,
     events: Events,
 }
 
 impl DhcpV6Server {
     /// A server that answers through `sockets`.
-    pub fn new(sockets: DhcpV6Sockets, responder: Responder, events: Events) -> Self {
+    pub(crate) fn new(
+        sockets: DhcpV6Sockets,
+        responder: Responder,
+        leases: Option<Leases>,
+        events: Events,
+    ) -> Self {
         Self {
             sockets,
             responder,
+            leases,
             events,
         }
     }
@@ -77,6 +85,9 @@ impl DhcpV6Server {
             if port == Port::Server {
                 // Where clients listen (RFC 8415 section 7.2), whatever port they send from.
                 client.set_port(CLIENT_PORT);
+            }
+            if let Some(leases) = &self.leases {
+                leases.keep(responder.changed());
             }
             // The answer first: the client waits, the log does not.
             let sent = reply.map(|reply| ports.socket(port).send_to(&reply, client));

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use wireboot_namespace::sh;
 /// The server in a process of its own, as `wireboot serve` runs it; the process is this test program again.
 pub struct Served {
     pub child: Child,
-    log: std::path::PathBuf,
+    log: PathBuf,
     pub directory: tempfile::TempDir,
 }
 
@@ -48,22 +49,33 @@ impl Served {
         for name in ["wireboot.efi", "linux", "initrd.gz"] {
             fs::write(directory.path().join(name), name).unwrap();
         }
-        let log = directory.path().join("log");
-        let child = Command::new(std::env::current_exe().unwrap())
+        Self {
+            child: Self::spawn(directory.path(), arguments),
+            log: directory.path().join("log"),
+            directory,
+        }
+    }
+
+    fn spawn(directory: &Path, arguments: &str) -> Child {
+        let log = fs::File::create(directory.join("log")).unwrap();
+        let directory = directory.display();
+        Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "namespace::serve", "--nocapture"])
             .env(
                 ARGUMENTS,
-                format!("{} {arguments}", directory.path().display()),
+                format!("{directory} --leases {directory}/leases {arguments}"),
             )
             .stdout(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap())
+            .stderr(log)
             .spawn()
-            .unwrap();
-        Self {
-            child,
-            log,
-            directory,
-        }
+            .unwrap()
+    }
+
+    /// Kills it, and starts another in its place.
+    pub fn kill_and_start(&mut self, arguments: &str) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = Self::spawn(self.directory.path(), arguments);
     }
 
     pub fn log(&self) -> String {
