@@ -68,6 +68,9 @@ pub struct ServeArgs {
     /// TCP port of the HTTP server
     #[arg(long, value_name = "N", default_value_t = 80)]
     pub http_port: u16,
+    /// Answer TFTP requests from beyond the interface's networks, too. They are easily forged, to send the answers to somebody else
+    #[arg(long)]
+    pub anyone: bool,
     /// Largest TFTP window granted, in blocks
     #[arg(long, value_name = "BLOCKS", default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_window: u16,

@@ -1,7 +1,7 @@
 //! The network interface to serve.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
@@ -32,12 +32,48 @@ impl Interface {
             .min()
     }
 
+    /// The networks that it is in.
+    pub fn networks(&self) -> Networks {
+        let ipv4 = self
+            .addresses
+            .iter()
+            .map(|&(ip, prefix)| (ip.into(), prefix));
+        let ipv6 = self.ipv6_addresses.iter();
+        let ipv6 = ipv6.map(|&(ip, prefix)| (ip.into(), prefix.min(IPV6_PREFIX)));
+        Networks(ipv4.chain(ipv6).collect())
+    }
+
     /// Its link-local IPv6 address.
     pub fn link_local(&self) -> Option<Ipv6Addr> {
         let mut addresses = self.ipv6_addresses.iter().map(|(address, _)| *address);
         addresses.find(Ipv6Addr::is_unicast_link_local)
     }
 }
+
+/// Networks by an address and the bits of the prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Networks(Vec<(IpAddr, u8)>);
+
+impl Networks {
+    /// Whether `address` is of one of them.
+    pub fn contain(&self, address: IpAddr) -> bool {
+        let same = |(network, prefix): &(IpAddr, u8)| match (*network, address) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let differ = u32::from(network) ^ u32::from(address);
+                differ.leading_zeros() >= u32::from(*prefix)
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let differ = u128::from(network) ^ u128::from(address);
+                differ.leading_zeros() >= u32::from(*prefix)
+            }
+            _ => false,
+        };
+        self.0.iter().any(same)
+    }
+}
+
+/// Bits of the prefix of an IPv6 network (RFC 4291 section 2.5.4). An address by DHCPv6 comes with 128, which says nothing of the network.
+const IPV6_PREFIX: u8 = 64;
 
 /// All interfaces, in the system's order.
 ///
@@ -90,4 +126,54 @@ pub fn all() -> io::Result<Vec<Interface>> {
         }
     }
     Ok(interfaces)
+}
+
+#[cfg(test)]
+impl From<Vec<(IpAddr, u8)>> for Networks {
+    fn from(networks: Vec<(IpAddr, u8)>) -> Self {
+        Self(networks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_networks_of_an_interface() {
+        let interface = Interface {
+            name: String::new(),
+            index: 1,
+            mac: None,
+            addresses: vec![(Ipv4Addr::new(10, 9, 3, 1), 22)],
+            ipv6_addresses: vec![
+                ("fe80::1".parse().unwrap(), 64),
+                ("2001:db8::5".parse().unwrap(), 128),
+                ("fd00::1".parse().unwrap(), 48),
+            ],
+            may_have_machines: true,
+        };
+        let networks = interface.networks();
+        for (address, inside) in [
+            ("10.9.0.0", true),
+            ("10.9.3.255", true),
+            ("10.9.4.0", false),
+            ("10.8.255.255", false),
+            ("fe80::ffff:ffff:ffff:ffff", true),
+            ("fe80:0:0:1::", false),
+            ("2001:db8::1:2:3:4", true),
+            ("2001:db8:0:1::5", false),
+            ("fd00:0:0:ffff::1", true),
+            ("fd00:0:1::1", false),
+            ("::ffff:10.9.3.1", false),
+        ] {
+            assert_eq!(
+                networks.contain(address.parse().unwrap()),
+                inside,
+                "{address}"
+            );
+        }
+        let all = Networks::from(vec![(Ipv4Addr::UNSPECIFIED.into(), 0)]);
+        assert!(all.contain(Ipv4Addr::new(192, 0, 2, 1).into()));
+    }
 }

@@ -41,6 +41,7 @@ impl House {
         let config = TftpConfig {
             listen: ANY.into(),
             max_window: 512,
+            networks: None,
         };
         let server = TftpServer::bind(config, shared.clone(), events.clone()).unwrap();
         let tftp = server.local_addr().unwrap();
@@ -105,6 +106,27 @@ fn run(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| {
         panic!("{command:?}: {error} (Debian packages curl, atftp, tftp-hpa)")
     })
+}
+
+#[test]
+fn requests_that_nobody_answers_for_shut_nobody_out() {
+    let house = House::new(1000);
+    // Each from a port of its own, which hears what comes and says nothing.
+    let forged: Vec<_> = (0..300)
+        .map(|_| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket
+                .send_to(b"\0\x01file\0octet\0timeout\x00255\0", house.tftp)
+                .unwrap();
+            socket
+        })
+        .collect();
+    let url = format!("tftp://{}/file", house.tftp);
+    for _ in 0..3 {
+        let output = house.curl(&["--max-time", "6"], &url);
+        assert!(output.stdout == house.content, "{output:?}");
+    }
+    drop(forged);
 }
 
 #[test]

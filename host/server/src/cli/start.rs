@@ -108,6 +108,7 @@ pub(super) fn start(
             let config = TftpConfig {
                 listen,
                 max_window: args.max_window,
+                networks: (!args.anyone).then(|| interface.networks()),
             };
             let bound = TftpServer::bind(config, directory.clone(), events.clone());
             let server =

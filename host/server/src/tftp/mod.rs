@@ -7,16 +7,16 @@
 //!                                                             v  one send() of up to 64 packets (UDP_SEGMENT)
 //! ```
 
+mod places;
 mod sender;
 mod transfer;
 
-use std::collections::HashSet;
 use std::io;
 use std::io::IoSliceMut;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg};
 use wireboot_wire::text;
@@ -26,15 +26,14 @@ use wireboot_wire::tftp::{
 
 use crate::directory::{Content, Directory, OpenError};
 use crate::event::{Event, Events, Kind};
+use crate::interface::Networks;
 use crate::listen::Listen;
 use crate::stop::Stop;
 
+use places::{Claim, Places, Waiting};
 pub(crate) use sender::Terms;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use sender::{Action, Sender};
-
-/// Transfers at a time. Each holds a thread, a socket and a buffer of 64 KiB.
-const MAX_TRANSFERS: usize = 512;
 
 /// What the server needs to know.
 #[derive(Clone, Debug)]
@@ -43,6 +42,8 @@ pub struct TftpConfig {
     pub listen: Listen,
     /// Largest window granted, in blocks.
     pub max_window: u16,
+    /// Whose clients are served: a forged request must not send a file's blocks to a host elsewhere. `None`: anyone's.
+    pub networks: Option<Networks>,
 }
 
 /// A TFTP server that is bound to its port.
@@ -82,9 +83,12 @@ impl TftpServer {
     /// When the socket fails for good.
     pub fn run(&self, stop: &Stop) -> io::Result<()> {
         self.socket.set_read_timeout(Some(Stop::CHECK_EVERY))?;
-        let active = Active::default();
+        let (places, mut waiting) = (Places::default(), Waiting::default());
         let mut buffer = [0; 2048];
         while !stop.is_set() {
+            while let Some((path, request)) = waiting.next(&places) {
+                self.take(&request, path, &places, &mut waiting, stop);
+            }
             let received = match self.config.listen.address() {
                 SocketAddr::V4(_) => self.receive(&mut buffer),
                 SocketAddr::V6(_) => self.receive_ipv6(&mut buffer),
@@ -95,7 +99,10 @@ impl TftpServer {
                 Err(error) => return Err(error),
             };
             let datagram = buffer.get(..length).unwrap_or_default();
-            self.take(datagram, path, &active, stop);
+            let networks = self.config.networks.as_ref();
+            if networks.is_none_or(|networks| networks.contain(path.client.ip())) {
+                self.take(datagram, path, &places, &mut waiting, stop);
+            }
         }
         Ok(())
     }
@@ -131,7 +138,14 @@ impl TftpServer {
         Ok((message.bytes, path))
     }
 
-    fn take(&self, datagram: &[u8], path: Path, active: &Active, stop: &Stop) {
+    fn take(
+        &self,
+        datagram: &[u8],
+        path: Path,
+        places: &Places,
+        waiting: &mut Waiting,
+        stop: &Stop,
+    ) {
         let client = path.client;
         let (request, file) = match answer(datagram, &self.directory) {
             Answer::Serve(request, file) => (request, file),
@@ -154,8 +168,10 @@ impl TftpServer {
         };
         let name = text::shown(request.filename.as_bytes());
         // A request repeated from the same port is for the transfer that already runs.
-        let Some(place) = active.claim(client) else {
-            return;
+        let place = match places.claim(client, Instant::now()) {
+            Claim::Granted(place) => place,
+            Claim::Repeated => return,
+            Claim::Full => return waiting.push(path, datagram),
         };
         let job = transfer::Job {
             path,
@@ -169,10 +185,7 @@ impl TftpServer {
         let events = self.events.clone();
         let spawned = std::thread::Builder::new()
             .name("tftp".to_owned())
-            .spawn(move || {
-                job.run();
-                drop(place);
-            });
+            .spawn(move || job.run(&place));
         if let Err(error) = spawned {
             events.record(
                 Event::now(Kind::TftpError, client.ip())
@@ -292,36 +305,6 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-/// The clients with a transfer under way.
-#[derive(Clone, Debug, Default)]
-struct Active(Arc<Mutex<HashSet<SocketAddr>>>);
-
-impl Active {
-    /// `None` when this client has a transfer, or the server has too many.
-    fn claim(&self, client: SocketAddr) -> Option<Place> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = clients.len() < MAX_TRANSFERS && clients.insert(client);
-        free.then(|| Place {
-            active: self.clone(),
-            client,
-        })
-    }
-}
-
-/// A client's place among the active; given up when dropped.
-#[derive(Debug)]
-struct Place {
-    active: Active,
-    client: SocketAddr,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut clients = self.active.0.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.remove(&self.client);
-    }
-}
-
 /// The two ends of a transfer.
 #[derive(Clone, Copy, Debug)]
 struct Path {
@@ -344,6 +327,7 @@ mod tests {
         let config = TftpConfig {
             listen: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into(),
             max_window: 512,
+            networks: None,
         };
         let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
         let events = Events::new(Console::Silent, None);
@@ -451,22 +435,37 @@ mod tests {
         assert_eq!((terms.block_size, answer.block_size), (512, None));
     }
 
+    /// Its address may be forged: an answer would go to somebody who never asked.
     #[test]
-    fn a_client_has_one_transfer_at_a_time_and_all_have_a_limit() {
-        let active = Active::default();
-        let client = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let first = active.claim(client(1)).expect("nobody has a transfer");
-        assert!(
-            active.claim(client(1)).is_none(),
-            "the request was repeated"
-        );
-        drop(first);
-        let mut places: Vec<_> = (1..=MAX_TRANSFERS as u16)
-            .map(|port| active.claim(client(port)).expect("below the limit"))
-            .collect();
-        assert!(active.claim(client(u16::MAX)).is_none(), "too many");
-        places.pop();
-        assert!(active.claim(client(u16::MAX)).is_some());
+    fn a_request_from_beyond_the_networks_is_not_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = Ipv4Addr::new(127, 0, 0, 2);
+        let config = TftpConfig {
+            listen: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into(),
+            max_window: 8,
+            networks: Some(vec![(here.into(), 32)].into()),
+        };
+        let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
+        let server = TftpServer::bind(config, directory, Events::default()).unwrap();
+        let address = server.local_addr().unwrap();
+        let stop = Stop::default();
+        let flag = stop.clone();
+        let serving = std::thread::spawn(move || server.run(&flag).unwrap());
+        let clients = [Ipv4Addr::LOCALHOST, here].map(|ip| UdpSocket::bind((ip, 0)).unwrap());
+        for client in &clients {
+            client.send_to(b"\0\x01nothing\0octet\0", address).unwrap();
+        }
+        let [beyond, inside] = clients;
+        inside
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let mut packet = [0; 100];
+        inside.recv_from(&mut packet).unwrap();
+        // Requests are refused in the order in which they come.
+        beyond.set_nonblocking(true).unwrap();
+        assert!(beyond.recv_from(&mut packet).is_err());
+        stop.set();
+        serving.join().unwrap();
     }
 
     /// The client asks again because the answer was lost on its way. Both requests are for the same transfer.
@@ -477,6 +476,7 @@ mod tests {
         let config = TftpConfig {
             listen: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into(),
             max_window: 8,
+            networks: None,
         };
         let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
         let server = TftpServer::bind(config, directory, Events::default()).unwrap();
@@ -484,19 +484,20 @@ mod tests {
         client
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
-        let (active, stop) = (Active::default(), Stop::default());
+        let (places, stop) = (Places::default(), Stop::default());
         let path = Path {
             client: client.local_addr().unwrap(),
             local: (Ipv4Addr::LOCALHOST, 0).into(),
         };
         for _ in 0..2 {
-            server.take(b"\0\x01file\0octet\0timeout\x00255\0", path, &active, &stop);
+            let request = b"\0\x01file\0octet\0timeout\x00255\0";
+            server.take(request, path, &places, &mut Waiting::default(), &stop);
         }
         let mut packet = [0; 2048];
         let (_, transfer) = client.recv_from(&mut packet).unwrap();
         // Each transfer would answer from a port of its own: once the first is over, nothing may be left to come.
         client.send_to(b"\0\x05\0\0enough\0", transfer).unwrap();
-        while !active.0.lock().unwrap().is_empty() {
+        while matches!(places.claim(path.client, Instant::now()), Claim::Repeated) {
             std::thread::sleep(Duration::from_millis(5));
         }
         client.set_nonblocking(true).unwrap();

@@ -29,6 +29,9 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that has said nothing useful for so long is gone.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
+/// One that has not said anything at all perhaps never asked: its request may be forged, and each sending goes to the victim. There is time
+/// for two more.
+const GIVE_UP_UNANSWERED_AFTER: Duration = Duration::from_secs(7);
 
 /// What was agreed for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +89,8 @@ pub struct Sender {
     terms: Terms,
     last_block: u64,
     started: bool,
+    /// The client has acknowledged something.
+    answered: bool,
     options_due: bool,
     acked: u64,
     next: u64,
@@ -121,6 +126,7 @@ impl Sender {
             terms,
             last_block: terms.size / u64::from(terms.block_size) + 1,
             started: !terms.options,
+            answered: false,
             options_due: terms.options,
             acked: 0,
             next: 1,
@@ -166,6 +172,11 @@ impl Sender {
         self.resent
     }
 
+    /// True once the client has acknowledged something.
+    pub fn is_answered(&self) -> bool {
+        self.answered
+    }
+
     /// How the transfer ended, if it has.
     pub fn end(&self) -> Option<End> {
         self.end
@@ -185,11 +196,16 @@ impl Sender {
             return action;
         }
         // What is heard while the window slides may leave nothing to send: the client is there all the same.
-        let deadline = self.sent_at.max(self.heard_at) + self.timeout();
+        let patience = match self.answered {
+            true => GIVE_UP_AFTER,
+            false => GIVE_UP_UNANSWERED_AFTER,
+        };
+        let end = self.heard_at + patience;
+        let deadline = end.min(self.sent_at.max(self.heard_at) + self.timeout());
         if now < deadline {
             return Action::Wait(deadline);
         }
-        if now.saturating_duration_since(self.heard_at) >= GIVE_UP_AFTER {
+        if now >= end {
             self.end = Some(End::Silent);
             return Action::Ended(End::Silent);
         }
@@ -254,7 +270,9 @@ impl Sender {
     pub fn farewell(&self) -> Option<(ErrorCode, &'static str)> {
         match self.end {
             Some(End::Illegal) => Some((ErrorCode::ILLEGAL, "only ACK and ERROR belong here")),
-            Some(End::Silent) => Some((ErrorCode::UNDEFINED, "no acknowledgement came in time")),
+            Some(End::Silent) if self.answered => {
+                Some((ErrorCode::UNDEFINED, "no acknowledgement came in time"))
+            }
             _ => None,
         }
     }
@@ -269,6 +287,7 @@ impl Sender {
         if !self.started {
             if number == 0 {
                 self.started = true;
+                self.answered = true;
                 self.sample(now.saturating_duration_since(self.sent_at));
                 self.heard_at = now;
             }
@@ -276,6 +295,7 @@ impl Sender {
             self.repeat(now);
         } else if advance <= awaited {
             self.acked += advance;
+            self.answered = true;
             self.take_sample(now);
             self.backoff = self.backoff.min(KEPT_BACKOFF);
             self.heard_at = now;
@@ -706,6 +726,41 @@ mod tests {
         assert_eq!(gaps[0], MIN_TIMEOUT);
         assert!(gaps.windows(2).all(|w| w[1] == (w[0] * 2).min(MAX_TIMEOUT)));
         assert!((8..20).contains(&sendings.len()), "{}", sendings.len());
+    }
+
+    /// The request may be forged: its victim gets little, and no ERROR.
+    #[test]
+    fn a_client_that_never_answered_is_sent_little() {
+        for options in [false, true] {
+            // A client may name a time that is longer than the server's patience.
+            for (timeout, sendings) in [(None, 3), (Some(2), 3), (Some(255), 1)] {
+                let mut now = Instant::now();
+                let began = now;
+                let mut sender = Sender::new(
+                    Terms {
+                        options,
+                        timeout: timeout.map(Duration::from_secs),
+                        ..terms(10_000, 512, 1)
+                    },
+                    now,
+                );
+                let mut sent = 0;
+                let end = loop {
+                    match sender.next_action(now) {
+                        Action::Send { .. } | Action::SendOptions => {
+                            sent += 1;
+                            sender.sent(u64::from(!options), now);
+                        }
+                        Action::Wait(until) => now = until,
+                        Action::Ended(end) => break end,
+                    }
+                };
+                assert_eq!((end, sender.farewell()), (End::Silent, None));
+                assert_eq!(sent, sendings, "{timeout:?}");
+                assert_eq!(now - began, GIVE_UP_UNANSWERED_AFTER);
+                assert!(!sender.is_answered());
+            }
+        }
     }
 
     #[test]

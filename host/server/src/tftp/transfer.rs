@@ -12,6 +12,7 @@ use wireboot_wire::tftp::{
     DATA_HEADER_LEN, MAX_BLOCK_SIZE, MIN_BLOCK_SIZE, Packet, TransferOptions, data_header,
 };
 
+use super::places::Place;
 use super::sender::{Action, End, Sender};
 use super::{Path, acknowledgement, agree, is_transient};
 use crate::directory::Content;
@@ -47,10 +48,10 @@ pub(super) struct Job {
 
 impl Job {
     /// Makes the transfer, and tells how it ended.
-    pub fn run(&self) {
+    pub fn run(&self, place: &Place) {
         let began = Instant::now();
         let event = |kind| Event::now(kind, self.path.client.ip()).file(&self.name);
-        match self.transfer() {
+        match self.transfer(place) {
             Ok(sender) => {
                 let done = |kind| {
                     event(kind)
@@ -71,7 +72,11 @@ impl Job {
                     Some(End::Silent) => {
                         done(Kind::TftpError).message("the client stopped answering")
                     }
-                    None => done(Kind::TftpError).message("the server was stopped"),
+                    None if self.stop.is_set() => {
+                        done(Kind::TftpError).message("the server was stopped")
+                    }
+                    None => done(Kind::TftpError)
+                        .message("the client did not answer, and others needed its place"),
                 });
             }
             Err(error) => self.events.record(
@@ -82,7 +87,7 @@ impl Job {
         }
     }
 
-    fn transfer(&self) -> io::Result<Sender> {
+    fn transfer(&self, place: &Place) -> io::Result<Sender> {
         let socket = UdpSocket::bind(self.path.local)?;
         socket.connect(self.path.client)?;
         let (terms, granted) = agree(
@@ -96,7 +101,7 @@ impl Job {
         let mut ahead = ReadAhead::default();
         let mut told = false;
         let mut datagram = [0; 2048];
-        while !self.stop.is_set() {
+        while !self.stop.is_set() && !place.is_revoked() {
             match sender.next_action(Instant::now()) {
                 Action::SendOptions => {
                     batch.send_one(&acknowledgement(granted))?;
@@ -124,6 +129,9 @@ impl Job {
             }
             while let Some(length) = batch.receive(&mut datagram)? {
                 sender.receive(datagram.get(..length).unwrap_or_default(), Instant::now());
+            }
+            if sender.is_answered() {
+                place.answered();
             }
         }
         if let Some((code, text)) = sender.farewell() {
