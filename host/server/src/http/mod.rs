@@ -7,6 +7,7 @@
 //! The kernel carries the bytes from the page cache to TCP (`sendfile`), so a connection needs no buffer of its own beyond one
 //! for request heads.
 
+mod connections;
 mod head;
 mod response;
 mod select;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
+use self::connections::{Connections, Entry};
 pub(crate) use self::head::Head;
 pub(crate) use self::response::{Body, Response};
 use self::status::Status;
@@ -39,16 +41,23 @@ struct Limits {
     send_timeout: Duration,
     /// The longest wait for a client to close its side after the last response.
     close_timeout: Duration,
-    /// Connections at a time. Each holds a thread, a socket and, while it sends one, a file.
+    /// Connections at a time. Each holds a thread, a socket and, while it sends one, a file. Others wait in the listener's queue.
     connections: usize,
+    /// Connections of one host at a time; several machines may share an address.
+    of_host: usize,
 }
 
 const LIMITS: Limits = Limits {
-    head_timeout: Duration::from_secs(60),
+    head_timeout: Duration::from_secs(30),
     send_timeout: Duration::from_secs(60),
     close_timeout: Duration::from_secs(2),
     connections: 1024,
+    of_host: 256,
 };
+/// What a client is asked to wait whose host has too many connections.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// Time for a connection that was closed to leave its place.
+const MAKING_ROOM: Duration = Duration::from_millis(10);
 /// Bytes of a connection thread's stack.
 const STACK: usize = 256 * 1024;
 
@@ -59,12 +68,13 @@ pub struct HttpServer {
     service: Arc<Service>,
 }
 
-/// What all connections share; its counter of references counts them.
+/// What all connections share.
 #[derive(Debug)]
 struct Service {
     directory: Arc<Directory>,
     events: Events,
     limits: Limits,
+    connections: Connections,
 }
 
 impl HttpServer {
@@ -95,6 +105,7 @@ impl HttpServer {
                 directory,
                 events,
                 limits,
+                connections: Connections::default(),
             }),
         })
     }
@@ -121,6 +132,11 @@ impl HttpServer {
                 Ok(_) => {}
                 Err(errno) => return Err(errno.into()),
             }
+            if self.service.connections.count() >= self.service.limits.connections {
+                self.service.connections.close_idle(None);
+                std::thread::sleep(MAKING_ROOM);
+                continue;
+            }
             match self.listener.accept() {
                 Ok((stream, client)) => self.take(stream, client),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -131,27 +147,34 @@ impl HttpServer {
         Ok(())
     }
 
-    fn take(&self, stream: TcpStream, client: SocketAddr) {
+    fn take(&self, mut stream: TcpStream, client: SocketAddr) {
         let service = self.service.clone();
-        let mut connection = Connection {
-            stream,
-            client,
-            buffer: Vec::new(),
-            limits: service.limits,
-        };
-        let spawned = if Arc::strong_count(&service) <= service.limits.connections + 1 {
-            std::thread::Builder::new()
-                .name("http".to_owned())
-                .stack_size(STACK)
-                // It ends with an error when the client leaves; what was under way has told of that.
-                .spawn(move || drop(connection.serve(&service)))
-                .map(drop)
+        let has = service.connections.of_host(client.ip());
+        let refused = if has >= service.limits.of_host
+            && !service.connections.close_idle(Some(client.ip()))
+        {
+            let refusal = Response::refusal(Status::BUSY, "your host has too many connections")
+                .with("Retry-After", RETRY_AFTER.as_secs());
+            let _ = write(&mut stream, &refusal, true);
+            Err(io::Error::other("its host has too many"))
         } else {
-            let refusal = Response::refusal(Status::BUSY, "too many connections");
-            let _ = connection.write(&refusal, true);
-            Err(io::Error::other("too many connections"))
+            let entered = service.connections.enter(&stream, client);
+            entered.and_then(|entry| {
+                let mut connection = Connection {
+                    stream,
+                    client,
+                    buffer: Vec::new(),
+                    limits: service.limits,
+                    entry,
+                };
+                std::thread::Builder::new()
+                    .name("http".to_owned())
+                    .stack_size(STACK)
+                    // It ends with an error when the client leaves; what was under way has told of that.
+                    .spawn(move || drop(connection.serve(&service)))
+            })
         };
-        if let Err(error) = spawned {
+        if let Err(error) = refused.map(drop) {
             let event = Event::now(Kind::HttpError, client.ip());
             let message = format!("the connection is refused: {error}");
             self.service.events.record(event.message(message));
@@ -166,6 +189,7 @@ struct Connection {
     /// Bytes that have come and are not answered yet.
     buffer: Vec<u8>,
     limits: Limits,
+    entry: Entry,
 }
 
 impl Connection {
@@ -175,6 +199,7 @@ impl Connection {
         self.stream
             .set_write_timeout(Some(self.limits.send_timeout))?;
         while let Some(head) = self.read_head()? {
+            self.entry.set_idle(false);
             let close = head.as_ref().map_or(true, |head| head.close);
             match head {
                 Ok(head) => self.answer(&head, service)?,
@@ -185,12 +210,13 @@ impl Connection {
                         "",
                         response.refusal.as_deref().unwrap_or_default(),
                     );
-                    self.write(&response, true)?;
+                    write(&mut self.stream, &response, true)?;
                 }
             }
             if close {
                 return self.close();
             }
+            self.entry.set_idle(true);
         }
         Ok(())
     }
@@ -239,7 +265,7 @@ impl Connection {
             service.refused(self.client, &name, reason);
         }
         let Body::Part(content, range) = &response.body else {
-            return self.write(&response, head.close);
+            return write(&mut self.stream, &response, head.close);
         };
         let length = range.end - range.start;
         let mut start = Event::now(Kind::HttpStart, self.client.ip())
@@ -250,8 +276,7 @@ impl Connection {
         }
         service.events.record(start);
         let (began, mut sent) = (Instant::now(), 0);
-        let result = self
-            .write(&response, head.close)
+        let result = write(&mut self.stream, &response, head.close)
             .and_then(|()| self.send(content, range.clone(), &mut sent));
         let kind = match result {
             Ok(()) => Kind::HttpDone,
@@ -266,31 +291,6 @@ impl Connection {
         }
         service.events.record(event);
         result
-    }
-
-    /// Writes the response's head, and its text if it has one.
-    fn write(&mut self, response: &Response, close: bool) -> io::Result<()> {
-        let mut bytes = response.head(close).into_bytes();
-        match &response.body {
-            Body::Empty => {}
-            Body::Text(text) => bytes.extend_from_slice(text.as_bytes()),
-            Body::Part(_, range) if range.is_empty() => {}
-            Body::Part(..) => return self.write_with_more_to_come(&bytes),
-        }
-        self.stream.write_all(&bytes)
-    }
-
-    /// Leaves the end of the bytes to the packet in which the file begins.
-    fn write_with_more_to_come(&self, mut bytes: &[u8]) -> io::Result<()> {
-        let socket = SockRef::from(&self.stream);
-        while !bytes.is_empty() {
-            match socket.send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL) {
-                Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     /// Sends these bytes of the file, and counts them in `sent`.
@@ -315,6 +315,31 @@ impl Connection {
         while self.read(&mut bytes, deadline)? > 0 {}
         Ok(())
     }
+}
+
+/// Writes the response's head, and its text if it has one.
+fn write(stream: &mut TcpStream, response: &Response, close: bool) -> io::Result<()> {
+    let mut bytes = response.head(close).into_bytes();
+    match &response.body {
+        Body::Empty => {}
+        Body::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+        Body::Part(_, range) if range.is_empty() => {}
+        Body::Part(..) => return write_with_more_to_come(stream, &bytes),
+    }
+    stream.write_all(&bytes)
+}
+
+/// Leaves the end of the bytes to the packet in which the file begins.
+fn write_with_more_to_come(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    while !bytes.is_empty() {
+        match socket.send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL) {
+            Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 impl Service {
@@ -345,6 +370,7 @@ fn broken_off(error: &io::Error, length: u64, limits: Limits) -> String {
 mod tests {
     use super::*;
     use crate::event::Console;
+    use std::collections::VecDeque;
     use std::net::Ipv4Addr;
 
     /// Longer than any test waits for what comes.
@@ -412,28 +438,60 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_too_many_is_refused() {
+    fn idle_connections_give_way_and_busy_ones_do_not() {
         let bench = Bench::new(
-            1,
+            64 << 20,
             Limits {
-                connections: 2,
+                connections: 3,
                 ..PATIENT
             },
         );
         let request = "HEAD /file HTTP/1.1\r\n\r\n";
-        let mut held = [bench.connect(), bench.connect()];
-        for stream in &mut held {
-            assert!(head(stream, request).starts_with("HTTP/1.1 200 "));
+        // One takes its file slowly, one has asked before, one has asked nothing.
+        let mut busy = bench.connect();
+        assert!(head(&mut busy, "GET /file HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        let mut asked = bench.connect();
+        assert!(head(&mut asked, request).starts_with("HTTP/1.1 200 "));
+        let silent = bench.connect();
+        // Nobody waits for a place, so all stay.
+        std::thread::sleep(10 * MAKING_ROOM);
+        assert!(head(&mut asked, request).starts_with("HTTP/1.1 200 "));
+        let mut idle = VecDeque::from([silent, asked]);
+        for _ in 0..10 {
+            let mut new = bench.connect();
+            assert!(head(&mut new, request).starts_with("HTTP/1.1 200 "));
+            idle.push_back(new);
+            let end = idle.pop_front().unwrap().read(&mut [0]);
+            assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+        }
+        let mut file = vec![0; 64 << 20];
+        busy.read_exact(&mut file).unwrap();
+        assert!(file.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn a_host_with_too_many_connections_is_asked_to_wait() {
+        let bench = Bench::new(
+            64 << 20,
+            Limits {
+                of_host: 2,
+                ..PATIENT
+            },
+        );
+        let mut busy = [bench.connect(), bench.connect()];
+        for stream in &mut busy {
+            assert!(head(stream, "GET /file HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
         }
         let mut refused = String::new();
         bench.connect().read_to_string(&mut refused).unwrap();
         assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
-        assert!(bench.log().contains("too many connections"));
+        assert!(refused.contains("\r\nRetry-After: 2\r\n"), "{refused}");
+        assert!(bench.log().contains("its host has too many"));
         // A place that was given up can be had again, as soon as the server has seen that it was.
-        drop(held);
+        drop(busy);
         for _ in 0..500 {
             let mut stream = bench.connect();
-            let _ = stream.write_all(request.as_bytes());
+            let _ = stream.write_all(b"HEAD /file HTTP/1.1\r\n\r\n");
             let mut first = [0; 12];
             if stream.read_exact(&mut first).is_ok() && first == *b"HTTP/1.1 200" {
                 return;

@@ -56,7 +56,7 @@ impl Response {
         }
     }
 
-    fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.fields.push((name, value.to_string()));
         self
     }

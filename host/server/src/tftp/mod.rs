@@ -86,7 +86,7 @@ impl TftpServer {
         let (places, mut waiting) = (Places::default(), Waiting::default());
         let mut buffer = [0; 2048];
         while !stop.is_set() {
-            while let Some((path, request)) = waiting.next(&places) {
+            while let Some((path, request)) = waiting.next(&places, Instant::now()) {
                 self.take(&request, path, &places, &mut waiting, stop);
             }
             let received = match self.config.listen.address() {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Path;
 
@@ -15,6 +15,8 @@ use super::Path;
 const MAX_TRANSFERS: usize = 512;
 /// Transfers of one host at a time; several machines may share an address.
 const MAX_OF_HOST: usize = 128;
+/// How long a transfer keeps its place, when others wait, until its client has answered.
+const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
 /// Requests that wait.
 const MAX_WAITING: usize = 4096;
 
@@ -45,24 +47,14 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place, if there is one. If there is none, the transfer that has gone unanswered for the longest time is told to give up its own.
+    /// A place, if there is one.
     pub fn claim(&self, client: SocketAddr, now: Instant) -> Claim {
         let mut taken = self.taken();
         if taken.contains_key(&client) {
             return Claim::Repeated;
         }
-        let of_host = |one: &&SocketAddr| one.ip() == client.ip();
-        let share_is_left = taken.keys().filter(of_host).count() < MAX_OF_HOST;
-        if taken.len() >= MAX_TRANSFERS || !share_is_left {
-            let may_go = |(address, one): &(&SocketAddr, &Arc<Taken>)| {
-                !one.answered.load(Ordering::Relaxed)
-                    && !one.revoked.load(Ordering::Relaxed)
-                    && (share_is_left || address.ip() == client.ip())
-            };
-            let oldest = taken.iter().filter(may_go).min_by_key(|(_, one)| one.since);
-            if let Some((_, oldest)) = oldest {
-                oldest.revoked.store(true, Ordering::Relaxed);
-            }
+        let of_host = taken.keys().filter(|one| one.ip() == client.ip());
+        if taken.len() >= MAX_TRANSFERS || of_host.count() >= MAX_OF_HOST {
             return Claim::Full;
         }
         let place = Arc::new(Taken {
@@ -76,6 +68,20 @@ impl Places {
             client,
             taken: place,
         })
+    }
+
+    /// Tells the transfers of which nobody has answered for a while to give up their places, the oldest first and at most `wanted`.
+    fn revoke(&self, wanted: usize, now: Instant) {
+        let taken = self.taken();
+        let may_go = |one: &&Arc<Taken>| {
+            !one.answered.load(Ordering::Relaxed)
+                && now.saturating_duration_since(one.since) >= TIME_TO_ANSWER
+        };
+        let mut unanswered: Vec<_> = taken.values().filter(may_go).collect();
+        unanswered.sort_by_key(|one| one.since);
+        for one in unanswered.into_iter().take(wanted) {
+            one.revoked.store(true, Ordering::Relaxed);
+        }
     }
 
     /// How many each host has; `None` while there is none to give.
@@ -128,11 +134,19 @@ impl Waiting {
         }
     }
 
-    /// The request whose turn it is, if there is a place for it.
-    pub fn next(&mut self, places: &Places) -> Option<(Path, Vec<u8>)> {
+    /// The request whose turn it is, if there is a place for it. Else room is made.
+    pub fn next(&mut self, places: &Places, now: Instant) -> Option<(Path, Vec<u8>)> {
         if self.0.is_empty() {
             return None;
         }
+        let next = self.with_a_place(places);
+        if next.is_none() {
+            places.revoke(self.0.len(), now);
+        }
+        next
+    }
+
+    fn with_a_place(&mut self, places: &Places) -> Option<(Path, Vec<u8>)> {
         let shares = places.shares()?;
         let share = |path: &Path| shares.get(&path.client.ip()).copied().unwrap_or(0);
         let order = self.0.iter().enumerate();
@@ -191,18 +205,18 @@ mod tests {
         let other = granted(&places, client(2, 1), now);
         let mut waiting = Waiting::default();
         waiting.push(path(client(1, 999)), b"one");
-        assert!(waiting.next(&places).is_none());
+        assert!(waiting.next(&places, now).is_none());
         waiting.push(path(client(2, 2)), b"two");
-        assert_eq!(waiting.next(&places).unwrap().1, b"two");
+        assert_eq!(waiting.next(&places, now).unwrap().1, b"two");
         drop(of_one);
-        assert_eq!(waiting.next(&places).unwrap().1, b"one");
-        assert!(waiting.next(&places).is_none());
+        assert_eq!(waiting.next(&places, now).unwrap().1, b"one");
+        assert!(waiting.next(&places, now).is_none());
         assert!(!other.is_revoked());
     }
 
     /// 700 forged requests, each from a port or host of its own, shut nobody out.
     #[test]
-    fn the_longest_unanswered_transfer_gives_way() {
+    fn transfers_that_nobody_answers_give_way() {
         let (places, now) = (Places::default(), Instant::now());
         let real = granted(&places, client(1, 1), now);
         real.answered();
@@ -210,18 +224,24 @@ mod tests {
         let forged: Vec<_> = (1..MAX_TRANSFERS)
             .map(|n| granted(&places, client(2 + (n / 100) as u8, n), at(n)))
             .collect();
-        for n in 0..2 {
-            assert!(forged.iter().filter(|one| one.is_revoked()).count() == n);
-            assert!(matches!(
-                places.claim(client(200, 1 + n), at(0)),
-                Claim::Full
-            ));
-        }
+        let revoked = || forged.iter().filter(|one| one.is_revoked()).count();
+        let mut waiting = Waiting::default();
+        let late = at(10_000);
+        assert!(waiting.next(&places, late).is_none());
+        assert_eq!(revoked(), 0, "nobody waits");
+        waiting.push(path(client(200, 1)), b"one");
+        assert!(waiting.next(&places, at(500)).is_none());
+        assert_eq!(revoked(), 0, "they may still answer");
+        assert!(waiting.next(&places, late).is_none());
+        assert!(waiting.next(&places, late).is_none());
+        assert_eq!(revoked(), 1);
+        assert!(forged[0].is_revoked(), "the oldest");
+        waiting.push(path(client(200, 2)), b"two");
+        assert!(waiting.next(&places, late).is_none());
+        assert_eq!(revoked(), 2);
         assert!(!real.is_revoked());
-        let revoked: Vec<_> = forged.iter().map(Place::is_revoked).collect();
-        assert_eq!(revoked[..3], [true, true, false]);
         drop(forged);
-        granted(&places, client(200, 1), at(0));
+        assert_eq!(waiting.next(&places, late).unwrap().1, b"one");
     }
 
     #[test]
@@ -232,7 +252,7 @@ mod tests {
         for (host, port) in [(1, 2), (2, 1), (2, 1), (3, 1)] {
             waiting.push(path(client(host, port)), &[host]);
         }
-        let order: Vec<_> = std::iter::from_fn(|| waiting.next(&places)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| waiting.next(&places, now)).collect();
         let order: Vec<_> = order.iter().map(|(_, request)| request[0]).collect();
         assert_eq!(order, [2, 3, 1]);
     }
