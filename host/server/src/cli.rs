@@ -18,6 +18,7 @@ use signal_hook::low_level::signal_name;
 pub use self::address::{AddressRange, Cidr};
 use self::address::{Addresses, TemporaryAddress, choose_interface};
 use self::start::start;
+use crate::check;
 use crate::directory::{BOOT_PROGRAM, Directory};
 use crate::event::{Console, Events};
 use crate::interface;
@@ -44,6 +45,9 @@ pub struct ServeArgs {
     /// Leave addresses to the DHCP server that the network has, without looking for it; only say what to boot (proxyDHCP)
     #[arg(long, conflicts_with_all = ["no_dhcp", "range", "authoritative", "router", "dns"])]
     pub proxy: bool,
+    /// Serve nothing: say what is wrong with DIR (its wireboot.conf, files that are missing, wireboot.efi), and end
+    #[arg(long)]
+    pub check: bool,
     /// The wireboot.efi to hand out [default: the one beside this program, else DIR/wireboot.efi]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
@@ -66,7 +70,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub leases: Option<PathBuf>,
     /// TCP port of the HTTP server
-    #[arg(long, value_name = "N", default_value_t = 80)]
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     pub http_port: u16,
     /// Answer TFTP requests from beyond the interface's networks, too. They are easily forged, to send the answers to somebody else
     #[arg(long)]
@@ -100,7 +104,13 @@ pub struct ServeArgs {
 /// What keeps it from serving, and what to do about it.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let events = events(&args)?;
+    if args.no_dhcp && args.no_tftp && args.no_http {
+        bail!("--no-dhcp, --no-tftp and --no-http leave nothing to serve");
+    }
     let directory = Arc::new(directory(&args)?);
+    if args.check {
+        return check_only(&directory);
+    }
     let has_address = !args.address.is_empty();
     let mut interface =
         choose_interface(interface::all()?, args.interface.as_deref(), has_address)?;
@@ -122,7 +132,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         hosts.join(" and "),
         interface.name
     ));
-    say_what_is_served(&args, &directory, &events);
+    say_what_is_served(&directory, &events);
 
     allow_many_files();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
@@ -166,19 +176,29 @@ fn directory(args: &ServeArgs) -> anyhow::Result<Directory> {
         .with_context(|| format!("cannot serve {}", args.dir.display()))
 }
 
-fn say_what_is_served(args: &ServeArgs, directory: &Directory, events: &Events) {
-    if directory.find(BOOT_PROGRAM).is_err() {
-        let missing = "there is no wireboot.efi: firmware will find nothing to load; name one with --nbp, or put it into";
-        events.say(format!("{missing} {}", args.dir.display()));
+fn say_what_is_served(directory: &Directory, events: &Events) {
+    if let Some(text) = directory.boot_configuration() {
+        events.say(format!(
+            "wireboot.conf, made from what {} holds:\n{text}",
+            directory.path().display()
+        ));
     }
-    match directory.boot_configuration() {
-        Some(text) => events.say(format!("wireboot.conf, made from what {} holds:\n{text}", args.dir.display())),
-        None if directory.find("wireboot.conf").is_err() => events.say(format!(
-            "{} has no wireboot.conf, and nothing that one could be made from (a kernel named linux, vmlinuz or bzImage, an EFI program)",
-            args.dir.display()
-        )),
-        None => {}
+    check::say(&check::check(directory), events);
+}
+
+/// Tells what is wrong with the directory; an error if a boot would fail for it.
+fn check_only(directory: &Directory) -> anyhow::Result<()> {
+    let findings = check::check(directory);
+    for finding in findings.iter().filter(|finding| !finding.is_error) {
+        println!("warning: {}", finding.text);
     }
+    let errors = findings.iter().filter(|finding| finding.is_error);
+    let errors: Vec<_> = errors.map(|finding| finding.text.as_str()).collect();
+    if !errors.is_empty() {
+        bail!("{}", errors.join("\n"));
+    }
+    println!("{}: nothing is missing", directory.path().display());
+    Ok(())
 }
 
 /// Each transfer holds a file and a socket, and the usual limit of 1024 is for programs that use select(2).

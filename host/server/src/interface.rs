@@ -21,6 +21,8 @@ pub struct Interface {
     pub ipv6_addresses: Vec<(Ipv6Addr, u8)>,
     /// True for one that machines may be connected to: up, no loopback, no point-to-point tunnel.
     pub may_have_machines: bool,
+    /// True for the interface to this computer itself.
+    pub is_loopback: bool,
 }
 
 impl Interface {
@@ -72,6 +74,12 @@ impl Networks {
     }
 }
 
+impl From<Vec<(IpAddr, u8)>> for Networks {
+    fn from(networks: Vec<(IpAddr, u8)>) -> Self {
+        Self(networks)
+    }
+}
+
 /// Bits of the prefix of an IPv6 network (RFC 4291 section 2.5.4). An address by DHCPv6 comes with 128, which says nothing of the network.
 const IPV6_PREFIX: u8 = 64;
 
@@ -95,6 +103,7 @@ pub fn all() -> io::Result<Vec<Interface>> {
                     mac: None,
                     addresses: Vec::new(),
                     ipv6_addresses: Vec::new(),
+                    is_loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
                     may_have_machines: entry.flags.contains(InterfaceFlags::IFF_UP)
                         && !entry.flags.intersects(apart),
                 });
@@ -129,13 +138,6 @@ pub fn all() -> io::Result<Vec<Interface>> {
 }
 
 #[cfg(test)]
-impl From<Vec<(IpAddr, u8)>> for Networks {
-    fn from(networks: Vec<(IpAddr, u8)>) -> Self {
-        Self(networks)
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -152,6 +154,7 @@ mod tests {
                 ("fd00::1".parse().unwrap(), 48),
             ],
             may_have_machines: true,
+            is_loopback: false,
         };
         let networks = interface.networks();
         for (address, inside) in [

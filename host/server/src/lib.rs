@@ -11,6 +11,7 @@
 mod arp;
 mod boot;
 mod boot_conf;
+mod check;
 pub mod cli;
 pub mod dhcp;
 pub mod dhcpv6;

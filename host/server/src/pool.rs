@@ -65,6 +65,8 @@ struct Holding {
     /// `None`: in use by somebody, as its client found.
     client: Option<Client>,
     until: Instant,
+    /// It was given, not only offered or found in use.
+    leased: bool,
 }
 
 impl<A: Address> Pool<A> {
@@ -85,7 +87,7 @@ impl<A: Address> Pool<A> {
     pub fn with(mut self, leases: Vec<Lease<A>>) -> Self {
         for (address, client, until) in leases {
             if (self.first..=self.last).contains(&address) {
-                self.hold(address, &client, until);
+                self.hold(address, &client, until, true);
             }
         }
         self
@@ -109,11 +111,10 @@ impl<A: Address> Pool<A> {
             .chain(self.in_order_for(client))
             .find(|&address| self.is_free_for(address, client, now))?;
         // A renewed discovery must not shorten a lease that runs.
-        let until = self
-            .by_address
-            .get(&address)
-            .map_or(now, |holding| holding.until);
-        self.hold(address, client, until.max(now + OFFER_TIME));
+        let held = self.by_address.get(&address);
+        let held = held.filter(|held| held.until > now);
+        let (until, leased) = held.map_or((now, false), |held| (held.until, held.leased));
+        self.hold(address, client, until.max(now + OFFER_TIME), leased);
         Some(address)
     }
 
@@ -121,7 +122,7 @@ impl<A: Address> Pool<A> {
     pub fn lease(&mut self, client: &[u8], address: A, now: Instant) -> bool {
         let free = self.is_free_for(address, client, now);
         if free {
-            self.hold(address, client, now + self.lease_time);
+            self.hold(address, client, now + self.lease_time, true);
             self.changed.insert(address);
         }
         free
@@ -154,6 +155,7 @@ impl<A: Address> Pool<A> {
                 Holding {
                     client: None,
                     until,
+                    leased: false,
                 },
             );
         }
@@ -165,17 +167,17 @@ impl<A: Address> Pool<A> {
         let held = self.by_address.get(&address);
         let held = held.filter(|held| held.until > now);
         let known = held.is_some_and(|held| held.client.as_deref() == Some(client));
-        let leased = held.is_some_and(|held| held.until > now + OFFER_TIME);
+        let leased = held.is_some_and(|held| held.leased);
         if known || leased || !(self.first..=self.last).contains(&address) {
             return false;
         }
-        self.keep(address, client, now + DECLINED_TIME);
+        self.keep(address, client, now + DECLINED_TIME, false);
         self.by_client.entry(client.to_vec()).or_insert(address);
         true
     }
 
-    fn hold(&mut self, address: A, client: &[u8], until: Instant) {
-        self.keep(address, client, until);
+    fn hold(&mut self, address: A, client: &[u8], until: Instant, leased: bool) {
+        self.keep(address, client, until, leased);
         if let Some(former) = self.by_client.insert(client.to_vec(), address)
             && former != address
         {
@@ -184,10 +186,11 @@ impl<A: Address> Pool<A> {
     }
 
     /// Takes `address` from who had it.
-    fn keep(&mut self, address: A, client: &[u8], until: Instant) {
+    fn keep(&mut self, address: A, client: &[u8], until: Instant, leased: bool) {
         let holding = Holding {
             client: Some(client.to_vec()),
             until,
+            leased,
         };
         if let Some(Holding {
             client: Some(former),

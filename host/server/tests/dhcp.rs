@@ -268,6 +268,27 @@ fn an_address_that_somebody_has_is_given_to_nobody_else() {
 }
 
 #[test]
+fn what_machines_will_miss_is_told_at_the_start_and_after_each_change() {
+    if !inside("what_machines_will_miss_is_told_at_the_start_and_after_each_change") {
+        return;
+    }
+    let _clients = Clients::new();
+    let mut served = Served::start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    assert!(
+        served
+            .log()
+            .contains("wireboot: error: wireboot.efi is no EFI program")
+    );
+    let configuration = served.directory.path().join("wireboot.conf");
+    fs::write(&configuration, "title A\nlinux linux\ninitrd lost.gz\n").unwrap();
+    served.wait_for("error: wireboot.conf, entry A: lost.gz: there is no such file here");
+    fs::write(&configuration, "title A\nlinux\n").unwrap();
+    served.wait_for("error: wireboot.conf, line 2: ");
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+#[test]
 fn errors_say_what_to_do() {
     if !inside("errors_say_what_to_do") {
         return;
@@ -285,6 +306,18 @@ fn errors_say_what_to_do() {
             "--interface s0 --range 1-2",
             "expected the first and the last address",
         ),
+        (
+            "--interface s0 --authoritative --no-tftp --range 10.9.1.5-10.9.1.9",
+            "not of this server's network, 10.9.0.1/24",
+        ),
+        (
+            "--interface s0 --authoritative --no-tftp --range 10.9.0.1-10.9.0.1",
+            "there is none to give",
+        ),
+        ("--interface lo", "the loopback interface lo"),
+        ("--no-dhcp --no-tftp --no-http", "nothing to serve"),
+        ("--http-port 0", "0 is not in 1..=65535"),
+        ("--check", "wireboot.efi is no EFI program for x64 machines"),
     ] {
         let mut served = Served::start(arguments);
         assert!(!served.child.wait().unwrap().success());

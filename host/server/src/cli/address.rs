@@ -80,6 +80,9 @@ pub(super) fn choose_interface(
                 list(&all)
             );
         };
+        if interface.is_loopback {
+            bail!("no machine is connected to the loopback interface {name}");
+        }
         return Ok(interface.clone());
     }
     let usable = |interface: &Interface| {
@@ -214,6 +217,7 @@ mod tests {
             addresses: addresses.to_vec(),
             ipv6_addresses: Vec::new(),
             may_have_machines,
+            is_loopback: false,
         }
     }
 

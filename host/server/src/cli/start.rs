@@ -13,14 +13,15 @@ use wireboot_wire::dhcpv6::duid;
 use wireboot_wire::tftp;
 
 use super::ServeArgs;
-use super::address::Addresses;
+use super::address::{AddressRange, Addresses};
 use crate::arp::Arp;
+use crate::check;
 use crate::dhcp::{self, DhcpServer, DhcpSockets};
 use crate::dhcpv6::{self, DhcpV6Server, DhcpV6Sockets};
 use crate::directory::Directory;
 use crate::event::Events;
 use crate::http::HttpServer;
-use crate::interface::Interface;
+use crate::interface::{Interface, Networks};
 use crate::leases::Leases;
 use crate::listen::Listen;
 use crate::others::{ADVICE, Others, look_out};
@@ -125,6 +126,12 @@ pub(super) fn start(
             threads.start("HTTP", Box::new(move |stop| server.run(stop)))?;
         }
     }
+    let (watched, told) = (directory.clone(), events.clone());
+    let watch = move |stop: &Stop| {
+        check::watch(&watched, &told, stop);
+        Ok(())
+    };
+    threads.start("configuration", Box::new(watch))?;
     for host in addresses.hosts() {
         let tftp = (!args.no_tftp).then(|| format!("tftp://{host}"));
         let http = (!args.no_http).then(|| http(args, &host));
@@ -225,10 +232,20 @@ fn ipv4_range(
     args: &ServeArgs,
     network: (Ipv4Addr, u8),
 ) -> anyhow::Result<RangeInclusive<Ipv4Addr>> {
-    match args.range {
-        Some(range) => Ok(range.first..=range.last),
-        None => default_range(network.0, network.1),
+    let (server, prefix) = network;
+    let Some(AddressRange { first, last }) = args.range else {
+        return default_range(server, prefix);
+    };
+    let here = Networks::from(vec![(server.into(), prefix)]);
+    if !here.contain(first.into()) || !here.contain(last.into()) {
+        bail!(
+            "--range {first}-{last} is not of this server's network, {server}/{prefix}: machines of another could not reach it"
+        );
     }
+    if first == server && last == server {
+        bail!("--range {first}-{last} is this server's own address: there is none to give");
+    }
+    Ok(first..=last)
 }
 
 fn ipv6_range(addresses: Addresses) -> Option<RangeInclusive<Ipv6Addr>> {
