@@ -135,6 +135,11 @@ impl From<Errno> for OpenError {
     }
 }
 
+/// Bytes of a file that are sent at most between two looks at whether it has changed.
+const BETWEEN_LOOKS: usize = 4 << 20;
+/// Bytes at its end before which there is a look in any case.
+const LOOKED_AT_LAST: usize = 64 << 10;
+
 /// An open file, or bytes that stand for one. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Content {
@@ -190,11 +195,18 @@ impl Content {
     /// from where it keeps the file. Returns how many.
     ///
     /// # Errors
-    /// When the socket or the file fails, or the file has become shorter.
+    /// When the socket or the file fails, or the file has changed since it was opened.
     pub fn send(&self, socket: &TcpStream, offset: u64, length: u64) -> io::Result<u64> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let sent = match &self.source {
             Source::File(file) => {
+                self.is_as_opened(file)?;
+                // The end goes by itself: what is sent last is looked at last.
+                let before_end = length.saturating_sub(LOOKED_AT_LAST);
+                let length = match before_end {
+                    0 => length,
+                    _ => before_end.min(BETWEEN_LOOKS),
+                };
                 let mut offset = i64::try_from(offset).map_err(io::Error::other)?;
                 sendfile(socket, file, Some(&mut offset), length)?
             }
@@ -206,7 +218,7 @@ impl Content {
             }
         };
         if sent == 0 && length > 0 {
-            return Err(shorter());
+            return Err(changed());
         }
         Ok(sent as u64)
     }
@@ -229,13 +241,15 @@ impl Content {
     /// Fills all of `slices` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// When the file cannot be read, or has become shorter.
+    /// When the file cannot be read, or has changed since it was opened.
     pub fn read_exact_at(&self, slices: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<()> {
         let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
         let read = match &self.source {
             Source::File(file) => {
                 let offset = i64::try_from(offset).map_err(io::Error::other)?;
-                nix::sys::uio::preadv(file, slices, offset)?
+                let read = nix::sys::uio::preadv(file, slices, offset)?;
+                self.is_as_opened(file)?;
+                read
             }
             Source::Bytes(bytes) => {
                 let mut rest = usize::try_from(offset)
@@ -253,26 +267,26 @@ impl Content {
                 bytes.len().saturating_sub(offset as usize).min(wanted)
             }
         };
-        if read == wanted {
-            Ok(())
-        } else {
-            Err(shorter())
-        }
+        (read == wanted).then_some(()).ok_or_else(changed)
+    }
+
+    /// A client must not get half of one version and half of another.
+    fn is_as_opened(&self, file: &File) -> io::Result<()> {
+        let now = file.metadata()?;
+        let same = now.len() == self.len && now.modified()? == self.modified;
+        same.then_some(()).ok_or_else(changed)
     }
 }
 
-fn shorter() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        "the file became shorter while it was sent",
-    )
+fn changed() -> io::Error {
+    io::Error::other("the file was changed while it was sent")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{FileExt, symlink};
 
     /// `served/` with files and links, beside a secret.
     fn house() -> (tempfile::TempDir, Directory) {
@@ -423,32 +437,53 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_ends_with_an_error() {
+    fn a_file_that_was_changed_ends_with_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        std::fs::write(&path, [7; 100]).unwrap();
-        let content = Directory::open(folder.path(), None)
-            .unwrap()
-            .find("file")
-            .unwrap();
+        let directory = Directory::open(folder.path(), None).unwrap();
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert_eq!(content.send(&socket, 0, 100).unwrap(), 100);
-        std::fs::File::options()
-            .write(true)
-            .open(&path)
-            .unwrap()
-            .set_len(40)
-            .unwrap();
-        assert_eq!(content.send(&socket, 0, 100).unwrap(), 40);
-        assert!(content.send(&socket, 40, 60).is_err());
-        assert_eq!(
-            content.send(&socket, 40, 0).unwrap(),
-            0,
-            "nothing was asked for"
-        );
-        let mut bytes = [0; 60];
-        let mut slices = [IoSliceMut::new(&mut bytes)];
-        assert!(content.read_exact_at(&mut slices, 40).is_err());
+        let shorter = |file: File| file.set_len(40).unwrap();
+        let longer = |file: File| file.set_len(101).unwrap();
+        let other = |file: File| {
+            file.write_all_at(&[8; 100], 0).unwrap();
+            // Later than any time that the file had before.
+            let later = SystemTime::now() + std::time::Duration::from_secs(1);
+            file.set_modified(later).unwrap();
+        };
+        for change in [&shorter as &dyn Fn(File), &longer, &other] {
+            std::fs::write(&path, [7; 100]).unwrap();
+            let content = directory.find("file").unwrap();
+            let mut bytes = [0; 40];
+            let read = |bytes: &mut [u8]| content.read_exact_at(&mut [IoSliceMut::new(bytes)], 0);
+            assert_eq!(content.send(&socket, 0, 100).unwrap(), 100);
+            read(&mut bytes).unwrap();
+            assert_eq!(bytes, [7; 40]);
+            change(File::options().write(true).open(&path).unwrap());
+            for error in [content.send(&socket, 0, 40).err(), read(&mut bytes).err()] {
+                let error = error.unwrap().to_string();
+                assert_eq!(error, "the file was changed while it was sent");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_file_is_looked_at_now_and_then_and_before_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let size = 2 * BETWEEN_LOOKS;
+        std::fs::write(folder.path().join("file"), vec![7; size]).unwrap();
+        let directory = Directory::open(folder.path(), None).unwrap();
+        let content = directory.find("file").unwrap();
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut taking, _) = listener.accept().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut taking, &mut std::io::sink()));
+        let (mut at, mut last) = (0, 0);
+        while at < size as u64 {
+            last = content.send(&socket, at, size as u64 - at).unwrap();
+            assert!(last <= BETWEEN_LOOKS as u64);
+            at += last;
+        }
+        assert!(last <= LOOKED_AT_LAST as u64, "{last}");
     }
 }

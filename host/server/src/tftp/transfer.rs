@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use wireboot_wire::tftp::{
-    DATA_HEADER_LEN, MAX_BLOCK_SIZE, MIN_BLOCK_SIZE, Packet, TransferOptions, data_header,
+    DATA_HEADER_LEN, ErrorCode, MAX_BLOCK_SIZE, MIN_BLOCK_SIZE, Packet, TransferOptions,
+    data_header,
 };
 
 use super::places::Place;
@@ -121,8 +122,13 @@ impl Job {
                     for part in ahead.due(sender.offset(first), terms.size) {
                         self.file.read_ahead(part, AHEAD_STEP);
                     }
-                    let sent = batch.send_blocks(&sender, &self.file, first, count)?;
-                    sender.sent(sent, Instant::now());
+                    match batch.send_blocks(&sender, &self.file, first, count) {
+                        Ok(sent) => sender.sent(sent, Instant::now()),
+                        Err(error) => {
+                            batch.tell(ErrorCode::UNDEFINED, &error.to_string())?;
+                            return Err(error);
+                        }
+                    }
                 }
                 Action::Wait(until) => batch.wait(until)?,
                 Action::Ended(_) => break,
@@ -135,13 +141,7 @@ impl Job {
             }
         }
         if let Some((code, text)) = sender.farewell() {
-            let mut packet = Vec::new();
-            Packet::Error {
-                code,
-                text: text.as_bytes(),
-            }
-            .emit(&mut packet);
-            batch.send_one(&packet)?;
+            batch.tell(code, text)?;
         }
         Ok(sender)
     }
@@ -219,6 +219,14 @@ impl Batch {
 
     fn send_one(&self, packet: &[u8]) -> io::Result<()> {
         self.send(packet)
+    }
+
+    /// Tells the client why the transfer ends.
+    fn tell(&self, code: ErrorCode, text: &str) -> io::Result<()> {
+        let mut packet = Vec::new();
+        let text = text.as_bytes();
+        Packet::Error { code, text }.emit(&mut packet);
+        self.send_one(&packet)
     }
 
     /// Sends blocks from `first` on, at most `count` and as many as one send takes. Returns how many.
