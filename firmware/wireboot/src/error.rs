@@ -91,6 +91,9 @@ pub enum Error {
     /// A lease or file could not be had.
     #[error(transparent)]
     Fetch(Box<FetchError>),
+    /// What the DHCP server says is to be booted cannot be.
+    #[error("the boot file that the DHCP server names cannot be fetched: {0}")]
+    BootFile(UrlError),
     /// A URL in load options or configuration is none.
     #[error(transparent)]
     Url(#[from] UrlError),

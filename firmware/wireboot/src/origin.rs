@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use core::fmt::Display;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wireboot_fetch::url::Url;
+use wireboot_fetch::url::{Url, UrlError};
 use wireboot_fetch::{Lease, Lease6, LeaseSource, Leases};
 use wireboot_net::Ipv4Cidr;
 use wireboot_platform::device_path::{IpNode, NetworkPath};
@@ -48,8 +48,8 @@ impl Origin {
             .as_ref()
             .and_then(of_pxe)
             .unwrap_or_else(|| of_http_boot(&network));
-        let http = uri.is_some();
-        let url = uri.or_else(|| boot_file(&leases));
+        let http = network.uri.is_some();
+        let url = uri.or_else(|| boot_file(&leases).ok().flatten());
         Self {
             path,
             network,
@@ -142,24 +142,80 @@ fn ipv6(address: IpAddr) -> Option<Ipv6Addr> {
     }
 }
 
-/// The boot file that one of the leases names, as a URL.
-pub fn boot_file(leases: &Leases) -> Option<Url> {
-    let v6 = || Url::parse(leases.v6.as_ref()?.boot_file.as_deref()?).ok();
-    leases.v4.as_ref().and_then(boot_file4).or_else(v6)
+/// The boot file that one of the leases names.
+///
+/// # Errors
+/// Why what they name cannot be fetched. Nothing else is booted in its place: it was to come by `https`, perhaps.
+pub fn boot_file(leases: &Leases) -> Result<Option<Url>, UrlError> {
+    let v4 = leases.v4.as_ref().and_then(boot_file4);
+    let v6 = leases
+        .v6
+        .as_ref()
+        .and_then(|lease| lease.boot_file.as_deref());
+    match (v4, v6.map(Url::parse)) {
+        (Some(Ok(url)), _) | (_, Some(Ok(url))) => Ok(Some(url)),
+        (Some(Err(error)), _) | (None, Some(Err(error))) => Err(error),
+        (None, None) => Ok(None),
+    }
 }
 
-fn boot_file4(lease: &Lease) -> Option<Url> {
+fn boot_file4(lease: &Lease) -> Option<Result<Url, UrlError>> {
     let file = lease.boot_file.as_deref()?;
     if file.contains("://") {
-        return Url::parse(file).ok();
+        return Some(Url::parse(file));
     }
     if let Some(server) = lease.next_server {
-        return Url::from_boot_file(server, file).ok();
+        return Some(Url::from_boot_file(server, file));
     }
     // A server known by name only: its TFTP file.
     let name = lease.next_server_name.as_deref()?;
-    Url::parse(&alloc::format!("tftp://{name}/"))
-        .ok()?
-        .join(file)
-        .ok()
+    let server = Url::parse(&alloc::format!("tftp://{name}/"));
+    Some(server.and_then(|server| server.join(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leases(v4: Option<&str>, v6: Option<&str>) -> Leases {
+        let address = Ipv4Cidr::new(Ipv4Addr::new(10, 0, 0, 5), 24);
+        let named = |file: Option<&str>| file.map(ToString::to_string);
+        Leases {
+            v4: Some(Lease {
+                next_server: Some(Ipv4Addr::new(10, 0, 0, 1)),
+                boot_file: named(v4),
+                ..Lease::new(address, LeaseSource::Firmware)
+            }),
+            v6: Some(Lease6 {
+                boot_file: named(v6),
+                ..Lease6::new(LeaseSource::Firmware)
+            }),
+        }
+    }
+
+    #[test]
+    fn what_a_server_names_is_booted_or_refused() {
+        let found = |v4, v6| {
+            let found = boot_file(&leases(v4, v6));
+            found.map(|url| url.map(|url| url.as_str().to_string()))
+        };
+        let (https, http) = ("https://10.0.0.1/wireboot.efi", "http://[fd00::1]/w.efi");
+        assert_eq!(found(None, None), Ok(None));
+        let tftp = Ok(Some("tftp://10.0.0.1/w.efi".to_string()));
+        assert_eq!(found(Some("w.efi"), Some(https)), tftp);
+        assert_eq!(found(None, Some(http)), Ok(Some(http.to_string())));
+        assert_eq!(found(Some(https), Some(http)), Ok(Some(http.to_string())));
+        for (v4, v6) in [
+            (Some(https), None),
+            (None, Some(https)),
+            (Some(https), Some(https)),
+            (Some("nfs://10.0.0.1/w"), None),
+            (Some("http://"), None),
+            (None, Some("w.efi")),
+        ] {
+            assert!(found(v4, v6).is_err(), "{v4:?} {v6:?}");
+        }
+        let why = found(Some(https), None).unwrap_err().to_string();
+        assert!(why.contains("https is not supported"), "{why}");
+    }
 }

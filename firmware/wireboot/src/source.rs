@@ -190,7 +190,7 @@ pub fn by_dhcp(
 ) -> Result<Choice, Error> {
     let arguments = String::new();
     let named = match ask(fetcher, origin, true, patience) {
-        Ok(leases) => origin::boot_file(&leases),
+        Ok(leases) => origin::boot_file(&leases).map_err(Error::BootFile)?,
         Err(Error::Fetch(error)) if origin.has_lease() => {
             log::warn!("{error}");
             adopt(fetcher, &origin.leases)?;
