@@ -65,9 +65,14 @@ struct Patience {
     dhcp: Option<Duration>,
 }
 
-/// For the only card.
+/// For the only card: a switch may take as long until it lets anything through (spanning tree, 802.1D: 2 times 15 s, and 20 s before).
 const PATIENT: Patience = Patience {
-    link: 5_000_000,
+    link: 50_000_000,
+    dhcp: None,
+};
+/// For one of several of which none was ready.
+const PATIENT_WITH_ANY: Patience = Patience {
+    link: 10_000_000,
     dhcp: None,
 };
 /// For one of several: another may be ready.
@@ -87,7 +92,7 @@ fn connect(
     let cards = card::all(origin, settings.nic)?;
     let rounds: &[Patience] = match cards.len() {
         1 => &[PATIENT],
-        _ => &[HASTY, PATIENT],
+        _ => &[HASTY, PATIENT_WITH_ANY],
     };
     let mut failure = Error::NoInterface;
     for patience in rounds {

@@ -15,6 +15,7 @@ use post::instant;
 use wireboot_fetch::{Command, Event, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Either, Fault, Nic};
+use wireboot_platform::console::Key;
 use wireboot_platform::pci::Claim;
 use wireboot_platform::processors::{self, Processor};
 use wireboot_platform::rest::Rest;
@@ -28,6 +29,11 @@ const AWAKE: u64 = 3_000;
 /// The same while a file has been asked for and nothing is known of it, in microseconds: when its size comes, the network stands still until there is
 /// memory for it, and a rest would cost more than a tenth of the time that 64 MB take.
 const AWAKE_FOR_SIZE: u64 = 30_000;
+
+/// How long the link is waited for before that is told, in microseconds.
+const SILENT: u64 = 1_500_000;
+/// Time between two looks at the keyboard, in microseconds.
+const KEYS: u64 = 100_000;
 
 /// The interface and the service on it, which runs on another processor where there is one. Dropping it lets the last
 /// frames leave, stops the device and gives it back to the firmware.
@@ -52,6 +58,31 @@ pub struct Network {
     busy: u64,
     /// The last thing asked was for a file.
     asked: bool,
+}
+
+/// Waits until the link is up.
+fn await_link(nic: &mut AnyNic, card: &Card, patience: u64, clock: Clock) -> Result<(), Error> {
+    let began = clock.micros();
+    let (mut next_look, mut told) = (began, false);
+    while !nic.link_up() {
+        let now = clock.micros();
+        if now > began + patience {
+            return Err(Error::NoLink(card.to_string()));
+        }
+        if !told && now > began + SILENT {
+            told = true;
+            let seconds = patience / 1_000_000;
+            log::info!("no link yet on {card}; waiting {seconds} s for it (Esc leaves)");
+        }
+        if now >= next_look {
+            next_look = now + KEYS;
+            if console::key() == Some(Key::Escape) {
+                return Err(Error::Stopped);
+            }
+        }
+        core::hint::spin_loop();
+    }
+    Ok(())
 }
 
 /// What remains of a service: the NIC, still running, and why it ended unless it was asked to.
@@ -84,15 +115,11 @@ impl Network {
         let mac = nic.properties().mac;
         let [a, b, c, d, e, f] = mac;
         log::info!("{card}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, driven by {driver}");
-        let end = clock.micros() + patience;
-        while !nic.link_up() {
-            if clock.micros() > end {
-                nic.stop();
-                // Before the claim: its memory belongs to the device.
-                drop(nic);
-                return Err(Error::NoLink(card.to_string()));
-            }
-            core::hint::spin_loop();
+        if let Err(error) = await_link(&mut nic, card, patience, clock) {
+            nic.stop();
+            // Before the claim: its memory belongs to the device.
+            drop(nic);
+            return Err(error);
         }
         if let Some(vlan) = settings.vlan {
             log::info!("VLAN {vlan}");

@@ -1,6 +1,7 @@
 //! Machines with two network cards, the first of them on a network that has no server, or with other cards than virtio's.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -42,6 +43,24 @@ pub fn first_card_without_link(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     machine.ask("set_link", json!({ "name": "idle", "up": false }))?;
     expect(&mut machine, "wireboot: .*no link")?;
+    scene.arrives(&mut machine)
+}
+
+/// Some switches let nothing through for long.
+pub fn link_comes_late(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_stick(&boot_program()?)?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    let link = |up: bool| json!({ "name": "net0", "up": up });
+    machine.ask("set_link", link(false))?;
+    expect(
+        &mut machine,
+        r"wireboot: no link yet on .*; waiting 50 s for it \(Esc leaves\)",
+    )?;
+    // Longer than the link of one card among several is waited for at first.
+    std::thread::sleep(Duration::from_secs(6));
+    machine.ask("set_link", link(true))?;
     scene.arrives(&mut machine)
 }
 

@@ -119,6 +119,7 @@ const CASES: &[(&str, Case)] = &[
         cards::booted_from_the_second_card,
     ),
     ("first_card_without_link", cards::first_card_without_link),
+    ("link_comes_late", cards::link_comes_late),
     ("over_an_82574l", cards::over_an_82574l),
     ("over_an_82540em", cards::over_an_82540em),
     (
