@@ -4,7 +4,7 @@ use crate::card::Driver;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use wireboot_fetch::FetchError;
 use wireboot_fetch::url::UrlError;
 use wireboot_fetch::verify::WrongDigest;
@@ -87,7 +87,12 @@ pub enum Error {
     Measurement(String),
     /// Nobody to measure against.
     #[error("no sender answers at {0}; wireboot lab sky starts one")]
-    NoSender(Ipv4Addr),
+    NoSender(IpAddr),
+    /// There is no address of the version of IP that is to be measured.
+    #[error(
+        "this machine has no address that reaches {0}; check that DHCP serves that version of IP"
+    )]
+    NoAddress(IpAddr),
     /// A lease or file could not be had.
     #[error(transparent)]
     Fetch(Box<FetchError>),
