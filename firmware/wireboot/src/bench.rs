@@ -15,6 +15,7 @@ mod frame;
 mod frames;
 mod ladder;
 mod options;
+mod upload;
 mod wire;
 mod work;
 
@@ -28,10 +29,11 @@ use crate::source;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use frames::{Frames, Size};
 use ladder::{Kind, Ladder};
 pub use options::Options;
+use upload::Uncut;
 use wire::{Driver, Managed, Wire};
 use wireboot_fetch::Leases;
 use wireboot_fetch::url::{Host, Url};
@@ -42,6 +44,7 @@ use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::stock::{self, Mnp};
 use wireboot_platform::undi::{self, Undi};
 use wireboot_platform::{Clock, console};
+use wireboot_wire::bench::DATA_PORT;
 
 /// What one measurement found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -203,7 +206,7 @@ impl<'o> Bench<'o> {
                 .frames
                 .receive(&mut driver, Size::Full, Some(memory.rest_mut(0)))
         });
-        let mut nic = driver.0;
+        let mut nic = self.uploads(driver.0);
         for (scheme, name) in [
             ("tftp", "wireboot TFTP, one processor"),
             ("http", "wireboot HTTP, one processor"),
@@ -239,6 +242,25 @@ impl<'o> Bench<'o> {
         let (nic, result) = files::turns(nic, &self.leases, &url, self.clock);
         self.ladder.add(Kind::Receive, name, self.whole(result));
         Ok(nic)
+    }
+
+    /// TCP that sends, from the boot processor: in frames that we make, and in units that the card cuts where it does.
+    fn uploads<N: Nic>(&mut self, nic: N) -> N {
+        let nic = self.upload(Uncut(nic), "wireboot TCP").0;
+        match nic.properties().transmit_unit {
+            0 => nic,
+            _ => self.upload(nic, "wireboot TCP, TSO"),
+        }
+    }
+
+    fn upload<N: Nic>(&mut self, nic: N, name: &str) -> N {
+        if !self.options.wants(name) {
+            return nic;
+        }
+        let sink = SocketAddr::new(self.server, DATA_PORT);
+        let (nic, result) = upload::send(nic, &self.leases, sink, self.clock);
+        self.ladder.add(Kind::Transmit, name, self.whole(result));
+        nic
     }
 
     /// Waits for the link.

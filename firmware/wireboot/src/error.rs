@@ -8,6 +8,7 @@ use core::net::IpAddr;
 use wireboot_fetch::FetchError;
 use wireboot_fetch::url::UrlError;
 use wireboot_fetch::verify::WrongDigest;
+use wireboot_net::NetError;
 use wireboot_nic::{Fault, e1000e, virtio};
 use wireboot_platform::Status;
 use wireboot_platform::undi::UndiError;
@@ -88,6 +89,9 @@ pub enum Error {
     /// Nobody to measure against.
     #[error("no sender answers at {0}; wireboot lab sky starts one")]
     NoSender(IpAddr),
+    /// What is sent to the sender does not arrive.
+    #[error("sending by TCP to the sender: {0}")]
+    Sink(NetError),
     /// There is no address of the version of IP that is to be measured.
     #[error(
         "this machine has no address that reaches {0}; check that DHCP serves that version of IP"
@@ -223,7 +227,7 @@ impl Error {
             | Self::Undying(_) => Status::DEVICE_ERROR,
             Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
-            Self::Fetch(_) | Self::NoSender(_) => Status::NO_RESPONSE,
+            Self::Fetch(_) | Self::NoSender(_) | Self::Sink(_) => Status::NO_RESPONSE,
             _ => Status::ABORTED,
         }
     }

@@ -11,6 +11,7 @@
 mod ladder;
 mod plot;
 mod sender;
+mod sink;
 
 use std::fs;
 use std::io::Write;
