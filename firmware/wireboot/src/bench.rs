@@ -15,6 +15,7 @@ mod frame;
 mod frames;
 mod ladder;
 mod options;
+mod upload;
 mod wire;
 mod work;
 
@@ -28,13 +29,14 @@ use crate::source;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use core::net::Ipv4Addr;
-use frames::{FULL, Frames, SMALL};
+use core::net::{IpAddr, SocketAddr};
+use frames::{Frames, Size};
 use ladder::{Kind, Ladder};
 pub use options::Options;
+use upload::Uncut;
 use wire::{Driver, Managed, Wire};
-use wireboot_fetch::Lease;
-use wireboot_fetch::url::Url;
+use wireboot_fetch::Leases;
+use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
 use wireboot_platform::memory;
 use wireboot_platform::pci::{Candidate, Claim};
@@ -42,6 +44,7 @@ use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::stock::{self, Mnp};
 use wireboot_platform::undi::{self, Undi};
 use wireboot_platform::{Clock, console};
+use wireboot_wire::bench::DATA_PORT;
 
 /// What one measurement found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,8 +113,9 @@ struct Bench<'o> {
     /// Its PCI function.
     interface: Candidate,
     mac: [u8; 6],
-    lease: Lease,
-    server: Ipv4Addr,
+    /// Of the server's version of IP alone, which is the one that is measured.
+    leases: Leases,
+    server: IpAddr,
     frames: Frames,
     ladder: Ladder,
 }
@@ -127,9 +131,16 @@ impl<'o> Bench<'o> {
         let interface = interface.clone();
         let mut fetcher = Fetcher::new(network(&card, None, clock)?);
         source::take_lease(&mut fetcher, origin, None)?;
-        let lease = fetcher.leases().v4.clone().ok_or(Error::Nothing)?;
+        let mut leases = fetcher.leases().clone();
         let mac = fetcher.network().mac();
-        let server = options.server.or(lease.next_server).ok_or(Error::Nothing)?;
+        let next_server = leases.v4.as_ref().and_then(|lease| lease.next_server);
+        let server = options.server.or(next_server.map(IpAddr::V4));
+        let server = server.ok_or(Error::Nothing)?;
+        match server {
+            IpAddr::V4(_) => leases.v6 = None,
+            IpAddr::V6(_) => leases.v4 = None,
+        }
+        let local = files::own_address(&leases, server)?;
         let micros = options.millis * 1000;
         Ok(Self {
             options,
@@ -138,8 +149,8 @@ impl<'o> Bench<'o> {
             interface,
             mac,
             server,
-            frames: Frames::new(clock, lease.address.address(), server, micros),
-            lease,
+            frames: Frames::new(clock, local, server, micros),
+            leases,
             ladder: Ladder::default(),
         })
     }
@@ -155,7 +166,7 @@ impl<'o> Bench<'o> {
     }
 
     fn url(&self, scheme: &str, file: &str) -> Result<Url, Error> {
-        let text = format!("{scheme}://{}/{file}", self.server);
+        let text = format!("{scheme}://{}/{file}", Host::Address(self.server));
         Ok(Url::parse(&text)?)
     }
 
@@ -193,9 +204,9 @@ impl<'o> Bench<'o> {
             let (mut memory, _) = memory::landing(MEMORY).map_err(refused)?;
             bench
                 .frames
-                .receive(&mut driver, FULL, Some(memory.rest_mut(0)))
+                .receive(&mut driver, Size::Full, Some(memory.rest_mut(0)))
         });
-        let mut nic = driver.0;
+        let mut nic = self.uploads(driver.0);
         for (scheme, name) in [
             ("tftp", "wireboot TFTP, one processor"),
             ("http", "wireboot HTTP, one processor"),
@@ -228,9 +239,28 @@ impl<'o> Bench<'o> {
             return Ok(nic);
         }
         let url = self.url(scheme, &self.options.file)?;
-        let (nic, result) = files::turns(nic, &self.lease, &url, self.clock);
+        let (nic, result) = files::turns(nic, &self.leases, &url, self.clock);
         self.ladder.add(Kind::Receive, name, self.whole(result));
         Ok(nic)
+    }
+
+    /// TCP that sends, from the boot processor: in frames that we make, and in units that the card cuts where it does.
+    fn uploads<N: Nic>(&mut self, nic: N) -> N {
+        let nic = self.upload(Uncut(nic), "wireboot TCP").0;
+        match nic.properties().transmit_unit {
+            0 => nic,
+            _ => self.upload(nic, "wireboot TCP, TSO"),
+        }
+    }
+
+    fn upload<N: Nic>(&mut self, nic: N, name: &str) -> N {
+        if !self.options.wants(name) {
+            return nic;
+        }
+        let sink = SocketAddr::new(self.server, DATA_PORT);
+        let (nic, result) = upload::send(nic, &self.leases, sink, self.clock);
+        self.ladder.add(Kind::Transmit, name, self.whole(result));
+        nic
     }
 
     /// Waits for the link.
@@ -246,13 +276,17 @@ impl<'o> Bench<'o> {
 
     /// Frames in both directions and sizes.
     fn wire(&mut self, name: &'static str, wire: &mut impl Wire) {
-        for (kind, payload) in [(Kind::Receive, FULL), (Kind::ReceiveSmall, SMALL)] {
-            self.rung(kind, name, |bench| {
-                bench.frames.receive(wire, payload, None)
-            });
+        for (kind, size) in [
+            (Kind::Receive, Size::Full),
+            (Kind::ReceiveSmall, Size::Small),
+        ] {
+            self.rung(kind, name, |bench| bench.frames.receive(wire, size, None));
         }
-        for (kind, payload) in [(Kind::Transmit, FULL), (Kind::TransmitSmall, SMALL)] {
-            self.rung(kind, name, |bench| bench.frames.transmit(wire, payload));
+        for (kind, size) in [
+            (Kind::Transmit, Size::Full),
+            (Kind::TransmitSmall, Size::Small),
+        ] {
+            self.rung(kind, name, |bench| bench.frames.transmit(wire, size));
         }
     }
 
@@ -309,14 +343,16 @@ impl<'o> Bench<'o> {
         if let Err(error) = self.relayed() {
             log::warn!("SNP, engine on another processor: {error}");
         }
+        let ethertype = frame::ethertype(self.server);
         self.rung(Kind::Receive, "MNP", |bench| {
-            let mnp = Mnp::open(&bench.interface).map_err(opened("MNP on this interface"))?;
+            let mnp =
+                Mnp::open(&bench.interface, ethertype).map_err(opened("MNP on this interface"))?;
             let mut managed = Managed {
                 mnp,
                 mac: bench.mac,
             };
-            let full = bench.frames.receive(&mut managed, FULL, None)?;
-            let small = bench.frames.receive(&mut managed, SMALL, None);
+            let full = bench.frames.receive(&mut managed, Size::Full, None)?;
+            let small = bench.frames.receive(&mut managed, Size::Small, None);
             let small = bench.whole(small);
             bench.ladder.add(Kind::ReceiveSmall, "MNP", small);
             Ok(full)
@@ -324,12 +360,16 @@ impl<'o> Bench<'o> {
         self.rung(Kind::Receive, "firmware's TFTP (PXE)", |bench| {
             files::stock_tftp(
                 &bench.interface,
-                &bench.lease,
+                &bench.leases,
                 bench.server,
                 &bench.options.small,
                 bench.clock,
             )
         });
+        if self.server.is_ipv6() {
+            // Its addresses of IPv6 are not ours to order.
+            return;
+        }
         self.rung(Kind::Receive, "firmware's HTTP", |bench| {
             let url = bench.url("http", &bench.options.small)?;
             files::stock_http(&bench.interface, &url, bench.clock)
@@ -351,7 +391,7 @@ impl<'o> Bench<'o> {
             return Ok(());
         }
         let mut fetcher = Fetcher::new(network);
-        fetcher.configure(self.lease.clone().into())?;
+        fetcher.configure(self.leases.clone())?;
         for (scheme, name) in wanted {
             self.rung(Kind::Receive, name, |bench| {
                 let url = bench.url(scheme, &bench.options.file)?;
@@ -372,7 +412,7 @@ impl<'o> Bench<'o> {
             Some(_) => format!(", {engines} engines"),
         };
         let mut fetcher = Fetcher::new(network);
-        fetcher.configure(self.lease.clone().into())?;
+        fetcher.configure(self.leases.clone())?;
         for (scheme, name) in [("tftp", "wireboot TFTP"), ("http", "wireboot HTTP")] {
             let name = format!("{name}{on}");
             if !self.options.wants(&name) {

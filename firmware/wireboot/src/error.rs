@@ -4,10 +4,11 @@ use crate::card::Driver;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use wireboot_fetch::FetchError;
 use wireboot_fetch::url::UrlError;
 use wireboot_fetch::verify::WrongDigest;
+use wireboot_net::NetError;
 use wireboot_nic::{Fault, e1000e, virtio};
 use wireboot_platform::Status;
 use wireboot_platform::undi::UndiError;
@@ -87,7 +88,15 @@ pub enum Error {
     Measurement(String),
     /// Nobody to measure against.
     #[error("no sender answers at {0}; wireboot lab sky starts one")]
-    NoSender(Ipv4Addr),
+    NoSender(IpAddr),
+    /// What is sent to the sender does not arrive.
+    #[error("sending by TCP to the sender: {0}")]
+    Sink(NetError),
+    /// There is no address of the version of IP that is to be measured.
+    #[error(
+        "this machine has no address that reaches {0}; check that DHCP serves that version of IP"
+    )]
+    NoAddress(IpAddr),
     /// A lease or file could not be had.
     #[error(transparent)]
     Fetch(Box<FetchError>),
@@ -221,7 +230,7 @@ impl Error {
             | Self::Undying(_) => Status::DEVICE_ERROR,
             Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
-            Self::Fetch(_) | Self::NoSender(_) => Status::NO_RESPONSE,
+            Self::Fetch(_) | Self::NoSender(_) | Self::Sink(_) => Status::NO_RESPONSE,
             _ => Status::ABORTED,
         }
     }

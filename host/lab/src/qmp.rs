@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+/// How long QEMU may take to greet: it touches all of a machine's memory before, which takes long on a busy host.
+const GREETING: Duration = Duration::from_secs(120);
+/// The same for an answer.
+const ANSWER: Duration = Duration::from_secs(30);
+
 #[derive(Debug)]
 pub(crate) struct Qmp {
     stream: BufReader<UnixStream>,
@@ -26,13 +31,16 @@ impl Qmp {
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         };
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .context("limiting waits for QEMU")?;
+        let wait = |longest| {
+            let limited = stream.set_read_timeout(Some(longest));
+            limited.context("limiting waits for QEMU")
+        };
+        wait(GREETING)?;
         let mut qmp = Qmp {
-            stream: BufReader::new(stream),
+            stream: BufReader::new(stream.try_clone()?),
         };
         qmp.receive().context("waiting for QEMU's greeting")?;
+        wait(ANSWER)?;
         qmp.execute("qmp_capabilities", json!({}))?;
         Ok(qmp)
     }

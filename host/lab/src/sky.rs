@@ -4,13 +4,14 @@
 //! port:
 //!
 //! ```text
-//!  sender ── lab0 = tap ── QEMU ── card ── driver ── ... ── TFTP, HTTP
-//!            └ full? then it waits         └ each height is a rung of the ladder
+//!  sender, sink ── lab0 = tap ── QEMU ── card ── driver ── ... ── TFTP, HTTP, TCP that sends
+//!                  └ full? then it waits         └ each height is a rung of the ladder
 //! ```
 
 mod ladder;
 mod plot;
 mod sender;
+mod sink;
 
 use std::fs;
 use std::io::Write;
@@ -44,7 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Measurements of frames in a round, where the firmware's driver has an UNDI.
 const FRAME_RUNGS: u32 = 15;
 
-/// Measure what a network card can do, and how much of it each way to use it reaches: wireboot's driver, TFTP and HTTP, the firmware's
+/// Measure what a network card can do, and how much of it each way to use it reaches: wireboot's driver, TFTP, HTTP and sending TCP, the
+/// firmware's
 ///
 /// A virtual machine measures all of it in one boot, by turns, against a sender on the host; medians count. The sender keeps the
 /// cable full without loss. Where it never waits for room, it was the limit.

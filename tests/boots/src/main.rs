@@ -177,6 +177,10 @@ const CASES: &[(&str, Case)] = &[
         firmware_drivers::firmware_has_its_driver_back,
     ),
     ("every_rung_is_measured", sky::every_rung_is_measured),
+    (
+        "every_rung_is_measured_over_ipv6",
+        sky::every_rung_is_measured_over_ipv6,
+    ),
     ("one_processor", processors::one_processor),
     (
         "boot_processor_by_option",

@@ -40,12 +40,10 @@ impl fmt::Debug for ServiceBinding {
 
 /// Receive tokens that wait for packets at the same time.
 const TOKENS: usize = 32;
-/// The only packets that are wanted.
-const ETHERTYPE_IPV4: u16 = 0x0800;
 /// Length of the Ethernet header.
 const HEADER: usize = 14;
 
-/// A child of the firmware's packet service, with tokens that receive IPv4.
+/// A child of the firmware's packet service, with tokens that receive packets of one protocol.
 #[derive(Debug)]
 pub struct Mnp {
     service: ScopedProtocol<ServiceBinding>,
@@ -98,11 +96,11 @@ impl Drop for Waiting {
 }
 
 impl Mnp {
-    /// Makes a child that receives IPv4 packets to this station and to all.
+    /// Makes a child that receives packets of an EtherType to this station and to all.
     ///
     /// # Errors
     /// What the firmware answers when it has no such service on the interface.
-    pub fn open(interface: &Candidate) -> uefi::Result<Self> {
+    pub fn open(interface: &Candidate, ethertype: u16) -> uefi::Result<Self> {
         let handle = handle_with(interface, &MANAGED_NETWORK_SERVICE_BINDING, |_| true)?;
         // SAFETY: nothing disconnects the firmware's network while this is in use.
         let mut service: ScopedProtocol<ServiceBinding> =
@@ -123,7 +121,7 @@ impl Mnp {
         // SAFETY: the child is ours.
         mnp.protocol = Some(unsafe { open(child, OpenProtocolAttributes::GetProtocol) }?);
         let config = ManagedNetworkConfigData {
-            protocol_type_filter: ETHERTYPE_IPV4,
+            protocol_type_filter: ethertype,
             enable_unicast_receive: Boolean::TRUE,
             enable_broadcast_receive: Boolean::TRUE,
             flush_queues_on_reset: Boolean::TRUE,
@@ -190,21 +188,18 @@ impl Mnp {
     /// # Errors
     /// What the firmware answers when it fails; `TIMEOUT`.
     pub fn send(&mut self, frame: &[u8]) -> uefi::Result<()> {
-        let (Some((destination, _)), Some(payload)) =
-            (frame.split_first_chunk::<6>(), frame.get(HEADER..))
-        else {
+        let Some((header, payload)) = frame.split_first_chunk::<HEADER>() else {
             return Err(Status::INVALID_PARAMETER.into());
         };
         let mut address = MacAddress([0; 32]);
-        let (place, _) = address.0.split_at_mut(6);
-        place.copy_from_slice(destination);
+        address.0[..6].copy_from_slice(&header[..6]);
         let payload_len = u32::try_from(payload.len()).map_err(|_| Status::INVALID_PARAMETER)?;
         let mut payload = payload.to_vec();
         let mut address = Box::new(address);
         let mut transmit = Box::new(ManagedNetworkTransmitData {
             destination_address: &raw mut *address,
             source_address: ptr::null_mut(),
-            protocol_type: ETHERTYPE_IPV4,
+            protocol_type: u16::from_be_bytes([header[12], header[13]]),
             data_length: payload_len,
             header_length: 0,
             fragment_count: 1,

@@ -3,16 +3,15 @@
 use super::Sample;
 use crate::error::Error;
 use crate::fetching::Fetcher;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use wireboot_fetch::url::Url;
-use wireboot_fetch::{Command, Event, Lease, Service};
+use wireboot_fetch::{Command, Event, Leases, Service};
 use wireboot_net::{Instant, Memory};
 use wireboot_nic::Nic;
 use wireboot_platform::memory;
 use wireboot_platform::pci::Candidate;
 use wireboot_platform::stock::{Http, Pxe};
 use wireboot_platform::{Clock, random};
-use wireboot_wire::bench::MAX_PAYLOAD;
 
 /// Commands and events under way at most.
 const MAILBOX: usize = 64;
@@ -29,11 +28,25 @@ fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
     }
 }
 
+/// Our address of the version of IP that `server` has.
+pub fn own_address(leases: &Leases, server: IpAddr) -> Result<IpAddr, Error> {
+    let address = match server {
+        IpAddr::V4(_) => leases
+            .v4
+            .as_ref()
+            .map(|lease| lease.address.address().into()),
+        IpAddr::V6(_) => {
+            let lease = leases.v6.as_ref();
+            lease.and_then(|lease| lease.addresses.first().copied().map(IpAddr::V6))
+        }
+    };
+    address.ok_or(Error::NoAddress(server))
+}
+
 /// A file of so many bytes by the firmware, since `begin`.
 fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
     Sample {
         bytes,
-        packets: bytes.div_ceil(u64::from(MAX_PAYLOAD) - 4),
         micros: clock.micros() - begin,
         ..Sample::default()
     }
@@ -42,13 +55,14 @@ fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
 /// The firmware's TFTP, by its PXE.
 pub fn stock_tftp(
     interface: &Candidate,
-    lease: &Lease,
-    server: Ipv4Addr,
+    leases: &Leases,
+    server: IpAddr,
     file: &str,
     clock: Clock,
 ) -> Result<Sample, Error> {
-    let address = lease.address;
-    let mut pxe = Pxe::open(interface, address.address(), address.netmask())
+    let station = own_address(leases, server)?;
+    let mask = leases.v4.as_ref().map(|lease| lease.address.netmask());
+    let mut pxe = Pxe::open(interface, station, mask.map(IpAddr::V4))
         .map_err(refused("PXE on this interface"))?;
     let (mut room, _) = memory::landing(ROOM).map_err(refused("memory for the file"))?;
     let begin = clock.micros();
@@ -84,7 +98,12 @@ pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Er
 }
 
 /// Ours on the boot processor, with the time of each turn. Gives the interface back.
-pub fn turns<N: Nic>(nic: N, lease: &Lease, url: &Url, clock: Clock) -> (N, Result<Sample, Error>) {
+pub fn turns<N: Nic>(
+    nic: N,
+    leases: &Leases,
+    url: &Url,
+    clock: Clock,
+) -> (N, Result<Sample, Error>) {
     let (mut commands, for_service) = wireboot_ring::channel(MAILBOX);
     let (to_us, mut events) = wireboot_ring::channel(MAILBOX);
     let mut service = Service::new(nic, random::seed().0, for_service, to_us);
@@ -93,7 +112,9 @@ pub fn turns<N: Nic>(nic: N, lease: &Lease, url: &Url, clock: Clock) -> (N, Resu
     let mut memory = landing.map(|(memory, _)| Memory::new(memory));
     let mut sample = Sample::default();
     // Into an empty mailbox.
-    let _ = commands.push(Command::Configure(lease.clone()));
+    for command in leases.clone().commands() {
+        let _ = commands.push(command);
+    }
     let _ = commands.push(Command::Get {
         job: 1,
         url: alloc::format!("{url}"),

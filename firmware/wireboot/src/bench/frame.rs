@@ -1,84 +1,148 @@
-//! UDP in IPv4 in Ethernet, as frames: the rungs below a protocol stack have none to do it for them.
+//! UDP in IP in Ethernet, as frames: the rungs below a protocol stack have none to do it for them.
 
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
-/// Bytes of Ethernet, IPv4 (without options) and UDP headers.
+/// Bytes of the headers of Ethernet, IPv4 without options, IPv6 without extensions, and UDP.
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
+const IPV6: usize = 40;
 const UDP: usize = 8;
-/// What precedes a payload.
-pub const HEADERS: usize = ETHERNET + IPV4 + UDP;
 
-const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
 const PROTOCOL_UDP: u8 = 17;
+const HOP_LIMIT: u8 = 64;
 
 /// One end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Ethernet address.
     pub mac: [u8; 6],
-    /// IPv4 address.
-    pub address: Ipv4Addr,
+    /// IP address.
+    pub address: IpAddr,
     /// UDP port.
     pub port: u16,
 }
 
-/// A datagram as a frame. Its UDP checksum is left out (zero, RFC 768); `payload` is at most what a frame holds.
+/// What a frame says of the datagram in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Destination port.
+    pub port: u16,
+    /// Where in the frame the payload begins.
+    pub at: usize,
+    /// Length of the payload.
+    pub len: usize,
+}
+
+/// Bytes that precede a payload to `address`.
+pub fn headers(address: IpAddr) -> usize {
+    let ip = match address {
+        IpAddr::V4(_) => IPV4,
+        IpAddr::V6(_) => IPV6,
+    };
+    ETHERNET + ip + UDP
+}
+
+/// What frames with packets of the version of `address` say in their EtherType.
+pub fn ethertype(address: IpAddr) -> u16 {
+    match address {
+        IpAddr::V4(_) => ETHERTYPE_IPV4,
+        IpAddr::V6(_) => ETHERTYPE_IPV6,
+    }
+}
+
+/// A datagram as a frame. Both ends have addresses of one version; `payload` is at most what a frame holds.
 pub fn emit(from: End, to: End, payload: &[u8]) -> Vec<u8> {
     let udp_len = (UDP + payload.len()) as u16;
-    let mut frame = Vec::with_capacity(HEADERS + payload.len());
+    let mut frame = Vec::with_capacity(headers(to.address) + payload.len());
     frame.extend(to.mac);
     frame.extend(from.mac);
-    frame.extend(ETHERTYPE_IPV4);
-    let mut header = [0; IPV4];
-    let fields: [(usize, &[u8]); 6] = [
-        (0, &[0x45]),
-        (2, &(IPV4 as u16 + udp_len).to_be_bytes()),
-        // Don't fragment; time to live; protocol.
-        (6, &[0x40, 0, 64, PROTOCOL_UDP]),
-        (12, &from.address.octets()),
-        (16, &to.address.octets()),
-        (10, &[0, 0]),
-    ];
-    for (at, bytes) in fields {
-        if let Some(place) = header.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(bytes);
+    let udp_checksum = match (from.address, to.address) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            frame.extend(ETHERTYPE_IPV4.to_be_bytes());
+            let mut header = Vec::with_capacity(IPV4);
+            // No options; identification 0 and not to be fragmented.
+            header.extend([0x45, 0]);
+            header.extend((IPV4 as u16 + udp_len).to_be_bytes());
+            header.extend([0, 0, 0x40, 0, HOP_LIMIT, PROTOCOL_UDP, 0, 0]);
+            header.extend(source.octets());
+            header.extend(destination.octets());
+            let sum = checksum([header.as_slice()]).to_be_bytes();
+            if let Some(place) = header.get_mut(10..12) {
+                place.copy_from_slice(&sum);
+            }
+            frame.extend(header);
+            // Left out (RFC 768).
+            0
         }
-    }
-    let sum = checksum(&header).to_be_bytes();
-    header[10..12].copy_from_slice(&sum);
-    frame.extend(header);
-    for word in [from.port, to.port, udp_len, 0] {
+        (source, destination) => {
+            let (source, destination) = (octets6(source), octets6(destination));
+            frame.extend(ETHERTYPE_IPV6.to_be_bytes());
+            frame.extend([0x60, 0, 0, 0]);
+            frame.extend(udp_len.to_be_bytes());
+            frame.extend([PROTOCOL_UDP, HOP_LIMIT]);
+            frame.extend(source);
+            frame.extend(destination);
+            // RFC 8200, section 8.1: a checksum there must be, over a pseudo-header too.
+            let words = [from.port, to.port, udp_len, udp_len, PROTOCOL_UDP.into()];
+            let words = words.map(u16::to_be_bytes);
+            match checksum([&source, &destination, words.as_flattened(), payload]) {
+                0 => 0xffff,
+                sum => sum,
+            }
+        }
+    };
+    for word in [from.port, to.port, udp_len, udp_checksum] {
         frame.extend(word.to_be_bytes());
     }
     frame.extend(payload);
     frame
 }
 
-/// The ones' complement sum of RFC 1071 over an even number of bytes.
-fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes
-        .chunks_exact(2)
-        .filter_map(|pair| pair.first_chunk().copied())
-        .map(|pair| u32::from(u16::from_be_bytes(pair)))
-        .sum();
+fn octets6(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V6(address) => address.octets(),
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+    }
+}
+
+/// The ones' complement sum of RFC 1071 over all parts, of which only the last may be of an odd length.
+fn checksum<const N: usize>(parts: [&[u8]; N]) -> u16 {
+    let mut sum: u32 = 0;
+    for pair in parts.into_iter().flat_map(|part| part.chunks(2)) {
+        let word = match *pair {
+            [high, low] => u16::from_be_bytes([high, low]),
+            [high] => u16::from_be_bytes([high, 0]),
+            _ => 0,
+        };
+        sum += u32::from(word);
+    }
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     !(sum as u16)
 }
 
-/// The destination port and the length of the payload, if a frame that begins with `start` holds UDP in IPv4 without options.
+/// What a frame that begins with `start` says, if it holds UDP in IPv4 without options or in IPv6 without extensions.
 #[inline]
-pub fn parse(start: &[u8]) -> Option<(u16, usize)> {
-    let header: &[u8; HEADERS] = start.first_chunk()?;
-    if header[12..15] != [0x08, 0x00, 0x45] || header[23] != PROTOCOL_UDP {
+pub fn parse(start: &[u8]) -> Option<Datagram> {
+    let first: &[u8; ETHERNET + IPV4] = start.first_chunk()?;
+    let udp = if first[12..15] == [0x08, 0x00, 0x45] && first[23] == PROTOCOL_UDP {
+        ETHERNET + IPV4
+    } else if first[12..14] == ETHERTYPE_IPV6.to_be_bytes() && first[20] == PROTOCOL_UDP {
+        ETHERNET + IPV6
+    } else {
         return None;
-    }
-    let port = u16::from_be_bytes([header[36], header[37]]);
-    let len = usize::from(u16::from_be_bytes([header[38], header[39]]));
-    Some((port, len.checked_sub(UDP)?))
+    };
+    let header: &[u8; UDP] = start.get(udp..)?.first_chunk()?;
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    Some(Datagram {
+        port: u16::from_be_bytes([header[2], header[3]]),
+        at: udp + UDP,
+        len: len.checked_sub(UDP)?,
+    })
 }
 
 /// Who sent the frame.
@@ -90,37 +154,90 @@ pub fn source(start: &[u8]) -> Option<[u8; 6]> {
 mod tests {
     use super::*;
 
-    const FROM: End = End {
-        mac: [2, 0, 0, 0, 0, 1],
-        address: Ipv4Addr::new(10, 77, 0, 2),
-        port: 7078,
-    };
-    const TO: End = End {
-        mac: [2, 0, 0, 0, 0, 2],
-        address: Ipv4Addr::new(10, 77, 0, 1),
-        port: 7077,
-    };
+    fn end(number: u8, v6: bool) -> End {
+        End {
+            mac: [2, 0, 0, 0, 0, number],
+            address: if v6 {
+                IpAddr::from([0xfd00, 0x77, 0, 0, 0, 0, 0, number.into()])
+            } else {
+                IpAddr::from([10, 77, 0, number])
+            },
+            port: 7079 - u16::from(number),
+        }
+    }
 
     #[test]
     fn frames() {
-        let frame = emit(FROM, TO, b"hello");
-        assert_eq!(frame.len(), HEADERS + 5);
-        assert_eq!(parse(&frame), Some((7077, 5)));
-        assert_eq!(source(&frame), Some(FROM.mac));
+        for (v6, at) in [(false, 42), (true, 62)] {
+            let (from, to) = (end(1, v6), end(2, v6));
+            assert_eq!(headers(to.address), at);
+            let frame = emit(from, to, b"hello");
+            assert_eq!(frame.len(), at + 5);
+            assert_eq!(&frame[at..], b"hello");
+            let datagram = Datagram {
+                port: 7077,
+                at,
+                len: 5,
+            };
+            assert_eq!(parse(&frame), Some(datagram));
+            assert_eq!(source(&frame), Some(from.mac));
+            assert_eq!(frame[..6], to.mac);
+            assert_eq!(frame[at - 8..at - 6], 7078u16.to_be_bytes());
+            assert_eq!(frame[at - 4..at - 2], 13u16.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn ipv4_headers() {
+        let frame = emit(end(1, false), end(2, false), b"hello");
         // A header with its checksum sums to zero.
-        assert_eq!(checksum(&frame[14..34]), 0);
+        assert_eq!(checksum([&frame[14..34]]), 0);
         assert_eq!(frame[16..18], 33u16.to_be_bytes());
+        assert_eq!(frame[26..34], [10, 77, 0, 1, 10, 77, 0, 2]);
+        assert_eq!(frame[40..42], [0, 0]);
+    }
+
+    #[test]
+    fn ipv6_headers() {
+        for payload in [&b"hello"[..], b"hell", b""] {
+            let frame = emit(end(1, true), end(2, true), payload);
+            let len = 8 + payload.len() as u8;
+            assert_eq!(frame[14..22], [0x60, 0, 0, 0, 0, len, 17, 64]);
+            let (source, destination) = (&frame[22..38], &frame[38..54]);
+            assert_eq!(source, octets6(end(1, true).address));
+            assert_eq!(destination, octets6(end(2, true).address));
+            // RFC 8200, section 8.1: source, destination, upper-layer packet length, zeros, next header.
+            let pseudo = [&frame[22..54], &[0, 0, 0, len, 0, 0, 0, 17]].concat();
+            assert_eq!(checksum([pseudo.as_slice(), &frame[54..]]), 0);
+        }
+    }
+
+    #[test]
+    fn a_sum_of_zero_is_not_left_out() {
+        let (from, to) = (end(1, true), end(2, true));
+        let sum = |payload: [u8; 2]| emit(from, to, &payload)[60..62].to_vec();
+        let [high, low] = sum([0, 0])[..] else {
+            panic!("two bytes");
+        };
+        // A word that makes it whole.
+        assert_eq!(sum([high, low]), [0xff, 0xff]);
     }
 
     #[test]
     fn other_frames_are_none() {
-        let mut frame = emit(FROM, TO, b"hello");
-        assert_eq!(parse(&frame[..HEADERS - 1]), None);
-        frame[23] = 6;
-        assert_eq!(parse(&frame), None);
-        frame[23] = PROTOCOL_UDP;
-        frame[39] = 7;
-        frame[38] = 0;
-        assert_eq!(parse(&frame), None);
+        for (v6, protocol) in [(false, 23), (true, 20)] {
+            let mut frame = emit(end(1, v6), end(2, v6), b"hello");
+            let at = headers(end(1, v6).address);
+            for len in 0..at {
+                assert_eq!(parse(&frame[..len]), None, "{len}");
+            }
+            frame[protocol] = 6;
+            assert_eq!(parse(&frame), None);
+            frame[protocol] = PROTOCOL_UDP;
+            frame[at - 4..at - 2].copy_from_slice(&[0, 7]);
+            assert_eq!(parse(&frame), None);
+            frame[12] = 0x88;
+            assert_eq!(parse(&frame), None);
+        }
     }
 }

@@ -1,18 +1,18 @@
 //! The rungs of frames: how many come through when nothing is done with them.
 
 use super::Sample;
-use super::frame::{self, End, HEADERS};
+use super::frame::{self, End};
 use super::wire::{Unit, Wire};
 use crate::error::Error;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use wireboot_platform::Clock;
-use wireboot_wire::bench::{Answer, DATA_PORT, MAX_PAYLOAD, PORT, Request};
+use wireboot_wire::bench::{Answer, DATA_PORT, PORT, Request};
 
-/// A payload that makes a full frame: 1500 bytes of IPv4.
-pub const FULL: u16 = MAX_PAYLOAD;
-/// A payload that makes the smallest frame: 64 bytes with the check sequence.
-pub const SMALL: u16 = 18;
+/// Bytes of a full frame without the check sequence.
+const FULL: usize = 1514;
+/// A payload that makes the smallest frame of IPv4, 64 bytes with the check sequence, and one of 84 of IPv6.
+const SMALL: u16 = 18;
 
 /// When nothing has come for so long, in microseconds, the sender is asked again: a frame may have been lost.
 const SILENCE: u64 = 100_000;
@@ -22,14 +22,33 @@ const PATIENCE: u64 = 3_000_000;
 const BATCH: usize = 64;
 const BROADCAST: [u8; 6] = [0xff; 6];
 
+/// How large frames are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// As large as the network takes them.
+    Full,
+    /// With 18 bytes of payload.
+    Small,
+}
+
+impl Size {
+    /// Bytes of payload of a datagram to `address`.
+    pub fn payload(self, address: IpAddr) -> u16 {
+        match self {
+            Self::Full => (FULL - frame::headers(address)) as u16,
+            Self::Small => SMALL,
+        }
+    }
+}
+
 /// Measures against a sender.
 pub struct Frames {
     /// Tells the time.
     pub clock: Clock,
     /// Our address.
-    pub local: Ipv4Addr,
-    /// The sender's.
-    pub sender: Ipv4Addr,
+    pub local: IpAddr,
+    /// The sender's, of the same version of IP.
+    pub sender: IpAddr,
     /// How long a measurement takes, in microseconds.
     pub micros: u32,
     /// The last request's number.
@@ -55,7 +74,7 @@ impl Tally<'_> {
         let Some((start, rest)) = parts.split_first() else {
             return;
         };
-        let Some((port, len)) = frame::parse(start) else {
+        let Some(frame::Datagram { port, at, len }) = frame::parse(start) else {
             return;
         };
         if port == DATA_PORT {
@@ -65,11 +84,11 @@ impl Tally<'_> {
             };
             self.bytes += len as u64;
             if self.memory.is_some() {
-                self.copy(start.get(HEADERS..).unwrap_or_default());
+                self.copy(start.get(at..).unwrap_or_default());
                 rest.iter().for_each(|part| self.copy(part));
             }
         } else if port == PORT
-            && let Some(text) = start.get(HEADERS..HEADERS + len)
+            && let Some(text) = start.get(at..at + len)
             && let Some(answer) = Answer::parse(text)
             && answer.number() == self.number
         {
@@ -93,7 +112,7 @@ impl Tally<'_> {
 
 impl Frames {
     /// Measures over the addresses given.
-    pub fn new(clock: Clock, local: Ipv4Addr, sender: Ipv4Addr, micros: u32) -> Self {
+    pub fn new(clock: Clock, local: IpAddr, sender: IpAddr, micros: u32) -> Self {
         Self {
             clock,
             local,
@@ -103,18 +122,18 @@ impl Frames {
         }
     }
 
-    /// What comes through while the sender sends datagrams of `payload` bytes. Where there is `memory`, their payload is copied there.
+    /// What comes through while the sender sends frames of a size. Where there is `memory`, their payload is copied there.
     pub fn receive(
         &mut self,
         wire: &mut impl Wire,
-        payload: u16,
+        size: Size,
         memory: Option<&mut [u8]>,
     ) -> Result<Sample, Error> {
         self.number += 1;
         let request = Request::Send {
             number: self.number,
             mac: wire.mac(),
-            payload,
+            payload: size.payload(self.sender),
             micros: self.micros,
         };
         let mut tally = self.tally(memory);
@@ -149,8 +168,9 @@ impl Frames {
         Ok(sample)
     }
 
-    /// What comes out at the other end while datagrams of `payload` bytes are sent.
-    pub fn transmit(&mut self, wire: &mut impl Wire, payload: u16) -> Result<Sample, Error> {
+    /// What comes out at the other end while frames of a size are sent.
+    pub fn transmit(&mut self, wire: &mut impl Wire, size: Size) -> Result<Sample, Error> {
+        let payload = size.payload(self.sender);
         let (before, peer, _) = self.count(wire)?;
         let (from, to) = self.ends(wire, peer, DATA_PORT);
         let content: Vec<u8> = (0..payload).map(|n| n as u8).collect();
@@ -256,5 +276,30 @@ impl Frames {
             port,
         };
         (from, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_frames_hold_1500_bytes_of_either_version() {
+        let v4 = IpAddr::from([10, 77, 0, 1]);
+        let v6 = IpAddr::from([0xfd00, 0x77, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(Size::Full.payload(v4), 1472);
+        assert_eq!(Size::Full.payload(v6), 1452);
+        for address in [v4, v6] {
+            let end = End {
+                mac: BROADCAST,
+                address,
+                port: PORT,
+            };
+            let payload = [0; 1472];
+            let payload = &payload[..Size::Full.payload(address).into()];
+            assert_eq!(frame::emit(end, end, payload).len(), 14 + 1500);
+        }
+        let smallest = frame::headers(v4) + usize::from(Size::Small.payload(v4));
+        assert_eq!(smallest + 4, 64);
     }
 }

@@ -48,9 +48,9 @@ impl Kind {
     fn title(self) -> &'static str {
         match self {
             Self::Receive => "receive, full frames",
-            Self::ReceiveSmall => "receive, 64-byte frames",
+            Self::ReceiveSmall => "receive, small frames",
             Self::Transmit => "transmit, full frames",
-            Self::TransmitSmall => "transmit, 64-byte frames",
+            Self::TransmitSmall => "transmit, small frames",
             Self::Work => "boot processor hashes",
             Self::Engine => "each engine, HTTP",
         }

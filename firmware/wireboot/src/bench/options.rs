@@ -3,13 +3,13 @@
 use crate::error::Error;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
 /// How to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where the sender and the boot server are; none for the one that DHCP names.
-    pub server: Option<Ipv4Addr>,
+    /// Where the sender and the boot server are, in the version of IP that is measured; none for the one that DHCP names, in IPv4.
+    pub server: Option<IpAddr>,
     /// How often each rung is measured.
     pub rounds: u32,
     /// How long each rung of frames is measured, in milliseconds.
@@ -108,7 +108,10 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!((options.rounds, options.millis), (2, 100));
-        assert_eq!(options.server, Some(Ipv4Addr::new(10, 0, 0, 1)));
+        assert_eq!(options.server, Some(IpAddr::from([10, 0, 0, 1])));
+        let options = Options::parse("bench server=fd00:77::1").unwrap().unwrap();
+        let server = IpAddr::from([0xfd00, 0x77, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(options.server, Some(server));
         let options = Options::parse("bench processors=0,1,4").unwrap().unwrap();
         assert_eq!(options.processors, [0, 1, 4]);
         assert!(options.wants("SNP") && options.wants("driver, copied"));
@@ -120,6 +123,7 @@ mod tests {
             "bench rounds=0",
             "bench ms=999999",
             "bench server=a",
+            "bench server=[fd00:77::1]",
             "bench a=b",
             "bench processors=1,",
         ] {

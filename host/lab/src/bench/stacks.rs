@@ -108,6 +108,8 @@ pub struct Absent {
     pub id: String,
     /// The reason, with what to do.
     pub reason: String,
+    /// Whether it could take part, were all at hand that it needs.
+    pub able: bool,
 }
 
 /// The packages that take part in their newest version too.
@@ -126,7 +128,6 @@ pub fn fetch() -> Result<()> {
 }
 
 /// The stacks that can take part here, in the order of the report, and those that cannot. `program`: wireboot.efi, where it is built.
-/// Over IPv6 those that speak it: not the BIOS's, nor GRUB as PXE starts it.
 #[must_use]
 pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>) {
     let mut list = List::default();
@@ -187,12 +188,11 @@ pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>)
             ],
         );
         list.add(&format!("ipxe-efi{age}"), full, &[http, tftp]);
-        if ip == IpVersion::V4 {
-            list.add(&format!("ipxe-bios{age}"), ipxe_rom(package), &[http, tftp]);
-        }
+        list.add(&format!("ipxe-bios{age}"), ipxe_rom(package), &[http, tftp]);
     }
-    if ip == IpVersion::V4 {
-        list.add("grub", grub(stock.as_ref()), &[http, tftp]);
+    match ip {
+        IpVersion::V4 => list.add("grub", grub(stock.as_ref()), &[http, tftp]),
+        IpVersion::V6 => list.unable("grub", "it has no DHCPv6"),
     }
     list.add("linux", linux(), &[http]);
     (list.stacks, list.absent)
@@ -205,11 +205,20 @@ struct List {
 }
 
 impl List {
+    fn unable(&mut self, id: &str, reason: &str) {
+        self.absent.push(Absent {
+            id: id.to_owned(),
+            reason: reason.to_owned(),
+            able: false,
+        });
+    }
+
     fn add(&mut self, id: &str, stack: Result<Stack>, ways: &[(Protocol, Server)]) {
         match stack {
             Err(error) => self.absent.push(Absent {
                 id: id.to_owned(),
                 reason: format!("{error:#}"),
+                able: true,
             }),
             Ok(stack) => self.stacks.extend(ways.iter().map(|&(protocol, server)| {
                 let own = if server == Server::Wireboot {
@@ -339,6 +348,20 @@ mod tests {
         );
         let ids: Vec<_> = list.stacks.iter().map(|stack| stack.id.as_str()).collect();
         assert_eq!(ids, ["x-new-tftp", "x-new-tftp-ours", "x-new-http"]);
+    }
+
+    #[test]
+    fn grub_is_left_out_over_ipv6_alone() {
+        for (ip, unable) in [(IpVersion::V4, false), (IpVersion::V6, true)] {
+            let (stacks, absent) = all(None, ip);
+            let told = absent
+                .iter()
+                .any(|absent| absent.id == "grub" && !absent.able);
+            assert_eq!(told, unable);
+            if unable {
+                assert!(stacks.iter().all(|stack| !stack.id.starts_with("grub")));
+            }
+        }
     }
 
     #[test]

@@ -62,9 +62,9 @@ impl Kind {
     pub fn title(self) -> &'static str {
         match self {
             Kind::Receive => "receive, full frames and files",
-            Kind::ReceiveSmall => "receive, 64-byte frames",
+            Kind::ReceiveSmall => "receive, small frames",
             Kind::Transmit => "transmit, full frames",
-            Kind::TransmitSmall => "transmit, 64-byte frames",
+            Kind::TransmitSmall => "transmit, small frames",
             Kind::Work => "boot processor hashes (SHA-256)",
             Kind::Engine => "each engine, HTTP",
         }

@@ -1,4 +1,5 @@
-//! The sender that a machine measures itself against: sends datagrams when asked, and tells what has come from the machine.
+//! The sender that a machine measures itself against: sends datagrams when asked, tells what has come from the machine, and takes what
+//! its TCP sends.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
 use wireboot_wire::bench::{Answer, DATA_PORT, PORT, Request};
 
+use super::sink;
 use crate::ip::IpVersion;
 use crate::netns::tool;
 use crate::network::{self, INTERFACE};
@@ -33,7 +35,7 @@ const STILL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Sender {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Sender {
@@ -49,12 +51,13 @@ impl Sender {
             .set_read_timeout(Some(LOOK))
             .context("limiting the sender's waits")?;
         // What the machine sends to be counted ends here unread. Without a socket the kernel would answer it.
-        let sink = bind(DATA_PORT)?;
-        setsockopt(&sink, sockopt::RcvBuf, &1).context("making the sink small")?;
+        let unread = bind(DATA_PORT)?;
+        setsockopt(&unread, sockopt::RcvBuf, &1).context("making the sink small")?;
+        let listener = sink::listen((server, DATA_PORT).into())?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = spawn(move || {
-            let _sink = sink;
+        let sender = spawn(move || {
+            let _unread = unread;
             let mut served = Served::new(server);
             while !stopped.load(Ordering::Relaxed) {
                 if let Err(error) = served.next(&control) {
@@ -62,9 +65,11 @@ impl Sender {
                 }
             }
         });
+        let stopped = Arc::clone(&stop);
+        let sink = spawn(move || sink::serve(&listener, &stopped));
         Ok(Sender {
             stop,
-            thread: Some(thread),
+            threads: vec![sender, sink],
         })
     }
 }
@@ -72,7 +77,7 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }

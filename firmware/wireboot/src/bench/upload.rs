@@ -1,0 +1,158 @@
+//! The rungs of TCP that sends: from memory to the sender's sink, whose acknowledgement of the last byte is the end.
+
+use super::Sample;
+use crate::error::Error;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::net::SocketAddr;
+use wireboot_fetch::Leases;
+use wireboot_net::{Duration, Engine, Instant, Memory, NetError, Region, Stack, TcpStream};
+use wireboot_nic::{Counters, Nic, Properties};
+use wireboot_platform::{Clock, memory, random};
+
+/// What is sent, in bytes.
+pub const BYTES: usize = 256 << 20;
+/// How long each step may take, in microseconds.
+const PATIENCE: u64 = 60_000_000;
+/// How long a router may take to tell what is on the link, and the sink to answer.
+const ROUTER: Duration = Duration::from_secs(4);
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A card that cuts no segments.
+pub struct Uncut<N>(pub N);
+
+impl<N: Nic> Nic for Uncut<N> {
+    type Rx<'a>
+        = N::Rx<'a>
+    where
+        Self: 'a;
+    type Tx<'a>
+        = N::Tx<'a>
+    where
+        Self: 'a;
+
+    fn properties(&self) -> Properties {
+        Properties {
+            transmit_unit: 0,
+            ..self.0.properties()
+        }
+    }
+
+    fn link_up(&mut self) -> bool {
+        self.0.link_up()
+    }
+
+    fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
+        self.0.split()
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+
+    fn stop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Sends from this processor, with the time of each turn. Gives the interface back.
+pub fn send<N: Nic>(
+    nic: N,
+    leases: &Leases,
+    sink: SocketAddr,
+    clock: Clock,
+) -> (N, Result<Sample, Error>) {
+    let mut engine = Engine::new(nic, random::seed().0);
+    let result = transfer(&mut engine, leases, sink, clock);
+    (engine.into_nic(), result)
+}
+
+fn transfer<N: Nic>(
+    engine: &mut Engine<N>,
+    leases: &Leases,
+    sink: SocketAddr,
+    clock: Clock,
+) -> Result<Sample, Error> {
+    let (memory, _) = memory::landing(BYTES).map_err(|error| Error::Firmware {
+        what: "memory to send from",
+        status: error.status(),
+    })?;
+    let region = Region::new(Memory::new(memory));
+    let stack = engine.stack();
+    configure(&stack, leases);
+    let (stream, _) = drive(engine, clock, async move { connect(&stack, sink).await })?;
+    let mut stream = stream.map_err(Error::Sink)?;
+    let before = engine.nic_mut().counters().transmit_frames;
+    let begin = clock.micros();
+    let ((stream, sent), busy) = drive(engine, clock, async move {
+        let sent = stream.send_from(&region, 0, BYTES).await;
+        (stream, sent)
+    })?;
+    sent.map_err(Error::Sink)?;
+    let sample = Sample {
+        packets: engine.nic_mut().counters().transmit_frames - before,
+        bytes: BYTES as u64,
+        micros: clock.micros() - begin,
+        busy,
+        ..Sample::default()
+    };
+    drive(engine, clock, goodbye(stream))?
+        .0
+        .map_err(Error::Sink)?;
+    Ok(sample)
+}
+
+fn configure(stack: &Stack, leases: &Leases) {
+    if let Some(lease) = &leases.v4 {
+        stack.configure(&lease.ipv4_config());
+    }
+    if let Some(lease) = &leases.v6 {
+        stack.ipv6_up();
+        for &address in &lease.addresses {
+            stack.add_ipv6(address);
+        }
+    }
+}
+
+async fn connect(stack: &Stack, sink: SocketAddr) -> Result<TcpStream, NetError> {
+    let end = stack.now() + ROUTER;
+    while sink.is_ipv6() && stack.router().is_none() && stack.now() < end {
+        stack.next_turn().await;
+    }
+    stack.connect(sink, CONNECT).await
+}
+
+/// Closes, and waits until the other end has, too.
+async fn goodbye(mut stream: TcpStream) -> Result<(), NetError> {
+    stream.close();
+    while stream.read(|bytes| bytes.len()).await? > 0 {}
+    Ok(())
+}
+
+/// Turns the engine until `task` is over. Gives what it gave, and the ticks of the turns that moved packets.
+fn drive<N: Nic, T: 'static>(
+    engine: &mut Engine<N>,
+    clock: Clock,
+    task: impl Future<Output = T> + 'static,
+) -> Result<(T, u64), Error> {
+    let result = Rc::new(Cell::new(None));
+    let place = result.clone();
+    engine.spawn(async move { place.set(Some(task.await)) });
+    let end = clock.micros() + PATIENCE;
+    let mut busy = 0;
+    loop {
+        let start = clock.ticks();
+        let now = clock.micros();
+        let before = engine.nic_mut().counters().transmit_frames;
+        let received = engine.poll(Instant::from_micros(now as i64))?;
+        if received || engine.nic_mut().counters().transmit_frames > before {
+            busy += clock.ticks() - start;
+        }
+        if let Some(result) = result.take() {
+            return Ok((result, busy));
+        }
+        if now > end {
+            return Err(Error::Sink(NetError::TimedOut));
+        }
+    }
+}
