@@ -37,7 +37,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod udp;
-mod usual;
 
 pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -102,21 +102,21 @@ impl<'a> Parts<'a> {
         self.copy_parts(destination)
     }
 
-    fn copy_parts(&self, mut destination: &mut [u8]) -> usize {
-        let whole = self.len.min(destination.len());
-        let (mut part, mut rest, mut left) = (self.first, self.rest, whole);
+    #[inline(never)]
+    fn copy_parts(self, mut destination: &mut [u8]) -> usize {
+        let mut left = self.len.min(destination.len());
+        let whole = left;
+        let (mut part, mut rest) = (self.first, self.rest.iter());
         loop {
-            let count = part.len().min(left);
-            let (Some(from), Some((to, behind))) =
-                (part.get(..count), destination.split_at_mut_checked(count))
-            else {
+            let part_len = part.len().min(left);
+            let Some((to, behind)) = destination.split_at_mut_checked(part_len) else {
                 break;
             };
-            to.copy_from_slice(from);
+            to.copy_from_slice(part.get(..part_len).unwrap_or_default());
+            left -= part_len;
             destination = behind;
-            left -= count;
-            match rest {
-                [next, after @ ..] if left > 0 => (part, rest) = (next, after),
+            match rest.next() {
+                Some(next) if left > 0 => part = next,
                 _ => break,
             }
         }

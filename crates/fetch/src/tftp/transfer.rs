@@ -68,14 +68,14 @@ pub(super) struct Trial {
 }
 
 impl DatagramSink for Transfer {
-    fn datagram(&mut self, source: SocketAddr, payload: Parts<'_>, now: Instant) {
-        let known = match self.peer {
-            Some(peer) => (peer.ip(), peer.port()) == (source.ip(), source.port()),
+    fn datagram(&mut self, source: &SocketAddr, payload: Parts<'_>, now: Instant) {
+        let known = match &self.peer {
+            Some(peer) => peer == source,
             None => self.servers.contains(&source.ip()),
         };
         if !known {
             if self.strangers.len() < CONTROL_QUEUE {
-                self.strangers.push_back(source);
+                self.strangers.push_back(*source);
             }
             return;
         }
@@ -91,7 +91,7 @@ impl DatagramSink for Transfer {
                 if !is_answer(&bytes) {
                     return;
                 }
-                self.peer = Some(source);
+                self.peer = Some(*source);
             }
             self.control.push_back(bytes);
         }
@@ -137,6 +137,7 @@ impl Transfer {
     }
 
     /// One DATA packet, on loan.
+    #[inline]
     pub(super) fn data(&mut self, block: u16, data: Parts<'_>, now: Instant) {
         if data.len() > self.block_size || self.complete {
             return;
