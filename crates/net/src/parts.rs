@@ -103,24 +103,23 @@ impl<'a> Parts<'a> {
     }
 
     #[inline(never)]
-    fn copy_parts(self, mut destination: &mut [u8]) -> usize {
-        let mut left = self.len.min(destination.len());
-        let whole = left;
-        let (mut part, mut rest) = (self.first, self.rest.iter());
-        loop {
-            let part_len = part.len().min(left);
-            let Some((to, behind)) = destination.split_at_mut_checked(part_len) else {
-                break;
-            };
-            to.copy_from_slice(part.get(..part_len).unwrap_or_default());
-            left -= part_len;
-            destination = behind;
-            match rest.next() {
-                Some(next) if left > 0 => part = next,
-                _ => break,
+    fn copy_parts(self, destination: &mut [u8]) -> usize {
+        let whole = self.len.min(destination.len());
+        let mut to = destination.get_mut(..whole).unwrap_or_default();
+        let (mut part, mut rest) = (self.first, self.rest);
+        while part.len() <= to.len()
+            && let Some((here, behind)) = core::mem::take(&mut to).split_at_mut_checked(part.len())
+        {
+            here.copy_from_slice(part);
+            to = behind;
+            match rest {
+                [next, after @ ..] => (part, rest) = (next, after),
+                [] => return whole - to.len(),
             }
         }
-        whole - left
+        // Less is wanted than the last part has.
+        to.copy_from_slice(part.get(..to.len()).unwrap_or_default());
+        whole
     }
 
     /// The first `N` bytes, if there are so many.
