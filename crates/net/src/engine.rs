@@ -93,6 +93,7 @@ impl<N: Nic> Engine<N> {
                 properties: &self.properties,
                 now,
                 from_lead: false,
+                ours: None,
             };
             let passed = ingress.passed();
             rx.burst(BURST, |frame| ingress.frame(&frame))? + passed
@@ -121,6 +122,8 @@ struct Ingress<'a> {
     now: Instant,
     /// The frame at hand came to an assistant from the lead, not from its NIC.
     from_lead: bool,
+    /// An address of ours, as a datagram of this burst has shown: the next one is likely to come there too.
+    ours: Option<u128>,
 }
 
 impl Ingress<'_> {
@@ -237,28 +240,31 @@ impl Ingress<'_> {
     /// Gives datagrams of ports of ours to their sinks; false when the port is not ours.
     #[inline(always)]
     fn udp(&mut self, udp: &Udp<'_>, segment: Option<u16>) -> bool {
-        let (source, destination) = (udp.ends.remote_end(), udp.ends.local_end());
-        let Inner {
-            udp: ports,
-            interface,
-            ..
-        } = &mut *self.inner;
-        let mut ports = ports.iter();
-        let Some(binding) = ports.find(|binding| binding.port == destination.port()) else {
+        let ends = udp.ends;
+        let port = ends.ports as u16;
+        let mut ports = self.inner.udp.iter();
+        let Some(binding) = ports.find(|binding| binding.port == port) else {
             return false;
         };
-        if !udp.unicast || !interface.is_ours(destination.ip(), self.now) {
+        if !udp.unicast {
             return true;
+        }
+        if self.ours != Some(ends.local) {
+            let local = ends.local_end().ip();
+            if !self.inner.interface.is_ours(local, self.now) {
+                return true;
+            }
+            self.ours = Some(ends.local);
         }
         let mut sink = binding.sink.borrow_mut();
         let Some(step) = segment else {
-            sink.datagram(&source, udp.payload, self.now);
+            sink.datagram(&ends, udp.payload, self.now);
             return true;
         };
         let step = usize::from(step).max(1);
         let mut at = 0;
         loop {
-            sink.datagram(&source, udp.payload.slice(at, step), self.now);
+            sink.datagram(&ends, udp.payload.slice(at, step), self.now);
             at += step;
             if at >= udp.payload.len() {
                 return true;
@@ -289,6 +295,8 @@ impl Ingress<'_> {
         if self.give_lead(frame) {
             return;
         }
+        // It may say that an address is somebody else's.
+        self.ours = None;
         let Inner {
             linear, interface, ..
         } = &mut *self.inner;

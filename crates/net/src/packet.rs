@@ -115,18 +115,18 @@ pub struct Tcp<'a> {
     pub payload: Parts<'a>,
 }
 
-/// The two ends of a connection or datagram, in a form that is quickly compared: IPv4 addresses as mapped ones (RFC 4291, section 2.5.5.2),
-/// which no packet has.
+/// The two ends of a connection or datagram, in a form that is quickly compared: IPv4 addresses as mapped ones (RFC 4291, section
+/// 2.5.5.2), which no packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ends {
-    pub remote: u128,
-    pub local: u128,
+    pub(crate) remote: u128,
+    pub(crate) local: u128,
     /// The remote port above the local one.
-    pub ports: u32,
+    pub(crate) ports: u32,
 }
 
 impl Ends {
-    pub fn new(remote: SocketAddr, local: SocketAddr) -> Self {
+    pub(crate) fn new(remote: SocketAddr, local: SocketAddr) -> Self {
         Self {
             remote: bits(remote.ip()),
             local: bits(local.ip()),
@@ -135,13 +135,13 @@ impl Ends {
     }
 
     /// The remote end's address and port.
-    #[inline]
+    #[must_use]
     pub fn remote_end(&self) -> SocketAddr {
         SocketAddr::new(address(self.remote), (self.ports >> 16) as u16)
     }
 
     /// The local end's address and port.
-    #[inline]
+    #[must_use]
     pub fn local_end(&self) -> SocketAddr {
         SocketAddr::new(address(self.local), self.ports as u16)
     }
@@ -167,6 +167,7 @@ fn address(bits: u128) -> IpAddr {
 
 /// What mapped IPv4 addresses begin with.
 const MAPPED: u128 = 0xffff;
+const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 #[inline(always)]
 pub fn mapped(address: u32) -> u128 {
@@ -250,8 +251,9 @@ fn ipv6(frame_len: usize, packet: &[u8], unicast: bool) -> Option<Received<'_>> 
     };
     let whole = frame_len >= ip.start + ip.len;
     // Mapped addresses stand for IPv4 ones, inside of hosts alone.
-    let real = !is_mapped(ip.source) && !is_mapped(ip.destination);
-    (header[0] >> 4 == 6 && whole && real).then_some(Received::V6(ip))
+    let mapped =
+        header[8..].starts_with(&MAPPED_PREFIX) || header[24..].starts_with(&MAPPED_PREFIX);
+    (header[0] >> 4 == 6 && whole && !mapped).then_some(Received::V6(ip))
 }
 
 /// The IP header's part of what UDP and TCP need.
