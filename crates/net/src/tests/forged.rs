@@ -308,9 +308,9 @@ impl Bench {
     /// The host's answer to a question for its Ethernet address.
     fn answer(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let host = self.host().ip();
-        let right = match (self.version, parse(&lent(frame, &[frame]), CLIENT_MAC)) {
+        let right = match (self.version, parse(&lent(frame, &[frame]), &CLIENT_MAC)) {
             (Version::V4, Received::Arp(arp)) => !arp.reply && IpAddr::V4(arp.target) == host,
-            (Version::V6, Received::Ip(_)) => {
+            (Version::V6, Received::V6(_)) => {
                 let address = |at: usize| -> Ipv6Addr {
                     <[u8; 16]>::try_from(&frame[at..at + 16]).unwrap().into()
                 };
