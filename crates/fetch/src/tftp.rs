@@ -106,7 +106,7 @@ pub async fn get(
         let result = run.run(servers, file, ask, most, destination).await;
         let (peer, size, arrived) = {
             let transfer = transfer.borrow();
-            (transfer.peer, transfer.block_size, transfer.next > 1)
+            (transfer.peer(), transfer.block_size, transfer.next > 1)
         };
         if let Some(peer) = peer {
             servers.retain(|server| server.ip() == peer.ip());
@@ -412,7 +412,7 @@ impl Run<'_> {
     /// Acknowledges what has come in order.
     fn acknowledge(&self) -> Result<(), TftpError> {
         let mut transfer = self.transfer.borrow_mut();
-        let Some(peer) = transfer.peer else {
+        let Some(peer) = transfer.peer() else {
             return Ok(());
         };
         let (block, copies) = transfer.acknowledgements(self.stack.now());
@@ -437,7 +437,7 @@ impl Run<'_> {
     }
 
     fn refuse(&self, code: ErrorCode, text: &str) {
-        let peer = self.transfer.borrow().peer;
+        let peer = self.transfer.borrow().peer();
         if let Some(peer) = peer {
             self.send_error(peer, code, text);
         }

@@ -64,11 +64,13 @@ pub fn compute(pseudo: u16, segment: &[u8]) -> u16 {
     !sum(pseudo, core::iter::once(segment))
 }
 
-/// True when the checksum of an IPv4 header without options is right.
+/// True when the checksum of an IPv4 header without options, which is not all zero, is right.
+#[inline]
 pub fn header_ok(header: &[u8; 20]) -> bool {
-    // In either byte order.
+    // In either byte order. Folded, the multiples of 0xffff, and they alone, are 0xffff.
     let words = header.as_chunks::<4>().0.iter();
-    fold(words.map(|word| u64::from(u32::from_le_bytes(*word))).sum()) == 0xffff
+    let sum: u64 = words.map(|word| u64::from(u32::from_le_bytes(*word))).sum();
+    sum.is_multiple_of(0xffff)
 }
 
 #[cfg(test)]

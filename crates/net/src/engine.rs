@@ -5,13 +5,12 @@ use crate::interface::Delivery;
 use crate::ipv6::path_mtu::TooBig;
 use crate::output::headers_len;
 use crate::packet::{
-    ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, TCP_HEADER, Tcp, Udp, Version,
-    parse,
+    self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, TCP_HEADER, Tcp,
+    Udp, Version,
 };
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
 use crate::team::{Forwarded, Member};
-use crate::{packet, usual};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -94,6 +93,7 @@ impl<N: Nic> Engine<N> {
                 properties: &self.properties,
                 now,
                 from_lead: false,
+                ours: None,
             };
             let passed = ingress.passed();
             rx.burst(BURST, |frame| ingress.frame(&frame))? + passed
@@ -122,6 +122,8 @@ struct Ingress<'a> {
     now: Instant,
     /// The frame at hand came to an assistant from the lead, not from its NIC.
     from_lead: bool,
+    /// An address of ours, as a datagram of this burst has shown: the next one is likely to come there too.
+    ours: Option<u128>,
 }
 
 impl Ingress<'_> {
@@ -140,13 +142,10 @@ impl Ingress<'_> {
     }
 
     fn frame(&mut self, frame: &Frame<'_>) {
-        let station = self.properties.mac;
-        let usual = if let Some((protocol, ip)) = usual::ipv4(frame, station) {
-            self.usual(frame, protocol, &ip)
-        } else if let Some((protocol, ip)) = usual::ipv6(frame, station) {
-            self.usual(frame, protocol, &ip)
-        } else {
-            false
+        let usual = match packet::parse(frame, &self.properties.mac) {
+            Received::V4(ip) => self.usual(frame, &ip),
+            Received::V6(ip) => self.usual(frame, &ip),
+            _ => false,
         };
         if !usual {
             self.any(frame);
@@ -155,10 +154,11 @@ impl Ingress<'_> {
 
     /// Takes the next data of the connection that had the segment before, or a datagram to a port of ours; false when it is neither.
     #[inline(always)]
-    fn usual<'a>(&mut self, frame: &Frame<'a>, protocol: u8, ip: &Ip<'a>) -> bool {
-        match protocol {
-            PROTOCOL_TCP => usual::segment(frame, ip)
-                .is_some_and(|tcp| self.inner.flows.take_next(&tcp, self.now)),
+    fn usual<'a>(&mut self, frame: &Frame<'a>, ip: &Ip<'a>) -> bool {
+        match ip.protocol {
+            PROTOCOL_TCP => {
+                packet::tcp(frame, ip).is_some_and(|tcp| self.inner.flows.take_next(&tcp, self.now))
+            }
             PROTOCOL_UDP => {
                 packet::udp(frame, ip).is_some_and(|udp| self.udp(&udp, frame.udp_segment))
             }
@@ -166,36 +166,50 @@ impl Ingress<'_> {
         }
     }
 
-    /// Any other unit.
+    /// Takes any other unit. It is read once more: that costs less than to keep what has been read for so few.
+    #[inline(never)]
     fn any(&mut self, frame: &Frame<'_>) {
-        match parse(frame, self.properties.mac) {
-            Received::Tcp(tcp) => {
-                if !self.inner.flows.take(&tcp, self.now) {
+        match packet::parse(frame, &self.properties.mac) {
+            Received::V4(ip) => self.packet(frame, Version::V4, &ip),
+            Received::V6(ip) => self.packet(frame, Version::V6, &ip),
+            Received::Odd(version) => self.odd(frame, version),
+            Received::Arp(arp) => self.arp(frame, &arp),
+            Received::Drop => {}
+        }
+    }
+
+    fn packet<'a>(&mut self, frame: &Frame<'a>, version: Version, ip: &Ip<'a>) {
+        match ip.protocol {
+            PROTOCOL_TCP => {
+                if let Some(tcp) = packet::tcp(frame, ip)
+                    && !self.inner.flows.take(&tcp, self.now)
+                {
                     self.stray(frame, &tcp);
                 }
             }
-            Received::Udp(udp) => {
-                if !self.udp(&udp, frame.udp_segment) && !self.give_lead(frame) {
+            PROTOCOL_UDP => {
+                if let Some(udp) = packet::udp(frame, ip)
+                    && !self.udp(&udp, frame.udp_segment)
+                    && !self.bootp(&udp)
+                    && !self.give_lead(frame)
+                {
                     self.nobody_listens(frame, &udp);
                 }
             }
-            Received::Arp(arp) => {
-                // The lead answers for the station; answers to one of us may come to any queue.
-                if !self.from_lead && self.give_lead(frame) {
-                    return;
-                }
-                if let Some(team) = self.inner.team.as_mut().filter(|_| arp.reply) {
-                    team.give_all(frame);
-                }
-                self.inner.interface.arp(&arp, self.now);
-            }
-            Received::Ip(version) => {
-                if !self.give_lead(frame) {
-                    self.ip(frame, version);
-                }
-            }
-            Received::Drop => {}
+            _ => self.odd(frame, version),
         }
+    }
+
+    #[cold]
+    fn arp(&mut self, frame: &Frame<'_>, arp: &Arp) {
+        // The lead answers for the station; answers to one of us may come to any queue.
+        if !self.from_lead && self.give_lead(frame) {
+            return;
+        }
+        if let Some(team) = self.inner.team.as_mut().filter(|_| arp.reply) {
+            team.give_all(frame);
+        }
+        self.inner.interface.arp(arp, self.now);
     }
 
     /// Gives a frame to the lead if this engine is an assistant.
@@ -224,11 +238,46 @@ impl Ingress<'_> {
     }
 
     /// Gives datagrams of ports of ours to their sinks; false when the port is not ours.
+    #[inline(always)]
     fn udp(&mut self, udp: &Udp<'_>, segment: Option<u16>) -> bool {
-        let port = udp.destination.port();
-        if port == CLIENT_PORT
+        let ends = udp.ends;
+        let port = ends.ports as u16;
+        let mut ports = self.inner.udp.iter();
+        let Some(binding) = ports.find(|binding| binding.port == port) else {
+            return false;
+        };
+        if !udp.unicast {
+            return true;
+        }
+        if self.ours != Some(ends.local) {
+            let local = ends.local_end().ip();
+            if !self.inner.interface.is_ours(local, self.now) {
+                return true;
+            }
+            self.ours = Some(ends.local);
+        }
+        let mut sink = binding.sink.borrow_mut();
+        let Some(step) = segment else {
+            sink.datagram(&ends, udp.payload, self.now);
+            return true;
+        };
+        let step = usize::from(step).max(1);
+        let mut at = 0;
+        loop {
+            sink.datagram(&ends, udp.payload.slice(at, step), self.now);
+            at += step;
+            if at >= udp.payload.len() {
+                return true;
+            }
+        }
+    }
+
+    /// Keeps a datagram for the DHCP client, which has no address yet; false when it is none.
+    #[cold]
+    fn bootp(&mut self, udp: &Udp<'_>) -> bool {
+        if udp.ends.local_end().port() == CLIENT_PORT
             && let Some(queue) = &mut self.inner.bootp
-            && let IpAddr::V4(source) = udp.source.ip()
+            && let IpAddr::V4(source) = udp.ends.remote_end().ip()
         {
             if queue.len() < QUEUE {
                 let mut message = vec![0; udp.payload.len()];
@@ -237,32 +286,17 @@ impl Ingress<'_> {
             }
             return true;
         }
-        let Inner {
-            udp: ports,
-            interface,
-            ..
-        } = &mut *self.inner;
-        let Some(binding) = ports.iter().find(|binding| binding.port == port) else {
-            return false;
-        };
-        if !udp.unicast || !interface.is_ours(udp.destination.ip(), self.now) {
-            return true;
-        }
-        let mut sink = binding.sink.borrow_mut();
-        let step = segment.map_or(usize::MAX, |step| usize::from(step).max(1));
-        let mut at = 0;
-        loop {
-            sink.datagram(udp.source, udp.payload.slice(at, step), self.now);
-            at = at.saturating_add(step);
-            if at >= udp.payload.len() {
-                return true;
-            }
-        }
+        false
     }
 
-    /// A packet that has to be looked at in one piece.
+    /// A packet of neither TCP nor UDP, or one in fragments or with options: looked at in one piece.
     #[cold]
-    fn ip(&mut self, frame: &Frame<'_>, version: Version) {
+    fn odd(&mut self, frame: &Frame<'_>, version: Version) {
+        if self.give_lead(frame) {
+            return;
+        }
+        // It may say that an address is somebody else's.
+        self.ours = None;
         let Inner {
             linear, interface, ..
         } = &mut *self.inner;
@@ -295,7 +329,8 @@ impl Ingress<'_> {
         let Inner {
             linear, interface, ..
         } = &mut *self.inner;
-        if udp.unicast && interface.is_ours(udp.destination.ip(), self.now) {
+        let ours = interface.is_ours(udp.ends.local_end().ip(), self.now);
+        if udp.unicast && ours {
             let packet = linearize(linear, frame);
             interface.port_unreachable(packet, self.now);
         }

@@ -4,7 +4,7 @@
 use crate::checksum;
 use crate::packet::{
     ETHERNET_HEADER, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_TCP, Received, TCP_HEADER, be16, be32,
-    parse, put,
+    parse, put, tcp,
 };
 use crate::{Engine, Ipv4Config, Memory, Region};
 use alloc::rc::Rc;
@@ -141,15 +141,17 @@ impl Host {
             checksum: Checksum::Unverified,
             udp_segment: None,
         };
-        match (parse(&lent, OUR_MAC), self.peer) {
-            (Received::Tcp(tcp), Some((port, _))) => {
+        match (parse(&lent, &OUR_MAC), self.peer) {
+            (Received::V4(ip), Some((port, _))) => tcp(&lent, &ip).is_some_and(|tcp| {
                 let ends = (tcp.ends.remote_end(), tcp.ends.local_end());
-                ends == (
-                    SocketAddr::new(HOST.into(), 80),
-                    SocketAddr::new(US.into(), port),
-                )
-            }
-            (Received::Ip(_), _) => frame.get(IP + 9) == Some(&PROTOCOL_TCP),
+                ip.protocol == PROTOCOL_TCP
+                    && ends
+                        == (
+                            SocketAddr::new(HOST.into(), 80),
+                            SocketAddr::new(US.into(), port),
+                        )
+            }),
+            (Received::Odd(_), _) => frame.get(IP + 9) == Some(&PROTOCOL_TCP),
             _ => false,
         }
     }

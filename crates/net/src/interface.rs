@@ -93,6 +93,7 @@ impl Interface {
     }
 
     /// Whether `address` is one of ours.
+    #[inline]
     pub fn is_ours(&self, address: IpAddr, now: Instant) -> bool {
         match address {
             IpAddr::V4(address) => self.address4() == Some(address),

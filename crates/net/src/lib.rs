@@ -37,7 +37,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod udp;
-mod usual;
 
 pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -47,6 +46,7 @@ pub use interface::{Ipv4Config, RouterInfo};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use memory::{Memory, MemoryBlock, Region};
+pub use packet::Ends;
 pub use parts::Parts;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 pub use stack::Stack;

@@ -203,7 +203,7 @@ impl Region {
     }
 
     /// Calls `write` with this part's bytes from `at` on. It must not use the memory in another way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with<R>(&self, at: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut memory = self.memory.borrow_mut();
         let len = self.end.get().saturating_sub(at);

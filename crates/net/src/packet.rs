@@ -71,13 +71,14 @@ pub fn is_host(address: Ipv4Addr) -> bool {
         && !address.is_loopback()
 }
 
-/// A received unit, as far as the engine looks at it.
+/// A received unit, as far as its IP header.
 pub enum Received<'a> {
     Arp(Arp),
-    Udp(Udp<'a>),
-    Tcp(Tcp<'a>),
-    /// An IP packet that is neither, or one in fragments or with options: the rest of the engine looks at it in one piece.
-    Ip(Version),
+    /// A packet without options, not in fragments. Each version by itself: the compiler makes two straight ways of it.
+    V4(Ip<'a>),
+    V6(Ip<'a>),
+    /// Another IP packet, of which only the version was looked at.
+    Odd(Version),
     /// Not for this station, or broken.
     Drop,
 }
@@ -101,8 +102,7 @@ pub struct Arp {
 
 /// One datagram, or several that the device joined.
 pub struct Udp<'a> {
-    pub source: SocketAddr,
-    pub destination: SocketAddr,
+    pub ends: Ends,
     /// To this station's address on the link, not to many.
     pub unicast: bool,
     pub payload: Parts<'a>,
@@ -115,18 +115,18 @@ pub struct Tcp<'a> {
     pub payload: Parts<'a>,
 }
 
-/// The two ends of a TCP connection, in a form that is quickly compared: IPv4 addresses as mapped ones (RFC 4291, section 2.5.5.2),
-/// which no packet has.
+/// The two ends of a connection or datagram, in a form that is quickly compared: IPv4 addresses as mapped ones (RFC 4291, section
+/// 2.5.5.2), which no packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ends {
-    pub remote: u128,
-    pub local: u128,
+    pub(crate) remote: u128,
+    pub(crate) local: u128,
     /// The remote port above the local one.
-    pub ports: u32,
+    pub(crate) ports: u32,
 }
 
 impl Ends {
-    pub fn new(remote: SocketAddr, local: SocketAddr) -> Self {
+    pub(crate) fn new(remote: SocketAddr, local: SocketAddr) -> Self {
         Self {
             remote: bits(remote.ip()),
             local: bits(local.ip()),
@@ -135,11 +135,13 @@ impl Ends {
     }
 
     /// The remote end's address and port.
+    #[must_use]
     pub fn remote_end(&self) -> SocketAddr {
         SocketAddr::new(address(self.remote), (self.ports >> 16) as u16)
     }
 
     /// The local end's address and port.
+    #[must_use]
     pub fn local_end(&self) -> SocketAddr {
         SocketAddr::new(address(self.local), self.ports as u16)
     }
@@ -165,6 +167,7 @@ fn address(bits: u128) -> IpAddr {
 
 /// What mapped IPv4 addresses begin with.
 const MAPPED: u128 = 0xffff;
+const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 #[inline(always)]
 pub fn mapped(address: u32) -> u128 {
@@ -176,30 +179,31 @@ pub fn is_mapped(bits: u128) -> bool {
     bits >> 32 == MAPPED
 }
 
-/// Sorts a received unit. Transport checksums that the device did not vouch for are verified here, so nothing behind needs to.
-#[inline(never)]
-pub fn parse<'a>(frame: &Frame<'a>, station: MacAddress) -> Received<'a> {
+/// Sorts a received unit.
+#[inline(always)]
+pub fn parse<'a>(frame: &Frame<'a>, station: &MacAddress) -> Received<'a> {
     classify(frame, station).unwrap_or(Received::Drop)
 }
 
-fn classify<'a>(frame: &Frame<'a>, station: MacAddress) -> Option<Received<'a>> {
+#[inline(always)]
+fn classify<'a>(frame: &Frame<'a>, station: &MacAddress) -> Option<Received<'a>> {
     let head = *frame.parts.first()?;
-    let to: &MacAddress = head.first_chunk()?;
-    let unicast = *to == station;
-    if !unicast && to.first()? & 1 == 0 {
+    let (link, packet) = head.split_first_chunk::<ETHERNET_HEADER>()?;
+    let unicast = link.starts_with(station);
+    if !unicast && link[0] & 1 == 0 {
         return None;
     }
-    match be16(head, 12)? {
-        ETHERTYPE_IPV4 => ipv4(frame, head, unicast),
-        ETHERTYPE_IPV6 => ipv6(frame, head, unicast),
-        ETHERTYPE_ARP => arp(head).map(Received::Arp),
+    match be16(link, 12)? {
+        ETHERTYPE_IPV4 => ipv4(frame.len, packet, unicast),
+        ETHERTYPE_IPV6 => ipv6(frame.len, packet, unicast),
+        ETHERTYPE_ARP => arp(packet).map(Received::Arp),
         _ => None,
     }
 }
 
 #[cold]
-fn arp(head: &[u8]) -> Option<Arp> {
-    let packet: &[u8; 28] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
+fn arp(packet: &[u8]) -> Option<Arp> {
+    let packet: &[u8; 28] = packet.first_chunk()?;
     let operation = be16(packet, 6)?;
     let arp = Arp {
         reply: operation == 2,
@@ -213,80 +217,75 @@ fn arp(head: &[u8]) -> Option<Arp> {
     (valid && sender && is_station(arp.sender_mac)).then_some(arp)
 }
 
-fn ipv4<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received<'a>> {
-    let header: &[u8; IPV4_HEADER] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
+#[inline(always)]
+fn ipv4(frame_len: usize, packet: &[u8], unicast: bool) -> Option<Received<'_>> {
+    let (header, head) = packet.split_first_chunk::<IPV4_HEADER>()?;
     // Options and fragments are rare enough to take the long way.
-    if *header.first()? != 0x45 || be16(header, 6)? & 0x3fff != 0 {
-        return Some(Received::Ip(Version::V4));
+    if header[0] != 0x45 || be16(header, 6)? & 0x3fff != 0 {
+        return Some(Received::Odd(Version::V4));
     }
-    if !checksum::header_ok(header) {
-        return None;
-    }
-    const TRANSPORT: usize = ETHERNET_HEADER + IPV4_HEADER;
-    let len = usize::from(be16(header, 2)?).checked_sub(IPV4_HEADER)?;
     let ip = Ip {
         source: mapped(be32(header, 12)?),
         destination: mapped(be32(header, 16)?),
-        start: TRANSPORT,
-        len,
-        head: head.get(TRANSPORT..)?,
+        protocol: header[9],
+        start: ETHERNET_HEADER + IPV4_HEADER,
+        len: usize::from(be16(header, 2)?).checked_sub(IPV4_HEADER)?,
+        head,
         unicast,
     };
-    if frame.len < TRANSPORT + len {
-        return None;
-    }
-    match *header.get(9)? {
-        PROTOCOL_TCP => tcp(frame, &ip).map(Received::Tcp),
-        PROTOCOL_UDP => udp(frame, &ip).map(Received::Udp),
-        _ => Some(Received::Ip(Version::V4)),
-    }
+    let whole = frame_len >= ip.start + ip.len;
+    (whole && checksum::header_ok(header)).then_some(Received::V4(ip))
 }
 
-fn ipv6<'a>(frame: &Frame<'a>, head: &'a [u8], unicast: bool) -> Option<Received<'a>> {
-    let header: &[u8; IPV6_HEADER] = head.get(ETHERNET_HEADER..)?.first_chunk()?;
-    if *header.first()? >> 4 != 6 {
-        return None;
-    }
-    const TRANSPORT: usize = ETHERNET_HEADER + IPV6_HEADER;
+#[inline(always)]
+fn ipv6(frame_len: usize, packet: &[u8], unicast: bool) -> Option<Received<'_>> {
+    let (header, head) = packet.split_first_chunk::<IPV6_HEADER>()?;
     let ip = Ip {
         source: be128(header, 8)?,
         destination: be128(header, 24)?,
-        start: TRANSPORT,
+        protocol: header[6],
+        start: ETHERNET_HEADER + IPV6_HEADER,
         len: usize::from(be16(header, 4)?),
-        head: head.get(TRANSPORT..)?,
+        head,
         unicast,
     };
-    if frame.len < TRANSPORT + ip.len {
-        return None;
-    }
-    // They stand for IPv4 addresses, inside of hosts alone.
-    if is_mapped(ip.source) || is_mapped(ip.destination) {
-        return None;
-    }
-    match *header.get(6)? {
-        PROTOCOL_TCP => tcp(frame, &ip).map(Received::Tcp),
-        PROTOCOL_UDP => udp(frame, &ip).map(Received::Udp),
-        _ => Some(Received::Ip(Version::V6)),
-    }
+    let whole = frame_len >= ip.start + ip.len;
+    // Mapped addresses stand for IPv4 ones, inside of hosts alone.
+    let mapped =
+        header[8..].starts_with(&MAPPED_PREFIX) || header[24..].starts_with(&MAPPED_PREFIX);
+    (header[0] >> 4 == 6 && whole && !mapped).then_some(Received::V6(ip))
 }
 
 /// The IP header's part of what UDP and TCP need.
 pub struct Ip<'a> {
     pub source: u128,
     pub destination: u128,
-    /// Where the transport segment begins in the frame, and its length; `head` is its start as one slice.
+    /// Of what follows, in IPv6 an extension header perhaps.
+    pub protocol: u8,
+    /// Where that begins in the frame, and its length; `head` is its start as one slice.
     pub start: usize,
     pub len: usize,
     pub head: &'a [u8],
+    /// To this station's address on the link, not to many.
     pub unicast: bool,
 }
 
-/// Whether the transport checksum is right over `len` bytes.
+impl Ip<'_> {
+    fn ends(&self, ports: u32) -> Ends {
+        Ends {
+            remote: self.source,
+            local: self.destination,
+            ports,
+        }
+    }
+}
+
+/// Whether the transport checksum is right over `len` bytes from `start`.
 #[inline(never)]
-pub fn verify(frame: &Frame<'_>, ip: &Ip<'_>, protocol: u8, len: usize) -> bool {
-    let (source, destination) = (address(ip.source), address(ip.destination));
+fn verify(frame: &Frame<'_>, ends: Ends, protocol: u8, start: usize, len: usize) -> bool {
+    let (source, destination) = (address(ends.remote), address(ends.local));
     let pseudo = checksum::pseudo_header(source, destination, protocol, len);
-    checksum::verify(pseudo, Parts::of(frame).slice(ip.start, len))
+    checksum::verify(pseudo, Parts::of(frame).slice(start, len))
 }
 
 /// The datagram in a packet.
@@ -302,51 +301,48 @@ pub fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
     } else {
         return None;
     };
+    let ends = ip.ends(be32(header, 0)?);
     if frame.checksum == Checksum::Unverified {
         // No checksum is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
         let right = if be16(header, 6)? == 0 {
             is_mapped(ip.source)
         } else {
-            verify(frame, ip, PROTOCOL_UDP, len)
+            verify(frame, ends, PROTOCOL_UDP, ip.start, len)
         };
         if !right {
             return None;
         }
     }
     Some(Udp {
-        source: SocketAddr::new(address(ip.source), be16(header, 0)?),
-        destination: SocketAddr::new(address(ip.destination), be16(header, 2)?),
+        ends,
         unicast: ip.unicast,
         payload: Parts::of(frame).slice(ip.start + UDP_HEADER, len.checked_sub(UDP_HEADER)?),
     })
 }
 
-fn tcp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Tcp<'a>> {
+/// The segment in a packet.
+#[inline(always)]
+pub fn tcp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Tcp<'a>> {
     let header: &[u8; TCP_HEADER] = ip.head.first_chunk()?;
-    let header_len = usize::from(header.get(12)? >> 4) * 4;
-    if header_len < TCP_HEADER || header_len > ip.len {
-        return None;
-    }
+    let header_len = usize::from(header[12] >> 4) * 4;
+    let options = ip.head.get(TCP_HEADER..header_len)?;
+    let len = ip.len.checked_sub(header_len)?;
+    let ends = ip.ends(be32(header, 0)?);
     // A segment to many is nobody's (RFC 9293, section 3.9.2.3).
     let trusted = frame.checksum == Checksum::Trusted;
-    if !ip.unicast || !trusted && !verify(frame, ip, PROTOCOL_TCP, ip.len) {
+    if !ip.unicast || !trusted && !verify(frame, ends, PROTOCOL_TCP, ip.start, ip.len) {
         return None;
     }
-    let payload = Parts::of(frame).slice(ip.start + header_len, ip.len - header_len);
     Some(Tcp {
-        ends: Ends {
-            remote: ip.source,
-            local: ip.destination,
-            ports: be32(header, 0)?,
-        },
+        ends,
         segment: Segment {
             seq: be32(header, 4)?,
             ack: be32(header, 8)?,
-            flags: Flags(*header.get(13)?),
+            flags: Flags(header[13]),
             wnd: be16(header, 14)?,
-            options: ip.head.get(TCP_HEADER..header_len)?,
-            len: payload.len(),
+            options,
+            len,
         },
-        payload,
+        payload: Parts::of(frame).slice(ip.start + header_len, len),
     })
 }

@@ -102,25 +102,24 @@ impl<'a> Parts<'a> {
         self.copy_parts(destination)
     }
 
-    fn copy_parts(&self, mut destination: &mut [u8]) -> usize {
+    #[inline(never)]
+    fn copy_parts(self, destination: &mut [u8]) -> usize {
         let whole = self.len.min(destination.len());
-        let (mut part, mut rest, mut left) = (self.first, self.rest, whole);
-        loop {
-            let count = part.len().min(left);
-            let (Some(from), Some((to, behind))) =
-                (part.get(..count), destination.split_at_mut_checked(count))
-            else {
-                break;
-            };
-            to.copy_from_slice(from);
-            destination = behind;
-            left -= count;
+        let mut to = destination.get_mut(..whole).unwrap_or_default();
+        let (mut part, mut rest) = (self.first, self.rest);
+        while part.len() <= to.len()
+            && let Some((here, behind)) = core::mem::take(&mut to).split_at_mut_checked(part.len())
+        {
+            here.copy_from_slice(part);
+            to = behind;
             match rest {
-                [next, after @ ..] if left > 0 => (part, rest) = (next, after),
-                _ => break,
+                [next, after @ ..] => (part, rest) = (next, after),
+                [] => return whole - to.len(),
             }
         }
-        whole - left
+        // Less is wanted than the last part has.
+        to.copy_from_slice(part.get(..to.len()).unwrap_or_default());
+        whole
     }
 
     /// The first `N` bytes, if there are so many.

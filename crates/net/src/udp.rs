@@ -2,6 +2,7 @@
 
 use crate::error::NetError;
 use crate::output::Packet;
+use crate::packet::Ends;
 use crate::parts::Parts;
 use crate::stack::Stack;
 use alloc::collections::VecDeque;
@@ -18,8 +19,8 @@ const QUEUE: usize = 64;
 
 /// Takes the datagrams of a port while they are on loan: one copy, from DMA memory to their final place.
 pub trait DatagramSink {
-    /// One datagram's payload. Called in the middle of a burst: it must not use the [`Stack`].
-    fn datagram(&mut self, source: SocketAddr, payload: Parts<'_>, now: Instant);
+    /// One datagram's payload, and between whom. Called in the middle of a burst: it must not use the [`Stack`].
+    fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, now: Instant);
 }
 
 /// A bound port.
@@ -34,11 +35,11 @@ pub struct Binding {
 struct Queue(VecDeque<(SocketAddr, Vec<u8>)>);
 
 impl DatagramSink for Queue {
-    fn datagram(&mut self, source: SocketAddr, payload: Parts<'_>, _: Instant) {
+    fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, _: Instant) {
         if self.0.len() < QUEUE {
             let mut bytes = vec![0; payload.len()];
             payload.copy_to(&mut bytes);
-            self.0.push_back((source, bytes));
+            self.0.push_back((ends.remote_end(), bytes));
         }
     }
 }

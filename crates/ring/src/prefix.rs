@@ -171,6 +171,14 @@ impl<B: Block> PrefixWriter<B> {
     #[inline]
     fn bound(&self, at: usize) -> usize {
         let end = self.shared.block.len();
+        if self.lent.is_empty() {
+            return end;
+        }
+        self.bound_by_loans(at, end)
+    }
+
+    #[inline(never)]
+    fn bound_by_loans(&self, at: usize, end: usize) -> usize {
         self.lent
             .iter()
             .filter(|lent| at < lent.range.end && lent.is_out())

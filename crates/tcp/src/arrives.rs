@@ -14,7 +14,7 @@ impl Connection {
     /// not acceptable, but for an answer that [`Self::transmit`] may have.
     #[inline]
     pub fn receive(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<Placement> {
-        if self.receive_next(now, segment, room) {
+        if segment.len <= room as usize && self.receive_next(now, segment) {
             return Some(Placement {
                 skip: 0,
                 len: segment.len,
@@ -25,16 +25,16 @@ impl Connection {
         self.arrives(now, segment, room)
     }
 
-    /// Takes what a download consists of: the next data, whole, with no news for the sending half. The caller copies all of it to
-    /// where RCV.NXT was. False when the segment is another one, for [`Self::receive`]; nothing has changed then.
+    /// Takes what a download consists of: the next data, whole, with no news for the sending half. The caller has room for all of it,
+    /// and copies it to where RCV.NXT was. False when the segment is another one, for [`Self::receive`]; nothing has changed then.
     #[inline(always)]
-    pub fn receive_next(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> bool {
+    pub fn receive_next(&mut self, now: Instant, segment: &Segment<'_>) -> bool {
         let next = self.state == State::Established
             && segment.flags.0 & !Flags::PSH.0 == Flags::ACK.0
             && segment.ack == self.send.snd_una
             && segment.options.is_empty()
             && segment.len > 0
-            && self.receive.next(segment.seq, segment.len, room, now);
+            && self.receive.next(segment.seq, segment.len, now);
         if next {
             self.send.window(segment.seq, segment.ack, segment.wnd);
             self.heard(now);

@@ -70,10 +70,10 @@ impl Receive {
     }
 
     /// The next segment, whole and into an open window, with nothing out of order: the usual case. False when it is another.
-    #[inline]
-    pub fn next(&mut self, seq: u32, len: usize, room: u32, now: Instant) -> bool {
+    #[inline(always)]
+    pub fn next(&mut self, seq: u32, len: usize, now: Instant) -> bool {
         let next = seq == self.rcv_nxt
-            && len <= self.window.size(self.rcv_nxt).min(room) as usize
+            && len <= self.window.size(self.rcv_nxt) as usize
             && self.out_of_order.is_empty()
             && self.fin.is_none();
         if next {

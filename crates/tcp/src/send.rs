@@ -165,21 +165,22 @@ impl Send {
     }
 
     /// Takes the window of an acceptable segment (RFC 9293, section 3.10.7.4, fifth).
-    #[inline]
+    #[inline(always)]
     pub fn window(&mut self, seq: u32, ack: u32, wnd: u16) -> bool {
         let newer =
             after(seq, self.snd_wl1) || seq == self.snd_wl1 && at_or_after(ack, self.snd_wl2);
+        if newer {
+            (self.snd_wl1, self.snd_wl2) = (seq, ack);
+        }
         let wnd = u32::from(wnd) << self.scale;
         let changed = newer && wnd != self.snd_wnd;
-        if changed && self.flight() == 0 {
-            // The timer of a closed window is not that of what leaves now.
-            self.timer.stop();
-        }
-        if newer {
+        if changed {
             self.snd_wnd = wnd;
             self.max_snd_wnd = self.max_snd_wnd.max(wnd);
-            self.snd_wl1 = seq;
-            self.snd_wl2 = ack;
+            if self.flight() == 0 {
+                // The timer of a closed window is not that of what leaves now.
+                self.timer.stop();
+            }
         }
         changed
     }

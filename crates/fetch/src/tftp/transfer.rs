@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use wireboot_net::{DatagramSink, Duration, Instant, Memory, Parts};
+use wireboot_net::{DatagramSink, Duration, Ends, Instant, Memory, Parts};
 use wireboot_wire::tftp::{DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, Packet};
 
 use super::{FIRST_TIMEOUT, MAX_TIMEOUT};
@@ -20,8 +20,8 @@ const CONTROL_QUEUE: usize = 8;
 pub(super) struct Transfer {
     /// Those that are asked.
     pub(super) servers: Vec<IpAddr>,
-    /// The one that has answered, by the port that it chose for this transfer (its transfer ID).
-    pub(super) peer: Option<SocketAddr>,
+    /// The one that has answered, by the port that it chose for this transfer (its transfer ID), and we.
+    peer: Option<Ends>,
     /// DATA may go to memory.
     pub(super) streaming: bool,
     pub(super) memory: Option<Memory>,
@@ -68,14 +68,14 @@ pub(super) struct Trial {
 }
 
 impl DatagramSink for Transfer {
-    fn datagram(&mut self, source: SocketAddr, payload: Parts<'_>, now: Instant) {
-        let known = match self.peer {
-            Some(peer) => (peer.ip(), peer.port()) == (source.ip(), source.port()),
-            None => self.servers.contains(&source.ip()),
+    fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, now: Instant) {
+        let known = match &self.peer {
+            Some(peer) => peer == ends,
+            None => self.servers.contains(&ends.remote_end().ip()),
         };
         if !known {
             if self.strangers.len() < CONTROL_QUEUE {
-                self.strangers.push_back(source);
+                self.strangers.push_back(ends.remote_end());
             }
             return;
         }
@@ -91,7 +91,7 @@ impl DatagramSink for Transfer {
                 if !is_answer(&bytes) {
                     return;
                 }
-                self.peer = Some(source);
+                self.peer = Some(*ends);
             }
             self.control.push_back(bytes);
         }
@@ -136,7 +136,13 @@ impl Transfer {
         }
     }
 
+    /// The server's address and port, once it has answered.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        Some(self.peer.as_ref()?.remote_end())
+    }
+
     /// One DATA packet, on loan.
+    #[inline]
     pub(super) fn data(&mut self, block: u16, data: Parts<'_>, now: Instant) {
         if data.len() > self.block_size || self.complete {
             return;

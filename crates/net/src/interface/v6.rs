@@ -49,8 +49,9 @@ pub(super) struct V6 {
 }
 
 impl V6 {
+    #[inline]
     pub fn is_ours(&self, address: Ipv6Addr, now: Instant) -> bool {
-        self.slaac.state(address, now).is_some()
+        self.slaac.is_ours(address, now)
     }
 
     pub fn source(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {

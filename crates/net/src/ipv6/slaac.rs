@@ -62,6 +62,13 @@ struct Address {
     valid_until: Option<Instant>,
 }
 
+impl Address {
+    #[inline]
+    fn usable(&self, now: Instant) -> bool {
+        self.detection != Detection::Duplicate && !is_over(self.valid_until, now)
+    }
+}
+
 pub struct Slaac {
     mac: MacAddress,
     /// Tells our solicitations for an address from others' (RFC 7527).
@@ -276,14 +283,24 @@ impl Slaac {
     }
 
     fn usable(&self, now: Instant) -> impl Iterator<Item = &Address> {
-        self.addresses.iter().filter(move |known| {
-            known.detection != Detection::Duplicate && !is_over(known.valid_until, now)
-        })
+        self.addresses.iter().filter(move |known| known.usable(now))
+    }
+
+    #[inline]
+    fn find(&self, address: Ipv6Addr, now: Instant) -> Option<&Address> {
+        let mut addresses = self.addresses.iter();
+        addresses.find(|known| known.address == address && known.usable(now))
+    }
+
+    /// Whether `address` may be used.
+    #[inline]
+    pub fn is_ours(&self, address: Ipv6Addr, now: Instant) -> bool {
+        self.find(address, now).is_some()
     }
 
     /// What `address` may be used for; `None` when it is not ours.
     pub fn state(&self, address: Ipv6Addr, now: Instant) -> Option<State> {
-        let known = self.usable(now).find(|known| known.address == address)?;
+        let known = self.find(address, now)?;
         Some(match known.detection {
             Detection::Unique if is_over(known.preferred_until, now) => State::Deprecated,
             Detection::Unique => State::Preferred,
@@ -293,7 +310,7 @@ impl Slaac {
 
     /// When `address` will no longer be optimistic, if it is.
     pub fn settles_at(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
-        let known = self.usable(now).find(|known| known.address == address)?;
+        let known = self.find(address, now)?;
         match known.detection {
             Detection::Due => Some(now + OBJECTIONS),
             Detection::Sent(until) if now < until => Some(until),

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use wireboot_tcp::Placement;
 
 /// Memory that a reader has handed over.
-struct Destination {
+pub struct Destination {
     region: Region,
-    /// Next byte to fill.
+    /// First byte to fill, and the next one.
+    start: usize,
     at: usize,
-    filled: usize,
     /// Where the region ended when data was last put behind a gap.
     end: usize,
 }
@@ -21,6 +21,13 @@ impl Destination {
     #[inline]
     fn room(&self) -> usize {
         self.region.end().saturating_sub(self.at)
+    }
+
+    /// Copies the next bytes, which fit ([`ReceiveBuffer::direct`]), to their place.
+    #[inline(always)]
+    pub fn append(&mut self, payload: Parts<'_>) {
+        self.region.with(self.at, |memory| payload.copy_to(memory));
+        self.at += payload.len();
     }
 }
 
@@ -88,7 +95,6 @@ impl ReceiveBuffer {
     }
 
     /// Bytes from RCV.NXT on that can be stored.
-    #[inline(always)]
     pub fn room(&self) -> usize {
         let destination = match &self.destination {
             // Before what is held goes first.
@@ -98,29 +104,11 @@ impl ReceiveBuffer {
         destination.saturating_add(self.held.free())
     }
 
-    /// Copies the next bytes, which [`Self::room`] has shown to fit, to their place. Returns how many of them the destination has now.
+    /// The destination, if that is where the next `len` bytes go.
     #[inline(always)]
-    pub fn append(&mut self, payload: Parts<'_>) -> usize {
-        if let Some(destination) = &mut self.destination
-            && self.held.len == 0
-            && payload.len() <= destination.room()
-        {
-            let at = destination.at;
-            destination
-                .region
-                .with(at, |memory| payload.copy_to(memory));
-            destination.at += payload.len();
-            destination.filled += payload.len();
-            return payload.len();
-        }
-        let len = payload.len();
-        let placement = Placement {
-            skip: 0,
-            len,
-            at: 0,
-            advance: len as u32,
-        };
-        self.place(&placement, payload)
+    pub fn direct(&mut self, len: usize) -> Option<&mut Destination> {
+        let destination = self.destination.as_mut()?;
+        (self.held.len == 0 && len <= destination.room()).then_some(destination)
     }
 
     /// Copies what a segment brings to its place. Returns how many bytes the destination has now in order that it had not before.
@@ -146,7 +134,6 @@ impl ReceiveBuffer {
         }
         let taken = advance.min(room);
         destination.at += taken;
-        destination.filled += taken;
         self.held.len += advance - taken;
         taken
     }
@@ -156,8 +143,8 @@ impl ReceiveBuffer {
         let end = region.end();
         self.destination = Some(Destination {
             region,
+            start: at,
             at,
-            filled: 0,
             end,
         });
         self.drain(behind)
@@ -184,7 +171,6 @@ impl ReceiveBuffer {
             to += count;
         }
         destination.at += in_order;
-        destination.filled += in_order;
         in_order
     }
 
@@ -199,7 +185,8 @@ impl ReceiveBuffer {
     /// Bytes that the destination has in order, and whether it is full.
     pub fn filled(&self) -> Option<(usize, bool)> {
         let destination = self.destination.as_ref()?;
-        Some((destination.filled, destination.room() == 0))
+        let filled = destination.at - destination.start;
+        Some((filled, destination.room() == 0))
     }
 
     /// Gives the destination back. True when what lies behind a gap is lost by that.

@@ -53,7 +53,6 @@ impl Flow {
     }
 
     /// Bytes from RCV.NXT on that can be stored.
-    #[inline(always)]
     fn room(&self) -> u32 {
         if self.forget.is_some() {
             return 0;
@@ -61,17 +60,17 @@ impl Flow {
         u32::try_from(self.buffer.room()).unwrap_or(u32::MAX)
     }
 
-    /// Takes the next data; false when the segment is another one.
+    /// Takes the next data for a destination; false when the segment is another one.
     #[inline(always)]
     fn take_next(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
-        let next = self.connection.receive_next(now, &tcp.segment, self.room());
-        if next {
-            let count = self.buffer.append(tcp.payload);
-            self.last_data = now;
-            self.confirmed = true;
-            self.received.set(self.received.get() + count as u64);
+        if let Some(destination) = self.buffer.direct(tcp.segment.len)
+            && self.connection.receive_next(now, &tcp.segment)
+        {
+            destination.append(tcp.payload);
+            self.took(tcp.segment.len, now);
+            return true;
         }
-        next
+        false
     }
 
     fn take(&mut self, tcp: &Tcp<'_>, now: Instant) {
@@ -81,12 +80,18 @@ impl Flow {
         if let Some(placement) = self.connection.receive(now, &tcp.segment, self.room()) {
             let count = self.buffer.place(&placement, tcp.payload);
             if placement.advance > 0 {
-                self.last_data = now;
-                self.confirmed = true;
+                self.took(count, now);
             }
-            self.received.set(self.received.get() + count as u64);
         }
         self.send.release(self.connection.acknowledged() as usize);
+    }
+
+    /// Bytes in order have come, so many of them to their destination.
+    #[inline(always)]
+    fn took(&mut self, count: usize, now: Instant) {
+        self.last_data = now;
+        self.confirmed = true;
+        self.received.set(self.received.get() + count as u64);
     }
 
     /// Takes memory for what is received from now on.

@@ -3,11 +3,12 @@
 use super::forged::{Bench, packet, transport_checksum};
 use super::{CLIENT_MAC, SERVER_MAC, Version};
 use crate::checksum;
-use crate::ipv6::{header, icmp};
+use crate::ipv6::ndisc::NeighborAdvertisement;
+use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac};
 use crate::packet::{PROTOCOL_ICMP, PROTOCOL_UDP, put};
 use alloc::rc::Rc;
 use core::cell::RefCell;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::NicConfig;
@@ -131,6 +132,57 @@ fn only_what_is_sent_to_us_arrives() {
             Version::V6 => assert_eq!(*log.borrow(), [hello]),
         }
     }
+}
+
+/// Sends frames that the engine takes in one burst.
+fn burst(bench: &mut Bench, frames: &[Vec<u8>]) {
+    for frame in frames {
+        bench.send(frame);
+    }
+    bench.clock.advance(200);
+    bench.settle();
+}
+
+#[test]
+fn what_a_burst_has_shown_of_one_address_holds_for_that_one_alone() {
+    for version in Version::BOTH {
+        let (mut bench, log) = listening(version);
+        bench.settle();
+        let other = match version {
+            Version::V4 => "10.0.0.77".parse().unwrap(),
+            Version::V6 => "fe80::77".parse().unwrap(),
+        };
+        let frames = [version.client(), other, version.client()]
+            .map(|to| framed(version, CLIENT_MAC, to, &datagram(version, to, b"hello")));
+        burst(&mut bench, &frames);
+        assert_eq!(log.borrow().len(), 2);
+    }
+}
+
+#[test]
+fn an_address_that_is_lost_within_a_burst_is_lost_for_what_follows() {
+    let (mut bench, log) = listening(Version::V6);
+    let address: Ipv6Addr = "2001:db8::5".parse().unwrap();
+    assert!(bench.stack.add_ipv6(address));
+    bench.turn();
+    let to = address.into();
+    let hello = framed(
+        Version::V6,
+        CLIENT_MAC,
+        to,
+        &datagram(Version::V6, to, b"hello"),
+    );
+    let claim = NeighborAdvertisement {
+        router: false,
+        solicited: false,
+        override_: true,
+        target: address,
+        target_link: Some(SERVER_MAC),
+    };
+    let claim = claim.packet("fe80::77".parse().unwrap(), ALL_NODES);
+    let claim = super::forged::frame6(multicast_mac(ALL_NODES), &claim);
+    burst(&mut bench, &[hello.clone(), claim, hello]);
+    assert_eq!(log.borrow().len(), 1);
 }
 
 #[test]

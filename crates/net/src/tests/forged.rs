@@ -4,7 +4,7 @@ use super::{CLIENT_MAC, SERVER_MAC, Version, pattern};
 use crate::checksum;
 use crate::ipv6::ndisc::{self, Message, NeighborAdvertisement};
 use crate::output::{Path, headers_len};
-use crate::packet::{Ends, PROTOCOL_TCP, Received, TCP_HEADER, Tcp, parse, put};
+use crate::packet::{self, Ends, PROTOCOL_TCP, Received, TCP_HEADER, Tcp, parse, put};
 use crate::{Engine, Memory, NetError, Region, Stack};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -308,9 +308,9 @@ impl Bench {
     /// The host's answer to a question for its Ethernet address.
     fn answer(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let host = self.host().ip();
-        let right = match (self.version, parse(&lent(frame, &[frame]), CLIENT_MAC)) {
+        let right = match (self.version, parse(&lent(frame, &[frame]), &CLIENT_MAC)) {
             (Version::V4, Received::Arp(arp)) => !arp.reply && IpAddr::V4(arp.target) == host,
-            (Version::V6, Received::Ip(_)) => {
+            (Version::V6, Received::V6(_)) => {
                 let address = |at: usize| -> Ipv6Addr {
                     <[u8; 16]>::try_from(&frame[at..at + 16]).unwrap().into()
                 };
@@ -474,9 +474,14 @@ fn lent<'a>(frame: &'a [u8], parts: &'a [&'a [u8]]) -> Frame<'a> {
 pub fn tcp(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, Numbers, Vec<u8>)> {
     let to = *frame.first_chunk::<6>()?;
     let parts = [frame];
-    let Received::Tcp(Tcp { ends, segment, .. }) = parse(&lent(frame, &parts), to) else {
+    let lent = lent(frame, &parts);
+    let (Received::V4(ip) | Received::V6(ip)) = parse(&lent, &to) else {
         return None;
     };
+    if ip.protocol != PROTOCOL_TCP {
+        return None;
+    }
+    let Tcp { ends, segment, .. } = packet::tcp(&lent, &ip)?;
     let numbers = (
         segment.seq,
         segment.ack,

@@ -99,7 +99,7 @@ const COLD_ROUNDS: u32 = 3;
 /// When the lab does not work, or a stack gave no figure; the report is written all the same.
 pub fn run(args: BenchArgs) -> Result<()> {
     if let Some(stream) = args.receive {
-        return instructions::receive(stream);
+        return instructions::receive(stream, args.ip);
     }
     if !args.list && !geteuid().is_root() {
         bail!(
