@@ -5,9 +5,10 @@ use alloc::string::ToString;
 use core::fmt::Display;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_fetch::url::Url;
-use wireboot_fetch::{Lease, Lease6, LeaseSource, Leases};
+use wireboot_fetch::{ClientId, Lease, Lease6, LeaseSource, Leases};
 use wireboot_net::Ipv4Cidr;
 use wireboot_platform::device_path::{IpNode, NetworkPath};
+use wireboot_platform::duid;
 use wireboot_platform::image::Own;
 use wireboot_platform::pxe::{self, Cached};
 
@@ -21,6 +22,8 @@ pub struct Origin {
     pub cached: Option<Cached>,
     /// The leases that the firmware holds.
     pub leases: Leases,
+    /// As whom the firmware asks DHCPv6.
+    pub client_id: Option<ClientId>,
     /// Where wireboot.efi came from.
     pub url: Option<Url>,
     /// We came by HTTP Boot.
@@ -48,13 +51,23 @@ impl Origin {
             .as_ref()
             .and_then(of_pxe)
             .unwrap_or_else(|| of_http_boot(&network));
+        // Its PXE has told its server; HTTP Boot keeps that to itself, and chooses an association by chance.
+        let client_id = cached
+            .as_ref()
+            .filter(|cached| cached.station.is_ipv6())
+            .and_then(|cached| ClientId::of_packet(&cached.dhcp_ack))
+            .or_else(|| {
+                let duid = duid::of_firmware()?;
+                Some(ClientId { duid, iaid: None })
+            });
         let http = uri.is_some();
-        let url = uri.or_else(|| boot_file(&leases));
+        let url = uri.or_else(|| boot_files(&leases).next());
         Self {
             path,
             network,
             cached,
             leases,
+            client_id,
             url,
             http,
         }
@@ -142,10 +155,11 @@ fn ipv6(address: IpAddr) -> Option<Ipv6Addr> {
     }
 }
 
-/// The boot file that one of the leases names, as a URL.
-pub fn boot_file(leases: &Leases) -> Option<Url> {
+/// The boot files that the leases name, as URLs.
+pub fn boot_files(leases: &Leases) -> impl Iterator<Item = Url> {
     let v6 = || Url::parse(leases.v6.as_ref()?.boot_file.as_deref()?).ok();
-    leases.v4.as_ref().and_then(boot_file4).or_else(v6)
+    let v4 = leases.v4.as_ref().and_then(boot_file4);
+    v4.into_iter().chain(v6())
 }
 
 fn boot_file4(lease: &Lease) -> Option<Url> {
