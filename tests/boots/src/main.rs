@@ -122,6 +122,14 @@ const CASES: &[(&str, Case)] = &[
         aftermath::next_boot_option_has_the_network,
     ),
     (
+        "next_boot_option_has_ipv6",
+        aftermath::next_boot_option_has_ipv6,
+    ),
+    (
+        "started_program_has_the_lease_over_ipv6",
+        aftermath::started_program_has_the_lease_over_ipv6,
+    ),
+    (
         "exit_boot_services_resets_the_device",
         aftermath::exit_boot_services_resets_the_device,
     ),
