@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -14,6 +14,40 @@ use super::responder::{Port, Responder};
 use crate::event::Events;
 use crate::interface::Interface;
 use crate::stop::Stop;
+
+/// When an answer of port 4011 is sent again. Stock firmware asks there once, for all that it waits 3 s, and begins to listen after it has
+/// asked: an answer that is there before is lost.
+const AGAIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
+/// Answers to be sent again, at most; others are sent once.
+const MOST_AGAIN: usize = 512;
+
+/// Answers to be sent again.
+#[derive(Debug, Default)]
+struct Repetitions(Vec<(Instant, Vec<u8>, SocketAddrV6)>);
+
+impl Repetitions {
+    fn add(&mut self, now: Instant, answer: &[u8], client: SocketAddrV6) {
+        if self.0.len() + AGAIN.len() <= MOST_AGAIN {
+            let later = AGAIN.iter().map(|after| now + *after);
+            self.0.extend(later.map(|at| (at, answer.to_vec(), client)));
+        }
+    }
+
+    /// How long until the next one.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        let next = self.0.iter().map(|(at, ..)| *at).min();
+        next.map(|at| at.saturating_duration_since(now))
+    }
+
+    /// Those whose time has come.
+    fn due(&mut self, now: Instant) -> Vec<(Instant, Vec<u8>, SocketAddrV6)> {
+        let (due, rest) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|(at, ..)| *at <= now);
+        self.0 = rest;
+        due
+    }
+}
 
 /// The sockets, of one interface.
 #[derive(Debug)]
@@ -54,6 +88,7 @@ pub(super) fn bound(interface: &Interface, address: Ipv6Addr, port: u16) -> io::
 pub struct DhcpV6Server {
     sockets: DhcpV6Sockets,
     responder: Responder,
+    repetitions: Repetitions,
     events: Events,
 }
 
@@ -63,6 +98,7 @@ impl DhcpV6Server {
         Self {
             sockets,
             responder,
+            repetitions: Repetitions::default(),
             events,
         }
     }
@@ -72,15 +108,27 @@ impl DhcpV6Server {
     /// # Errors
     /// When a socket fails for good.
     pub fn run(mut self, stop: &Stop) -> io::Result<()> {
-        let every = PollTimeout::try_from(Stop::CHECK_EVERY).unwrap_or(PollTimeout::ZERO);
         while !stop.is_set() {
+            let now = Instant::now();
+            for (_, answer, client) in self.repetitions.due(now) {
+                // Whoever does not need it any more refuses it.
+                let _ = self
+                    .sockets
+                    .pxe
+                    .as_ref()
+                    .map(|pxe| pxe.send_to(&answer, client));
+            }
+            let wait = self.repetitions.wait(now).unwrap_or(Stop::CHECK_EVERY);
+            // Rounded up: the time has come then.
+            let wait = wait.min(Stop::CHECK_EVERY) + Duration::from_millis(1);
+            let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
             let sockets = [Some(&self.sockets.server), self.sockets.pxe.as_ref()];
             let mut waiting: Vec<_> = sockets
                 .into_iter()
                 .flatten()
                 .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
                 .collect();
-            match poll(&mut waiting, every) {
+            match poll(&mut waiting, wait) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -116,16 +164,18 @@ impl DhcpV6Server {
             Err(error) => return Err(error),
         };
         let datagram = buffer.get(..length).unwrap_or_default();
-        let (reply, events) = self
-            .responder
-            .answer(datagram, source, port, Instant::now());
+        let now = Instant::now();
+        let (reply, events) = self.responder.answer(datagram, source, port, now);
         let mut client = source;
         if port == Port::Server {
             // Where clients listen (RFC 8415 section 7.2), whatever port they send from.
             client.set_port(CLIENT_PORT);
         }
         // The answer first: the client waits, the log does not.
-        let sent = reply.map(|reply| socket.send_to(&reply, client));
+        let sent = reply.as_ref().map(|reply| socket.send_to(reply, client));
+        if let (Port::Pxe, Some(reply)) = (port, &reply) {
+            self.repetitions.add(now, reply, client);
+        }
         for event in events {
             self.events.record(event);
         }
@@ -134,5 +184,32 @@ impl DhcpV6Server {
                 .say(format!("the DHCPv6 reply could not be sent: {error}"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_repeated_and_not_without_end() {
+        let client = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 4011, 0, 0);
+        let now = Instant::now();
+        let mut repetitions = Repetitions::default();
+        assert_eq!(repetitions.wait(now), None);
+        repetitions.add(now, b"answer", client);
+        let [first, second] = AGAIN;
+        assert_eq!(repetitions.wait(now), Some(first));
+        assert_eq!(repetitions.due(now), []);
+        let at = now + first;
+        assert_eq!(repetitions.due(at), [(at, b"answer".to_vec(), client)]);
+        assert_eq!(repetitions.wait(at), Some(second - first));
+        let at = now + second;
+        assert_eq!(repetitions.due(at), [(at, b"answer".to_vec(), client)]);
+        assert_eq!(repetitions.wait(at), None);
+        for _ in 0..MOST_AGAIN {
+            repetitions.add(now, b"answer", client);
+        }
+        assert_eq!(repetitions.due(at).len(), MOST_AGAIN);
     }
 }
