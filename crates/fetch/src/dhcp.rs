@@ -32,6 +32,7 @@ use wireboot_wire::dhcp::{
     Message, MessageType, Operation, PXE_PORT, ParseError, PxeOptions, option,
 };
 
+use crate::dhcpv6::ClientId;
 use lease::host_address;
 pub(crate) use lease::is_host;
 
@@ -96,8 +97,10 @@ impl VendorClass {
 pub struct DhcpRequest {
     /// Client system architecture (option 93, and in option 60): 7 for x64 UEFI, 16 for x64 UEFI HTTP.
     pub architecture: u16,
-    /// The machine's GUID as SMBIOS has it (option 97).
-    pub uuid: [u8; 16],
+    /// The machine's GUID as SMBIOS has it (option 97), if it has one.
+    pub uuid: Option<[u8; 16]>,
+    /// As whom the firmware asks DHCPv6, where that is known: a server is to know the machine again.
+    pub client_id: Option<ClientId>,
     /// Kind of boot client.
     pub vendor_class: VendorClass,
     /// User class (option 77), sent as the bare name that servers' configurations compare with.
@@ -190,6 +193,13 @@ pub enum DhcpError {
     /// The firmware's packet gives no address.
     #[error("the firmware's DHCP packet gives no address")]
     NoAddress,
+}
+
+/// What stays the same for a machine without a GUID: its Ethernet address.
+fn uuid_of(mac: [u8; 6]) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid[10..].copy_from_slice(&mac);
+    uuid
 }
 
 /// An Ethernet address as people write it.
@@ -297,7 +307,7 @@ impl Client<'_> {
         // UNDI 3.0, as the vendor class says.
         options.set(option::NETWORK_INTERFACE, [1, 3, 0]);
         let mut machine_id = alloc::vec![0];
-        machine_id.extend_from_slice(&request.uuid);
+        machine_id.extend(request.uuid.unwrap_or_else(|| uuid_of(self.stack.mac())));
         options.set(option::MACHINE_ID, machine_id);
         if !request.user_class.is_empty() {
             options.set(option::USER_CLASS, &request.user_class);

@@ -40,15 +40,17 @@ pub(crate) enum News {
     V6(Lease6),
     /// What the caller waits for. The other version may still follow.
     Decided(Result<Box<Leases>, FetchError>),
+    /// The other version has followed: both.
+    Both(Box<Leases>),
 }
 
 /// Asks by both versions in the same turn, and tells what becomes known. The first lease with a boot file decides, or the first at all
-/// where none is wanted. One without waits a little for the other version's; a version that failed is not waited for.
+/// where none is wanted. One without waits a little for the other version's; a version that failed is not waited for. A lease that comes
+/// after that is told too: it may name a boot file that can be had where the first cannot.
 pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: impl FnMut(News)) {
     let mut v4 = pin!(dhcp::discover(stack, request));
     let mut v6 = pin!(dhcpv6::discover(stack, request));
     let mut found = Found::default();
-    let mut decided = false;
     poll_fn(|context| {
         let now = stack.now();
         if found.v4.is_none()
@@ -67,9 +69,8 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
             }
             found.v6 = Some((result, now));
         }
-        if !decided && found.is_enough(request.want_boot_file, now) {
-            decided = true;
-            tell(News::Decided(found.result()));
+        if let Some(news) = found.news(request.want_boot_file, now) {
+            tell(news);
         }
         if found.v4.is_some() && found.v6.is_some() {
             Poll::Ready(())
@@ -85,9 +86,19 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
 struct Found {
     v4: Option<(Result<Lease, DhcpError>, Instant)>,
     v6: Option<(Result<Lease6, Dhcp6Error>, Instant)>,
+    decided: bool,
 }
 
 impl Found {
+    /// What there is to tell of both. To be called until both have ended.
+    fn news(&mut self, want_boot_file: bool, now: Instant) -> Option<News> {
+        if self.decided {
+            return self.both().map(|leases| News::Both(Box::new(leases)));
+        }
+        self.decided = self.is_enough(want_boot_file, now);
+        self.decided.then(|| News::Decided(self.result()))
+    }
+
     fn is_enough(&self, want_boot_file: bool, now: Instant) -> bool {
         if self.v4.is_some() && self.v6.is_some() {
             return true;
@@ -105,6 +116,17 @@ impl Found {
             _ => false,
         };
         v4 || v6
+    }
+
+    /// The leases, where both versions have one.
+    fn both(&self) -> Option<Leases> {
+        match (&self.v4, &self.v6) {
+            (Some((Ok(v4), _)), Some((Ok(v6), _))) => Some(Leases {
+                v4: Some(v4.clone()),
+                v6: Some(v6.clone()),
+            }),
+            _ => None,
+        }
     }
 
     fn result(&self) -> Result<Box<Leases>, FetchError> {
@@ -159,6 +181,7 @@ mod tests {
         let found = Found {
             v4: v4.map(|end| (end, at(1000))),
             v6: v6.map(|end| (end, at(1000))),
+            decided: false,
         };
         (1000..100_000).find(|&millis| found.is_enough(want, at(millis)))
     }
@@ -181,11 +204,31 @@ mod tests {
     }
 
     #[test]
+    fn the_other_versions_lease_is_told_when_it_follows() {
+        let mut found = Found::default();
+        assert!(found.news(true, at(0)).is_none());
+        found.v4 = Some((v4(true), at(1)));
+        assert!(matches!(
+            found.news(true, at(1)),
+            Some(News::Decided(Ok(_)))
+        ));
+        assert!(found.news(true, at(2)).is_none());
+        found.v6 = Some((Err(Dhcp6Error::NoLinkLocal), at(3)));
+        assert!(found.news(true, at(3)).is_none());
+        found.v6 = Some((v6(true), at(3)));
+        let Some(News::Both(leases)) = found.news(true, at(3)) else {
+            panic!("not told");
+        };
+        assert_eq!((leases.v4, leases.v6), (v4(true).ok(), v6(true).ok()));
+    }
+
+    #[test]
     fn two_failures_are_both_told() {
         let result = |v6| {
             let found = Found {
                 v4: Some((Err(DhcpError::NoAddress), at(0))),
                 v6: Some((v6, at(0))),
+                decided: false,
             };
             found.result().map_err(|error| error.to_string())
         };

@@ -35,7 +35,7 @@ pub mod verify;
 
 pub use assistant::Assistant;
 pub use dhcp::{DhcpRequest, Lease, LeaseSource};
-pub use dhcpv6::{Dhcp6Error, Lease6};
+pub use dhcpv6::{ClientId, Dhcp6Error, Lease6};
 pub use error::FetchError;
 pub use leases::Leases;
 pub use pace::Floor;

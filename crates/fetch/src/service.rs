@@ -94,7 +94,8 @@ impl Leases {
 /// What a [`Service`] tells.
 #[derive(Debug)]
 pub enum Event {
-    /// DHCP has ended or has brought what was asked for. On success the leases are in use.
+    /// DHCP has ended or has brought what was asked for. On success the leases are in use. Told once more when the other version's lease
+    /// comes later.
     Lease {
         /// The job.
         job: Job,
@@ -285,6 +286,10 @@ impl<N: Nic> Service<N> {
                     News::V4(lease) => shared.remember(lease),
                     News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
                     News::Decided(result) => shared.tell(Event::Lease { job, result }),
+                    News::Both(leases) => shared.tell(Event::Lease {
+                        job,
+                        result: Ok(leases),
+                    }),
                 })
                 .await;
             }),

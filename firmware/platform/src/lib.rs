@@ -11,6 +11,7 @@ mod clock;
 pub mod console;
 pub mod device_path;
 mod driven;
+pub mod duid;
 pub mod exit;
 pub mod image;
 pub mod initrd;

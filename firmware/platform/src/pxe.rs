@@ -99,8 +99,8 @@ pub fn cached(device: Handle) -> Option<Cached> {
 }
 
 impl Cached {
-    /// Tells the firmware's network, which has been connected anew since, what it knew before: the address
-    /// and the packets. Boot loaders look there for their server.
+    /// Tells the firmware's network, which has been connected anew since, what it knew before: the packets, and over IPv4
+    /// the address. Boot loaders look there for their server.
     ///
     /// Best effort: a loader that finds nothing asks DHCP itself.
     pub fn restore(&self) -> Option<()> {
@@ -128,9 +128,14 @@ impl Cached {
                 None,
             )
             .ok()?;
-        base_code
-            .set_station_ip(Some(&self.station), Some(&self.mask))
-            .ok()
+        // Over IPv6 the firmware makes itself an address again once it has started. Told of one right after its drivers were connected,
+        // OVMF 2022.11 runs into nowhere.
+        if self.station.is_ipv4() {
+            base_code
+                .set_station_ip(Some(&self.station), Some(&self.mask))
+                .ok()?;
+        }
+        Some(())
     }
 
     /// Nodes of the device path that the firmware loaded us over.

@@ -2,6 +2,8 @@
 //!
 //! Where the service runs on another processor, this one checks the start of a file while the rest still comes.
 
+mod either;
+
 use crate::error::Error;
 use crate::network::Network;
 use alloc::format;
@@ -29,7 +31,6 @@ pub struct Fetcher {
     next_job: Job,
     next_look: u64,
     summary: Summary,
-    leases: Leases,
 }
 
 /// What has been downloaded in all.
@@ -62,7 +63,6 @@ impl Fetcher {
             next_job: 0,
             next_look: 0,
             summary: Summary::default(),
-            leases: Leases::default(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Fetcher {
 
     /// The leases in use.
     pub fn leases(&self) -> &Leases {
-        &self.leases
+        self.network.leases()
     }
 
     /// The network back, for taking it down.
@@ -88,7 +88,6 @@ impl Fetcher {
 
     /// Takes on leases.
     pub fn configure(&mut self, leases: Leases) -> Result<(), Error> {
-        self.leases = leases.clone();
         leases
             .commands()
             .try_for_each(|command| self.network.send(command))
@@ -116,12 +115,11 @@ impl Fetcher {
             job: wanted,
             request,
         })?;
-        let leases = *self.drive(|_, event| match event {
+        let leases = self.drive(|_, event| match event {
             Some(Event::Lease { job, result }) if job == wanted => ControlFlow::Break(result),
             _ => ControlFlow::Continue(false),
         })??;
-        self.leases = leases.clone();
-        Ok(leases)
+        Ok(*leases)
     }
 
     /// Downloads all of `wanted` at the same time, checks the SHA-256 digests of those that have one, and returns the files in the
@@ -148,20 +146,7 @@ impl Fetcher {
         let mut downloads = Vec::new();
         for (url, sha256) in wanted {
             let job = self.job();
-            let url = format!("{url}");
-            self.network.send(Command::Get {
-                job,
-                url: url.clone(),
-            })?;
-            downloads.push(Download {
-                job,
-                url,
-                received: 0,
-                total: None,
-                file: None,
-                landed: None,
-                check: sha256.map(Check::new),
-            });
+            downloads.push(Download::begin(&mut self.network, job, url, *sha256)?);
         }
         let mut progress = Progress::new(begin);
         let mut received = begin;
@@ -196,21 +181,22 @@ impl Fetcher {
         }
         result??;
         self.summary.micros += received - begin;
-        let mut files = Vec::new();
-        for file in downloads.into_iter().filter_map(|download| download.file) {
-            let stats = &file.stats;
-            self.summary.bytes += stats.bytes;
-            self.summary.retransmissions += stats.retransmissions;
-            log::info!(
-                "{}: {} bytes in {} s, {} Mbit/s",
-                file.url,
-                stats.bytes,
-                seconds(stats.micros),
-                stats.megabits()
-            );
-            files.push(file);
-        }
+        let files: Vec<File> = downloads.into_iter().filter_map(|one| one.file).collect();
+        files.iter().for_each(|file| self.account(file));
         Ok(files)
+    }
+
+    fn account(&mut self, file: &File) {
+        let stats = &file.stats;
+        self.summary.bytes += stats.bytes;
+        self.summary.retransmissions += stats.retransmissions;
+        log::info!(
+            "{}: {} bytes in {} s, {} Mbit/s",
+            file.url,
+            stats.bytes,
+            seconds(stats.micros),
+            stats.megabits()
+        );
     }
 
     /// Tells what all downloads together took.
@@ -260,6 +246,29 @@ impl Fetcher {
 }
 
 impl Download {
+    /// Asks the network for a file.
+    fn begin(
+        network: &mut Network,
+        job: Job,
+        url: &Url,
+        sha256: Option<[u8; 32]>,
+    ) -> Result<Self, Error> {
+        let url = url.to_string();
+        network.send(Command::Get {
+            job,
+            url: url.clone(),
+        })?;
+        Ok(Self {
+            job,
+            url,
+            received: 0,
+            total: None,
+            file: None,
+            landed: None,
+            check: sha256.map(Check::new),
+        })
+    }
+
     fn is_over(&self) -> bool {
         self.file.is_some() && self.check.is_none()
     }

@@ -156,6 +156,7 @@ fn run(image: &Own, clock: Clock) -> Result<core::convert::Infallible, Error> {
     let (mut fetcher, choice) = connect(&origin, &settings, given, clock)?;
     let plan = match choice {
         Choice::Url { url, arguments } => source::fetch(&mut fetcher, url, arguments)?,
+        Choice::Named { url } => source::fetch_named(&mut fetcher, url, &origin)?,
         Choice::Config {
             config,
             base,

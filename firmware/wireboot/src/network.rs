@@ -49,7 +49,7 @@ pub struct Network {
     pub clock: Clock,
     mac: [u8; 6],
     interface: Box<[u8]>,
-    /// The last leases that the service was given, for a service that has to begin again.
+    /// The last leases that the service has told of or was given, for a service that has to begin again too.
     leases: Leases,
     rest: Rest,
     /// How long the boot processor has rested, in microseconds.
@@ -165,6 +165,11 @@ impl Network {
     /// The interface's address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
+    }
+
+    /// The leases in use, as far as they have come.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     /// Nodes of its device path.

@@ -5,9 +5,10 @@ use alloc::string::ToString;
 use core::fmt::Display;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_fetch::url::{Url, UrlError};
-use wireboot_fetch::{Lease, Lease6, LeaseSource, Leases};
+use wireboot_fetch::{ClientId, Lease, Lease6, LeaseSource, Leases};
 use wireboot_net::Ipv4Cidr;
 use wireboot_platform::device_path::{IpNode, NetworkPath};
+use wireboot_platform::duid;
 use wireboot_platform::image::Own;
 use wireboot_platform::pxe::{self, Cached};
 
@@ -21,6 +22,8 @@ pub struct Origin {
     pub cached: Option<Cached>,
     /// The leases that the firmware holds.
     pub leases: Leases,
+    /// As whom the firmware asks DHCPv6.
+    pub client_id: Option<ClientId>,
     /// Where wireboot.efi came from.
     pub url: Option<Url>,
     /// We came by HTTP Boot.
@@ -48,13 +51,23 @@ impl Origin {
             .as_ref()
             .and_then(of_pxe)
             .unwrap_or_else(|| of_http_boot(&network));
+        // Its PXE has told its server; HTTP Boot keeps that to itself, and chooses an association by chance.
+        let client_id = cached
+            .as_ref()
+            .filter(|cached| cached.station.is_ipv6())
+            .and_then(|cached| ClientId::of_packet(&cached.dhcp_ack))
+            .or_else(|| {
+                let duid = duid::of_firmware()?;
+                Some(ClientId { duid, iaid: None })
+            });
         let http = network.uri.is_some();
-        let url = uri.or_else(|| boot_file(&leases).ok().flatten());
+        let url = uri.or_else(|| boot_files(&leases).next());
         Self {
             path,
             network,
             cached,
             leases,
+            client_id,
             url,
             http,
         }
@@ -147,16 +160,25 @@ fn ipv6(address: IpAddr) -> Option<Ipv6Addr> {
 /// # Errors
 /// Why what they name cannot be fetched. Nothing else is booted in its place: it was to come by `https`, perhaps.
 pub fn boot_file(leases: &Leases) -> Result<Option<Url>, UrlError> {
+    match (boot_files(leases).next(), named(leases).next()) {
+        (Some(url), _) => Ok(Some(url)),
+        (None, Some(Err(error))) => Err(error),
+        _ => Ok(None),
+    }
+}
+
+/// The boot files that the leases name and that can be fetched.
+pub fn boot_files(leases: &Leases) -> impl Iterator<Item = Url> {
+    named(leases).filter_map(Result::ok)
+}
+
+fn named(leases: &Leases) -> impl Iterator<Item = Result<Url, UrlError>> {
     let v4 = leases.v4.as_ref().and_then(boot_file4);
     let v6 = leases
         .v6
         .as_ref()
         .and_then(|lease| lease.boot_file.as_deref());
-    match (v4, v6.map(Url::parse)) {
-        (Some(Ok(url)), _) | (_, Some(Ok(url))) => Ok(Some(url)),
-        (Some(Err(error)), _) | (None, Some(Err(error))) => Err(error),
-        (None, None) => Ok(None),
-    }
+    v4.into_iter().chain(v6.map(Url::parse))
 }
 
 fn boot_file4(lease: &Lease) -> Option<Result<Url, UrlError>> {

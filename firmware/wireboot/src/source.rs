@@ -8,9 +8,9 @@ use crate::menu;
 use crate::origin::{self, Origin};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use wireboot_fetch::Leases;
 use wireboot_fetch::dhcp::{DhcpRequest, VendorClass};
 use wireboot_fetch::url::Url;
+use wireboot_fetch::{File, Leases};
 use wireboot_net::Duration;
 use wireboot_platform::image::Own;
 use wireboot_platform::smbios;
@@ -35,6 +35,11 @@ pub enum Choice {
         url: Url,
         /// For what is started.
         arguments: String,
+    },
+    /// The same as DHCP names it by one version of IP. By the other it may name another.
+    Named {
+        /// Where.
+        url: Url,
     },
     /// A configuration that is here already.
     Config {
@@ -147,7 +152,6 @@ fn ask(
     want_boot_file: bool,
     patience: Option<Duration>,
 ) -> Result<Leases, Error> {
-    let mac = fetcher.network().mac();
     let (architecture, vendor_class) = if origin.http {
         (16, VendorClass::Http)
     } else {
@@ -155,7 +159,8 @@ fn ask(
     };
     let leases = fetcher.dhcp(DhcpRequest {
         architecture,
-        uuid: smbios::system_uuid().unwrap_or_else(|| uuid_of(mac)),
+        uuid: smbios::system_uuid(),
+        client_id: origin.client_id.clone(),
         vendor_class,
         user_class: USER_CLASS.to_string(),
         requested_address: origin
@@ -175,20 +180,12 @@ fn ask(
     Ok(leases)
 }
 
-/// Something that stays the same for a machine without a UUID: its MAC address.
-fn uuid_of(mac: [u8; 6]) -> [u8; 16] {
-    let mut uuid = [0; 16];
-    uuid[10..].copy_from_slice(&mac);
-    uuid
-}
-
 /// Asks DHCP what to boot, and looks beside wireboot.efi when the answer is of no help.
 pub fn by_dhcp(
     fetcher: &mut Fetcher,
     origin: &Origin,
     patience: Option<Duration>,
 ) -> Result<Choice, Error> {
-    let arguments = String::new();
     let named = match ask(fetcher, origin, true, patience) {
         Ok(leases) => origin::boot_file(&leases).map_err(Error::BootFile)?,
         Err(Error::Fetch(error)) if origin.has_lease() => {
@@ -198,27 +195,40 @@ pub fn by_dhcp(
         }
         Err(error) => return Err(error),
     };
-    // A server that does not know the user class names wireboot.efi again.
-    let is_us = |url: &Url| {
-        origin.url.as_ref() == Some(url)
-            || url.resource().rsplit(['/', '\\']).next() == Some(OWN_NAME)
-    };
     match named {
-        Some(url) if !is_us(&url) => Ok(Choice::Url { url, arguments }),
+        Some(url) if !is_us(&url, origin) => Ok(Choice::Named { url }),
         named => {
             let own = origin.url.clone().or(named).ok_or(Error::Nothing)?;
-            Ok(Choice::Url {
-                url: own.join(CONFIG_NAME)?,
-                arguments,
-            })
+            let url = own.join(CONFIG_NAME)?;
+            Ok(Choice::Named { url })
         }
     }
+}
+
+/// A server that does not know the user class names wireboot.efi again.
+fn is_us(url: &Url, origin: &Origin) -> bool {
+    origin.url.as_ref() == Some(url) || url.resource().rsplit(['/', '\\']).next() == Some(OWN_NAME)
 }
 
 /// Fetches `url` and finds out what it is: an EFI program, or a configuration.
 pub fn fetch(fetcher: &mut Fetcher, url: Url, arguments: String) -> Result<Plan, Error> {
     let mut files = fetcher.get(&[(&url, None)])?;
     let file = files.pop().ok_or(Error::Nothing)?;
+    plan(fetcher, file, url, arguments)
+}
+
+/// The same for what DHCP names by one version of IP, or else by the other.
+pub fn fetch_named(fetcher: &mut Fetcher, url: Url, origin: &Origin) -> Result<Plan, Error> {
+    let other = |leases: &Leases| {
+        origin::boot_files(leases).find(|other| *other != url && !is_us(other, origin))
+    };
+    let file = fetcher.get_either(&url, other)?;
+    let url = Url::parse(&file.url)?;
+    plan(fetcher, file, url, String::new())
+}
+
+/// What a file says. It came from `url`.
+fn plan(fetcher: &mut Fetcher, file: File, url: Url, arguments: String) -> Result<Plan, Error> {
     let bytes = file.content();
     if bytes.starts_with(b"MZ") {
         return Ok(Plan {

@@ -22,7 +22,13 @@ pub struct ServerEvent {
     /// The file in question.
     #[serde(default)]
     pub file: String,
-    /// Its size in bytes.
+    /// What DHCPv6 knows the client by, in hexadecimal.
+    #[serde(default)]
+    pub duid: String,
+    /// The address that was given.
+    #[serde(default)]
+    pub address: String,
+    /// The file's size in bytes.
     #[serde(default)]
     pub bytes: u64,
     /// How long it took.

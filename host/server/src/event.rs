@@ -93,6 +93,9 @@ pub struct Event {
     /// IP address of the client, or its MAC address while it has none; empty for the server's own events.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub client: String,
+    /// What a DHCPv6 server knows the client by, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duid: Option<String>,
     /// The file, as the client named it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -120,12 +123,19 @@ impl Event {
             time: time.as_secs_f64(),
             event,
             client: client.to_string(),
+            duid: None,
             file: None,
             address: None,
             bytes: None,
             seconds: None,
             message: None,
         }
+    }
+
+    /// With the client's DUID.
+    pub fn duid(mut self, duid: &[u8]) -> Self {
+        self.duid = Some(duid.iter().map(|byte| format!("{byte:02x}")).collect());
+        self
     }
 
     /// With the file's name.

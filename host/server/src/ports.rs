@@ -34,23 +34,26 @@ impl Ports {
         }
     }
 
-    /// Gives each datagram and its source to `take`, until told to stop.
+    /// Gives each datagram and its source to `take`, until told to stop. `turn` comes before each wait, and says how long that may be.
     ///
     /// # Errors
     /// When a socket fails for good.
     pub(crate) fn serve(
         &self,
         stop: &Stop,
+        mut turn: impl FnMut(Instant) -> Duration,
         mut take: impl FnMut(Port, &[u8], SocketAddr),
     ) -> io::Result<()> {
-        let every = PollTimeout::try_from(Stop::CHECK_EVERY).unwrap_or(PollTimeout::ZERO);
         let mut buffer = [0; 4096];
         while !stop.is_set() {
+            // Rounded up: the time has come then.
+            let wait = turn(Instant::now()).min(Stop::CHECK_EVERY) + Duration::from_millis(1);
+            let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
             let mut waiting: Vec<_> = std::iter::once(&self.server)
                 .chain(&self.pxe)
                 .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
                 .collect();
-            match poll(&mut waiting, every) {
+            match poll(&mut waiting, wait) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(errno) => return Err(errno.into()),
             }

@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{NetworkOptions, SERVER6};
 
 use crate::scene::{Scene, expect};
 use crate::system;
@@ -25,6 +27,49 @@ pub fn next_boot_option_has_the_network(lab: &Lab) -> Result<()> {
     scene.goes_on(&mut machine)?;
     expect(&mut machine, "wireboot: ready")?;
     scene.arrives(&mut machine)
+}
+
+/// The same over IPv6: after an HTTP Boot that failed, the firmware's PXE works over the card.
+pub fn next_boot_option_has_ipv6(lab: &Lab) -> Result<()> {
+    let mut scene = over_ipv6(lab)?;
+    scene.machine.http_boot_ipv6 = true;
+    let _server = scene.serve_as_a_router()?;
+    scene
+        .system
+        .configure("title Test system\nlinux no-such-kernel\n")?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, ">>Start HTTP Boot over IPv6")?;
+    expect(&mut machine, "wireboot: ready")?;
+    scene.fails(&mut machine, &["no-such-kernel.*404"])?;
+    expect(&mut machine, ">>Start PXE over IPv6")?;
+    expect(&mut machine, "NBP file downloaded successfully")?;
+    expect(&mut machine, "wireboot: ready").map(drop)
+}
+
+/// A program that wireboot starts finds the lease of the firmware's PXE. It comes back, and the firmware goes on.
+pub fn started_program_has_the_lease_over_ipv6(lab: &Lab) -> Result<()> {
+    let scene = over_ipv6(lab)?;
+    let _server = scene.serve_as_a_router()?;
+    scene.system.configure(&format!(
+        "title wireboot once more\nefi wireboot.efi\noptions http://[{SERVER6}]/no-such-file\n"
+    ))?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "NBP file downloaded successfully")?;
+    expect(&mut machine, r"wireboot: address fd00:77::\S+ \(DHCP\)")?;
+    expect(&mut machine, r"wireboot: starting efi \S+/wireboot\.efi")?;
+    expect(
+        &mut machine,
+        r"wireboot: address fd00:77::\S+ \(the firmware's lease\)",
+    )?;
+    scene.fails(&mut machine, &["no-such-file.*404"])?;
+    scene.fails(&mut machine, &[r"wireboot\.efi returned"])?;
+    scene.goes_on(&mut machine)
+}
+
+fn over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    scene.machine.pxe_only(Some(IpVersion::V6));
+    Ok(scene)
 }
 
 /// virtio 1.2, 2.1: the driver has set itself up.

@@ -1,13 +1,15 @@
-//! Networks without IPv4: stock firmware fetches and starts wireboot.efi by what others' servers say, as docs/deploy has them.
+//! Networks without IPv4: stock firmware fetches and starts wireboot.efi by what our server says, or others' as docs/deploy has them.
 
 use std::net::Ipv6Addr;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, SERVER6, Station};
+use wireboot_lab::qemu::RunningMachine;
+use wireboot_lab::server::{Server, ServerEvent};
 
-use crate::scene::{Daemon, Scene, expect};
+use crate::scene::{Daemon, Scene, boot_program, expect, wireboot};
 use crate::{servers, stateless};
 
 /// Another computer's address.
@@ -48,7 +50,7 @@ fn files(scene: &Scene<'_>) -> Result<[Daemon; 2]> {
 }
 
 /// The firmware boots as told, and wireboot runs.
-fn boots(scene: &Scene<'_>, by: By) -> Result<()> {
+fn boots(scene: &Scene<'_>, by: By) -> Result<RunningMachine> {
     let mut machine = scene.start()?;
     let (begins, fetched) = match by {
         By::Pxe => (">>Start PXE over IPv6", "NBP file downloaded successfully"),
@@ -56,7 +58,112 @@ fn boots(scene: &Scene<'_>, by: By) -> Result<()> {
     };
     expect(&mut machine, begins)?;
     expect(&mut machine, fetched)?;
-    scene.arrives(&mut machine)
+    scene.arrives(&mut machine)?;
+    Ok(machine)
+}
+
+/// The machine has no UUID: its firmware makes a DUID of the card and the time.
+pub fn pxe_from_our_server(lab: &Lab) -> Result<()> {
+    let (events, duid) = from_our_server(lab, By::Pxe, &[])?;
+    ensure!(
+        duid.starts_with("00010001") && duid.ends_with("525400770002"),
+        "the firmware is {duid}"
+    );
+    ensure!(
+        tells(
+            &events,
+            &format!("boot file tftp://[{SERVER6}]/wireboot.efi")
+        ),
+        "the firmware was not told of TFTP"
+    );
+    Ok(())
+}
+
+/// The first three fields of the UUID are in the byte order of SMBIOS, not in that of RFC 9562.
+pub fn http_boot_from_our_server(lab: &Lab) -> Result<()> {
+    let uuid = "00112233-4455-6677-8899-aabbccddeeff";
+    let (events, duid) = from_our_server(lab, By::HttpBoot, &["-uuid", uuid])?;
+    ensure!(
+        duid == "000433221100554477668899aabbccddeeff",
+        "the firmware is {duid}"
+    );
+    ensure!(
+        events.iter().all(|event| !event.event.starts_with("tftp")),
+        "something came by TFTP"
+    );
+    Ok(())
+}
+
+/// The network has no other router, and no other server. What the server tells, and the DUID that the firmware and wireboot have in
+/// common: a server with a reservation for the machine is to know both.
+fn from_our_server(lab: &Lab, by: By, machine: &[&str]) -> Result<(Vec<ServerEvent>, String)> {
+    let mut scene = scene(lab, by)?;
+    scene.machine.extra.extend(machine.iter().map(Into::into));
+    let mut server = scene.serve_as_a_router()?;
+    boots(&scene, by)?;
+    let events = server.events()?;
+    ensure!(
+        tells(
+            &events,
+            &format!("boot file http://[{SERVER6}]/wireboot.conf")
+        ),
+        "wireboot was not told of its configuration"
+    );
+    let asked = || {
+        events
+            .iter()
+            .filter(|event| event.event == "dhcpv6-request")
+    };
+    let wireboots = asked().find(|event| event.message.ends_with("user class wireboot"));
+    let duid = wireboots.context("wireboot did not ask")?.duid.clone();
+    let stranger = asked().find(|event| event.duid != duid);
+    ensure!(stranger.is_none(), "wireboot is {duid}, then: {stranger:?}");
+    Ok((events, duid))
+}
+
+fn tells(events: &[ServerEvent], text: &str) -> bool {
+    events.iter().any(|event| event.message.contains(text))
+}
+
+pub fn pxe_from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
+    from_kea_with_our_proxy(lab, By::Pxe)
+}
+
+pub fn http_boot_from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
+    from_kea_with_our_proxy(lab, By::HttpBoot)
+}
+
+/// Kea and radvd know nothing of booting; our server gives no addresses.
+fn from_kea_with_our_proxy(lab: &Lab, by: By) -> Result<()> {
+    let scene = scene(lab, by)?;
+    let station = scene.network.station("proxy", OTHER)?;
+    let _servers = [
+        servers::radvd(lab, "radvd.conf")?,
+        servers::kea6(lab, "kea-dhcp6-addresses-only.json")?,
+    ];
+    let mut server = Server::start(
+        lab,
+        station.command(wireboot()?),
+        &scene.system.directory,
+        &boot_program()?,
+        &["--proxy"],
+    )?;
+    let machine = boots(&scene, by).with_context(|| server.tail())?;
+    ensure!(
+        machine
+            .console
+            .transcript()
+            .contains(&format!("http://[{OTHER}]/linux")),
+        "the files did not come from the proxy"
+    );
+    ensure!(
+        server
+            .events()?
+            .iter()
+            .all(|event| event.address.is_empty()),
+        "the proxy gave an address"
+    );
+    Ok(())
 }
 
 pub fn pxe_from_dnsmasq(lab: &Lab) -> Result<()> {
@@ -71,7 +178,7 @@ fn from_dnsmasq(lab: &Lab, by: By) -> Result<()> {
     let scene = scene(lab, by)?;
     let _files = files(&scene)?;
     let _dnsmasq = servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq-ipv6.conf")?;
-    boots(&scene, by)
+    boots(&scene, by).map(drop)
 }
 
 pub fn pxe_from_kea(lab: &Lab) -> Result<()> {
@@ -90,7 +197,7 @@ fn from_kea(lab: &Lab, by: By) -> Result<()> {
         servers::radvd(lab, "radvd.conf")?,
         servers::kea6(lab, "kea-dhcp6.json")?,
     ];
-    boots(&scene, by)
+    boots(&scene, by).map(drop)
 }
 
 pub fn stateless_from_dnsmasq(lab: &Lab) -> Result<()> {

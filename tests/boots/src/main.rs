@@ -16,8 +16,10 @@ mod servers;
 mod sky;
 mod soak;
 mod stateless;
+mod stick;
 mod successes;
 mod system;
+mod two_versions;
 
 use std::process::ExitCode;
 
@@ -45,6 +47,11 @@ const CASES: &[(&str, Case)] = &[
         successes::from_kea_with_dnsmasq_proxy,
     ),
     ("by_http_boot", successes::by_http_boot),
+    ("pxe_from_our_server_over_ipv6", ipv6::pxe_from_our_server),
+    (
+        "http_boot_from_our_server_over_ipv6",
+        ipv6::http_boot_from_our_server,
+    ),
     ("pxe_from_dnsmasq_over_ipv6", ipv6::pxe_from_dnsmasq),
     (
         "http_boot_from_dnsmasq_over_ipv6",
@@ -52,8 +59,20 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("pxe_from_kea_over_ipv6", ipv6::pxe_from_kea),
     ("http_boot_from_kea_over_ipv6", ipv6::http_boot_from_kea),
+    (
+        "pxe_from_kea_with_our_proxy_over_ipv6",
+        ipv6::pxe_from_kea_with_our_proxy,
+    ),
+    (
+        "http_boot_from_kea_with_our_proxy_over_ipv6",
+        ipv6::http_boot_from_kea_with_our_proxy,
+    ),
     ("stateless_answers_of_dnsmasq", ipv6::stateless_from_dnsmasq),
     ("stateless_answers_of_kea", ipv6::stateless_from_kea),
+    ("stick_with_stateless_dhcpv6", stick::with_stateless_dhcpv6),
+    ("stick_with_a_router_alone", stick::with_a_router_alone),
+    ("ipv6_is_a_black_hole", two_versions::ipv6_is_a_black_hole),
+    ("ipv4_leads_nowhere", two_versions::ipv4_leads_nowhere),
     ("small_link_is_told", paths::small_link_is_told),
     ("small_link_swallows", paths::small_link_swallows),
     ("small_link_http_with_icmp", |lab| {
@@ -101,6 +120,14 @@ const CASES: &[(&str, Case)] = &[
     (
         "next_boot_option_has_the_network",
         aftermath::next_boot_option_has_the_network,
+    ),
+    (
+        "next_boot_option_has_ipv6",
+        aftermath::next_boot_option_has_ipv6,
+    ),
+    (
+        "started_program_has_the_lease_over_ipv6",
+        aftermath::started_program_has_the_lease_over_ipv6,
     ),
     (
         "exit_boot_services_resets_the_device",

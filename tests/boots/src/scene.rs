@@ -11,7 +11,7 @@ use regex::Regex;
 use wireboot_lab::accel;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::{Network, NetworkOptions, SERVER};
+use wireboot_lab::network::{INTERFACE, Network, NetworkOptions, SERVER};
 use wireboot_lab::qemu::{Disk, Firmware, Machine, RunningMachine};
 use wireboot_lab::server::Server;
 
@@ -55,6 +55,14 @@ impl<'lab> Scene<'lab> {
     /// Our own server.
     pub fn serve(&self, more: &[&str]) -> Result<Server> {
         self.serve_program(&boot_program()?, more)
+    }
+
+    /// Our own server on a network of IPv6 that has no other router: it tells of itself, as this computer forwards packets. Without a
+    /// router, the firmware's PXE waits 10 s for one.
+    pub fn serve_as_a_router(&self) -> Result<Server> {
+        let file = format!("/proc/sys/net/ipv6/conf/{INTERFACE}/forwarding");
+        fs::write(&file, "1").with_context(|| format!("writing {file}"))?;
+        self.serve(&["--ra"])
     }
 
     /// Our own server, with another boot program.

@@ -69,21 +69,42 @@ pub fn dnsmasq(lab: &Lab, mut command: Command, file: &str) -> Result<Daemon> {
 }
 
 /// dnsmasq as a TFTP server alone; `command` is for the program dnsmasq, wherever it is to run.
-pub fn dnsmasq_tftp(lab: &Lab, mut command: Command, directory: &Path) -> Result<Daemon> {
-    let output = log(lab, "dnsmasq-tftp.log")?;
+pub fn dnsmasq_tftp(lab: &Lab, command: Command, directory: &Path) -> Result<Daemon> {
+    let root = format!("--tftp-root={}", directory.display());
+    dnsmasq_for(lab, command, "tftp", &["--port=0", "--enable-tftp", &root])
+}
+
+/// dnsmasq as a DNS server alone, which knows the addresses of one name.
+pub fn dnsmasq_dns(lab: &Lab, name: &str, addresses: &[IpAddr]) -> Result<Daemon> {
+    let records = addresses
+        .iter()
+        .map(|address| format!("--address=/{name}/{address}"));
+    let mut arguments = vec!["--no-resolv".to_owned(), "--no-hosts".to_owned()];
+    arguments.extend(records);
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    dnsmasq_for(lab, lab.command("dnsmasq"), "dns", &arguments)
+}
+
+/// dnsmasq with nothing but these arguments.
+pub fn dnsmasq_for(
+    lab: &Lab,
+    mut command: Command,
+    what: &str,
+    arguments: &[&str],
+) -> Result<Daemon> {
+    let name = format!("dnsmasq-{what}.log");
+    let output = log(lab, &name)?;
     command.args([
         "--conf-file=/dev/null",
-        "--port=0",
-        "--enable-tftp",
         "--keep-in-foreground",
         "--log-facility=-",
         "--user=root",
         "--pid-file=",
     ]);
-    command.arg(format!("--tftp-root={}", directory.display()));
+    command.args(arguments);
     command.stdout(output.try_clone()?).stderr(output);
     let mut daemon = Daemon::start(command)?;
-    wait(lab, &mut daemon, "dnsmasq-tftp.log", |said| {
+    wait(lab, &mut daemon, &name, |said| {
         said.contains("started, version")
     })?;
     Ok(daemon)
@@ -114,10 +135,21 @@ fn start_kea(lab: &Lab, program: &str, file: &str, ready: &str) -> Result<Daemon
 
 /// radvd with a configuration of docs/deploy.
 pub fn radvd(lab: &Lab, file: &str) -> Result<Daemon> {
+    start_radvd(lab, &configuration(file)?)
+}
+
+/// radvd with a configuration of its own.
+pub fn radvd_with(lab: &Lab, text: &str) -> Result<Daemon> {
+    let file = lab.scratch().join("radvd.conf");
+    fs::write(&file, text)?;
+    start_radvd(lab, &file)
+}
+
+fn start_radvd(lab: &Lab, file: &Path) -> Result<Daemon> {
     let output = log(lab, "radvd.log")?;
     let mut command = lab.command("radvd");
     command.args(["--nodaemon", "--logmethod", "stderr", "--debug", "1"]);
-    command.arg("--config").arg(configuration(file)?);
+    command.arg("--config").arg(file);
     command
         .arg("--pidfile")
         .arg(lab.scratch().join("radvd.pid"));

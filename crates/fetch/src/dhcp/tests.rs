@@ -19,7 +19,8 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
 fn wish() -> DhcpRequest {
     DhcpRequest {
         architecture: 7,
-        uuid: [7; 16],
+        uuid: Some([7; 16]),
+        client_id: None,
         vendor_class: VendorClass::Pxe,
         user_class: "wireboot".into(),
         requested_address: None,

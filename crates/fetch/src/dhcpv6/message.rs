@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use wireboot_wire::dhcpv6::{IaNa, MessageType, Options, Writer, duid, option};
 
+use super::ClientId;
 use crate::dhcp::DhcpRequest;
 
 /// Options to ask for.
@@ -37,17 +38,19 @@ pub(super) struct Identity {
 impl Identity {
     pub(super) fn new(request: &DhcpRequest, mac: [u8; 6]) -> Self {
         let [_, _, iaid @ ..] = mac;
-        // Boards without a UUID have the same byte everywhere.
-        let [first, ..] = request.uuid;
-        let duid = if request.uuid.iter().all(|&byte| byte == first) {
-            duid::from_mac(mac).to_vec()
-        } else {
-            // In SMBIOS' byte order, as EDK II sends it: the server is to know the machine again.
-            duid::from_uuid(request.uuid).to_vec()
-        };
+        let client_id = request.client_id.clone();
+        let client_id = client_id.filter(|client_id| duid::is_valid(&client_id.duid));
+        let client_id = client_id.unwrap_or_else(|| ClientId {
+            duid: match request.uuid {
+                // In SMBIOS' byte order, as EDK II sends it.
+                Some(uuid) => duid::from_uuid(uuid).to_vec(),
+                None => duid::from_mac(mac).to_vec(),
+            },
+            iaid: None,
+        });
         Self {
-            duid,
-            iaid: u32::from_be_bytes(iaid),
+            duid: client_id.duid,
+            iaid: client_id.iaid.unwrap_or(u32::from_be_bytes(iaid)),
             vendor_class: format!(
                 "{}:Arch:{:05}:UNDI:003000",
                 request.vendor_class.prefix(),

@@ -116,35 +116,39 @@ impl DhcpServer {
     /// When a socket fails for good.
     pub fn run(mut self, stop: &Stop) -> io::Result<()> {
         let (sockets, responder) = (&self.sockets, &mut self.responder);
-        sockets.ports.serve(stop, |port, datagram, source| {
-            let SocketAddr::V4(source) = source else {
-                return;
-            };
-            if *source.ip() == self.server {
-                // This server's own question for others.
-                return;
-            }
-            let now = Instant::now();
-            for (address, mac) in sockets.heard() {
-                if responder.heard(address, mac, now) {
-                    let mac = hardware_address(&mac);
-                    let what = format!("{mac} has {address}: it is given to nobody else");
-                    self.events.say(what);
+        sockets.ports.serve(
+            stop,
+            |_| Stop::CHECK_EVERY,
+            |port, datagram, source| {
+                let SocketAddr::V4(source) = source else {
+                    return;
+                };
+                if *source.ip() == self.server {
+                    // This server's own question for others.
+                    return;
                 }
-            }
-            let (reply, events) = responder.answer(datagram, source, port, now);
-            if let Some(leases) = &self.leases {
-                leases.keep(responder.changed());
-            }
-            // The answer first: the client waits, the log does not.
-            let sent = reply.map(|reply| sockets.send(&reply, self.server, port));
-            for event in events {
-                self.events.record(event);
-            }
-            if let Some(Err(error)) = sent {
-                self.events
-                    .say(format!("the DHCP reply could not be sent: {error}"));
-            }
-        })
+                let now = Instant::now();
+                for (address, mac) in sockets.heard() {
+                    if responder.heard(address, mac, now) {
+                        let mac = hardware_address(&mac);
+                        let what = format!("{mac} has {address}: it is given to nobody else");
+                        self.events.say(what);
+                    }
+                }
+                let (reply, events) = responder.answer(datagram, source, port, now);
+                if let Some(leases) = &self.leases {
+                    leases.keep(responder.changed());
+                }
+                // The answer first: the client waits, the log does not.
+                let sent = reply.map(|reply| sockets.send(&reply, self.server, port));
+                for event in events {
+                    self.events.record(event);
+                }
+                if let Some(Err(error)) = sent {
+                    self.events
+                        .say(format!("the DHCP reply could not be sent: {error}"));
+                }
+            },
+        )
     }
 }

@@ -126,8 +126,11 @@ impl Responder {
             // The business of the server that gives the addresses.
             return (None, Vec::new());
         }
-        let mut events =
-            vec![Event::now(Kind::Dhcpv6Request, source.ip()).message(describe(&request))];
+        let asked = Event::now(Kind::Dhcpv6Request, source.ip()).message(describe(&request));
+        let mut events = vec![match request.options.client_id() {
+            Some(duid) => asked.duid(duid),
+            None => asked,
+        }];
         if let Boot::Unserved(why) = &boot
             && matches!(
                 request.kind,

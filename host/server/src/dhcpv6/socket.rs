@@ -1,8 +1,9 @@
 //! The sockets of the DHCPv6 server.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use wireboot_wire::dhcp::PXE_PORT;
@@ -14,6 +15,40 @@ use crate::interface::Interface;
 use crate::leases::Leases;
 use crate::ports::{Port, Ports, pxe_port};
 use crate::stop::Stop;
+
+/// When an answer of port 4011 is sent again. Stock firmware asks there once, for all that it waits 3 s, and begins to listen after it has
+/// asked: an answer that is there before is lost.
+const AGAIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
+/// Answers to be sent again, at most; others are sent once.
+const MOST_AGAIN: usize = 512;
+
+/// Answers to be sent again.
+#[derive(Debug, Default)]
+struct Repetitions(Vec<(Instant, Vec<u8>, SocketAddrV6)>);
+
+impl Repetitions {
+    fn add(&mut self, now: Instant, answer: &[u8], client: SocketAddrV6) {
+        if self.0.len() + AGAIN.len() <= MOST_AGAIN {
+            let later = AGAIN.iter().map(|after| now + *after);
+            self.0.extend(later.map(|at| (at, answer.to_vec(), client)));
+        }
+    }
+
+    /// How long until the next one.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        let next = self.0.iter().map(|(at, ..)| *at).min();
+        next.map(|at| at.saturating_duration_since(now))
+    }
+
+    /// Those whose time has come.
+    fn due(&mut self, now: Instant) -> Vec<(Instant, Vec<u8>, SocketAddrV6)> {
+        let (due, rest) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|(at, ..)| *at <= now);
+        self.0 = rest;
+        due
+    }
+}
 
 /// The sockets, of one interface.
 #[derive(Debug)]
@@ -76,11 +111,21 @@ impl DhcpV6Server {
     /// When a socket fails for good.
     pub fn run(mut self, stop: &Stop) -> io::Result<()> {
         let (DhcpV6Sockets(ports), responder) = (&self.sockets, &mut self.responder);
-        ports.serve(stop, |port, datagram, source| {
+        let repetitions = RefCell::new(Repetitions::default());
+        let repeat = |now| {
+            let mut repetitions = repetitions.borrow_mut();
+            for (_, answer, client) in repetitions.due(now) {
+                // Whoever does not need it any more refuses it.
+                let _ = ports.socket(Port::Pxe).send_to(&answer, client);
+            }
+            repetitions.wait(now).unwrap_or(Stop::CHECK_EVERY)
+        };
+        ports.serve(stop, repeat, |port, datagram, source| {
             let SocketAddr::V6(source) = source else {
                 return;
             };
-            let (reply, events) = responder.answer(datagram, source, port, Instant::now());
+            let now = Instant::now();
+            let (reply, events) = responder.answer(datagram, source, port, now);
             let mut client = source;
             if port == Port::Server {
                 // Where clients listen (RFC 8415 section 7.2), whatever port they send from.
@@ -90,7 +135,12 @@ impl DhcpV6Server {
                 leases.keep(responder.changed());
             }
             // The answer first: the client waits, the log does not.
-            let sent = reply.map(|reply| ports.socket(port).send_to(&reply, client));
+            let sent = reply
+                .as_ref()
+                .map(|reply| ports.socket(port).send_to(reply, client));
+            if let (Port::Pxe, Some(reply)) = (port, &reply) {
+                repetitions.borrow_mut().add(now, reply, client);
+            }
             for event in events {
                 self.events.record(event);
             }
@@ -99,5 +149,32 @@ impl DhcpV6Server {
                     .say(format!("the DHCPv6 reply could not be sent: {error}"));
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_repeated_and_not_without_end() {
+        let client = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 4011, 0, 0);
+        let now = Instant::now();
+        let mut repetitions = Repetitions::default();
+        assert_eq!(repetitions.wait(now), None);
+        repetitions.add(now, b"answer", client);
+        let [first, second] = AGAIN;
+        assert_eq!(repetitions.wait(now), Some(first));
+        assert_eq!(repetitions.due(now), []);
+        let at = now + first;
+        assert_eq!(repetitions.due(at), [(at, b"answer".to_vec(), client)]);
+        assert_eq!(repetitions.wait(at), Some(second - first));
+        let at = now + second;
+        assert_eq!(repetitions.due(at), [(at, b"answer".to_vec(), client)]);
+        assert_eq!(repetitions.wait(at), None);
+        for _ in 0..MOST_AGAIN {
+            repetitions.add(now, b"answer", client);
+        }
+        assert_eq!(repetitions.due(at).len(), MOST_AGAIN);
     }
 }

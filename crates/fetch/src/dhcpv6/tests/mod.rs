@@ -28,7 +28,8 @@ const UUID: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 fn request() -> DhcpRequest {
     DhcpRequest {
         architecture: 16,
-        uuid: UUID,
+        uuid: Some(UUID),
+        client_id: None,
         vendor_class: VendorClass::Http,
         user_class: "wireboot".into(),
         requested_address: None,
@@ -246,10 +247,10 @@ fn a_solicit_says_who_asks_and_for_what() {
     let classes: Vec<_> = options.vendor_classes().collect();
     assert_eq!(classes[0].enterprise_number, 343);
     assert_eq!(classes[0].classes, [b"HTTPClient:Arch:00016:UNDI:003000"]);
-    // Without a UUID, or with one that says nothing, it is the card.
-    for uuid in [[0; 16], [0xff; 16]] {
+    // Without a UUID it is the card.
+    {
         let bench = Bench::new(&DhcpRequest {
-            uuid,
+            uuid: None,
             vendor_class: VendorClass::Pxe,
             architecture: 7,
             user_class: String::new(),
@@ -262,6 +263,45 @@ fn a_solicit_says_who_asks_and_for_what() {
         let class = options.vendor_classes().next().unwrap();
         assert_eq!(class.classes, [b"PXEClient:Arch:00007:UNDI:003000"]);
     }
+}
+
+#[test]
+fn a_server_sees_the_firmwares_client_again() {
+    let message = Reply {
+        iaid: 0x9876_5432,
+        ..reply()
+    };
+    let duid = [0, 1, 0, 1, 2, 3, 4, 5, 2, 0, 0, 1, 2, 3];
+    let client_id = ClientId::of_packet(&message.bytes(1, &duid));
+    let known = ClientId {
+        duid: duid.to_vec(),
+        iaid: Some(0x9876_5432),
+    };
+    assert_eq!(client_id, Some(known.clone()));
+    let who = |client_id| {
+        let bench = Bench::new(&DhcpRequest {
+            client_id: Some(client_id),
+            ..request()
+        });
+        let options = bench.last().options;
+        let iaid = options.ia_na().next().unwrap().iaid;
+        (options.client_id().unwrap().to_vec(), iaid)
+    };
+    assert_eq!(who(known.clone()), (duid.to_vec(), 0x9876_5432));
+    // HTTP Boot tells of no association.
+    let iaid = None;
+    assert_eq!(
+        who(ClientId {
+            iaid,
+            ..known.clone()
+        }),
+        (duid.to_vec(), IAID)
+    );
+    // No DUID at all.
+    let own = [&[0, 4][..], &UUID].concat();
+    let duid = vec![0, 1];
+    assert_eq!(who(ClientId { duid, ..known }), (own, 0x0001_0203));
+    assert_eq!(ClientId::of_packet(&[7, 1, 2, 3]), None);
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! A file that DHCP names, while the other version of IP may name another: one of the two servers may be dead.
+
+use super::{Download, Fetcher, Progress, take};
+use crate::error::Error;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+use wireboot_fetch::url::Url;
+use wireboot_fetch::{Command, Event, File, Leases};
+use wireboot_platform::console;
+
+/// How long the first file may bring nothing until the other is asked for as well, in microseconds. Servers that are there answer sooner,
+/// and one that is dead is waited for much longer. In this time the other version's lease has come, too, where there is one.
+const HEAD_START: u64 = 1_000_000;
+
+impl Fetcher {
+    /// Downloads `first`. Where that fails, or brings nothing for a while, what `other` names then is asked for too, and the first of
+    /// them that has come is taken.
+    pub fn get_either(
+        &mut self,
+        first: &Url,
+        other: impl Fn(&Leases) -> Option<Url>,
+    ) -> Result<File, Error> {
+        self.surely(|fetcher| fetcher.either(first, &other))
+    }
+
+    fn either(
+        &mut self,
+        first: &Url,
+        other: &dyn Fn(&Leases) -> Option<Url>,
+    ) -> Result<File, Error> {
+        let (job, mut second) = (self.job(), Some(self.job()));
+        let begin = self.network.clock.micros();
+        let mut downloads = Vec::new();
+        downloads.push(Download::begin(&mut self.network, job, first, None)?);
+        let mut progress = Progress::new(begin);
+        let mut failure = None;
+        let result = self.drive(|network, event| {
+            let now = network.clock.micros();
+            let mut step = Ok(());
+            match event {
+                Some(Event::Done {
+                    job,
+                    result: Err(error),
+                }) if downloads.iter().any(|one| one.job == job) => {
+                    downloads.retain(|one| one.job != job);
+                    if downloads.is_empty() && second.is_none() && failure.is_none() {
+                        return ControlFlow::Break(Err(error.into()));
+                    }
+                    log::warn!("{error}");
+                    failure.get_or_insert(error);
+                }
+                Some(event) => step = take(network, &mut downloads, event),
+                None => progress.draw(now, &downloads),
+            }
+            if downloads.iter().any(Download::is_over) {
+                return ControlFlow::Break(Ok(()));
+            }
+            let waited = now >= begin + HEAD_START;
+            let nothing = |one: &Download| one.received == 0 && one.total.is_none();
+            if step.is_ok()
+                && (downloads.is_empty() || waited && downloads.iter().all(nothing))
+                && let Some(url) = other(network.leases())
+                && let Some(job) = second.take()
+            {
+                log::info!("asking for {url} as well");
+                step = Download::begin(network, job, &url, None).map(|one| downloads.push(one));
+            }
+            match (step, &failure) {
+                (Err(error), _) => ControlFlow::Break(Err(error)),
+                (_, Some(_)) if downloads.is_empty() && (waited || second.is_none()) => {
+                    ControlFlow::Break(failure.take().map_or(Ok(()), |error| Err(error.into())))
+                }
+                _ => ControlFlow::Continue(false),
+            }
+        });
+        console::clear_progress();
+        for download in downloads.iter().filter(|one| one.file.is_none()) {
+            self.network.send(Command::Cancel { job: download.job })?;
+        }
+        result??;
+        self.summary.micros += self.network.clock.micros() - begin;
+        let file = downloads.into_iter().find_map(|one| one.file);
+        let file = file.ok_or(Error::Nothing)?;
+        self.account(&file);
+        Ok(file)
+    }
+}

@@ -1,0 +1,116 @@
+//! Networks with IPv4 and IPv6, one of which leads nowhere: the boot works, and waits for neither.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use wireboot_lab::ip::IpVersion::{V4, V6};
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{NetworkOptions, SERVER, SERVER6};
+use wireboot_lab::qemu::RunningMachine;
+
+use crate::scene::{Scene, expect};
+use crate::servers;
+
+/// A server behind a router that passes on nothing, and says nothing of it.
+const BLACK_HOLE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1);
+
+/// A router advertises addresses, DHCPv6 and a name server. Of all that, the addresses alone are true. They are better ones than IPv4's in
+/// the order of RFC 6724, so that IPv6 is tried first.
+const EMPTY_PROMISES: &str = "interface lab0 {
+    AdvSendAdvert on;
+    MaxRtrAdvInterval 30;
+    AdvManagedFlag on;
+    AdvOtherConfigFlag on;
+    prefix 2001:db8:77::/64 {
+    };
+    RDNSS 2001:db8:99::1 {
+    };
+};
+";
+
+/// DHCPv6 is given up after three messages, of 1, 2 and 4 s.
+const DHCPV6_SILENCE: Duration = Duration::from_secs(7);
+/// A connection may take that long to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
+    let options = NetworkOptions {
+        bridge: true,
+        ip: &[V4, V6],
+        ..NetworkOptions::default()
+    };
+    let mut scene = Scene::on(lab, options, 4)?;
+    scene.boot_from_disk("http://boot.lab/wireboot.conf")?;
+    let _servers = [
+        servers::radvd_with(lab, EMPTY_PROMISES)?,
+        servers::dnsmasq_dns(lab, "boot.lab", &[SERVER.into(), BLACK_HOLE.into()])?,
+    ];
+    let _server = scene.serve(&["--no-ipv6", "--dns", "10.77.0.1"])?;
+    let mut machine = scene.start()?;
+    let waited = seconds_between(
+        &mut machine,
+        "wireboot: ready",
+        r"wireboot: address 10\.77\S+ \(DHCP\)",
+    )?;
+    ensure!(
+        waited < DHCPV6_SILENCE.as_secs_f64(),
+        "the address took {waited} s"
+    );
+    let text = expect(
+        &mut machine,
+        r"http://boot\.lab/wireboot\.conf: \d+ bytes in ([0-9.]+) s",
+    )?;
+    let took: f64 = text.split(' ').rev().nth(1).unwrap_or_default().parse()?;
+    ensure!(
+        took < CONNECT_TIMEOUT.as_secs_f64(),
+        "the configuration took {took} s"
+    );
+    scene.arrives(&mut machine)
+}
+
+/// DHCP over IPv4 answers first and names a server behind a gateway that is not there. DHCPv6 answers later.
+pub fn ipv4_leads_nowhere(lab: &Lab) -> Result<()> {
+    let options = NetworkOptions {
+        bridge: true,
+        ..NetworkOptions::of(V6)
+    };
+    let mut scene = Scene::on(lab, options, 4)?;
+    scene.boot_from_disk("")?;
+    let station = scene
+        .network
+        .station("other", Ipv4Addr::new(10, 77, 0, 2))?;
+    let _dhcp = servers::dnsmasq_for(
+        lab,
+        station.command("dnsmasq"),
+        "dhcp",
+        &[
+            "--port=0",
+            "--no-ping",
+            "--dhcp-range=10.77.0.100,10.77.0.199",
+            "--dhcp-option=option:router,10.77.0.254",
+            "--dhcp-boot=http://10.99.0.1/wireboot.conf",
+            "--dhcp-leasefile=/dev/null",
+        ],
+    )?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, r"wireboot: address 10\.77\S+ \(DHCP\)")?;
+    let _server = scene.serve(&["--ra"])?;
+    let url = format!(r"http://\[{SERVER6}\]/wireboot\.conf");
+    expect(&mut machine, &format!("{url}: \\d+ bytes"))?;
+    scene.arrives(&mut machine)
+}
+
+/// How long after the first text on the console the second comes.
+fn seconds_between(machine: &mut RunningMachine, first: &str, second: &str) -> Result<f64> {
+    let mut time = |expression: &str| -> Result<f64> {
+        expect(machine, expression)?;
+        let expression = regex::Regex::new(expression)?;
+        Ok(machine
+            .console
+            .seen(&expression)
+            .map_or(0.0, |seen| seen.time))
+    };
+    let begin = time(first)?;
+    Ok(time(second)? - begin)
+}
