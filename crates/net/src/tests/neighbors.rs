@@ -138,6 +138,8 @@ fn router_advertisements_from_afar() {
     let whole = good();
     fragment.extend(&whole[54..]);
     let packet = crate::ipv6::header::packet(ROUTER, ALL_NODES, 44, 255, &fragment);
+    let ospf = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 5);
+    let to_another = icmp::packet(ROUTER, SERVER6, 255, advertisement());
     bench.ignores(
         "router advertisements",
         [
@@ -148,6 +150,9 @@ fn router_advertisements_from_afar() {
             says(ALL_NODES, ALL_NODES, 255, advertisement()),
             says(CLIENT6, ALL_NODES, 255, advertisement()),
             says(ROUTER, ALL_NODES, 255, of_len_0()),
+            // To groups that we are not in, or to another host.
+            says(ROUTER, ospf, 255, advertisement()),
+            frame6(multicast_mac(ALL_NODES), &to_another),
             broken(good()),
             // RFC 6980.
             frame6(multicast_mac(ALL_NODES), &packet),

@@ -320,6 +320,14 @@ mod tests {
         let stops = [(0x00d8, all), (0x0100, 0), (0x0400, 0)];
         let resets = [(0x0000, 0x44), (0x0000, 0x0400_0044), (0x00d8, all)];
         assert_eq!(*bar.written.borrow(), [stops, resets].concat());
+        // The bits may be set already, by a driver before, or a reset that did not end.
+        for before in [0x44, 0x0400_0044] {
+            let (bar, chip) = self::chip(true);
+            bar.set(0x0000, before);
+            assert!(reset(&bar, &chip, 1, 1030).0);
+            let resets = [(0x0000, before), (0x0000, 0x0400_0044), (0x00d8, all)];
+            assert_eq!(*bar.written.borrow(), [stops, resets].concat());
+        }
         // A bus that is never quiet, a reset that takes no longer than the silence, and one that never ends.
         let (bar, chip) = self::chip(true);
         assert_eq!(reset(&bar, &chip, 0, 10), (true, 10_000 + 1000));
@@ -419,11 +427,16 @@ mod tests {
         };
         let receive = Ring::new(&shared, 64).unwrap();
         let transmit = Ring::new(&shared, 8).unwrap();
-        for express in [true, false] {
+        // CTRL: master disabled, full duplex, link reset, speed and duplex forced, VLAN mode, and the link set up or not. TCTL: a bit that
+        // no datasheet explains, and what it shall say already or not.
+        for (express, ctrl, tctl) in [
+            (true, 0x4000_180d, 0x1000_0000),
+            (true, 0x4000_184d, 0x1003_f0fa),
+            (false, 0x4000_180d, 0x1000_0000),
+        ] {
             let (bar, chip) = self::chip(express);
-            // Master disabled, full duplex, link reset, speed and duplex forced, VLAN mode; a bit of TCTL that no datasheet explains.
-            bar.set(0x0000, 0x4000_180d);
-            bar.set(0x0400, 0x1000_0000);
+            bar.set(0x0000, ctrl);
+            bar.set(0x0400, tctl);
             chip.start(&receive, &transmit);
             let mut expected = vec![(0x0000, 0x0000_0049)];
             expected.extend((0..128).map(|n| (0x5200 + 4 * n, 0)));
