@@ -15,6 +15,7 @@ mod tool;
 mod uefi;
 
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -64,6 +65,12 @@ enum Verb {
     },
     /// Change the code, one thing at a time, and see whether a test fails (hours; not part of test)
     Mutants(mutants::Wanted),
+    /// Run a test program up to its first failure
+    #[command(hide = true, name = mutants::UNTIL_FAILURE, disable_help_flag = true)]
+    UntilFailure {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// Check formatting, clippy, documents, licences and advisories
     Lint,
 }
@@ -77,6 +84,11 @@ fn main() -> ExitCode {
         Verb::Test { only } => test::run(&only),
         Verb::Fuzz { targets } => fuzz::long(&targets),
         Verb::Mutants(wanted) => mutants::run(&wanted),
+        Verb::UntilFailure { command } => match mutants::until_failure(&command) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
         Verb::Lint => lint::all(),
     };
     match result {

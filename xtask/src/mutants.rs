@@ -5,7 +5,10 @@
 use crate::{shell, tool};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// About two minutes to build, on two processors.
 const VERSION: &str = "27.1.0";
@@ -17,6 +20,8 @@ struct Crate {
     tests: &'static str,
     /// Of a hundred changes that compile, so many must be caught.
     floor: usize,
+    /// Its tests start programs, which would go on when a test is ended in the middle.
+    starts_programs: bool,
 }
 
 impl Crate {
@@ -25,6 +30,7 @@ impl Crate {
             directory,
             tests,
             floor,
+            starts_programs: false,
         }
     }
 
@@ -45,13 +51,19 @@ const CRATES: &[Crate] = &[
     Crate::new("crates/fetch", "--lib", 80),
     Crate::new("crates/nic", "--lib", 80),
     // Its clients from elsewhere are integration tests.
-    Crate::new("host/server", "--tests", 80),
+    Crate {
+        starts_programs: true,
+        ..Crate::new("host/server", "--tests", 80)
+    },
 ];
 
 /// Address space of a compiler or test, in KiB: a changed loop may ask for memory for ever.
 const MEMORY_KIB: u32 = 12 << 20;
 
 const SURVIVORS: &str = "xtask/survivors.txt";
+
+/// The chore that [`until_failure`] is.
+pub const UNTIL_FAILURE: &str = "until-failure";
 
 /// Which changes to try: all, or a part, of which no floor is judged.
 #[derive(clap::Args)]
@@ -122,16 +134,25 @@ fn mutate(program: &Path, one: &Crate, wanted: &Wanted) -> Result<Outcome> {
         .arg(program)
         .args(["mutants", "--jobs", "1", "--colors", "never", "--package"])
         .arg(format!("wireboot-{}", one.name()))
+        // For the build as well: what no test runs is not compiled.
+        .arg(format!("--cargo-arg={}", one.tests))
         .arg("--output")
         .arg(&results);
+    if !one.starts_programs {
+        let runner = [std::env::current_exe()?, UNTIL_FAILURE.into()];
+        let runner = format!("--cargo-arg=target.'cfg(all())'.runner={runner:?}");
+        command.args(["--cargo-arg=--config", &runner]);
+    }
     if let Some(shard) = &wanted.shard {
-        command.args(["--shard", shard]);
+        // Each part has some of every file.
+        command.args(["--shard", shard, "--sharding", "round-robin"]);
     }
     if let Some(diff) = &wanted.in_diff {
         command.arg("--in-diff").arg(diff);
     }
     command
-        .args(["--", one.tests])
+        // What the crates use is built once. The crates themselves are built anew, as their copies are newer.
+        .env("CARGO_TARGET_DIR", results.with_file_name("build"))
         // Property tests try the same values with each change.
         .env("PROPTEST_RNG_SEED", "1");
     // 2: some were missed. 3: with some, the tests did not end.
@@ -146,6 +167,26 @@ fn mutate(program: &Path, one: &Crate, wanted: &Wanted) -> Result<Outcome> {
         caught: names("caught.txt").len() + names("timeout.txt").len(),
         missed: names("missed.txt"),
     })
+}
+
+/// Runs a test program up to its first failure, and tells whether there was none. What its other tests say changes nothing then, and
+/// they may take long: where nothing is received, each waits until its time is up.
+pub fn until_failure(command: &[OsString]) -> Result<bool> {
+    let (program, arguments) = command.split_first().context("no program")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {program:?}"))?;
+    let output = child.stdout.take().context("no output")?;
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        println!("{}", String::from_utf8_lossy(&line));
+        if line.starts_with(b"test ") && line.ends_with(b" ... FAILED") {
+            child.kill()?;
+        }
+    }
+    Ok(child.wait()?.success())
 }
 
 /// `FILE:LINE:COLUMN: CHANGE` as `FILE: CHANGE`, which stays the same when lines before it come and go.
@@ -243,6 +284,15 @@ mod tests {
             without_place("crates/a/src/b.rs:12:3: replace <T as X>::f -> u8 with 0"),
             "crates/a/src/b.rs: replace <T as X>::f -> u8 with 0"
         );
+    }
+
+    #[test]
+    fn a_test_program_ends_at_its_first_failure() {
+        let run = |script: &str| until_failure(&["sh".into(), "-c".into(), script.into()]).unwrap();
+        assert!(run("echo 'test a ... ok'; echo FAILED"));
+        assert!(!run("echo 'test a ... ok'; exit 101"));
+        assert!(!run("echo 'test a ... FAILED'; exec sleep 600"));
+        assert!(until_failure(&[]).is_err());
     }
 
     #[test]

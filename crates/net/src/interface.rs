@@ -357,3 +357,35 @@ impl Interface {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4861, section 6.3.7: three solicitations of routers, four seconds apart, besides other things.
+    #[test]
+    fn what_is_due_is_done_when_its_time_comes() {
+        let mut interface = Interface::new(&Properties {
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            max_receive: 1514,
+            receive_frames: 64,
+            receive_frames_hoped: 0,
+            receive_bytes: 64 * 1514,
+            transmit_checksum: false,
+            transmit_unit: 0,
+        });
+        interface.ipv6_up([7; 6], Instant::ZERO);
+        interface.turn(|| 0, Instant::ZERO);
+        let mut times = 0;
+        while let Some(at) = interface.wake {
+            interface.turn(|| 0, at);
+            assert!(interface.wake.is_none_or(|next| next > at));
+            times += 1;
+            if times == 10 {
+                break;
+            }
+        }
+        assert!(times >= 3 && interface.outbox.len() >= 3);
+    }
+}

@@ -128,3 +128,87 @@ impl Packet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::PROTOCOL_TCP;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+
+    const US: MacAddress = [2, 0, 0, 0, 0, 0x0a];
+    const HOP: MacAddress = [2, 0, 0, 0, 0, 0x0b];
+    const US4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const HOST4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const US6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+    const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+
+    fn path(local: impl Into<IpAddr>, remote: impl Into<IpAddr>) -> Path {
+        Path {
+            station: US,
+            next_hop: HOP,
+            local: local.into(),
+            remote: remote.into(),
+        }
+    }
+
+    #[test]
+    fn an_ipv4_header() {
+        let mut frame = vec![0xaa; 36];
+        assert_eq!(path(US4, HOST4).write(&mut frame, 17, 280), 34);
+        // RFC 791, section 3.1: version 4 and five words, no service, 300 bytes, identification 0, "don't fragment", 64 hops, UDP.
+        let header = [
+            0x45, 0, 0x01, 0x2c, 0, 0, 0x40, 0, 64, 17, 0x25, 0xbf, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
+        let expected = [&HOP[..], &US, &[0x08, 0x00], &header, &[0xaa; 2]].concat();
+        assert_eq!(frame, expected);
+    }
+
+    #[test]
+    fn an_ipv6_header() {
+        let mut frame = vec![0xaa; 56];
+        assert_eq!(path(US6, HOST6).write(&mut frame, 6, 300), 54);
+        // RFC 8200, section 3: version 6, no class, no flow label, 300 bytes behind the header, TCP, 64 hops.
+        let mut expected = [&HOP[..], &US, &[0x86, 0xdd]].concat();
+        expected.extend([0x60, 0, 0, 0, 0x01, 0x2c, 6, 64]);
+        expected.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        expected.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+        expected.extend([0xaa; 2]);
+        assert_eq!(frame, expected);
+    }
+
+    #[test]
+    fn a_datagram_and_its_checksum() {
+        // RFC 768: ports, length, checksum 0 until it is sealed.
+        let of = |payload: &[u8]| {
+            let ends = ((US4, 0xc000).into(), (HOST4, 69).into());
+            Packet::udp(ends.0, ends.1, payload).segment
+        };
+        let head = [0xc0, 0, 0, 69, 0, 12, 0, 0];
+        assert_eq!(of(b"abcd"), [&head[..], b"abcd"].concat());
+        let sealed = |path: Path, protocol, payload: &[u8], device| {
+            let mut frame = [&[0xaa; 3][..], &of(payload)].concat();
+            // What was there before does not count.
+            frame[9..11].fill(0x55);
+            let offload = path.seal(&mut frame, protocol, 3, 6, device);
+            assert_eq!(frame[..9], [&[0xaa; 3][..], &head[..6]].concat());
+            assert_eq!(frame[11..], *payload);
+            (offload, [frame[9], frame[10]])
+        };
+        let (v4, v6) = (path(US4, HOST4), path(US6, HOST6));
+        let none = Offload::None;
+        assert_eq!(sealed(v4, 17, b"abcd", false), (none, [0x66, 0xc7]));
+        assert_eq!(sealed(v6, 17, b"abcd", false), (none, [0x4e, 0x8d]));
+        // A sum of zero is sent as all ones by UDP alone.
+        let zero = [b'a', b'b', 0xca, 0x2b];
+        assert_eq!(sealed(v4, 17, &zero, false), (none, [0xff, 0xff]));
+        let zero = [b'a', b'b', 0xca, 0x2b + (17 - PROTOCOL_TCP)];
+        assert_eq!(sealed(v4, PROTOCOL_TCP, &zero, false), (none, [0, 0]));
+        // A device that completes it finds the sum of the pseudo header there.
+        let device = Offload::L4Checksum {
+            start: 3,
+            offset: 6,
+        };
+        assert_eq!(sealed(v4, 17, b"abcd", true), (device, [0x14, 0x20]));
+        assert_eq!(sealed(v6, 17, b"abcd", true), (device, [0x2c, 0x5a]));
+    }
+}

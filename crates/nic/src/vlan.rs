@@ -259,6 +259,17 @@ mod tests {
         assert!(VlanId::new(1).is_some() && VlanId::new(4094).is_some());
     }
 
+    #[test]
+    fn it_stops_with_its_nic() {
+        for vlan in [None, Some(id(5))] {
+            let (a, _b) = link(LinkConfig::default(), LinkConfig::default(), 1);
+            let mut a = Vlan::new(a, vlan);
+            assert_eq!(a.split().1.flush(), Ok(()));
+            a.stop();
+            assert_eq!(a.split().1.flush(), Err(Fault::Removed));
+        }
+    }
+
     /// What the other end of a cable sees, plain.
     fn sent(vlan: Option<VlanId>, frame: &[u8]) -> Vec<u8> {
         let (a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 1);

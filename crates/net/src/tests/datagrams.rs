@@ -1,7 +1,7 @@
 //! UDP at the wire of the running engine, over both IP versions.
 
 use super::forged::{Bench, packet, transport_checksum};
-use super::{CLIENT_MAC, SERVER_MAC, Version};
+use super::{CLIENT, CLIENT_MAC, SERVER, SERVER_MAC, Version};
 use crate::checksum;
 use crate::ipv6::ndisc::NeighborAdvertisement;
 use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac};
@@ -40,9 +40,14 @@ pub fn listen(bench: &mut Bench, log: &Log) {
 
 /// A datagram from the host's port 69 to [`PORT`] of `to`.
 pub fn datagram(version: Version, to: IpAddr, payload: &[u8]) -> Vec<u8> {
+    datagram_to(version, SocketAddr::new(to, PORT), payload)
+}
+
+fn datagram_to(version: Version, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+    let (to, port) = (to.ip(), to.port());
     let mut datagram = vec![0; 8];
     put(&mut datagram, 0, 69_u16.to_be_bytes());
-    put(&mut datagram, 2, PORT.to_be_bytes());
+    put(&mut datagram, 2, port.to_be_bytes());
     put(&mut datagram, 4, (8 + payload.len() as u16).to_be_bytes());
     datagram.extend(payload);
     let sum = transport_checksum((version.server().ip(), to), PROTOCOL_UDP, &datagram);
@@ -293,6 +298,40 @@ fn a_port_that_nobody_has_is_told() {
         assert_eq!(answers[0][transport..transport + 2], [kind, code]);
         assert_eq!(answers[0][transport + 8..], frame[14..]);
     }
+}
+
+/// The port of a DHCP client, which takes what is sent to any address of IPv4.
+#[test]
+fn the_bootp_port_is_open_while_somebody_has_it() {
+    let mut bench = Bench::silent(Version::V4);
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let listen = |bench: &mut Bench, count: usize| {
+        let (bootp, log) = (bench.stack.bootp(), log.clone());
+        bench.engine.spawn(async move {
+            for _ in 0..count {
+                let message = bootp.receive().await;
+                log.borrow_mut().push(message);
+            }
+        });
+    };
+    let says = |bench: &mut Bench, mac, to: IpAddr, payload: &[u8]| {
+        let datagram = datagram_to(Version::V4, SocketAddr::new(to, 68), payload);
+        bench.send(&framed(Version::V4, mac, to, &datagram));
+        bench.settle();
+    };
+    listen(&mut bench, 2);
+    says(&mut bench, [0xff; 6], [255; 4].into(), b"offer");
+    says(&mut bench, CLIENT_MAC, [10, 0, 0, 77].into(), b"ack");
+    let heard = [(SERVER, b"offer".to_vec()), (SERVER, b"ack".to_vec())];
+    assert_eq!(*log.borrow(), heard);
+    // Nobody has it any more, and later nobody is told of what came meanwhile.
+    bench.heard.clear();
+    says(&mut bench, CLIENT_MAC, CLIENT.into(), b"late");
+    let refusals = bench.heard.iter().filter(|heard| heard[34..36] == [3, 3]);
+    assert_eq!(refusals.count(), 1);
+    listen(&mut bench, 1);
+    bench.settle();
+    assert_eq!(log.borrow().len(), 2);
 }
 
 #[test]

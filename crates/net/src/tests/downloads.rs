@@ -208,6 +208,27 @@ fn a_reset_is_an_error_after_what_came_before() {
     }
 }
 
+/// Buffers that a NIC only hopes for are counted on until they turn out to be missing.
+#[test]
+fn what_is_hoped_for_is_tried() {
+    for (told, before, after) in [
+        (Some((64, 192)), (true, 256), (false, 64)),
+        (Some((64, 0)), (false, 64), (false, 64)),
+        (None, (false, 512), (false, 512)),
+    ] {
+        let (mut near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+        near.configure(NicConfig {
+            receive_frames: 512,
+            receive_frames_told: told,
+            ..NicConfig::new([2, 0, 0, 0, 0, 0x0a])
+        });
+        let stack = Engine::new(near, [1; 32]).stack();
+        assert_eq!((stack.tries(), stack.receive_frames()), before);
+        stack.try_less();
+        assert_eq!((stack.tries(), stack.receive_frames()), after);
+    }
+}
+
 #[test]
 fn a_lone_connection_fills_a_long_path() {
     for version in Version::BOTH {

@@ -6,12 +6,14 @@ mod datagrams;
 mod downloads;
 mod forged;
 mod fragments;
+mod icmp;
 mod isn;
 mod neighbors;
 mod path_mtu;
 mod segments;
 mod server;
 mod uploads;
+mod usual;
 
 pub use server::FileServer;
 

@@ -111,10 +111,10 @@ fn advertisement() -> Vec<u8> {
     message
 }
 
-/// A redirect of packets for the host to another station.
-fn redirect() -> Vec<u8> {
+/// A redirect of packets for the host to another station: `target`, which is there.
+fn redirect(target: Ipv6Addr) -> Vec<u8> {
     let mut message = vec![137, 0, 0, 0, 0, 0, 0, 0];
-    message.extend(ROUTER.octets());
+    message.extend(target.octets());
     message.extend(SERVER6.octets());
     message.extend([2, 1]);
     message.extend(EVIL_MAC);
@@ -138,6 +138,8 @@ fn router_advertisements_from_afar() {
     let whole = good();
     fragment.extend(&whole[54..]);
     let packet = crate::ipv6::header::packet(ROUTER, ALL_NODES, 44, 255, &fragment);
+    let ospf = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 5);
+    let to_another = icmp::packet(ROUTER, SERVER6, 255, advertisement());
     bench.ignores(
         "router advertisements",
         [
@@ -148,6 +150,9 @@ fn router_advertisements_from_afar() {
             says(ALL_NODES, ALL_NODES, 255, advertisement()),
             says(CLIENT6, ALL_NODES, 255, advertisement()),
             says(ROUTER, ALL_NODES, 255, of_len_0()),
+            // To groups that we are not in, or to another host.
+            says(ROUTER, ospf, 255, advertisement()),
+            frame6(multicast_mac(ALL_NODES), &to_another),
             broken(good()),
             // RFC 6980.
             frame6(multicast_mac(ALL_NODES), &packet),
@@ -165,7 +170,10 @@ fn router_advertisements_from_afar() {
 #[test]
 fn redirects_of_who_is_no_router() {
     let mut bench = Bench::downloading(Version::V6);
-    let from = |source, hop_limit| says(source, CLIENT6, hop_limit, redirect());
+    let to = |target, source, hop_limit| says(source, CLIENT6, hop_limit, redirect(target));
+    let from = |source, hop_limit| to(ROUTER, source, hop_limit);
+    // That the host itself is elsewhere.
+    let moved = |source| to(SERVER6, source, 255);
     bench.ignores(
         "redirects",
         [
@@ -173,12 +181,20 @@ fn redirects_of_who_is_no_router() {
             from(SERVER6, 255),
             from(CLIENT6, 255),
             from(GLOBAL, 255),
+            moved(ROUTER),
+            moved(SERVER6),
         ],
     );
     bench.send(&says(ROUTER, ALL_NODES, 255, advertisement()));
     bench.settle();
     // A router now, but not the first hop to a host on the link.
-    bench.ignores("redirects", [from(ROUTER, 255), from(ROUTER, 254)]);
+    bench.ignores(
+        "redirects",
+        [from(ROUTER, 255), from(ROUTER, 254), moved(ROUTER)],
+    );
+    // Where the host is, is looked up once a second. [`Bench`] watches where it all goes.
+    bench.clock.advance(2_000_000);
+    bench.go_on();
     bench.finishes();
 }
 

@@ -2,7 +2,8 @@
 
 use super::Version;
 use super::attacks::{changed, each};
-use super::forged::{Bench, FIRST, OPTIONS, STEP, tcp};
+use super::forged::{Bench, FIRST, LEN, OPTIONS, STEP, tcp};
+use crate::{Memory, NetError, Region};
 use std::vec;
 use wireboot_tcp::{Duration, Flags};
 
@@ -150,6 +151,69 @@ fn a_dropped_stream_is_reset() {
                 assert_eq!((numbers.0, numbers.2), (bench.ack, Flags::RST));
             }
         }
+    }
+}
+
+/// A download that gets a segment each three seconds, of the kind that has options, goes on; one that gets none for five is over.
+#[test]
+fn what_comes_by_segments_with_options_is_progress() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let (stack, done) = (bench.stack.clone(), bench.done.clone());
+        bench.engine.spawn(async move {
+            let server = version.server();
+            let stream = stack.connect(server, Duration::from_secs(1)).await;
+            let mut stream = stream.unwrap();
+            stream.set_idle_timeout(Duration::from_secs(5));
+            let region = Region::new(Memory::from(vec![0; LEN]));
+            *done.borrow_mut() = Some(stream.read_into(&region, 0).await);
+        });
+        bench.handshake(&OPTIONS);
+        for _ in 0..4 {
+            bench.clock.advance(3_000_000);
+            bench.settle();
+            let mut segment = bench.segment(STEP);
+            segment.options = vec![1, 1, 1, 0];
+            bench.position += STEP;
+            bench.send(&segment.frame());
+            bench.settle();
+            assert_eq!(*bench.done.borrow(), None);
+        }
+        bench.clock.advance(6_000_000);
+        bench.settle();
+        assert_eq!(*bench.done.borrow(), Some(Ok(4 * STEP)));
+    }
+}
+
+/// The same for an upload: what is acknowledged is progress.
+#[test]
+fn an_upload_lasts_while_it_is_acknowledged() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let (stack, done) = (bench.stack.clone(), bench.done.clone());
+        bench.engine.spawn(async move {
+            let server = version.server();
+            let stream = stack.connect(server, Duration::from_secs(1)).await;
+            let mut stream = stream.unwrap();
+            stream.set_idle_timeout(Duration::from_secs(5));
+            let region = Region::new(Memory::from(vec![0; LEN]));
+            let sent = stream.send_from(&region, 0, LEN).await;
+            *done.borrow_mut() = Some(sent.map(|()| LEN));
+        });
+        bench.handshake(&OPTIONS);
+        for _ in 0..4 {
+            bench.clock.advance(3_000_000);
+            bench.settle();
+            assert_eq!(*bench.done.borrow(), None);
+            // Of the oldest segment alone.
+            let mut acknowledges = bench.segment(0);
+            acknowledges.ack = bench.snd_una().wrapping_add(1400);
+            bench.send(&acknowledges.frame());
+            bench.settle();
+        }
+        bench.clock.advance(6_000_000);
+        bench.settle();
+        assert_eq!(*bench.done.borrow(), Some(Err(NetError::TimedOut)));
     }
 }
 

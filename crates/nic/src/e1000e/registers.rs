@@ -225,3 +225,246 @@ fn wait(micros: u32, stall_microsecond: impl Fn(), done: impl Fn() -> bool) -> b
     }
     done()
 }
+
+#[cfg(test)]
+mod tests {
+    //! The numbers are those of the datasheets: 82574 GbE Controller Family, section 10; PCI/PCI-X Family of Gigabit Ethernet
+    //! Controllers (8254x), section 13.
+
+    use super::super::{Shared, State};
+    use super::*;
+    use crate::model::e1000e::{Model, ModelConfig};
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+    use std::vec;
+    use std::vec::Vec;
+
+    const MASTER_ENABLED: u32 = 0x0008_0000;
+    const RESET: u32 = 0x0400_0000;
+
+    /// Registers that keep what is written, and remember it all.
+    #[derive(Clone, Default)]
+    struct Bar {
+        values: Rc<RefCell<BTreeMap<usize, u32>>>,
+        written: Rc<RefCell<Vec<(usize, u32)>>>,
+    }
+
+    impl Bar {
+        fn set(&self, register: usize, value: u32) {
+            self.values.borrow_mut().insert(register, value);
+        }
+    }
+
+    impl Registers for Bar {
+        fn len(&self) -> usize {
+            0x2_0000
+        }
+        fn read8(&self, _: usize) -> u8 {
+            unreachable!()
+        }
+        fn read16(&self, _: usize) -> u16 {
+            unreachable!()
+        }
+        fn read32(&self, offset: usize) -> u32 {
+            self.values.borrow().get(&offset).copied().unwrap_or(0)
+        }
+        fn write8(&self, _: usize, _: u8) {
+            unreachable!()
+        }
+        fn write16(&self, _: usize, _: u16) {
+            unreachable!()
+        }
+        fn write32(&self, offset: usize, value: u32) {
+            self.set(offset, value);
+            self.written.borrow_mut().push((offset, value));
+        }
+    }
+
+    fn chip(express: bool) -> (Bar, Chip<Bar>) {
+        let bar = Bar::default();
+        let chip = Chip {
+            bar: bar.clone(),
+            express,
+        };
+        (bar, chip)
+    }
+
+    /// Resets a chip whose bus is quiet, and which is ready, after so many microseconds each. Returns whether it stopped, and what the
+    /// driver waited.
+    fn reset(bar: &Bar, chip: &Chip<Bar>, quiet: u32, ready: u32) -> (bool, u32) {
+        bar.set(0x0008, MASTER_ENABLED);
+        let (waited, after) = (Cell::new(0), Cell::new(0));
+        let done = chip.reset(|| {
+            waited.set(waited.get() + 1);
+            if waited.get() == quiet {
+                bar.set(0x0008, 0x0000_0002);
+            }
+            let ctrl = bar.read32(0x0000);
+            if ctrl & RESET != 0 {
+                after.set(after.get() + 1);
+            }
+            if after.get() == ready {
+                bar.set(0x0000, ctrl & !RESET);
+            }
+        });
+        (done, waited.get())
+    }
+
+    #[test]
+    fn a_reset_waits_for_the_bus_and_for_its_end() {
+        let (bar, chip) = self::chip(true);
+        bar.set(0x0000, 0x0000_0040);
+        assert_eq!(reset(&bar, &chip, 50, 1030), (true, 50 + 1030));
+        let all = 0xffff_ffff;
+        let stops = [(0x00d8, all), (0x0100, 0), (0x0400, 0)];
+        let resets = [(0x0000, 0x44), (0x0000, 0x0400_0044), (0x00d8, all)];
+        assert_eq!(*bar.written.borrow(), [stops, resets].concat());
+        // The bits may be set already, by a driver before, or a reset that did not end.
+        for before in [0x44, 0x0400_0044] {
+            let (bar, chip) = self::chip(true);
+            bar.set(0x0000, before);
+            assert!(reset(&bar, &chip, 1, 1030).0);
+            let resets = [(0x0000, before), (0x0000, 0x0400_0044), (0x00d8, all)];
+            assert_eq!(*bar.written.borrow(), [stops, resets].concat());
+        }
+        // A bus that is never quiet, a reset that takes no longer than the silence, and one that never ends.
+        let (bar, chip) = self::chip(true);
+        assert_eq!(reset(&bar, &chip, 0, 10), (true, 10_000 + 1000));
+        let (bar, chip) = self::chip(true);
+        assert_eq!(reset(&bar, &chip, 1, 0), (false, 1 + 1000 + 100_000));
+        // PCI has no such bit.
+        let (bar, chip) = self::chip(false);
+        assert_eq!(reset(&bar, &chip, 1, 1001), (true, 1001));
+        let resets = [(0x0000, RESET), (0x00d8, all)];
+        assert_eq!(*bar.written.borrow(), [&stops[..], &resets].concat());
+    }
+
+    #[test]
+    fn a_chip_that_is_gone_is_not_waited_for() {
+        struct Gone;
+        impl Registers for Gone {
+            fn len(&self) -> usize {
+                0x2_0000
+            }
+            fn read8(&self, _: usize) -> u8 {
+                u8::MAX
+            }
+            fn read16(&self, _: usize) -> u16 {
+                u16::MAX
+            }
+            fn read32(&self, _: usize) -> u32 {
+                u32::MAX
+            }
+            fn write8(&self, _: usize, _: u8) {}
+            fn write16(&self, _: usize, _: u16) {}
+            fn write32(&self, _: usize, _: u32) {}
+        }
+        let chip = Chip {
+            bar: Gone,
+            express: true,
+        };
+        let waited = Cell::new(0);
+        assert!(chip.is_gone() && chip.reset(|| waited.set(waited.get() + 1)));
+        assert_eq!(waited.get(), 1000);
+        assert_eq!(chip.mac(), None);
+    }
+
+    #[test]
+    fn the_eeprom_is_waited_for() {
+        for (express, expected) in [(true, 7), (false, 20_000)] {
+            let (bar, chip) = self::chip(express);
+            bar.set(0x0010, 0x0000_0100);
+            let waited = Cell::new(0);
+            chip.wait_for_eeprom(|| {
+                waited.set(waited.get() + 1);
+                if waited.get() == 7 {
+                    bar.set(0x0010, 0x0000_0200);
+                }
+            });
+            assert_eq!(waited.get(), expected);
+        }
+    }
+
+    #[test]
+    fn an_address_is_valid_or_none() {
+        let (bar, chip) = self::chip(true);
+        for (low, high, expected) in [
+            (
+                0x3322_1102,
+                0x8000_5544,
+                Some([2, 0x11, 0x22, 0x33, 0x44, 0x55]),
+            ),
+            (0x0000_0000, 0x8000_0100, Some([0, 0, 0, 0, 0, 1])),
+            (0x3322_1102, 0x7fff_5544, None),
+            (0x3322_1101, 0x8000_5544, None),
+            (0x0000_0000, 0x8000_0000, None),
+        ] {
+            bar.set(0x5400, low);
+            bar.set(0x5404, high);
+            assert_eq!(chip.mac(), expected);
+        }
+    }
+
+    #[test]
+    fn the_link_is_told() {
+        let (bar, chip) = self::chip(true);
+        for (status, up) in [(0x0008_0002, true), (0x0008_0001, false), (0x3, true)] {
+            bar.set(0x0008, status);
+            assert_eq!((chip.link_up(), chip.is_gone()), (up, false));
+        }
+    }
+
+    #[test]
+    fn a_start_writes_what_the_datasheet_asks_for() {
+        let model = Model::new(ModelConfig::default());
+        let shared = Shared {
+            chip: Chip::new(&model.pci(), true).unwrap(),
+            pci: model.pci(),
+            state: Cell::new(State::Running),
+            quiet: Cell::new(false),
+            memory: RefCell::new(Vec::new()),
+        };
+        let receive = Ring::new(&shared, 64).unwrap();
+        let transmit = Ring::new(&shared, 8).unwrap();
+        // CTRL: master disabled, full duplex, link reset, speed and duplex forced, VLAN mode, and the link set up or not. TCTL: a bit that
+        // no datasheet explains, and what it shall say already or not.
+        for (express, ctrl, tctl) in [
+            (true, 0x4000_180d, 0x1000_0000),
+            (true, 0x4000_184d, 0x1003_f0fa),
+            (false, 0x4000_180d, 0x1000_0000),
+        ] {
+            let (bar, chip) = self::chip(express);
+            bar.set(0x0000, ctrl);
+            bar.set(0x0400, tctl);
+            chip.start(&receive, &transmit);
+            let mut expected = vec![(0x0000, 0x0000_0049)];
+            expected.extend((0..128).map(|n| (0x5200 + 4 * n, 0)));
+            expected.push((0x5000, 0x0000_0300));
+            if express {
+                expected.extend([(0x5008, 0), (0x5818, 0)]);
+            }
+            for (at, ring, len) in [(0x2800, &receive, 1024), (0x3800, &transmit, 128)] {
+                let address = ring.address();
+                assert_ne!(address, 0);
+                expected.extend([
+                    (at, address as u32),
+                    (at + 0x04, (address >> 32) as u32),
+                    (at + 0x08, len),
+                    (at + 0x10, 0),
+                    (at + 0x18, 0),
+                    (at + 0x20, 0),
+                    (at + 0x2c, 0),
+                ]);
+            }
+            let txdctl = if express { 0x0141_0000 } else { 0x0101_0000 };
+            expected.extend([
+                (0x3828, txdctl),
+                (0x0410, 0x0060_2008),
+                (0x0400, 0x1003_f0fa),
+                (0x0100, 0x0400_8012),
+            ]);
+            assert_eq!(*bar.written.borrow(), expected);
+        }
+    }
+}

@@ -74,6 +74,31 @@ fn knows_its_pci_ids() {
     assert!(!supports(0x1af4, 0x1001) && !supports(0x8086, 0x1041));
 }
 
+/// Virtio 1.2, sections 5.1.3 and 6.
+#[test]
+fn features_are_those_of_the_specification() {
+    let bits = |bits: &[u32]| bits.iter().fold(0_u64, |sum, bit| sum | 1 << bit);
+    assert_eq!(feature::COALESCING, bits(&[7, 8, 54, 55]));
+    assert_eq!(feature::SEGMENTATION, bits(&[11, 12]));
+    let known = [0, 1, 3, 5, 7, 8, 11, 12, 15, 16, 32, 33, 36, 54, 55];
+    assert_eq!(feature::KNOWN, bits(&known));
+    let pairs = feature::CTRL_VQ | feature::MQ | feature::RSS;
+    assert_eq!(pairs, bits(&[17, 22, 60]));
+    for (feature, bit) in [
+        (feature::CSUM, 0),
+        (feature::GUEST_CSUM, 1),
+        (feature::MTU, 3),
+        (feature::MAC, 5),
+        (feature::MRG_RXBUF, 15),
+        (feature::STATUS, 16),
+        (feature::CTRL_VQ, 17),
+        (feature::MQ, 22),
+        (feature::VERSION_1, 32),
+    ] {
+        assert_eq!(feature, 1 << bit);
+    }
+}
+
 #[test]
 fn properties_follow_the_features() {
     let (model, nic) = start(ModelConfig::default());

@@ -558,3 +558,28 @@ fn a_fan_sorts_by_its_steering_or_not_at_all() {
         assert_eq!(received, 62);
     }
 }
+
+/// Code that is given a half on loan does what it would do to the half itself.
+#[test]
+fn a_loan_is_as_good_as_the_half() {
+    fn sends(mut tx: impl Transmit) {
+        let room = tx.room();
+        assert!(room > 2 && tx.idle());
+        assert_eq!(tx.send(60, Offload::None, |frame| frame.len()), Ok(60));
+        assert_eq!((tx.room(), tx.idle()), (room - 1, false));
+        tx.flush().unwrap();
+        assert_eq!(tx.room(), room);
+    }
+    fn receives(mut rx: impl Receive) -> Result<usize, Fault> {
+        rx.burst(8, |frame| assert_eq!(frame.len, 60))
+    }
+    let (mut near, mut far) = link(LinkConfig::default(), LinkConfig::default(), 1);
+    sends(near.split().1);
+    near.clock().advance(1000);
+    assert_eq!(receives(far.split().0), Ok(1));
+    far.stop();
+    assert_eq!(receives(far.split().0), Ok(0));
+    near.stop();
+    let mut tx = near.split().1;
+    assert_eq!(Transmit::flush(&mut tx), Err(Fault::Removed));
+}

@@ -138,7 +138,7 @@ impl Queue {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::virtio::tables::Parts;
+    use crate::virtio::tables::by_loom::Parts;
     use loom::sync::Arc;
     use loom::thread;
 

@@ -1,12 +1,18 @@
 //! The memory of a split virtqueue (virtio 1.2, section 2.7): descriptor table, available ring and used ring, which driver and device
 //! access at the same time. In loom's form under loom, so that the same queue is model-checked and shipped.
 
-use core::ptr::NonNull;
+#[cfg(loom)]
+pub(super) mod by_loom;
 
+#[cfg(not(loom))]
+use core::ptr::NonNull;
 #[cfg(not(loom))]
 pub(super) use core::sync::atomic::{Ordering, fence};
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{Ordering, fence};
+pub(super) use {
+    by_loom::Tables,
+    loom::sync::atomic::{Ordering, fence},
+};
 
 // The rings are little endian, and so is every machine with UEFI: no conversions.
 const _: () = assert!(cfg!(target_endian = "little"));
@@ -135,73 +141,5 @@ impl Tables {
         unsafe {
             core::sync::atomic::AtomicU16::from_ptr(self.base.add(offset).cast::<u16>().as_ptr())
         }
-    }
-}
-
-/// Under loom the memory is loom's own, and a clone is the device's end.
-#[cfg(loom)]
-#[derive(Clone)]
-pub(super) struct Tables(pub loom::sync::Arc<Parts>);
-
-#[cfg(loom)]
-pub(super) struct Parts {
-    pub descriptors: alloc::vec::Vec<loom::cell::UnsafeCell<[u32; 4]>>,
-    /// Flags, index, elements.
-    pub avail: alloc::vec::Vec<loom::sync::atomic::AtomicU16>,
-    /// Flags, index.
-    pub used: [loom::sync::atomic::AtomicU16; 2],
-    pub elements: alloc::vec::Vec<loom::cell::UnsafeCell<(u32, u32)>>,
-}
-
-// SAFETY: loom complains when cells are accessed by two threads at once.
-#[cfg(loom)]
-unsafe impl Sync for Parts {}
-
-#[cfg(loom)]
-impl Tables {
-    /// # Safety
-    /// None is needed: the memory is not used.
-    pub unsafe fn new(_: NonNull<u8>, size: u16) -> Self {
-        use loom::cell::UnsafeCell;
-        use loom::sync::atomic::AtomicU16;
-        Tables(loom::sync::Arc::new(Parts {
-            descriptors: (0..size).map(|_| UnsafeCell::new([0; 4])).collect(),
-            avail: (0..size + 2).map(|_| AtomicU16::new(0)).collect(),
-            used: [AtomicU16::new(0), AtomicU16::new(0)],
-            elements: (0..size).map(|_| UnsafeCell::new((0, 0))).collect(),
-        }))
-    }
-
-    pub fn set_avail_flags(&self, flags: u16) {
-        self.0.avail[0].store(flags, Ordering::Relaxed);
-    }
-
-    pub fn set_avail_index(&self, index: u16, ordering: Ordering) {
-        self.0.avail[1].store(index, ordering);
-    }
-
-    pub fn set_avail(&self, at: u16, id: u16) {
-        let slot = usize::from(at) % self.0.descriptors.len();
-        self.0.avail[2 + slot].store(id, Ordering::Relaxed);
-    }
-
-    pub fn used_flags(&self) -> u16 {
-        self.0.used[0].load(Ordering::Relaxed)
-    }
-
-    pub fn used_index(&self, ordering: Ordering) -> u16 {
-        self.0.used[1].load(ordering)
-    }
-
-    pub fn used(&self, at: u16) -> (u32, u32) {
-        let slot = usize::from(at) % self.0.elements.len();
-        // SAFETY: loom tells when another thread writes it.
-        self.0.elements[slot].with(|element| unsafe { *element })
-    }
-
-    pub fn set_descriptor(&self, id: u16, words: [u32; 4]) {
-        let slot = usize::from(id) % self.0.descriptors.len();
-        // SAFETY: loom tells when another thread reads it.
-        self.0.descriptors[slot].with_mut(|descriptor| unsafe { *descriptor = words });
     }
 }

@@ -51,6 +51,27 @@ fn knows_its_pci_ids() {
     assert!(!supports(0x8086, 0x1533) && !supports(0x1af4, 0x10d3));
 }
 
+/// 82574 datasheet, sections 7.1.4 (status and errors of a received frame) and 7.2.10 (command of one to send).
+#[test]
+fn descriptors_are_those_of_the_datasheet() {
+    use crate::e1000e::receive::{DAMAGED, IXSM};
+    const STATUS: u32 = 32;
+    const ERRORS: u32 = 40;
+    const COMMAND: u32 = 24;
+    let bits =
+        |base: u32, bits: &[u32]| bits.iter().fold(0_u64, |sum, bit| sum | 1 << (base + bit));
+    assert_eq!(DD, bits(STATUS, &[0]));
+    assert_eq!(EOP, bits(STATUS, &[1]));
+    assert_eq!(IXSM, bits(STATUS, &[2]));
+    assert_eq!(TCPCS, bits(STATUS, &[5]));
+    // CE, SE, SEQ, CXE, RXE.
+    assert_eq!(DAMAGED, bits(ERRORS, &[0, 1, 2, 4, 7]));
+    assert_eq!(TCPE, bits(ERRORS, &[5]));
+    assert_eq!(IPE, bits(ERRORS, &[6]));
+    let command = transmit::EOP | transmit::IFCS | transmit::RS;
+    assert_eq!(command, bits(COMMAND, &[0, 1, 3]));
+}
+
 #[test]
 fn both_kinds_start() {
     for device in [0x10d3, 0x100e] {

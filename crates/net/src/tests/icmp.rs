@@ -1,0 +1,157 @@
+//! Echo requests (RFC 792, RFC 4443), at the wire of the running engine.
+
+use super::forged::{Bench, arp, frame6, packet, transport_checksum};
+use super::{CLIENT_MAC, SERVER_MAC, Version};
+use crate::checksum;
+use crate::ipv6::ndisc::NeighborAdvertisement;
+use crate::packet::{PROTOCOL_ICMP, put};
+use core::net::IpAddr;
+use std::vec;
+use std::vec::Vec;
+use wireboot_nic::MacAddress;
+
+const ICMPV6: u8 = 58;
+/// Waiting answers to strangers.
+const ANSWERS: usize = 16;
+
+/// An echo message with an identifier, a sequence number and an odd number of bytes.
+fn echo(kind: u8, to: MacAddress, ends: (IpAddr, IpAddr)) -> Vec<u8> {
+    let mut message = vec![kind, 0, 0, 0, 0x12, 0x34, 0, 7];
+    message.extend(b"ping!");
+    let (protocol, sum) = match ends.0 {
+        IpAddr::V4(_) => (PROTOCOL_ICMP, checksum::compute(0, &message).to_be_bytes()),
+        IpAddr::V6(_) => (ICMPV6, transport_checksum(ends, ICMPV6, &message)),
+    };
+    put(&mut message, 2, sum);
+    packet(to, ends, protocol, &message)
+}
+
+fn request(version: Version, to: MacAddress, ends: (IpAddr, IpAddr)) -> Vec<u8> {
+    let kind = match version {
+        Version::V4 => 8,
+        Version::V6 => 128,
+    };
+    echo(kind, to, ends)
+}
+
+/// What the answer to it looks like behind the Ethernet header.
+fn reply(version: Version, ends: (IpAddr, IpAddr)) -> Vec<u8> {
+    let kind = match version {
+        Version::V4 => 0,
+        Version::V6 => 129,
+    };
+    let mut reply = echo(kind, CLIENT_MAC, (ends.1, ends.0)).split_off(14);
+    if version == Version::V6 {
+        // The hop limit of neighbour discovery does no harm.
+        reply[7] = 0;
+    }
+    reply
+}
+
+/// Echo replies that the engine has sent.
+fn replies(bench: &Bench) -> Vec<(MacAddress, Vec<u8>)> {
+    let (at, kind) = match bench.version {
+        Version::V4 => (34, 0),
+        Version::V6 => (54, 129),
+    };
+    let protocol = match bench.version {
+        Version::V4 => (23, PROTOCOL_ICMP),
+        Version::V6 => (20, ICMPV6),
+    };
+    let ours = |frame: &&Vec<u8>| {
+        frame.get(protocol.0) == Some(&protocol.1) && frame.get(at) == Some(&kind)
+    };
+    let all = bench.heard.iter().filter(ours).map(|frame| {
+        let mut packet = frame[14..].to_vec();
+        if bench.version == Version::V6 {
+            packet[7] = 0;
+        }
+        (*frame.first_chunk().unwrap(), packet)
+    });
+    all.collect()
+}
+
+#[test]
+fn an_echo_request_is_answered() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let ends = (version.server().ip(), version.client());
+        bench.send(&request(version, CLIENT_MAC, ends));
+        bench.settle();
+        assert_eq!(replies(&bench), [(SERVER_MAC, reply(version, ends))]);
+    }
+}
+
+/// To us at both layers, and whole, or nothing (RFC 1122, section 3.3.6).
+#[test]
+fn what_is_not_to_us_is_not_answered() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let ends = (version.server().ip(), version.client());
+        for to in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0x33, 0x33, 0, 0, 0, 1]] {
+            bench.send(&request(version, to, ends));
+        }
+        let others: &[&str] = match version {
+            Version::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
+            Version::V6 => &["fe80::77", "2001:db8::1", "ff02::1", "::1"],
+        };
+        for other in others {
+            let ends = (ends.0, other.parse().unwrap());
+            bench.send(&request(version, CLIENT_MAC, ends));
+        }
+        let right = request(version, CLIENT_MAC, ends);
+        let start = match version {
+            Version::V4 => 34,
+            Version::V6 => 54,
+        };
+        // Another code, another sum, another byte.
+        for at in [start + 1, start + 3, right.len() - 1] {
+            let mut wrong = right.clone();
+            wrong[at] ^= 1;
+            bench.send(&wrong);
+        }
+        bench.settle();
+        assert!(replies(&bench).is_empty());
+    }
+}
+
+/// Answers that wait for a neighbour leave room for what this machine has to say.
+#[test]
+fn few_answers_wait_for_a_stranger() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let stranger: IpAddr = match version {
+            Version::V4 => [10, 0, 0, 77].into(),
+            Version::V6 => "fe80::77".parse().unwrap(),
+        };
+        let ends = (stranger, version.client());
+        for _ in 0..4 * ANSWERS {
+            bench.send(&request(version, CLIENT_MAC, ends));
+            bench.turn();
+        }
+        assert!(replies(&bench).is_empty());
+        let mac = [2, 0, 0, 0, 0, 0x77];
+        bench.send(&match (stranger, version.client()) {
+            (IpAddr::V4(stranger), IpAddr::V4(us)) => arp(2, mac, stranger, us),
+            (IpAddr::V6(target), IpAddr::V6(us)) => {
+                let said = NeighborAdvertisement {
+                    router: false,
+                    solicited: true,
+                    override_: true,
+                    target,
+                    target_link: Some(mac),
+                };
+                frame6(CLIENT_MAC, &said.packet(target, us))
+            }
+            _ => unreachable!(),
+        });
+        bench.settle();
+        let replies = replies(&bench);
+        assert!(
+            replies
+                .iter()
+                .all(|(to, bytes)| { *to == mac && *bytes == reply(version, ends) })
+        );
+        assert_eq!(replies.len(), ANSWERS);
+    }
+}

@@ -1,0 +1,70 @@
+//! The tables for a model checker: the memory is loom's own, and loom sees each access.
+
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU16, Ordering};
+
+/// A clone is the device's end.
+#[derive(Clone)]
+pub struct Tables(pub Arc<Parts>);
+
+/// What the memory holds.
+pub struct Parts {
+    pub descriptors: Vec<UnsafeCell<[u32; 4]>>,
+    /// Flags, index, elements.
+    pub avail: Vec<AtomicU16>,
+    /// Flags, index.
+    pub used: [AtomicU16; 2],
+    pub elements: Vec<UnsafeCell<(u32, u32)>>,
+}
+
+// SAFETY: loom complains when cells are accessed by two threads at once.
+unsafe impl Sync for Parts {}
+
+impl Tables {
+    /// # Safety
+    /// None is needed: the memory is not used.
+    pub unsafe fn new(_: NonNull<u8>, size: u16) -> Self {
+        Tables(Arc::new(Parts {
+            descriptors: (0..size).map(|_| UnsafeCell::new([0; 4])).collect(),
+            avail: (0..size + 2).map(|_| AtomicU16::new(0)).collect(),
+            used: [AtomicU16::new(0), AtomicU16::new(0)],
+            elements: (0..size).map(|_| UnsafeCell::new((0, 0))).collect(),
+        }))
+    }
+
+    pub fn set_avail_flags(&self, flags: u16) {
+        self.0.avail[0].store(flags, Ordering::Relaxed);
+    }
+
+    pub fn set_avail_index(&self, index: u16, ordering: Ordering) {
+        self.0.avail[1].store(index, ordering);
+    }
+
+    pub fn set_avail(&self, at: u16, id: u16) {
+        let slot = usize::from(at) % self.0.descriptors.len();
+        self.0.avail[2 + slot].store(id, Ordering::Relaxed);
+    }
+
+    pub fn used_flags(&self) -> u16 {
+        self.0.used[0].load(Ordering::Relaxed)
+    }
+
+    pub fn used_index(&self, ordering: Ordering) -> u16 {
+        self.0.used[1].load(ordering)
+    }
+
+    pub fn used(&self, at: u16) -> (u32, u32) {
+        let slot = usize::from(at) % self.0.elements.len();
+        // SAFETY: loom tells when another thread writes it.
+        self.0.elements[slot].with(|element| unsafe { *element })
+    }
+
+    pub fn set_descriptor(&self, id: u16, words: [u32; 4]) {
+        let slot = usize::from(id) % self.0.descriptors.len();
+        // SAFETY: loom tells when another thread reads it.
+        self.0.descriptors[slot].with_mut(|descriptor| unsafe { *descriptor = words });
+    }
+}
