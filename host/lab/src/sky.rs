@@ -24,6 +24,7 @@ use regex::Regex;
 use serde::Serialize;
 
 pub use ladder::{Kind, Ladder, Rung, Sample};
+pub use phases::Phases;
 pub use sender::Sender;
 
 use crate::bench::files::{self, MIB};

@@ -176,6 +176,7 @@ const CASES: &[(&str, Case)] = &[
         firmware_drivers::firmware_has_its_driver_back,
     ),
     ("every_rung_is_measured", sky::every_rung_is_measured),
+    ("phases_of_a_frame", sky::phases_of_a_frame),
     ("one_processor", processors::one_processor),
     (
         "boot_processor_by_option",
