@@ -96,11 +96,18 @@ pub fn phases_of_a_frame(lab: &Lab) -> Result<()> {
     // Of a frame: the driver's part, and the engine's while it has the frame.
     let parts = |name: &str| {
         let mut rungs = ladder.of(Kind::Receive);
-        let phases = rungs
+        let (phases, busy) = rungs
             .find(|rung| rung.name == name)
-            .and_then(|rung| rung.sample.phases)
+            .and_then(|rung| Some((rung.sample.phases?, rung.sample.busy)))
             .with_context(|| format!("{name} has no phases:\n{}", ladder.text()))?;
         ensure!(phases.turns > 0 && phases.frames >= phases.turns);
+        if phases.sent > 1 {
+            let parts = phases.receive + phases.look + phases.take + phases.transmit;
+            ensure!(
+                phases.transmit > 0 && parts <= busy,
+                "{name}: {phases:?} of {busy}"
+            );
+        }
         Ok((
             phases.receive / phases.frames,
             phases.take / phases.frames,
