@@ -15,6 +15,7 @@ mod frame;
 mod frames;
 mod ladder;
 mod options;
+mod phases;
 mod upload;
 mod wire;
 mod work;
@@ -33,6 +34,7 @@ use core::net::{IpAddr, SocketAddr};
 use frames::{Frames, Size};
 use ladder::{Kind, Ladder};
 pub use options::Options;
+use phases::{Phases, Record};
 use upload::Uncut;
 use wire::{Driver, Managed, Wire};
 use wireboot_fetch::Leases;
@@ -65,6 +67,8 @@ pub struct Sample {
     pub lost: u64,
     /// How long the sender had to wait for room in the cable, in microseconds. With none, the sender was the limit.
     pub waited: u64,
+    /// What that busy time consisted of, where it was recorded.
+    pub phases: Option<Phases>,
 }
 
 impl Sample {
@@ -118,6 +122,8 @@ struct Bench<'o> {
     server: IpAddr,
     frames: Frames,
     ladder: Ladder,
+    /// Where phases are recorded, if they are.
+    record: Option<Record>,
 }
 
 impl<'o> Bench<'o> {
@@ -152,12 +158,15 @@ impl<'o> Bench<'o> {
             frames: Frames::new(clock, local, server, micros),
             leases,
             ladder: Ladder::default(),
+            record: options.phases.then(|| Record::new(clock)),
         })
     }
 
-    /// A measurement with the share of the time that was work.
+    /// A measurement with the share of the time that was work, and what that was.
     fn whole(&self, result: Result<Sample, Error>) -> Result<Sample, Error> {
+        let phases = self.record.as_ref().and_then(Record::take);
         result.map(|sample| Sample {
+            phases,
             work: (sample.busy * 100)
                 .checked_div(self.clock.ticks_of(sample.micros))
                 .unwrap_or(0),
@@ -170,8 +179,11 @@ impl<'o> Bench<'o> {
         Ok(Url::parse(&text)?)
     }
 
-    /// Each rung once.
+    /// Each rung once, or those with phases.
     fn round(&mut self) {
+        if let Some(record) = self.record.clone() {
+            return self.phases(record);
+        }
         if let Err(error) = self.ours() {
             log::warn!("our driver: {error}");
         }
@@ -200,12 +212,7 @@ impl<'o> Bench<'o> {
         let mut driver = Driver(card::start(function, 1)?);
         self.settle(&mut driver)?;
         self.wire("driver", &mut driver);
-        self.rung(Kind::Receive, "driver, copied", |bench| {
-            let (mut memory, _) = memory::landing(MEMORY).map_err(refused)?;
-            bench
-                .frames
-                .receive(&mut driver, Size::Full, Some(memory.rest_mut(0)))
-        });
+        self.copied("driver, copied", &mut driver);
         let mut nic = self.uploads(driver.0);
         for (scheme, name) in [
             ("tftp", "wireboot TFTP, one processor"),
@@ -290,6 +297,19 @@ impl<'o> Bench<'o> {
         }
     }
 
+    /// Full frames, each payload copied to memory.
+    fn copied(&mut self, name: &str, wire: &mut impl Wire) {
+        self.rung(Kind::Receive, name, |bench| {
+            let (mut memory, _) = memory::landing(MEMORY).map_err(|error| Error::Firmware {
+                what: "memory to copy to",
+                status: error.status(),
+            })?;
+            bench
+                .frames
+                .receive(wire, Size::Full, Some(memory.rest_mut(0)))
+        });
+    }
+
     /// Frames by the firmware's driver, and our stack over it.
     fn driven(&mut self, nic: impl Nic, [wire, tftp, http]: [&'static str; 3]) {
         let mut driver = Driver(nic);
@@ -303,6 +323,18 @@ impl<'o> Bench<'o> {
         }
     }
 
+    /// The firmware's driver.
+    fn snp(&self) -> Result<Snp, Error> {
+        let interface = snp::interfaces()
+            .into_iter()
+            .find(|interface| interface.path.starts_with(&self.interface.path))
+            .ok_or(Error::NoInterface)?;
+        Snp::open(&interface).map_err(|error| Error::Firmware {
+            what: "SNP on this interface",
+            status: error.status(),
+        })
+    }
+
     /// The firmware's own network, from the driver up.
     fn firmwares(&mut self) {
         let opened = |what| {
@@ -311,13 +343,7 @@ impl<'o> Bench<'o> {
                 status: error.status(),
             }
         };
-        let interface = snp::interfaces()
-            .into_iter()
-            .find(|interface| interface.path.starts_with(&self.interface.path));
-        let nic = interface
-            .ok_or(Error::NoInterface)
-            .and_then(|interface| Snp::open(&interface).map_err(opened("SNP on this interface")));
-        match nic {
+        match self.snp() {
             Ok(nic) => self.driven(
                 nic,
                 ["SNP", "wireboot TFTP over SNP", "wireboot HTTP over SNP"],

@@ -133,6 +133,10 @@ pub struct DirectKernel {
     pub command_line: String,
 }
 
+/// Ticks of the time-stamp counter for an instruction, where it counts those. That is 62.5 million instructions a second of the machine's
+/// time: about what emulation does, so that neither its waits nor those of the network are much too long.
+pub const TICKS_PER_INSTRUCTION: u32 = 16;
+
 /// What a machine is made of. Change what you need in [`Machine::new`]'s and [`start`](Machine::start) it.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -142,6 +146,9 @@ pub struct Machine {
     pub machine: String,
     /// What runs the guest's instructions.
     pub accelerator: Accelerator,
+    /// The processors take turns, and the time-stamp counter ticks [`TICKS_PER_INSTRUCTION`] times for each instruction of theirs. Only
+    /// with [`Accelerator::Tcg`].
+    pub counts_instructions: bool,
     /// `-cpu`.
     pub processor: String,
     /// Number of processors.
@@ -178,6 +185,7 @@ impl Machine {
             qemu: "qemu-system-x86_64".into(),
             machine: "q35".into(),
             accelerator,
+            counts_instructions: false,
             processor: "max".into(),
             processors: 2,
             memory_mib: 2048,
@@ -274,10 +282,18 @@ impl Machine {
             "-machine",
             &machine,
             "-accel",
-            self.accelerator.qemu(),
+            if self.counts_instructions {
+                "tcg,thread=single"
+            } else {
+                self.accelerator.qemu()
+            },
             "-cpu",
             &self.processor,
         ]);
+        if self.counts_instructions {
+            let shift = TICKS_PER_INSTRUCTION.ilog2();
+            command.args(["-icount", &format!("shift={shift}")]);
+        }
         command.args(["-smp", &self.processors.to_string(), "-m", &memory]);
         command.args([
             "-chardev",

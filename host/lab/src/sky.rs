@@ -9,6 +9,7 @@
 //! ```
 
 mod ladder;
+mod phases;
 mod plot;
 mod sender;
 mod sink;
@@ -24,6 +25,7 @@ use regex::Regex;
 use serde::Serialize;
 
 pub use ladder::{Kind, Ladder, Rung, Sample};
+pub use phases::Phases;
 pub use sender::Sender;
 
 use crate::bench::files::{self, MIB};
@@ -33,7 +35,7 @@ use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{self, Network, NetworkOptions};
 use crate::output;
-use crate::qemu::{Disk, Machine, NetworkCard};
+use crate::qemu::{Accelerator, Disk, Machine, NetworkCard};
 use crate::server::{Server, advertise};
 
 /// The files that are fetched, in MiB: by the firmware, which is slow, by wireboot, and beside other work.
@@ -80,6 +82,12 @@ pub struct SkyArgs {
     /// Measure only the rungs in whose names one of these words is
     #[arg(long, value_name = "WORD,...", value_delimiter = ',', value_parser = word)]
     pub only: Vec<String>,
+    /// Tell where the time of a packet goes over the firmware's driver, on the rungs of receiving by SNP
+    #[arg(long)]
+    pub phases: bool,
+    /// The same in the machine's instructions, which are the same on every host: they are counted instead of time, by emulation
+    #[arg(long, requires = "phases", conflicts_with = "accel")]
+    pub instructions: bool,
     /// The network card, as QEMU names devices: one that wireboot drives itself
     #[arg(long, value_name = "MODEL", default_value = "virtio-net-pci")]
     pub card: String,
@@ -126,8 +134,13 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     };
     let network = Network::new(&lab, options)?;
     let program = std::env::current_exe().context("finding this program's own file")?;
-    let accelerator = arguments.accel.choose(&lab)?;
+    let accelerator = if arguments.instructions {
+        Accelerator::Tcg
+    } else {
+        arguments.accel.choose(&lab)?
+    };
     let mut machine = Machine::new(accelerator);
+    machine.counts_instructions = arguments.instructions;
     machine.processors = arguments.cpus.max(u32::from(most) + 1);
     machine.network = Some(NetworkCard {
         model: arguments.card.clone(),
@@ -141,6 +154,9 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     }
     if !arguments.only.is_empty() {
         options.push_str(&format!(" only={}", arguments.only.join(",")));
+    }
+    if arguments.phases {
+        options.push_str(" phases=1");
     }
     let (console, rounds) = (arguments.console, arguments.rounds);
     let progress = Regex::new(r"round (\d+) of")?;
@@ -173,6 +189,9 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
         );
     }
     println!("{}", ladder.text());
+    if arguments.phases {
+        println!("{}", phases::text(&ladder, arguments.instructions));
+    }
     let host = Host::new(accelerator, arguments.ip, network.mtu(), Vec::new());
     if let Some(file) = &arguments.json {
         let report = Report {

@@ -208,6 +208,7 @@ const CASES: &[(&str, Case)] = &[
         "every_rung_is_measured_over_ipv6",
         sky::every_rung_is_measured_over_ipv6,
     ),
+    ("phases_of_a_frame", sky::phases_of_a_frame),
     ("one_processor", processors::one_processor),
     (
         "boot_processor_by_option",

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use wireboot_lab::accel;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
-use wireboot_lab::qemu::Machine;
+use wireboot_lab::qemu::{Accelerator, Machine};
 use wireboot_lab::sky::{self, Kind, Ladder};
 
 use crate::scene::{boot_program, wireboot};
@@ -93,5 +93,60 @@ fn has_figure(ladder: &Ladder, kind: Kind, name: &str) -> Result<()> {
         kind.title(),
         ladder.text()
     );
+    Ok(())
+}
+
+/// Over the firmware's driver each part of a frame's way takes the instructions that it has more than another: the same on any host.
+pub fn phases_of_a_frame(lab: &Lab) -> Result<()> {
+    let network = Network::new(lab, NetworkOptions::default())?;
+    let mut machine = Machine::new(Accelerator::Tcg);
+    machine.counts_instructions = true;
+    machine.network = Some(network.card());
+    let ladder = sky::measure(
+        lab,
+        machine,
+        IpVersion::V4,
+        (&wireboot()?, &boot_program()?),
+        "rounds=1 ms=100 phases=1",
+        PATIENCE,
+        |_| {},
+    )?;
+    // Of a frame: the driver's part, and the engine's while it has the frame.
+    let parts = |name: &str| {
+        let mut rungs = ladder.of(Kind::Receive);
+        let (phases, busy) = rungs
+            .find(|rung| rung.name == name)
+            .and_then(|rung| Some((rung.sample.phases?, rung.sample.busy)))
+            .with_context(|| format!("{name} has no phases:\n{}", ladder.text()))?;
+        ensure!(phases.turns > 0 && phases.frames >= phases.turns);
+        if phases.sent > 1 {
+            let parts = phases.receive + phases.look + phases.take + phases.transmit;
+            ensure!(
+                phases.transmit > 0 && parts <= busy,
+                "{name}: {phases:?} of {busy}"
+            );
+        }
+        Ok((
+            phases.receive / phases.frames,
+            phases.take / phases.frames,
+            phases.sent,
+        ))
+    };
+    let (receive, thrown_away, sent) = parts("SNP")?;
+    let (_, copied, _) = parts("SNP, copied")?;
+    ensure!(sent <= 1 && receive > 0 && copied > thrown_away);
+    for name in ["wireboot TFTP over SNP", "wireboot HTTP over SNP"] {
+        let (same, checked, acknowledgements) = parts(name)?;
+        let (_, unchecked, _) = parts(&format!("{name}, unchecked"))?;
+        ensure!(acknowledgements > 0, "{name} sends nothing");
+        ensure!(
+            same.abs_diff(receive) < receive / 10,
+            "the driver takes {receive}, in {name} {same}"
+        );
+        ensure!(
+            checked > unchecked && unchecked > copied,
+            "{name}: {checked} with checksums, {unchecked} without, {copied} to copy"
+        );
+    }
     Ok(())
 }

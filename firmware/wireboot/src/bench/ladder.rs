@@ -187,10 +187,12 @@ fn rung_json(rung: &Rung) -> String {
                 sent,
                 lost,
                 waited,
+                phases,
             } = sample;
+            let phases = phases.map_or_else(|| "null".to_string(), |phases| phases.json());
             format!(
                 "{{\"packets\":{packets},\"bytes\":{bytes},\"micros\":{micros},\"busy\":{busy},\"work\":{work},\
-                 \"sent\":{sent},\"lost\":{lost},\"waited\":{waited}}}"
+                 \"sent\":{sent},\"lost\":{lost},\"waited\":{waited},\"phases\":{phases}}}"
             )
         })
         .collect();

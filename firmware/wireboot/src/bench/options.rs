@@ -24,6 +24,8 @@ pub struct Options {
     pub processors: Vec<u32>,
     /// Parts of the names of rungs, which alone are measured; none for all.
     pub only: Vec<String>,
+    /// Record where the time of a packet goes over the firmware's driver.
+    pub phases: bool,
 }
 
 impl Default for Options {
@@ -37,6 +39,7 @@ impl Default for Options {
             large: "512M.efi".to_string(),
             processors: Vec::new(),
             only: Vec::new(),
+            phases: false,
         }
     }
 }
@@ -81,6 +84,7 @@ impl Options {
                         .map(|value| within(value, 0..=MAX_PROCESSORS));
                     options.processors = numbers.collect::<Result<_, _>>()?;
                 }
+                "phases" => options.phases = number(0..=1)? == 1,
                 "only" => options.only = value.split(',').map(ToString::to_string).collect(),
                 _ => return Err(refused()),
             }
@@ -115,6 +119,8 @@ mod tests {
         let options = Options::parse("bench processors=0,1,4").unwrap().unwrap();
         assert_eq!(options.processors, [0, 1, 4]);
         assert!(options.wants("SNP") && options.wants("driver, copied"));
+        let options = Options::parse("bench phases=1").unwrap().unwrap();
+        assert!(options.phases && !Options::default().phases);
         let options = Options::parse("bench only=SNP,driver").unwrap().unwrap();
         assert!(options.wants("wireboot TFTP over SNP") && options.wants("driver, copied"));
         assert!(!options.wants("MNP"));
@@ -126,6 +132,7 @@ mod tests {
             "bench server=[fd00:77::1]",
             "bench a=b",
             "bench processors=1,",
+            "bench phases=2",
         ] {
             assert!(
                 matches!(Options::parse(wrong), Err(Error::Measurement(word)) if wrong.ends_with(&word)),

@@ -4,6 +4,8 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 
+use super::phases::Phases;
+
 /// The line that the machine writes to its serial port, without its first word.
 #[derive(Debug, Deserialize)]
 pub struct Measured {
@@ -88,6 +90,9 @@ pub struct Sample {
     pub lost: u64,
     /// How long the sender waited for room in the cable, in microseconds.
     pub waited: u64,
+    /// What the busy time consisted of, where it was recorded.
+    #[serde(default)]
+    pub phases: Option<Phases>,
 }
 
 impl Sample {
@@ -263,7 +268,7 @@ impl Rung {
 }
 
 /// 0 where there is nothing to divide by.
-fn ratio(part: f64, whole: f64) -> f64 {
+pub(super) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
