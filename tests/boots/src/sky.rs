@@ -80,6 +80,16 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
             has_figure(&ladder, kind, name)?;
         }
     }
+    let frames = |name| {
+        let mut sending = ladder.of(Kind::Transmit);
+        let rung = sending.find(|rung| rung.name == name);
+        rung.map_or(0, |rung| rung.sample.packets)
+    };
+    let (single, cut) = (frames("wireboot TCP"), frames("wireboot TCP, TSO"));
+    ensure!(
+        single > 10 * cut,
+        "{cut} units for the card to cut, and {single} frames where it cuts none"
+    );
     Ok(ladder)
 }
 
