@@ -6,6 +6,7 @@ mod datagrams;
 mod downloads;
 mod forged;
 mod fragments;
+mod headers;
 mod icmp;
 mod isn;
 mod neighbors;
@@ -13,7 +14,6 @@ mod path_mtu;
 mod segments;
 mod server;
 mod uploads;
-mod usual;
 
 pub use server::FileServer;
 

@@ -1,14 +1,13 @@
-//! What [`crate::usual`] reads at fixed offsets is what [`crate::packet`] reads field by field, or nothing.
+//! What [`crate::packet`] reads of frames.
 
 use super::forged::{Forged, packet, transport_checksum};
 use super::{CLIENT_MAC, SERVER_MAC, Version};
 use crate::checksum;
 use crate::packet::{
-    ETHERNET_HEADER, Ends, IPV4_HEADER, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, parse,
-    put, udp,
+    ETHERNET_HEADER, Ends, IPV4_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, parse, put,
+    tcp, udp,
 };
 use crate::parts::Parts;
-use crate::usual;
 use core::net::{IpAddr, SocketAddr};
 use std::vec;
 use std::vec::Vec;
@@ -21,8 +20,8 @@ const TEXT: &[u8] = b"thirteen byte";
 enum Read {
     /// Ends, sequence number, acknowledgement number, flags, window, length of options, payload.
     Tcp(Ends, u32, u32, Flags, u16, usize, Vec<u8>),
-    /// Source, destination, whether to us alone, payload.
-    Udp(SocketAddr, SocketAddr, bool, Vec<u8>),
+    /// Ends, whether to us alone, payload.
+    Udp(Ends, bool, Vec<u8>),
 }
 
 fn bytes(parts: Parts<'_>) -> Vec<u8> {
@@ -46,44 +45,34 @@ fn of_tcp(tcp: &Tcp<'_>) -> Read {
 }
 
 fn of_udp(udp: &Udp<'_>) -> Read {
-    Read::Udp(udp.source, udp.destination, udp.unicast, bytes(udp.payload))
+    Read::Udp(udp.ends, udp.unicast, bytes(udp.payload))
 }
 
-fn usual(frame: &Frame<'_>) -> Option<Read> {
-    let packet: Option<(u8, Ip<'_>)> =
-        usual::ipv4(frame, CLIENT_MAC).or_else(|| usual::ipv6(frame, CLIENT_MAC));
-    match packet? {
-        (PROTOCOL_TCP, ip) => usual::segment(frame, &ip).map(|tcp| of_tcp(&tcp)),
-        (PROTOCOL_UDP, ip) => udp(frame, &ip).map(|udp| of_udp(&udp)),
+fn read(frame: &Frame<'_>) -> Option<Read> {
+    let (Received::V4(ip) | Received::V6(ip)) = parse(frame, &CLIENT_MAC) else {
+        return None;
+    };
+    match ip.protocol {
+        PROTOCOL_TCP => tcp(frame, &ip).map(|tcp| of_tcp(&tcp)),
+        PROTOCOL_UDP => udp(frame, &ip).map(|udp| of_udp(&udp)),
         _ => None,
     }
 }
 
-fn long(frame: &Frame<'_>) -> Option<Read> {
-    match parse(frame, CLIENT_MAC) {
-        Received::Tcp(tcp) => Some(of_tcp(&tcp)),
-        Received::Udp(udp) => Some(of_udp(&udp)),
-        _ => None,
-    }
-}
-
-/// Both, of a frame in one part and of one whose last bytes are in another.
-fn both(frame: &[u8], checksum: Checksum) -> (Option<Read>, Option<Read>) {
+/// What is read of a frame in one part, and the same of one whose last bytes are in another.
+fn both(frame: &[u8], checksum: Checksum) -> Option<Read> {
     let of = |parts: &[&[u8]]| {
-        let frame = Frame {
+        read(&Frame {
             parts,
             len: frame.len(),
             checksum,
             udp_segment: None,
-        };
-        (usual(&frame), long(&frame))
+        })
     };
     let whole = of(&[frame]);
     let (head, tail) = frame.split_at(frame.len().saturating_sub(5));
-    let cut = of(&[head, tail]);
-    assert_eq!(whole.1, cut.1);
     if head.len() >= 74 {
-        assert_eq!(whole.0, cut.0);
+        assert_eq!(of(&[head, tail]), whole);
     }
     whole
 }
@@ -119,7 +108,10 @@ fn datagram(source: SocketAddr, destination: SocketAddr) -> (Vec<u8>, Read) {
     let sum = transport_checksum(ends, PROTOCOL_UDP, &datagram);
     put(&mut datagram, 6, sum);
     let frame = packet(CLIENT_MAC, ends, PROTOCOL_UDP, &datagram);
-    (frame, Read::Udp(source, destination, true, TEXT.into()))
+    (
+        frame,
+        Read::Udp(Ends::new(source, destination), true, TEXT.into()),
+    )
 }
 
 /// Usual frames, and what is to be read in them.
@@ -144,13 +136,11 @@ fn frames() -> Vec<(Version, Vec<u8>, Read)> {
 }
 
 #[test]
-fn what_is_usual_goes_the_short_way() {
+fn headers_are_read_whatever_the_network_may_change_in_them() {
     for (version, frame, read) in frames() {
         let is_read = |frame: &[u8]| {
             for checksum in [Checksum::Unverified, Checksum::Trusted] {
-                let (usual, long) = both(frame, checksum);
-                assert_eq!(usual.as_ref(), Some(&read), "{frame:?}");
-                assert_eq!(long.as_ref(), Some(&read), "{frame:?}");
+                assert_eq!(both(frame, checksum).as_ref(), Some(&read), "{frame:?}");
             }
         };
         is_read(&frame);
@@ -172,56 +162,75 @@ fn what_is_usual_goes_the_short_way() {
     }
 }
 
+/// Bytes that no checksum holds: the sender's address on the link; service, flow label and hop limit of IPv6.
+fn is_free(version: Version, byte: usize) -> bool {
+    let ip = byte.wrapping_sub(ETHERNET_HEADER);
+    (6..12).contains(&byte) || version == Version::V6 && (matches!(ip, 1..4 | 7))
+}
+
 #[test]
-fn what_is_not_usual_is_read_alike_or_not_at_all() {
-    let alike = |frame: &[u8]| {
-        for checksum in [Checksum::Unverified, Checksum::Trusted] {
-            let (usual, long) = both(frame, checksum);
-            assert!(usual.is_none() || usual == long, "{usual:?} {long:?}");
-        }
-    };
-    for (version, frame, _) in frames() {
+fn a_frame_with_a_wrong_bit_is_not_read() {
+    for (version, frame, read) in frames() {
         for bit in 0..frame.len() * 8 {
-            let mut frame = frame.clone();
-            frame[bit / 8] ^= 1 << (bit % 8);
-            alike(&frame);
-            if version == Version::V4 {
-                alike(&sealed(frame));
+            let (byte, mask) = (bit / 8, 1 << (bit % 8));
+            let mut wrong = frame.clone();
+            wrong[byte] ^= mask;
+            // The other half of this byte is the version, which must be 6.
+            let service = version == Version::V6 && byte == ETHERNET_HEADER && mask < 0x10;
+            let to_many = (byte, mask) == (0, 1);
+            let found = both(&wrong, Checksum::Unverified);
+            if is_free(version, byte) || service {
+                assert_eq!(found.as_ref(), Some(&read), "bit {bit}");
+            } else if to_many && let Some(Read::Udp(ends, unicast, text)) = found {
+                assert_eq!(Read::Udp(ends, !unicast, text), read);
+            } else {
+                assert_eq!(found, None, "bit {bit} of {frame:?}");
             }
         }
         for len in 0..frame.len() {
-            alike(&frame[..len]);
+            assert_eq!(both(&frame[..len], Checksum::Trusted), None, "{len} bytes");
         }
-        for header in [0x46, 0x44, 0x55, 0x75] {
-            let mut frame = frame.clone();
-            frame[ETHERNET_HEADER] = header;
-            alike(&sealed(frame));
-        }
+    }
+}
+
+#[test]
+fn headers_with_other_lengths_versions_and_ends() {
+    let forged = segment(Version::V4);
+    for header in [0x44, 0x55, 0x75] {
+        let mut frame = forged.frame();
+        frame[ETHERNET_HEADER] = header;
+        assert_eq!(both(&sealed(frame), Checksum::Trusted), None);
     }
     for version in Version::BOTH {
         let mut forged = segment(version);
         forged.options = vec![1, 1, 1, 0];
-        alike(&forged.frame());
+        let found = both(&forged.frame(), Checksum::Unverified);
+        assert!(
+            matches!(found, Some(Read::Tcp(.., 4, ref text)) if text == TEXT),
+            "{found:?}"
+        );
+        // A segment is for one station.
         let mut group = segment(version);
         for to in [[0xff; 6], [1, 0, 94, 0, 0, 1], SERVER_MAC] {
             group.to = to;
-            alike(&group.frame());
+            assert_eq!(both(&group.frame(), Checksum::Trusted), None);
         }
     }
     // Such addresses are inside of hosts alone.
     let mapped: IpAddr = "::ffff:10.0.0.2".parse().unwrap();
-    let (us, host) = (
-        segment(Version::V6).destination,
-        segment(Version::V6).source,
-    );
+    let Forged {
+        source,
+        destination,
+        ..
+    } = segment(Version::V6);
     for (source, destination) in [
-        (SocketAddr::new(mapped, 80), us),
-        (host, SocketAddr::new(mapped, 80)),
+        (SocketAddr::new(mapped, 80), destination),
+        (source, SocketAddr::new(mapped, 80)),
     ] {
         let (frame, _) = datagram(source, destination);
-        assert_eq!(both(&frame, Checksum::Trusted), (None, None));
+        assert_eq!(both(&frame, Checksum::Trusted), None);
         let mut forged = segment(Version::V6);
         (forged.source, forged.destination) = (source, destination);
-        assert_eq!(both(&forged.frame(), Checksum::Trusted), (None, None));
+        assert_eq!(both(&forged.frame(), Checksum::Trusted), None);
     }
 }
