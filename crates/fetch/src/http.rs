@@ -18,6 +18,7 @@ mod patience;
 mod piece;
 mod ranges;
 mod request;
+pub(crate) mod source;
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -43,10 +44,12 @@ pub use connections::Connections;
 pub use error::{ChunkError, HeadError, HttpError, Problem};
 use head::{Framing, Head};
 use patience::{Patience, SILENCE};
-pub(crate) use piece::{Carrier, Piece, Source, Tally};
+pub(crate) use piece::{Carrier, Piece, Tally};
 use ranges::Split;
 pub(crate) use request::request_head;
 use request::{drain, exchange};
+pub use source::HttpStats;
+use source::Source;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -80,30 +83,6 @@ pub struct Fetched {
     pub url: Url,
     /// What it took.
     pub stats: HttpStats,
-}
-
-/// What a download took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HttpStats {
-    /// Requests sent.
-    pub requests: u32,
-    /// Connections made (not those used again).
-    pub connections: u32,
-    /// Redirects followed.
-    pub redirects: u32,
-    /// Times the transfer went on where it had broken off.
-    pub resumed: u32,
-    /// Times it started anew, what was received being of no use.
-    pub restarted: u32,
-}
-
-impl HttpStats {
-    /// Adds what helpers took.
-    fn add_help(&mut self, helpers: &Self) {
-        self.requests += helpers.requests;
-        self.connections += helpers.connections;
-        self.resumed += helpers.resumed;
-    }
 }
 
 /// Downloads `url` to memory of `destination`, with the help of `assistants` if the file is large.
@@ -345,8 +324,8 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         let Some(region) = self.body.region.clone() else {
             return Ok(());
         };
-        // Memory that cannot be lent at all is this engine's alone. Assistants have an IPv4 address and no other.
-        if region.lend(0..1).is_none() || server.is_ipv6() {
+        // Memory that cannot be lent at all is this engine's alone.
+        if region.lend(0..1).is_none() {
             assistants.clear();
         }
         let Some(helpers) = helpers(assistants.len()) else {

@@ -342,7 +342,6 @@ impl Shared {
     fn remember(&self, lease: Lease) {
         // Connections of the former address lead nowhere.
         self.connections.clear();
-        self.assistants.configure(&lease.ipv4_config());
         self.leases.borrow_mut().v4 = Some(lease);
     }
 

@@ -2,6 +2,7 @@
 
 use crate::bootp::{CLIENT_PORT, QUEUE};
 use crate::interface::Delivery;
+use crate::ipv6::cache::Heard;
 use crate::ipv6::path_mtu::TooBig;
 use crate::output::headers_len;
 use crate::packet::{
@@ -10,7 +11,7 @@ use crate::packet::{
 };
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
-use crate::team::{Forwarded, Member};
+use crate::team::{Forwarded, Member, Passed};
 use crate::{packet, usual};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -93,7 +94,6 @@ impl<N: Nic> Engine<N> {
                 stack: &self.stack,
                 properties: &self.properties,
                 now,
-                from_lead: false,
             };
             let passed = ingress.passed();
             rx.burst(BURST, |frame| ingress.frame(&frame))? + passed
@@ -120,8 +120,6 @@ struct Ingress<'a> {
     stack: &'a Stack,
     properties: &'a Properties,
     now: Instant,
-    /// The frame at hand came to an assistant from the lead, not from its NIC.
-    from_lead: bool,
 }
 
 impl Ingress<'_> {
@@ -130,13 +128,15 @@ impl Ingress<'_> {
         let Some(team) = &mut self.inner.team else {
             return 0;
         };
-        let frames = team.take(BURST);
-        self.from_lead = !team.leads();
-        for frame in &frames {
-            frame.with(|frame| self.frame(frame));
+        let passed = team.take(BURST);
+        for one in &passed {
+            match one {
+                Passed::Frame(unit) => unit.with(|frame| self.frame(frame)),
+                Passed::Neighbor(heard) => self.inner.interface.heard(heard, self.now),
+                Passed::TooBig(too_big) => self.too_big(too_big),
+            }
         }
-        self.from_lead = false;
-        frames.len()
+        passed.len()
     }
 
     fn frame(&mut self, frame: &Frame<'_>) {
@@ -180,14 +180,12 @@ impl Ingress<'_> {
                 }
             }
             Received::Arp(arp) => {
-                // The lead answers for the station; answers to one of us may come to any queue.
-                if !self.from_lead && self.give_lead(frame) {
-                    return;
+                // The lead answers for the station.
+                if !self.give_lead(frame)
+                    && let Some(heard) = self.inner.interface.arp(&arp, self.now)
+                {
+                    self.tell_all(&heard);
                 }
-                if let Some(team) = self.inner.team.as_mut().filter(|_| arp.reply) {
-                    team.give_all(frame);
-                }
-                self.inner.interface.arp(&arp, self.now);
             }
             Received::Ip(version) => {
                 if !self.give_lead(frame) {
@@ -203,6 +201,14 @@ impl Ingress<'_> {
     fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
         let team = self.inner.team.as_mut();
         team.is_some_and(|team| team.give_lead(frame))
+    }
+
+    /// A neighbour may be one of the assistants', too.
+    #[cold]
+    fn tell_all(&mut self, heard: &Heard) {
+        if let Some(team) = &mut self.inner.team {
+            team.tell_all(heard);
+        }
     }
 
     /// A segment of no connection of this engine's goes towards the engine that it belongs to, or is refused.
@@ -286,6 +292,7 @@ impl Ingress<'_> {
                 }
             }
             Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
+            Some(Delivery::Neighbor(heard)) => self.tell_all(&heard),
         }
     }
 
@@ -305,8 +312,14 @@ impl Ingress<'_> {
     fn too_big(&mut self, too_big: &TooBig) {
         let TooBig { quoted, mtu } = too_big;
         let Inner {
-            flows, interface, ..
+            flows,
+            interface,
+            team,
+            ..
         } = &mut *self.inner;
+        if team.as_mut().is_some_and(|team| team.give_sender(too_big)) {
+            return;
+        }
         let header = headers_len(&quoted.remote.ip()) - ETHERNET_HEADER + TCP_HEADER;
         if let Some(sequence) = quoted.sequence
             && let Some(flow) = flows.find(Ends::new(quoted.remote, quoted.local))

@@ -43,7 +43,7 @@ pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use engine::Engine;
 pub use error::NetError;
-pub use interface::{Ipv4Config, RouterInfo};
+pub use interface::{Ipv4Config, Route, RouterInfo};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use memory::{Memory, MemoryBlock, Region};

@@ -2,7 +2,7 @@
 
 use crate::bootp::Bootp;
 use crate::error::NetError;
-use crate::interface::{Interface, Ipv4Config, RouterInfo};
+use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
 use crate::tcp::{Flows, TcpStream, window};
 use crate::team::Member;
 use crate::udp::{Binding, DatagramSink, UdpSocket};
@@ -105,9 +105,9 @@ impl Stack {
         free(&self.inner(), port).then_some(port)
     }
 
-    /// Bytes of the receive ring that TCP connections share.
-    pub(crate) fn ring(&self) -> u32 {
-        window::ring(self.receive_frames(), self.mtu())
+    /// Bytes of the receive ring that TCP connections share, when they bring packets as long as `remote` may send.
+    pub(crate) fn ring(&self, remote: IpAddr) -> u32 {
+        window::ring(self.receive_frames(), self.path_mtu(remote))
     }
 
     /// The time of the current turn. It stands still within one.
@@ -264,6 +264,24 @@ impl Stack {
     #[must_use]
     pub fn source(&self, remote: IpAddr) -> Option<IpAddr> {
         self.inner().interface.source(remote, self.now())
+    }
+
+    /// How packets get to `remote`, for another engine of the team ([`Self::take_route`]). Waits until the address that they come from is
+    /// known to be ours alone. `None` without an address or a route.
+    pub async fn route(&self, remote: IpAddr) -> Option<Route> {
+        loop {
+            let (route, settles_at) = self.inner().interface.route(remote, self.now())?;
+            if settles_at.is_none() {
+                return Some(route);
+            }
+            self.next_turn().await;
+        }
+    }
+
+    /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
+    /// one.
+    pub fn take_route(&self, route: Route) {
+        self.inner().interface.told(route);
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).

@@ -64,7 +64,7 @@ impl TcpStream {
             send_mss: mss,
             keep_alive: None,
         };
-        let ring = stack.ring();
+        let ring = stack.ring(remote.ip());
         let connection = Connection::connect(config, stack.iss(local, remote), now);
         let flow = Flow::new(
             Ends::new(remote, local),
