@@ -1,6 +1,7 @@
 //! Addresses and a boot file by both IP versions at once.
 
 use alloc::boxed::Box;
+use core::cell::Cell;
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::Poll;
@@ -46,7 +47,9 @@ pub(crate) enum News {
 /// where none is wanted. One without waits a little for the other version's; a version that failed is not waited for.
 pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: impl FnMut(News)) {
     let mut v4 = pin!(dhcp::discover(stack, request));
-    let mut v6 = pin!(dhcpv6::discover(stack, request));
+    let lease6 = Cell::new(None);
+    let mut v6 = pin!(dhcpv6::discover(stack, request, |lease| lease6.set(Some(lease))));
+    let mut v6_goes_on = true;
     let mut found = Found::default();
     let mut decided = false;
     poll_fn(|context| {
@@ -59,19 +62,21 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
             }
             found.v4 = Some((result, now));
         }
-        if found.v6.is_none()
-            && let Poll::Ready(result) = v6.as_mut().poll(context)
-        {
-            if let Ok(lease) = &result {
-                tell(News::V6(lease.clone()));
+        if v6_goes_on && let Poll::Ready(end) = v6.as_mut().poll(context) {
+            v6_goes_on = false;
+            if let Err(error) = end {
+                found.v6 = Some((Err(error), now));
             }
-            found.v6 = Some((result, now));
+        }
+        if let Some(lease) = lease6.take() {
+            tell(News::V6(lease.clone()));
+            found.v6 = Some((Ok(lease), now));
         }
         if !decided && found.is_enough(request.want_boot_file, now) {
             decided = true;
             tell(News::Decided(found.result()));
         }
-        if found.v4.is_some() && found.v6.is_some() {
+        if found.v4.is_some() && !v6_goes_on {
             Poll::Ready(())
         } else {
             Poll::Pending

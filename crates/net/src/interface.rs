@@ -118,9 +118,9 @@ impl Interface {
             next_hop: self.next_hop(remote, now)?,
             mtu: self.path_mtu(remote, now),
         };
-        let settles_at = match (route.local, &self.v6) {
-            (IpAddr::V6(local), Some(v6)) => v6.slaac.settles_at(local, now),
-            _ => None,
+        let settles_at = match route.local {
+            IpAddr::V6(local) => self.settles_at(local, now),
+            IpAddr::V4(_) => None,
         };
         Some((route, settles_at))
     }

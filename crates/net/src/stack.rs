@@ -248,6 +248,19 @@ impl Stack {
         self.inner().interface.add6(address, now)
     }
 
+    /// Whether `address`, an IPv6 address of ours, may still turn out to be somebody else's. Until then it is used with care (RFC 4429).
+    #[must_use]
+    pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
+        let now = self.now();
+        self.inner().interface.settles_at(address, now).is_some()
+    }
+
+    /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.
+    #[must_use]
+    pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
+        self.inner().interface.is_duplicate(address)
+    }
+
     /// Our IPv6 addresses in use, the link-local one too.
     #[must_use]
     pub fn addresses6(&self) -> Vec<Ipv6Cidr> {

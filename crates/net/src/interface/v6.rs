@@ -108,6 +108,17 @@ impl Interface {
         v6.is_some_and(|v6| v6.slaac.add(address, 128, u32::MAX, u32::MAX, now))
     }
 
+    /// When others have had their chance to say that `address` is theirs; `None` once that is over.
+    pub fn settles_at(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
+        self.v6.as_ref()?.slaac.settles_at(address, now)
+    }
+
+    /// Whether somebody has said so.
+    pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
+        let v6 = self.v6.as_ref();
+        v6.is_some_and(|v6| v6.slaac.is_duplicate(address))
+    }
+
     /// Our IPv6 addresses, link-local ones too.
     pub fn addresses6(&self, now: Instant) -> Vec<Ipv6Cidr> {
         let cidr = |one: Candidate| Ipv6Cidr::new(one.address, one.prefix_len);
