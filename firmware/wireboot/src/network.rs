@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use home::{Home, Settled, Wreck};
 pub use post::Account;
 use post::instant;
-use wireboot_fetch::{Command, Event, Leases};
+use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Either, Fault, Nic};
 use wireboot_platform::pci::Claim;
@@ -37,6 +37,7 @@ pub struct Network {
     /// `None` where the firmware's driver drives the interface.
     claim: Option<Claim>,
     vlan: Option<VlanId>,
+    floor: Floor,
     commands: Sender<Command>,
     events: Receiver<Event>,
     /// Since wireboot's start.
@@ -118,10 +119,11 @@ impl Network {
                 "{engines} of {wanted} engines: the machine has no more processors, or the card no more queue pairs"
             );
         }
-        Ok(Self {
+        let mut network = Self {
             home,
             claim,
             vlan: settings.vlan,
+            floor: settings.floor,
             commands,
             events,
             clock,
@@ -132,7 +134,9 @@ impl Network {
             rested: 0,
             busy: clock.micros(),
             asked: false,
-        })
+        };
+        network.send(Command::Floor(network.floor))?;
+        Ok(network)
     }
 
     /// The interface's address.
@@ -288,8 +292,10 @@ impl Network {
             events,
         } = Home::settle(nic, self.vlan, self.clock, Vec::new());
         (self.home, self.commands, self.events) = (home, commands, events);
-        let mut leases = self.leases.clone().commands();
-        leases.try_for_each(|command| self.send(command))
+        let floor = Command::Floor(self.floor);
+        let leases = self.leases.clone().commands();
+        let mut commands = core::iter::once(floor).chain(leases);
+        commands.try_for_each(|command| self.send(command))
     }
 
     /// The interface without the processors that are lost. One that our own driver drives is reset first.
