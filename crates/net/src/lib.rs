@@ -19,6 +19,7 @@ extern crate std;
 
 mod bootp;
 mod checksum;
+mod datagrams;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -41,6 +42,7 @@ mod usual;
 
 pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+pub use datagrams::DatagramSink;
 pub use engine::Engine;
 pub use error::NetError;
 pub use interface::{Ipv4Config, Route, RouterInfo};
@@ -52,5 +54,5 @@ pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 pub use stack::Stack;
 pub use tcp::TcpStream;
 pub use team::{Forwarded, Member, team};
-pub use udp::{DatagramSink, UdpSocket};
+pub use udp::UdpSocket;
 pub use wireboot_tcp::{Duration, Instant};

@@ -1,11 +1,9 @@
 //! The protocol code's view of the engine.
 
-use crate::bootp::Bootp;
-use crate::error::NetError;
+use crate::datagrams::Binding;
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
-use crate::tcp::{Flows, TcpStream, window};
+use crate::tcp::{Flows, window};
 use crate::team::Member;
-use crate::udp::{Binding, DatagramSink, UdpSocket};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -307,12 +305,6 @@ impl Stack {
         self.0.initial_sequence.iss(local, remote, self.now())
     }
 
-    /// The DHCP client's port.
-    #[must_use]
-    pub fn bootp(&self) -> Bootp {
-        Bootp::new(self.clone())
-    }
-
     /// Asks the link whether somebody uses `address` (RFC 5227 probes, 15 ms in all), and who.
     pub async fn arp_probe(&self, address: Ipv4Addr) -> Option<MacAddress> {
         self.inner().interface.begin_probe(address);
@@ -321,35 +313,5 @@ impl Stack {
             self.sleep(PROBE_INTERVAL).await;
         }
         self.inner().interface.end_probe()
-    }
-
-    /// A UDP socket on the port `port`, which nothing else has.
-    #[must_use]
-    pub fn udp_on(&self, port: u16) -> UdpSocket {
-        UdpSocket::on_port(self.clone(), port)
-    }
-
-    /// A UDP socket on a random port.
-    #[must_use]
-    pub fn udp(&self) -> UdpSocket {
-        UdpSocket::queued(self.clone())
-    }
-
-    /// A UDP socket on a random port whose datagrams go to `sink` while they are on loan.
-    #[must_use]
-    pub fn udp_with_sink(&self, sink: Rc<RefCell<dyn DatagramSink>>) -> UdpSocket {
-        UdpSocket::with_sink(self.clone(), sink)
-    }
-
-    /// Opens a TCP connection.
-    ///
-    /// # Errors
-    /// [`NetError::Refused`], [`NetError::TimedOut`] after `timeout`, [`NetError::Unreachable`].
-    pub async fn connect(
-        &self,
-        remote: SocketAddr,
-        timeout: Duration,
-    ) -> Result<TcpStream, NetError> {
-        TcpStream::connect(self.clone(), remote, timeout).await
     }
 }

@@ -28,6 +28,20 @@ impl From<Error> for NetError {
     }
 }
 
+impl Stack {
+    /// Opens a TCP connection.
+    ///
+    /// # Errors
+    /// [`NetError::Refused`], [`NetError::TimedOut`] after `timeout`, [`NetError::Unreachable`].
+    pub async fn connect(
+        &self,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<TcpStream, NetError> {
+        TcpStream::connect(self.clone(), remote, timeout).await
+    }
+}
+
 /// A TCP connection. Dropping it resets the connection, unless [`TcpStream::close`] was called.
 pub struct TcpStream {
     stack: Stack,

@@ -14,7 +14,7 @@ use crate::tests::{
     CLIENT, CLIENT_MAC, CLIENT6, FileServer, PATIENCE, REQUEST, SERVER, SERVER_MAC, SERVER6,
     Version, pattern,
 };
-use crate::{Engine, Ipv4Cidr, Ipv4Config, Memory, NetError, Region, Stack};
+use crate::{Engine, Ipv4Cidr, Ipv4Config, Memory, NetError, Region, Route, Stack};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
@@ -357,6 +357,34 @@ fn a_route_is_told_when_its_address_is_settled() {
         engine.stack().link_local().map(IpAddr::V6)
     );
     assert_eq!((route.next_hop, route.mtu), (SERVER6.into(), 1500));
+}
+
+#[test]
+fn an_assistant_knows_what_it_was_told_and_nothing_else() {
+    for version in Version::BOTH {
+        let (near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+        let stack = Engine::new(near, [1; 32]).stack();
+        let remote = version.server().ip();
+        assert_eq!(stack.source(remote), None);
+        stack.take_route(Route {
+            remote,
+            local: version.client(),
+            next_hop: router(version),
+            mtu: 1400,
+        });
+        assert_eq!(stack.source(remote), Some(version.client()));
+        assert_eq!(stack.source(router(version)), None);
+        assert_eq!(stack.path_mtu(remote), 1400);
+        assert_eq!(stack.path_mtu(router(version)), 1500);
+        // Neither may be longer than it turns out on the way.
+        stack.set_path_mtu(remote, 1300);
+        assert_eq!(stack.path_mtu(remote), 1300);
+        assert!(stack.ring(remote) < stack.ring(router(version)));
+        let inner = stack.inner();
+        let way = inner.interface.route(remote, Instant::ZERO).unwrap();
+        assert_eq!((way.0.next_hop, way.1), (router(version), None));
+        assert!(inner.interface.is_ours(version.client(), Instant::ZERO));
+    }
 }
 
 #[test]
