@@ -58,7 +58,7 @@ const FIRST_ATTEMPTS: u32 = 4;
 /// Requests that may fail in a row without [`WORTHWHILE`] progress: with the back-off, a server has half a
 /// minute to come back.
 const RESUME_ATTEMPTS: u32 = 8;
-/// Requests that may fail because too little came, without [`WORTHWHILE`] progress: each takes its time.
+/// Requests that may fail because too little came, without as much progress between them as the floor asks for: each takes its time.
 const SLOW_ATTEMPTS: u32 = 2;
 /// Bytes that a download must gain before its failures are forgotten. A server that breaks off after each few bytes
 /// would keep it going for ever.
@@ -181,7 +181,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         }
         let mut visited = vec![self.url.clone()];
         let mut reach = 0;
-        let mut slow = 0;
+        let (mut slow, mut slow_reach) = (0, 0);
         loop {
             let problem = match self.request().await {
                 Ok(Step::Complete) => return Ok(()),
@@ -194,7 +194,6 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             };
             if self.body.reach >= reach + WORTHWHILE {
                 *failures = 0;
-                slow = 0;
                 reach = self.body.reach;
                 visited = vec![self.url.clone()];
             }
@@ -204,7 +203,15 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             } else {
                 RESUME_ATTEMPTS
             };
-            slow += u32::from(matches!(problem, Problem::Slow { .. }));
+            if matches!(problem, Problem::Slow { .. }) {
+                let enough = slow_reach + self.floor.bytes.max(WORTHWHILE);
+                slow = if self.body.reach >= enough {
+                    1
+                } else {
+                    slow + 1
+                };
+                slow_reach = self.body.reach;
+            }
             if !problem.is_transient() || *failures >= limit || slow >= SLOW_ATTEMPTS {
                 return Err(problem);
             }

@@ -92,8 +92,9 @@ impl<'a> Carrier<'a> {
                 since = piece.at;
             }
             failures += 1;
-            // A server that does not want so many connections says so by its status.
-            let passing = problem.is_transient() && !matches!(problem, Problem::Status { .. });
+            // A server that does not want so many connections says so by its status. What is slow has taken its time already.
+            let passing = problem.is_transient()
+                && !matches!(problem, Problem::Status { .. } | Problem::Slow { .. });
             if !passing || failures >= ATTEMPTS || self.tally.refused.get() {
                 return Err(problem);
             }
