@@ -135,8 +135,15 @@ impl Network {
             busy: clock.micros(),
             asked: false,
         };
-        network.send(Command::Floor(network.floor))?;
+        if let Some(command) = network.floor() {
+            network.send(command)?;
+        }
         Ok(network)
+    }
+
+    /// Tells a service how slow a download may be, where the settings say.
+    fn floor(&self) -> Option<Command> {
+        (self.floor != Floor::default()).then_some(Command::Floor(self.floor))
     }
 
     /// The interface's address.
@@ -292,9 +299,8 @@ impl Network {
             events,
         } = Home::settle(nic, self.vlan, self.clock, Vec::new());
         (self.home, self.commands, self.events) = (home, commands, events);
-        let floor = Command::Floor(self.floor);
         let leases = self.leases.clone().commands();
-        let mut commands = core::iter::once(floor).chain(leases);
+        let mut commands = self.floor().into_iter().chain(leases);
         commands.try_for_each(|command| self.send(command))
     }
 

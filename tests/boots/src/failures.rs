@@ -1,13 +1,10 @@
 //! Boots that cannot arrive: the user sees why, and the firmware goes on.
 
 use std::fs::{self, OpenOptions};
-use std::time::Duration;
 
 use anyhow::Result;
-use wireboot_lab::Impairment;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::NetworkOptions;
 
 use crate::scene::{Scene, boot_program, expect};
 
@@ -55,30 +52,6 @@ pub fn server_never_answers(lab: &Lab) -> Result<()> {
         &mut machine,
         &[r"wireboot: .*http://10\.77\.0\.1:8080/linux"],
     )
-}
-
-/// All goes well, only not as fast as the settings ask for.
-pub fn slower_than_the_floor(lab: &Lab) -> Result<()> {
-    let options = NetworkOptions {
-        impairment: Some(Impairment {
-            loss: 0.0,
-            delay: Duration::ZERO,
-            rate: Some(2_000_000),
-            seed: 1,
-        }),
-        ..NetworkOptions::default()
-    };
-    let mut scene = Scene::on(lab, options, 16)?;
-    scene.boot_from_disk("floor=100000 http://10.77.0.1/wireboot.conf")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
-    // The network is as slow as it is; the machine's own clock may be slower on a busy host.
-    expect(&mut machine, r"wireboot: .*data\.cpio [3-9]\.")?;
-    expect(
-        &mut machine,
-        r"wireboot: .*too slow: less than 102400000 bytes in 30 s came",
-    )
-    .map(drop)
 }
 
 pub fn truncated_kernel(lab: &Lab) -> Result<()> {

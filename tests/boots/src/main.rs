@@ -91,7 +91,6 @@ const CASES: &[(&str, Case)] = &[
     ("missing_file", failures::missing_file),
     ("no_dhcp_answer", failures::no_dhcp_answer),
     ("server_never_answers", failures::server_never_answers),
-    ("slower_than_the_floor", failures::slower_than_the_floor),
     ("truncated_kernel", failures::truncated_kernel),
     (
         "configuration_with_errors",

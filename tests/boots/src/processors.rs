@@ -31,12 +31,17 @@ pub fn one_processor(lab: &Lab) -> Result<()> {
 
 pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
-    scene.boot_from_disk("processors=0 http://10.77.0.1/wireboot.conf")?;
+    scene.boot_from_disk("processors=0 floor=1 http://10.77.0.1/wireboot.conf")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(
         &mut machine,
         "wireboot: the network runs on the boot processor, as the settings say",
+    )?;
+    // What the service says that it was told.
+    expect(
+        &mut machine,
+        "wireboot: a download ends that brings less than 1024 bytes in 30 s",
     )?;
     scene.arrives(&mut machine)
 }
@@ -92,7 +97,7 @@ fn three_engines_over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
 pub fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
     let scene = three_pairs(lab, IpVersion::V4, 20)?;
     let program = scene.system.directory.join("wireboot.efi");
-    embed::configuration(&boot_program()?, "processors 3\n", &program)?;
+    embed::configuration(&boot_program()?, "processors 3\nfloor 1\n", &program)?;
     scene.system.configure(&format!(
         "processors 1\ntitle Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {}\n",
         system::OPTIONS
@@ -102,6 +107,7 @@ pub fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
     let transcript = machine.console.transcript();
     for text in [
         "wireboot: the embedded configuration: processors 3",
+        "wireboot: a download ends that brings less than 1024 bytes in 30 s",
         "wireboot.conf: processors 1 comes too late",
     ] {
         ensure!(transcript.contains(text), "the user was not told: {text}");
