@@ -4,10 +4,11 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use wireboot_net::{Duration, Engine, Forwarded, Instant, Region, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Region, Route, Stack};
 use wireboot_nic::{Fault, Nic};
 
-use crate::http::{Carrier, Connections, Piece, Source, Tally};
+use crate::http::source::Source;
+use crate::http::{Carrier, Connections, Piece, Tally};
 use crate::service::unless;
 use crate::team::{Assignment, Link, Order, Outcome, Post, Report};
 
@@ -40,7 +41,7 @@ struct Errand {
 }
 
 impl<N: Nic> Assistant<N> {
-    /// An assistant on `nic`, the pair of the card that is the link's. It learns its address from the lead. `seed` comes from
+    /// An assistant on `nic`, the pair of the card that is the link's. It learns how to get to hosts from the lead. `seed` comes from
     /// the machine's best source of randomness, and is no other engine's.
     #[must_use]
     pub fn new(nic: N, seed: [u8; 32], link: Link) -> Self {
@@ -89,18 +90,15 @@ impl<N: Nic> Assistant<N> {
 
     fn order(&mut self, order: Order) {
         match order {
-            Order::Configure(config) => {
-                self.shared.stack.configure(&config);
-                // Connections of the former address lead nowhere.
-                self.shared.connections.clear();
-            }
             Order::Receive(assignment) => {
                 let Assignment {
                     id,
                     source,
+                    route,
                     start,
                     memory,
                 } = *assignment;
+                self.shared.take_route(route);
                 let work = Work::new(self.shared.clone(), id, start, Region::new(memory));
                 self.engine.spawn(work.run(source));
             }
@@ -115,6 +113,15 @@ impl<N: Nic> Assistant<N> {
 }
 
 impl Shared {
+    fn take_route(&self, route: Route) {
+        let former = self.stack.source(route.remote);
+        if former.is_some_and(|former| former != route.local) {
+            // Connections of the former address lead nowhere.
+            self.connections.clear();
+        }
+        self.stack.take_route(route);
+    }
+
     /// Tells how far the pieces are, when it is time. Returns whether there are any.
     fn report(&self, now: Instant) -> bool {
         let reports = &mut self.post.borrow_mut().reports;

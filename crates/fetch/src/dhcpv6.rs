@@ -8,6 +8,9 @@
 //! REQUEST ->
 //!                   <- REPLY       refused: again from the start
 //!
+//! DECLINE ->                   where a neighbour has the address; then again from the start
+//!                   <- REPLY
+//!
 //! INFORMATION-REQUEST ->       in its place where routers say so (flag O without M): addresses are their prefixes'
 //!                   <- REPLY
 //! ```
@@ -93,20 +96,61 @@ pub enum Dhcp6Error {
         /// Its status code and its words.
         reason: String,
     },
+    /// The address that a server gave is in use.
+    #[error(
+        "another machine on this network has the address {address} that the DHCPv6 server gave; check that nobody takes addresses from \
+         its range"
+    )]
+    Taken {
+        /// The address.
+        address: Ipv6Addr,
+    },
 }
 
-/// Gets addresses and boot information over IPv6. On success the stack has the addresses.
+/// Gets addresses and boot information over IPv6, and tells `found` of them at once: the stack has the addresses then. Ends when no
+/// neighbour has objected to them. Where one has, the server is told, and asked for others: then `found` hears of a second lease.
 ///
 /// # Errors
 /// [`Dhcp6Error`] after [`DhcpRequest::patience`], or at the end of as much time as DHCP over IPv4 takes; at once where there is no
 /// IPv6.
-pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease6, Dhcp6Error> {
+pub async fn discover(
+    stack: &Stack,
+    request: &DhcpRequest,
+    mut found: impl FnMut(Lease6),
+) -> Result<(), Dhcp6Error> {
     if stack.link_local().is_none() {
         return Err(Dhcp6Error::NoLinkLocal);
     }
+    let mut client = Client::new(request, stack.mac(), stack.now(), stack.random() as u32);
+    loop {
+        let mut lease = ask(stack, &mut client).await?;
+        lease.take_on(stack);
+        let given = lease.addresses.clone();
+        let known = given.iter().any(|&address| stack.is_duplicate(address));
+        if !known {
+            if given.is_empty() {
+                lease.addresses = global_addresses(stack);
+            }
+            log::debug!("DHCPv6 lease {:?} from {:?}", lease.addresses, lease.server);
+            found(lease);
+        }
+        while given.iter().any(|&address| stack.is_optimistic(address)) {
+            stack.next_turn().await;
+        }
+        let taken = |address: &Ipv6Addr| stack.is_duplicate(*address);
+        let taken: Vec<_> = given.into_iter().filter(taken).collect();
+        let Some(&address) = taken.first() else {
+            return Ok(());
+        };
+        log::warn!("{}", Dhcp6Error::Taken { address });
+        client.decline(taken, stack.now());
+    }
+}
+
+/// Exchanges messages until there is a lease.
+async fn ask(stack: &Stack, client: &mut Client) -> Result<Lease6, Dhcp6Error> {
     let socket = stack.udp_on(CLIENT_PORT);
     let servers = SocketAddr::new(ALL_SERVERS.into(), SERVER_PORT);
-    let mut client = Client::new(request, stack.mac(), stack.now(), stack.random() as u32);
     loop {
         while let Poll::Ready((source, bytes)) =
             pin!(socket.receive()).poll(&mut Context::from_waker(Waker::noop()))
@@ -120,14 +164,7 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease6, Dh
             client.router(router.managed, router.other, stack.now());
         }
         match client.outcome(!slaac.is_empty(), stack.now()) {
-            Some(Outcome::Lease(mut lease)) => {
-                lease.take_on(stack);
-                if lease.addresses.is_empty() {
-                    lease.addresses = slaac;
-                }
-                log::debug!("DHCPv6 lease {:?} from {:?}", lease.addresses, lease.server);
-                return Ok(lease);
-            }
+            Some(Outcome::Lease(lease)) => return Ok(lease),
             Some(Outcome::Failed(error)) => return Err(error),
             None => {}
         }

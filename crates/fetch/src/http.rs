@@ -18,6 +18,7 @@ mod patience;
 mod piece;
 mod ranges;
 mod request;
+pub(crate) mod source;
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -43,10 +44,12 @@ pub use connections::Connections;
 pub use error::{ChunkError, HeadError, HttpError, Problem};
 use head::{Framing, Head};
 use patience::{Patience, SILENCE};
-pub(crate) use piece::{Carrier, Piece, Source, Tally};
+pub(crate) use piece::{Carrier, Piece, Tally};
 use ranges::Split;
 pub(crate) use request::request_head;
 use request::{drain, exchange};
+pub use source::HttpStats;
+use source::Source;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,7 +58,7 @@ const FIRST_ATTEMPTS: u32 = 4;
 /// Requests that may fail in a row without [`WORTHWHILE`] progress: with the back-off, a server has half a
 /// minute to come back.
 const RESUME_ATTEMPTS: u32 = 8;
-/// Requests that may fail because too little came, without [`WORTHWHILE`] progress: each takes its time.
+/// Requests that may fail because too little came, without as much progress between them as the floor asks for: each takes its time.
 const SLOW_ATTEMPTS: u32 = 2;
 /// Bytes that a download must gain before its failures are forgotten. A server that breaks off after each few bytes
 /// would keep it going for ever.
@@ -80,30 +83,6 @@ pub struct Fetched {
     pub url: Url,
     /// What it took.
     pub stats: HttpStats,
-}
-
-/// What a download took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HttpStats {
-    /// Requests sent.
-    pub requests: u32,
-    /// Connections made (not those used again).
-    pub connections: u32,
-    /// Redirects followed.
-    pub redirects: u32,
-    /// Times the transfer went on where it had broken off.
-    pub resumed: u32,
-    /// Times it started anew, what was received being of no use.
-    pub restarted: u32,
-}
-
-impl HttpStats {
-    /// Adds what helpers took.
-    fn add_help(&mut self, helpers: &Self) {
-        self.requests += helpers.requests;
-        self.connections += helpers.connections;
-        self.resumed += helpers.resumed;
-    }
 }
 
 /// Downloads `url` to memory of `destination`, with the help of `assistants` if the file is large.
@@ -202,7 +181,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         }
         let mut visited = vec![self.url.clone()];
         let mut reach = 0;
-        let mut slow = 0;
+        let (mut slow, mut slow_reach) = (0, 0);
         loop {
             let problem = match self.request().await {
                 Ok(Step::Complete) => return Ok(()),
@@ -215,7 +194,6 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             };
             if self.body.reach >= reach + WORTHWHILE {
                 *failures = 0;
-                slow = 0;
                 reach = self.body.reach;
                 visited = vec![self.url.clone()];
             }
@@ -225,7 +203,15 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             } else {
                 RESUME_ATTEMPTS
             };
-            slow += u32::from(matches!(problem, Problem::Slow { .. }));
+            if matches!(problem, Problem::Slow { .. }) {
+                let enough = slow_reach + self.floor.bytes.max(WORTHWHILE);
+                slow = if self.body.reach >= enough {
+                    1
+                } else {
+                    slow + 1
+                };
+                slow_reach = self.body.reach;
+            }
             if !problem.is_transient() || *failures >= limit || slow >= SLOW_ATTEMPTS {
                 return Err(problem);
             }
@@ -345,8 +331,8 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         let Some(region) = self.body.region.clone() else {
             return Ok(());
         };
-        // Memory that cannot be lent at all is this engine's alone. Assistants have an IPv4 address and no other.
-        if region.lend(0..1).is_none() || server.is_ipv6() {
+        // Memory that cannot be lent at all is this engine's alone.
+        if region.lend(0..1).is_none() {
             assistants.clear();
         }
         let Some(helpers) = helpers(assistants.len()) else {

@@ -1,6 +1,7 @@
 //! Addresses and a boot file by both IP versions at once.
 
 use alloc::boxed::Box;
+use core::cell::Cell;
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::Poll;
@@ -49,7 +50,9 @@ pub(crate) enum News {
 /// after that is told too: it may name a boot file that can be had where the first cannot.
 pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: impl FnMut(News)) {
     let mut v4 = pin!(dhcp::discover(stack, request));
-    let mut v6 = pin!(dhcpv6::discover(stack, request));
+    let lease6 = Cell::new(None);
+    let mut v6 = pin!(dhcpv6::discover(stack, request, |lease| lease6.set(Some(lease))));
+    let mut v6_goes_on = true;
     let mut found = Found::default();
     poll_fn(|context| {
         let now = stack.now();
@@ -61,18 +64,20 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
             }
             found.v4 = Some((result, now));
         }
-        if found.v6.is_none()
-            && let Poll::Ready(result) = v6.as_mut().poll(context)
-        {
-            if let Ok(lease) = &result {
-                tell(News::V6(lease.clone()));
+        if v6_goes_on && let Poll::Ready(end) = v6.as_mut().poll(context) {
+            v6_goes_on = false;
+            if let Err(error) = end {
+                found.v6 = Some((Err(error), now));
             }
-            found.v6 = Some((result, now));
+        }
+        if let Some(lease) = lease6.take() {
+            tell(News::V6(lease.clone()));
+            found.v6 = Some((Ok(lease), now));
         }
         if let Some(news) = found.news(request.want_boot_file, now) {
             tell(news);
         }
-        if found.v4.is_some() && found.v6.is_some() {
+        if found.v4.is_some() && !v6_goes_on {
             Poll::Ready(())
         } else {
             Poll::Pending

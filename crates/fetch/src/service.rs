@@ -280,7 +280,10 @@ impl<N: Nic> Service<N> {
         match command {
             Command::Configure(lease) => shared.adopt(lease),
             Command::Configure6(lease) => shared.adopt6(lease),
-            Command::Floor(floor) => shared.floor.set(floor),
+            Command::Floor(floor) => {
+                log::info!("a download ends that brings less than {floor}");
+                shared.floor.set(floor);
+            }
             Command::Dhcp { job, request } => self.engine.spawn(async move {
                 leases::discover(&shared.stack, &request, |news| match news {
                     News::V4(lease) => shared.remember(lease),
@@ -347,7 +350,6 @@ impl Shared {
     fn remember(&self, lease: Lease) {
         // Connections of the former address lead nowhere.
         self.connections.clear();
-        self.assistants.configure(&lease.ipv4_config());
         self.leases.borrow_mut().v4 = Some(lease);
     }
 

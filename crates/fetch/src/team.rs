@@ -10,11 +10,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use wireboot_net::{Duration, Instant, Ipv4Config, Member, Memory};
+use wireboot_net::{Duration, Instant, Member, Memory, Route};
 use wireboot_nic::Steering;
 use wireboot_ring::{Receiver, Sender, channel};
 
-use crate::http::{HttpStats, Source};
+use crate::http::source::{HttpStats, Source};
 use crate::outbox::Outbox;
 
 /// Messages under way in each direction. Each of the few files that come at the same time has one piece at an assistant.
@@ -27,8 +27,6 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// What the lead tells an assistant.
 pub(crate) enum Order {
-    /// Take on this address.
-    Configure(Box<Ipv4Config>),
     /// Receive a piece.
     Receive(Box<Assignment>),
     /// The piece of this number is of no use any more; it is still to be reported.
@@ -39,6 +37,8 @@ pub(crate) enum Order {
 pub(crate) struct Assignment {
     pub(crate) id: u32,
     pub(crate) source: Source,
+    /// How to get to its server.
+    pub(crate) route: Route,
     /// Its first byte, in bytes from the start of the file.
     pub(crate) start: u64,
     /// Where it goes, and how long it is.
@@ -198,14 +198,6 @@ impl Assistants {
         }
     }
 
-    /// Tells them all the address.
-    pub(crate) fn configure(&self, config: &Ipv4Config) {
-        for desk in self.desks.borrow_mut().iter_mut().filter(|desk| !desk.lost) {
-            let config = Box::new(config.clone());
-            desk.orders.tell(Order::Configure(config));
-        }
-    }
-
     /// Whether any has a piece.
     pub(crate) fn busy(&self) -> bool {
         let desks = self.desks.borrow();
@@ -225,6 +217,7 @@ impl Assistants {
         &self,
         index: usize,
         source: Source,
+        route: Route,
         start: u64,
         memory: Memory,
     ) -> Option<Errand<'_>> {
@@ -235,6 +228,7 @@ impl Assistants {
         let assignment = Box::new(Assignment {
             id,
             source,
+            route,
             start,
             memory,
         });

@@ -12,6 +12,14 @@ const SERVER_PORT: u16 = 67;
 /// Replies kept for a client that is slow to look at them; later ones are dropped.
 pub const QUEUE: usize = 32;
 
+impl Stack {
+    /// The DHCP client's port.
+    #[must_use]
+    pub fn bootp(&self) -> Bootp {
+        Bootp::new(self.clone())
+    }
+}
+
 /// The DHCP client's port. There is one: the newest value receives, and dropping it closes the port.
 pub struct Bootp {
     stack: Stack,

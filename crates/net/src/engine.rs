@@ -2,6 +2,7 @@
 
 use crate::bootp::{CLIENT_PORT, QUEUE};
 use crate::interface::Delivery;
+use crate::ipv6::cache::Heard;
 use crate::ipv6::path_mtu::TooBig;
 use crate::output::headers_len;
 use crate::packet::{
@@ -10,7 +11,7 @@ use crate::packet::{
 };
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
-use crate::team::{Forwarded, Member};
+use crate::team::{Forwarded, Member, Passed};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -92,7 +93,6 @@ impl<N: Nic> Engine<N> {
                 stack: &self.stack,
                 properties: &self.properties,
                 now,
-                from_lead: false,
                 ours: None,
             };
             let passed = ingress.passed();
@@ -120,8 +120,6 @@ struct Ingress<'a> {
     stack: &'a Stack,
     properties: &'a Properties,
     now: Instant,
-    /// The frame at hand came to an assistant from the lead, not from its NIC.
-    from_lead: bool,
     /// An address of ours, as a datagram of this burst has shown: the next one is likely to come there too.
     ours: Option<u128>,
 }
@@ -132,13 +130,15 @@ impl Ingress<'_> {
         let Some(team) = &mut self.inner.team else {
             return 0;
         };
-        let frames = team.take(BURST);
-        self.from_lead = !team.leads();
-        for frame in &frames {
-            frame.with(|frame| self.frame(frame));
+        let passed = team.take(BURST);
+        for one in &passed {
+            match one {
+                Passed::Frame(unit) => unit.with(|frame| self.frame(frame)),
+                Passed::Neighbor(heard) => self.inner.interface.heard(heard, self.now),
+                Passed::TooBig(too_big) => self.too_big(too_big),
+            }
         }
-        self.from_lead = false;
-        frames.len()
+        passed.len()
     }
 
     fn frame(&mut self, frame: &Frame<'_>) {
@@ -202,14 +202,12 @@ impl Ingress<'_> {
 
     #[cold]
     fn arp(&mut self, frame: &Frame<'_>, arp: &Arp) {
-        // The lead answers for the station; answers to one of us may come to any queue.
-        if !self.from_lead && self.give_lead(frame) {
-            return;
+        // The lead answers for the station.
+        if !self.give_lead(frame)
+            && let Some(heard) = self.inner.interface.arp(arp, self.now)
+        {
+            self.tell_all(&heard);
         }
-        if let Some(team) = self.inner.team.as_mut().filter(|_| arp.reply) {
-            team.give_all(frame);
-        }
-        self.inner.interface.arp(arp, self.now);
     }
 
     /// Gives a frame to the lead if this engine is an assistant.
@@ -217,6 +215,14 @@ impl Ingress<'_> {
     fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
         let team = self.inner.team.as_mut();
         team.is_some_and(|team| team.give_lead(frame))
+    }
+
+    /// A neighbour may be one of the assistants', too.
+    #[cold]
+    fn tell_all(&mut self, heard: &Heard) {
+        if let Some(team) = &mut self.inner.team {
+            team.tell_all(heard);
+        }
     }
 
     /// A segment of no connection of this engine's goes towards the engine that it belongs to, or is refused.
@@ -320,6 +326,7 @@ impl Ingress<'_> {
                 }
             }
             Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
+            Some(Delivery::Neighbor(heard)) => self.tell_all(&heard),
         }
     }
 
@@ -340,8 +347,14 @@ impl Ingress<'_> {
     fn too_big(&mut self, too_big: &TooBig) {
         let TooBig { quoted, mtu } = too_big;
         let Inner {
-            flows, interface, ..
+            flows,
+            interface,
+            team,
+            ..
         } = &mut *self.inner;
+        if team.as_mut().is_some_and(|team| team.give_sender(too_big)) {
+            return;
+        }
         let header = headers_len(&quoted.remote.ip()) - ETHERNET_HEADER + TCP_HEADER;
         if let Some(sequence) = quoted.sequence
             && let Some(flow) = flows.find(Ends::new(quoted.remote, quoted.local))

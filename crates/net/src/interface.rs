@@ -1,8 +1,10 @@
 //! The station on its link, over both IP versions: addresses, routes, neighbours, and the packets that wait for one.
 
+mod told;
 mod v4;
 mod v6;
 
+pub use told::Route;
 pub use v4::Ipv4Config;
 pub use v6::RouterInfo;
 
@@ -19,6 +21,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
+use told::Told;
 use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
@@ -52,6 +55,8 @@ pub enum Delivery {
     Refused(Quoted),
     /// A packet of ours was too long for the path.
     TooBig(TooBig),
+    /// A neighbour told its Ethernet address.
+    Neighbor(Heard),
 }
 
 /// All that belongs to the link and the IP layers.
@@ -63,6 +68,8 @@ pub struct Interface {
     device: bool,
     v4: Option<Ipv4Config>,
     v6: Option<V6>,
+    /// An assistant's, which has neither of these.
+    told: Told,
     neighbors: Cache,
     path_mtus: PathMtus,
     fragments: Fragments,
@@ -82,6 +89,7 @@ impl Interface {
             device: properties.transmit_checksum,
             v4: None,
             v6: None,
+            told: Told::default(),
             neighbors: Cache::default(),
             path_mtus: PathMtus::default(),
             fragments: Fragments::default(),
@@ -95,14 +103,39 @@ impl Interface {
     /// Whether `address` is one of ours.
     #[inline]
     pub fn is_ours(&self, address: IpAddr, now: Instant) -> bool {
-        match address {
+        let configured = match address {
             IpAddr::V4(address) => self.address4() == Some(address),
             IpAddr::V6(address) => self.v6.as_ref().is_some_and(|v6| v6.is_ours(address, now)),
-        }
+        };
+        configured || self.told.is_ours(address)
+    }
+
+    /// How packets get to `remote`, for another engine of the team. `None` without an address or a route, and in a second
+    /// place when the address is settled, if it is not yet: before that neighbours are not to be asked from it.
+    pub fn route(&self, remote: IpAddr, now: Instant) -> Option<(Route, Option<Instant>)> {
+        let route = Route {
+            remote,
+            local: self.source(remote, now)?,
+            next_hop: self.next_hop(remote, now)?,
+            mtu: self.path_mtu(remote, now),
+        };
+        let settles_at = match route.local {
+            IpAddr::V6(local) => self.settles_at(local, now),
+            IpAddr::V4(_) => None,
+        };
+        Some((route, settles_at))
+    }
+
+    /// Takes what the lead knows.
+    pub fn told(&mut self, route: Route) {
+        self.told.take(route);
     }
 
     /// The address to send from to `remote`; `None` without an address or a route.
     pub fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
+        if let Some(route) = self.told.to(remote) {
+            return Some(route.local);
+        }
         self.next_hop(remote, now)?;
         match remote {
             IpAddr::V4(_) => self.address4().map(IpAddr::V4),
@@ -124,6 +157,9 @@ impl Interface {
 
     /// Whom a packet to `remote` is handed to.
     fn next_hop(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
+        if let Some(route) = self.told.to(remote) {
+            return Some(route.next_hop);
+        }
         match remote {
             IpAddr::V4(remote) => self.v4.as_ref()?.next_hop(remote).map(IpAddr::V4),
             IpAddr::V6(remote) => self.v6.as_ref()?.next_hop(remote, now).map(IpAddr::V6),
@@ -132,9 +168,10 @@ impl Interface {
 
     /// The MTU of the path to `remote`, as far as it is known.
     pub fn path_mtu(&self, remote: IpAddr, now: Instant) -> u16 {
-        let link = match remote {
-            IpAddr::V4(_) => self.v4.as_ref().and_then(|config| config.mtu),
-            IpAddr::V6(_) => self.v6.as_ref().map(V6::mtu),
+        let link = match (self.told.to(remote), remote) {
+            (Some(route), _) => Some(route.mtu),
+            (None, IpAddr::V4(_)) => self.v4.as_ref().and_then(|config| config.mtu),
+            (None, IpAddr::V6(_)) => self.v6.as_ref().map(V6::mtu),
         };
         // RFC 791: every link carries 576 bytes; less in an option is nonsense or an attack.
         let link = link.map_or(self.link_mtu, |mtu| mtu.max(576).min(self.link_mtu));
@@ -239,7 +276,7 @@ impl Interface {
     }
 
     /// Hears what a neighbour says of an address.
-    fn heard(&mut self, heard: &Heard, now: Instant) {
+    pub fn heard(&mut self, heard: &Heard, now: Instant) {
         let ours = self.is_ours(heard.address, now);
         self.neighbors.heard(heard, ours, now);
         self.changed = true;

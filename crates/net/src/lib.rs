@@ -19,6 +19,7 @@ extern crate std;
 
 mod bootp;
 mod checksum;
+mod datagrams;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -40,9 +41,10 @@ mod udp;
 
 pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+pub use datagrams::DatagramSink;
 pub use engine::Engine;
 pub use error::NetError;
-pub use interface::{Ipv4Config, RouterInfo};
+pub use interface::{Ipv4Config, Route, RouterInfo};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use memory::{Memory, MemoryBlock, Region};
@@ -52,5 +54,5 @@ pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 pub use stack::Stack;
 pub use tcp::TcpStream;
 pub use team::{Forwarded, Member, team};
-pub use udp::{DatagramSink, UdpSocket};
+pub use udp::UdpSocket;
 pub use wireboot_tcp::{Duration, Instant};

@@ -1,11 +1,9 @@
 //! The protocol code's view of the engine.
 
-use crate::bootp::Bootp;
-use crate::error::NetError;
-use crate::interface::{Interface, Ipv4Config, RouterInfo};
-use crate::tcp::{Flows, TcpStream, window};
+use crate::datagrams::Binding;
+use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
+use crate::tcp::{Flows, window};
 use crate::team::Member;
-use crate::udp::{Binding, DatagramSink, UdpSocket};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -105,9 +103,9 @@ impl Stack {
         free(&self.inner(), port).then_some(port)
     }
 
-    /// Bytes of the receive ring that TCP connections share.
-    pub(crate) fn ring(&self) -> u32 {
-        window::ring(self.receive_frames(), self.mtu())
+    /// Bytes of the receive ring that TCP connections share, when they bring packets as long as `remote` may send.
+    pub(crate) fn ring(&self, remote: IpAddr) -> u32 {
+        window::ring(self.receive_frames(), self.path_mtu(remote))
     }
 
     /// The time of the current turn. It stands still within one.
@@ -248,6 +246,19 @@ impl Stack {
         self.inner().interface.add6(address, now)
     }
 
+    /// Whether `address`, an IPv6 address of ours, may still turn out to be somebody else's. Until then it is used with care (RFC 4429).
+    #[must_use]
+    pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
+        let now = self.now();
+        self.inner().interface.settles_at(address, now).is_some()
+    }
+
+    /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.
+    #[must_use]
+    pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
+        self.inner().interface.is_duplicate(address)
+    }
+
     /// Our IPv6 addresses in use, the link-local one too.
     #[must_use]
     pub fn addresses6(&self) -> Vec<Ipv6Cidr> {
@@ -266,6 +277,24 @@ impl Stack {
         self.inner().interface.source(remote, self.now())
     }
 
+    /// How packets get to `remote`, for another engine of the team ([`Self::take_route`]). Waits until the address that they come from is
+    /// known to be ours alone. `None` without an address or a route.
+    pub async fn route(&self, remote: IpAddr) -> Option<Route> {
+        loop {
+            let (route, settles_at) = self.inner().interface.route(remote, self.now())?;
+            if settles_at.is_none() {
+                return Some(route);
+            }
+            self.next_turn().await;
+        }
+    }
+
+    /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
+    /// one.
+    pub fn take_route(&self, route: Route) {
+        self.inner().interface.told(route);
+    }
+
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
     pub fn order(&self, destinations: &mut [IpAddr]) {
         self.inner().interface.order(destinations, self.now());
@@ -276,12 +305,6 @@ impl Stack {
         self.0.initial_sequence.iss(local, remote, self.now())
     }
 
-    /// The DHCP client's port.
-    #[must_use]
-    pub fn bootp(&self) -> Bootp {
-        Bootp::new(self.clone())
-    }
-
     /// Asks the link whether somebody uses `address` (RFC 5227 probes, 15 ms in all), and who.
     pub async fn arp_probe(&self, address: Ipv4Addr) -> Option<MacAddress> {
         self.inner().interface.begin_probe(address);
@@ -290,35 +313,5 @@ impl Stack {
             self.sleep(PROBE_INTERVAL).await;
         }
         self.inner().interface.end_probe()
-    }
-
-    /// A UDP socket on the port `port`, which nothing else has.
-    #[must_use]
-    pub fn udp_on(&self, port: u16) -> UdpSocket {
-        UdpSocket::on_port(self.clone(), port)
-    }
-
-    /// A UDP socket on a random port.
-    #[must_use]
-    pub fn udp(&self) -> UdpSocket {
-        UdpSocket::queued(self.clone())
-    }
-
-    /// A UDP socket on a random port whose datagrams go to `sink` while they are on loan.
-    #[must_use]
-    pub fn udp_with_sink(&self, sink: Rc<RefCell<dyn DatagramSink>>) -> UdpSocket {
-        UdpSocket::with_sink(self.clone(), sink)
-    }
-
-    /// Opens a TCP connection.
-    ///
-    /// # Errors
-    /// [`NetError::Refused`], [`NetError::TimedOut`] after `timeout`, [`NetError::Unreachable`].
-    pub async fn connect(
-        &self,
-        remote: SocketAddr,
-        timeout: Duration,
-    ) -> Result<TcpStream, NetError> {
-        TcpStream::connect(self.clone(), remote, timeout).await
     }
 }

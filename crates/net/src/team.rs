@@ -5,14 +5,18 @@
 //! the lead, the engine on the first pair, in the middle:
 //!
 //! ```text
-//!                      TCP of assistant 1's, ARP answers                    ... of assistant 2's
+//!            TCP of assistant 1's, packets of its that were too long,
+//!            what neighbours say of themselves                             ... of assistant 2's
 //!  assistant 1  <----------------------------------------  lead  ---------------------------------->  assistant 2
 //!               ---------------------------------------->        <----------------------------------
 //!                everything but TCP of its own: ARP, ICMP, UDP, TCP of others
 //! ```
 //!
 //! So one engine alone speaks for the station, and no segment is answered with a reset by an engine that merely does not know its
-//! connection. Frames on this way are copied, for they are few; where they are not (a card that steers otherwise than it says), a full
+//! connection. An assistant has no configuration: for each host that it is to talk to, it is told a [`Route`](crate::Route). It asks for
+//! the next hop itself, by ARP or neighbour discovery, and hears the answer through the lead.
+//!
+//! Frames on this way are copied, for they are few; where they are not (a card that steers otherwise than it says), a full
 //! ring loses them as a wire does, and counts them.
 
 use alloc::boxed::Box;
@@ -23,20 +27,32 @@ use core::net::SocketAddr;
 use wireboot_nic::{Checksum, Frame, Steering};
 use wireboot_ring::{Receiver, Sender, channel};
 
+use crate::ipv6::cache::Heard;
+use crate::ipv6::path_mtu::TooBig;
 use crate::parts::Parts;
 
-/// Frames under way from one engine to another: as many as a burst has.
+/// Messages under way from one engine to another: as many as a burst has.
 const RING: usize = 64;
 
-/// A received unit on its way to the engine that it belongs to.
-pub(crate) struct Passed {
+/// What engines give each other.
+pub(crate) enum Passed {
+    /// A received unit, to the engine that it belongs to.
+    Frame(Unit),
+    /// The lead has heard of a neighbour's Ethernet address.
+    Neighbor(Heard),
+    /// The lead has heard that a packet of an assistant's was too long.
+    TooBig(TooBig),
+}
+
+/// A received unit.
+pub(crate) struct Unit {
     bytes: Box<[u8]>,
     /// As the device said: what it did not vouch for is verified again.
     checksum: Checksum,
     udp_segment: Option<u16>,
 }
 
-impl Passed {
+impl Unit {
     fn new(frame: &Frame<'_>) -> Self {
         let mut bytes = vec![0; frame.len].into_boxed_slice();
         Parts::new(frame.parts).copy_to(&mut bytes);
@@ -64,7 +80,7 @@ struct Lane {
     from: Receiver<Passed>,
 }
 
-/// Frames that an engine gave to others of its team.
+/// Frames, and what was read in frames, that an engine gave to others of its team.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     /// Given on.
@@ -128,7 +144,7 @@ impl Member {
     /// Gives an assistant's frame to the lead; false on the lead itself.
     pub(crate) fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
         if !self.leads() {
-            self.forward(0, frame);
+            self.forward(0, || Passed::Frame(Unit::new(frame)));
         }
         !self.leads()
     }
@@ -140,6 +156,21 @@ impl Member {
         remote: SocketAddr,
         local: SocketAddr,
     ) -> bool {
+        self.pass(remote, local, || Passed::Frame(Unit::new(frame)))
+    }
+
+    /// Gives what is said of a packet towards the engine that sent it; false when that is this one.
+    pub(crate) fn give_sender(&mut self, too_big: &TooBig) -> bool {
+        let quoted = &too_big.quoted;
+        self.pass(quoted.remote, quoted.local, || Passed::TooBig(*too_big))
+    }
+
+    fn pass(
+        &mut self,
+        remote: SocketAddr,
+        local: SocketAddr,
+        what: impl FnOnce() -> Passed,
+    ) -> bool {
         let owner = self.steering.pair(remote, local);
         if owner == self.index {
             return false;
@@ -150,22 +181,22 @@ impl Member {
         } else {
             0
         };
-        self.forward(lane, frame);
+        self.forward(lane, what);
         true
     }
 
-    /// Gives a frame of the lead's to all assistants.
-    pub(crate) fn give_all(&mut self, frame: &Frame<'_>) {
+    /// Tells all assistants what the lead has heard of a neighbour.
+    pub(crate) fn tell_all(&mut self, heard: &Heard) {
         if self.leads() {
             for lane in 0..self.lanes.len() {
-                self.forward(lane, frame);
+                self.forward(lane, || Passed::Neighbor(*heard));
             }
         }
     }
 
-    fn forward(&mut self, lane: usize, frame: &Frame<'_>) {
+    fn forward(&mut self, lane: usize, what: impl FnOnce() -> Passed) {
         let lane = self.lanes.get_mut(lane).filter(|lane| lane.to.room() > 0);
-        let sent = lane.is_some_and(|lane| lane.to.push(Passed::new(frame)).is_ok());
+        let sent = lane.is_some_and(|lane| lane.to.push(what()).is_ok());
         self.forwarded.frames += u64::from(sent);
         self.forwarded.lost += u64::from(!sent);
     }

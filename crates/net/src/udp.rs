@@ -1,10 +1,11 @@
 //! UDP sockets. Datagrams go straight from the received unit to the socket's sink.
 
+use crate::datagrams::{Binding, DatagramSink};
 use crate::error::NetError;
 use crate::output::Packet;
 use crate::packet::Ends;
 use crate::parts::Parts;
-use crate::stack::Stack;
+use crate::stack::{Inner, Stack};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -17,20 +18,6 @@ use wireboot_tcp::Instant;
 /// Datagrams kept for a reader that is slow; later ones are dropped, as the network would.
 const QUEUE: usize = 64;
 
-/// Takes the datagrams of a port while they are on loan: one copy, from DMA memory to their final place.
-pub trait DatagramSink {
-    /// One datagram's payload, and between whom. Called in the middle of a burst: it must not use the [`Stack`].
-    fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, now: Instant);
-}
-
-/// A bound port.
-pub struct Binding {
-    pub port: u16,
-    pub sink: Rc<RefCell<dyn DatagramSink>>,
-    /// Who said last that nobody listens there.
-    pub refused: Option<SocketAddr>,
-}
-
 #[derive(Default)]
 struct Queue(VecDeque<(SocketAddr, Vec<u8>)>);
 
@@ -41,6 +28,26 @@ impl DatagramSink for Queue {
             payload.copy_to(&mut bytes);
             self.0.push_back((ends.remote_end(), bytes));
         }
+    }
+}
+
+impl Stack {
+    /// A UDP socket on the port `port`, which nothing else has.
+    #[must_use]
+    pub fn udp_on(&self, port: u16) -> UdpSocket {
+        UdpSocket::on_port(self.clone(), port)
+    }
+
+    /// A UDP socket on a random port.
+    #[must_use]
+    pub fn udp(&self) -> UdpSocket {
+        UdpSocket::queued(self.clone())
+    }
+
+    /// A UDP socket on a random port whose datagrams go to `sink` while they are on loan.
+    #[must_use]
+    pub fn udp_with_sink(&self, sink: Rc<RefCell<dyn DatagramSink>>) -> UdpSocket {
+        UdpSocket::with_sink(self.clone(), sink)
     }
 }
 
@@ -130,7 +137,7 @@ impl UdpSocket {
 }
 
 /// Whether no socket has the port.
-fn free(inner: &crate::stack::Inner, port: u16) -> bool {
+fn free(inner: &Inner, port: u16) -> bool {
     inner.udp.iter().all(|binding| binding.port != port)
 }
 

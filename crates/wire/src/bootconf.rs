@@ -46,7 +46,7 @@ const IGNORED_KEYS: [&str; 8] = [
 ];
 
 /// Keys that say how wireboot.efi is to work. They are none of the Boot Loader Specification's.
-pub const SETTINGS: [&str; 3] = ["processors", "nic", "vlan"];
+pub const SETTINGS: [&str; 4] = ["processors", "nic", "vlan", "floor"];
 
 /// A remark on one line of the text: a warning, or one of the errors for which it was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -639,7 +639,7 @@ mod tests {
 
     #[test]
     fn settings_stand_before_the_first_entry() {
-        let text = "processors 3\nnic\tsnp \nvlan x y\ntimeout 2\n\ntitle A\nlinux a\n";
+        let text = "processors 3\nnic\tsnp \nvlan x y\nfloor 9\ntimeout 2\n\ntitle A\nlinux a\n";
         let config = parse(text).unwrap();
         let pairs: Vec<_> = config
             .settings
@@ -648,7 +648,12 @@ mod tests {
             .collect();
         assert_eq!(
             pairs,
-            [("processors", "3"), ("nic", "snp"), ("vlan", "x y")]
+            [
+                ("processors", "3"),
+                ("nic", "snp"),
+                ("vlan", "x y"),
+                ("floor", "9")
+            ]
         );
         assert_eq!(parse_embedded(text).unwrap(), config);
         assert_eq!(parse(config.to_string()).unwrap(), config);
@@ -781,7 +786,7 @@ mod tests {
             lines in prop::collection::vec((
                 prop::sample::select(vec![
                     "title", "linux", "efi", "initrd", "options", "sha256", "default", "timeout", "processors",
-                    "nic", "vlan", "#", "sort-key", "x",
+                    "nic", "vlan", "floor", "#", "sort-key", "x",
                 ]),
                 prop_oneof!["[a-c1-3 ]{0,4}", Just(format!("{SUM} a")), any::<String>()],
             ), 0..12),

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use home::{Home, Settled, Wreck};
 pub use post::Account;
 use post::instant;
-use wireboot_fetch::{Command, Event, Leases};
+use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Either, Fault, Nic};
 use wireboot_platform::console::Key;
@@ -43,6 +43,7 @@ pub struct Network {
     /// `None` where the firmware's driver drives the interface.
     claim: Option<Claim>,
     vlan: Option<VlanId>,
+    floor: Floor,
     commands: Sender<Command>,
     events: Receiver<Event>,
     /// Since wireboot's start.
@@ -145,10 +146,11 @@ impl Network {
                 "{engines} of {wanted} engines: the machine has no more processors, or the card no more queue pairs"
             );
         }
-        Ok(Self {
+        let mut network = Self {
             home,
             claim,
             vlan: settings.vlan,
+            floor: settings.floor,
             commands,
             events,
             clock,
@@ -159,7 +161,16 @@ impl Network {
             rested: 0,
             busy: clock.micros(),
             asked: false,
-        })
+        };
+        if let Some(command) = network.floor() {
+            network.send(command)?;
+        }
+        Ok(network)
+    }
+
+    /// Tells a service how slow a download may be, where the settings say.
+    fn floor(&self) -> Option<Command> {
+        (self.floor != Floor::default()).then_some(Command::Floor(self.floor))
     }
 
     /// The interface's address.
@@ -320,8 +331,9 @@ impl Network {
             events,
         } = Home::settle(nic, self.vlan, self.clock, Vec::new());
         (self.home, self.commands, self.events) = (home, commands, events);
-        let mut leases = self.leases.clone().commands();
-        leases.try_for_each(|command| self.send(command))
+        let leases = self.leases.clone().commands();
+        let mut commands = self.floor().into_iter().chain(leases);
+        commands.try_for_each(|command| self.send(command))
     }
 
     /// The interface without the processors that are lost. One that our own driver drives is reset first.

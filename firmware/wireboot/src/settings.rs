@@ -4,6 +4,8 @@ use crate::card::Driver;
 use crate::error::Error;
 use crate::source;
 use alloc::string::ToString;
+use core::num::NonZeroU32;
+use wireboot_fetch::Floor;
 use wireboot_nic::vlan::VlanId;
 use wireboot_wire::bootconf::Setting;
 
@@ -16,6 +18,8 @@ pub struct Settings {
     pub nic: Option<Driver>,
     /// The VLAN to be in.
     pub vlan: Option<VlanId>,
+    /// The slowest download that goes on.
+    pub floor: Floor,
 }
 
 /// Why a setting is refused.
@@ -81,6 +85,12 @@ impl Settings {
                 let id = value.parse().ok().and_then(VlanId::new);
                 self.vlan = Some(id.ok_or(Refusal::Takes("a number from 1 to 4094"))?);
             }
+            "floor" => {
+                // None is none: a server could hold the machine for ever.
+                let takes = "the KiB of a file that must come in any 30 s, at least 1";
+                let kib: NonZeroU32 = value.parse().map_err(|_| Refusal::Takes(takes))?;
+                self.floor.bytes = u64::from(kib.get()) * 1024;
+            }
             _ => return Err(Refusal::Unknown),
         }
         Ok(())
@@ -125,6 +135,25 @@ mod tests {
         for wrong in ["vlan=0", "vlan=4095", "vlan=", "vlan=70000"] {
             assert!(matches!(vlan(wrong), Err(Error::Setting(word)) if word == wrong));
         }
+        let floor = |kib| by_options(kib).map(|settings| settings.floor);
+        let slow = |kib: u64| Floor {
+            bytes: kib * 1024,
+            ..Floor::default()
+        };
+        assert!(matches!(floor("http://a/b floor=1"), Ok(floor) if floor == slow(64)));
+        assert!(matches!(floor("floor=1 http://a/b"), Ok(floor) if floor == slow(1)));
+        assert!(
+            matches!(floor("floor=4294967295 x.efi"), Ok(floor) if floor == slow(u32::MAX.into()))
+        );
+        for wrong in [
+            "floor=0",
+            "floor=-1",
+            "floor=",
+            "floor=4294967296",
+            "floor=2M",
+        ] {
+            assert!(matches!(floor(wrong), Err(Error::Setting(word)) if word == wrong));
+        }
         assert!(matches!(
             by_options("x.efi procesors=2 http://a/b"),
             Err(Error::Setting(_))
@@ -143,18 +172,26 @@ mod tests {
 
     #[test]
     fn load_options_override_what_is_embedded() {
-        let embedded = embedded("processors 3\nnic snp\nvlan 7\ntitle A\nlinux a");
+        let embedded = embedded("processors 3\nnic snp\nvlan 7\nfloor 16\ntitle A\nlinux a");
         let all = Settings {
             processors: Some(3),
             nic: Some(Driver::Snp),
             vlan: VlanId::new(7),
+            floor: Floor {
+                bytes: 16_384,
+                ..Floor::default()
+            },
         };
         assert!(matches!(Settings::of(&embedded, ""), Ok(settings) if settings == all));
-        let some = Settings::of(&embedded, "processors=0 nic=native http://a/b");
+        let some = Settings::of(&embedded, "processors=0 nic=native floor=128 http://a/b");
         let expected = Settings {
             processors: Some(0),
             nic: Some(Driver::Native),
             vlan: VlanId::new(7),
+            floor: Floor {
+                bytes: 131_072,
+                ..Floor::default()
+            },
         };
         assert!(matches!(some, Ok(settings) if settings == expected));
     }
@@ -169,6 +206,10 @@ mod tests {
             (
                 "processors two",
                 "processors \"two\" is not understood: processors takes a number",
+            ),
+            (
+                "floor 0",
+                "floor \"0\" is not understood: floor takes the KiB of a file that must come in any 30 s, at least 1",
             ),
             (
                 "nic intel",

@@ -220,6 +220,14 @@ const CASES: &[(&str, Case)] = &[
         processors::several_engines_by_hash,
     ),
     (
+        "several_engines_over_ipv6",
+        processors::several_engines_over_ipv6,
+    ),
+    (
+        "several_engines_by_hash_over_ipv6",
+        processors::several_engines_by_hash_over_ipv6,
+    ),
+    (
         "several_engines_by_configuration",
         processors::several_engines_by_configuration,
     ),

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use wireboot_lab::Impairment;
 use wireboot_lab::embed;
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::NetworkOptions;
+use wireboot_lab::network::{NetworkOptions, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
@@ -30,21 +31,26 @@ pub fn one_processor(lab: &Lab) -> Result<()> {
 
 pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
-    scene.boot_from_disk("processors=0 http://10.77.0.1/wireboot.conf")?;
+    scene.boot_from_disk("processors=0 floor=1 http://10.77.0.1/wireboot.conf")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(
         &mut machine,
         "wireboot: the network runs on the boot processor, as the settings say",
     )?;
+    // What the service says that it was told.
+    expect(
+        &mut machine,
+        "wireboot: a download ends that brings less than 1024 bytes in 30 s",
+    )?;
     scene.arrives(&mut machine)
 }
 
 /// A card with three queue pairs, and a processor for each.
-fn three_pairs(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
+fn three_pairs(lab: &Lab, ip: IpVersion, megabytes: usize) -> Result<Scene<'_>> {
     let options = NetworkOptions {
         queues: 3,
-        ..NetworkOptions::default()
+        ..NetworkOptions::of(ip)
     };
     let mut scene = Scene::on(lab, options, megabytes)?;
     scene.machine.processors = 4;
@@ -55,7 +61,7 @@ fn three_pairs(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
 
 /// An engine on each of them.
 fn three_engines(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
-    let mut scene = three_pairs(lab, megabytes)?;
+    let mut scene = three_pairs(lab, IpVersion::V4, megabytes)?;
     scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
     Ok(scene)
 }
@@ -69,12 +75,29 @@ pub fn several_engines(lab: &Lab) -> Result<()> {
     receives_in_parts(&scene, &mut server).map(drop)
 }
 
+/// The network has no IPv4, and the server is the only router.
+pub fn several_engines_over_ipv6(lab: &Lab) -> Result<()> {
+    let scene = three_engines_over_ipv6(lab)?;
+    let mut server = scene.serve(&["--ra"])?;
+    receives_in_parts(&scene, &mut server).map(drop)
+}
+
+pub fn several_engines_by_hash_over_ipv6(lab: &Lab) -> Result<()> {
+    steer_by_hash(three_engines_over_ipv6(lab)?, &["--ra"])
+}
+
+fn three_engines_over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
+    let mut scene = three_pairs(lab, IpVersion::V6, 20)?;
+    scene.boot_from_disk(&format!("processors=3 http://[{SERVER6}]/wireboot.conf"))?;
+    Ok(scene)
+}
+
 /// Over the network comes a wireboot.efi with settings in it and no entries; what to boot the server says, with a setting that comes too
 /// late.
 pub fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
-    let scene = three_pairs(lab, 20)?;
+    let scene = three_pairs(lab, IpVersion::V4, 20)?;
     let program = scene.system.directory.join("wireboot.efi");
-    embed::configuration(&boot_program()?, "processors 3\n", &program)?;
+    embed::configuration(&boot_program()?, "processors 3\nfloor 1\n", &program)?;
     scene.system.configure(&format!(
         "processors 1\ntitle Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {}\n",
         system::OPTIONS
@@ -84,6 +107,7 @@ pub fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
     let transcript = machine.console.transcript();
     for text in [
         "wireboot: the embedded configuration: processors 3",
+        "wireboot: a download ends that brings less than 1024 bytes in 30 s",
         "wireboot.conf: processors 1 comes too late",
     ] {
         ensure!(transcript.contains(text), "the user was not told: {text}");
@@ -92,12 +116,16 @@ pub fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
 }
 
 pub fn several_engines_by_hash(lab: &Lab) -> Result<()> {
-    let mut scene = three_engines(lab, 20)?;
+    steer_by_hash(three_engines(lab, 20)?, &[])
+}
+
+/// The card steers by a hash of addresses and ports, instead of following what it was last sent.
+fn steer_by_hash(mut scene: Scene<'_>, serve: &[&str]) -> Result<()> {
     if let Some(card) = &mut scene.machine.network {
         card.properties.push("rss=on".into());
     }
     scene.machine.trace.push("virtio_net_rss_*".into());
-    let mut server = scene.serve(&[])?;
+    let mut server = scene.serve(serve)?;
     let machine = receives_in_parts(&scene, &mut server)?;
     let events: Vec<_> = machine
         .trace()

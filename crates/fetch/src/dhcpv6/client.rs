@@ -15,12 +15,14 @@ use super::message::Identity;
 use super::retransmission::{Rand, Retransmission};
 use crate::dhcp::{DhcpRequest, LeaseSource};
 
-/// SOL_TIMEOUT, REQ_TIMEOUT and INF_TIMEOUT (RFC 8415 section 7.6).
+/// SOL_TIMEOUT, REQ_TIMEOUT, DEC_TIMEOUT and INF_TIMEOUT (RFC 8415 section 7.6).
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest time between two messages; the RFC's limits, of minutes, are for machines that go on for ever.
 const MAX_RT: Duration = Duration::from_secs(8);
 /// Requests to a server that has advertised, at most.
 const REQUESTS: u32 = 3;
+/// DEC_MAX_RC.
+const DECLINES: u32 = 4;
 /// Messages without an answer after which an address by a router's prefix is all that there is.
 const MESSAGES: u32 = 3;
 /// How long an advertisement without a boot file waits for a better one, and a router that knows of no server for one that is
@@ -45,6 +47,8 @@ enum Exchange {
     Request(Offer),
     InformationRequest,
     Over(Lease6),
+    /// That others have these addresses.
+    Decline(Vec<Ipv6Addr>),
 }
 
 /// What a server's ADVERTISE offers, and how it compares with others'.
@@ -72,6 +76,8 @@ pub(super) struct Client {
     choice: Option<Instant>,
     /// Boot information of a server that has no addresses to give.
     proxy: Option<Lease6>,
+    /// The DUID of the server that has given addresses.
+    giver: Vec<u8>,
     /// When a router said that addresses are its prefixes' and that there is no server.
     unmanaged: Option<Instant>,
     setback: Option<Dhcp6Error>,
@@ -95,6 +101,7 @@ impl Client {
             offers: Vec::new(),
             choice: None,
             proxy: None,
+            giver: Vec::new(),
             unmanaged: None,
             setback: None,
             messages: 0,
@@ -143,11 +150,15 @@ impl Client {
                 self.advertised(source, server, options, now);
             }
             (Exchange::Solicit, MessageType::Reply) if options.rapid_commit() => {
-                self.replied(source, options, None, now);
+                self.replied(source, server, options, None, now);
+            }
+            // Whatever it says, it has heard (section 18.2.10.3).
+            (Exchange::Decline(_), MessageType::Reply) if self.giver == server => {
+                self.solicit_again(now);
             }
             (Exchange::Request(offer), MessageType::Reply) if offer.server == server => {
                 let advertised = offer.lease.clone();
-                self.replied(source, options, Some(&advertised), now);
+                self.replied(source, server, options, Some(&advertised), now);
             }
             (Exchange::InformationRequest, MessageType::Reply) => {
                 if let Some(lease) = self.read(source, options) {
@@ -245,6 +256,7 @@ impl Client {
     fn replied(
         &mut self,
         source: Ipv6Addr,
+        server: &[u8],
         options: Options<'_>,
         advertised: Option<&Lease6>,
         now: Instant,
@@ -256,6 +268,7 @@ impl Client {
                 for other in advertised.into_iter().chain(&self.proxy) {
                     lease.or_boot_file_of(other);
                 }
+                self.giver = server.to_vec();
                 self.exchange = Exchange::Over(lease);
             }
             read => {
@@ -265,6 +278,14 @@ impl Client {
                 self.solicit_again(now);
             }
         }
+    }
+
+    /// Neighbours have these addresses of the lease: the server is told (section 18.2.8), then asked again.
+    pub(super) fn decline(&mut self, addresses: Vec<Ipv6Addr>, now: Instant) {
+        let first = addresses.first();
+        self.setback = first.map(|&address| Dhcp6Error::Taken { address });
+        self.transaction_id = self.transaction_id.wrapping_add(1) & 0x00ff_ffff;
+        self.begin(Exchange::Decline(addresses), now);
     }
 
     fn begin(&mut self, exchange: Exchange, now: Instant) {
@@ -315,6 +336,12 @@ impl Client {
             self.solicit_again(now);
             self.transaction_id = random() & 0x00ff_ffff;
         }
+        if matches!(self.exchange, Exchange::Decline(_))
+            && self.other.count == DECLINES
+            && now >= self.other.next
+        {
+            self.solicit_again(now);
+        }
         let (kind, server, timer, first) = match &self.exchange {
             Exchange::Solicit => (MessageType::Solicit, None, &mut self.solicit, Rand::ABOVE),
             Exchange::Request(offer) => (
@@ -329,6 +356,12 @@ impl Client {
                 &mut self.other,
                 Rand::AROUND,
             ),
+            Exchange::Decline(_) => (
+                MessageType::Decline,
+                Some(self.giver.as_slice()),
+                &mut self.other,
+                Rand::AROUND,
+            ),
             Exchange::Over(_) => return None,
         };
         if now < timer.next {
@@ -339,7 +372,11 @@ impl Client {
         let hundredths = (now - self.since).total_millis() / 10;
         let elapsed = u16::try_from(hundredths).unwrap_or(u16::MAX);
         let id = self.transaction_id;
-        Some(self.identity.message(kind, id, elapsed, server))
+        let declined = match &self.exchange {
+            Exchange::Decline(addresses) => addresses.as_slice(),
+            _ => &[],
+        };
+        Some(self.identity.message(kind, id, elapsed, server, declined))
     }
 
     fn timer(&self) -> &Retransmission {

@@ -2,8 +2,9 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::net::Ipv6Addr;
 
-use wireboot_wire::dhcpv6::{IaNa, MessageType, Options, Writer, duid, option};
+use wireboot_wire::dhcpv6::{IaAddress, IaNa, MessageType, Options, Writer, duid, option};
 
 use super::ClientId;
 use crate::dhcp::DhcpRequest;
@@ -61,13 +62,15 @@ impl Identity {
         }
     }
 
-    /// A message of this kind; `server` is the DUID of the only one that shall answer. `elapsed` is in hundredths of a second.
+    /// A message of this kind; `server` is the DUID of the only one that shall answer. `elapsed` is in hundredths of a second. `addresses`
+    /// are those that the message is about.
     pub(super) fn message(
         &self,
         kind: MessageType,
         transaction_id: u32,
         elapsed: u16,
         server: Option<&[u8]>,
+        addresses: &[Ipv6Addr],
     ) -> Vec<u8> {
         let mut message = Writer::new(kind, transaction_id);
         message.option(option::CLIENT_ID, &self.duid);
@@ -75,14 +78,6 @@ impl Identity {
             message.option(option::SERVER_ID, server);
         }
         message.option(option::ELAPSED_TIME, elapsed.to_be_bytes());
-        let own: &[u16] = match kind {
-            MessageType::InformationRequest => &[INF_MAX_RT, INFORMATION_REFRESH_TIME],
-            _ => &[SOL_MAX_RT],
-        };
-        message.words(option::OPTION_REQUEST, &[&OPTION_REQUEST, own].concat());
-        if kind == MessageType::Solicit {
-            message.option(option::RAPID_COMMIT, []);
-        }
         if kind != MessageType::InformationRequest {
             let association = IaNa {
                 iaid: self.iaid,
@@ -90,7 +85,28 @@ impl Identity {
                 t2: 0,
                 options: Options::default(),
             };
-            message.ia_na(&association, |_| {});
+            message.ia_na(&association, |message| {
+                for &address in addresses {
+                    message.ia_address(&IaAddress {
+                        address,
+                        preferred_lifetime: 0,
+                        valid_lifetime: 0,
+                        options: Options::default(),
+                    });
+                }
+            });
+        }
+        if kind == MessageType::Decline {
+            // Nothing is asked for (section 21.7).
+            return message.finish();
+        }
+        let own: &[u16] = match kind {
+            MessageType::InformationRequest => &[INF_MAX_RT, INFORMATION_REFRESH_TIME],
+            _ => &[SOL_MAX_RT],
+        };
+        message.words(option::OPTION_REQUEST, &[&OPTION_REQUEST, own].concat());
+        if kind == MessageType::Solicit {
+            message.option(option::RAPID_COMMIT, []);
         }
         message.words(option::ARCHITECTURE, &[self.architecture]);
         // UNDI 3.0, as the vendor class says.

@@ -2,32 +2,18 @@
 //! another processor.
 
 use core::cell::Cell;
-use core::net::SocketAddr;
 
 use wireboot_net::{NetError, Region, Stack, TcpStream};
 
 use super::connections::{self, Connections};
-use super::head::{Framing, Head, Validator};
+use super::head::{Framing, Head};
 use super::patience::{Patience, SILENCE};
 use super::request::{exchange, range_request};
-use super::{BACKOFF, CONNECT_TIMEOUT, HttpStats, Problem, WORTHWHILE};
-use crate::pace::Floor;
-use crate::url::Url;
+use super::source::{HttpStats, Source};
+use super::{BACKOFF, CONNECT_TIMEOUT, Problem, WORTHWHILE};
 
 /// Requests for a piece that may fail in a row without progress.
 const ATTEMPTS: u32 = 3;
-
-/// One version of a file on a server.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) url: Url,
-    pub(crate) server: SocketAddr,
-    pub(crate) validator: Validator,
-    /// Size of the file in bytes.
-    pub(crate) total: u64,
-    /// The slowest connection that goes on.
-    pub(crate) floor: Floor,
-}
 
 /// What receiving pieces has come to.
 #[derive(Default)]
@@ -106,8 +92,9 @@ impl<'a> Carrier<'a> {
                 since = piece.at;
             }
             failures += 1;
-            // A server that does not want so many connections says so by its status.
-            let passing = problem.is_transient() && !matches!(problem, Problem::Status { .. });
+            // A server that does not want so many connections says so by its status. What is slow has taken its time already.
+            let passing = problem.is_transient()
+                && !matches!(problem, Problem::Status { .. } | Problem::Slow { .. });
             if !passing || failures >= ATTEMPTS || self.tally.refused.get() {
                 return Err(problem);
             }

@@ -26,10 +26,10 @@ use core::cell::{Cell, RefCell};
 
 use wireboot_net::{Duration, Region, Stack, TcpStream};
 
-use super::HttpStats;
 use super::connections::Connections;
 use super::head::Head;
-use super::piece::{Carrier, Piece, Source, Tally};
+use super::piece::{Carrier, Piece, Tally};
+use super::source::{HttpStats, Source};
 use crate::team::{Assistants, Errand, Outcome, State};
 
 /// Round trip from which on a server is distant.
@@ -231,12 +231,14 @@ pub(super) async fn help(stack: &Stack, pool: &Connections, split: Rc<Split>) {
 
 /// Takes pieces and has an assistant receive them until there are none, or it cannot.
 pub(super) async fn assist(stack: &Stack, assistants: &Assistants, index: usize, split: Rc<Split>) {
-    while let Some(mut claim) = split.claim() {
+    while let Some(route) = stack.route(split.source.server.ip()).await
+        && let Some(mut claim) = split.claim()
+    {
         let (start, end) = (claim.start, claim.piece.end);
-        let errand = split
-            .front
-            .lend(start as usize..end as usize)
-            .and_then(|memory| assistants.send(index, split.source.clone(), start, memory));
+        let memory = split.front.lend(start as usize..end as usize);
+        let source = || split.source.clone();
+        let errand =
+            memory.and_then(|memory| assistants.send(index, source(), route, start, memory));
         let Some(errand) = errand else { return };
         split.lent.set(split.lent.get() + 1);
         let Some(outcome) = split.attend(stack, &errand).await else {

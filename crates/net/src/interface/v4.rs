@@ -105,10 +105,10 @@ impl Interface {
     }
 
     /// Hears an ARP packet: who answers, who asks for us, and who uses the address that is being probed (RFC 5227,
-    /// section 2.1.1).
-    pub fn arp(&mut self, arp: &Arp, now: Instant) {
+    /// section 2.1.1). Returns what it says of its sender.
+    pub fn arp(&mut self, arp: &Arp, now: Instant) -> Option<Heard> {
         if arp.sender_mac == self.station {
-            return;
+            return None;
         }
         if let Some((address, claimed)) = &mut self.probe {
             let probed_by_other = arp.sender.is_unspecified() && arp.target == *address;
@@ -116,19 +116,20 @@ impl Interface {
                 *claimed = Some(arp.sender_mac);
             }
         }
-        if !arp.sender.is_unspecified() {
-            let heard = Heard {
-                address: arp.sender.into(),
-                mac: Some(arp.sender_mac),
-                solicited: arp.reply,
-                override_: true,
-            };
-            self.heard(&heard, now);
+        let heard = (!arp.sender.is_unspecified()).then_some(Heard {
+            address: arp.sender.into(),
+            mac: Some(arp.sender_mac),
+            solicited: arp.reply,
+            override_: true,
+        });
+        if let Some(heard) = &heard {
+            self.heard(heard, now);
         }
         if !arp.reply && self.address4() == Some(arp.target) && self.outbox.len() < ANSWERS {
             let frame = arp_packet(2, self.station, arp.target, arp.sender_mac, arp.sender);
             self.push(frame, Offload::None, NextHop::Known(arp.sender_mac), now);
         }
+        heard
     }
 
     /// Begins to look for somebody who uses `address`.
@@ -151,7 +152,11 @@ impl Interface {
 
     /// Asks who has `address`, all or the one that had it.
     pub(super) fn ask4(&mut self, address: Ipv4Addr, at: Option<MacAddress>, now: Instant) {
-        if let Some(sender) = self.address4() {
+        let told = match self.told.source(address.into()) {
+            Some(IpAddr::V4(told)) => Some(told),
+            _ => None,
+        };
+        if let Some(sender) = told.or(self.address4()) {
             let frame = arp_packet(1, self.station, sender, [0; 6], address);
             self.push(
                 frame,

@@ -109,6 +109,17 @@ impl Interface {
         v6.is_some_and(|v6| v6.slaac.add(address, 128, u32::MAX, u32::MAX, now))
     }
 
+    /// When others have had their chance to say that `address` is theirs; `None` once that is over.
+    pub fn settles_at(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
+        self.v6.as_ref()?.slaac.settles_at(address, now)
+    }
+
+    /// Whether somebody has said so.
+    pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
+        let v6 = self.v6.as_ref();
+        v6.is_some_and(|v6| v6.slaac.is_duplicate(address))
+    }
+
     /// Our IPv6 addresses, link-local ones too.
     pub fn addresses6(&self, now: Instant) -> Vec<Ipv6Cidr> {
         let cidr = |one: Candidate| Ipv6Cidr::new(one.address, one.prefix_len);
@@ -188,13 +199,19 @@ impl Interface {
 
     /// Asks who has `address`: its group, or the one that had it.
     pub(super) fn ask6(&mut self, address: Ipv6Addr, at: Option<MacAddress>, now: Instant) {
-        let Some(v6) = &self.v6 else { return };
-        let Some(source) = v6.source(address, now) else {
+        let source = match (self.told.source(address.into()), &self.v6) {
+            (Some(IpAddr::V6(told)), _) => Some((told, None)),
+            (_, Some(v6)) => v6
+                .source(address, now)
+                .map(|source| (source, v6.slaac.settles_at(source, now))),
+            _ => None,
+        };
+        let Some((source, settles_at)) = source else {
             return;
         };
         // Nobody shall remember an address that may be somebody else's, and without ours nobody answers (RFC 4429, section 3.2;
         // RFC 4861, section 7.2.2).
-        if let Some(until) = v6.slaac.settles_at(source, now) {
+        if let Some(until) = settles_at {
             self.neighbors.postpone(address.into(), until);
             return;
         }
@@ -302,8 +319,9 @@ impl Interface {
                     ..
                 } = *packet;
                 let said = ndisc::parse(source, destination, hop_limit, message)?;
-                self.discovery(source, &said, now);
-                None
+                let heard = self.discovery(source, &said, now)?;
+                self.heard(&heard, now);
+                Some(Delivery::Neighbor(heard))
             }
             133..=137 => None,
             MLD_QUERY => {
@@ -327,56 +345,51 @@ impl Interface {
         }
     }
 
-    /// Neighbour and router discovery, whose messages are checked already.
-    fn discovery(&mut self, source: Ipv6Addr, said: &Message, now: Instant) {
+    /// Neighbour and router discovery, whose messages are checked already. Returns what is said of a neighbour's Ethernet address.
+    fn discovery(&mut self, source: Ipv6Addr, said: &Message, now: Instant) -> Option<Heard> {
         self.changed = true;
-        let Some(v6) = &mut self.v6 else { return };
+        let v6 = self.v6.as_mut()?;
         // Who speaks for itself, asked or not.
-        let speaks = |mac| Heard {
-            address: source.into(),
-            mac,
-            solicited: false,
-            override_: true,
+        let speaks = |mac: Option<MacAddress>| {
+            mac.map(|mac| Heard {
+                address: source.into(),
+                mac: Some(mac),
+                solicited: false,
+                override_: true,
+            })
         };
         match said {
             // We are no router.
-            Message::RouterAdvertisement(_) if v6.is_ours(source, now) => {}
+            Message::RouterAdvertisement(_) if v6.is_ours(source, now) => None,
             Message::RouterAdvertisement(said) => {
                 v6.slaac.heard_ra(source, said, now);
-                self.heard(&speaks(said.source_link), now);
+                speaks(said.source_link)
             }
             Message::NeighborSolicitation(said) => {
-                let answer = v6.slaac.heard_ns(source, said, now);
-                if said.source_link.is_some() {
-                    self.heard(&speaks(said.source_link), now);
-                }
-                if let Some(packet) = answer {
+                if let Some(packet) = v6.slaac.heard_ns(source, said, now) {
                     self.answer6(&packet, said.source_link, now);
                 }
+                speaks(said.source_link)
             }
             Message::NeighborAdvertisement(said) => {
                 v6.slaac.heard_na(said, now);
-                let heard = Heard {
+                Some(Heard {
                     address: said.target.into(),
                     mac: said.target_link,
                     solicited: said.solicited,
                     override_: said.override_,
-                };
-                self.heard(&heard, now);
+                })
             }
             Message::Redirect(said) => {
                 let known = v6.slaac.routers.heard_redirect(source, said, now);
-                if known && said.target_link.is_some() {
-                    let heard = Heard {
-                        address: said.target.into(),
-                        mac: said.target_link,
-                        solicited: false,
-                        override_: true,
-                    };
-                    self.heard(&heard, now);
-                }
+                said.target_link.filter(|_| known).map(|mac| Heard {
+                    address: said.target.into(),
+                    mac: Some(mac),
+                    solicited: false,
+                    override_: true,
+                })
             }
-            Message::RouterSolicitation { .. } => {}
+            Message::RouterSolicitation { .. } => None,
         }
     }
 }

@@ -162,7 +162,8 @@ impl Slaac {
         });
     }
 
-    /// Takes an address that DHCPv6 has given, or gives it new lifetimes (in seconds). False when it is none that we can have.
+    /// Takes an address that DHCPv6 has given, or gives it new lifetimes (in seconds). False when it is none that we can have. One that
+    /// turned out to be somebody else's makes room.
     pub fn add(
         &mut self,
         address: Ipv6Addr,
@@ -172,8 +173,8 @@ impl Slaac {
         now: Instant,
     ) -> bool {
         self.expire(now);
-        let of_dhcp = |known: &&Address| known.origin == Origin::Dhcp;
-        let full = self.addresses.iter().filter(of_dhcp).count() >= FROM_DHCP;
+        let of_dhcp = |known: &Address| known.origin == Origin::Dhcp;
+        let count = |known: &[Address]| known.iter().filter(|known| of_dhcp(known)).count();
         let mut known = self.addresses.iter_mut();
         let known = known.find(|known| known.address == address);
         let right = is_unicast(address) && preferred <= valid && valid != 0;
@@ -183,7 +184,14 @@ impl Slaac {
                 known.valid_until = end(valid, now);
                 true
             }
-            None if right && !full => {
+            None if right => {
+                let duplicate = |known: &Address| known.detection == Detection::Duplicate;
+                let given_up = |known: &Address| of_dhcp(known) && duplicate(known);
+                if count(&self.addresses) == FROM_DHCP {
+                    let place = self.addresses.iter().position(given_up);
+                    let Some(place) = place else { return false };
+                    self.addresses.remove(place);
+                }
                 self.push(address, prefix_len, Origin::Dhcp, (preferred, valid), now);
                 true
             }
@@ -306,6 +314,12 @@ impl Slaac {
             Detection::Unique => State::Preferred,
             _ => State::Optimistic,
         })
+    }
+
+    /// Whether `address` was one of ours until somebody said that it is theirs.
+    pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
+        let mut known = self.addresses.iter();
+        known.any(|known| known.address == address && known.detection == Detection::Duplicate)
     }
 
     /// When `address` will no longer be optimistic, if it is.

@@ -118,6 +118,11 @@ impl Flow {
     fn path(&mut self, interface: &mut Interface, now: Instant) -> Option<Path> {
         if now >= self.path_until || self.path.is_none() {
             let (remote, local) = (self.ends.remote_end().ip(), self.ends.local_end().ip());
+            if !interface.is_ours(local, now) {
+                // It was given up, or is somebody else's.
+                self.connection.abort();
+                return None;
+            }
             if core::mem::take(&mut self.confirmed) {
                 interface.confirm(remote, now);
             }

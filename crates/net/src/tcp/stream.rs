@@ -28,6 +28,20 @@ impl From<Error> for NetError {
     }
 }
 
+impl Stack {
+    /// Opens a TCP connection.
+    ///
+    /// # Errors
+    /// [`NetError::Refused`], [`NetError::TimedOut`] after `timeout`, [`NetError::Unreachable`].
+    pub async fn connect(
+        &self,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<TcpStream, NetError> {
+        TcpStream::connect(self.clone(), remote, timeout).await
+    }
+}
+
 /// A TCP connection. Dropping it resets the connection, unless [`TcpStream::close`] was called.
 pub struct TcpStream {
     stack: Stack,
@@ -64,7 +78,7 @@ impl TcpStream {
             send_mss: mss,
             keep_alive: None,
         };
-        let ring = stack.ring();
+        let ring = stack.ring(remote.ip());
         let connection = Connection::connect(config, stack.iss(local, remote), now);
         let flow = Flow::new(
             Ends::new(remote, local),

@@ -61,7 +61,7 @@ fn framed(version: Version, mac: [u8; 6], to: IpAddr, datagram: &[u8]) -> Vec<u8
 
 /// What the host says in ICMP, about a packet of the engine's.
 pub fn icmp(
-    bench: &Bench,
+    version: Version,
     source: IpAddr,
     kind: u8,
     code: u8,
@@ -71,7 +71,7 @@ pub fn icmp(
     let mut message = vec![kind, code, 0, 0];
     message.extend(value.to_be_bytes());
     message.extend(&about[..about.len().min(500)]);
-    match (source, bench.version.client()) {
+    match (source, version.client()) {
         (IpAddr::V6(source), IpAddr::V6(us)) => {
             super::forged::frame6(CLIENT_MAC, &icmp::packet(source, us, 64, message))
         }
@@ -356,21 +356,21 @@ fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
         other_port[ports + 1] ^= 1;
         let mut other_host = sent.clone();
         other_host[ports - 1] ^= 1;
-        let mut broken = icmp(&bench, host.ip(), kind, code, 0, &sent);
+        let mut broken = icmp(version, host.ip(), kind, code, 0, &sent);
         *broken.last_mut().unwrap() ^= 1;
         for frame in [
-            icmp(&bench, stranger, kind, code, 0, &sent),
-            icmp(&bench, host.ip(), kind, code + 1, 0, &sent),
-            icmp(&bench, host.ip(), kind, code, 0, &other_port),
-            icmp(&bench, host.ip(), kind, code, 0, &other_host),
-            icmp(&bench, host.ip(), kind, code, 0, &sent[..20]),
+            icmp(version, stranger, kind, code, 0, &sent),
+            icmp(version, host.ip(), kind, code + 1, 0, &sent),
+            icmp(version, host.ip(), kind, code, 0, &other_port),
+            icmp(version, host.ip(), kind, code, 0, &other_host),
+            icmp(version, host.ip(), kind, code, 0, &sent[..20]),
             broken,
         ] {
             bench.send(&frame);
             bench.settle();
             assert!(!socket.was_refused_by(host));
         }
-        bench.send(&icmp(&bench, host.ip(), kind, code, 0, &sent));
+        bench.send(&icmp(version, host.ip(), kind, code, 0, &sent));
         bench.settle();
         assert!(socket.was_refused_by(host));
         assert!(!socket.was_refused_by(host), "once");

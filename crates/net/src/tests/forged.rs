@@ -324,20 +324,7 @@ impl Bench {
 
     /// Says that the host has this Ethernet address, as an answer.
     pub fn here(&self, mac: MacAddress) -> Vec<u8> {
-        match (self.host().ip(), self.version.client()) {
-            (IpAddr::V4(host), IpAddr::V4(us)) => arp(2, mac, host, us),
-            (IpAddr::V6(host), IpAddr::V6(us)) => {
-                let said = NeighborAdvertisement {
-                    router: false,
-                    solicited: true,
-                    override_: true,
-                    target: host,
-                    target_link: Some(mac),
-                };
-                frame6(CLIENT_MAC, &said.packet(host, us))
-            }
-            _ => unreachable!(),
-        }
+        here(self.version, mac)
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -441,6 +428,24 @@ impl Bench {
         let ours = all.filter(|(us, host, ..)| (*us, *host) == (self.us, self.host()));
         ours.map(|(_, _, segment, options)| (segment, options))
             .collect()
+    }
+}
+
+/// Says that the host has this Ethernet address, as an answer.
+pub fn here(version: Version, mac: MacAddress) -> Vec<u8> {
+    match (version.server().ip(), version.client()) {
+        (IpAddr::V4(host), IpAddr::V4(us)) => arp(2, mac, host, us),
+        (IpAddr::V6(host), IpAddr::V6(us)) => {
+            let said = NeighborAdvertisement {
+                router: false,
+                solicited: true,
+                override_: true,
+                target: host,
+                target_link: Some(mac),
+            };
+            frame6(CLIENT_MAC, &said.packet(host, us))
+        }
+        _ => unreachable!(),
     }
 }
 

@@ -2,17 +2,17 @@
 //! and against a host that sends what no stack would ([`forged`]).
 
 mod attacks;
-mod datagrams;
+pub mod datagrams;
 mod downloads;
-mod forged;
+pub mod forged;
 mod fragments;
 mod headers;
 mod icmp;
 mod isn;
 mod neighbors;
-mod path_mtu;
+pub mod path_mtu;
 mod segments;
-mod server;
+pub mod server;
 mod uploads;
 
 pub use server::FileServer;

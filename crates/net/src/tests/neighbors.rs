@@ -4,11 +4,13 @@ use super::forged::{Bench, arp, frame6};
 use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER, SERVER_MAC, SERVER6, Version};
 use crate::ipv6::{ALL_NODES, icmp, multicast_mac, ndisc::NeighborAdvertisement};
 use crate::packet::put;
-use crate::{Engine, Ipv4Addr, Ipv6Addr};
+use crate::{Engine, Ipv4Addr, Ipv6Addr, NetError};
+use alloc::rc::Rc;
+use core::cell::RefCell;
 use std::vec;
 use std::vec::Vec;
-use wireboot_nic::sim::{self, LinkConfig};
-use wireboot_nic::{MacAddress, Nic, Receive};
+use wireboot_nic::sim::{self, LinkConfig, NicConfig};
+use wireboot_nic::{MacAddress, Nic, Offload, Receive, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
 const EVIL_MAC: MacAddress = [2, 0, 0, 0, 0, 0x66];
@@ -196,6 +198,49 @@ fn redirects_of_who_is_no_router() {
     bench.clock.advance(2_000_000);
     bench.go_on();
     bench.finishes();
+}
+
+/// A connection must not go on from an address that is not ours.
+#[test]
+fn a_connection_ends_when_its_address_is_somebody_elses() {
+    let (mut near, mut far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+    near.configure(NicConfig::new(CLIENT_MAC));
+    let clock = near.clock();
+    let mut engine = Engine::new(near, [3; 32]);
+    let stack = engine.stack();
+    stack.ipv6_up();
+    let end = Rc::new(RefCell::new(None));
+    let out = end.clone();
+    let task = engine.stack();
+    engine.spawn(async move {
+        let server = Version::V6.server();
+        let result = task.connect(server, Duration::from_secs(60)).await;
+        *out.borrow_mut() = Some(result.map(drop));
+    });
+    let mut turn = || {
+        engine.poll(Instant::from_micros(clock.now())).unwrap();
+        clock.advance(1_000);
+    };
+    turn();
+    assert!(stack.is_optimistic(CLIENT6) && !stack.is_duplicate(CLIENT6));
+    let claim = NeighborAdvertisement {
+        router: false,
+        solicited: false,
+        override_: true,
+        target: CLIENT6,
+        target_link: Some(EVIL_MAC),
+    };
+    let claim = frame6(multicast_mac(ALL_NODES), &claim.packet(CLIENT6, ALL_NODES));
+    let (_, tx) = far.split();
+    let copy = |room: &mut [u8]| room.copy_from_slice(&claim);
+    tx.send(claim.len(), Offload::None, copy).unwrap();
+    tx.flush().unwrap();
+    for _ in 0..4 {
+        turn();
+    }
+    assert!(!stack.is_optimistic(CLIENT6) && stack.is_duplicate(CLIENT6));
+    assert_eq!(stack.link_local(), None);
+    assert_eq!(*end.borrow(), Some(Err(NetError::Reset)));
 }
 
 #[test]

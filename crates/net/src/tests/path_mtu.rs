@@ -30,14 +30,14 @@ fn packets(bench: &Bench) -> Vec<Vec<u8>> {
     frames.map(|frame| frame[14..].to_vec()).collect()
 }
 
-fn too_big(version: Version) -> (u8, u8, usize) {
+pub fn too_big(version: Version) -> (u8, u8, usize) {
     match version {
         Version::V4 => (3, 4, 20),
         Version::V6 => (2, 0, 40),
     }
 }
 
-fn router(version: Version) -> IpAddr {
+pub fn router(version: Version) -> IpAddr {
     match version {
         Version::V4 => "192.0.2.1".parse().unwrap(),
         Version::V6 => "2001:db8::77".parse().unwrap(),
@@ -56,7 +56,7 @@ fn a_packet_too_big_makes_segments_smaller() {
                 .all(|packet| packet.len() == headers + 20 + 1400)
         );
         bench.heard.clear();
-        let said = icmp(&bench, router(version), kind, code, 1300, &sent[0]);
+        let said = icmp(version, router(version), kind, code, 1300, &sent[0]);
         bench.send(&said);
         bench.settle();
         let host = version.server().ip();
@@ -83,9 +83,8 @@ fn what_strangers_say_of_the_path_is_nothing() {
             quoted[at] ^= by;
             quoted
         };
-        let says = |bench: &Bench, mtu: u32, quoted: &[u8]| {
-            icmp(bench, router(version), kind, code, mtu, quoted)
-        };
+        let says =
+            |mtu: u32, quoted: &[u8]| icmp(version, router(version), kind, code, mtu, quoted);
         let address = headers - 1;
         for (what, quoted) in [
             ("sequence number before", changed(headers + 4, 0x80)),
@@ -99,18 +98,18 @@ fn what_strangers_say_of_the_path_is_nothing() {
             ),
             ("too short", sent[..headers + 4].to_vec()),
         ] {
-            let frame = says(&bench, 1300, &quoted);
+            let frame = says(1300, &quoted);
             bench.ignores(what, [frame]);
         }
-        let mut broken = says(&bench, 1300, &sent);
+        let mut broken = says(1300, &sent);
         *broken.last_mut().unwrap() ^= 1;
         bench.ignores("checksum", [broken]);
-        let frame = icmp(&bench, router(version), kind, code ^ 1, 1300, &sent);
+        let frame = icmp(version, router(version), kind, code ^ 1, 1300, &sent);
         bench.ignores("code", [frame]);
         // No packet of so many bytes was too long.
-        let frame = says(&bench, 1500, &sent);
+        let frame = says(1500, &sent);
         bench.ignores("not less", [frame]);
-        let frame = says(&bench, 68, &sent);
+        let frame = says(68, &sent);
         match version {
             // Never below what every network carries.
             Version::V4 => {

@@ -8,7 +8,7 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::SimNic;
-use wireboot_nic::{Frame, Nic, Receive, Transmit};
+use wireboot_nic::{Frame, Nic, Offload, Receive, Transmit};
 use wireboot_tcp::Instant;
 
 /// A host with the addresses [`SERVER`] and [`SERVER6`]: smoltcp alone.
@@ -51,6 +51,14 @@ impl Host {
         socket.set_nagle_enabled(false);
         socket.listen(80).unwrap();
         self.sockets.add(socket)
+    }
+
+    /// Sends a frame.
+    pub fn say(&mut self, frame: &[u8]) {
+        let (_, tx) = self.nic.split();
+        let copy = |room: &mut [u8]| room.copy_from_slice(frame);
+        tx.send(frame.len(), Offload::None, copy).unwrap();
+        tx.flush().unwrap();
     }
 
     /// Takes what has arrived, calls `serve`, sends. Returns whether anything had arrived.

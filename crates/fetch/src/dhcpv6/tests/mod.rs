@@ -344,6 +344,95 @@ fn solicits_are_repeated_as_the_rfc_says() {
     assert_eq!(bench.now, 3000);
 }
 
+/// A client that was given two addresses by rapid commit, of which a neighbour has the first.
+fn declining() -> Bench {
+    let mut bench = Bench::new(&request());
+    bench.now = 10;
+    let rapid = Reply {
+        rapid: true,
+        addresses: vec![ADDRESS, SECOND_ADDRESS],
+        ..reply().url()
+    };
+    bench.hear(SERVER, &rapid);
+    assert_eq!(bench.lease().addresses, [ADDRESS, SECOND_ADDRESS]);
+    bench.now = 30;
+    bench.client.decline(vec![ADDRESS], at(30));
+    bench
+}
+
+#[test]
+fn an_address_that_a_neighbour_has_is_declined() {
+    let mut bench = declining();
+    let solicit = bench.last().transaction_id;
+    assert_eq!(bench.until(40), None);
+    let (time, _) = bench.sent[1];
+    assert_eq!(time, 30, "at once");
+    let message = bench.last();
+    let options = message.options;
+    assert_eq!(message.kind, MessageType::Decline);
+    assert_ne!(message.transaction_id, solicit);
+    assert_eq!(options.client_id().unwrap(), [&[0, 4][..], &UUID].concat());
+    assert_eq!(options.server_id(), Some(&DUID[..]));
+    assert_eq!(options.elapsed_time(), Some(0));
+    let ia = options.ia_na().next().unwrap();
+    let addresses = ia.options.ia_addresses();
+    let addresses: Vec<_> = addresses
+        .map(|one| (one.address, one.preferred_lifetime, one.valid_lifetime))
+        .collect();
+    assert_eq!((ia.iaid, addresses), (IAID, vec![(ADDRESS, 0, 0)]));
+    // Nothing is asked for.
+    for code in [option::OPTION_REQUEST, option::RAPID_COMMIT] {
+        assert_eq!(options.get(code), None);
+    }
+    // Another server's answer, one of another kind; then the server's, whatever it says.
+    bench.hear(OTHER, &reply().from(OTHER_DUID));
+    bench.hear(SERVER, &advertise());
+    bench.until(1200);
+    let kinds = [
+        MessageType::Solicit,
+        MessageType::Decline,
+        MessageType::Decline,
+    ];
+    assert_eq!(bench.kinds(), kinds);
+    let failed = Reply {
+        addresses: vec![],
+        status: Some(StatusCode::UNSPEC_FAIL),
+        ..reply()
+    };
+    bench.hear(SERVER, &failed);
+    bench.until(1210);
+    assert_eq!(bench.sent[3].0, 1200);
+    assert_eq!(bench.last().kind, MessageType::Solicit);
+    let second = Reply {
+        rapid: true,
+        addresses: vec![SECOND_ADDRESS],
+        ..reply()
+    };
+    bench.hear(SERVER, &second);
+    assert_eq!(bench.lease().addresses, [SECOND_ADDRESS]);
+}
+
+#[test]
+fn a_server_that_does_not_hear_of_it_is_asked_again_all_the_same() {
+    let mut bench = declining();
+    bench.until(20_000);
+    let kinds = bench.kinds();
+    assert_eq!(
+        kinds[..5],
+        [vec![MessageType::Solicit], vec![MessageType::Decline; 4]].concat()
+    );
+    assert_eq!(kinds[5], MessageType::Solicit);
+    let times: Vec<_> = bench.sent[1..6].iter().map(|(time, _)| *time).collect();
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for (gap, seconds) in gaps.iter().zip([1, 2, 4, 8]) {
+        // RAND adds up.
+        let (least, most) = (seconds * 700, seconds * 1400);
+        assert!((least..=most).contains(gap), "{gaps:?}");
+    }
+    let address = ADDRESS;
+    assert_eq!(bench.error(), Dhcp6Error::Taken { address });
+}
+
 #[test]
 fn a_reply_with_rapid_commit_is_the_lease() {
     let mut bench = Bench::new(&request());

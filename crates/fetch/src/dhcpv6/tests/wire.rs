@@ -1,11 +1,15 @@
 //! The service on a network of which only IPv6 answers, frame by frame.
 
 use super::*;
+use crate::leases::{self, News};
 use crate::service::{Command, Event, Service};
 use crate::{Job, Leases};
+use alloc::rc::Rc;
+use core::cell::RefCell;
 use std::boxed::Box;
 use std::collections::VecDeque;
 use std::eprintln;
+use wireboot_net::Engine;
 use wireboot_nic::sim::{self, LinkConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
 use wireboot_ring::channel;
@@ -61,6 +65,15 @@ fn router_advertisement(flags: u8) -> Vec<u8> {
     frame(([0x33, 0x33, 0, 0, 0, 1], all_nodes), ICMPV6, segment, 2)
 }
 
+/// A neighbour's word that it has an address.
+fn claim(target: Ipv6Addr) -> Vec<u8> {
+    let mut segment = vec![136, 0, 0, 0, 0x20, 0, 0, 0];
+    segment.extend(target.octets());
+    segment.extend([2, 1, 2, 0, 0, 0, 0, 0x0c]);
+    let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+    frame(([0x33, 0x33, 0, 0, 0, 1], all_nodes), ICMPV6, segment, 2)
+}
+
 /// The network: what it answers with, and what it has seen, in microseconds.
 struct Network {
     /// Flags of its router, if there is one.
@@ -70,9 +83,27 @@ struct Network {
     solicits: Vec<i64>,
     discovers: Vec<i64>,
     kinds: Vec<MessageType>,
+    /// Addresses that a neighbour has.
+    neighbors: Vec<Ipv6Addr>,
+    /// Addresses that the server has been told of. It gives another one then, unless it insists.
+    declined: Vec<Ipv6Addr>,
+    insists: bool,
 }
 
 impl Network {
+    fn new(router: Option<u8>, replies: Vec<(MessageType, Reply)>) -> Self {
+        Self {
+            router,
+            replies,
+            solicits: vec![],
+            discovers: vec![],
+            kinds: vec![],
+            neighbors: vec![],
+            declined: vec![],
+            insists: false,
+        }
+    }
+
     fn hear(&mut self, bytes: &[u8], now: i64) -> Vec<Vec<u8>> {
         let mac: [u8; 6] = bytes[6..12].try_into().unwrap();
         if bytes[12..14] == [8, 0] {
@@ -89,6 +120,11 @@ impl Network {
                 let answer = self.router.map(router_advertisement);
                 answer.into_iter().collect()
             }
+            ICMPV6 if segment[0] == 135 && source.is_unspecified() => {
+                let target = Ipv6Addr::from(<[u8; 16]>::try_from(&segment[8..24]).unwrap());
+                let taken = self.neighbors.contains(&target);
+                taken.then(|| claim(target)).into_iter().collect()
+            }
             UDP if segment[2..4] == [2, 35] => {
                 assert_eq!(segment[..2], [2, 34], "from port 546");
                 assert_eq!(destination, ALL_SERVERS);
@@ -99,12 +135,20 @@ impl Network {
                 if message.kind == MessageType::Solicit {
                     self.solicits.push(now);
                 }
+                if message.kind == MessageType::Decline {
+                    let associations = message.options.ia_na();
+                    let addresses = associations.flat_map(|ia| ia.options.ia_addresses());
+                    self.declined.extend(addresses.map(|one| one.address));
+                }
                 let reply = self.replies.iter().find(|(kind, _)| *kind == message.kind);
                 let Some((_, reply)) = reply else {
                     return vec![];
                 };
                 let client_id = message.options.client_id().unwrap();
                 let mut reply = reply.clone();
+                if !self.insists && self.declined.contains(&ADDRESS) {
+                    reply.addresses = vec![SECOND_ADDRESS];
+                }
                 if let Some(ia) = message.options.ia_na().next() {
                     reply.iaid = ia.iaid;
                 }
@@ -131,13 +175,7 @@ fn asked(
     let (mut commands, inbox) = channel(16);
     let (outbox, mut events) = channel(16);
     let mut service = Service::new(near, [1; 32], inbox, outbox);
-    let mut network = Network {
-        router,
-        replies,
-        solicits: vec![],
-        discovers: vec![],
-        kinds: vec![],
-    };
+    let mut network = Network::new(router, replies);
     let mut waiting = VecDeque::new();
     assert!(commands.push(Command::Dhcp { job: JOB, request }).is_ok());
     loop {
@@ -244,4 +282,114 @@ fn two_silent_versions_are_both_told() {
         "{error}"
     );
     assert!(error.contains("no DHCPv6 server answered"), "{error}");
+}
+
+/// What becomes known in so many virtual microseconds on a network with these neighbours, and when; the engine, and what the network has
+/// seen.
+fn known(
+    network: &mut Network,
+    request: DhcpRequest,
+    micros: i64,
+) -> (Vec<(i64, News)>, Engine<SimNic>) {
+    let (near, mut far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+    let clock = near.clock();
+    let mut engine = Engine::new(near, [1; 32]);
+    let stack = engine.stack();
+    stack.ipv6_up();
+    let news = Rc::new(RefCell::new(Vec::new()));
+    let out = news.clone();
+    engine.spawn(async move {
+        let tell = |one| out.borrow_mut().push((stack.now().total_micros(), one));
+        leases::discover(&stack, &request, tell).await;
+    });
+    let mut waiting = VecDeque::new();
+    while clock.now() < micros {
+        let now = clock.now();
+        engine.poll(Instant::from_micros(now)).unwrap();
+        poll(&mut far, network, &mut waiting, now);
+        clock.advance(100);
+    }
+    (news.take(), engine)
+}
+
+fn in_use(engine: &Engine<SimNic>) -> Vec<Ipv6Addr> {
+    let addresses = engine.stack().addresses6();
+    addresses.iter().map(|cidr| cidr.address()).collect()
+}
+
+#[test]
+fn for_an_address_that_a_neighbour_has_comes_another_one() {
+    let done = Reply {
+        addresses: vec![],
+        status: Some(StatusCode::SUCCESS),
+        ..reply()
+    };
+    let replies = vec![
+        (MessageType::Solicit, rapid()),
+        (MessageType::Decline, done),
+    ];
+    let mut network = Network::new(None, replies);
+    network.neighbors = vec![ADDRESS];
+    let (news, engine) = known(&mut network, request(), 3_000_000);
+    let [
+        (first, News::V6(one)),
+        (decided, News::Decided(Ok(leases))),
+        (second, News::V6(other)),
+    ] = &news[..]
+    else {
+        panic!("{} news", news.len());
+    };
+    // Nobody waits for objections.
+    assert!(*first < 10_000 && first == decided);
+    assert_eq!(leases.v6.as_ref(), Some(one));
+    assert_eq!(one.addresses, [ADDRESS]);
+    // As after any setback: not sooner than the second SOLICIT would have left.
+    assert!((1_000_000..1_200_000).contains(second), "{second} us");
+    assert_eq!(other.addresses, [SECOND_ADDRESS]);
+    assert_eq!(network.declined, [ADDRESS]);
+    let kinds = [
+        MessageType::Solicit,
+        MessageType::Decline,
+        MessageType::Solicit,
+    ];
+    assert_eq!(network.kinds, kinds);
+    assert!(in_use(&engine).contains(&SECOND_ADDRESS));
+    assert!(!in_use(&engine).contains(&ADDRESS));
+}
+
+/// The server insists on the address: no lease is told of a second time, and in the end the user hears why.
+#[test]
+fn the_same_address_again_is_no_lease() {
+    let mut network = Network::new(None, vec![(MessageType::Solicit, rapid())]);
+    network.neighbors = vec![ADDRESS];
+    network.insists = true;
+    let (news, engine) = known(&mut network, request(), 45_000_000);
+    let leases = news.iter().filter(|(_, one)| matches!(one, News::V6(_)));
+    assert_eq!(leases.count(), 1);
+    assert!(network.declined.len() >= 8, "{:?}", network.kinds);
+    assert!(!in_use(&engine).contains(&ADDRESS));
+}
+
+#[test]
+fn an_address_of_a_prefix_that_a_neighbour_has_is_not_used() {
+    let wanted = DhcpRequest {
+        want_boot_file: false,
+        ..request()
+    };
+    let mut network = Network::new(Some(0), vec![]);
+    let (news, _) = known(&mut network, wanted.clone(), 2_000_000);
+    let Some((_, News::V6(lease))) = news.first() else {
+        panic!("{} news", news.len());
+    };
+    let [address] = lease.addresses[..] else {
+        panic!("{:?}", lease.addresses);
+    };
+    network.neighbors = vec![address];
+    let (news, engine) = known(&mut network, wanted, 2_000_000);
+    assert_eq!(news.len(), 0);
+    assert!(engine.stack().is_duplicate(address));
+    // The link-local address alone.
+    assert_eq!(in_use(&engine).len(), 1);
+    // There is no server whose address it would be.
+    assert_eq!(network.declined, [] as [Ipv6Addr; 0]);
 }

@@ -2,6 +2,7 @@
 
 use super::ranges::ranges;
 use super::*;
+use wireboot_net::Ipv4Addr;
 use wireboot_nic::Nic;
 
 fn near(engines: usize) -> Wire {
@@ -28,10 +29,18 @@ fn faithful(wire: Wire, file: &[u8]) -> World {
     World::new(wire, move |request| ranges(&served, "\"v\"", request))
 }
 
+/// The file's server by both IP versions.
+const URLS: [&str; 2] = [URL, "http://six/img"];
+
 /// Downloads and checks what must be right however it went: the bytes, and that all of them were settled in the end.
 #[track_caller]
 fn whole(world: &mut World, file: &[u8]) -> Outcome {
-    let outcome = world.get(URL);
+    whole_by(world, URL, file)
+}
+
+#[track_caller]
+fn whole_by(world: &mut World, url: &str, file: &[u8]) -> Outcome {
+    let outcome = world.get(url);
     assert!(outcome.bytes() == file);
     assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), file.len());
     outcome
@@ -40,13 +49,17 @@ fn whole(world: &mut World, file: &[u8]) -> Outcome {
 #[test]
 fn each_engine_brings_its_part() {
     let file = content(6_000_000, 41);
-    for (engines, coalesce) in [(2, false), (3, true), (4, false), (4, true)] {
+    let teams = [(2, false), (3, true), (4, false), (4, true)];
+    for ((engines, coalesce), url) in teams
+        .into_iter()
+        .flat_map(|team| URLS.map(|url| (team, url)))
+    {
         let wire = Wire {
             coalesce,
             ..near(engines)
         };
         let mut world = faithful(wire, &file);
-        let outcome = whole(&mut world, &file);
+        let outcome = whole_by(&mut world, url, &file);
         let stats = outcome.result.unwrap().stats;
         let requests = world.requests.borrow();
         assert_eq!(stats.requests as usize, requests.len());
@@ -66,18 +79,31 @@ fn each_engine_brings_its_part() {
 #[test]
 fn the_next_file_comes_on_the_same_connections() {
     let file = content(5_000_000, 42);
+    for url in URLS {
+        let mut world = faithful(near(3), &file);
+        whole_by(&mut world, url, &file);
+        let stats = whole_by(&mut world, url, &file).result.unwrap().stats;
+        // The first connection ends in the middle of a response, those of assistants between two.
+        assert_eq!(stats.connections, 1);
+    }
+}
+
+#[test]
+fn with_another_address_come_other_connections() {
+    let file = content(5_000_000, 56);
     let mut world = faithful(near(3), &file);
     whole(&mut world, &file);
+    world.moves(Ipv4Addr::new(10, 0, 0, 3));
     let stats = whole(&mut world, &file).result.unwrap().stats;
-    // The first connection ends in the middle of a response, those of assistants between two.
-    assert_eq!(stats.connections, 1);
+    assert_eq!(stats.connections, 3);
+    assert!(world.assistants.iter().all(|helper| helper.busy > 0));
 }
 
 #[test]
 fn rough_links_and_cards_that_steer_otherwise_change_no_byte() {
     let file = content(4_500_000, 43);
     for (link, astray) in [(ROUGH, false), (LinkConfig::default(), true), (ROUGH, true)] {
-        for (engines, coalesce) in [(2, true), (4, false)] {
+        for (engines, coalesce) in [(2, true), (4, false), (3, true), (3, false)] {
             let wire = Wire {
                 link,
                 astray,
@@ -86,7 +112,8 @@ fn rough_links_and_cards_that_steer_otherwise_change_no_byte() {
                 ..near(engines)
             };
             let mut world = faithful(wire, &file);
-            let outcome = whole(&mut world, &file);
+            let url = URLS[usize::from(coalesce)];
+            let outcome = whole_by(&mut world, url, &file);
             let stats = outcome.result.unwrap().stats;
             if link == LinkConfig::default() {
                 // A reset for a segment that went astray would have broken a connection.

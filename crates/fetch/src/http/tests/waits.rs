@@ -64,6 +64,41 @@ fn a_body_above_the_floor_goes_on() {
     assert_eq!(world.requests.borrow().len(), 1);
 }
 
+/// However much comes: what the settings ask for counts.
+#[test]
+fn a_body_below_a_high_floor_is_too_slow() {
+    let body = vec![7; 1_000_000];
+    let wire = Wire {
+        piece: 4,
+        ..Wire::default()
+    };
+    let served = body.clone();
+    let mut world = World::new(wire, move |request| serve(&served, "\"v\"", request));
+    let floor = Floor {
+        bytes: 500_000,
+        ..Floor::default()
+    };
+    let error = world.run(move |stack| async move {
+        let url = Url::parse(URL).unwrap();
+        let (connections, team) = (Connections::new(), Assistants::none());
+        let mut pages = Pages::default();
+        let got = get(&stack, &connections, &team, &Hosts, &url, floor, &mut pages).await;
+        let received = pages.last_progress.0;
+        assert!(received > 100_000, "{received}");
+        got.unwrap_err().to_string()
+    });
+    assert!(
+        error.contains("too slow: less than 500000 bytes in 30 s came"),
+        "{error}"
+    );
+    assert_eq!(world.requests.borrow().len(), 2);
+    assert!(
+        (60.0..61.0).contains(&world.seconds()),
+        "{} s",
+        world.seconds()
+    );
+}
+
 #[test]
 fn a_head_byte_each_three_seconds_is_too_slow() {
     let mut slow = ok(b"file");

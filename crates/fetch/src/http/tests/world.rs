@@ -395,6 +395,16 @@ impl Helper {
     }
 }
 
+/// `address` in the network of the server.
+fn config(address: Ipv4Addr) -> Ipv4Config {
+    Ipv4Config {
+        address: Ipv4Cidr::new(address, 24),
+        router: None,
+        routes: Vec::new(),
+        mtu: None,
+    }
+}
+
 impl World {
     pub fn new(wire: Wire, handler: impl FnMut(&Request) -> Reply + 'static) -> Self {
         let (mut client, nic) = sim::link(wire.link, wire.link, wire.seed);
@@ -437,15 +447,8 @@ impl World {
             let engine = Engine::new(Either::First(client), [seed; 32]);
             (engine, Assistants::none())
         };
-        let config = Ipv4Config {
-            address: Ipv4Cidr::new(CLIENT, 24),
-            router: None,
-            routes: Vec::new(),
-            mtu: None,
-        };
-        engine.stack().configure(&config);
+        engine.stack().configure(&config(CLIENT));
         engine.stack().ipv6_up();
-        team.configure(&config);
         let requests = Rc::clone(&server.requests);
         World {
             engine,
@@ -456,6 +459,12 @@ impl World {
             connections: Rc::default(),
             requests,
         }
+    }
+
+    /// The client gets another address, as a service takes it on.
+    pub fn moves(&mut self, address: Ipv4Addr) {
+        self.engine.stack().configure(&config(address));
+        self.connections.clear();
     }
 
     /// Virtual seconds since the start.

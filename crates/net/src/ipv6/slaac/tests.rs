@@ -228,6 +228,27 @@ fn addresses_by_dhcp() {
     assert!(slaac.add(ip("2001:db8::12"), 128, 10, 20, at(20)));
 }
 
+/// However many addresses others have, the next one may be ours.
+#[test]
+fn an_address_of_somebody_else_makes_room() {
+    let mut slaac = start();
+    let given = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
+    for last in 1..9 {
+        assert!(slaac.add(given(last), 128, 10, 20, at(0)));
+        slaac.heard_na(&has(given(last)), at(0));
+        assert!(slaac.is_duplicate(given(last)));
+        // Not made again, and not while it is the last.
+        assert!(!slaac.add(given(last), 128, 10, 20, at(0)));
+    }
+    assert!(!slaac.is_duplicate(given(6)) && slaac.is_duplicate(given(7)));
+    assert!(slaac.add(given(10), 128, 10, 20, at(0)));
+    assert!(slaac.add(given(11), 128, 10, 20, at(0)));
+    assert!(!slaac.add(given(12), 128, 10, 20, at(0)));
+    let ours = addresses(&slaac, 0);
+    assert_eq!(ours[1..], [given(10), given(11)]);
+    assert!(!slaac.is_duplicate(given(10)) && !slaac.is_duplicate(given(12)));
+}
+
 #[test]
 fn a_neighbour_asks() {
     let mut slaac = start();

@@ -1,0 +1,43 @@
+//! What several connections, and engines, must know to bring parts of one file, and what it took them.
+
+use core::net::SocketAddr;
+
+use super::head::Validator;
+use crate::pace::Floor;
+use crate::url::Url;
+
+/// One version of a file on a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) url: Url,
+    pub(crate) server: SocketAddr,
+    pub(crate) validator: Validator,
+    /// Size of the file in bytes.
+    pub(crate) total: u64,
+    /// The slowest connection that goes on.
+    pub(crate) floor: Floor,
+}
+
+/// What a download took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HttpStats {
+    /// Requests sent.
+    pub requests: u32,
+    /// Connections made (not those used again).
+    pub connections: u32,
+    /// Redirects followed.
+    pub redirects: u32,
+    /// Times the transfer went on where it had broken off.
+    pub resumed: u32,
+    /// Times it started anew, what was received being of no use.
+    pub restarted: u32,
+}
+
+impl HttpStats {
+    /// Adds what helpers took.
+    pub(crate) fn add_help(&mut self, helpers: &Self) {
+        self.requests += helpers.requests;
+        self.connections += helpers.connections;
+        self.resumed += helpers.resumed;
+    }
+}
