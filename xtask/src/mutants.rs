@@ -129,7 +129,7 @@ fn mutate(program: &Path, one: &Crate, wanted: &Wanted) -> Result<Outcome> {
     let mut command = shell::command("sh");
     command
         .arg("-c")
-        .arg(format!("ulimit -v {MEMORY_KIB} && exec \"$@\""))
+        .arg(format!("ulimit -v {MEMORY_KIB} || exit 1; exec \"$@\""))
         .arg("sh")
         .arg(program)
         .args(["mutants", "--jobs", "1", "--colors", "never", "--package"])

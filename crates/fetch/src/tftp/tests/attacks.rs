@@ -115,12 +115,17 @@ fn is_request(query: &Datagram) -> bool {
 
 /// A server of `file` whose blocks get through up to `room` bytes of IPv4 packet.
 fn narrow(file: &[u8], room: usize) -> impl FnMut(&Datagram) -> Vec<Datagram> {
+    granting(file, room, usize::MAX)
+}
+
+/// The same with blocks of no more than `most` bytes.
+fn granting(file: &[u8], room: usize, most: usize) -> impl FnMut(&Datagram) -> Vec<Datagram> {
     let file = file.to_vec();
     let mut size = 512;
     move |query| {
         let packet = match Packet::parse(&query.payload) {
             Ok(Packet::Rrq(_)) => {
-                size = usize::from(block_size(&query.payload).unwrap());
+                size = most.min(block_size(&query.payload).unwrap().into());
                 let size = std::format!("{size}");
                 oack(&[("blksize", &size)])
             }
@@ -152,6 +157,9 @@ fn smaller_blocks_where_large_ones_do_not_arrive() {
         assert_eq!(ended.path_mtu, (size + 32).max(576), "MTU {room}");
     }
     let ended = attacked(narrow(&file, 1500));
+    assert_eq!((ended.bytes(), ended.path_mtu), (&*file, 1500));
+    // Small blocks that the server wants say nothing of the path.
+    let ended = attacked(granting(&file, 1500, 512));
     assert_eq!((ended.bytes(), ended.path_mtu), (&*file, 1500));
     let ended = attacked(narrow(&file, 300));
     let error = ended.error();
