@@ -139,6 +139,8 @@ struct State {
     lied: bool,
     /// The driver has set DRIVER_OK, and no reset was obeyed since.
     running: bool,
+    /// It was running until the reset, and nothing was begun since: engines on other processors may not know yet.
+    ended: bool,
     status: u8,
     device_feature_select: u32,
     driver_feature_select: u32,
@@ -172,6 +174,7 @@ impl Model {
         Model(Arc::new(Mutex::new(State {
             lied: !config.config_lies.is_empty(),
             running: false,
+            ended: false,
             config,
             removed: false,
             obeys_reset: true,
@@ -471,7 +474,7 @@ impl State {
         self.resets += 1;
         if self.obeys_reset {
             self.status = 0;
-            self.running = false;
+            self.ended = std::mem::take(&mut self.running);
             self.memory.set_reachable(false);
             self.driver_features = 0;
             self.queues.fill(QueueState::default());

@@ -79,6 +79,7 @@ impl State {
                     value &= !status::FEATURES_OK;
                 }
                 self.status = value;
+                self.ended = false;
                 self.running |= value & status::DRIVER_OK != 0;
                 let quiet = self.quiet && self.queues.iter().all(|q| q.quiet || !q.enabled);
                 self.demand(quiet || !self.running, "leaves interrupts on");
@@ -96,7 +97,9 @@ impl State {
             (NOTIFY.., 2, _) => {
                 let number = (offset - NOTIFY) / NOTIFY_MULTIPLIER as usize;
                 self.demand(number as u32 == value, "rang for another queue");
-                self.demand(self.status & status::DRIVER_OK != 0, "rang too early");
+                // A device in reset ignores it.
+                let started = self.status & status::DRIVER_OK != 0;
+                self.demand(started || self.ended, "rang too early");
                 if let Some(count) = self.doorbells.get_mut(number) {
                     *count += 1;
                 }
