@@ -398,6 +398,128 @@ fn units_are_cut_by_the_device() {
     assert!(plain.ends[1].sink == plain.ends[0].source);
 }
 
+const LIMITS: Limits = Limits {
+    window: 70_000,
+    room: 70_000,
+    unit: 0,
+};
+
+/// A segment without payload or options.
+fn bare(seq: u32, ack: u32, flags: Flags) -> Segment<'static> {
+    Segment {
+        seq,
+        ack,
+        flags,
+        wnd: 60_000,
+        options: &[],
+        len: 0,
+    }
+}
+
+/// A client whose ISS is 1000, of a peer whose ISS is 7.
+fn established(now: Instant) -> Connection {
+    let mut connection = Connection::connect(config(), 1000, now);
+    connection.transmit(now, &LIMITS).unwrap();
+    let syn = bare(7, 1001, Flags::SYN | Flags::ACK);
+    connection.receive(now, &syn, LIMITS.room);
+    assert_eq!(connection.state(), State::Established);
+    let ack = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!((ack.flags, ack.ack), (Flags::ACK, 8));
+    connection
+}
+
+#[test]
+fn the_next_data_goes_the_short_way_and_nothing_else_does() {
+    let now = Instant::ZERO;
+    let mut connection = established(now);
+    let data = |seq| Segment {
+        len: 100,
+        ..bare(seq, 1001, Flags::ACK | Flags::PSH)
+    };
+    for other in [
+        data(9),
+        bare(8, 1001, Flags::ACK),
+        Segment {
+            flags: Flags::ACK | Flags::FIN,
+            ..data(8)
+        },
+        Segment {
+            ack: 1002,
+            ..data(8)
+        },
+        Segment {
+            options: &[1, 1, 1, 1],
+            ..data(8)
+        },
+    ] {
+        assert!(!connection.receive_next(now, &other), "{other:?}");
+    }
+    assert!(connection.receive_next(now, &data(8)));
+    assert!(!connection.receive_next(now, &data(8)), "it came before");
+    assert!(connection.receive_next(now, &data(108)));
+    let late = connection.poll_at().unwrap();
+    let ack = connection.transmit(late, &LIMITS).unwrap();
+    assert_eq!(ack.ack, 208);
+}
+
+/// RFC 9293, section 3.10.4.
+#[test]
+fn a_close_before_the_peer_answers_deletes_the_connection() {
+    let now = Instant::ZERO;
+    let mut connection = Connection::connect(config(), 1000, now);
+    connection.transmit(now, &LIMITS).unwrap();
+    connection.close();
+    assert_eq!(
+        (connection.state(), connection.error()),
+        (State::Closed, None)
+    );
+    assert!(connection.is_over());
+}
+
+/// Both ends have asked at the same time: the SYN that leaves then acknowledges the peer's, and no acknowledgement follows it.
+#[test]
+fn a_syn_is_acknowledged_once() {
+    let now = Instant::ZERO;
+    let mut connection = Connection::connect(config(), 1000, now);
+    connection.transmit(now, &LIMITS).unwrap();
+    connection.receive(now, &bare(7, 0, Flags::SYN), LIMITS.room);
+    let answer = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!((answer.flags, answer.ack), (Flags::SYN | Flags::ACK, 8));
+    assert_eq!(connection.transmit(now, &LIMITS), None);
+    connection.receive(now, &bare(8, 1001, Flags::ACK), LIMITS.room);
+    assert_eq!(connection.state(), State::Established);
+    assert_eq!(connection.transmit(now, &LIMITS), None);
+}
+
+/// RFC 5681, section 3.1: ssthresh is half of what was under way at the first expiry, and held at the ones after it.
+#[test]
+fn the_first_time_out_halves_what_slow_start_reaches() {
+    let mut now = Instant::ZERO;
+    let mut connection = established(now);
+    connection.queue(400_000);
+    let sent = |connection: &mut Connection, now| {
+        let out = core::iter::from_fn(|| connection.transmit(now, &LIMITS));
+        out.map(|out| out.len).sum::<usize>() as u32
+    };
+    let flight = sent(&mut connection, now);
+    // The peer has not said what it takes (RFC 9293, section 3.7.1), so that segments are of 536 bytes.
+    assert_eq!(flight, 5360);
+    // Once, and everything has come after all.
+    now = connection.poll_at().unwrap();
+    assert_eq!(sent(&mut connection, now), 536);
+    let mut ack = 1001 + flight;
+    let mut windows = Vec::new();
+    for _ in 0..6 {
+        now = now + Duration::from_millis(10);
+        connection.receive(now, &bare(8, ack, Flags::ACK), LIMITS.room);
+        let window = sent(&mut connection, now);
+        windows.push(window / 536);
+        ack = ack.wrapping_add(window);
+    }
+    // From ssthresh on, 5 segments, the window grows by one segment each round trip.
+    assert!(windows.windows(2).all(|w| w[1] <= w[0] + 1), "{windows:?}");
+}
+
 #[test]
 fn what_did_not_leave_is_returned_again() {
     let now = Instant::ZERO;

@@ -173,6 +173,7 @@ mod tests {
         assert_eq!(Duration::MAX + Duration::MAX, Duration::MAX);
         assert_eq!(Duration::from_secs(1) / 0, Duration::ZERO);
         assert_eq!(Duration::from_millis(1500).secs(), 1);
+        assert_eq!(Duration::from_micros(1_234_999).total_millis(), 1234);
         assert_eq!(Duration::from_secs(u64::MAX), Duration::MAX);
         assert_eq!(
             Instant::from_millis(3) - Instant::from_millis(1),
