@@ -28,14 +28,43 @@ pub fn another_gives_addresses(interface: &Interface) -> io::Result<Option<Ipv4A
     let servers = (Ipv4Addr::BROADCAST, SERVER_PORT).into();
     ask(&socket, servers, &discover.emit(), |datagram, source| {
         let reply = Message::parse(datagram).ok()?;
-        let offers = reply.operation == Operation::Reply
-            && reply.xid == discover.xid
-            && reply.message_type() == Some(MessageType::Offer)
-            && !reply.yiaddr.is_unspecified();
         let SocketAddr::V4(source) = source else {
             return None;
         };
         let named = reply.options.address(option::SERVER_ID);
-        offers.then(|| named.unwrap_or(*source.ip()))
+        offers(&reply, &discover).then(|| named.unwrap_or(*source.ip()))
     })
+}
+
+/// Whether `reply` offers an address to who sent `discover`.
+fn offers(reply: &Message, discover: &Message) -> bool {
+    reply.operation == Operation::Reply
+        && reply.xid == discover.xid
+        && reply.message_type() == Some(MessageType::Offer)
+        && !reply.yiaddr.is_unspecified()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_offered_to_us_counts() {
+        let discover = Message::request(MessageType::Discover, 7, [2, 0, 0, 0, 0, 1]);
+        let mut offer = Message::reply(MessageType::Offer, &discover);
+        offer.yiaddr = Ipv4Addr::new(10, 0, 0, 9);
+        assert!(offers(&offer, &discover));
+        let changes: [fn(&mut Message); 4] = [
+            |offer| offer.operation = Operation::Request,
+            |offer| offer.xid = 8,
+            |offer| offer.options.set(option::MESSAGE_TYPE, [5]),
+            // A proxy's.
+            |offer| offer.yiaddr = Ipv4Addr::UNSPECIFIED,
+        ];
+        for (n, change) in changes.into_iter().enumerate() {
+            let mut other = offer.clone();
+            change(&mut other);
+            assert!(!offers(&other, &discover), "change {n}");
+        }
+    }
 }
