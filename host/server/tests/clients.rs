@@ -130,6 +130,27 @@ fn requests_that_nobody_answers_for_shut_nobody_out() {
 }
 
 #[test]
+fn each_transfer_is_told_once_and_from_where_on() {
+    let house = House::new(100_000);
+    let tftp = format!("tftp://{}/file", house.tftp);
+    assert!(house.curl(&["--tftp-blksize", "512"], &tftp).stdout == house.content);
+    house.event("tftp-done");
+    let http = format!("http://{}/file", house.http);
+    assert!(house.curl(&[], &http).stdout == house.content);
+    assert!(house.curl(&["--range", "5-"], &http).stdout == house.content[5..]);
+    let starts = |name: &str| -> Vec<_> {
+        let events = house.events().into_iter();
+        let starts = events.filter(|event| event["event"] == name);
+        starts.map(|event| event["message"].clone()).collect()
+    };
+    assert_eq!(starts("tftp-start").len(), 1);
+    assert_eq!(
+        starts("http-start"),
+        [serde_json::Value::Null, "from byte 5 on".into()]
+    );
+}
+
+#[test]
 fn curl_reads_by_tftp() {
     // Not an empty file: curl 7.88 fails at one ("getpeername() failed"), whatever the server.
     for size in [1, 511, 512, 513, 1_000_000] {
