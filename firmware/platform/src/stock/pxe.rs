@@ -13,7 +13,8 @@ use uefi::{CStr8, Identify, Status};
 pub struct Pxe(ScopedProtocol<BaseCode>);
 
 impl Pxe {
-    /// Starts it with an address that is known already, and for IPv4 a netmask: no DHCP.
+    /// Starts it over IPv4 with an address and netmask that are known already, over IPv6 with what DHCPv6 gives: EDK II's `SetStationIp`
+    /// may crash with an IPv6 address.
     ///
     /// # Errors
     /// What the firmware answers when it has no PXE on the interface, or when that does not start.
@@ -32,7 +33,11 @@ impl Pxe {
             Err(error) if error.status() != Status::ALREADY_STARTED => return Err(error),
             _ => {}
         }
-        protocol.set_station_ip(Some(&station), mask.as_ref())?;
+        if station.is_ipv6() {
+            protocol.dhcp(false)?;
+        } else {
+            protocol.set_station_ip(Some(&station), mask.as_ref())?;
+        }
         Ok(pxe)
     }
 
