@@ -13,6 +13,8 @@ pub mod device_path;
 mod driven;
 pub mod duid;
 pub mod exit;
+#[cfg(any(target_os = "uefi", test))]
+mod heap;
 pub mod image;
 pub mod initrd;
 pub mod memory;

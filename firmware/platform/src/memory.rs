@@ -4,6 +4,8 @@
 //! calls no firmware and works on any processor. Downloads may be larger than any arena, so their
 //! destinations come from the firmware's page allocator, one block each.
 
+#[cfg(target_os = "uefi")]
+use crate::heap::Heap;
 use crate::processors::on_boot_processor;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -16,10 +18,21 @@ pub const PAGE: usize = 4096;
 /// Wanted size of the arena in bytes. Small machines get a half, a quarter or an eighth of it.
 pub const ARENA: usize = 48 << 20;
 
+/// Wanted size of the arena that stands in for the first in bytes, should a processor die in an allocation.
+#[cfg(target_os = "uefi")]
+const SPARE: usize = 16 << 20;
+
 #[cfg(target_os = "uefi")]
 #[global_allocator]
-static HEAP: talc::TalcLock<spinning_top::RawSpinlock, talc::source::Manual> =
-    talc::TalcLock::new(talc::source::Manual);
+static HEAP: Heap = Heap::new(spare);
+
+/// Only the boot processor may call the firmware.
+#[cfg(target_os = "uefi")]
+fn spare() -> Option<(*mut u8, usize)> {
+    let pages = on_boot_processor().then(|| Pages::allocate(SPARE).ok())??;
+    let pages = core::mem::ManuallyDrop::new(pages);
+    Some((pages.start.as_ptr(), pages.bytes))
+}
 
 /// The region behind the heap, for giving it back.
 pub(crate) struct Arena(Pages);
@@ -39,7 +52,7 @@ impl Arena {
         // SAFETY: the pages are ours alone, and stay allocated until `close`, after which nothing
         // allocates.
         unsafe {
-            HEAP.lock().claim(pages.start.as_ptr(), pages.bytes);
+            HEAP.claim(pages.start.as_ptr(), pages.bytes);
         }
         Ok(Self(pages))
     }
@@ -51,6 +64,12 @@ impl Arena {
     pub(crate) unsafe fn close(self) {
         collect();
         drop(self.0);
+        #[cfg(target_os = "uefi")]
+        if let Some((start, bytes)) = HEAP.second()
+            && let Some(start) = NonNull::new(start)
+        {
+            drop(Pages { start, bytes });
+        }
     }
 }
 
