@@ -510,7 +510,7 @@ fn the_first_time_out_halves_what_slow_start_reaches() {
     let mut ack = 1001 + flight;
     let mut windows = Vec::new();
     for _ in 0..6 {
-        now = now + Duration::from_millis(10);
+        now += Duration::from_millis(10);
         connection.receive(now, &bare(8, ack, Flags::ACK), LIMITS.room);
         let window = sent(&mut connection, now);
         windows.push(window / 536);
