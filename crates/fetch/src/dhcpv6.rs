@@ -102,7 +102,7 @@ pub enum Dhcp6Error {
          its range"
     )]
     Taken {
-        /// The address.
+        /// As the server gave it.
         address: Ipv6Addr,
     },
 }

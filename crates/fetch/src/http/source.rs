@@ -21,11 +21,11 @@ pub(crate) struct Source {
 /// What a download took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpStats {
-    /// Requests sent.
+    /// Requests, those that got no answer included.
     pub requests: u32,
     /// Connections made (not those used again).
     pub connections: u32,
-    /// Redirects followed.
+    /// Answers that led to another URL.
     pub redirects: u32,
     /// Times the transfer went on where it had broken off.
     pub resumed: u32,

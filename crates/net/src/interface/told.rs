@@ -9,7 +9,7 @@ const ROUTES: usize = 16;
 /// How packets get to a host. All addresses are of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The host.
+    /// Who receives the packets in the end.
     pub remote: IpAddr,
     /// The address of ours that they come from.
     pub local: IpAddr,
