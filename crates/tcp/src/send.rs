@@ -185,6 +185,12 @@ impl Send {
         changed
     }
 
+    /// Whether nothing is known to be lost, or to have come behind a gap.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.recovery.is_none() && self.sacked.is_empty()
+    }
+
     /// Everything before `ack`, which lies in (SND.UNA, SND.NXT], has come.
     pub fn acknowledged(&mut self, ack: u32, now: Instant) {
         let flight = self.flight();

@@ -547,12 +547,27 @@ fn what_did_not_leave_is_returned_again() {
         out.map(|out| (out.seq, out.len, out.flags)).collect()
     };
     let first = connection.transmit(now, &limits).unwrap();
-    connection.take_back(&first);
+    connection.take_back(&first, 0);
     assert_eq!(connection.snd_nxt(), 1001);
     let mut all = vec![(first.seq, first.len, first.flags)];
     assert_eq!(first.seq, 1001);
     let again = connection.transmit(now, &limits).unwrap();
     assert_eq!(again, first);
+    // A part of it has left.
+    connection.take_back(&again, 1460);
+    assert_eq!(connection.snd_nxt(), 1001 + 1460);
+    all[0].1 = 1460;
+    let rest = connection.transmit(now, &limits).unwrap();
+    assert_eq!((rest.seq, rest.offset), (1001 + 1460, 1460));
+    all.push((rest.seq, rest.len, rest.flags));
+    // A single segment is lost: it may have been sent before.
+    let single = Transmit {
+        len: rest.mss.into(),
+        ..rest
+    };
+    let before = connection.snd_nxt();
+    connection.take_back(&single, 0);
+    assert_eq!(connection.snd_nxt(), before);
     all.extend(sizes(&mut connection));
     let bytes: usize = all.iter().map(|one| one.1).sum();
     assert_eq!(bytes, 4000);

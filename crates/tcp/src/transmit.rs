@@ -18,7 +18,7 @@ pub struct Limits {
     pub window: u32,
     /// Bytes from RCV.NXT on that can be stored now.
     pub room: u32,
-    /// Most payload bytes at once, where the device cuts them into segments of [`Transmit::mss`]; 0 where it does not.
+    /// Most payload bytes at once, which somebody cuts into segments of [`Transmit::mss`]; a single segment is returned in any case.
     pub unit: u32,
 }
 
@@ -29,7 +29,7 @@ impl Limits {
     }
 }
 
-/// A segment that leaves, or several that the device cuts.
+/// A segment that leaves, or several that are to be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// SEG.SEQ.
@@ -61,7 +61,7 @@ impl Connection {
     /// The next segment that is to leave now; `None` when there is no more. Whoever cannot send it has lost it, as a wire would.
     pub fn transmit(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
         if let Some(reply) = self.reply.take() {
-            return Some(control(reply));
+            return Some(reply.into());
         }
         self.expire(now);
         match self.state {
@@ -71,10 +71,12 @@ impl Connection {
         }
     }
 
-    /// What [`Self::transmit`] has just returned, of more than one segment, did not leave: the card takes no more of such now. It is
-    /// returned again.
-    pub fn take_back(&mut self, out: &Transmit) {
-        self.send.take_back(out.seq);
+    /// Of what [`Self::transmit`] has just returned only `sent` bytes have left. If it was more than one segment, the rest is returned
+    /// again; a single one is lost, as on a wire.
+    pub fn take_back(&mut self, out: &Transmit, sent: u32) {
+        if out.len > usize::from(out.mss) {
+            self.send.take_back(out.seq.wrapping_add(sent));
+        }
     }
 
     /// Sees which timers have expired.
@@ -130,7 +132,7 @@ impl Connection {
         } else {
             (true, true)
         };
-        let mut syn = control(Reply {
+        let mut syn = Transmit::from(Reply {
             seq: self.send.iss,
             ack: 0,
             flags: Flags::SYN,
@@ -207,16 +209,17 @@ impl Connection {
     }
 }
 
-/// A segment of nothing but control bits.
-fn control(reply: Reply) -> Transmit {
-    Transmit {
-        seq: reply.seq,
-        ack: reply.ack,
-        flags: reply.flags,
-        wnd: 0,
-        options: OptionBytes::NONE,
-        offset: 0,
-        len: 0,
-        mss: 0,
+impl From<Reply> for Transmit {
+    fn from(reply: Reply) -> Self {
+        Self {
+            seq: reply.seq,
+            ack: reply.ack,
+            flags: reply.flags,
+            wnd: 0,
+            options: OptionBytes::NONE,
+            offset: 0,
+            len: 0,
+            mss: 0,
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod buffer;
 mod flows;
+mod segments;
 mod send_buffer;
 mod stream;
 pub mod window;
