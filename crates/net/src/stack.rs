@@ -1,10 +1,9 @@
 //! The protocol code's view of the engine.
 
-use crate::datagrams::Binding;
+use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
 use crate::tcp::{Flows, window};
 use crate::team::Member;
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
@@ -31,7 +30,7 @@ pub struct Inner {
     pub interface: Interface,
     pub udp: Vec<Binding>,
     pub flows: Flows,
-    pub bootp: Option<VecDeque<(Ipv4Addr, Vec<u8>)>>,
+    pub bootp: Option<Queue>,
     /// The engine's place among others on the same card.
     pub team: Option<Member>,
     /// Contiguous copies of received packets that must be looked at in one piece.
@@ -46,6 +45,11 @@ struct Shared {
     properties: Properties,
     /// More receive buffers are counted on than are sure.
     tries: Cell<bool>,
+}
+
+/// Asks `ready` once a turn of the engine, until it has something.
+pub(crate) async fn until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
+    core::future::poll_fn(|_| ready().map_or(Poll::Pending, Poll::Ready)).await
 }
 
 /// A handle on the engine's network, for the tasks that run on it. Clones are cheap and name the same network.
@@ -117,27 +121,13 @@ impl Stack {
     /// Waits for `duration`.
     pub async fn sleep(&self, duration: Duration) {
         let end = self.now() + duration;
-        core::future::poll_fn(|_| {
-            if self.now() >= end {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        until(|| (self.now() >= end).then_some(())).await;
     }
 
     /// Waits for the next turn of the engine.
     pub async fn next_turn(&self) {
         let mut waited = false;
-        core::future::poll_fn(|_| {
-            if core::mem::replace(&mut waited, true) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        until(|| core::mem::replace(&mut waited, true).then_some(())).await;
     }
 
     /// Runs `future` for at most `duration`; `None` when it did not end in time.
