@@ -1,18 +1,16 @@
 //! IPv6 (RFC 8200), neighbour and router discovery (RFC 4861), ICMPv6 (RFC 4443) on the link.
 
-use super::{ANSWERS, Delivery, Interface, NextHop};
+use super::{ANSWERS, Delivery, Interface, NextHop, group_mac, told};
 use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
 use crate::ipv6::icmp::{self, DESTINATION_UNREACHABLE, PARAMETER_PROBLEM};
 use crate::ipv6::mld::Mld;
 use crate::ipv6::ndisc::{self, Message, NeighborSolicitation, Nonce};
-use crate::ipv6::path_mtu;
-use crate::ipv6::quote::{Family, port_unreachable};
 use crate::ipv6::slaac::Slaac;
+use crate::ipv6::solicited_node;
 use crate::ipv6::source::{Candidate, choose};
-use crate::ipv6::{multicast_mac, solicited_node};
-use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, put};
+use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, Version, put};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,11 +47,6 @@ pub(super) struct V6 {
 }
 
 impl V6 {
-    #[inline]
-    pub fn is_ours(&self, address: Ipv6Addr, now: Instant) -> bool {
-        self.slaac.is_ours(address, now)
-    }
-
     pub fn source(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
         choose(remote, self.slaac.candidates(now)).map(|candidate| candidate.address)
     }
@@ -63,10 +56,6 @@ impl V6 {
             return Some(remote);
         }
         self.slaac.routers.next_hop(remote, now)
-    }
-
-    pub fn mtu(&self) -> u16 {
-        self.slaac.routers.mtu()
     }
 
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
@@ -155,14 +144,10 @@ impl Interface {
         let Some(to) = Packet::parse(packet).map(|packet| packet.destination) else {
             return;
         };
-        let to = match mac {
+        let to = match mac.or(group_mac(to.into())) {
             Some(mac) => NextHop::Known(mac),
-            None if to.is_multicast() => NextHop::Known(multicast_mac(to)),
             None => match self.next_hop(to.into(), now) {
-                Some(hop) => {
-                    self.resolve(hop, now);
-                    NextHop::Neighbor(hop)
-                }
+                Some(hop) => self.toward(hop, now),
                 None => return,
             },
         };
@@ -181,18 +166,10 @@ impl Interface {
     }
 
     pub(super) fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
-        let us = Packet::parse(packet).map(|packet| packet.destination);
-        let error = us.and_then(|us| {
-            icmp::error(
-                us,
-                DESTINATION_UNREACHABLE,
-                PORT_UNREACHABLE,
-                0,
-                packet,
-                false,
-            )
-        });
-        if let Some(error) = error {
+        let (kind, code) = (DESTINATION_UNREACHABLE, PORT_UNREACHABLE);
+        if let Some(us) = Packet::parse(packet).map(|packet| packet.destination)
+            && let Some(error) = icmp::error(us, kind, code, 0, packet, false)
+        {
             self.answer6(&error, None, now);
         }
     }
@@ -238,7 +215,7 @@ impl Interface {
     ) -> Option<Delivery> {
         let packet = Packet::parse(bytes)?;
         let v6 = self.v6.as_ref()?;
-        let ours = unicast && v6.is_ours(packet.destination, now);
+        let ours = unicast && v6.slaac.is_ours(packet.destination, now);
         let group = !unicast && v6.mld.listens_to(packet.destination);
         if !ours && !group {
             return None;
@@ -335,12 +312,7 @@ impl Interface {
                     self.answer6(&reply, None, now);
                     return None;
                 }
-                if let Some(quoted) = port_unreachable(Family::V6, message) {
-                    let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
-                    return itself.then_some(Delivery::Refused(quoted));
-                }
-                let too_big = path_mtu::parse(Family::V6, message)?;
-                (too_big.quoted.local.ip() == path.1).then_some(Delivery::TooBig(too_big))
+                told(Version::V6, path, message)
             }
         }
     }
@@ -350,17 +322,10 @@ impl Interface {
         self.changed = true;
         let v6 = self.v6.as_mut()?;
         // Who speaks for itself, asked or not.
-        let speaks = |mac: Option<MacAddress>| {
-            mac.map(|mac| Heard {
-                address: source.into(),
-                mac: Some(mac),
-                solicited: false,
-                override_: true,
-            })
-        };
+        let speaks = |mac: Option<MacAddress>| mac.map(|mac| Heard::unasked(source, mac));
         match said {
             // We are no router.
-            Message::RouterAdvertisement(_) if v6.is_ours(source, now) => None,
+            Message::RouterAdvertisement(_) if v6.slaac.is_ours(source, now) => None,
             Message::RouterAdvertisement(said) => {
                 v6.slaac.heard_ra(source, said, now);
                 speaks(said.source_link)
@@ -382,12 +347,8 @@ impl Interface {
             }
             Message::Redirect(said) => {
                 let known = v6.slaac.routers.heard_redirect(source, said, now);
-                said.target_link.filter(|_| known).map(|mac| Heard {
-                    address: said.target.into(),
-                    mac: Some(mac),
-                    solicited: false,
-                    override_: true,
-                })
+                let mac = said.target_link.filter(|_| known)?;
+                Some(Heard::unasked(said.target, mac))
             }
             Message::RouterSolicitation { .. } => None,
         }

@@ -4,8 +4,9 @@
 //! An entry comes from asking alone: what nobody asked for never makes one, and changes one only as section 7.2.5 says. An answer
 //! counts as solicited only while a question is open, whatever its flag says.
 
+use crate::packet::is_station;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use wireboot_nic::MacAddress;
 use wireboot_tcp::{Duration, Instant};
 
@@ -53,6 +54,18 @@ pub struct Heard {
     pub mac: Option<MacAddress>,
     pub solicited: bool,
     pub override_: bool,
+}
+
+impl Heard {
+    /// A neighbour says of itself or another what nobody asked for.
+    pub fn unasked(address: Ipv6Addr, mac: MacAddress) -> Self {
+        Self {
+            address: address.into(),
+            mac: Some(mac),
+            solicited: false,
+            override_: true,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,8 +137,7 @@ impl Cache {
 
     /// Hears a neighbour (RFC 4861, section 7.2.5). `ours`: the address is our own, about which others are not believed.
     pub fn heard(&mut self, heard: &Heard, ours: bool, now: Instant) {
-        let wrong = |mac: MacAddress| mac == [0; 6] || mac.first().is_some_and(|b| b & 1 != 0);
-        if ours || heard.mac.is_some_and(wrong) {
+        if ours || heard.mac.is_some_and(|mac| !is_station(mac)) {
             return;
         }
         let Some(entry) = self.find(heard.address) else {
@@ -223,7 +235,7 @@ fn next(entry: &Entry) -> Option<Instant> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::{Ipv4Addr, Ipv6Addr};
+    use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
     const A: MacAddress = [2, 0, 0, 0, 0, 0xa];

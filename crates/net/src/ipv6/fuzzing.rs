@@ -5,9 +5,10 @@ use super::fragments::{Fragment, Fragments, PACKETS};
 use super::header::{self, ICMP, Packet};
 use super::mld::Mld;
 use super::ndisc::{self, Message};
-use super::quote::{self, Family};
+use super::quote;
 use super::slaac::{Slaac, State};
-use super::{ALL_NODES, array, icmp, path_mtu, solicited_node};
+use super::{ALL_NODES, icmp, path_mtu, solicited_node};
+use crate::packet::{Version, array};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_tcp::{Duration, Instant};
@@ -91,8 +92,8 @@ impl Station {
         }
         self.mld.heard(&packet, 0x8000, now);
         icmp::echo_reply(packet.source, self.us, upper.payload);
-        quote::port_unreachable(Family::V6, upper.payload);
-        path_mtu::parse(Family::V6, upper.payload);
+        quote::port_unreachable(Version::V6, upper.payload);
+        path_mtu::parse(Version::V6, upper.payload);
         if let Some(message) = read(bytes) {
             self.message(packet.source, &message);
         }

@@ -1,6 +1,6 @@
 //! The IPv6 header and the extension headers behind it (RFC 8200).
 
-use super::array;
+use crate::packet::array;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 

@@ -5,7 +5,8 @@
 //! the same answer.
 
 use super::header::{ICMP, Packet, packet, router_alert};
-use super::{ALL_NODES, array, icmp};
+use super::{ALL_NODES, icmp};
+use crate::packet::{array, be128};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use wireboot_tcp::{Duration, Instant};
@@ -97,7 +98,7 @@ impl Mld {
         let upper = packet.upper().ok()?;
         let message = upper.payload;
         let [kind, _, _, _, code_high, code_low, _, _] = array(message, 0)?;
-        let group = Ipv6Addr::from(array::<16>(message, 8)?);
+        let group = Ipv6Addr::from(be128(message, 8)?);
         // Version 1 has 24 bytes, version 2 at least 28.
         let right = upper.protocol == ICMP
             && kind == QUERY
