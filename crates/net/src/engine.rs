@@ -51,7 +51,7 @@ impl<N: Nic> Engine<N> {
     pub fn forwarded(&self) -> Forwarded {
         let inner = self.stack.inner();
         let team = inner.team.as_ref();
-        team.map_or_else(Forwarded::default, Member::forwarded)
+        team.map(|team| team.forwarded).unwrap_or_default()
     }
 
     /// The network, for a task.

@@ -104,10 +104,7 @@ impl Interface {
     pub fn is_ours(&self, address: IpAddr, now: Instant) -> bool {
         let configured = match address {
             IpAddr::V4(address) => self.address4() == Some(address),
-            IpAddr::V6(address) => self
-                .v6
-                .as_ref()
-                .is_some_and(|v6| v6.slaac.is_ours(address, now)),
+            IpAddr::V6(address) => self.slaac().is_some_and(|v6| v6.is_ours(address, now)),
         };
         configured || self.told.is_ours(address)
     }
@@ -122,7 +119,7 @@ impl Interface {
             mtu: self.path_mtu(remote, now),
         };
         let settles_at = match route.local {
-            IpAddr::V6(local) => self.settles_at(local, now),
+            IpAddr::V6(local) => self.slaac().and_then(|v6| v6.settles_at(local, now)),
             IpAddr::V4(_) => None,
         };
         Some((route, settles_at))
@@ -152,7 +149,7 @@ impl Interface {
             prefix_len: 96 + config.address.prefix_len(),
             deprecated: false,
         });
-        let v6 = self.v6.iter().flat_map(|v6| v6.slaac.candidates(now));
+        let v6 = self.slaac().into_iter().flat_map(|v6| v6.candidates(now));
         let candidates: Vec<_> = v6.chain(v4).collect();
         order(destinations, &candidates);
     }
@@ -173,7 +170,7 @@ impl Interface {
         let link = match (self.told.to(remote), remote) {
             (Some(route), _) => Some(route.mtu),
             (None, IpAddr::V4(_)) => self.v4.as_ref().and_then(|config| config.mtu),
-            (None, IpAddr::V6(_)) => self.v6.as_ref().map(|v6| v6.slaac.routers.mtu()),
+            (None, IpAddr::V6(_)) => self.slaac().map(|v6| v6.routers.mtu()),
         };
         // RFC 791: every link carries 576 bytes; less in an option is nonsense or an attack.
         let link = link.map_or(self.link_mtu, |mtu| mtu.max(576).min(self.link_mtu));

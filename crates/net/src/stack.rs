@@ -2,6 +2,7 @@
 
 use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
+use crate::ipv6::slaac::Slaac;
 use crate::tcp::{Flows, window};
 use crate::team::Member;
 use alloc::rc::Rc;
@@ -239,26 +240,33 @@ impl Stack {
     /// Whether `address`, an IPv6 address of ours, may still turn out to be somebody else's. Until then it is used with care (RFC 4429).
     #[must_use]
     pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
-        let now = self.now();
-        self.inner().interface.settles_at(address, now).is_some()
+        let inner = self.inner();
+        let settles_at = |v6: &Slaac| v6.settles_at(address, self.now());
+        inner.interface.slaac().and_then(settles_at).is_some()
     }
 
     /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.
     #[must_use]
     pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
-        self.inner().interface.is_duplicate(address)
+        let inner = self.inner();
+        let v6 = inner.interface.slaac();
+        v6.is_some_and(|v6| v6.is_duplicate(address))
     }
 
     /// Our IPv6 addresses in use, the link-local one too.
     #[must_use]
     pub fn addresses6(&self) -> Vec<Ipv6Cidr> {
-        self.inner().interface.addresses6(self.now())
+        let inner = self.inner();
+        let v6 = inner.interface.slaac().into_iter();
+        v6.flat_map(|v6| v6.candidates(self.now()))
+            .map(|one| Ipv6Cidr::new(one.address, one.prefix_len))
+            .collect()
     }
 
     /// Our IPv6 link-local address.
     #[must_use]
     pub fn link_local(&self) -> Option<Ipv6Addr> {
-        self.inner().interface.link_local(self.now())
+        self.inner().interface.slaac()?.link_local(self.now())
     }
 
     /// The address of ours that packets to `remote` come from (RFC 6724); `None` without an address or a route.

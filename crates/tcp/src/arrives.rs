@@ -37,7 +37,6 @@ impl Connection {
             && self.receive.next(segment.seq, segment.len, now);
         if next {
             self.send.window(segment.seq, segment.ack, segment.wnd);
-            self.heard(now);
         }
         next
     }
@@ -87,7 +86,8 @@ impl Connection {
             self.established();
         } else {
             self.state = State::SynReceived;
-            self.syn_again();
+            // Simultaneous open: it leaves again, with the acknowledgement.
+            self.syn_due = true;
         }
     }
 
@@ -136,7 +136,6 @@ impl Connection {
         if !flags.contains(Flags::ACK) || !self.acknowledges(now, segment) {
             return None;
         }
-        self.heard(now);
         let placement = self.text(now, segment, room);
         if self.receive.finish() {
             self.peer_has_ended(now);

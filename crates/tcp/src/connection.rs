@@ -38,7 +38,7 @@ pub enum Error {
     /// The peer reset the connection.
     #[error("connection reset")]
     Reset,
-    /// What was sent was not acknowledged, or a silent peer did not answer.
+    /// What was sent was not acknowledged.
     #[error("the peer does not answer")]
     TimedOut,
 }
@@ -50,8 +50,6 @@ pub struct Config {
     pub mss: u16,
     /// Largest segment that the path takes, in bytes of payload.
     pub send_mss: u16,
-    /// A peer that is silent for so long is probed.
-    pub keep_alive: Option<Duration>,
 }
 
 /// A transmission control block.
@@ -76,8 +74,6 @@ pub struct Connection {
     pub(crate) ends: Option<Instant>,
     /// When the oldest segment under way was sent for the first time.
     pub(crate) waiting_since: Option<Instant>,
-    pub(crate) last_heard: Instant,
-    pub(crate) keep_alives: u32,
 }
 
 impl Connection {
@@ -98,8 +94,6 @@ impl Connection {
             challenged: now,
             ends: None,
             waiting_since: None,
-            last_heard: now,
-            keep_alives: 0,
         }
     }
 
@@ -122,7 +116,6 @@ impl Connection {
             self.receive.window.scale = 0;
         }
         self.send.synchronized(syn.seq, syn.wnd, &options);
-        self.last_heard = now;
     }
 
     /// The state.
@@ -242,13 +235,10 @@ impl Connection {
         match self.state {
             State::SynSent => self.end(None),
             // A FIN of SYN-RECEIVED leaves once the connection is established.
-            State::SynReceived | State::Established => {
+            State::SynReceived => self.send.finish(),
+            State::Established => {
                 self.send.finish();
-                self.state = if self.state == State::Established {
-                    State::FinWait1
-                } else {
-                    self.state
-                };
+                self.state = State::FinWait1;
             }
             State::CloseWait => {
                 self.send.finish();
@@ -286,18 +276,6 @@ impl Connection {
         self.ends = Some(now + TIME_WAIT);
     }
 
-    /// The SYN was answered by one that does not acknowledge it: simultaneous open.
-    pub(crate) fn syn_again(&mut self) {
-        self.syn_due = true;
-    }
-
-    /// Something acceptable was heard.
-    #[inline]
-    pub(crate) fn heard(&mut self, now: Instant) {
-        self.last_heard = now;
-        self.keep_alives = 0;
-    }
-
     /// Something that was sent has been acknowledged, or the peer says that it has no room for it.
     pub(crate) fn progressed(&mut self, now: Instant) {
         self.waiting_since = (self.send.flight() > 0).then_some(now);
@@ -327,12 +305,7 @@ impl Connection {
         if self.state == State::Closed {
             return None;
         }
-        let timers = [
-            self.send.timer.expires(),
-            self.receive.due_at(),
-            self.ends,
-            self.keep_alive_at(),
-        ];
+        let timers = [self.send.timer.expires(), self.receive.due_at(), self.ends];
         timers.into_iter().flatten().min()
     }
 }

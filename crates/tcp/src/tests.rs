@@ -227,7 +227,6 @@ fn config() -> Config {
     Config {
         mss: 1460,
         send_mss: 1460,
-        keep_alive: None,
     }
 }
 
@@ -562,28 +561,6 @@ fn what_did_not_leave_is_returned_again() {
     connection.receive(now, &ack, 70_000);
     assert_eq!(connection.acknowledged(), 4000);
     assert_eq!(connection.state(), State::FinWait2);
-}
-
-#[test]
-fn a_silent_peer_is_probed_and_given_up() {
-    let mut world = world([10, 10], [70_000; 2], [9, 9], PLAIN, 1);
-    let keep_alive = Some(Duration::from_secs(5));
-    world.ends[0].connection = Connection::connect(
-        Config {
-            keep_alive,
-            ..config()
-        },
-        9,
-        Instant::ZERO,
-    );
-    world.ends[0].closes = false;
-    world.ends[1].closes = false;
-    assert!(!world.run(100_000_000, |ends| ends[0].connection.error().is_some()));
-    let state = world.ends[0].connection.state();
-    assert_eq!(state, State::Established, "the peer answers");
-    world.wire.loss = 1.0;
-    assert!(world.run(200_000_000, |ends| ends[0].connection.error().is_some()));
-    assert_eq!(world.ends[0].connection.error(), Some(Error::TimedOut));
 }
 
 #[test]

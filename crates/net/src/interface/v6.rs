@@ -5,21 +5,19 @@ use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
 use crate::ipv6::icmp::{self, DESTINATION_UNREACHABLE, PARAMETER_PROBLEM};
-use crate::ipv6::mld::Mld;
+use crate::ipv6::mld::{self, Mld};
 use crate::ipv6::ndisc::{self, Message, NeighborSolicitation, Nonce};
 use crate::ipv6::slaac::Slaac;
 use crate::ipv6::solicited_node;
-use crate::ipv6::source::{Candidate, choose};
+use crate::ipv6::source::choose;
 use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, Version, put};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
-use smoltcp::wire::Ipv6Cidr;
 use wireboot_nic::{MacAddress, Offload};
 use wireboot_tcp::Instant;
 
-const MLD_QUERY: u8 = 130;
 /// Code of Destination Unreachable.
 const PORT_UNREACHABLE: u8 = 4;
 
@@ -86,8 +84,8 @@ impl Interface {
             managed: routers.managed,
             other: routers.other,
             mtu: routers.mtu(),
-            dns: routers.dns(now).copied().collect(),
-            search: routers.search(now).cloned().collect(),
+            dns: routers.dns.iter(now).copied().collect(),
+            search: routers.search.iter(now).cloned().collect(),
         })
     }
 
@@ -95,30 +93,12 @@ impl Interface {
     pub fn add6(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.changed = true;
         let v6 = self.v6.as_mut();
-        v6.is_some_and(|v6| v6.slaac.add(address, 128, u32::MAX, u32::MAX, now))
+        v6.is_some_and(|v6| v6.slaac.add(address, u32::MAX, u32::MAX, now))
     }
 
-    /// When others have had their chance to say that `address` is theirs; `None` once that is over.
-    pub fn settles_at(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
-        self.v6.as_ref()?.slaac.settles_at(address, now)
-    }
-
-    /// Whether somebody has said so.
-    pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
-        let v6 = self.v6.as_ref();
-        v6.is_some_and(|v6| v6.slaac.is_duplicate(address))
-    }
-
-    /// Our IPv6 addresses, link-local ones too.
-    pub fn addresses6(&self, now: Instant) -> Vec<Ipv6Cidr> {
-        let cidr = |one: Candidate| Ipv6Cidr::new(one.address, one.prefix_len);
-        let slaac = self.v6.iter().flat_map(|v6| v6.slaac.candidates(now));
-        slaac.map(cidr).collect()
-    }
-
-    /// Our link-local address.
-    pub fn link_local(&self, now: Instant) -> Option<Ipv6Addr> {
-        self.v6.as_ref()?.slaac.link_local(now)
+    /// Our IPv6 addresses, once [`Self::ipv6_up`] was called.
+    pub fn slaac(&self) -> Option<&Slaac> {
+        self.v6.as_ref().map(|v6| &v6.slaac)
     }
 
     /// Sends what duplicate address detection, router discovery and listener discovery have to send.
@@ -301,7 +281,7 @@ impl Interface {
                 Some(Delivery::Neighbor(heard))
             }
             133..=137 => None,
-            MLD_QUERY => {
+            mld::QUERY => {
                 self.v6.as_mut()?.mld.heard(packet, random, now);
                 self.changed = true;
                 None

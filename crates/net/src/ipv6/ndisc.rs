@@ -44,8 +44,6 @@ pub enum Message {
 /// Lifetimes are in seconds; those of 32 bits have `u32::MAX` for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouterAdvertisement {
-    /// 0: not said.
-    pub hop_limit: u8,
     /// Addresses by DHCPv6.
     pub managed: bool,
     /// Other things by DHCPv6.
@@ -193,9 +191,8 @@ fn link_address(options: &[(u8, &[u8])], kind: u8) -> Option<Option<MacAddress>>
 }
 
 fn router_advertisement(message: &[u8], options: &[(u8, &[u8])]) -> Option<RouterAdvertisement> {
-    let [_, _, _, _, hop_limit, flags, lifetime @ ..] = array::<8>(message, 0)?;
+    let [_, _, _, _, _, flags, lifetime @ ..] = array::<8>(message, 0)?;
     let mut advertisement = RouterAdvertisement {
-        hop_limit,
         managed: flags & 0x80 != 0,
         other: flags & 0x40 != 0,
         preference: match flags >> 3 & 3 {

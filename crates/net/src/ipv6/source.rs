@@ -43,7 +43,7 @@ fn policy(address: Ipv6Addr) -> (u8, u8) {
 }
 
 /// RFC 6724, section 3.1 and 3.2: 2 is the link, 14 the world.
-fn scope(address: Ipv6Addr) -> u8 {
+pub fn scope(address: Ipv6Addr) -> u8 {
     let [first, second, ..] = address.octets();
     match address.to_ipv4_mapped() {
         Some(v4) if v4.is_link_local() || v4.is_loopback() => 2,

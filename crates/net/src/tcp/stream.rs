@@ -49,11 +49,7 @@ impl Stack {
         let local = SocketAddr::new(local, port);
         let now = self.now();
         let mss = mss(remote.ip(), self.path_mtu(remote.ip()));
-        let config = Config {
-            mss,
-            send_mss: mss,
-            keep_alive: None,
-        };
+        let config = Config { mss, send_mss: mss };
         let ring = self.ring(remote.ip());
         let connection = Connection::connect(config, self.iss(local, remote), now);
         let flow = Flow::new(

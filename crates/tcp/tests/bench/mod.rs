@@ -75,7 +75,6 @@ pub fn config() -> Config {
     Config {
         mss: MSS,
         send_mss: MSS,
-        keep_alive: None,
     }
 }
 
