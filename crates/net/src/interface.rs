@@ -251,7 +251,7 @@ impl Interface {
     }
 
     fn frame(&self, packet: &Packet) -> (Vec<u8>, Offload) {
-        let path = self.from_us((packet.local, packet.remote));
+        let path = self.unresolved((packet.local, packet.remote));
         let mut frame = path.frame(PROTOCOL_UDP, &packet.segment);
         let start = headers_len(&packet.remote);
         let offload = path.seal(&mut frame, PROTOCOL_UDP, start, 6, self.device);
@@ -259,7 +259,7 @@ impl Interface {
     }
 
     /// A path whose next hop is still to be found.
-    fn from_us(&self, (local, remote): (IpAddr, IpAddr)) -> Path {
+    fn unresolved(&self, (local, remote): (IpAddr, IpAddr)) -> Path {
         Path {
             station: self.station,
             next_hop: [0; 6],
@@ -335,14 +335,8 @@ impl Interface {
         self.changed = false;
         while let Some(due) = self.neighbors.due(now) {
             match due {
-                Due::Ask {
-                    address: IpAddr::V4(address),
-                    at,
-                } => self.ask4(address, at, now),
-                Due::Ask {
-                    address: IpAddr::V6(address),
-                    at,
-                } => self.ask6(address, at, now),
+                Due::Ask(IpAddr::V4(address), at) => self.ask4(address, at, now),
+                Due::Ask(IpAddr::V6(address), at) => self.ask6(address, at, now),
                 Due::Failed(address) => {
                     if let (Some(v6), IpAddr::V6(address)) = (&mut self.v6, address) {
                         v6.slaac.routers.unreachable(address);
@@ -390,6 +384,25 @@ impl Interface {
     }
 }
 
+/// The Ethernet address of many; `None` for a neighbour's.
+fn group_mac(hop: IpAddr) -> Option<MacAddress> {
+    match hop {
+        IpAddr::V4(hop) => hop.is_broadcast().then_some(BROADCAST),
+        IpAddr::V6(hop) => hop.is_multicast().then(|| multicast_mac(hop)),
+    }
+}
+
+/// What an error message to us tells of a packet of ours. `path`: where the message came from and went to.
+fn told(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Delivery> {
+    if let Some(quoted) = port_unreachable(version, message) {
+        // The host that was meant must say so itself: what routers say is often passing.
+        let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
+        return itself.then_some(Delivery::Refused(quoted));
+    }
+    let too_big = path_mtu::parse(version, message)?;
+    (too_big.quoted.local.ip() == path.1).then_some(Delivery::TooBig(too_big))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -420,23 +433,4 @@ mod tests {
         }
         assert!(times >= 3 && interface.outbox.len() >= 3);
     }
-}
-
-/// The Ethernet address of many; `None` for a neighbour's.
-fn group_mac(hop: IpAddr) -> Option<MacAddress> {
-    match hop {
-        IpAddr::V4(hop) => hop.is_broadcast().then_some(BROADCAST),
-        IpAddr::V6(hop) => hop.is_multicast().then(|| multicast_mac(hop)),
-    }
-}
-
-/// What an error message to us tells of a packet of ours. `path`: where the message came from and went to.
-fn told(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Delivery> {
-    if let Some(quoted) = port_unreachable(version, message) {
-        // The host that was meant must say so itself: what routers say is often passing.
-        let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
-        return itself.then_some(Delivery::Refused(quoted));
-    }
-    let too_big = path_mtu::parse(version, message)?;
-    (too_big.quoted.local.ip() == path.1).then_some(Delivery::TooBig(too_big))
 }

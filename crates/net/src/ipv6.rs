@@ -48,3 +48,20 @@ pub fn is_unicast(address: Ipv6Addr) -> bool {
 pub fn same_prefix(a: Ipv6Addr, b: Ipv6Addr, len: u8) -> bool {
     (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(len)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_their_ethernet_addresses() {
+        // RFC 4291, section 2.7.1, and RFC 2464, section 7.
+        let address: Ipv6Addr = "4037::1:800:200e:8c6c".parse().unwrap();
+        let group: Ipv6Addr = "ff02::1:ff0e:8c6c".parse().unwrap();
+        assert_eq!(solicited_node(address), group);
+        assert_eq!(multicast_mac(group), [0x33, 0x33, 0xff, 0x0e, 0x8c, 0x6c]);
+        let other = "4037::1:800:200f:8c6c".parse().unwrap();
+        assert!(same_prefix(address, other, 111) && !same_prefix(address, other, 112));
+        assert!(same_prefix(address, address, 128) && !same_prefix(address, other, 255));
+    }
+}

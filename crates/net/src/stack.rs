@@ -170,8 +170,8 @@ impl Stack {
 
     /// Packets longer than `mtu` do not reach `remote`. Believed for ten minutes.
     pub fn set_path_mtu(&self, remote: IpAddr, mtu: u16) {
-        let now = self.now();
-        self.inner().interface.lower_path_mtu(remote, mtu, now);
+        let mut inner = self.inner();
+        inner.interface.lower_path_mtu(remote, mtu, self.now());
     }
 
     /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. Where the NIC only hopes
@@ -220,8 +220,7 @@ impl Stack {
     pub fn ipv6_up(&self) {
         let mut nonce = [0; 6];
         self.0.random.borrow_mut().fill_bytes(&mut nonce);
-        let now = self.now();
-        self.inner().interface.ipv6_up(nonce, now);
+        self.inner().interface.ipv6_up(nonce, self.now());
     }
 
     /// What IPv6 routers have said; `None` before one has.
@@ -233,8 +232,7 @@ impl Stack {
     /// Takes an IPv6 address that DHCPv6 has given, for as long as the machine boots. False when it is none that a station can have, or
     /// somebody else's.
     pub fn add_ipv6(&self, address: Ipv6Addr) -> bool {
-        let now = self.now();
-        self.inner().interface.add6(address, now)
+        self.inner().interface.add6(address, self.now())
     }
 
     /// Whether `address`, an IPv6 address of ours, may still turn out to be somebody else's. Until then it is used with care (RFC 4429).

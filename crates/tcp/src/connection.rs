@@ -43,20 +43,12 @@ pub enum Error {
     TimedOut,
 }
 
-/// What a connection is opened with.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Largest segment that we take, in bytes of payload: told in our SYN.
-    pub mss: u16,
-    /// Largest segment that the path takes, in bytes of payload.
-    pub send_mss: u16,
-}
-
 /// A transmission control block.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(crate) state: State,
-    pub(crate) config: Config,
+    /// Largest segment that we take, in bytes of payload.
+    pub(crate) rcv_mss: u16,
     pub(crate) send: Send,
     pub(crate) receive: Receive,
     /// Opened by a SYN that came to LISTEN.
@@ -77,13 +69,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Active OPEN (RFC 9293, section 3.10.1). The SYN is due.
+    /// Active OPEN (RFC 9293, section 3.10.1). The SYN is due. `mss`: largest segment that we take, told in our SYN, and that the path
+    /// takes, in bytes of payload.
     #[must_use]
-    pub fn connect(config: Config, iss: u32, now: Instant) -> Self {
+    pub fn connect(mss: u16, iss: u32, now: Instant) -> Self {
         Self {
             state: State::SynSent,
-            config,
-            send: Send::new(iss, config.send_mss),
+            rcv_mss: mss,
+            send: Send::new(iss, mss),
             receive: Receive::new(0, 0, now),
             passive: false,
             error: None,
@@ -99,8 +92,8 @@ impl Connection {
 
     /// Passive OPEN: `syn` came to a port in LISTEN, and [`super::listen`] accepts it. The SYN-ACK is due.
     #[must_use]
-    pub fn accept(config: Config, iss: u32, now: Instant, syn: &Segment<'_>) -> Self {
-        let mut connection = Self::connect(config, iss, now);
+    pub fn accept(mss: u16, iss: u32, now: Instant, syn: &Segment<'_>) -> Self {
+        let mut connection = Self::connect(mss, iss, now);
         connection.passive = true;
         connection.state = State::SynReceived;
         connection.synchronize(syn, now);

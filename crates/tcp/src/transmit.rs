@@ -127,7 +127,7 @@ impl Connection {
             ack: 0,
             flags: Flags::SYN,
         });
-        syn.options = OptionBytes::syn(self.config.mss, scale.then_some(WINDOW_SCALE), sack);
+        syn.options = OptionBytes::syn(self.rcv_mss, scale.then_some(WINDOW_SCALE), sack);
         syn.wnd = self.syn_window;
         if received {
             syn.ack = self.receive.rcv_nxt;
@@ -164,7 +164,7 @@ impl Connection {
 
     /// Least by which the window is opened: a segment, or half of the buffer (RFC 9293, section 3.8.6.2.2).
     fn worth(&self, limits: &Limits) -> u32 {
-        u32::from(self.config.mss).min(limits.window / 2)
+        u32::from(self.rcv_mss).min(limits.window / 2)
     }
 
     /// A segment that acknowledges all that has come.

@@ -212,7 +212,7 @@ impl Interface {
         put(&mut message, 2, [0, 0]);
         let sum = checksum::compute(0, &message);
         put(&mut message, 2, sum.to_be_bytes());
-        let frame = self.from_us(path).frame(PROTOCOL_ICMP, &message);
+        let frame = self.unresolved(path).frame(PROTOCOL_ICMP, &message);
         self.push(frame, Offload::None, to, now);
     }
 }

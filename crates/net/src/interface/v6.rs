@@ -244,13 +244,13 @@ impl Interface {
         random: u16,
         now: Instant,
     ) -> Option<Delivery> {
-        let path = (packet.source.into(), packet.destination.into());
         match upper.protocol {
             PROTOCOL_TCP | PROTOCOL_UDP => {
+                let path = (packet.source.into(), packet.destination.into());
                 Some(self.whole(path, upper.protocol, upper.payload, ours))
             }
             ICMP if icmp::verify(packet.source, packet.destination, upper.payload) => {
-                self.icmp6(packet, upper, path, ours, random, now)
+                self.icmp6(packet, upper, ours, random, now)
             }
             _ => None,
         }
@@ -260,7 +260,6 @@ impl Interface {
         &mut self,
         packet: &Packet<'_>,
         upper: &Upper<'_>,
-        path: (IpAddr, IpAddr),
         ours: bool,
         random: u16,
         now: Instant,
@@ -292,6 +291,7 @@ impl Interface {
                     self.answer6(&reply, None, now);
                     return None;
                 }
+                let path = (packet.source.into(), packet.destination.into());
                 told(Version::V6, path, message)
             }
         }

@@ -71,10 +71,7 @@ impl Heard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Somebody is to be asked: all who may have the address, or the one that had it.
-    Ask {
-        address: IpAddr,
-        at: Option<MacAddress>,
-    },
+    Ask(IpAddr, Option<MacAddress>),
     /// Nobody has answered; forgotten.
     Failed(IpAddr),
 }
@@ -199,7 +196,7 @@ impl Cache {
             None => State::Incomplete { asked, next },
             Some(_) => State::Probe { asked, next },
         };
-        Some(Due::Ask { address, at })
+        Some(Due::Ask(address, at))
     }
 
     /// The request that was due for `address` cannot be sent before `until`.
@@ -286,10 +283,7 @@ mod tests {
     #[test]
     fn each_neighbour_is_asked_for_at_once_again_soon_and_not_for_ever() {
         let mut cache = Cache::default();
-        let ask = |last| Due::Ask {
-            address: ip(last),
-            at: None,
-        };
+        let ask = |last| Due::Ask(ip(last), None);
         for last in [8, 7, 7] {
             assert!(cache.want(ip(last), false, at(0)));
         }
@@ -329,10 +323,7 @@ mod tests {
         cache.confirm(ip(7), at(31_000));
         assert_eq!(cache.poll_at(), None);
         assert_eq!(cache.lookup(ip(7), at(61_000)), Some(A));
-        let ask = Due::Ask {
-            address: ip(7),
-            at: Some(A),
-        };
+        let ask = Due::Ask(ip(7), Some(A));
         assert_eq!(all_due(&mut cache, at(66_000)), [ask]);
         assert_eq!(cache.lookup(ip(7), at(66_000)), Some(A));
         cache.heard(&says(7, A, true, false), false, at(66_050));

@@ -66,7 +66,7 @@ impl Station {
             assert!(upper.router_alert && upper.protocol == ICMP);
         }
         while let Some(due) = self.cache.due(now) {
-            let (Due::Ask { address, .. } | Due::Failed(address)) = due;
+            let (Due::Ask(address, _) | Due::Failed(address)) = due;
             assert_eq!(address, ROUTER);
             if due == Due::Failed(address) {
                 self.slaac.routers.unreachable(ROUTER);

@@ -162,8 +162,7 @@ impl Slaac {
         if !is_unicast(address) || preferred > valid || valid == 0 {
             return false;
         }
-        let mut known = self.addresses.iter_mut();
-        if let Some(known) = known.find(|known| known.address == address) {
+        if let Some(known) = self.known(address) {
             if known.detection == Detection::Duplicate {
                 return false;
             }
@@ -222,8 +221,7 @@ impl Slaac {
 
     /// The address is somebody else's and no longer ours.
     fn conflict(&mut self, address: Ipv6Addr) {
-        let mut known = self.addresses.iter_mut();
-        if let Some(known) = known.find(|known| known.address == address) {
+        if let Some(known) = self.known(address) {
             known.detection = Detection::Duplicate;
         }
     }
@@ -274,14 +272,18 @@ impl Slaac {
         self.addresses.retain(valid);
     }
 
+    fn known(&mut self, address: Ipv6Addr) -> Option<&mut Address> {
+        let mut addresses = self.addresses.iter_mut();
+        addresses.find(|known| known.address == address)
+    }
+
     fn usable(&self, now: Instant) -> impl Iterator<Item = &Address> {
         self.addresses.iter().filter(move |known| known.usable(now))
     }
 
     #[inline]
     fn find(&self, address: Ipv6Addr, now: Instant) -> Option<&Address> {
-        let mut addresses = self.addresses.iter();
-        addresses.find(|known| known.address == address && known.usable(now))
+        self.usable(now).find(|known| known.address == address)
     }
 
     /// Whether `address` may be used.

@@ -8,7 +8,7 @@ use crate::stack::{Inner, Stack, until};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::net::SocketAddr;
-use wireboot_tcp::{Config, Connection, Duration, Error, State};
+use wireboot_tcp::{Connection, Duration, Error, State};
 
 /// Bytes that [`TcpStream::write_all`] copies before it waits.
 const SEND_BUFFER: usize = 16 * 1024;
@@ -49,9 +49,8 @@ impl Stack {
         let local = SocketAddr::new(local, port);
         let now = self.now();
         let mss = mss(remote.ip(), self.path_mtu(remote.ip()));
-        let config = Config { mss, send_mss: mss };
         let ring = self.ring(remote.ip());
-        let connection = Connection::connect(config, self.iss(local, remote), now);
+        let connection = Connection::connect(mss, self.iss(local, remote), now);
         let flow = Flow::new(
             Ends::new(remote, local),
             connection,
@@ -105,12 +104,6 @@ impl TcpStream {
     #[must_use]
     pub fn received(&self) -> Rc<Cell<u64>> {
         self.received.clone()
-    }
-
-    /// Bytes received so far.
-    #[must_use]
-    pub fn progress(&self) -> u64 {
-        self.received.get()
     }
 
     /// The shortest round trip seen on this connection, if any was measured.
