@@ -5,7 +5,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::ops::Range;
+use core::ops::{Deref, DerefMut, Range};
 use wireboot_ring::{Block, PrefixPart, PrefixWriter};
 
 /// Memory that somebody allocated (pages of the firmware, a vector in a test) and lends to the engine.
@@ -83,42 +83,21 @@ impl Memory {
     pub fn new(block: impl MemoryBlock + 'static) -> Self {
         Self(Box::new(block))
     }
+}
 
-    /// Size in bytes, of which some may be lent.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
+impl Deref for Memory {
+    type Target = dyn MemoryBlock;
 
-    /// True when it holds no byte.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The bytes, up to the first that is lent.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-
-    /// The bytes from `at` on, up to the first that is lent, to be written; none where they are settled or lent, or beyond the
-    /// end.
     #[inline]
-    pub fn rest_mut(&mut self, at: usize) -> &mut [u8] {
-        self.0.rest_mut(at)
+    fn deref(&self) -> &Self::Target {
+        &*self.0
     }
+}
 
-    /// The first `len` bytes are what they shall be: whoever lent the memory may read them from now on, and they
-    /// are written no more.
-    pub fn settle(&mut self, len: usize) {
-        self.0.settle(len);
-    }
-
-    /// A part of it for an engine on another processor ([`MemoryBlock::lend`]).
-    #[must_use]
-    pub fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
-        self.0.lend(range)
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.0
     }
 }
 
@@ -184,7 +163,7 @@ impl Region {
         self.end.set(end.min(self.len()));
     }
 
-    /// Settles the first `len` bytes of the memory ([`Memory::settle`]), which no part may reach into that is still being filled.
+    /// Settles the first `len` bytes of the memory ([`MemoryBlock::settle`]), which no part may reach into that is still being filled.
     pub fn settle(&self, len: usize) {
         self.memory.borrow_mut().settle(len);
     }

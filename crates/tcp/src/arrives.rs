@@ -40,7 +40,6 @@ impl Connection {
             && self.receive.next(segment.seq, segment.len, now);
         if next {
             self.send.window(segment.seq, segment.ack, segment.wnd);
-            self.heard(now);
         }
         next
     }
@@ -111,7 +110,8 @@ impl Connection {
             self.established();
         } else {
             self.state = State::SynReceived;
-            self.syn_again();
+            // Simultaneous open: it leaves again, with the acknowledgement.
+            self.syn_due = true;
         }
     }
 
@@ -160,7 +160,6 @@ impl Connection {
         if !flags.contains(Flags::ACK) || !self.acknowledges(now, segment) {
             return None;
         }
-        self.heard(now);
         let placement = self.text(now, segment, room);
         if self.receive.finish() {
             self.peer_has_ended(now);

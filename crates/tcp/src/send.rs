@@ -380,7 +380,7 @@ impl Send {
                 return None;
             }
             if !core::mem::take(&mut self.probe) {
-                self.timer.wait(now);
+                self.timer.start(now);
                 return None;
             }
             // What the window takes, and one byte if it takes none (sections 3.8.6.1 and 3.8.6.2.1).

@@ -223,13 +223,8 @@ impl World {
     }
 }
 
-fn config() -> Config {
-    Config {
-        mss: 1460,
-        send_mss: 1460,
-        keep_alive: None,
-    }
-}
+/// Payload of a full segment.
+const MSS: u16 = 1460;
 
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 253 + seed) as u8).collect()
@@ -250,7 +245,7 @@ fn world_by(
     options: bool,
 ) -> World {
     let now = Instant::ZERO;
-    let mut active = Connection::connect(config(), iss[0], now);
+    let mut active = Connection::connect(MSS, iss[0], now);
     let limits = Limits {
         window: 1 << 20,
         room: buffers[0] as u32,
@@ -268,7 +263,7 @@ fn world_by(
         len: 0,
     };
     assert_eq!(listen(&syn), Listen::Accept);
-    let passive = Connection::accept(config(), iss[1], now, &syn);
+    let passive = Connection::accept(MSS, iss[1], now, &syn);
     World {
         ends: [
             End::new(active, bytes(files[0], 0), buffers[0]),
@@ -418,7 +413,7 @@ fn bare(seq: u32, ack: u32, flags: Flags) -> Segment<'static> {
 
 /// A client whose ISS is 1000, of a peer whose ISS is 7.
 fn established(now: Instant) -> Connection {
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     connection.transmit(now, &LIMITS).unwrap();
     let syn = bare(7, 1001, Flags::SYN | Flags::ACK);
     connection.receive(now, &syn, LIMITS.room);
@@ -466,7 +461,7 @@ fn the_next_data_goes_the_short_way_and_nothing_else_does() {
 #[test]
 fn a_close_before_the_peer_answers_deletes_the_connection() {
     let now = Instant::ZERO;
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     connection.transmit(now, &LIMITS).unwrap();
     connection.close();
     assert_eq!(
@@ -480,7 +475,7 @@ fn a_close_before_the_peer_answers_deletes_the_connection() {
 #[test]
 fn a_syn_is_acknowledged_once() {
     let now = Instant::ZERO;
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     connection.transmit(now, &LIMITS).unwrap();
     connection.receive(now, &bare(7, 0, Flags::SYN), LIMITS.room);
     let answer = connection.transmit(now, &LIMITS).unwrap();
@@ -523,7 +518,7 @@ fn the_first_time_out_halves_what_slow_start_reaches() {
 #[test]
 fn what_did_not_leave_is_returned_again() {
     let now = Instant::ZERO;
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     let limits = Limits {
         window: 70_000,
         room: 70_000,
@@ -580,28 +575,6 @@ fn what_did_not_leave_is_returned_again() {
 }
 
 #[test]
-fn a_silent_peer_is_probed_and_given_up() {
-    let mut world = world([10, 10], [70_000; 2], [9, 9], PLAIN, 1);
-    let keep_alive = Some(Duration::from_secs(5));
-    world.ends[0].connection = Connection::connect(
-        Config {
-            keep_alive,
-            ..config()
-        },
-        9,
-        Instant::ZERO,
-    );
-    world.ends[0].closes = false;
-    world.ends[1].closes = false;
-    assert!(!world.run(100_000_000, |ends| ends[0].connection.error().is_some()));
-    let state = world.ends[0].connection.state();
-    assert_eq!(state, State::Established, "the peer answers");
-    world.wire.loss = 1.0;
-    assert!(world.run(200_000_000, |ends| ends[0].connection.error().is_some()));
-    assert_eq!(world.ends[0].connection.error(), Some(Error::TimedOut));
-}
-
-#[test]
 fn an_abort_resets_the_peer() {
     let mut world = world([1000, 0], [70_000; 2], [9, 9], PLAIN, 1);
     world.ends[0].closes = false;
@@ -617,7 +590,7 @@ fn an_abort_resets_the_peer() {
 #[test]
 fn a_syn_is_refused_by_a_reset_that_acknowledges_it_alone() {
     let now = Instant::ZERO;
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     let limits = Limits {
         window: 1000,
         room: 1000,

@@ -1,4 +1,4 @@
-//! What leaves next: answers, our SYN, data, acknowledgements, probes of a silent peer.
+//! What leaves next: answers, our SYN, data, acknowledgements.
 
 use crate::connection::{Connection, Error, State};
 use crate::options::OptionBytes;
@@ -8,8 +8,7 @@ use crate::window::{MAX_WINDOW, WINDOW_SCALE};
 
 /// How long unanswered retransmissions go on, R2 (RFC 9293, section 3.8.3: at least 100 s).
 const R2: Duration = Duration::from_secs(100);
-/// Probes of a silent peer before it is given up (RFC 9293, section 3.8.4).
-const KEEP_ALIVES: u32 = 5;
+
 /// What limits a segment that leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -51,13 +50,6 @@ pub struct Transmit {
 }
 
 impl Connection {
-    pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
-        let interval = self.config.keep_alive?;
-        let idle =
-            self.send.flight() == 0 && matches!(self.state, State::Established | State::CloseWait);
-        idle.then(|| self.last_heard + interval * (self.keep_alives + 1))
-    }
-
     /// The next segment that is to leave now; `None` when there is no more. Whoever cannot send it has lost it, as a wire would.
     pub fn transmit(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
         if let Some(reply) = self.reply.take() {
@@ -137,7 +129,7 @@ impl Connection {
             ack: 0,
             flags: Flags::SYN,
         });
-        syn.options = OptionBytes::syn(self.config.mss, scale.then_some(WINDOW_SCALE), sack);
+        syn.options = OptionBytes::syn(self.rcv_mss, scale.then_some(WINDOW_SCALE), sack);
         syn.wnd = self.syn_window;
         if received {
             syn.ack = self.receive.rcv_nxt;
@@ -165,26 +157,16 @@ impl Connection {
         self.acknowledgement(now, limits)
     }
 
-    /// A segment without payload, if an acknowledgement or a keep-alive is due.
+    /// A segment without payload, if an acknowledgement is due.
     fn acknowledgement(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
         let (limit, worth) = (limits.open(), self.worth(limits));
-        let mut seq = self.send.snd_nxt;
-        if !self.receive.due(limit, worth, now) {
-            self.keep_alive_at().filter(|&at| now >= at)?;
-            if self.keep_alives >= KEEP_ALIVES {
-                self.end(Some(Error::TimedOut));
-                return None;
-            }
-            self.keep_alives += 1;
-            // Outside of the peer's window, so that it answers (RFC 9293, section 3.8.4).
-            seq = seq.wrapping_sub(1);
-        }
-        Some(self.acknowledging(seq, Flags::ACK, 0, limits))
+        let due = self.receive.due(limit, worth, now);
+        due.then(|| self.acknowledging(self.send.snd_nxt, Flags::ACK, 0, limits))
     }
 
     /// Least by which the window is opened: a segment, or half of the buffer (RFC 9293, section 3.8.6.2.2).
     fn worth(&self, limits: &Limits) -> u32 {
-        u32::from(self.config.mss).min(limits.window / 2)
+        u32::from(self.rcv_mss).min(limits.window / 2)
     }
 
     /// A segment that acknowledges all that has come.
