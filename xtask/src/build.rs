@@ -35,7 +35,7 @@ fn firmware(dist: &Path) -> Result<()> {
     let built = shell::target_directory()
         .join("uefi")
         .join(uefi::TARGET)
-        .join("release");
+        .join(uefi::PROFILE);
     FIRMWARE.iter().try_for_each(|package| {
         let program = format!("{package}.efi");
         install(&built.join(&program), &dist.join(&program))
