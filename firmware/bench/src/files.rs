@@ -1,8 +1,9 @@
 //! The rungs of files: TFTP and HTTP, the firmware's and ours.
 
 use super::Sample;
-use crate::error::Error;
-use crate::fetching::Fetcher;
+use crate::error::{Error, refused};
+use alloc::string::ToString;
+use boot_flow::fetching::Fetcher;
 use core::net::IpAddr;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Leases, Service};
@@ -19,14 +20,6 @@ const MAILBOX: usize = 64;
 const ROOM: usize = 64 << 20;
 /// How long a file may take to come, in microseconds.
 const PATIENCE: u64 = 60_000_000;
-
-/// What the firmware does not do.
-fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
-    move |error| Error::Firmware {
-        what,
-        status: error.status(),
-    }
-}
 
 /// Our address of the version of IP that `server` has.
 pub fn own_address(leases: &Leases, server: IpAddr) -> Result<IpAddr, Error> {
@@ -86,8 +79,8 @@ pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Samp
 /// Ours, as a boot has it, with the time that the boot processor did not rest.
 pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let rested = fetcher.network().rested();
-    let file = fetcher.get(&[(url, None)])?.pop();
-    let stats = file.ok_or(Error::Nothing)?.stats;
+    let files = fetcher.get(&[(url, None)])?;
+    let stats = files.first().map(|file| file.stats).unwrap_or_default();
     let rested = fetcher.network().rested() - rested;
     Ok(Sample {
         bytes: stats.bytes,
@@ -117,7 +110,7 @@ pub fn turns<N: Nic>(
     }
     let _ = commands.push(Command::Get {
         job: 1,
-        url: alloc::format!("{url}"),
+        url: url.to_string(),
     });
     let end = clock.micros() + PATIENCE;
     let result = loop {
@@ -151,7 +144,7 @@ pub fn turns<N: Nic>(
             Some(_) => {}
         }
         if now > end {
-            break Err(Error::Stopped);
+            break Err(Error::Slow(url.to_string()));
         }
     };
     let after = service.nic_mut().counters();

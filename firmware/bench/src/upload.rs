@@ -1,7 +1,7 @@
 //! The rungs of TCP that sends: from memory to the sender's sink, whose acknowledgement of the last byte is the end.
 
 use super::Sample;
-use crate::error::Error;
+use crate::error::{Error, refused};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::net::SocketAddr;
@@ -73,10 +73,7 @@ fn transfer<N: Nic>(
     sink: SocketAddr,
     clock: Clock,
 ) -> Result<Sample, Error> {
-    let (memory, _) = memory::landing(BYTES).map_err(|error| Error::Firmware {
-        what: "memory to send from",
-        status: error.status(),
-    })?;
+    let (memory, _) = memory::landing(BYTES).map_err(refused("memory to send from"))?;
     let region = Region::new(Memory::new(memory));
     let stack = engine.stack();
     configure(&stack, leases);
