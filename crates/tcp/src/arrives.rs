@@ -40,6 +40,7 @@ impl Connection {
             && self.receive.next(segment.seq, segment.len, now);
         if next {
             self.send.window(segment.seq, segment.ack, segment.wnd);
+            self.heard(now);
         }
         next
     }
@@ -160,6 +161,7 @@ impl Connection {
         if !flags.contains(Flags::ACK) || !self.acknowledges(now, segment) {
             return None;
         }
+        self.heard(now);
         let placement = self.text(now, segment, room);
         if self.receive.finish() {
             self.peer_has_ended(now);

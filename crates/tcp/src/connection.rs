@@ -38,7 +38,7 @@ pub enum Error {
     /// The peer reset the connection.
     #[error("connection reset")]
     Reset,
-    /// What was sent was not acknowledged.
+    /// What was sent was not acknowledged, or a silent peer did not answer.
     #[error("the peer does not answer")]
     TimedOut,
 }
@@ -66,6 +66,9 @@ pub struct Connection {
     pub(crate) ends: Option<Instant>,
     /// When the oldest segment under way was sent for the first time.
     pub(crate) waiting_since: Option<Instant>,
+    pub(crate) keep_alive: Option<Duration>,
+    last_heard: Instant,
+    pub(crate) keep_alives: u32,
 }
 
 impl Connection {
@@ -87,7 +90,15 @@ impl Connection {
             challenged: now,
             ends: None,
             waiting_since: None,
+            keep_alive: None,
+            last_heard: now,
+            keep_alives: 0,
         }
+    }
+
+    /// Probes a peer that is silent for so long, and gives it up when it answers none of five (RFC 9293, section 3.8.4). Off unless set.
+    pub fn set_keep_alive(&mut self, interval: Option<Duration>) {
+        self.keep_alive = interval;
     }
 
     /// Passive OPEN: `syn` came to a port in LISTEN, and [`super::listen`] accepts it. The SYN-ACK is due.
@@ -109,6 +120,7 @@ impl Connection {
             self.receive.window.scale = 0;
         }
         self.send.synchronized(syn.seq, syn.wnd, &options);
+        self.last_heard = now;
     }
 
     /// The state.
@@ -269,6 +281,21 @@ impl Connection {
         self.ends = Some(now + TIME_WAIT);
     }
 
+    /// Something acceptable was heard.
+    #[inline]
+    pub(crate) fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+        self.keep_alives = 0;
+    }
+
+    /// When the next probe of a silent peer leaves.
+    pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
+        let interval = self.keep_alive?;
+        let idle =
+            self.send.flight() == 0 && matches!(self.state, State::Established | State::CloseWait);
+        idle.then(|| self.last_heard + interval * (self.keep_alives + 1))
+    }
+
     /// Something that was sent has been acknowledged, or the peer says that it has no room for it.
     pub(crate) fn progressed(&mut self, now: Instant) {
         self.waiting_since = (self.send.flight() > 0).then_some(now);
@@ -298,7 +325,12 @@ impl Connection {
         if self.state == State::Closed {
             return None;
         }
-        let timers = [self.send.timer.expires(), self.receive.due_at(), self.ends];
+        let timers = [
+            self.send.timer.expires(),
+            self.receive.due_at(),
+            self.ends,
+            self.keep_alive_at(),
+        ];
         timers.into_iter().flatten().min()
     }
 }

@@ -575,6 +575,21 @@ fn what_did_not_leave_is_returned_again() {
 }
 
 #[test]
+fn a_silent_peer_is_probed_and_given_up() {
+    let mut world = world([10, 10], [70_000; 2], [9, 9], PLAIN, 1);
+    let interval = Some(Duration::from_secs(5));
+    world.ends[0].connection.set_keep_alive(interval);
+    world.ends[0].closes = false;
+    world.ends[1].closes = false;
+    assert!(!world.run(100_000_000, |ends| ends[0].connection.error().is_some()));
+    let state = world.ends[0].connection.state();
+    assert_eq!(state, State::Established, "the peer answers");
+    world.wire.loss = 1.0;
+    assert!(world.run(200_000_000, |ends| ends[0].connection.error().is_some()));
+    assert_eq!(world.ends[0].connection.error(), Some(Error::TimedOut));
+}
+
+#[test]
 fn an_abort_resets_the_peer() {
     let mut world = world([1000, 0], [70_000; 2], [9, 9], PLAIN, 1);
     world.ends[0].closes = false;

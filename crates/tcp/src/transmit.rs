@@ -1,4 +1,4 @@
-//! What leaves next: answers, our SYN, data, acknowledgements.
+//! What leaves next: answers, our SYN, data, acknowledgements, probes of a silent peer.
 
 use crate::connection::{Connection, Error, State};
 use crate::options::OptionBytes;
@@ -8,6 +8,8 @@ use crate::window::{MAX_WINDOW, WINDOW_SCALE};
 
 /// How long unanswered retransmissions go on, R2 (RFC 9293, section 3.8.3: at least 100 s).
 const R2: Duration = Duration::from_secs(100);
+/// Probes of a silent peer before it is given up (RFC 9293, section 3.8.4).
+const KEEP_ALIVES: u32 = 5;
 
 /// What limits a segment that leaves.
 #[derive(Clone, Copy, Debug)]
@@ -157,11 +159,21 @@ impl Connection {
         self.acknowledgement(now, limits)
     }
 
-    /// A segment without payload, if an acknowledgement is due.
+    /// A segment without payload, if an acknowledgement or a keep-alive is due.
     fn acknowledgement(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
         let (limit, worth) = (limits.open(), self.worth(limits));
-        let due = self.receive.due(limit, worth, now);
-        due.then(|| self.acknowledging(self.send.snd_nxt, Flags::ACK, 0, limits))
+        let mut seq = self.send.snd_nxt;
+        if !self.receive.due(limit, worth, now) {
+            self.keep_alive_at().filter(|&at| now >= at)?;
+            if self.keep_alives >= KEEP_ALIVES {
+                self.end(Some(Error::TimedOut));
+                return None;
+            }
+            self.keep_alives += 1;
+            // Outside of the peer's window, so that it answers (RFC 9293, section 3.8.4).
+            seq = seq.wrapping_sub(1);
+        }
+        Some(self.acknowledging(seq, Flags::ACK, 0, limits))
     }
 
     /// Least by which the window is opened: a segment, or half of the buffer (RFC 9293, section 3.8.6.2.2).
