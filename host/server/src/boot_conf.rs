@@ -1,11 +1,9 @@
 //! A boot configuration for a directory that has none, made from the names of the files in it.
 
-use std::path::Path;
-
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use wireboot_wire::bootconf::{BootConfig, Entry, File, Program};
 
-use crate::directory::BOOT_PROGRAM;
+use crate::directory::{BOOT_PROGRAM, Directory};
 
 /// Where Debian's network boot image keeps the installer.
 const DEBIAN_INSTALLER: &str = "debian-installer/amd64";
@@ -22,14 +20,14 @@ const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
     .add(b'`');
 
 /// The configuration's text; `None` when nothing in the directory looks bootable.
-pub(crate) fn generate(directory: &Path) -> Option<String> {
-    let mut entries = linux_entries("", &names(directory));
-    let installer = linux_entries(DEBIAN_INSTALLER, &names(&directory.join(DEBIAN_INSTALLER)));
+pub(crate) fn generate(directory: &Directory) -> Option<String> {
+    let mut entries = linux_entries("", &names(directory, ""));
+    let installer = linux_entries(DEBIAN_INSTALLER, &names(directory, DEBIAN_INSTALLER));
     entries.extend(installer.into_iter().map(|entry| Entry {
         title: "Debian installer".to_owned(),
         ..entry
     }));
-    entries.extend(efi_entries(&names(directory)));
+    entries.extend(efi_entries(&names(directory, "")));
     let config = BootConfig {
         default: 0,
         timeout: None,
@@ -41,16 +39,16 @@ pub(crate) fn generate(directory: &Path) -> Option<String> {
         .then(|| format!("# Made from the names of the files here.\n{config}"))
 }
 
-/// Names of the files in a directory, sorted; none when it cannot be read.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .filter(|entry| entry.path().is_file())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| !name.contains(char::is_control))
-        .collect();
-    names.sort();
-    names
+/// Names of the files in a folder that can be served, sorted; none when it cannot be read.
+fn names(directory: &Directory, folder: &str) -> Vec<String> {
+    let entries = directory.entries(folder).unwrap_or_default();
+    let is_served = |name: &String| directory.find(&format!("{folder}/{name}")).is_ok();
+    entries
+        .into_iter()
+        .filter(|entry| !entry.is_folder && !entry.name.contains(char::is_control))
+        .map(|entry| entry.name)
+        .filter(is_served)
+        .collect()
 }
 
 /// The part of a kernel's or RAM disk's name that tells one version from another: `-6.1.0-amd64` in `vmlinuz-6.1.0-amd64`.
@@ -141,7 +139,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let text = generate(directory.path())?;
+        let text = generate(&Directory::open(directory.path(), None).unwrap())?;
         let config = wireboot_wire::bootconf::parse(&text).unwrap();
         assert!(config.warnings.is_empty(), "{text}");
         Some(config)

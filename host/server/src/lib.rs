@@ -13,6 +13,7 @@ mod boot;
 mod boot_conf;
 mod check;
 pub mod cli;
+mod confine;
 pub mod dhcp;
 pub mod dhcpv6;
 pub mod directory;

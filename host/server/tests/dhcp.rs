@@ -343,4 +343,14 @@ fn an_interface_without_an_address_is_given_one_for_a_while() {
     assert!(environment.contains("ip=10.8.0."), "{environment}");
     assert_eq!(served.end(), Some(0), "{}", served.log());
     assert!(!sh("ip address show dev s0").contains("10.8.0.1"));
+    // Killed, it cannot take the address back itself.
+    let mut served = Served::start("--interface s0 --address 10.8.0.1/24 --authoritative");
+    served.wait_for("wireboot: ready");
+    assert!(sh("ip address show dev s0").contains("10.8.0.1"));
+    served.child.kill().unwrap();
+    let began = Instant::now();
+    while sh("ip address show dev s0").contains("10.8.0.1") {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -32,13 +32,18 @@ impl DhcpSockets {
     ///
     /// # Errors
     /// When a port is in use or needs a permission that is not there.
-    pub(crate) fn bind(interface: &Interface, proxy: bool, arp: Option<Arp>) -> io::Result<Self> {
+    pub(crate) fn bind(
+        interface: &Interface,
+        proxy: bool,
+        link: Option<LinkSocket>,
+        arp: Option<Arp>,
+    ) -> io::Result<Self> {
         Ok(Self {
             ports: Ports {
                 server: bound(interface, SERVER_PORT, proxy)?,
                 pxe: pxe_port(proxy, || bound(interface, PXE_PORT, true))?,
             },
-            link: LinkSocket::open(interface.index).ok(),
+            link,
             arp,
         })
     }

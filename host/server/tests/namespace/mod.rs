@@ -6,6 +6,8 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -46,36 +48,56 @@ fn serve() {
 impl Served {
     pub fn start(arguments: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        // The server reads it as nobody.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["wireboot.efi", "linux", "initrd.gz"] {
             fs::write(directory.path().join(name), name).unwrap();
         }
         Self {
-            child: Self::spawn(directory.path(), arguments),
+            child: Self::command(directory.path(), arguments).spawn().unwrap(),
             log: directory.path().join("log"),
             directory,
         }
     }
 
-    fn spawn(directory: &Path, arguments: &str) -> Child {
+    /// Ends it, and starts another in its place as another user.
+    pub fn end_and_start_as(&mut self, uid: u32, arguments: &str) {
+        assert_eq!(self.end(), Some(0), "{}", self.log());
+        let mut command = Self::command(self.directory.path(), arguments);
+        self.child = command.uid(uid).gid(uid).spawn().unwrap();
+    }
+
+    fn command(directory: &Path, arguments: &str) -> Command {
         let log = fs::File::create(directory.join("log")).unwrap();
         let directory = directory.display();
-        Command::new(std::env::current_exe().unwrap())
+        let leases = match arguments.contains("--leases") {
+            true => String::new(),
+            false => format!("--leases {directory}/state/leases"),
+        };
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["--exact", "namespace::serve", "--nocapture"])
-            .env(
-                ARGUMENTS,
-                format!("{directory} --leases {directory}/leases {arguments}"),
-            )
+            .env(ARGUMENTS, format!("{directory} {leases} {arguments}"))
             .stdout(Stdio::null())
-            .stderr(log)
+            .stderr(log);
+        command
+    }
+
+    /// Ends it, and starts another in its place.
+    pub fn end_and_start(&mut self, arguments: &str) {
+        assert_eq!(self.end(), Some(0), "{}", self.log());
+        self.child = Self::command(self.directory.path(), arguments)
             .spawn()
-            .unwrap()
+            .unwrap();
     }
 
     /// Kills it, and starts another in its place.
     pub fn kill_and_start(&mut self, arguments: &str) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = Self::spawn(self.directory.path(), arguments);
+        self.child = Self::command(self.directory.path(), arguments)
+            .spawn()
+            .unwrap();
     }
 
     pub fn log(&self) -> String {
@@ -142,6 +164,7 @@ impl Namespace {
     }
 
     /// A program that is started in it.
+    #[allow(dead_code, reason = "not every test program needs all of it")]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.pid().to_string();
