@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
@@ -104,7 +104,7 @@ pub struct ServeArgs {
     pub no_ipv6: bool,
 }
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
 /// What keeps it from serving, and what to do about it.
@@ -142,6 +142,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     ));
     allow_many_files();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    if !ignores_hangup() {
+        signals.add_signal(SIGHUP)?;
+    }
     let opened = open(&args, &interface, addresses, &directory, &events)?;
     let leases = leases_path(&args, &interface);
     if let Some(account) = &account
@@ -224,6 +227,14 @@ fn check_only(directory: &Directory) -> anyhow::Result<()> {
     }
     println!("{}: nothing is missing", directory.path().display());
     Ok(())
+}
+
+/// Whether SIGHUP was ignored when this program was started, as `nohup` has it: it goes on when its terminal ends.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// Each transfer holds a file and a socket, and the usual limit of 1024 is for programs that use select(2).

@@ -182,6 +182,12 @@ pub(super) fn start(
         Ok(())
     };
     threads.start("configuration", Box::new(watch))?;
+    let told = events.clone();
+    let tell = move |stop: &Stop| {
+        told.tell_left_out(stop);
+        Ok(())
+    };
+    threads.start("log", Box::new(tell))?;
     for host in addresses.hosts() {
         let tftp = (!args.no_tftp).then(|| format!("tftp://{host}"));
         let http = (!args.no_http).then(|| http(args, &host));

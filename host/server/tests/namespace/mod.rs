@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use wireboot_namespace::sh;
 
 /// The server in a process of its own, as `wireboot serve` runs it; the process is this test program again.
@@ -67,6 +68,21 @@ impl Served {
         self.child = command.uid(uid).gid(uid).spawn().unwrap();
     }
 
+    /// Ends it, and starts another in its place as `nohup` does.
+    pub fn end_and_start_without_hangup(&mut self, arguments: &str) {
+        assert_eq!(self.end(), Some(0), "{}", self.log());
+        let command = Self::command(self.directory.path(), arguments);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]);
+        shell.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            shell.env(name, value.unwrap());
+        }
+        let log = fs::File::create(&self.log).unwrap();
+        shell.stdout(Stdio::null()).stderr(log);
+        self.child = shell.spawn().unwrap();
+    }
+
     fn command(directory: &Path, arguments: &str) -> Command {
         let log = fs::File::create(directory.join("log")).unwrap();
         let directory = directory.display();
@@ -116,13 +132,14 @@ impl Served {
         }
     }
 
+    pub fn signal(&self, signal: Signal) {
+        let process = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        nix::sys::signal::kill(process, signal).unwrap();
+    }
+
     /// Ends it as systemd does, and returns its exit code.
     pub fn end(&mut self) -> Option<i32> {
-        nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(self.child.id() as i32),
-            nix::sys::signal::Signal::SIGTERM,
-        )
-        .unwrap();
+        self.signal(Signal::SIGTERM);
         self.child.wait().unwrap().code()
     }
 }
