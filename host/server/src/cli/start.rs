@@ -48,6 +48,7 @@ struct Threads<'a> {
     started: Vec<JoinHandle<()>>,
     /// `None` when no addresses are given, or leases cannot be kept.
     leases: Option<Leases>,
+    directory: &'a Arc<Directory>,
     events: &'a Events,
     stop: &'a Stop,
 }
@@ -167,6 +168,7 @@ pub(super) fn start(
     let mut threads = Threads {
         started: Vec::new(),
         leases: None,
+        directory,
         events,
         stop,
     };
@@ -332,6 +334,7 @@ fn dhcpv6(
         prefix,
         range,
         dns: ipv6_dns(args),
+        directory: threads.directory.clone(),
         tftp: !args.no_tftp,
         http: (!args.no_http).then(|| http(args, &format!("[{server}]"))),
     };
@@ -391,7 +394,7 @@ fn dhcp(
     }
     let leases = threads.leases.clone();
     let kept = leases.as_ref().map(|leases| leases.of(ipv4_of));
-    let responder = dhcp::Responder::new(answers(args, network, range))
+    let responder = dhcp::Responder::new(answers(args, threads.directory.clone(), network, range))
         .with(kept.unwrap_or_default())
         .unless(others);
     let server = DhcpServer::new(
@@ -480,6 +483,7 @@ fn http(args: &ServeArgs, host: &str) -> String {
 
 fn answers(
     args: &ServeArgs,
+    directory: Arc<Directory>,
     network: (Ipv4Addr, u8),
     range: Option<RangeInclusive<Ipv4Addr>>,
 ) -> dhcp::Answers {
@@ -491,6 +495,7 @@ fn answers(
         range,
         router: args.router,
         dns: dns.collect(),
+        directory,
         tftp: !args.no_tftp,
         http: (!args.no_http).then(|| http(args, &address.to_string())),
     }
