@@ -9,6 +9,7 @@ use wireboot_wire::bootconf::{self, BootConfig};
 use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM, Content, Directory, OpenError};
 use crate::event::Events;
 use crate::stop::Stop;
+use crate::trees;
 
 /// Bytes of a configuration that are read; no real one has as many.
 const LONGEST: u64 = 1 << 20;
@@ -60,6 +61,11 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
         Err(error) => findings.push(Finding::error(format!("{BOOT_PROGRAM}: {error}"))),
     }
     findings.extend(unreadable(directory));
+    findings.extend(trees::media_only(directory).iter().map(|kernel| {
+        Finding::remark(format!(
+            "{kernel}: this installer looks for the CD that it is from in the machine itself; unpack netboot.tar.gz of the same release into {at}"
+        ))
+    }));
     let configuration = match directory.find(BOOT_CONFIGURATION) {
         Ok(configuration) => configuration,
         Err(OpenError::NotFound) => {

@@ -19,7 +19,7 @@ use signal_hook::low_level::signal_name;
 
 pub use self::address::{AddressRange, Cidr};
 use self::address::{Addresses, TemporaryAddress, choose_interface};
-use self::start::{leases_path, open, start};
+use self::start::{http as http_url, leases_path, open, start};
 use crate::check;
 use crate::confine::{self, Account, Needs};
 use crate::directory::{BOOT_PROGRAM, Directory};
@@ -117,6 +117,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let account = Account::choose(args.user.as_deref())?;
     if args.check {
         confine::become_user(account.as_ref(), CapabilitySet::empty())?;
+        if !args.no_http {
+            directory.reached_at("http://SERVER/".to_owned());
+        }
         return check_only(&directory);
     }
     let has_address = !args.address.is_empty();
@@ -134,6 +137,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     let addresses = Addresses::of(&interface, &args.address, args.no_ipv6)?;
     let hosts: Vec<String> = addresses.hosts().collect();
+    // Installers ask by IPv4 where there is both.
+    if let Some(host) = hosts.first()
+        && !args.no_http
+    {
+        directory.reached_at(http_url(&args, host) + "/");
+    }
     events.say(format!(
         "serving {} at {} on {}",
         args.dir.display(),

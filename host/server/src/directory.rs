@@ -14,7 +14,7 @@ use std::io::{self, IoSliceMut, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use nix::dir::{Dir, Type};
@@ -58,6 +58,7 @@ pub struct Directory {
     path: PathBuf,
     root: OwnedFd,
     boot_program: Option<BootProgram>,
+    url: OnceLock<String>,
 }
 
 /// A file by its name in a folder that is held open: the folders above that need not be readable.
@@ -91,7 +92,13 @@ impl Directory {
             path: path.to_owned(),
             root: folder(path)?,
             boot_program: boot_program.transpose()?,
+            url: OnceLock::new(),
         })
+    }
+
+    /// Machines reach the directory by HTTP at `url`, which ends with a slash. Said once; until then, nobody does.
+    pub(crate) fn reached_at(&self, url: String) {
+        let _ = self.url.set(url);
     }
 
     /// Where the directory is.
@@ -125,7 +132,9 @@ impl Directory {
     /// The boot configuration made from what the directory holds; `None` when nothing in it looks bootable, or it has its own.
     pub fn boot_configuration(&self) -> Option<String> {
         match self.open_below(BOOT_CONFIGURATION) {
-            Err(OpenError::NotFound) => boot_conf::generate(self),
+            Err(OpenError::NotFound) => {
+                boot_conf::generate(self, self.url.get().map(String::as_str))
+            }
             _ => None,
         }
     }
@@ -155,15 +164,24 @@ impl Directory {
                 .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
             openat2(&self.root, name, how)?
         };
-        let mut entries: Vec<Entry> = Dir::from_fd(folder)?
-            .iter()
-            .flatten()
-            .filter_map(|entry| {
-                let name = entry.file_name().to_str().ok()?.to_owned();
-                let is_folder = entry.file_type() == Some(Type::Directory);
-                Some(Entry { name, is_folder })
+        let mut folder = Dir::from_fd(folder)?;
+        let named = folder.iter().flatten().filter_map(|entry| {
+            let name = entry.file_name().to_str().ok()?.to_owned();
+            Some((name, entry.file_type()))
+        });
+        let named: Vec<_> = named.collect();
+        let named = named
+            .into_iter()
+            .filter(|(name, _)| ![".", ".."].contains(&name.as_str()));
+        let mut entries: Vec<Entry> = named
+            .map(|(name, kind)| Entry {
+                // Some file systems, that of CDs for one, do not say with the name.
+                is_folder: match kind {
+                    Some(kind) => kind == Type::Directory,
+                    None => is_folder(&folder, &name),
+                },
+                name,
             })
-            .filter(|entry| ![".", ".."].contains(&entry.name.as_str()))
             .collect();
         entries.sort();
         Ok(entries)
@@ -211,6 +229,11 @@ impl Directory {
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         Content::from_file(openat2(&self.root, name, how)?)
     }
+}
+
+fn is_folder(above: &Dir, name: &str) -> bool {
+    let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    openat(above, name, how, Mode::empty()).is_ok()
 }
 
 impl AsFd for Directory {

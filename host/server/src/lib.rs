@@ -31,3 +31,4 @@ pub mod ports;
 pub mod ra;
 pub mod stop;
 pub mod tftp;
+mod trees;

@@ -474,7 +474,7 @@ fn arp(
 }
 
 /// `http://HOST[:PORT]`.
-fn http(args: &ServeArgs, host: &str) -> String {
+pub(super) fn http(args: &ServeArgs, host: &str) -> String {
     match args.http_port {
         80 => format!("http://{host}"),
         port => format!("http://{host}:{port}"),
