@@ -14,9 +14,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, lchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use landlock::{
@@ -123,7 +123,7 @@ pub(crate) struct Needs<'a> {
     /// The directory that is served.
     pub served: BorrowedFd<'a>,
     /// Other folders that files are read from.
-    pub read: Vec<PathBuf>,
+    pub read: Vec<OwnedFd>,
     /// The folder that is written to.
     pub written: Option<&'a Path>,
 }
@@ -198,7 +198,7 @@ fn landlock(needs: &Needs<'_>) -> anyhow::Result<()> {
         .create()?
         .add_rule(PathBeneath::new(needs.served, read))?;
     for folder in &needs.read {
-        rules = rules.add_rule(PathBeneath::new(PathFd::new(folder)?, read))?;
+        rules = rules.add_rule(PathBeneath::new(folder, read))?;
     }
     if let Some(folder) = needs.written
         && let Ok(folder) = PathFd::new(folder)

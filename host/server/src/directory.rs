@@ -140,13 +140,14 @@ impl Directory {
     }
 
     /// The folders that wireboot.efi is read from: that of its name and, for a link, that of the file.
-    pub(crate) fn folders_of_boot_program(&self) -> Vec<PathBuf> {
+    pub(crate) fn folders_of_boot_program(&self) -> Vec<OwnedFd> {
         let paths = self.boot_program.iter().flat_map(|program| {
             let file = program.path.canonicalize();
             let name = std::path::absolute(&program.path);
             [file, name].into_iter().flatten()
         });
-        let folders = paths.filter_map(|path| Some(path.parent()?.to_owned()));
+        let how = OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let folders = paths.filter_map(|path| open(path.parent()?, how, Mode::empty()).ok());
         folders.collect()
     }
 

@@ -171,10 +171,31 @@ fn only_the_served_files_can_be_opened() {
     fs::remove_file(&link).unwrap();
     symlink(second.join("program"), &link).unwrap();
     let answer = clients.run(program);
-    match served.log().contains("no Landlock") {
+    let lacks_it = "no Landlock (this kernel has none)";
+    match served.log().contains(lacks_it) {
         true => assert_eq!(answer, "second200"),
         false => assert!(answer.ends_with("403"), "{answer}"),
     }
+    drop(served);
+    // Folders above that the user may not enter are no obstacle.
+    mode(elsewhere.path(), 0o700);
+    let program_here = second.join("program");
+    let arguments = format!(
+        "--interface s0 --authoritative --nbp {}",
+        program_here.display()
+    );
+    let served = Served::start(&arguments);
+    served.wait_for("wireboot: ready");
+    assert_eq!(clients.run(program), "second200");
+    let log = served.log();
+    assert!(
+        log.contains("Landlock, seccomp") || log.contains(lacks_it),
+        "{log}"
+    );
+    assert!(
+        !log.contains("no Landlock") || log.contains(lacks_it),
+        "{log}"
+    );
 }
 
 #[test]
