@@ -482,6 +482,8 @@ fn a_syn_is_acknowledged_once() {
     let now = Instant::ZERO;
     let mut connection = Connection::connect(config(), 1000, now);
     connection.transmit(now, &LIMITS).unwrap();
+    // Theirs comes twice before ours leaves.
+    connection.receive(now, &bare(7, 0, Flags::SYN), LIMITS.room);
     connection.receive(now, &bare(7, 0, Flags::SYN), LIMITS.room);
     let answer = connection.transmit(now, &LIMITS).unwrap();
     assert_eq!((answer.flags, answer.ack), (Flags::SYN | Flags::ACK, 8));
@@ -489,6 +491,29 @@ fn a_syn_is_acknowledged_once() {
     connection.receive(now, &bare(8, 1001, Flags::ACK), LIMITS.room);
     assert_eq!(connection.state(), State::Established);
     assert_eq!(connection.transmit(now, &LIMITS), None);
+}
+
+/// RFC 9293, section 3.8.3: R2 is 100 s, and what is acknowledged begins it anew.
+#[test]
+fn the_wait_for_a_silent_peer_begins_with_its_last_acknowledgement() {
+    let mut now = Instant::ZERO;
+    let mut connection = Connection::connect(config(), 1000, now);
+    connection.transmit(now, &LIMITS).unwrap();
+    // With such round trips the time-out is 0.79 s (RFC 6298), and expires 100.33 s after the last acknowledgement for the seventh time.
+    now += Duration::from_millis(316);
+    connection.receive(now, &bare(7, 1001, Flags::SYN | Flags::ACK), LIMITS.room);
+    connection.queue(2000);
+    while connection.transmit(now, &LIMITS).is_some() {}
+    now += Duration::from_millis(316);
+    connection.receive(now, &bare(8, 1537, Flags::ACK), LIMITS.room);
+    let acknowledged = now;
+    for _ in 0..7 {
+        assert_eq!(connection.error(), None);
+        now = connection.poll_at().unwrap();
+        while connection.transmit(now, &LIMITS).is_some() {}
+    }
+    assert_eq!(connection.error(), Some(Error::TimedOut));
+    assert_eq!(now - acknowledged, Duration::from_millis(127 * 790));
 }
 
 /// RFC 5681, section 3.1: ssthresh is half of what was under way at the first expiry, and held at the ones after it.
