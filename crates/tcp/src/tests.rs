@@ -462,6 +462,49 @@ fn the_next_data_goes_the_short_way_and_nothing_else_does() {
     assert_eq!(ack.ack, 208);
 }
 
+/// Whatever window was told: the caller has no place for more.
+#[test]
+fn of_text_is_taken_what_there_is_room_for() {
+    let now = Instant::ZERO;
+    let mut connection = established(now);
+    let text = Segment {
+        len: 100,
+        ..bare(8, 1001, Flags::ACK | Flags::PSH)
+    };
+    let placement = connection.receive(now, &text, 40);
+    let taken = |skip, len| Placement {
+        skip,
+        len,
+        at: 0,
+        advance: len as u32,
+    };
+    assert_eq!(placement, Some(taken(0, 40)));
+    assert_eq!(connection.receive(now, &text, 60), Some(taken(40, 60)));
+    assert_eq!(connection.rcv_nxt(), 108);
+}
+
+/// RFC 9293, section 3.10.7.1.
+#[test]
+fn a_closed_connection_answers_by_resets() {
+    let now = Instant::ZERO;
+    let answer = |segment: &Segment<'_>| {
+        let mut connection = established(now);
+        connection.abort();
+        let reset = connection.transmit(now, &LIMITS).unwrap();
+        assert_eq!((reset.seq, reset.flags), (1001, Flags::RST | Flags::ACK));
+        assert_eq!(connection.receive(now, segment, LIMITS.room), None);
+        let answer = connection.transmit(now, &LIMITS);
+        answer.map(|answer| (answer.seq, answer.ack, answer.flags))
+    };
+    let reset = Flags::RST | Flags::ACK;
+    assert_eq!(
+        answer(&bare(8, 1001, Flags::ACK)),
+        Some((1001, 0, Flags::RST))
+    );
+    assert_eq!(answer(&bare(8, 0, Flags::SYN)), Some((0, 9, reset)));
+    assert_eq!(answer(&bare(8, 1001, reset)), None);
+}
+
 /// RFC 9293, section 3.10.4.
 #[test]
 fn a_close_before_the_peer_answers_deletes_the_connection() {
