@@ -483,6 +483,122 @@ fn of_text_is_taken_what_there_is_room_for() {
     assert_eq!(connection.rcv_nxt(), 108);
 }
 
+/// RFC 9293, sections 3.10.2 to 3.10.4.
+#[test]
+fn each_state_says_what_may_come_and_go() {
+    let mut now = Instant::ZERO;
+    let says = |connection: &Connection| {
+        (
+            connection.state(),
+            connection.may_receive(),
+            connection.may_send(),
+        )
+    };
+    let fin = Flags::FIN | Flags::ACK;
+
+    let mut connection = Connection::connect(config(), 1000, now);
+    assert_eq!(says(&connection), (State::SynSent, true, true));
+    connection.transmit(now, &LIMITS).unwrap();
+    connection.receive(now, &bare(7, 0, Flags::SYN), LIMITS.room);
+    assert_eq!(says(&connection), (State::SynReceived, true, true));
+
+    let mut connection = established(now);
+    assert_eq!(says(&connection), (State::Established, true, true));
+    connection.close();
+    assert_eq!(says(&connection), (State::FinWait1, true, false));
+    connection.queue(100);
+    assert_eq!(connection.transmit(now, &LIMITS).unwrap().len, 0);
+    connection.receive(now, &bare(8, 1002, Flags::ACK), LIMITS.room);
+    assert_eq!(says(&connection), (State::FinWait2, true, false));
+    connection.receive(now, &bare(8, 1002, fin), LIMITS.room);
+    assert_eq!(says(&connection), (State::TimeWait, false, false));
+    assert_eq!(connection.transmit(now, &LIMITS).unwrap().ack, 9);
+    assert!(!connection.is_over());
+    now = connection.poll_at().unwrap();
+    assert_eq!(now, Instant::ZERO + Duration::from_secs(60));
+    assert_eq!(connection.transmit(now, &LIMITS), None);
+    assert_eq!(says(&connection), (State::Closed, false, false));
+    assert!(connection.is_over());
+    assert_eq!(connection.poll_at(), None);
+
+    let mut connection = established(now);
+    connection.close();
+    connection.transmit(now, &LIMITS).unwrap();
+    connection.receive(now, &bare(8, 1001, fin), LIMITS.room);
+    assert_eq!(says(&connection), (State::Closing, false, false));
+
+    let mut connection = established(now);
+    connection.receive(now, &bare(8, 1001, fin), LIMITS.room);
+    assert_eq!(says(&connection), (State::CloseWait, false, true));
+    connection.close();
+    assert_eq!(says(&connection), (State::LastAck, false, false));
+}
+
+/// RFC 9293, section 3.10.5.
+#[test]
+fn an_abort_tells_a_peer_that_knows_of_the_connection() {
+    let now = Instant::ZERO;
+    let mut connection = Connection::connect(config(), 1000, now);
+    connection.transmit(now, &LIMITS).unwrap();
+    connection.abort();
+    assert!(connection.is_over());
+    assert_eq!(connection.transmit(now, &LIMITS), None);
+
+    let mut connection = established(now);
+    connection.abort();
+    assert_eq!(connection.state(), State::Closed);
+    assert!(!connection.is_over(), "the reset has not left");
+    let reset = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!(reset.flags, Flags::RST | Flags::ACK);
+    assert_eq!((reset.seq, reset.ack), (1001, 8));
+    assert!(connection.is_over());
+    connection.abort();
+    assert!(connection.is_over(), "there is nobody to tell");
+}
+
+#[test]
+fn what_the_peer_has_told_can_be_asked() {
+    let mut now = Instant::ZERO;
+    let mut connection = Connection::connect(config(), 1000, now);
+    assert_eq!(connection.round_trip(), None);
+    connection.transmit(now, &LIMITS).unwrap();
+    now += Duration::from_millis(30);
+    let syn = bare(7, 1001, Flags::SYN | Flags::ACK);
+    connection.receive(now, &syn, LIMITS.room);
+    assert_eq!(connection.round_trip(), Some(Duration::from_millis(30)));
+    assert_eq!(connection.snd_wnd(), 60_000);
+    let update = Segment {
+        wnd: 50_000,
+        ..bare(8, 1001, Flags::ACK)
+    };
+    connection.receive(now, &update, LIMITS.room);
+    assert_eq!(connection.snd_wnd(), 50_000);
+}
+
+/// RFC 2018, section 8.
+#[test]
+fn what_lay_behind_a_gap_and_was_lost_comes_again() {
+    let now = Instant::ZERO;
+    let text = |seq, len| Segment {
+        len,
+        ..bare(seq, 1001, Flags::ACK | Flags::PSH)
+    };
+    let mut connection = established(now);
+    assert_eq!(connection.out_of_order(), 0);
+    let placement = connection.receive(now, &text(1008, 100), LIMITS.room);
+    let placement = placement.unwrap();
+    assert_eq!((placement.at, placement.advance), (1000, 0));
+    assert_eq!(connection.out_of_order(), 1100);
+    let mut lost = connection.clone();
+    lost.renege();
+    assert_eq!(lost.out_of_order(), 0);
+    for (mut connection, advance) in [(connection, 1100), (lost, 1000)] {
+        let placement = connection.receive(now, &text(8, 1000), LIMITS.room);
+        assert_eq!(placement.unwrap().advance, advance);
+        assert_eq!(connection.rcv_nxt(), 8 + advance);
+    }
+}
+
 /// RFC 9293, section 3.10.7.1.
 #[test]
 fn a_closed_connection_answers_by_resets() {
@@ -557,6 +673,21 @@ fn the_wait_for_a_silent_peer_begins_with_its_last_acknowledgement() {
     }
     assert_eq!(connection.error(), Some(Error::TimedOut));
     assert_eq!(now - acknowledged, Duration::from_millis(127 * 790));
+}
+
+#[test]
+fn a_pause_in_which_nothing_is_under_way_is_no_wait_for_the_peer() {
+    let mut now = Instant::ZERO;
+    let mut connection = established(now);
+    connection.queue(100);
+    connection.transmit(now, &LIMITS).unwrap();
+    connection.receive(now, &bare(8, 1101, Flags::ACK), LIMITS.room);
+    now += Duration::from_secs(1000);
+    connection.queue(100);
+    connection.transmit(now, &LIMITS).unwrap();
+    now = connection.poll_at().unwrap();
+    assert_eq!(connection.transmit(now, &LIMITS).unwrap().len, 100);
+    assert_eq!(connection.error(), None);
 }
 
 /// RFC 5681, section 3.1: ssthresh is half of what was under way at the first expiry, and held at the ones after it.
