@@ -28,13 +28,6 @@ impl Flags {
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
-
-    /// True when one of `flags` is set.
-    #[inline]
-    #[must_use]
-    pub const fn intersects(self, flags: Self) -> bool {
-        self.0 & flags.0 != 0
-    }
 }
 
 impl BitOr for Flags {
@@ -129,5 +122,18 @@ pub fn listen(segment: &Segment<'_>) -> Listen {
         Listen::Accept
     } else {
         Listen::Ignore
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_joined_whichever_are_set() {
+        let both = Flags::SYN | Flags::ACK;
+        assert_eq!(both.0, 0x12);
+        assert_eq!(both | Flags::ACK, both);
+        assert!(both.contains(Flags::SYN) && !both.contains(Flags::SYN | Flags::FIN));
     }
 }

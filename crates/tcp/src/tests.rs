@@ -534,6 +534,38 @@ fn each_state_says_what_may_come_and_go() {
     assert_eq!(says(&connection), (State::LastAck, false, false));
 }
 
+/// RFC 9293, section 3.10.4: in SYN-RECEIVED a CLOSE waits for ESTABLISHED.
+#[test]
+fn a_close_before_the_handshake_is_done_follows_it() {
+    let now = Instant::ZERO;
+    let mut connection = Connection::accept(config(), 1000, now, &bare(7, 0, Flags::SYN));
+    let answer = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!((answer.flags, answer.ack), (Flags::SYN | Flags::ACK, 8));
+    connection.close();
+    assert_eq!(connection.state(), State::SynReceived);
+    assert_eq!(connection.transmit(now, &LIMITS), None);
+    connection.receive(now, &bare(8, 1001, Flags::ACK), LIMITS.room);
+    assert_eq!(connection.state(), State::FinWait1);
+    let fin = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!((fin.flags, fin.seq), (Flags::FIN | Flags::ACK, 1001));
+}
+
+/// RFC 9293, section 3.9.1.2.
+#[test]
+fn the_last_segment_is_pushed() {
+    let now = Instant::ZERO;
+    let mut connection = established(now);
+    connection.queue(1100);
+    let out = core::iter::from_fn(|| connection.transmit(now, &LIMITS));
+    let sent: Vec<_> = out.map(|out| (out.len, out.flags)).collect();
+    let pushed = Flags::ACK | Flags::PSH;
+    assert_eq!(sent, [(536, Flags::ACK), (536, Flags::ACK), (28, pushed)]);
+    // A FIN alone has nothing to push.
+    connection.close();
+    let fin = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!((fin.len, fin.flags), (0, Flags::ACK | Flags::FIN));
+}
+
 /// RFC 9293, section 3.10.5.
 #[test]
 fn an_abort_tells_a_peer_that_knows_of_the_connection() {
@@ -573,6 +605,56 @@ fn what_the_peer_has_told_can_be_asked() {
     };
     connection.receive(now, &update, LIMITS.room);
     assert_eq!(connection.snd_wnd(), 50_000);
+}
+
+/// RFC 9293, section 3.10.7.4: SND.WL1 < SEG.SEQ, or SND.WL1 = SEG.SEQ and SND.WL2 =< SEG.ACK.
+#[test]
+fn an_older_segment_does_not_say_what_the_window_is() {
+    let now = Instant::ZERO;
+    let mut connection = established(now);
+    for (seq, wnd, window) in [
+        (1008, 50_000, 50_000),
+        (1007, 40_000, 50_000),
+        (8, 40_000, 50_000),
+        (1008, 40_000, 40_000),
+        (1009, 30_000, 30_000),
+    ] {
+        let segment = Segment {
+            wnd,
+            len: 1,
+            ..bare(seq, 1001, Flags::ACK)
+        };
+        connection.receive(now, &segment, LIMITS.room);
+        assert_eq!(connection.snd_wnd(), window, "{seq}");
+    }
+}
+
+/// RFC 5927, section 4.1, and RFC 8201, section 5.4.
+#[test]
+fn what_was_too_large_for_the_path_leaves_again_in_smaller_segments() {
+    let now = Instant::ZERO;
+    let mut connection = established(now);
+    assert!(!connection.too_big(1001, 500), "nothing is under way");
+    connection.queue(1100);
+    let sizes = |connection: &mut Connection| -> Vec<_> {
+        let out = core::iter::from_fn(|| connection.transmit(now, &LIMITS));
+        out.map(|out| (out.seq, out.len)).collect()
+    };
+    assert_eq!(
+        sizes(&mut connection),
+        [(1001, 536), (1537, 536), (2073, 28)]
+    );
+    for seq in [1000, 2101, 2102] {
+        assert!(!connection.too_big(seq, 500), "{seq}");
+    }
+    assert_eq!((connection.mss(), sizes(&mut connection)), (536, vec![]));
+    assert!(connection.clone().too_big(2100, 500));
+    assert!(connection.too_big(1001, 500));
+    assert_eq!(connection.mss(), 500);
+    assert_eq!(
+        sizes(&mut connection),
+        [(1001, 500), (1501, 500), (2001, 100)]
+    );
 }
 
 /// RFC 2018, section 8.
