@@ -801,6 +801,129 @@ fn the_first_time_out_halves_what_slow_start_reaches() {
     assert!(windows.windows(2).all(|w| w[1] <= w[0] + 1), "{windows:?}");
 }
 
+/// A client of a peer with SACK, or of one without, that has sent 10 segments of 536 bytes and has 20 more.
+struct Sender {
+    connection: Connection,
+    now: Instant,
+}
+
+impl Sender {
+    fn new(sack: bool) -> Self {
+        let now = Instant::ZERO;
+        let mut connection = Connection::connect(config(), 1000, now);
+        connection.transmit(now, &LIMITS).unwrap();
+        let syn = Segment {
+            options: if sack { &[4, 2, 1, 1] } else { &[] },
+            ..bare(7, 1001, Flags::SYN | Flags::ACK)
+        };
+        connection.receive(now, &syn, LIMITS.room);
+        connection.transmit(now, &LIMITS).unwrap();
+        connection.queue(30 * 536);
+        let mut sender = Self { connection, now };
+        assert_eq!(sender.sent(), (0..10).collect::<Vec<_>>());
+        sender
+    }
+
+    /// The numbers of the segments that leave now.
+    fn sent(&mut self) -> Vec<u32> {
+        let out = core::iter::from_fn(|| self.connection.transmit(self.now, &LIMITS));
+        out.map(|out| {
+            assert_eq!(out.len, 536);
+            (out.seq - 1001) / 536
+        })
+        .collect()
+    }
+
+    /// The peer expects this segment next, and has these behind it. Returns what leaves.
+    fn hears(&mut self, next: u32, blocks: &[core::ops::Range<u32>]) -> Vec<u32> {
+        let at = |number: u32| 1001 + number * 536;
+        let mut options = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
+        for block in blocks {
+            options.extend(at(block.start).to_be_bytes());
+            options.extend(at(block.end).to_be_bytes());
+        }
+        let segment = Segment {
+            options: if blocks.is_empty() { &[] } else { &options },
+            ..bare(8, at(next), Flags::ACK)
+        };
+        self.connection.receive(self.now, &segment, LIMITS.room);
+        self.sent()
+    }
+}
+
+/// Without SACK (RFC 5681, section 3.2, RFC 3042, RFC 6582). The segments 0 and 3 are lost.
+#[test]
+fn three_equal_acknowledgements_repair_a_loss_and_partial_ones_the_next() {
+    let mut sender = Sender::new(false);
+    assert_eq!(sender.hears(0, &[]), [10], "limited transmit");
+    assert_eq!(sender.hears(0, &[]), [11]);
+    // From now on 6 may be under way, half of what was.
+    assert_eq!(sender.hears(0, &[]), [0], "fast retransmit");
+    for _ in 4..7 {
+        assert_eq!(sender.hears(0, &[]), []);
+    }
+    for new in 12..16 {
+        assert_eq!(sender.hears(0, &[]), [new], "for each that has left");
+    }
+    // Of 16, 7 have come behind the gap; with the one that leaves again 6 are under way.
+    assert_eq!(sender.hears(3, &[]), [3], "the next gap");
+    assert_eq!(sender.hears(3, &[]), [16]);
+    assert_eq!(sender.hears(3, &[]), [17]);
+    // All that was under way when the loss was seen has come: equal acknowledgements are counted anew.
+    let new = sender.hears(18, &[]);
+    assert!((6..=7).contains(&new.len()) && new[0] == 18, "{new:?}");
+    for _ in 0..2 {
+        assert!(!sender.hears(18, &[]).contains(&18));
+    }
+    assert_eq!(sender.hears(18, &[])[..1], [18]);
+}
+
+/// RFC 6675: what has three ranges, or more than two segments, above it was lost. The segments 0, 1, 3 and 5 are
+/// lost.
+#[test]
+fn selective_acknowledgements_tell_what_leaves_again() {
+    let mut sender = Sender::new(true);
+    for _ in 0..5 {
+        assert_eq!(sender.hears(0, &[]), [], "no news");
+    }
+    assert_eq!(sender.hears(0, &[2..3]), [10]);
+    assert_eq!(sender.hears(0, &[4..5, 2..3]), [11]);
+    assert_eq!(sender.hears(0, &[4..5, 2..3]), [], "no news");
+    // 12 were under way, so that 6 may be. The first leaves in any case.
+    assert_eq!(sender.hears(0, &[6..7, 4..5, 2..3]), [0]);
+    // Of 12, 4 have come, and 1 and 3 are lost. With the next one, 5 is lost, too.
+    assert_eq!(sender.hears(0, &[6..8, 4..5, 2..3]), []);
+    assert_eq!(sender.hears(0, &[6..9, 4..5, 2..3]), [1, 3]);
+    assert_eq!(sender.hears(0, &[6..10, 4..5, 2..3]), [5]);
+    assert_eq!(sender.hears(0, &[6..11, 4..5, 2..3]), [12]);
+    assert_eq!(sender.hears(1, &[6..11, 4..5, 2..3]), [13]);
+}
+
+/// RFC 2018, section 2: nobody tells what was not agreed on.
+#[test]
+fn selective_acknowledgements_of_a_peer_without_them_mean_nothing() {
+    let mut sender = Sender::new(false);
+    let blocks = [6..7, 4..5, 2..3];
+    assert_eq!(sender.hears(0, &blocks), [10], "one equal acknowledgement");
+}
+
+/// RFC 5681, section 3.1: after a time-out all that was under way leaves again, in slow start.
+#[test]
+fn after_a_time_out_slow_start_begins_anew() {
+    let mut sender = Sender::new(false);
+    sender.now = sender.connection.poll_at().unwrap();
+    assert_eq!(sender.sent(), [0]);
+    for first in 1..5 {
+        let second = 2 * first;
+        assert_eq!(sender.hears(first, &[]), [second - 1, second]);
+    }
+    // Half of what was under way are: from now on one more each round trip.
+    for next in 5..9 {
+        assert_eq!(sender.hears(next, &[]), [next + 4]);
+    }
+    assert_eq!(sender.hears(9, &[]), [13, 14]);
+}
+
 #[test]
 fn what_did_not_leave_is_returned_again() {
     let now = Instant::ZERO;
