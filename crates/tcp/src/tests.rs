@@ -655,6 +655,8 @@ fn what_was_too_large_for_the_path_leaves_again_in_smaller_segments() {
         sizes(&mut connection),
         [(1001, 500), (1501, 500), (2001, 100)]
     );
+    assert!(connection.too_big(1001, 500));
+    assert_eq!(sizes(&mut connection), [], "it is known");
 }
 
 /// RFC 2018, section 8.
@@ -922,6 +924,101 @@ fn after_a_time_out_slow_start_begins_anew() {
         assert_eq!(sender.hears(next, &[]), [next + 4]);
     }
     assert_eq!(sender.hears(9, &[]), [13, 14]);
+}
+
+/// A client of a peer whose SYN says so.
+fn of_peer(wnd: u16, options: &[u8]) -> Connection {
+    let now = Instant::ZERO;
+    let mut connection = Connection::connect(config(), 1000, now);
+    connection.transmit(now, &LIMITS).unwrap();
+    let syn = Segment {
+        wnd,
+        options,
+        ..bare(7, 1001, Flags::SYN | Flags::ACK)
+    };
+    connection.receive(now, &syn, LIMITS.room);
+    connection.transmit(now, &LIMITS).unwrap();
+    connection
+}
+
+/// RFC 9293, section 3.8.6.2.1: a segment, or half of the largest window, or all there is.
+#[test]
+fn a_small_window_is_filled_by_no_small_segments() {
+    let now = Instant::ZERO;
+    for (window, queued, expected) in [
+        (1070, 5000, vec![536]),
+        (1071, 5000, vec![536, 535]),
+        (1072, 5000, vec![536, 536]),
+        (1000, 600, vec![536, 64]),
+        (500, 5000, vec![500]),
+    ] {
+        let mut connection = of_peer(window, &[]);
+        connection.queue(queued);
+        let out = core::iter::from_fn(|| connection.transmit(now, &LIMITS));
+        let sizes: Vec<_> = out.map(|out| out.len).collect();
+        assert_eq!(sizes, expected, "{window} {queued}");
+    }
+    // What the device cuts is whole segments, too.
+    let limits = Limits {
+        unit: 3000,
+        ..LIMITS
+    };
+    let mut connection = of_peer(60_000, &[]);
+    connection.queue(5000);
+    let out = core::iter::from_fn(|| connection.transmit(now, &limits));
+    let sizes: Vec<_> = out.map(|out| out.len).collect();
+    assert_eq!(sizes, [5 * 536, 5000 - 5 * 536]);
+}
+
+/// RFC 9293, section 3.8.6.1: a closed window is probed by one byte, after a while; a FIN needs none.
+#[test]
+fn what_a_closed_window_and_what_is_under_way_let_leave() {
+    let mut now = Instant::ZERO;
+    let mut connection = of_peer(0, &[]);
+    connection.queue(5000);
+    assert_eq!(connection.transmit(now, &LIMITS), None);
+    now = connection.poll_at().unwrap();
+    assert_eq!(connection.transmit(now, &LIMITS).unwrap().len, 1);
+    assert_eq!(connection.transmit(now, &LIMITS), None);
+
+    let mut connection = of_peer(60_000, &[]);
+    connection.queue(100);
+    connection.transmit(now, &LIMITS).unwrap();
+    connection.close();
+    let fin = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!((fin.len, fin.flags), (0, Flags::FIN | Flags::ACK));
+    assert_eq!(connection.transmit(now, &LIMITS), None);
+}
+
+#[test]
+fn what_was_acknowledged_is_not_taken_back() {
+    let now = Instant::ZERO;
+    let mut connection = of_peer(60_000, &[]);
+    connection.queue(1100);
+    let first = connection.transmit(now, &LIMITS).unwrap();
+    connection.receive(now, &bare(8, 1537, Flags::ACK), LIMITS.room);
+    connection.take_back(&first);
+    assert_eq!(connection.snd_nxt(), 1537);
+    assert_eq!(connection.transmit(now, &LIMITS).unwrap().seq, 1537);
+}
+
+/// RFC 4821, section 7.7: what is swallowed again and again may be too large for the path.
+#[test]
+fn every_second_time_out_makes_large_segments_smaller() {
+    let sizes = |queued| -> Vec<u16> {
+        let mut connection = of_peer(60_000, &[2, 4, 5, 0xb4]);
+        connection.queue(queued);
+        let mut now = Instant::ZERO;
+        (0..7)
+            .map(|_| {
+                while connection.transmit(now, &LIMITS).is_some() {}
+                now = connection.poll_at().unwrap();
+                connection.mss()
+            })
+            .collect()
+    };
+    assert_eq!(sizes(5000), [1460, 1460, 1220, 1220, 536, 536, 536]);
+    assert_eq!(sizes(500), [1460; 7]);
 }
 
 #[test]
