@@ -1087,6 +1087,141 @@ fn a_silent_peer_is_probed_and_given_up() {
     assert_eq!(world.ends[0].connection.error(), Some(Error::TimedOut));
 }
 
+/// RFC 9293, section 3.8.4.
+#[test]
+fn a_silent_peer_is_probed_in_even_steps() {
+    let seconds = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+    let probing = |interval| {
+        let config = Config {
+            keep_alive: Some(interval),
+            ..config()
+        };
+        let mut connection = Connection::connect(config, 1000, Instant::ZERO);
+        connection.transmit(Instant::ZERO, &LIMITS).unwrap();
+        let syn = bare(7, 1001, Flags::SYN | Flags::ACK);
+        connection.receive(Instant::ZERO, &syn, LIMITS.room);
+        connection.transmit(Instant::ZERO, &LIMITS).unwrap();
+        connection
+    };
+    // What is under way is sent again, which probes as well.
+    let mut busy = probing(Duration::from_millis(100));
+    busy.queue(100);
+    busy.transmit(Instant::ZERO, &LIMITS).unwrap();
+    let again = Instant::ZERO + Duration::from_millis(300);
+    assert_eq!(busy.poll_at(), Some(again));
+
+    let mut connection = probing(Duration::from_secs(5));
+    let mut closed = connection.clone();
+    closed.close();
+    closed.transmit(Instant::ZERO, &LIMITS).unwrap();
+    closed.receive(Instant::ZERO, &bare(8, 1002, Flags::ACK), LIMITS.room);
+    assert_eq!((closed.state(), closed.poll_at()), (State::FinWait2, None));
+
+    let mut probe = |at: u64| {
+        assert_eq!(connection.poll_at(), Some(seconds(at)));
+        let early = seconds(at) - Duration::from_millis(1);
+        assert_eq!(connection.transmit(early, &LIMITS), None);
+        let probe = connection.transmit(seconds(at), &LIMITS)?;
+        assert_eq!((probe.seq, probe.ack, probe.len), (1000, 8, 0));
+        assert_eq!(probe.flags, Flags::ACK);
+        assert_eq!(connection.transmit(seconds(at), &LIMITS), None);
+        if at == 10 {
+            // It answers at last.
+            connection.receive(seconds(12), &bare(8, 1001, Flags::ACK), LIMITS.room);
+        }
+        Some(())
+    };
+    for at in [5, 10, 17, 22, 27, 32, 37] {
+        assert!(probe(at).is_some(), "{at}");
+    }
+    assert!(probe(42).is_none());
+    assert_eq!(connection.error(), Some(Error::TimedOut));
+}
+
+/// RFC 9293, section 3.7.1, RFC 7323, section 2, and RFC 2018, section 2.
+#[test]
+fn a_syn_tells_what_the_peer_may_use() {
+    let now = Instant::ZERO;
+    let limits = Limits {
+        window: 70_000,
+        room: 66_000,
+        unit: 0,
+    };
+    let little = Limits {
+        room: 5000,
+        ..limits
+    };
+    let syn = |limits| Connection::connect(config(), 1000, now).transmit(now, limits);
+    let [mss, scale, sack] = [&[2, 4, 5, 0xb4][..], &[3, 3, 8], &[4, 2]];
+    let has = |sent: &Transmit, option: &[u8]| {
+        let options = sent.options.as_slice();
+        assert_eq!(options.len() % 4, 0);
+        options.windows(option.len()).any(|part| part == option)
+    };
+    let sent = syn(&limits).unwrap();
+    assert_eq!((sent.seq, sent.flags, sent.wnd), (1000, Flags::SYN, 65_535));
+    assert_eq!(
+        [mss, scale, sack].map(|option| has(&sent, option)),
+        [true; 3]
+    );
+    assert_eq!(syn(&little).unwrap().wnd, 5000);
+
+    for (options, expected) in [
+        (&[][..], [true, false, false]),
+        (&[4, 2, 1, 1], [true, false, true]),
+        (&[1, 3, 3, 2], [true, true, false]),
+    ] {
+        let syn = Segment {
+            options,
+            ..bare(7, 0, Flags::SYN)
+        };
+        let mut connection = Connection::accept(config(), 1000, now, &syn);
+        let sent = connection.transmit(now, &limits).unwrap();
+        assert_eq!((sent.seq, sent.ack), (1000, 8));
+        assert_eq!(sent.flags, Flags::SYN | Flags::ACK);
+        let told = [mss, scale, sack].map(|option| has(&sent, option));
+        assert_eq!(told, expected, "{options:?}");
+        assert_eq!(connection.rcv_wnd(), 65_535);
+        // The same again when nothing comes.
+        let again = connection.poll_at().unwrap();
+        assert_eq!(again, now + Duration::from_secs(1));
+        assert_eq!(connection.transmit(again, &limits), Some(sent));
+    }
+}
+
+#[test]
+fn what_lies_behind_a_gap_is_told_to_a_peer_that_understands_it() {
+    let now = Instant::ZERO;
+    for sack in [false, true] {
+        let mut connection = of_peer(60_000, if sack { &[4, 2, 1, 1] } else { &[] });
+        let text = Segment {
+            len: 256,
+            ..bare(0x0108, 1001, Flags::ACK)
+        };
+        connection.receive(now, &text, LIMITS.room);
+        let ack = connection.transmit(now, &LIMITS).unwrap();
+        let block = [5, 10, 0, 0, 1, 8, 0, 0, 2, 8];
+        let options = ack.options.as_slice();
+        assert_eq!(options.ends_with(&block), sack, "{options:?}");
+        assert_eq!(options.is_empty(), !sack);
+    }
+}
+
+/// Where payload begins in the send buffer, of which the caller drops what was acknowledged.
+#[test]
+fn payload_is_found_behind_what_is_acknowledged() {
+    let now = Instant::ZERO;
+    let mut connection = of_peer(1000, &[]);
+    connection.queue(3000);
+    let first = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!((first.seq, first.offset, first.mss), (1001, 0, 536));
+    connection.receive(now, &bare(8, 1401, Flags::ACK), LIMITS.room);
+    assert_eq!(connection.acknowledged(), 400);
+    assert_eq!(connection.acknowledged(), 0);
+    let second = connection.transmit(now, &LIMITS).unwrap();
+    assert_eq!((second.seq, second.offset), (1537, 136));
+}
+
 #[test]
 fn an_abort_resets_the_peer() {
     let mut world = world([1000, 0], [70_000; 2], [9, 9], PLAIN, 1);
