@@ -836,13 +836,14 @@ impl Sender {
         .collect()
     }
 
-    /// The peer expects this segment next, and has these behind it. Returns what leaves.
-    fn hears(&mut self, next: u32, blocks: &[core::ops::Range<u32>]) -> Vec<u32> {
+    /// The peer expects this segment next, and has these behind it: first, and the one behind the
+    /// last. Returns what leaves.
+    fn hears(&mut self, next: u32, blocks: &[(u32, u32)]) -> Vec<u32> {
         let at = |number: u32| 1001 + number * 536;
         let mut options = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
-        for block in blocks {
-            options.extend(at(block.start).to_be_bytes());
-            options.extend(at(block.end).to_be_bytes());
+        for (left, right) in blocks {
+            options.extend(at(*left).to_be_bytes());
+            options.extend(at(*right).to_be_bytes());
         }
         let segment = Segment {
             options: if blocks.is_empty() { &[] } else { &options },
@@ -888,24 +889,24 @@ fn selective_acknowledgements_tell_what_leaves_again() {
     for _ in 0..5 {
         assert_eq!(sender.hears(0, &[]), [], "no news");
     }
-    assert_eq!(sender.hears(0, &[2..3]), [10]);
-    assert_eq!(sender.hears(0, &[4..5, 2..3]), [11]);
-    assert_eq!(sender.hears(0, &[4..5, 2..3]), [], "no news");
+    assert_eq!(sender.hears(0, &[(2, 3)]), [10]);
+    assert_eq!(sender.hears(0, &[(4, 5), (2, 3)]), [11]);
+    assert_eq!(sender.hears(0, &[(4, 5), (2, 3)]), [], "no news");
     // 12 were under way, so that 6 may be. The first leaves in any case.
-    assert_eq!(sender.hears(0, &[6..7, 4..5, 2..3]), [0]);
+    assert_eq!(sender.hears(0, &[(6, 7), (4, 5), (2, 3)]), [0]);
     // Of 12, 4 have come, and 1 and 3 are lost. With the next one, 5 is lost, too.
-    assert_eq!(sender.hears(0, &[6..8, 4..5, 2..3]), []);
-    assert_eq!(sender.hears(0, &[6..9, 4..5, 2..3]), [1, 3]);
-    assert_eq!(sender.hears(0, &[6..10, 4..5, 2..3]), [5]);
-    assert_eq!(sender.hears(0, &[6..11, 4..5, 2..3]), [12]);
-    assert_eq!(sender.hears(1, &[6..11, 4..5, 2..3]), [13]);
+    assert_eq!(sender.hears(0, &[(6, 8), (4, 5), (2, 3)]), []);
+    assert_eq!(sender.hears(0, &[(6, 9), (4, 5), (2, 3)]), [1, 3]);
+    assert_eq!(sender.hears(0, &[(6, 10), (4, 5), (2, 3)]), [5]);
+    assert_eq!(sender.hears(0, &[(6, 11), (4, 5), (2, 3)]), [12]);
+    assert_eq!(sender.hears(1, &[(6, 11), (4, 5), (2, 3)]), [13]);
 }
 
 /// RFC 2018, section 2: nobody tells what was not agreed on.
 #[test]
 fn selective_acknowledgements_of_a_peer_without_them_mean_nothing() {
     let mut sender = Sender::new(false);
-    let blocks = [6..7, 4..5, 2..3];
+    let blocks = [(6, 7), (4, 5), (2, 3)];
     assert_eq!(sender.hears(0, &blocks), [10], "one equal acknowledgement");
 }
 

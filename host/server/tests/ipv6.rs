@@ -344,7 +344,7 @@ fn solicit() {
         .unwrap();
     let mut message = [0; 1500];
     while message[0] != 134 {
-        socket.read(&mut message).unwrap();
+        assert!(socket.read(&mut message).unwrap() > 0);
     }
 }
 
