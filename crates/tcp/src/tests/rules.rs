@@ -444,14 +444,20 @@ impl Sender {
     /// last. Returns what leaves.
     fn hears(&mut self, next: u32, blocks: &[(u32, u32)]) -> Vec<u32> {
         let at = |number: u32| 1001 + number * 536;
+        let blocks: Vec<_> = blocks.iter().map(|&(a, b)| (at(a), at(b))).collect();
+        self.hears_of(at(next), &blocks)
+    }
+
+    /// The same by sequence numbers.
+    fn hears_of(&mut self, ack: u32, blocks: &[(u32, u32)]) -> Vec<u32> {
         let mut options = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
         for (left, right) in blocks {
-            options.extend(at(*left).to_be_bytes());
-            options.extend(at(*right).to_be_bytes());
+            options.extend(left.to_be_bytes());
+            options.extend(right.to_be_bytes());
         }
         let segment = Segment {
             options: if blocks.is_empty() { &[] } else { &options },
-            ..bare(8, at(next), Flags::ACK)
+            ..bare(8, ack, Flags::ACK)
         };
         self.connection.receive(self.now, &segment, LIMITS.room);
         self.sent()
@@ -514,6 +520,23 @@ fn selective_acknowledgements_of_a_peer_without_them_mean_nothing() {
     assert_eq!(sender.hears(0, &blocks), [10], "one equal acknowledgement");
 }
 
+#[test]
+fn selective_acknowledgements_of_what_is_not_under_way_are_no_news() {
+    let mut sender = Sender::new(true);
+    let (una, nxt) = (sender.connection.snd_una(), sender.connection.snd_nxt());
+    for (left, right) in [
+        (una - 536, una),
+        (una - 536, una + 1072),
+        (una + 536, una + 536),
+        (una + 1072, una + 536),
+        (una + 536, nxt + 1),
+        (nxt, nxt + 536),
+    ] {
+        assert_eq!(sender.hears_of(una, &[(left, right)]), [], "{left} {right}");
+    }
+    assert_eq!(sender.hears_of(una, &[(nxt - 536, nxt)]), [10]);
+}
+
 /// RFC 5681, section 3.1: after a time-out all that was under way leaves again, in slow start.
 #[test]
 fn after_a_time_out_slow_start_begins_anew() {
@@ -563,6 +586,27 @@ fn a_small_window_is_filled_by_no_small_segments() {
         let sizes: Vec<_> = out.map(|out| out.len).collect();
         assert_eq!(sizes, expected, "{window} {queued}");
     }
+    // After a time-out one segment may be under way. Of that no part leaves, though the window takes it.
+    let late = |connection: &mut Connection| {
+        connection.queue(100);
+        connection.transmit(now, &LIMITS).unwrap();
+        let late = connection.poll_at().unwrap();
+        assert_eq!(connection.transmit(late, &LIMITS).unwrap().len, 100);
+        late
+    };
+    let mut connection = of_peer(800, &[]);
+    let then = late(&mut connection);
+    connection.queue(5000);
+    assert_eq!(connection.transmit(then, &LIMITS), None);
+    let mut connection = of_peer(500, &[]);
+    let then = late(&mut connection);
+    let ack = Segment {
+        wnd: 500,
+        ..bare(8, 1101, Flags::ACK)
+    };
+    connection.receive(then, &ack, LIMITS.room);
+    connection.queue(5000);
+    assert_eq!(connection.transmit(then, &LIMITS).unwrap().len, 500);
     // What the device cuts is whole segments, too.
     let limits = Limits {
         unit: 3000,
@@ -593,6 +637,33 @@ fn what_a_closed_window_and_what_is_under_way_let_leave() {
     let fin = connection.transmit(now, &LIMITS).unwrap();
     assert_eq!((fin.len, fin.flags), (0, Flags::FIN | Flags::ACK));
     assert_eq!(connection.transmit(now, &LIMITS), None);
+}
+
+/// That a probe is not taken says nothing of congestion.
+#[test]
+fn a_window_that_was_closed_is_filled_when_it_opens() {
+    let mut now = Instant::ZERO;
+    let mut connection = of_peer(60_000, &[]);
+    connection.queue(5360);
+    let sent = |connection: &mut Connection, now| -> usize {
+        let out = core::iter::from_fn(|| connection.transmit(now, &LIMITS));
+        out.map(|out| out.len).sum()
+    };
+    assert_eq!(sent(&mut connection, now), 5360);
+    let window = |ack, wnd| Segment {
+        wnd,
+        ..bare(8, ack, Flags::ACK)
+    };
+    connection.receive(now, &window(6361, 0), LIMITS.room);
+    connection.queue(5361);
+    for _ in 0..4 {
+        assert_eq!(sent(&mut connection, now), 0);
+        now = connection.poll_at().unwrap();
+        assert_eq!(sent(&mut connection, now), 1);
+        connection.receive(now, &window(6361, 0), LIMITS.room);
+    }
+    connection.receive(now, &window(6362, 60_000), LIMITS.room);
+    assert_eq!(sent(&mut connection, now), 5360);
 }
 
 #[test]
