@@ -666,6 +666,45 @@ fn a_window_that_was_closed_is_filled_when_it_opens() {
     assert_eq!(sent(&mut connection, now), 5360);
 }
 
+/// Of what leaves when a window opens, the time-out begins then.
+#[test]
+fn the_wait_for_a_window_ends_with_it() {
+    let at = Instant::from_millis;
+    let mut connection = of_peer(0, &[]);
+    connection.queue(100);
+    assert_eq!(connection.transmit(at(0), &LIMITS), None);
+    assert_eq!(connection.poll_at(), Some(at(300)));
+    connection.receive(at(250), &bare(8, 1001, Flags::ACK), LIMITS.room);
+    assert_eq!(connection.transmit(at(250), &LIMITS).unwrap().len, 100);
+    assert_eq!(connection.poll_at(), Some(at(550)));
+}
+
+/// RFC 9293, section 3.8.6.2.2: half of the buffer, where that is less than a segment.
+#[test]
+fn a_small_buffer_is_told_of_when_half_of_it_is_free() {
+    let now = Instant::ZERO;
+    let mut connection = of_peer(60_000, &[]);
+    let text = Segment {
+        len: 2048,
+        ..bare(8, 1001, Flags::ACK)
+    };
+    let free = |room| Limits {
+        window: 2048,
+        room,
+        unit: 0,
+    };
+    // The window that was told before is used up.
+    let rest = connection.rcv_wnd() - 2048;
+    for (seq, len) in [(8, rest as usize), (8 + rest, 2048)] {
+        let text = Segment { seq, len, ..text };
+        assert!(connection.receive_next(now, &text));
+        assert!(connection.transmit(now, &free(0)).is_some());
+    }
+    assert_eq!(connection.rcv_wnd(), 0);
+    assert_eq!(connection.transmit(now, &free(1023)), None);
+    assert_eq!(connection.transmit(now, &free(1024)).unwrap().wnd, 1024);
+}
+
 #[test]
 fn what_was_acknowledged_is_not_taken_back() {
     let now = Instant::ZERO;
