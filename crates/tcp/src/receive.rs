@@ -213,3 +213,195 @@ impl Receive {
         self.window.field(self.rcv_nxt)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+    const WORTH: u32 = 1000;
+
+    /// RCV.NXT is 1000, RCV.WND so many bytes: whole units of 256.
+    fn opened(window: u32) -> Receive {
+        let mut receive = Receive::new(999, 0, NOW);
+        receive.window.open(1000, window);
+        assert_eq!(receive.window.size(1000), window);
+        receive
+    }
+
+    fn text(seq: u32, len: usize, flags: Flags) -> Segment<'static> {
+        Segment {
+            seq,
+            ack: 0,
+            flags,
+            wnd: 0,
+            options: &[],
+            len,
+        }
+    }
+
+    /// The table of RFC 9293, section 3.10.7.4.
+    #[test]
+    fn a_segment_is_acceptable_when_a_part_lies_in_the_window() {
+        let open = opened(512);
+        for (seq, len, acceptable) in [
+            (999, 0, false),
+            (1000, 0, true),
+            (1511, 0, true),
+            (1512, 0, false),
+            (990, 10, false),
+            (990, 11, true),
+            (1000, 1, true),
+            (1511, 1, true),
+            (1512, 1, false),
+            (1511, 500, true),
+        ] {
+            assert_eq!(open.acceptable(seq, len), acceptable, "{seq} {len}");
+        }
+        let closed = opened(0);
+        for (seq, len, acceptable) in [
+            (999, 0, false),
+            (1000, 0, true),
+            (1001, 0, false),
+            (999, 2, false),
+            (1000, 1, false),
+        ] {
+            assert_eq!(closed.acceptable(seq, len), acceptable, "{seq} {len}");
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_leaves_for_a_quarter_of_the_window_or_after_a_while() {
+        let late = NOW + Duration::from_micros(100);
+        for (window, enough) in [
+            (64 << 10, 16 << 10),
+            (1 << 20, 256 << 10),
+            (4 << 20, 256 << 10),
+        ] {
+            let mut receive = opened(window);
+            assert!(!receive.due(window, WORTH, late));
+            assert_eq!(receive.due_at(), None);
+            assert!(receive.next(1000, enough - 1, NOW));
+            assert!(!receive.due(window, WORTH, NOW));
+            assert!(!receive.due(window, WORTH, NOW + Duration::from_micros(99)));
+            assert!(receive.due(window, WORTH, late));
+            assert_eq!(receive.due_at(), Some(late));
+            assert!(receive.next(999 + enough as u32, 1, NOW));
+            assert!(receive.due(window, WORTH, NOW));
+            receive.acknowledge(window, WORTH);
+            assert!(!receive.due(window, WORTH, late));
+            assert_eq!(receive.due_at(), None);
+        }
+    }
+
+    /// RFC 5681, section 4.2.
+    #[test]
+    fn what_leaves_fills_or_repeats_is_acknowledged_at_once() {
+        let mut receive = opened(64 << 10);
+        let mut urgent = |seq, len| {
+            receive.text(&text(seq, len, Flags::ACK), u32::MAX, NOW);
+            core::mem::take(&mut receive.urgent)
+        };
+        assert_eq!(urgent(1000, 100), 0, "in order");
+        assert_eq!(urgent(1100, 0), 0, "no text");
+        assert_eq!(urgent(1000, 100), 1, "again");
+        assert_eq!(urgent(1200, 100), 1, "behind a gap");
+        assert_eq!(urgent(1100, 50), 1, "a part of the gap");
+        assert_eq!(urgent(1150, 50), 1, "the rest of the gap");
+        assert_eq!(urgent(1300, 100), 0, "in order again");
+        for _ in 0..100 {
+            receive.text(&text(2000, 100, Flags::ACK), u32::MAX, NOW);
+        }
+        assert_eq!(receive.urgent, 64, "no more equal ones in a row");
+    }
+
+    #[test]
+    fn what_lies_behind_a_gap_is_not_written_again() {
+        let mut receive = opened(64 << 10);
+        let mut take = |seq, len| {
+            let placement = receive.text(&text(seq, len, Flags::ACK), u32::MAX, NOW);
+            placement.map(|place| (place.skip, place.len, place.at, place.advance))
+        };
+        assert_eq!(take(1200, 100), Some((0, 100, 200, 0)));
+        assert_eq!(take(1150, 200), Some((0, 50, 150, 0)));
+        assert_eq!(take(1150, 200), Some((150, 50, 300, 0)));
+        assert_eq!(take(1150, 200), None);
+        assert_eq!(take(1000, 150), Some((0, 150, 0, 350)));
+        assert_eq!(receive.rcv_nxt, 1350);
+    }
+
+    #[test]
+    fn a_fin_ends_the_text() {
+        let fin = Flags::FIN | Flags::ACK;
+        let mut receive = opened(1024);
+        receive.text(&text(1200, 100, Flags::ACK), u32::MAX, NOW);
+        receive.text(&text(1100, 100, fin), u32::MAX, NOW);
+        assert!(!receive.finish());
+        receive.text(&text(1000, 100, Flags::ACK), u32::MAX, NOW);
+        assert_eq!(
+            receive.rcv_nxt, 1300,
+            "one before text that has come is none"
+        );
+        assert!(!receive.finish());
+        receive.text(&text(1300, 724, fin), u32::MAX, NOW);
+        assert_eq!(receive.rcv_nxt, 2024);
+        assert!(!receive.finish(), "one behind the window is none");
+
+        let mut receive = opened(1024);
+        receive.text(&text(1100, 100, fin), u32::MAX, NOW);
+        assert!(!receive.finish(), "text is missing");
+        receive.urgent = 0;
+        receive.text(&text(1000, 300, Flags::ACK), u32::MAX, NOW);
+        assert_eq!(receive.rcv_nxt, 1200, "nothing comes behind a FIN");
+        receive.urgent = 0;
+        assert!(receive.finish());
+        assert_eq!((receive.rcv_nxt, receive.urgent), (1201, 1));
+        assert!(!receive.finish(), "once");
+    }
+
+    /// RFC 9293, section 3.8.6.2.2.
+    #[test]
+    fn a_window_that_opens_is_told_when_it_was_nearly_closed() {
+        for (size, limit, due) in [
+            (0, 1023, false),
+            (0, 1024, true),
+            (768, 2048, true),
+            (1024, 2304, false),
+            (16 << 10, 64 << 10, false),
+            (16 << 10, (64 << 10) + 256, true),
+            (32 << 10, 64 << 10, false),
+        ] {
+            let receive = opened(size);
+            assert_eq!(receive.due(limit, WORTH, NOW), due, "{size} {limit}");
+        }
+        assert!(!opened(0).due(0, 0, NOW), "nothing is new");
+    }
+
+    #[test]
+    fn the_window_opens_by_what_it_is_worth_or_for_a_probe() {
+        for (size, urgent, limit, worth, field) in [
+            (0, 0, 768, 1000, 0),
+            (0, 0, 1024, 1000, 4),
+            (0, 0, 1024, 1024, 4),
+            (0, 1, 768, 1000, 3),
+            (256, 1, 768, 1000, 1),
+        ] {
+            let mut receive = opened(size);
+            receive.urgent = urgent;
+            let told = receive.acknowledge(limit, worth);
+            assert_eq!(told, field, "{size} {urgent} {limit} {worth}");
+            assert_eq!(receive.urgent, 0);
+        }
+    }
+
+    /// RFC 5681, section 2: with another window an acknowledgement is no duplicate.
+    #[test]
+    fn the_window_stays_while_there_is_a_gap() {
+        let mut receive = opened(1024);
+        receive.text(&text(1100, 100, Flags::ACK), u32::MAX, NOW);
+        assert_eq!(receive.acknowledge(1 << 20, WORTH), 4);
+        assert!(!receive.due(1 << 20, WORTH, NOW));
+        receive.text(&text(1000, 100, Flags::ACK), u32::MAX, NOW);
+        assert_eq!(receive.acknowledge(1 << 20, WORTH), 4096);
+    }
+}

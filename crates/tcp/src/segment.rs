@@ -124,3 +124,16 @@ pub fn listen(segment: &Segment<'_>) -> Listen {
         Listen::Ignore
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_joined_whichever_are_set() {
+        let both = Flags::SYN | Flags::ACK;
+        assert_eq!(both.0, 0x12);
+        assert_eq!(both | Flags::ACK, both);
+        assert!(both.contains(Flags::SYN) && !both.contains(Flags::SYN | Flags::FIN));
+    }
+}

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
 
+mod rules;
+
 /// A caller: what it sends, and what it has received into memory of limited size.
 struct End {
     connection: Connection,
@@ -393,187 +395,6 @@ fn units_are_cut_by_the_device() {
     assert!(plain.ends[1].sink == plain.ends[0].source);
 }
 
-const LIMITS: Limits = Limits {
-    window: 70_000,
-    room: 70_000,
-    unit: 0,
-};
-
-/// A segment without payload or options.
-fn bare(seq: u32, ack: u32, flags: Flags) -> Segment<'static> {
-    Segment {
-        seq,
-        ack,
-        flags,
-        wnd: 60_000,
-        options: &[],
-        len: 0,
-    }
-}
-
-/// A client whose ISS is 1000, of a peer whose ISS is 7.
-fn established(now: Instant) -> Connection {
-    let mut connection = Connection::connect(MSS, 1000, now);
-    connection.transmit(now, &LIMITS).unwrap();
-    let syn = bare(7, 1001, Flags::SYN | Flags::ACK);
-    connection.receive(now, &syn, LIMITS.room);
-    assert_eq!(connection.state(), State::Established);
-    let ack = connection.transmit(now, &LIMITS).unwrap();
-    assert_eq!((ack.flags, ack.ack), (Flags::ACK, 8));
-    connection
-}
-
-#[test]
-fn the_next_data_goes_the_short_way_and_nothing_else_does() {
-    let now = Instant::ZERO;
-    let mut connection = established(now);
-    let data = |seq| Segment {
-        len: 100,
-        ..bare(seq, 1001, Flags::ACK | Flags::PSH)
-    };
-    for other in [
-        data(9),
-        bare(8, 1001, Flags::ACK),
-        Segment {
-            flags: Flags::ACK | Flags::FIN,
-            ..data(8)
-        },
-        Segment {
-            ack: 1002,
-            ..data(8)
-        },
-        Segment {
-            options: &[1, 1, 1, 1],
-            ..data(8)
-        },
-    ] {
-        assert!(!connection.receive_next(now, &other), "{other:?}");
-    }
-    assert!(connection.receive_next(now, &data(8)));
-    assert!(!connection.receive_next(now, &data(8)), "it came before");
-    assert!(connection.receive_next(now, &data(108)));
-    let late = connection.poll_at().unwrap();
-    let ack = connection.transmit(late, &LIMITS).unwrap();
-    assert_eq!(ack.ack, 208);
-}
-
-/// RFC 9293, section 3.10.4.
-#[test]
-fn a_close_before_the_peer_answers_deletes_the_connection() {
-    let now = Instant::ZERO;
-    let mut connection = Connection::connect(MSS, 1000, now);
-    connection.transmit(now, &LIMITS).unwrap();
-    connection.close();
-    assert_eq!(
-        (connection.state(), connection.error()),
-        (State::Closed, None)
-    );
-    assert!(connection.is_over());
-}
-
-/// Both ends have asked at the same time: the SYN that leaves then acknowledges the peer's, and no acknowledgement follows it.
-#[test]
-fn a_syn_is_acknowledged_once() {
-    let now = Instant::ZERO;
-    let mut connection = Connection::connect(MSS, 1000, now);
-    connection.transmit(now, &LIMITS).unwrap();
-    connection.receive(now, &bare(7, 0, Flags::SYN), LIMITS.room);
-    let answer = connection.transmit(now, &LIMITS).unwrap();
-    assert_eq!((answer.flags, answer.ack), (Flags::SYN | Flags::ACK, 8));
-    assert_eq!(connection.transmit(now, &LIMITS), None);
-    connection.receive(now, &bare(8, 1001, Flags::ACK), LIMITS.room);
-    assert_eq!(connection.state(), State::Established);
-    assert_eq!(connection.transmit(now, &LIMITS), None);
-}
-
-/// RFC 5681, section 3.1: ssthresh is half of what was under way at the first expiry, and held at the ones after it.
-#[test]
-fn the_first_time_out_halves_what_slow_start_reaches() {
-    let mut now = Instant::ZERO;
-    let mut connection = established(now);
-    connection.queue(400_000);
-    let sent = |connection: &mut Connection, now| {
-        let out = core::iter::from_fn(|| connection.transmit(now, &LIMITS));
-        out.map(|out| out.len).sum::<usize>() as u32
-    };
-    let flight = sent(&mut connection, now);
-    // The peer has not said what it takes (RFC 9293, section 3.7.1), so that segments are of 536 bytes.
-    assert_eq!(flight, 5360);
-    // Once, and everything has come after all.
-    now = connection.poll_at().unwrap();
-    assert_eq!(sent(&mut connection, now), 536);
-    let mut ack = 1001 + flight;
-    let mut windows = Vec::new();
-    for _ in 0..6 {
-        now += Duration::from_millis(10);
-        connection.receive(now, &bare(8, ack, Flags::ACK), LIMITS.room);
-        let window = sent(&mut connection, now);
-        windows.push(window / 536);
-        ack = ack.wrapping_add(window);
-    }
-    // From ssthresh on, 5 segments, the window grows by one segment each round trip.
-    assert!(windows.windows(2).all(|w| w[1] <= w[0] + 1), "{windows:?}");
-}
-
-#[test]
-fn what_did_not_leave_is_returned_again() {
-    let now = Instant::ZERO;
-    let mut connection = Connection::connect(MSS, 1000, now);
-    let limits = Limits {
-        window: 70_000,
-        room: 70_000,
-        unit: 10_000,
-    };
-    let segment = |seq, ack, flags| Segment {
-        seq,
-        ack,
-        flags,
-        wnd: 60_000,
-        options: &[],
-        len: 0,
-    };
-    connection.transmit(now, &limits).unwrap();
-    let syn = segment(7, 1001, Flags::SYN | Flags::ACK);
-    connection.receive(now, &syn, 70_000);
-    connection.queue(4000);
-    connection.close();
-    let sizes = |connection: &mut Connection| -> Vec<_> {
-        let out = core::iter::from_fn(|| connection.transmit(now, &limits));
-        out.map(|out| (out.seq, out.len, out.flags)).collect()
-    };
-    let first = connection.transmit(now, &limits).unwrap();
-    connection.take_back(&first, 0);
-    assert_eq!(connection.snd_nxt(), 1001);
-    let mut all = vec![(first.seq, first.len, first.flags)];
-    assert_eq!(first.seq, 1001);
-    let again = connection.transmit(now, &limits).unwrap();
-    assert_eq!(again, first);
-    // A part of it has left.
-    connection.take_back(&again, 1460);
-    assert_eq!(connection.snd_nxt(), 1001 + 1460);
-    all[0].1 = 1460;
-    let rest = connection.transmit(now, &limits).unwrap();
-    assert_eq!((rest.seq, rest.offset), (1001 + 1460, 1460));
-    all.push((rest.seq, rest.len, rest.flags));
-    // A single segment is lost: it may have been sent before.
-    let single = Transmit {
-        len: rest.mss.into(),
-        ..rest
-    };
-    let before = connection.snd_nxt();
-    connection.take_back(&single, 0);
-    assert_eq!(connection.snd_nxt(), before);
-    all.extend(sizes(&mut connection));
-    let bytes: usize = all.iter().map(|one| one.1).sum();
-    assert_eq!(bytes, 4000);
-    assert!(all.last().unwrap().2.contains(Flags::FIN));
-    // Nothing was lost: an acknowledgement of all ends it.
-    let ack = segment(8, connection.snd_nxt(), Flags::ACK);
-    connection.receive(now, &ack, 70_000);
-    assert_eq!(connection.acknowledged(), 4000);
-    assert_eq!(connection.state(), State::FinWait2);
-}
-
 #[test]
 fn a_silent_peer_is_probed_and_given_up() {
     let mut world = world([10, 10], [70_000; 2], [9, 9], PLAIN, 1);
@@ -600,32 +421,6 @@ fn an_abort_resets_the_peer() {
     world.run(end, |_| false);
     assert_eq!(world.ends[1].connection.error(), Some(Error::Reset));
     assert!(world.ends[0].connection.is_over());
-}
-
-#[test]
-fn a_syn_is_refused_by_a_reset_that_acknowledges_it_alone() {
-    let now = Instant::ZERO;
-    let mut connection = Connection::connect(MSS, 1000, now);
-    let limits = Limits {
-        window: 1000,
-        room: 1000,
-        unit: 0,
-    };
-    connection.transmit(now, &limits).unwrap();
-    let mut reset = Segment {
-        seq: 0,
-        ack: 1002,
-        flags: Flags::RST | Flags::ACK,
-        wnd: 0,
-        options: &[],
-        len: 0,
-    };
-    connection.receive(now, &reset, 1000);
-    assert_eq!(connection.state(), State::SynSent);
-    reset.ack = 1001;
-    connection.receive(now, &reset, 1000);
-    assert_eq!(connection.error(), Some(Error::Refused));
-    assert_eq!(connection.transmit(now, &limits), None);
 }
 
 proptest! {

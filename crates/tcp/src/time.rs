@@ -154,6 +154,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn it_is_told_in_each_unit() {
+        let at = Instant::from_secs(12);
+        assert_eq!(at, Instant::from_millis(12_000));
+        assert_eq!((at.total_micros(), at.total_millis()), (12_000_000, 12_000));
+        let mut length = Duration::from_secs(12);
+        assert_eq!(length.total_micros(), 12_000_000);
+        assert_eq!(length.total_millis(), 12_000);
+        assert_eq!(length.secs(), 12);
+        length += Duration::from_millis(7);
+        assert_eq!(length, Duration::from_micros(12_007_000));
+    }
+
+    #[test]
     fn it_saturates_instead_of_wrapping() {
         let end = Instant::from_micros(i64::MAX);
         assert_eq!(end + Duration::MAX, end);

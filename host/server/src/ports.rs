@@ -134,3 +134,22 @@ pub(crate) fn ask<T>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::ErrorKind::{
+        AddrNotAvailable, BrokenPipe, ConnectionRefused, Interrupted, NetworkDown,
+        PermissionDenied, WouldBlock,
+    };
+
+    #[test]
+    fn an_error_that_passes_ends_no_server() {
+        for kind in [WouldBlock, Interrupted, ConnectionRefused] {
+            assert!(passes(&kind.into()), "{kind}");
+        }
+        for kind in [NetworkDown, AddrNotAvailable, PermissionDenied, BrokenPipe] {
+            assert!(!passes(&kind.into()), "{kind}");
+        }
+    }
+}

@@ -3,12 +3,15 @@
 mod namespace;
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::Read;
+use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use namespace::{Clients, Served};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use wireboot_namespace::{inside, sh};
 
 /// The server's address, and one beside it that a reply must not come from.
@@ -316,6 +319,72 @@ fn linux_takes_the_prefix_that_is_advertised_and_drops_it_at_the_end() {
     assert!(!address().contains("deprecated"), "{}", address());
     assert_eq!(served.end(), Some(0), "{}", served.log());
     wait_for(address, "deprecated");
+}
+
+const SOLICITED: &str = "WIREBOOT_TEST_SOLICITED";
+
+/// Not a test: a host that asks for routers (RFC 4861, section 6.3.7) on the interface of this index.
+#[test]
+fn solicit() {
+    let Ok(index) = std::env::var(SOLICITED) else {
+        return;
+    };
+    let index = index.parse().unwrap();
+    let at =
+        |address: &str| SockAddr::from(SocketAddrV6::new(address.parse().unwrap(), 0, 0, index));
+    let mut socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+    // It hears what is sent to this address alone.
+    socket.bind(&at("fe80::7")).unwrap();
+    socket.set_multicast_hops_v6(255).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    socket
+        .send_to(&[133, 0, 0, 0, 0, 0, 0, 0], &at("ff02::2"))
+        .unwrap();
+    let mut message = [0; 1500];
+    while message[0] != 134 {
+        assert!(socket.read(&mut message).unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_host_with_an_address_that_asks_for_routers_is_answered_alone() {
+    if !inside("a_host_with_an_address_that_asks_for_routers_is_answered_alone") {
+        return;
+    }
+    let clients = Clients::new();
+    global_addresses(&clients);
+    let mut served = Served::start("--authoritative --ra");
+    served.wait_for("wireboot: ready");
+    let link = clients.run("ip -o link show dev c0");
+    let (index, _) = link.split_once(':').unwrap();
+    let program = std::env::current_exe().unwrap();
+    let text = clients.run(&format!(
+        "{SOLICITED}={index} {} --exact solicit",
+        program.display()
+    ));
+    assert!(text.contains("1 passed"), "{text}");
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+#[test]
+fn as_many_files_are_open_at_a_time_as_the_system_allows() {
+    if !inside("as_many_files_are_open_at_a_time_as_the_system_allows") {
+        return;
+    }
+    let _clients = Clients::new();
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(256), most).unwrap();
+    let mut served = Served::start("--no-dhcp");
+    served.wait_for("wireboot: ready");
+    let limits = fs::read_to_string(format!("/proc/{}/limits", served.child.id())).unwrap();
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let numbers: Vec<_> = files.unwrap().split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers, [most.to_string(), most.to_string()]);
+    assert_eq!(served.end(), Some(0), "{}", served.log());
 }
 
 #[test]

@@ -169,6 +169,14 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_longest_trailers() {
+        let mut stream = b"0\r\n".to_vec();
+        stream.extend(vec![b'a'; HEAD_LIMIT - 4]);
+        stream.extend(b"\r\n\r\n");
+        assert_eq!(decode(&stream, &[]), Ok((vec![], 0)));
+    }
+
+    #[test]
     fn the_largest_size() {
         let mut reader = ChunkReader::new();
         assert_eq!(

@@ -80,6 +80,15 @@ fn a_failure_begins_the_next_at_once() {
 }
 
 #[test]
+fn an_address_is_reached_by_one_of_its_version() {
+    let [four, six]: [IpAddr; 2] = ["10.0.0.1", "2001:db8::1"].map(|text| text.parse().unwrap());
+    for (v4, v6) in [(false, false), (false, true), (true, false), (true, true)] {
+        let versions = Versions { v4, v6 };
+        assert_eq!((versions.reach(four), versions.reach(six)), (v4, v6));
+    }
+}
+
+#[test]
 fn versions_take_turns() {
     let address = |text: &str| -> IpAddr { text.parse().unwrap() };
     let [a, b] = ["10.0.0.1", "10.0.0.2"].map(address);

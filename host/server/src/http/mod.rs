@@ -525,6 +525,15 @@ mod tests {
     }
 
     #[test]
+    fn a_head_for_a_connection_that_has_ended_is_an_error() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let error = write_with_more_to_come(&stream, b"HTTP/1.1 200 OK").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
     fn a_client_that_takes_nothing_is_disconnected() {
         let short = Duration::from_millis(100);
         let bench = Bench::new(

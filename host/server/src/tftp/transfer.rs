@@ -326,6 +326,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_client_whose_port_is_closed_ends_its_transfer() {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(client.local_addr().unwrap()).unwrap();
+        drop(client);
+        let batch = Batch::new(socket, 512);
+        // What the first one is answered by, the second one learns.
+        batch.send_one(b"one").unwrap();
+        let error = batch.send_one(b"two").unwrap_err();
+        assert_eq!(error.to_string(), "the client closed its port");
+    }
+
+    #[test]
     fn each_part_of_a_file_is_asked_for_once_and_in_time() {
         for size in [0, 1, AHEAD_STEP, AHEAD_STEP + 1, 3 * AHEAD + 12_345] {
             let mut ahead = ReadAhead::default();

@@ -151,6 +151,27 @@ fn the_first_connection_breaks() {
 }
 
 #[test]
+fn memory_in_which_nothing_was_settled_is_used_again() {
+    let file = content(6_000_000, 39);
+    let served = file.clone();
+    // The first connection ends behind the head, when helpers are at work.
+    let mut world = World::new(far(), move |request| {
+        let whole = ranges(&served, "\"v\"", request);
+        match request.number {
+            0 => {
+                let head = whole.bytes.len() - served.len();
+                cut(whole, head, Then::Reset)
+            }
+            _ => whole,
+        }
+    });
+    let outcome = world.get(URL);
+    assert!(outcome.bytes() == file);
+    assert!(world.requests.borrow().len() > 8, "it was split");
+    assert_eq!(outcome.pages.asked, [file.len() as u64]);
+}
+
+#[test]
 fn a_server_restarts_while_eight_connections_run() {
     let file = content(6_000_000, 38);
     let served = file.clone();

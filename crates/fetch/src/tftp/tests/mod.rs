@@ -780,7 +780,9 @@ fn a_window_that_slides_wraps_and_grows_into_memory() {
     };
     let outcome = fetch(&manner, LinkConfig::default(), 12);
     assert!(outcome.bytes() == manner.file);
-    assert!(outcome.asked.len() > 2, "{:?}", outcome.asked);
+    // Memory for 4 MiB, and then twice as much each time.
+    let sizes = [4 << 20, 8 << 20, 16 << 20, 32 << 20, 64 << 20];
+    assert_eq!(outcome.asked, sizes);
     // Each growth costs what was on its way: a window, and another for a repeated acknowledgement.
     let data = outcome.log.borrow().data;
     assert!(
