@@ -342,7 +342,7 @@ fn each_signal_to_end_leaves_nothing_behind() {
         served.wait_for("wireboot: ready");
         assert!(sh("ip address show dev s0").contains("10.8.0.1"));
         served.signal(signal);
-        let code = served.child.wait().unwrap().code();
+        let code = served.ended();
         assert_eq!(code, Some(0), "{signal}: {}", served.log());
         assert!(served.log().contains(&format!("{signal} received, ending")));
         assert!(!sh("ip address show dev s0").contains("10.8.0.1"));

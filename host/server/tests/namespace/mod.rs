@@ -72,9 +72,10 @@ impl Served {
     pub fn end_and_start_without_hangup(&mut self, arguments: &str) {
         assert_eq!(self.end(), Some(0), "{}", self.log());
         let command = Self::command(self.directory.path(), arguments);
-        let mut shell = Command::new("sh");
-        shell.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]);
-        shell.arg(command.get_program()).args(command.get_args());
+        let mut shell = Command::new("env");
+        shell.args(["--ignore-signal=HUP"]);
+        // What follows is the program, without the default for SIGHUP.
+        shell.args(command.get_args().skip(1));
         for (name, value) in command.get_envs() {
             shell.env(name, value.unwrap());
         }
@@ -90,8 +91,11 @@ impl Served {
             true => String::new(),
             false => format!("--leases {directory}/state/leases"),
         };
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        // These tests may run under nohup, too.
+        let mut command = Command::new("env");
         command
+            .arg("--default-signal=HUP")
+            .arg(std::env::current_exe().unwrap())
             .args(["--exact", "namespace::serve", "--nocapture"])
             .env(ARGUMENTS, format!("{directory} {leases} {arguments}"))
             .stdout(Stdio::null())
@@ -140,7 +144,23 @@ impl Served {
     /// Ends it as systemd does, and returns its exit code.
     pub fn end(&mut self) -> Option<i32> {
         self.signal(Signal::SIGTERM);
-        self.child.wait().unwrap().code()
+        self.ended()
+    }
+
+    /// Waits for its end, and returns its exit code.
+    pub fn ended(&mut self) -> Option<i32> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "it goes on: {}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
