@@ -4,7 +4,7 @@
 //! DISCOVER ->          repeated after 1, 2, 4, 8, 16 s
 //!          <- OFFER    complete: taken at once
 //!                      plain: taken after a short wait for a better one or for a proxy's
-//! REQUEST  ->          and an ARP probe of the address offered
+//! REQUEST  ->          and an ARP probe of the address offered, again if the answer comes after it
 //!          <- ACK      NAK: again from the start; the address is taken: DECLINE, again from the start
 //! REQUEST  -> 4011     only when the boot file is a boot server's or a proxy's to name
 //!          <- ACK
@@ -461,8 +461,10 @@ impl Client<'_> {
     /// Turns an offer into a lease.
     async fn obtain(&mut self, offer: &Offer) -> Result<Lease, DhcpError> {
         let (stack, offered) = (self.stack, offer.message.yiaddr);
-        let (confirmed, mut owner) =
-            futures_util::future::join(self.confirm(offer), stack.arp_probe(offered)).await;
+        let probing = async { (stack.arp_probe(offered).await, stack.now()) };
+        let confirming = async { (self.confirm(offer).await, stack.now()) };
+        let ((confirmed, acknowledged), (mut owner, probed)) =
+            futures_util::future::join(confirming, probing).await;
         let (source, ack) = confirmed?;
         let Some(mut lease) = Lease::from_ack(&ack, LeaseSource::Dhcp) else {
             return Err(DhcpError::NoAck {
@@ -471,7 +473,8 @@ impl Client<'_> {
             });
         };
         let address = lease.address.address();
-        if address != offered {
+        // While a server took its time, somebody may have come.
+        if address != offered || owner.is_none() && acknowledged > probed {
             owner = stack.arp_probe(address).await;
         }
         if let Some(owner) = owner {

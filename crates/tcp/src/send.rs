@@ -398,6 +398,7 @@ impl Send {
     pub fn take_back(&mut self, seq: u32) {
         if at_or_after(seq, self.snd_una) && after(self.snd_nxt, seq) {
             self.snd_nxt = seq;
+            self.timer.taken_back(seq, self.flight() > 0);
         }
     }
 

@@ -62,6 +62,19 @@ impl Retransmission {
         }
     }
 
+    /// What begins at `seq` did not leave; `more` is under way.
+    pub fn taken_back(&mut self, seq: u32, more: bool) {
+        if self
+            .timing
+            .is_some_and(|(end, _)| crate::sequence::after(end, seq))
+        {
+            self.timing = None;
+        }
+        if !more {
+            self.stop();
+        }
+    }
+
     /// Everything before `ack` is acknowledged, which is news; `more` is still under way.
     pub fn acknowledged(&mut self, ack: u32, more: bool, now: Instant) {
         if let Some((end, left)) = self.timing
@@ -165,6 +178,23 @@ mod tests {
         timer.sent(30, at(3000));
         timer.acknowledged(25, true, at(3001));
         assert_eq!(timer.shortest(), None);
+    }
+
+    #[test]
+    fn what_did_not_leave_is_not_timed() {
+        let mut timer = Retransmission::default();
+        timer.sent(10, at(0));
+        timer.taken_back(10, true);
+        assert_eq!(timer.expires(), Some(at(1000)), "what is before it left");
+        timer.acknowledged(10, true, at(100));
+        assert_eq!(timer.shortest(), Some(Duration::from_millis(100)));
+        timer.sent(20, at(100));
+        timer.taken_back(15, true);
+        timer.acknowledged(20, false, at(101));
+        assert_eq!(timer.shortest(), Some(Duration::from_millis(100)));
+        timer.sent(30, at(200));
+        timer.taken_back(20, false);
+        assert_eq!(timer.expires(), None, "nothing is under way");
     }
 
     #[test]

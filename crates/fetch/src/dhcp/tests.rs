@@ -588,6 +588,44 @@ fn an_address_in_use_is_declined() {
 }
 
 #[test]
+fn the_address_that_is_acknowledged_is_probed() {
+    let taken = Ipv4Addr::new(10, 0, 0, 100);
+    let free = Ipv4Addr::new(10, 0, 0, 101);
+    let answered = |offered, acknowledged, wait| {
+        discovered(
+            LinkConfig::default(),
+            1,
+            &[SERVER, taken],
+            wish(),
+            |_, message| match message.message_type() {
+                Some(MessageType::Discover) => {
+                    vec![from(&with_file(lease_reply(SERVER, offered, message), "f"))]
+                }
+                Some(MessageType::Request) => {
+                    let ack = with_file(lease_reply(SERVER, acknowledged, message), "f");
+                    vec![sent_by(SERVER, &ack, wait)]
+                }
+                _ => vec![],
+            },
+        )
+    };
+    let (lease, _) = answered(free, taken, 0);
+    assert!(matches!(
+        lease.unwrap_err(),
+        DhcpError::AddressInUse { address, .. } if address == taken
+    ));
+    let (lease, _) = answered(taken, free, 0);
+    assert_eq!(lease.unwrap().address.address(), free);
+    // Once, beside a quick acknowledgement; again behind a slow one.
+    let (lease, micros) = answered(free, free, 0);
+    assert!(lease.is_ok());
+    assert!((15_000..25_000).contains(&micros), "{micros} us");
+    let (lease, micros) = answered(free, free, 200_000);
+    assert!(lease.is_ok());
+    assert!((215_000..225_000).contains(&micros), "{micros} us");
+}
+
+#[test]
 fn silence_ends_with_advice() {
     let mut times = vec![];
     let (lease, micros) = simply(|datagram, message| {
