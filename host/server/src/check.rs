@@ -61,11 +61,8 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
         Err(error) => findings.push(Finding::error(format!("{BOOT_PROGRAM}: {error}"))),
     }
     findings.extend(unreadable(directory));
-    findings.extend(trees::media_only(directory).iter().map(|kernel| {
-        Finding::remark(format!(
-            "{kernel}: this installer looks for the CD that it is from in the machine itself; unpack netboot.tar.gz of the same release into {at}"
-        ))
-    }));
+    let remarks = trees::remarks(directory, directory.url()).into_iter();
+    findings.extend(remarks.map(Finding::remark));
     let configuration = match directory.find(BOOT_CONFIGURATION) {
         Ok(configuration) => configuration,
         Err(OpenError::NotFound) => {
@@ -245,6 +242,24 @@ mod tests {
                 .iter()
                 .all(|text| text.starts_with("E wireboot.conf, line "))
         );
+    }
+
+    #[test]
+    fn trees_without_an_entry_are_told_of_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "live/vmlinuz",
+            "live/initrd.img",
+            "live/filesystem.squashfs",
+        ] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let directory = Directory::open(folder.path(), None).unwrap();
+        directory.reached_at("http://[fd00::1]/".to_owned());
+        let is_told = |one: &Finding| !one.is_error && one.text.contains("IPv4 only");
+        assert!(check(&directory).iter().any(is_told));
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl Directory {
         let _ = self.url.set(url);
     }
 
+    /// Where machines reach the directory by HTTP, with a slash at the end.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.get().map(String::as_str)
+    }
+
     /// Where the directory is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -132,9 +137,7 @@ impl Directory {
     /// The boot configuration made from what the directory holds; `None` when nothing in it looks bootable, or it has its own.
     pub fn boot_configuration(&self) -> Option<String> {
         match self.open_below(BOOT_CONFIGURATION) {
-            Err(OpenError::NotFound) => {
-                boot_conf::generate(self, self.url.get().map(String::as_str))
-            }
+            Err(OpenError::NotFound) => boot_conf::generate(self, self.url()),
             _ => None,
         }
     }
