@@ -228,19 +228,22 @@ fn seccomp() -> anyhow::Result<()> {
 fn calls() -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
     let mut calls: BTreeMap<_, Vec<SeccompRule>> =
         FREE.iter().map(|call| (*call, Vec::new())).collect();
-    let argument = |operator, value| {
-        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
+    let argument = |number, operator, value| {
+        let condition = SeccompCondition::new(number, SeccompCmpArgLen::Dword, operator, value)?;
         SeccompRule::new(vec![condition])
     };
-    let domain = |domain: i32| argument(SeccompCmpOp::Eq, domain as u64);
+    let domain = |domain: i32| argument(0, SeccompCmpOp::Eq, domain as u64);
     calls.insert(
         libc::SYS_socket,
         vec![domain(libc::AF_INET)?, domain(libc::AF_INET6)?],
     );
     // Threads, and no other processes.
     let thread = libc::CLONE_THREAD as u64;
-    let is_thread = argument(SeccompCmpOp::MaskedEq(thread), thread)?;
+    let is_thread = argument(0, SeccompCmpOp::MaskedEq(thread), thread)?;
     calls.insert(libc::SYS_clone, vec![is_thread]);
+    // Sockets are made non-blocking, and nothing is typed into the terminal of who started the server (TIOCSTI).
+    let is_fionbio = argument(1, SeccompCmpOp::Eq, libc::FIONBIO)?;
+    calls.insert(libc::SYS_ioctl, vec![is_fionbio]);
     Ok(calls)
 }
 
@@ -265,7 +268,6 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_fsync,
     libc::SYS_flock,
     libc::SYS_fcntl,
-    libc::SYS_ioctl,
     libc::SYS_dup,
     libc::SYS_readlinkat,
     libc::SYS_mkdirat,
@@ -338,6 +340,8 @@ const FREE: &[libc::c_long] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::errno::Errno;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -365,6 +369,39 @@ mod tests {
         for call in [libc::SYS_socket, libc::SYS_clone] {
             assert!(!calls[&call].is_empty(), "{call} has no condition");
         }
+    }
+
+    /// What `body` has, in a thread with the server's filter.
+    fn filtered<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+        let filter = SeccompFilter::new(
+            calls().unwrap(),
+            SeccompAction::Errno(libc::ENOSYS as u32),
+            SeccompAction::Allow,
+            std::env::consts::ARCH.try_into().unwrap(),
+        );
+        let filter: BpfProgram = filter.unwrap().try_into().unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                seccompiler::apply_filter(&filter).unwrap();
+                body()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn nothing_can_be_typed_into_a_terminal() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let typed = || {
+            // SAFETY: the byte outlives the call.
+            let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCSTI, b"x".as_ptr()) };
+            Errno::result(result)
+        };
+        assert_eq!(typed(), Err(Errno::ENOTTY), "without the filter");
+        filtered(|| {
+            assert_eq!(typed(), Err(Errno::ENOSYS));
+            socket.set_nonblocking(true).unwrap();
+        });
     }
 
     /// The folder's owner after it was given to nobody.
