@@ -141,6 +141,8 @@ pub(crate) fn become_user(
     if let Some(account) = account {
         who = match account.assume() {
             Ok(()) => format!("user {}", account.name),
+            // Groups stay as they are in a user namespace.
+            Err(_) if account.uid == geteuid() => format!("user {}", account.name),
             Err(errno) if account.is_asked_for => {
                 return Err(errno).with_context(|| format!("becoming the user {}", account.name));
             }
