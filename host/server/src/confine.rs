@@ -417,7 +417,11 @@ mod tests {
         };
         let other = nix::unistd::getppid().as_raw();
         let ours = std::process::id();
-        assert_ne!(signal(other as u32, other), Err(Errno::ENOSYS), "without the filter");
+        assert_ne!(
+            signal(other as u32, other),
+            Err(Errno::ENOSYS),
+            "without the filter"
+        );
         filtered(|| {
             assert_eq!(signal(other as u32, other), Err(Errno::ENOSYS));
             assert_eq!(signal(ours, ours as i32), Ok(()));

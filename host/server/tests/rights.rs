@@ -46,6 +46,17 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
+/// The headers of an EFI program for x64.
+fn efi_program() -> Vec<u8> {
+    let mut bytes = vec![0; 512];
+    bytes[..2].copy_from_slice(b"MZ");
+    bytes[0x3c] = 0x80;
+    bytes[0x80..0x84].copy_from_slice(b"PE\0\0");
+    bytes[0x84..0x86].copy_from_slice(&0x8664_u16.to_le_bytes());
+    bytes[0x80 + 92] = 10;
+    bytes
+}
+
 /// A lease for a client with this Ethernet address, which then has it.
 fn obtain(clients: &Clients, mac: &str) -> Option<String> {
     let log = clients.run(&format!(
@@ -208,18 +219,17 @@ fn a_file_that_the_user_may_not_read_is_refused_and_told_of() {
     let mut served = Served::start("--interface s0 --authoritative");
     served.wait_for("wireboot: ready");
     let at = served.directory.path().to_owned();
-    let denied = format!("error: the server may not read {}", at.display());
+    let denied = format!("warning: the server may not read {}", at.display());
     assert!(!served.log().contains(&denied), "{}", served.log());
     fs::create_dir(at.join("sub")).unwrap();
     fs::write(at.join("sub/other"), "").unwrap();
-    for name in ["initrd.gz", "sub/other"] {
+    fs::create_dir(at.join("lost+found")).unwrap();
+    for name in ["initrd.gz", "sub/other", "lost+found"] {
         mode(&at.join(name), 0);
     }
     served.end_and_start("--interface s0 --authoritative");
     served.wait_for("wireboot: ready");
-    served.wait_for(&format!(
-        "{denied}/initrd.gz and 1 more: let everybody read"
-    ));
+    served.wait_for(&format!("{denied}/initrd.gz and 1 more, and refuses it: "));
     assert_eq!(
         clients.run("curl -sS -o /dev/null -w %{http_code} http://10.9.0.1/initrd.gz"),
         "403"
@@ -229,12 +239,27 @@ fn a_file_that_the_user_may_not_read_is_refused_and_told_of() {
     served.wait_for("TFTP error    10.9.0.2 initrd.gz: the server may not read this file");
     assert_eq!(clients.run("curl -sS http://10.9.0.1/linux"), "linux");
 
+    // What a boot needs is an error, and all else is not.
     let mut check = Served::start("--check");
-    mode(&check.directory.path().join("linux"), 0);
+    let at_check = check.directory.path().to_owned();
+    fs::create_dir(at_check.join("lost+found")).unwrap();
+    fs::write(at_check.join("notes"), "").unwrap();
+    fs::write(at_check.join("wireboot.conf"), "title A\nlinux linux\n").unwrap();
+    fs::write(at_check.join("wireboot.efi"), efi_program()).unwrap();
     check.child.wait().unwrap();
-    check.kill_and_start("--check");
-    assert!(!check.child.wait().unwrap().success());
-    check.wait_for("the server may not read");
+    let mut check = |name: &str| {
+        mode(&at_check.join(name), 0);
+        check.kill_and_start("--check");
+        let status = check.child.wait().unwrap();
+        mode(&at_check.join(name), 0o755);
+        (status.success(), check.log())
+    };
+    assert!(check("lost+found").0);
+    assert!(check("notes").0);
+    let (passed, log) = check("linux");
+    assert!(!passed);
+    let needed = "wireboot.conf, entry A: linux: the server may not read this file";
+    assert!(log.contains(needed), "{log}");
 
     // The folder itself, and wireboot.efi.
     mode(&at, 0o700);
