@@ -12,10 +12,11 @@
 //! nothing afterwards, nor do the ports of TFTP and HTTP. A TFTP transfer's own port is above 1023.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -23,12 +24,17 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, make_bitflags,
 };
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, User, geteuid, setgroups, setresgid, setresuid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
+
+use crate::leases;
 
 /// Who serves unless `--user` names somebody else.
 const NOBODY: &str = "nobody";
@@ -77,34 +83,30 @@ impl Account {
         Ok(None)
     }
 
-    /// Makes the folder that `file` is written in, if it is not there, and gives it to this user. What is there already goes to the user only
-    /// if `is_ours` says that the folder is the server's, and nobody but root could have put anything into it.
-    ///
-    /// # Errors
-    /// When the folder cannot be made.
-    pub fn give_folder(&self, file: &Path, is_ours: bool) -> io::Result<()> {
-        let Some(folder) = file.parent().filter(|path| !path.as_os_str().is_empty()) else {
-            return Ok(());
+    /// Gives a folder and the files `names` in it to this user, unless others may write it. Links are not followed: a server that was taken
+    /// over may have put them there.
+    fn take_over(&self, folder: &Path, names: &[OsString]) -> io::Result<()> {
+        let how = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let folder = match open(folder, how | OFlag::O_DIRECTORY, Mode::empty()) {
+            Err(Errno::ELOOP | Errno::ENOTDIR) => return Ok(()),
+            opened => File::from(opened?),
         };
+        if folder.metadata()?.mode() & 0o022 != 0 {
+            return Ok(());
+        }
         let (uid, gid) = (Some(self.uid.as_raw()), Some(self.gid.as_raw()));
-        match fs::symlink_metadata(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(folder)?;
-                lchown(folder, uid, gid)
-            }
-            Err(error) => Err(error),
-            Ok(now) => {
-                let of_root_alone = now.is_dir() && now.uid() == 0 && now.mode() & 0o022 == 0;
-                if is_ours && of_root_alone && !self.uid.is_root() {
-                    // First what it holds: afterwards the user can put links there.
-                    if fs::symlink_metadata(file).is_ok() {
-                        lchown(file, uid, gid)?;
-                    }
-                    lchown(folder, uid, gid)?;
-                }
-                Ok(())
+        for name in names {
+            let Ok(file) = openat(&folder, name.as_os_str(), how, Mode::empty()) else {
+                continue;
+            };
+            let file = File::from(file);
+            let now = file.metadata()?;
+            // One with another name elsewhere may be a file of root's.
+            if now.is_file() && now.nlink() == 1 {
+                fchown(&file, uid, gid)?;
             }
         }
+        fchown(&folder, uid, gid)
     }
 
     fn assume(&self) -> nix::Result<()> {
@@ -112,6 +114,30 @@ impl Account {
         setgroups(&[self.gid])?;
         setresgid(self.gid, self.gid, self.gid)?;
         setresuid(self.uid, self.uid, self.uid)
+    }
+}
+
+/// Makes the folder that the leases in `file` are written in, if it is not there, and gives it to `account`, if there is one. What is there
+/// already goes to the user only if `is_ours` says that the folder is the server's.
+///
+/// # Errors
+/// When the folder cannot be made, or given away.
+pub(crate) fn prepare_folder(
+    file: &Path,
+    is_ours: bool,
+    account: Option<&Account>,
+) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let is_new = fs::symlink_metadata(folder).is_err();
+    fs::create_dir_all(folder)?;
+    match account {
+        Some(account) if is_new || is_ours => {
+            let new = leases::new_of(Path::new(name)).into_os_string();
+            account.take_over(folder, &[name.to_owned(), new])
+        }
+        _ => Ok(()),
     }
 }
 
@@ -125,7 +151,7 @@ pub(crate) struct Needs<'a> {
     /// Other folders that files are read from.
     pub read: Vec<OwnedFd>,
     /// The folder that is written to.
-    pub written: Option<&'a Path>,
+    pub written: Option<PathFd>,
 }
 
 /// Becomes `account`, if there is one, and keeps those of its capabilities that are in `kept`. Says who it is.
@@ -202,9 +228,7 @@ fn landlock(needs: &Needs<'_>) -> anyhow::Result<()> {
     for folder in &needs.read {
         rules = rules.add_rule(PathBeneath::new(folder, read))?;
     }
-    if let Some(folder) = needs.written
-        && let Ok(folder) = PathFd::new(folder)
-    {
+    if let Some(folder) = &needs.written {
         rules = rules.add_rule(PathBeneath::new(folder, write))?;
     }
     match rules.restrict_self()?.ruleset {
@@ -275,7 +299,6 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_fcntl,
     libc::SYS_dup,
     libc::SYS_readlinkat,
-    libc::SYS_mkdirat,
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_sendfile,
@@ -334,8 +357,6 @@ const FREE: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_mkdir,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_rename,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_readlink,
@@ -344,7 +365,6 @@ const FREE: &[libc::c_long] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::errno::Errno;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::PermissionsExt;
 
@@ -428,18 +448,24 @@ mod tests {
         });
     }
 
+    fn account(id: u32) -> Account {
+        Account {
+            name: String::new(),
+            uid: Uid::from_raw(id),
+            gid: Gid::from_raw(id),
+            is_asked_for: false,
+        }
+    }
+
+    fn owner(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().uid()
+    }
+
     /// The folder's owner after it was given to nobody.
     fn given(folder: &Path, is_ours: bool) -> u32 {
-        let account = Account {
-            name: String::new(),
-            uid: Uid::from_raw(NOBODY_ID),
-            gid: Gid::from_raw(NOBODY_ID),
-            is_asked_for: false,
-        };
-        account
-            .give_folder(&folder.join("leases"), is_ours)
-            .unwrap();
-        fs::symlink_metadata(folder).unwrap().uid()
+        let nobody = account(NOBODY_ID);
+        prepare_folder(&folder.join("leases"), is_ours, Some(&nobody)).unwrap();
+        owner(folder)
     }
 
     #[test]
@@ -456,10 +482,13 @@ mod tests {
             fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
             folder
         };
-        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
         let ours = folder("ours", 0o755);
+        fs::write(ours.join("leases.new"), "").unwrap();
+        fs::write(ours.join("else"), "").unwrap();
         assert_eq!(given(&ours, true), NOBODY_ID);
         assert_eq!(owner(&ours.join("leases")), NOBODY_ID);
+        assert_eq!(owner(&ours.join("leases.new")), NOBODY_ID);
+        assert_eq!(owner(&ours.join("else")), 0);
         assert_eq!(given(&house.path().join("made/new"), false), NOBODY_ID);
         assert_eq!(owner(&house.path().join("made")), 0);
         let theirs = folder("theirs", 0o755);
@@ -472,13 +501,42 @@ mod tests {
         let link = house.path().join("link");
         std::os::unix::fs::symlink(&theirs, &link).unwrap();
         assert_eq!(given(&link, true), 0);
+        assert_eq!(owner(&theirs), 0);
         assert_eq!(owner(&theirs.join("leases")), 0);
-        // What a server that was taken over put there: a link to a file of root's.
+        // What a server that was taken over put there: links to a file of root's.
         let secret = house.path().join("secret");
         fs::write(&secret, "").unwrap();
         fs::remove_file(ours.join("leases")).unwrap();
         std::os::unix::fs::symlink(&secret, ours.join("leases")).unwrap();
         assert_eq!(given(&ours, true), NOBODY_ID);
         assert_eq!(owner(&secret), 0);
+        fs::remove_file(ours.join("leases")).unwrap();
+        fs::hard_link(&secret, ours.join("leases")).unwrap();
+        assert_eq!(given(&ours, true), NOBODY_ID);
+        assert_eq!(owner(&secret), 0);
+    }
+
+    #[test]
+    fn our_folder_goes_from_one_user_to_the_next() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let house = tempfile::tempdir().unwrap();
+        let folder = house.path().join("wireboot");
+        let (eth0, eth1) = (folder.join("eth0.leases"), folder.join("eth1.leases"));
+        fs::create_dir(&folder).unwrap();
+        for file in [&eth0, &eth1] {
+            fs::write(file, "").unwrap();
+        }
+        // Root's file of a second interface, in a folder that is nobody's already.
+        for file in [&eth0, &eth1] {
+            prepare_folder(file, true, Some(&account(NOBODY_ID))).unwrap();
+            assert_eq!([owner(&folder), owner(file)], [NOBODY_ID; 2]);
+        }
+        for user in [1234, 0] {
+            prepare_folder(&eth0, true, Some(&account(user))).unwrap();
+            assert_eq!([owner(&folder), owner(&eth0)], [user; 2]);
+        }
+        assert_eq!(owner(&eth1), NOBODY_ID);
     }
 }

@@ -46,14 +46,11 @@ struct Journal {
 }
 
 impl Leases {
-    /// Those of the file at `path`. A file that makes no sense is set aside.
+    /// Those of the file at `path`, whose folder is there. A file that makes no sense is set aside.
     ///
     /// # Errors
     /// When it cannot be read or written, or another server has it.
     pub fn open(path: &Path, events: &Events) -> io::Result<Self> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
         // Held while it is read: two servers must not write it.
         let held = OpenOptions::new().append(true).create(true).open(path)?;
         held.try_lock()?;
@@ -135,7 +132,7 @@ impl Journal {
 
     /// Puts a file with one line for each lease in the place of the one that is there.
     fn write_anew(&mut self) -> io::Result<()> {
-        let new = self.path.with_added_extension("new");
+        let new = new_of(&self.path);
         let mut file = File::create(&new)?;
         file.try_lock()?;
         file.write_all(&text(self.leases.values())?)?;
@@ -145,6 +142,11 @@ impl Journal {
         self.lines = self.leases.len();
         Ok(())
     }
+}
+
+/// What a file of leases is called while it is written anew.
+pub(crate) fn new_of(path: &Path) -> PathBuf {
+    path.with_added_extension("new")
 }
 
 fn text<'a>(lines: impl IntoIterator<Item = &'a Line>) -> io::Result<Vec<u8>> {
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_there_again() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("made/leases");
+        let path = directory.path().join("leases");
         let leases = Leases::open(&path, &Events::default()).unwrap();
         leases.keep(vec![lease(1, b"one", 100), lease(2, &[1, 0xff], 50)]);
         leases.keep(vec![lease(1, b"else", 200)]);

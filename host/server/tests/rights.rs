@@ -4,7 +4,7 @@ mod namespace;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use namespace::{Clients, Served};
@@ -111,7 +111,7 @@ fn a_server_keeps_no_rights_that_it_does_not_need() {
     ] {
         assert_eq!(clients.run(&format!("curl -gsS {url}")), "linux", "{url}");
     }
-    let made = served.directory.path().join("state/leases");
+    let made = served.directory.path().join("state/s0.leases");
     assert_eq!(fs::metadata(&made).unwrap().uid(), uid);
     clients.run("ip address flush dev c0");
     // Its leases are there again, and it can write them.
@@ -327,4 +327,86 @@ fn leases_are_kept_where_the_user_can_write() {
     let mut served = Served::start("--user nobody-of-this-name");
     assert!(!served.child.wait().unwrap().success());
     served.wait_for("--user nobody-of-this-name: there is no such user");
+}
+
+#[test]
+fn a_file_of_leases_may_be_named_from_where_the_server_was_started() {
+    if !inside("a_file_of_leases_may_be_named_from_where_the_server_was_started") {
+        return;
+    }
+    let clients = Clients::new();
+    let arguments = "--interface s0 --authoritative --user root --leases lan.leases";
+    let served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    assert!(obtain(&clients, "02:00:00:00:00:08").is_some());
+    let log = served.log();
+    assert!(!log.contains("leases are not kept"), "{log}");
+    let kept = fs::read_to_string(served.directory.path().join("lan.leases")).unwrap();
+    assert!(kept.contains("020000000008"), "{kept}");
+}
+
+#[test]
+fn the_folder_of_leases_is_made_for_every_user() {
+    if !inside("the_folder_of_leases_is_made_for_every_user") {
+        return;
+    }
+    let _clients = Clients::new();
+    if !can_become_nobody() {
+        return;
+    }
+    fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0").unwrap();
+    let state = tempfile::tempdir().unwrap();
+    chown(state.path(), Some(1234), Some(1234)).unwrap();
+    let path = state.path().join("made/new/leases");
+    let mut served = Served::start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    let arguments = "--interface s0 --authoritative --leases";
+    served.end_and_start_as(1234, &format!("{arguments} {}", path.display()));
+    served.wait_for("wireboot: ready");
+    let log = served.log();
+    assert!(!log.contains("leases are not kept"), "{log}");
+    assert_eq!(fs::metadata(&path).unwrap().uid(), 1234);
+    // Where it cannot be made, that is told.
+    let path = served.directory.path().join("none/leases");
+    served.end_and_start_as(1234, &format!("{arguments} {}", path.display()));
+    served.wait_for("wireboot: ready");
+    served.wait_for(&format!("the folder of {}: ", path.display()));
+    served.wait_for("leases are not kept");
+}
+
+#[test]
+fn leases_are_kept_whoever_the_server_was_before() {
+    if !inside("leases_are_kept_whoever_the_server_was_before") {
+        return;
+    }
+    let _clients = Clients::new();
+    if !can_become_nobody() {
+        return;
+    }
+    let arguments = "--interface s0 --authoritative";
+    let mut served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    let state = served.directory.path().join("state");
+    let file = state.join("s0.leases");
+    for (user, uid) in [("root", 0), ("nobody", NOBODY)] {
+        served.end_and_start(&format!("{arguments} --user {user}"));
+        served.wait_for("wireboot: ready");
+        let log = served.log();
+        assert!(!log.contains("leases are not kept"), "{log}");
+        let owners = [&state, &file].map(|path| fs::metadata(path).unwrap().uid());
+        assert_eq!(owners, [uid; 2]);
+    }
+    // Root's file of before, and what a server that was killed left, in a folder that is nobody's.
+    assert_eq!(served.end(), Some(0));
+    let left = state.join("s0.leases.new");
+    for file in [&file, &left] {
+        fs::write(file, "").unwrap();
+        chown(file, Some(0), Some(0)).unwrap();
+        mode(file, 0o600);
+    }
+    served.kill_and_start(arguments);
+    served.wait_for("wireboot: ready");
+    let log = served.log();
+    assert!(!log.contains("leases are not kept"), "{log}");
+    assert_eq!(fs::metadata(&file).unwrap().uid(), NOBODY);
 }
