@@ -57,27 +57,33 @@ impl Account {
     /// # Errors
     /// When there is no such user, or it cannot be become.
     pub fn choose(name: Option<&str>) -> anyhow::Result<Option<Self>> {
+        if name.is_none() && !geteuid().is_root() {
+            return Ok(None);
+        }
         let found = User::from_name(name.unwrap_or(NOBODY));
-        let found = found.with_context(|| format!("looking for the user {name:?}"))?;
-        let account = match (found, name) {
-            (Some(user), _) => Self {
+        let account = match (name, found) {
+            (Some(name), Err(error)) => {
+                return Err(error).with_context(|| format!("looking for the user {name}"));
+            }
+            (Some(name), Ok(None)) => bail!("--user {name}: there is no such user"),
+            (_, Ok(Some(user))) => Self {
                 name: user.name,
                 uid: user.uid,
                 gid: user.gid,
                 is_asked_for: name.is_some(),
             },
-            (None, None) => Self {
+            // nobody is known by its number, too.
+            (None, Ok(None) | Err(_)) => Self {
                 name: NOBODY.to_owned(),
                 uid: Uid::from_raw(NOBODY_ID),
                 gid: Gid::from_raw(NOBODY_ID),
                 is_asked_for: false,
             },
-            (None, Some(name)) => bail!("--user {name}: there is no such user"),
         };
         if geteuid().is_root() {
             return Ok(Some(account));
         }
-        if account.is_asked_for && account.uid != geteuid() {
+        if account.uid != geteuid() {
             bail!("--user {}: only root can become another user", account.name);
         }
         Ok(None)
