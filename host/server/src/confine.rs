@@ -12,7 +12,7 @@
 //! nothing afterwards, nor do the ports of TFTP and HTTP. A TFTP transfer's own port is above 1023.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -27,7 +27,7 @@ use landlock::{
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
-use nix::unistd::{Gid, Uid, User, geteuid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgroups, setresgid, setresuid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -117,7 +117,12 @@ impl Account {
 
     fn assume(&self) -> nix::Result<()> {
         // The groups first: where this user cannot be become, that fails and nothing has changed.
-        setgroups(&[self.gid])?;
+        if self.is_asked_for {
+            let name = CString::new(self.name.as_str()).map_err(|_| Errno::EINVAL)?;
+            initgroups(&name, self.gid)?;
+        } else {
+            setgroups(&[self.gid])?;
+        }
         setresgid(self.gid, self.gid, self.gid)?;
         setresuid(self.uid, self.uid, self.uid)
     }
