@@ -207,16 +207,14 @@ pub(crate) fn confine(account: Option<&Account>, needs: &Needs<'_>) -> anyhow::R
         false => CapabilitySet::empty(),
     };
     let who = become_user(account, kept)?;
+    let no_new_privs = rustix::thread::set_no_new_privs(true).map_err(anyhow::Error::from);
     let measures = [
-        (
-            "no_new_privs",
-            rustix::thread::set_no_new_privs(true).map_err(anyhow::Error::from),
-        ),
-        ("Landlock", landlock(needs)),
-        ("seccomp", seccomp()),
+        ("no_new_privs", no_new_privs.map(|()| "")),
+        ("Landlock", landlock(needs).and_then(in_force)),
+        ("seccomp", seccomp().map(|()| "")),
     ];
     let told = measures.into_iter().map(|(name, result)| match result {
-        Ok(()) => name.to_owned(),
+        Ok(how) => format!("{name}{how}"),
         Err(error) => format!("no {name} ({error})"),
     });
     let told: Vec<String> = told.collect();
@@ -224,7 +222,7 @@ pub(crate) fn confine(account: Option<&Account>, needs: &Needs<'_>) -> anyhow::R
 }
 
 /// Only these files can be opened, and no TCP port.
-fn landlock(needs: &Needs<'_>) -> anyhow::Result<()> {
+fn landlock(needs: &Needs<'_>) -> anyhow::Result<RulesetStatus> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     // A journal is written beside the old one, and renamed.
     let write = make_bitflags!(AccessFs::{
@@ -242,9 +240,15 @@ fn landlock(needs: &Needs<'_>) -> anyhow::Result<()> {
     if let Some(folder) = &needs.written {
         rules = rules.add_rule(PathBeneath::new(folder, write))?;
     }
-    match rules.restrict_self()?.ruleset {
+    Ok(rules.restrict_self()?.ruleset)
+}
+
+/// What is to be added about Landlock.
+fn in_force(status: RulesetStatus) -> anyhow::Result<&'static str> {
+    match status {
+        RulesetStatus::FullyEnforced => Ok(""),
+        RulesetStatus::PartiallyEnforced => Ok(" in part (this kernel knows less of it)"),
         RulesetStatus::NotEnforced => bail!("this kernel has none"),
-        _ => Ok(()),
     }
 }
 
@@ -404,6 +408,14 @@ mod tests {
         for call in [libc::SYS_socket, libc::SYS_clone] {
             assert!(!calls[&call].is_empty(), "{call} has no condition");
         }
+    }
+
+    #[test]
+    fn what_landlock_does_not_enforce_is_told() {
+        assert_eq!(in_force(RulesetStatus::FullyEnforced).unwrap(), "");
+        let part = in_force(RulesetStatus::PartiallyEnforced).unwrap();
+        assert!(part.starts_with(" in part"));
+        assert!(in_force(RulesetStatus::NotEnforced).is_err());
     }
 
     /// What `body` has, in a thread with the server's filter.
