@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -38,7 +39,7 @@ pub(crate) struct Leases(Arc<Mutex<Journal>>);
 #[derive(Debug)]
 struct Journal {
     path: PathBuf,
-    /// `None` once it could not be written.
+    /// `None` if it cannot be written.
     file: Option<File>,
     leases: BTreeMap<IpAddr, Line>,
     lines: usize,
@@ -75,6 +76,29 @@ impl Leases {
         };
         journal.write_anew()?;
         Ok(Self(Arc::new(Mutex::new(journal))))
+    }
+
+    /// What the file at `path` says, for a server that cannot write it. What changes is not kept.
+    pub fn read(path: &Path, events: &Events) -> Self {
+        // Whoever can write the folder may have put a pipe there, which would be waited for.
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path);
+        let text = opened.and_then(|mut file| {
+            let mut text = Vec::new();
+            if file.metadata()?.is_file() {
+                file.read_to_end(&mut text)?;
+            }
+            Ok(text)
+        });
+        Self(Arc::new(Mutex::new(Journal {
+            path: path.to_owned(),
+            file: None,
+            leases: lines(&text.unwrap_or_default()).unwrap_or_default(),
+            lines: 0,
+            events: events.clone(),
+        })))
     }
 
     /// The leases of one IP version; `address` takes an address for one of it.

@@ -303,7 +303,7 @@ fn leases_are_kept_where_the_user_can_write() {
     if !inside("leases_are_kept_where_the_user_can_write") {
         return;
     }
-    let _clients = Clients::new();
+    let clients = Clients::new();
     if !can_become_nobody() {
         return;
     }
@@ -311,7 +311,10 @@ fn leases_are_kept_where_the_user_can_write() {
     mode(state.path(), 0o755);
     // Somebody else's folder stays as it is.
     let path = state.path().join("leases");
-    let arguments = format!("--interface s0 --authoritative --leases {}", path.display());
+    let arguments = format!(
+        "--interface s0 --authoritative --range 10.9.0.200-10.9.0.200 --leases {}",
+        path.display()
+    );
     let mut served = Served::start(&arguments);
     served.wait_for("wireboot: ready");
     served.wait_for("leases are not kept");
@@ -326,6 +329,15 @@ fn leases_are_kept_where_the_user_can_write() {
     );
     assert_eq!(of_all_threads(&served, "CapEff:"), one(BINDS_LOW_PORTS));
     assert_eq!(fs::metadata(&path).unwrap().uid(), 0);
+    // Leases are known where they cannot be kept.
+    let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
+    assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
+    mode(&path, 0o600);
+    served.end_and_start(&arguments);
+    served.wait_for("wireboot: ready");
+    served.wait_for("leases are not kept");
+    assert_eq!(obtain(&clients, second), None);
+    assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
     let mut served = Served::start("--user nobody-of-this-name");
     assert!(!served.child.wait().unwrap().success());
     served.wait_for("--user nobody-of-this-name: there is no such user");
