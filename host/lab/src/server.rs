@@ -39,6 +39,9 @@ pub struct ServerEvent {
     pub message: String,
 }
 
+/// The server stays root, that of the lab's namespaces: the scratch directory, and perhaps the payload, is for nobody else.
+pub const AS_ROOT: [&str; 2] = ["--user", "root"];
+
 /// What more `wireboot serve` is told on a network of a version of IP: with IPv6, the lab has no other router.
 #[must_use]
 pub fn advertise(ip: IpVersion) -> Option<&'static str> {
@@ -78,6 +81,7 @@ impl Server {
         program
             .arg("serve")
             .arg(directory)
+            .args(AS_ROOT)
             .args(["--interface", INTERFACE, "--nbp"])
             .arg(nbp)
             .arg("--leases")

@@ -88,7 +88,7 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
     findings
 }
 
-/// Files that clients are refused, although they are there.
+/// Files that clients are refused, although they are there. Those that a boot is known to need are errors of their own.
 fn unreadable(directory: &Directory) -> Option<Finding> {
     let denied = directory.unreadable(LOOKED_AT);
     let first = denied.first()?;
@@ -97,10 +97,9 @@ fn unreadable(directory: &Directory) -> Option<Finding> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Some(Finding::error(format!(
-        "the server may not read {}{more}: let everybody read what is served (chmod -R a+rX {}), or name a user who may with --user",
-        first.display(),
-        directory.path().display()
+    Some(Finding::remark(format!(
+        "the server may not read {}{more}, and refuses it: if machines need it, let the server's user read it, or name a user who may with --user",
+        first.display()
     )))
 }
 

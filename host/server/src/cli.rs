@@ -3,14 +3,16 @@
 mod address;
 mod start;
 
+use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use landlock::PathFd;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -19,7 +21,7 @@ use signal_hook::low_level::signal_name;
 
 pub use self::address::{AddressRange, Cidr};
 use self::address::{Addresses, TemporaryAddress, choose_interface};
-use self::start::{http as http_url, leases_path, open, start};
+use self::start::{http as http_url, open, start};
 use crate::check;
 use crate::confine::{self, Account, Needs};
 use crate::directory::{BOOT_PROGRAM, Directory};
@@ -155,19 +157,13 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         signals.add_signal(SIGHUP)?;
     }
     let opened = open(&args, &interface, addresses, &directory, &events)?;
-    let leases = leases_path(&args, &interface);
-    if let Some(account) = &account
-        && !args.proxy
-        && !args.no_dhcp
-        && let Err(error) = account.give_folder(&leases, args.leases.is_none())
-    {
-        events.say(format!("the folder of {}: {error}", leases.display()));
-    }
+    let gives = !args.proxy && !args.no_dhcp;
+    let folder = || folder_of_leases(&opened.leases, &args, account.as_ref(), &events);
     let needs = Needs {
         low_ports: !args.no_dhcp,
         served: directory.as_fd(),
         read: directory.folders_of_boot_program(),
-        written: leases.parent(),
+        written: gives.then(folder).flatten(),
     };
     events.say(confine::confine(account.as_ref(), &needs)?);
     say_what_is_served(&directory, &events);
@@ -196,6 +192,22 @@ fn events(args: &ServeArgs) -> anyhow::Result<Events> {
         Console::Human
     };
     Ok(Events::new(console, file.transpose()?))
+}
+
+/// The folder that leases are written in, made ready for `account`. Says why it cannot be had.
+fn folder_of_leases(
+    path: &Path,
+    args: &ServeArgs,
+    account: Option<&Account>,
+    events: &Events,
+) -> Option<PathFd> {
+    let say =
+        |error: &dyn Display| events.say(format!("the folder of {}: {error}", path.display()));
+    if let Err(error) = confine::prepare_folder(path, args.leases.is_none(), account) {
+        say(&error);
+    }
+    let opened = PathFd::new(path.parent()?);
+    opened.inspect_err(|error| say(error)).ok()
 }
 
 fn directory(args: &ServeArgs) -> anyhow::Result<Directory> {

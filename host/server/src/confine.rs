@@ -12,10 +12,11 @@
 //! nothing afterwards, nor do the ports of TFTP and HTTP. A TFTP transfer's own port is above 1023.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::{CString, OsString};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -23,12 +24,17 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, make_bitflags,
 };
-use nix::unistd::{Gid, Uid, User, geteuid, setgroups, setresgid, setresuid};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgroups, setresgid, setresuid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
+
+use crate::leases;
 
 /// Who serves unless `--user` names somebody else.
 const NOBODY: &str = "nobody";
@@ -51,67 +57,98 @@ impl Account {
     /// # Errors
     /// When there is no such user, or it cannot be become.
     pub fn choose(name: Option<&str>) -> anyhow::Result<Option<Self>> {
+        if name.is_none() && !geteuid().is_root() {
+            return Ok(None);
+        }
         let found = User::from_name(name.unwrap_or(NOBODY));
-        let found = found.with_context(|| format!("looking for the user {name:?}"))?;
-        let account = match (found, name) {
-            (Some(user), _) => Self {
+        let account = match (name, found) {
+            (Some(name), Err(error)) => {
+                return Err(error).with_context(|| format!("looking for the user {name}"));
+            }
+            (Some(name), Ok(None)) => bail!("--user {name}: there is no such user"),
+            (_, Ok(Some(user))) => Self {
                 name: user.name,
                 uid: user.uid,
                 gid: user.gid,
                 is_asked_for: name.is_some(),
             },
-            (None, None) => Self {
+            // nobody is known by its number, too.
+            (None, Ok(None) | Err(_)) => Self {
                 name: NOBODY.to_owned(),
                 uid: Uid::from_raw(NOBODY_ID),
                 gid: Gid::from_raw(NOBODY_ID),
                 is_asked_for: false,
             },
-            (None, Some(name)) => bail!("--user {name}: there is no such user"),
         };
         if geteuid().is_root() {
             return Ok(Some(account));
         }
-        if account.is_asked_for && account.uid != geteuid() {
+        if account.uid != geteuid() {
             bail!("--user {}: only root can become another user", account.name);
         }
         Ok(None)
     }
 
-    /// Makes the folder that `file` is written in, if it is not there, and gives it to this user. What is there already goes to the user only
-    /// if `is_ours` says that the folder is the server's, and nobody but root could have put anything into it.
-    ///
-    /// # Errors
-    /// When the folder cannot be made.
-    pub fn give_folder(&self, file: &Path, is_ours: bool) -> io::Result<()> {
-        let Some(folder) = file.parent().filter(|path| !path.as_os_str().is_empty()) else {
-            return Ok(());
+    /// Gives a folder and the files `names` in it to this user, unless others may write it. Links are not followed: a server that was taken
+    /// over may have put them there.
+    fn take_over(&self, folder: &Path, names: &[OsString]) -> io::Result<()> {
+        let how = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let folder = match open(folder, how | OFlag::O_DIRECTORY, Mode::empty()) {
+            Err(Errno::ELOOP | Errno::ENOTDIR) => return Ok(()),
+            opened => File::from(opened?),
         };
+        if folder.metadata()?.mode() & 0o022 != 0 {
+            return Ok(());
+        }
         let (uid, gid) = (Some(self.uid.as_raw()), Some(self.gid.as_raw()));
-        match fs::symlink_metadata(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(folder)?;
-                lchown(folder, uid, gid)
-            }
-            Err(error) => Err(error),
-            Ok(now) => {
-                let of_root_alone = now.is_dir() && now.uid() == 0 && now.mode() & 0o022 == 0;
-                if is_ours && of_root_alone && !self.uid.is_root() {
-                    // First what it holds: afterwards the user can put links there.
-                    if fs::symlink_metadata(file).is_ok() {
-                        lchown(file, uid, gid)?;
-                    }
-                    lchown(folder, uid, gid)?;
-                }
-                Ok(())
+        for name in names {
+            let Ok(file) = openat(&folder, name.as_os_str(), how, Mode::empty()) else {
+                continue;
+            };
+            let file = File::from(file);
+            let now = file.metadata()?;
+            // One with another name elsewhere may be a file of root's.
+            if now.is_file() && now.nlink() == 1 {
+                fchown(&file, uid, gid)?;
             }
         }
+        fchown(&folder, uid, gid)
     }
 
     fn assume(&self) -> nix::Result<()> {
         // The groups first: where this user cannot be become, that fails and nothing has changed.
-        setgroups(&[self.gid])?;
+        if self.is_asked_for {
+            let name = CString::new(self.name.as_str()).map_err(|_| Errno::EINVAL)?;
+            initgroups(&name, self.gid)?;
+        } else {
+            setgroups(&[self.gid])?;
+        }
         setresgid(self.gid, self.gid, self.gid)?;
         setresuid(self.uid, self.uid, self.uid)
+    }
+}
+
+/// Makes the folder that the leases in `file` are written in, if it is not there, and gives it to `account`, if there is one. What is there
+/// already goes to the user only if `is_ours` says that the folder is the server's.
+///
+/// # Errors
+/// When the folder cannot be made, or given away.
+pub(crate) fn prepare_folder(
+    file: &Path,
+    is_ours: bool,
+    account: Option<&Account>,
+) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let is_new = fs::symlink_metadata(folder).is_err();
+    fs::create_dir_all(folder)?;
+    match account {
+        Some(account) if is_new || is_ours => {
+            let new = leases::new_of(Path::new(name)).into_os_string();
+            account.take_over(folder, &[name.to_owned(), new])
+        }
+        _ => Ok(()),
     }
 }
 
@@ -125,7 +162,7 @@ pub(crate) struct Needs<'a> {
     /// Other folders that files are read from.
     pub read: Vec<OwnedFd>,
     /// The folder that is written to.
-    pub written: Option<&'a Path>,
+    pub written: Option<PathFd>,
 }
 
 /// Becomes `account`, if there is one, and keeps those of its capabilities that are in `kept`. Says who it is.
@@ -141,6 +178,8 @@ pub(crate) fn become_user(
     if let Some(account) = account {
         who = match account.assume() {
             Ok(()) => format!("user {}", account.name),
+            // Groups stay as they are in a user namespace.
+            Err(_) if account.uid == geteuid() => format!("user {}", account.name),
             Err(errno) if account.is_asked_for => {
                 return Err(errno).with_context(|| format!("becoming the user {}", account.name));
             }
@@ -168,16 +207,14 @@ pub(crate) fn confine(account: Option<&Account>, needs: &Needs<'_>) -> anyhow::R
         false => CapabilitySet::empty(),
     };
     let who = become_user(account, kept)?;
+    let no_new_privs = rustix::thread::set_no_new_privs(true).map_err(anyhow::Error::from);
     let measures = [
-        (
-            "no_new_privs",
-            rustix::thread::set_no_new_privs(true).map_err(anyhow::Error::from),
-        ),
-        ("Landlock", landlock(needs)),
-        ("seccomp", seccomp()),
+        ("no_new_privs", no_new_privs.map(|()| "")),
+        ("Landlock", landlock(needs).and_then(in_force)),
+        ("seccomp", seccomp().map(|()| "")),
     ];
     let told = measures.into_iter().map(|(name, result)| match result {
-        Ok(()) => name.to_owned(),
+        Ok(how) => format!("{name}{how}"),
         Err(error) => format!("no {name} ({error})"),
     });
     let told: Vec<String> = told.collect();
@@ -185,7 +222,7 @@ pub(crate) fn confine(account: Option<&Account>, needs: &Needs<'_>) -> anyhow::R
 }
 
 /// Only these files can be opened, and no TCP port.
-fn landlock(needs: &Needs<'_>) -> anyhow::Result<()> {
+fn landlock(needs: &Needs<'_>) -> anyhow::Result<RulesetStatus> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     // A journal is written beside the old one, and renamed.
     let write = make_bitflags!(AccessFs::{
@@ -200,14 +237,18 @@ fn landlock(needs: &Needs<'_>) -> anyhow::Result<()> {
     for folder in &needs.read {
         rules = rules.add_rule(PathBeneath::new(folder, read))?;
     }
-    if let Some(folder) = needs.written
-        && let Ok(folder) = PathFd::new(folder)
-    {
+    if let Some(folder) = &needs.written {
         rules = rules.add_rule(PathBeneath::new(folder, write))?;
     }
-    match rules.restrict_self()?.ruleset {
+    Ok(rules.restrict_self()?.ruleset)
+}
+
+/// What is to be added about Landlock.
+fn in_force(status: RulesetStatus) -> anyhow::Result<&'static str> {
+    match status {
+        RulesetStatus::FullyEnforced => Ok(""),
+        RulesetStatus::PartiallyEnforced => Ok(" in part (this kernel knows less of it)"),
         RulesetStatus::NotEnforced => bail!("this kernel has none"),
-        _ => Ok(()),
     }
 }
 
@@ -228,19 +269,25 @@ fn seccomp() -> anyhow::Result<()> {
 fn calls() -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
     let mut calls: BTreeMap<_, Vec<SeccompRule>> =
         FREE.iter().map(|call| (*call, Vec::new())).collect();
-    let argument = |operator, value| {
-        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
+    let argument = |number, operator, value| {
+        let condition = SeccompCondition::new(number, SeccompCmpArgLen::Dword, operator, value)?;
         SeccompRule::new(vec![condition])
     };
-    let domain = |domain: i32| argument(SeccompCmpOp::Eq, domain as u64);
+    let domain = |domain: i32| argument(0, SeccompCmpOp::Eq, domain as u64);
     calls.insert(
         libc::SYS_socket,
         vec![domain(libc::AF_INET)?, domain(libc::AF_INET6)?],
     );
     // Threads, and no other processes.
     let thread = libc::CLONE_THREAD as u64;
-    let is_thread = argument(SeccompCmpOp::MaskedEq(thread), thread)?;
+    let is_thread = argument(0, SeccompCmpOp::MaskedEq(thread), thread)?;
     calls.insert(libc::SYS_clone, vec![is_thread]);
+    // Sockets are made non-blocking, and nothing is typed into the terminal of who started the server (TIOCSTI).
+    let is_fionbio = argument(1, SeccompCmpOp::Eq, libc::FIONBIO)?;
+    calls.insert(libc::SYS_ioctl, vec![is_fionbio]);
+    // A program that aborts sends itself a signal.
+    let is_own = argument(0, SeccompCmpOp::Eq, std::process::id().into())?;
+    calls.insert(libc::SYS_tgkill, vec![is_own]);
     Ok(calls)
 }
 
@@ -265,10 +312,8 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_fsync,
     libc::SYS_flock,
     libc::SYS_fcntl,
-    libc::SYS_ioctl,
     libc::SYS_dup,
     libc::SYS_readlinkat,
-    libc::SYS_mkdirat,
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_sendfile,
@@ -301,7 +346,6 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_gettid,
     libc::SYS_getpid,
     libc::SYS_geteuid,
-    libc::SYS_tgkill,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
     libc::SYS_getrandom,
@@ -328,8 +372,6 @@ const FREE: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_mkdir,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_rename,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_readlink,
@@ -338,6 +380,7 @@ const FREE: &[libc::c_long] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -367,18 +410,85 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_landlock_does_not_enforce_is_told() {
+        assert_eq!(in_force(RulesetStatus::FullyEnforced).unwrap(), "");
+        let part = in_force(RulesetStatus::PartiallyEnforced).unwrap();
+        assert!(part.starts_with(" in part"));
+        assert!(in_force(RulesetStatus::NotEnforced).is_err());
+    }
+
+    /// What `body` has, in a thread with the server's filter.
+    fn filtered<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+        let filter = SeccompFilter::new(
+            calls().unwrap(),
+            SeccompAction::Errno(libc::ENOSYS as u32),
+            SeccompAction::Allow,
+            std::env::consts::ARCH.try_into().unwrap(),
+        );
+        let filter: BpfProgram = filter.unwrap().try_into().unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                seccompiler::apply_filter(&filter).unwrap();
+                body()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn nothing_can_be_typed_into_a_terminal() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let typed = || {
+            // SAFETY: the byte outlives the call.
+            let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCSTI, b"x".as_ptr()) };
+            Errno::result(result)
+        };
+        assert_eq!(typed(), Err(Errno::ENOTTY), "without the filter");
+        filtered(|| {
+            assert_eq!(typed(), Err(Errno::ENOSYS));
+            socket.set_nonblocking(true).unwrap();
+        });
+    }
+
+    #[test]
+    fn no_other_process_gets_a_signal() {
+        let signal = |process: u32, thread: i32| {
+            // SAFETY: signal 0 is sent to nobody; the call takes numbers only.
+            let result = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
+            Errno::result(result).map(drop)
+        };
+        let other = nix::unistd::getppid().as_raw();
+        let ours = std::process::id();
+        assert_ne!(
+            signal(other as u32, other),
+            Err(Errno::ENOSYS),
+            "without the filter"
+        );
+        filtered(|| {
+            assert_eq!(signal(other as u32, other), Err(Errno::ENOSYS));
+            assert_eq!(signal(ours, ours as i32), Ok(()));
+        });
+    }
+
+    fn account(id: u32) -> Account {
+        Account {
+            name: String::new(),
+            uid: Uid::from_raw(id),
+            gid: Gid::from_raw(id),
+            is_asked_for: false,
+        }
+    }
+
+    fn owner(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().uid()
+    }
+
     /// The folder's owner after it was given to nobody.
     fn given(folder: &Path, is_ours: bool) -> u32 {
-        let account = Account {
-            name: String::new(),
-            uid: Uid::from_raw(NOBODY_ID),
-            gid: Gid::from_raw(NOBODY_ID),
-            is_asked_for: false,
-        };
-        account
-            .give_folder(&folder.join("leases"), is_ours)
-            .unwrap();
-        fs::symlink_metadata(folder).unwrap().uid()
+        let nobody = account(NOBODY_ID);
+        prepare_folder(&folder.join("leases"), is_ours, Some(&nobody)).unwrap();
+        owner(folder)
     }
 
     #[test]
@@ -395,10 +505,13 @@ mod tests {
             fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
             folder
         };
-        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
         let ours = folder("ours", 0o755);
+        fs::write(ours.join("leases.new"), "").unwrap();
+        fs::write(ours.join("else"), "").unwrap();
         assert_eq!(given(&ours, true), NOBODY_ID);
         assert_eq!(owner(&ours.join("leases")), NOBODY_ID);
+        assert_eq!(owner(&ours.join("leases.new")), NOBODY_ID);
+        assert_eq!(owner(&ours.join("else")), 0);
         assert_eq!(given(&house.path().join("made/new"), false), NOBODY_ID);
         assert_eq!(owner(&house.path().join("made")), 0);
         let theirs = folder("theirs", 0o755);
@@ -411,13 +524,42 @@ mod tests {
         let link = house.path().join("link");
         std::os::unix::fs::symlink(&theirs, &link).unwrap();
         assert_eq!(given(&link, true), 0);
+        assert_eq!(owner(&theirs), 0);
         assert_eq!(owner(&theirs.join("leases")), 0);
-        // What a server that was taken over put there: a link to a file of root's.
+        // What a server that was taken over put there: links to a file of root's.
         let secret = house.path().join("secret");
         fs::write(&secret, "").unwrap();
         fs::remove_file(ours.join("leases")).unwrap();
         std::os::unix::fs::symlink(&secret, ours.join("leases")).unwrap();
         assert_eq!(given(&ours, true), NOBODY_ID);
         assert_eq!(owner(&secret), 0);
+        fs::remove_file(ours.join("leases")).unwrap();
+        fs::hard_link(&secret, ours.join("leases")).unwrap();
+        assert_eq!(given(&ours, true), NOBODY_ID);
+        assert_eq!(owner(&secret), 0);
+    }
+
+    #[test]
+    fn our_folder_goes_from_one_user_to_the_next() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let house = tempfile::tempdir().unwrap();
+        let folder = house.path().join("wireboot");
+        let (eth0, eth1) = (folder.join("eth0.leases"), folder.join("eth1.leases"));
+        fs::create_dir(&folder).unwrap();
+        for file in [&eth0, &eth1] {
+            fs::write(file, "").unwrap();
+        }
+        // Root's file of a second interface, in a folder that is nobody's already.
+        for file in [&eth0, &eth1] {
+            prepare_folder(file, true, Some(&account(NOBODY_ID))).unwrap();
+            assert_eq!([owner(&folder), owner(file)], [NOBODY_ID; 2]);
+        }
+        for user in [1234, 0] {
+            prepare_folder(&eth0, true, Some(&account(user))).unwrap();
+            assert_eq!([owner(&folder), owner(&eth0)], [user; 2]);
+        }
+        assert_eq!(owner(&eth1), NOBODY_ID);
     }
 }

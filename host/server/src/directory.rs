@@ -32,6 +32,9 @@ pub const BOOT_PROGRAM: &str = "wireboot.efi";
 /// Name of the boot configuration.
 pub const BOOT_CONFIGURATION: &str = "wireboot.conf";
 
+/// Where a file system keeps what its check found, for root alone.
+const LOST_AND_FOUND: &str = "lost+found";
+
 /// Why a name cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -191,7 +194,8 @@ impl Directory {
         Ok(entries)
     }
 
-    /// Files and folders below the directory that the server may not read, of the first `most` that it comes to.
+    /// Files and folders below the directory that the server may not read, of the first `most` that it comes to. What belongs to the file
+    /// system itself is none of them.
     pub(crate) fn unreadable(&self, most: usize) -> Vec<String> {
         let (mut denied, mut left) = (Vec::new(), most);
         let mut folders = vec![String::new()];
@@ -209,6 +213,9 @@ impl Directory {
                     return denied;
                 };
                 left = one_less;
+                if entry.name == LOST_AND_FOUND {
+                    continue;
+                }
                 let name = match folder.as_str() {
                     "" => entry.name,
                     folder => format!("{folder}/{}", entry.name),

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -38,7 +39,7 @@ pub(crate) struct Leases(Arc<Mutex<Journal>>);
 #[derive(Debug)]
 struct Journal {
     path: PathBuf,
-    /// `None` once it could not be written.
+    /// `None` if it cannot be written.
     file: Option<File>,
     leases: BTreeMap<IpAddr, Line>,
     lines: usize,
@@ -46,14 +47,11 @@ struct Journal {
 }
 
 impl Leases {
-    /// Those of the file at `path`. A file that makes no sense is set aside.
+    /// Those of the file at `path`, whose folder is there. A file that makes no sense is set aside.
     ///
     /// # Errors
     /// When it cannot be read or written, or another server has it.
     pub fn open(path: &Path, events: &Events) -> io::Result<Self> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
         // Held while it is read: two servers must not write it.
         let held = OpenOptions::new().append(true).create(true).open(path)?;
         held.try_lock()?;
@@ -78,6 +76,29 @@ impl Leases {
         };
         journal.write_anew()?;
         Ok(Self(Arc::new(Mutex::new(journal))))
+    }
+
+    /// What the file at `path` says, for a server that cannot write it. What changes is not kept.
+    pub fn read(path: &Path, events: &Events) -> Self {
+        // Whoever can write the folder may have put a pipe there, which would be waited for.
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path);
+        let text = opened.and_then(|mut file| {
+            let mut text = Vec::new();
+            if file.metadata()?.is_file() {
+                file.read_to_end(&mut text)?;
+            }
+            Ok(text)
+        });
+        Self(Arc::new(Mutex::new(Journal {
+            path: path.to_owned(),
+            file: None,
+            leases: lines(&text.unwrap_or_default()).unwrap_or_default(),
+            lines: 0,
+            events: events.clone(),
+        })))
     }
 
     /// The leases of one IP version; `address` takes an address for one of it.
@@ -135,7 +156,7 @@ impl Journal {
 
     /// Puts a file with one line for each lease in the place of the one that is there.
     fn write_anew(&mut self) -> io::Result<()> {
-        let new = self.path.with_added_extension("new");
+        let new = new_of(&self.path);
         let mut file = File::create(&new)?;
         file.try_lock()?;
         file.write_all(&text(self.leases.values())?)?;
@@ -145,6 +166,11 @@ impl Journal {
         self.lines = self.leases.len();
         Ok(())
     }
+}
+
+/// What a file of leases is called while it is written anew.
+pub(crate) fn new_of(path: &Path) -> PathBuf {
+    path.with_added_extension("new")
 }
 
 fn text<'a>(lines: impl IntoIterator<Item = &'a Line>) -> io::Result<Vec<u8>> {
@@ -219,7 +245,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_there_again() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("made/leases");
+        let path = directory.path().join("leases");
         let leases = Leases::open(&path, &Events::default()).unwrap();
         leases.keep(vec![lease(1, b"one", 100), lease(2, &[1, 0xff], 50)]);
         leases.keep(vec![lease(1, b"else", 200)]);

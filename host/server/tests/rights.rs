@@ -4,7 +4,7 @@ mod namespace;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use namespace::{Clients, Served};
@@ -44,6 +44,17 @@ fn one(value: &str) -> BTreeSet<String> {
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The headers of an EFI program for x64.
+fn efi_program() -> Vec<u8> {
+    let mut bytes = vec![0; 512];
+    bytes[..2].copy_from_slice(b"MZ");
+    bytes[0x3c] = 0x80;
+    bytes[0x80..0x84].copy_from_slice(b"PE\0\0");
+    bytes[0x84..0x86].copy_from_slice(&0x8664_u16.to_le_bytes());
+    bytes[0x80 + 92] = 10;
+    bytes
 }
 
 /// A lease for a client with this Ethernet address, which then has it.
@@ -100,7 +111,7 @@ fn a_server_keeps_no_rights_that_it_does_not_need() {
     ] {
         assert_eq!(clients.run(&format!("curl -gsS {url}")), "linux", "{url}");
     }
-    let made = served.directory.path().join("state/leases");
+    let made = served.directory.path().join("state/s0.leases");
     assert_eq!(fs::metadata(&made).unwrap().uid(), uid);
     clients.run("ip address flush dev c0");
     // Its leases are there again, and it can write them.
@@ -189,7 +200,9 @@ fn only_the_served_files_can_be_opened() {
     assert_eq!(clients.run(program), "second200");
     let log = served.log();
     assert!(
-        log.contains("Landlock, seccomp") || log.contains(lacks_it),
+        log.contains("Landlock, seccomp")
+            || log.contains("Landlock in part (this kernel")
+            || log.contains(lacks_it),
         "{log}"
     );
     assert!(
@@ -208,18 +221,17 @@ fn a_file_that_the_user_may_not_read_is_refused_and_told_of() {
     let mut served = Served::start("--interface s0 --authoritative");
     served.wait_for("wireboot: ready");
     let at = served.directory.path().to_owned();
-    let denied = format!("error: the server may not read {}", at.display());
+    let denied = format!("warning: the server may not read {}", at.display());
     assert!(!served.log().contains(&denied), "{}", served.log());
     fs::create_dir(at.join("sub")).unwrap();
     fs::write(at.join("sub/other"), "").unwrap();
-    for name in ["initrd.gz", "sub/other"] {
+    fs::create_dir(at.join("lost+found")).unwrap();
+    for name in ["initrd.gz", "sub/other", "lost+found"] {
         mode(&at.join(name), 0);
     }
     served.end_and_start("--interface s0 --authoritative");
     served.wait_for("wireboot: ready");
-    served.wait_for(&format!(
-        "{denied}/initrd.gz and 1 more: let everybody read"
-    ));
+    served.wait_for(&format!("{denied}/initrd.gz and 1 more, and refuses it: "));
     assert_eq!(
         clients.run("curl -sS -o /dev/null -w %{http_code} http://10.9.0.1/initrd.gz"),
         "403"
@@ -229,12 +241,27 @@ fn a_file_that_the_user_may_not_read_is_refused_and_told_of() {
     served.wait_for("TFTP error    10.9.0.2 initrd.gz: the server may not read this file");
     assert_eq!(clients.run("curl -sS http://10.9.0.1/linux"), "linux");
 
+    // What a boot needs is an error, and all else is not.
     let mut check = Served::start("--check");
-    mode(&check.directory.path().join("linux"), 0);
+    let at_check = check.directory.path().to_owned();
+    fs::create_dir(at_check.join("lost+found")).unwrap();
+    fs::write(at_check.join("notes"), "").unwrap();
+    fs::write(at_check.join("wireboot.conf"), "title A\nlinux linux\n").unwrap();
+    fs::write(at_check.join("wireboot.efi"), efi_program()).unwrap();
     check.child.wait().unwrap();
-    check.kill_and_start("--check");
-    assert!(!check.child.wait().unwrap().success());
-    check.wait_for("the server may not read");
+    let mut check = |name: &str| {
+        mode(&at_check.join(name), 0);
+        check.kill_and_start("--check");
+        let status = check.child.wait().unwrap();
+        mode(&at_check.join(name), 0o755);
+        (status.success(), check.log())
+    };
+    assert!(check("lost+found").0);
+    assert!(check("notes").0);
+    let (passed, log) = check("linux");
+    assert!(!passed);
+    let needed = "wireboot.conf, entry A: linux: the server may not read this file";
+    assert!(log.contains(needed), "{log}");
 
     // The folder itself, and wireboot.efi.
     mode(&at, 0o700);
@@ -276,7 +303,7 @@ fn leases_are_kept_where_the_user_can_write() {
     if !inside("leases_are_kept_where_the_user_can_write") {
         return;
     }
-    let _clients = Clients::new();
+    let clients = Clients::new();
     if !can_become_nobody() {
         return;
     }
@@ -284,7 +311,10 @@ fn leases_are_kept_where_the_user_can_write() {
     mode(state.path(), 0o755);
     // Somebody else's folder stays as it is.
     let path = state.path().join("leases");
-    let arguments = format!("--interface s0 --authoritative --leases {}", path.display());
+    let arguments = format!(
+        "--interface s0 --authoritative --range 10.9.0.200-10.9.0.200 --leases {}",
+        path.display()
+    );
     let mut served = Served::start(&arguments);
     served.wait_for("wireboot: ready");
     served.wait_for("leases are not kept");
@@ -299,7 +329,98 @@ fn leases_are_kept_where_the_user_can_write() {
     );
     assert_eq!(of_all_threads(&served, "CapEff:"), one(BINDS_LOW_PORTS));
     assert_eq!(fs::metadata(&path).unwrap().uid(), 0);
+    // Leases are known where they cannot be kept.
+    let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
+    assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
+    mode(&path, 0o600);
+    served.end_and_start(&arguments);
+    served.wait_for("wireboot: ready");
+    served.wait_for("leases are not kept");
+    assert_eq!(obtain(&clients, second), None);
+    assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
     let mut served = Served::start("--user nobody-of-this-name");
     assert!(!served.child.wait().unwrap().success());
     served.wait_for("--user nobody-of-this-name: there is no such user");
+}
+
+#[test]
+fn a_file_of_leases_may_be_named_from_where_the_server_was_started() {
+    if !inside("a_file_of_leases_may_be_named_from_where_the_server_was_started") {
+        return;
+    }
+    let clients = Clients::new();
+    let arguments = "--interface s0 --authoritative --user root --leases lan.leases";
+    let served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    assert!(obtain(&clients, "02:00:00:00:00:08").is_some());
+    let log = served.log();
+    assert!(!log.contains("leases are not kept"), "{log}");
+    let kept = fs::read_to_string(served.directory.path().join("lan.leases")).unwrap();
+    assert!(kept.contains("020000000008"), "{kept}");
+}
+
+#[test]
+fn the_folder_of_leases_is_made_for_every_user() {
+    if !inside("the_folder_of_leases_is_made_for_every_user") {
+        return;
+    }
+    let _clients = Clients::new();
+    if !can_become_nobody() {
+        return;
+    }
+    fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0").unwrap();
+    let state = tempfile::tempdir().unwrap();
+    chown(state.path(), Some(1234), Some(1234)).unwrap();
+    let path = state.path().join("made/new/leases");
+    let mut served = Served::start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    let arguments = "--interface s0 --authoritative --leases";
+    served.end_and_start_as(1234, &format!("{arguments} {}", path.display()));
+    served.wait_for("wireboot: ready");
+    let log = served.log();
+    assert!(!log.contains("leases are not kept"), "{log}");
+    assert_eq!(fs::metadata(&path).unwrap().uid(), 1234);
+    // Where it cannot be made, that is told.
+    let path = served.directory.path().join("none/leases");
+    served.end_and_start_as(1234, &format!("{arguments} {}", path.display()));
+    served.wait_for("wireboot: ready");
+    served.wait_for(&format!("the folder of {}: ", path.display()));
+    served.wait_for("leases are not kept");
+}
+
+#[test]
+fn leases_are_kept_whoever_the_server_was_before() {
+    if !inside("leases_are_kept_whoever_the_server_was_before") {
+        return;
+    }
+    let _clients = Clients::new();
+    if !can_become_nobody() {
+        return;
+    }
+    let arguments = "--interface s0 --authoritative";
+    let mut served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    let state = served.directory.path().join("state");
+    let file = state.join("s0.leases");
+    for (user, uid) in [("root", 0), ("nobody", NOBODY)] {
+        served.end_and_start(&format!("{arguments} --user {user}"));
+        served.wait_for("wireboot: ready");
+        let log = served.log();
+        assert!(!log.contains("leases are not kept"), "{log}");
+        let owners = [&state, &file].map(|path| fs::metadata(path).unwrap().uid());
+        assert_eq!(owners, [uid; 2]);
+    }
+    // Root's file of before, and what a server that was killed left, in a folder that is nobody's.
+    assert_eq!(served.end(), Some(0));
+    let left = state.join("s0.leases.new");
+    for file in [&file, &left] {
+        fs::write(file, "").unwrap();
+        chown(file, Some(0), Some(0)).unwrap();
+        mode(file, 0o600);
+    }
+    served.kill_and_start(arguments);
+    served.wait_for("wireboot: ready");
+    let log = served.log();
+    assert!(!log.contains("leases are not kept"), "{log}");
+    assert_eq!(fs::metadata(&file).unwrap().uid(), NOBODY);
 }

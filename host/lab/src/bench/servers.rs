@@ -94,6 +94,7 @@ impl Servers {
         command
             .arg("serve")
             .arg(root)
+            .args(server::AS_ROOT)
             .args(["--interface", INTERFACE, "--authoritative", "--nbp"])
             .arg(firmware_file)
             .arg("--leases")

@@ -18,6 +18,7 @@ use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{INTERFACE, SERVER};
 use crate::packages::{self, Package};
+use crate::server::AS_ROOT;
 
 /// Its package excludes atftpd's, so it is fetched and taken apart, not installed.
 const TFTPD_HPA: &str = "tftpd-hpa";
@@ -119,7 +120,7 @@ impl Kind {
             Kind::Ours | Kind::OursHttp => {
                 let program = std::env::current_exe().context("finding this program's own file")?;
                 command = lab.command(program);
-                command.arg("serve").arg(root);
+                command.arg("serve").arg(root).args(AS_ROOT);
                 command.args(["--interface", INTERFACE, "--no-dhcp"]);
                 if self == Kind::Ours {
                     command.arg("--no-http");

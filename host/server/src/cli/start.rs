@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -46,7 +46,7 @@ type Serve = Box<dyn FnOnce(&Stop) -> io::Result<()> + Send>;
 /// The threads of the servers.
 struct Threads<'a> {
     started: Vec<JoinHandle<()>>,
-    /// `None` when no addresses are given, or leases cannot be kept.
+    /// `None` when no addresses are given.
     leases: Option<Leases>,
     directory: &'a Arc<Directory>,
     events: &'a Events,
@@ -94,6 +94,10 @@ pub(super) struct Opened {
     /// For DHCP answers to clients without an address, and for ARP. `None` without the permission.
     link: Option<LinkSocket>,
     arp: Option<io::Result<LinkSocket>>,
+    /// Where leases are kept.
+    pub leases: PathBuf,
+    /// Those that are known already: what this user may read, the one that the server becomes may not.
+    known: Leases,
 }
 
 /// Opens what the arguments ask for, but for the ports of DHCP: whether they may be shared is known only after asking for other servers.
@@ -145,6 +149,7 @@ pub(super) fn open(
     )?;
     let serves_dhcp = !args.no_dhcp && addresses.ipv4.is_some();
     let link = || LinkSocket::open(interface.index);
+    let leases = leases_path(args, interface)?;
     Ok(Opened {
         tftp: tftp_servers,
         http: http_servers,
@@ -152,6 +157,8 @@ pub(super) fn open(
         forwards: forwards(interface),
         link: serves_dhcp.then(link).and_then(Result::ok),
         arp: (serves_dhcp && !args.proxy).then(link),
+        known: Leases::read(&leases, events),
+        leases,
     })
 }
 
@@ -201,7 +208,7 @@ pub(super) fn start(
         let ranges = ranges(args, interface, addresses, events)?;
         managed = ranges.ipv6.is_some();
         let gives = ranges.ipv4.is_some() || managed;
-        threads.leases = gives.then(|| leases(args, interface, events)).flatten();
+        threads.leases = gives.then(|| leases(&opened.leases, opened.known, events));
         if let Some(network) = addresses.ipv4 {
             let sockets = (opened.link, opened.arp);
             dhcp(args, interface, network, ranges.ipv4, sockets, &mut threads)?;
@@ -422,24 +429,24 @@ fn ipv6_of(address: IpAddr) -> Option<Ipv6Addr> {
     }
 }
 
-/// Where leases are kept.
-pub(super) fn leases_path(args: &ServeArgs, interface: &Interface) -> PathBuf {
+/// Where leases are kept, from the root on: the confined server knows no working directory.
+fn leases_path(args: &ServeArgs, interface: &Interface) -> anyhow::Result<PathBuf> {
     let state = || std::env::var_os("STATE_DIRECTORY").map_or(STATE.into(), PathBuf::from);
     let usual = || state().join(format!("{}.leases", interface.name));
-    args.leases.clone().unwrap_or_else(usual)
+    let path = args.leases.clone().unwrap_or_else(usual);
+    std::path::absolute(&path).with_context(|| format!("--leases {}", path.display()))
 }
 
-/// The leases of earlier runs; without a file they are not kept.
-fn leases(args: &ServeArgs, interface: &Interface, events: &Events) -> Option<Leases> {
-    let path = leases_path(args, interface);
-    let opened = Leases::open(&path, events);
-    if let Err(error) = &opened {
+/// The leases of earlier runs; those of this one are kept if the file can be written.
+fn leases(path: &Path, known: Leases, events: &Events) -> Leases {
+    let opened = Leases::open(path, events);
+    opened.unwrap_or_else(|error| {
         events.say(format!(
             "leases are not kept: {}: {error} (--leases names another file; the server's user must be able to write its folder)",
             path.display()
         ));
-    }
-    opened.ok()
+        known
+    })
 }
 
 /// Finds out which addresses of the range somebody has.

@@ -86,18 +86,15 @@ impl Served {
 
     fn command(directory: &Path, arguments: &str) -> Command {
         let log = fs::File::create(directory.join("log")).unwrap();
-        let directory = directory.display();
-        let leases = match arguments.contains("--leases") {
-            true => String::new(),
-            false => format!("--leases {directory}/state/leases"),
-        };
         // These tests may run under nohup, too.
         let mut command = Command::new("env");
         command
             .arg("--default-signal=HUP")
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "namespace::serve", "--nocapture"])
-            .env(ARGUMENTS, format!("{directory} {leases} {arguments}"))
+            .current_dir(directory)
+            .env("STATE_DIRECTORY", directory.join("state"))
+            .env(ARGUMENTS, format!("{} {arguments}", directory.display()))
             .stdout(Stdio::null())
             .stderr(log);
         command
