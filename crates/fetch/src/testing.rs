@@ -49,8 +49,8 @@ impl MemoryBlock for Settling {
     fn len(&self) -> usize {
         self.0.len()
     }
-    fn as_slice(&self) -> &[u8] {
-        self.0.as_slice()
+    fn rest(&self, at: usize) -> &[u8] {
+        self.0.rest(at)
     }
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.0.rest_mut(at)
@@ -58,7 +58,7 @@ impl MemoryBlock for Settling {
     fn settle(&mut self, len: usize) {
         assert!(len <= self.0.len(), "settled beyond the end");
         self.0.settle(len);
-        assert!(self.1.settled().len() >= len, "settled what is lent");
+        assert!(self.1.settled(0).len() >= len, "settled what is lent");
         self.2.fetch_max(len, Ordering::Relaxed);
     }
     fn lend(&mut self, range: Range<usize>) -> Option<Memory> {

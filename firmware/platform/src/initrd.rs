@@ -38,16 +38,10 @@ const PATH: [u8; 24] = {
 /// One file: memory, of which the first `len` bytes are the file.
 #[derive(Debug)]
 pub struct Part {
-    /// Where it is.
+    /// Where it is, in one piece or several.
     pub memory: Memory,
     /// Its length in bytes; no more than the memory's.
     pub len: usize,
-}
-
-impl Part {
-    fn bytes(&self) -> &[u8] {
-        self.memory.as_slice().get(..self.len).unwrap_or_default()
-    }
 }
 
 #[repr(C)]
@@ -66,6 +60,12 @@ pub struct Initrds {
 }
 
 impl Initrds {
+    /// How many bytes Linux needs for its copy of the files.
+    #[must_use]
+    pub fn size(parts: &[Part]) -> usize {
+        total(parts)
+    }
+
     /// Offers the files, one after the other in the order given, to the next image.
     ///
     /// # Errors
@@ -150,30 +150,53 @@ unsafe extern "efiapi" fn load_file(
     }
     // SAFETY: the caller's buffer holds `given` bytes, at least `needed`; it is written before it is read.
     let out = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<u8>(), needed) };
-    concatenate(parts, out);
-    Status::SUCCESS
+    if concatenate(parts, out) {
+        Status::SUCCESS
+    } else {
+        Status::DEVICE_ERROR
+    }
 }
 
-/// Each file begins at a multiple of 4 bytes, as Linux wants it of archives in a row.
-fn padded(part: &Part) -> usize {
-    part.bytes().len().next_multiple_of(4)
+/// What a file of so many bytes takes: each begins at a multiple of 4 bytes, as Linux wants it of archives in a row.
+#[must_use]
+pub fn padded(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(4).unwrap_or(bytes)
+}
+
+fn room(part: &Part) -> usize {
+    padded(part.len as u64) as usize
 }
 
 fn total(parts: &[Part]) -> usize {
-    parts.iter().map(padded).sum()
+    parts.iter().map(room).sum()
 }
 
-fn concatenate(parts: &[Part], mut out: &mut [u8]) {
+/// False where a file is longer than its memory, or `out` shorter than all.
+fn concatenate(parts: &[Part], mut out: &mut [u8]) -> bool {
     for part in parts {
-        let bytes = part.bytes();
-        let Some((place, rest)) = out.split_at_mut_checked(padded(part)) else {
-            return;
+        let Some((mut place, rest)) = out.split_at_mut_checked(room(part)) else {
+            return false;
         };
-        let (data, padding) = place.split_at_mut(bytes.len());
-        data.copy_from_slice(bytes);
-        padding.fill(0);
+        let mut at = 0;
+        while at < part.len {
+            let piece = part.memory.rest(at);
+            let count = piece.len().min(part.len - at);
+            let (Some(from), Some((to, behind))) =
+                (piece.get(..count), place.split_at_mut_checked(count))
+            else {
+                return false;
+            };
+            if count == 0 {
+                return false;
+            }
+            to.copy_from_slice(from);
+            place = behind;
+            at += count;
+        }
+        place.fill(0);
         out = rest;
     }
+    true
 }
 
 #[cfg(test)]
@@ -194,7 +217,7 @@ mod tests {
         ];
         assert_eq!(total(&parts), 16);
         let mut out = [0xff; 16];
-        concatenate(&parts, &mut out);
+        assert!(concatenate(&parts, &mut out));
         assert_eq!(&out, b"abcde\0\0\x001234z\0\0\0");
     }
 
@@ -204,6 +227,34 @@ mod tests {
             memory: Memory::from(alloc::vec![1, 2]),
             len: 3,
         }];
-        assert_eq!(total(&parts), 0);
+        assert_eq!(Initrds::size(&parts), 4);
+        assert!(!concatenate(&parts, &mut [0; 4]));
+        assert!(!concatenate(&parts, &mut [0; 3]));
+    }
+
+    #[test]
+    fn a_file_in_pieces_comes_out_in_one() {
+        struct Cut(Vec<u8>);
+        impl wireboot_net::MemoryBlock for Cut {
+            fn len(&self) -> usize {
+                self.0.len()
+            }
+            fn rest(&self, at: usize) -> &[u8] {
+                let end = (at + 1).next_multiple_of(3).min(self.0.len());
+                self.0.get(at..end).unwrap_or_default()
+            }
+            fn rest_mut(&mut self, _at: usize) -> &mut [u8] {
+                &mut []
+            }
+            fn settle(&mut self, _len: usize) {}
+        }
+        let parts = [Part {
+            memory: Memory::new(Cut((0..20).collect())),
+            len: 17,
+        }];
+        let mut out = [0xff; 20];
+        assert!(concatenate(&parts, &mut out));
+        let expected: Vec<u8> = (0..17).chain([0; 3]).collect();
+        assert_eq!(out.as_slice(), expected);
     }
 }

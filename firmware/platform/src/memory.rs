@@ -2,18 +2,24 @@
 //!
 //! The heap is one region taken from the firmware at the start and managed here, so that allocating
 //! calls no firmware and works on any processor. Downloads may be larger than any arena, so their
-//! destinations come from the firmware's page allocator, one block each.
+//! destinations come from the firmware's page allocator.
 
 #[cfg(target_os = "uefi")]
 use crate::heap::Heap;
+pub use crate::place::Free;
+use crate::place::{self, Span};
 use crate::processors::on_boot_processor;
+use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use uefi::boot::{self, AllocateType, MemoryType};
+use uefi::boot::{self, AllocateType, MemoryAttribute, MemoryType};
+use uefi::mem::memory_map::MemoryMap;
 use wireboot_ring::{Block, PrefixReader, PrefixWriter, prefix};
 
 /// Bytes of a page, UEFI's unit of allocation.
 pub const PAGE: usize = 4096;
+
+const FOUR_GIB: u64 = 1 << 32;
 
 /// Wanted size of the arena in bytes. Small machines get a half, a quarter or an eighth of it.
 pub const ARENA: usize = 48 << 20;
@@ -42,7 +48,8 @@ impl Arena {
     pub(crate) fn open() -> Result<Self, uefi::Error> {
         let mut size = ARENA;
         let pages = loop {
-            match Pages::allocate(size) {
+            // Not above: there may be the place for Linux' copy of the initial RAM disks.
+            match Pages::allocate_as(AllocateType::MaxAddress(FOUR_GIB - 1), size) {
                 Ok(pages) => break pages,
                 Err(error) if size <= ARENA / 8 => return Err(error),
                 Err(_) => size /= 2,
@@ -89,9 +96,19 @@ impl Pages {
     /// # Errors
     /// `OUT_OF_RESOURCES` when the machine has no such contiguous region left.
     pub fn allocate(bytes: usize) -> uefi::Result<Self> {
+        Self::allocate_as(AllocateType::AnyPages, bytes)
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn allocate_as(place: AllocateType, bytes: usize) -> uefi::Result<Self> {
         collect();
         let pages = bytes.div_ceil(PAGE).max(1);
-        let start = boot::allocate_pages(AllocateType::AnyPages, MemoryType::LOADER_DATA, pages)?;
+        let start = boot::allocate_pages(place, MemoryType::LOADER_DATA, pages)?;
         Ok(Self {
             start,
             bytes: pages * PAGE,
@@ -139,11 +156,39 @@ impl Drop for Pages {
     }
 }
 
-// SAFETY: the block is ours until it is dropped, and any bytes are valid `u8`s (the firmware handed out the memory, so its content
-// is some value, not uninitialised in Rust's sense).
-unsafe impl Block for Pages {
-    fn start(&self) -> NonNull<u8> {
-        self.start
+/// Pages at one place or several.
+#[derive(Debug)]
+pub struct Pieces {
+    /// Each with the number of its first byte, in order.
+    pieces: Vec<(usize, Pages)>,
+    bytes: usize,
+}
+
+impl Pieces {
+    fn allocate(places: &[Span]) -> uefi::Result<Self> {
+        let mut bytes = 0;
+        let mut pieces = Vec::new();
+        for place in places {
+            let len = (place.end - place.start) as usize;
+            let pages = Pages::allocate_as(AllocateType::Address(place.start), len)?;
+            pieces.push((bytes, pages));
+            bytes += len;
+        }
+        Ok(Self { pieces, bytes })
+    }
+}
+
+// SAFETY: the pieces are ours until they are dropped, and any bytes are valid `u8`s (the firmware handed out the memory, so its content
+// is some value, not uninitialised in Rust's sense). `pieces` does not change.
+unsafe impl Block for Pieces {
+    fn place(&self, at: usize) -> (NonNull<u8>, usize) {
+        let index = self.pieces.partition_point(|(first, _)| *first <= at);
+        let Some((first, pages)) = index.checked_sub(1).and_then(|i| self.pieces.get(i)) else {
+            return (NonNull::dangling(), 0);
+        };
+        let offset = at - first;
+        // SAFETY: nobody asks for bytes beyond the end, so the offset lies within the piece.
+        (unsafe { pages.start.add(offset) }, pages.bytes - offset)
     }
     fn len(&self) -> usize {
         self.bytes
@@ -151,15 +196,61 @@ unsafe impl Block for Pages {
 }
 
 /// Pages to be filled by the engine, wherever it runs.
-pub type Landing = PrefixWriter<Pages>;
+pub type Landing = PrefixWriter<Pieces>;
 
 /// What is settled of a [`Landing`].
-pub type Landed = PrefixReader<Pages>;
+pub type Landed = PrefixReader<Pieces>;
+
+/// How a file wants to lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// In one piece.
+    Whole,
+    /// In pieces where it has to be, beside which so many bytes in one piece stay free.
+    Pieces {
+        /// How many.
+        beside: u64,
+    },
+}
 
 /// Allocates at least `bytes` bytes for a file; their content is unspecified.
 ///
 /// # Errors
-/// As of [`Pages::allocate`].
-pub fn landing(bytes: usize) -> uefi::Result<(Landing, Landed)> {
-    Ok(prefix(Pages::allocate(bytes)?))
+/// What is free, where that is not enough.
+pub fn landing(bytes: usize, shape: Shape) -> Result<(Landing, Landed), Free> {
+    collect();
+    let holes = holes();
+    let len = pages(bytes as u64);
+    let places = match shape {
+        Shape::Whole => place::whole(&holes, len).map(|place| alloc::vec![place]),
+        Shape::Pieces { beside } => place::scattered(&holes, len, pages(beside)),
+    };
+    places
+        .and_then(|places| Pieces::allocate(&places).ok())
+        .map(prefix)
+        .ok_or_else(|| place::free(&holes))
+}
+
+/// What is free for files.
+#[must_use]
+pub fn free() -> Free {
+    collect();
+    place::free(&holes())
+}
+
+/// In whole pages, one at least.
+fn pages(bytes: u64) -> u64 {
+    bytes.max(1).next_multiple_of(PAGE as u64)
+}
+
+/// The machine's free memory; none when the firmware does not tell.
+fn holes() -> Vec<Span> {
+    let Ok(map) = boot::memory_map(MemoryType::LOADER_DATA) else {
+        return Vec::new();
+    };
+    let usable = map.entries().filter(|entry| {
+        entry.ty == MemoryType::CONVENTIONAL
+            && !entry.att.contains(MemoryAttribute::SPECIAL_PURPOSE)
+    });
+    place::holes(usable.map(|entry| (entry.phys_start, entry.page_count * PAGE as u64)))
 }

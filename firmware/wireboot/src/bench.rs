@@ -300,10 +300,13 @@ impl<'o> Bench<'o> {
     /// Full frames, each payload copied to memory.
     fn copied(&mut self, name: &str, wire: &mut impl Wire) {
         self.rung(Kind::Receive, name, |bench| {
-            let (mut memory, _) = memory::landing(MEMORY).map_err(|error| Error::Firmware {
-                what: "memory to copy to",
-                status: error.status(),
-            })?;
+            let (mut memory, _) =
+                memory::landing(MEMORY, memory::Shape::Whole).map_err(|free| Error::Memory {
+                    url: "the memory to measure with".into(),
+                    bytes: MEMORY as u64,
+                    copy: 0,
+                    free,
+                })?;
             bench
                 .frames
                 .receive(wire, Size::Full, Some(memory.rest_mut(0)))

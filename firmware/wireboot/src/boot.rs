@@ -1,7 +1,7 @@
 //! Fetching the files of an entry, checking them, and starting what they are.
 
 use crate::error::Error;
-use crate::fetching::Fetcher;
+use crate::fetching::{Fetcher, Wanted};
 use crate::network::{Network, Quiet};
 use crate::origin::Origin;
 use alloc::string::{String, ToString};
@@ -14,6 +14,7 @@ use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
 use wireboot_platform::initrd::{Initrds, Part};
+use wireboot_platform::memory;
 
 /// What is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,11 +55,20 @@ pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallib
         mut initrds,
         options,
     } = plan;
-    let mut all: Vec<&mut Planned> = core::iter::once(&mut program).chain(&mut initrds).collect();
-    all.retain(|planned| planned.file.is_none());
-    let wanted: Vec<_> = all.iter().map(|file| (&file.url, file.sha256)).collect();
+    let mut all: Vec<(bool, &mut Planned)> = core::iter::once((false, &mut program))
+        .chain(initrds.iter_mut().map(|initrd| (true, initrd)))
+        .filter(|(_, planned)| planned.file.is_none())
+        .collect();
+    let wanted: Vec<Wanted<'_>> = all
+        .iter()
+        .map(|(is_initrd, planned)| Wanted {
+            url: &planned.url,
+            sha256: planned.sha256,
+            is_initrd: *is_initrd,
+        })
+        .collect();
     let files = fetcher.get(&wanted)?;
-    for (planned, file) in all.into_iter().zip(files) {
+    for ((_, planned), file) in all.iter_mut().zip(files) {
         planned.file = Some(file);
     }
     fetcher.tell_summary();
@@ -128,6 +138,14 @@ fn load(program: Program) -> Result<(Loaded, Url), Error> {
     } = program;
     match Loaded::load(file.content(), path.as_ref(), &options) {
         Ok(loaded) => Ok((loaded, url)),
+        Err(error) if error.status() == wireboot_platform::Status::OUT_OF_RESOURCES => {
+            Err(Error::Memory {
+                url: url.to_string(),
+                bytes: file.len,
+                copy: 0,
+                free: memory::free(),
+            })
+        }
         Err(error) => Err(Error::Load {
             url: url.to_string(),
             status: error.status(),
@@ -158,10 +176,15 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
     let parts: Vec<Part> = initrds
         .into_iter()
         .map(|file| Part {
-            len: file.content().len(),
+            len: usize::try_from(file.len).unwrap_or(usize::MAX),
             memory: file.memory,
         })
         .collect();
+    // The kernel's image is there now: what is free is what its own code will find.
+    let (copy, free) = (Initrds::size(&parts) as u64, memory::free());
+    if copy > free.largest {
+        return Err(Error::Copy { copy, free });
+    }
     // Without any, a kernel must find none rather than an empty one.
     let offered = if parts.is_empty() {
         None

@@ -11,6 +11,7 @@ use wireboot_fetch::verify::WrongDigest;
 use wireboot_net::NetError;
 use wireboot_nic::{Fault, e1000e, virtio};
 use wireboot_platform::Status;
+use wireboot_platform::memory::Free;
 use wireboot_platform::undi::UndiError;
 use wireboot_wire::bootconf::Notice;
 
@@ -125,6 +126,26 @@ pub enum Error {
         /// Both digests.
         error: WrongDigest,
     },
+    /// A file does not fit into memory.
+    #[error("{}", memory_text(.url, *.bytes, *.copy, .free))]
+    Memory {
+        /// Which.
+        url: String,
+        /// Its size in bytes.
+        bytes: u64,
+        /// Linux' copy of all initial RAM disks in bytes, where it is one of them.
+        copy: u64,
+        /// What there is.
+        free: Free,
+    },
+    /// There is room for the initial RAM disks, but not once more for Linux.
+    #[error("{}", copy_text(*.copy, .free))]
+    Copy {
+        /// Linux' copy in bytes.
+        copy: u64,
+        /// What there is.
+        free: Free,
+    },
     /// Nobody said what to boot.
     #[error(
         "nothing to boot: no load options, no embedded configuration, no boot file for user class wireboot, and no server \
@@ -174,10 +195,36 @@ fn load_text(status: &Status) -> String {
         Status::SECURITY_VIOLATION | Status::ACCESS_DENIED => {
             "is refused by Secure Boot: sign it with a key that the machine trusts"
         }
-        Status::OUT_OF_RESOURCES => "is too large for this machine's memory",
         _ => "cannot be loaded",
     };
     alloc::format!("{reason} (the firmware says {status})")
+}
+
+fn mebibytes(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
+
+fn memory_text(url: &str, bytes: u64, copy: u64, free: &Free) -> String {
+    let [file, there, largest] = [bytes, free.bytes, free.largest].map(mebibytes);
+    if copy == 0 {
+        return alloc::format!(
+            "{url} does not fit into memory: it has {file} MiB, and {there} MiB are free, {largest} of them in one piece; \
+             give the machine more memory, or boot a smaller file"
+        );
+    }
+    let [needed, copy] = [bytes.saturating_add(copy), copy].map(mebibytes);
+    alloc::format!(
+        "{url} does not fit into memory: it has {file} MiB, and Linux copies all initrds to one piece of {copy} MiB; these are \
+         {needed} MiB, and {there} MiB are free, {largest} of them in one piece; give the machine more memory, or boot smaller files"
+    )
+}
+
+fn copy_text(copy: u64, free: &Free) -> String {
+    let [copy, there, largest] = [copy, free.bytes, free.largest].map(mebibytes);
+    alloc::format!(
+        "Linux copies the initrds to one piece of memory of {copy} MiB, and {there} MiB are free, {largest} of them in one piece; give \
+         the machine more memory, or boot smaller files"
+    )
 }
 
 impl Error {
@@ -223,6 +270,7 @@ impl Error {
                 *status
             }
             Self::Digest { .. } => Status::SECURITY_VIOLATION,
+            Self::Memory { .. } | Self::Copy { .. } => Status::OUT_OF_RESOURCES,
             Self::Fault(_)
             | Self::Start(_)
             | Self::StartIntel(_)
@@ -233,5 +281,46 @@ impl Error {
             Self::Fetch(_) | Self::NoSender(_) | Self::Sink(_) => Status::NO_RESPONSE,
             _ => Status::ABORTED,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn what_does_not_fit_is_told_in_mib() {
+        let free = Free {
+            bytes: 150 << 20,
+            largest: (100 << 20) + 1,
+        };
+        let error = |copy| Error::Memory {
+            url: "http://a/initrd".into(),
+            bytes: 120 << 20,
+            copy,
+            free,
+        };
+        assert_eq!(
+            error(121 << 20).to_string(),
+            "http://a/initrd does not fit into memory: it has 120 MiB, and Linux copies all initrds to one piece of 121 MiB; these are \
+             241 MiB, and 150 MiB are free, 101 of them in one piece; give the machine more memory, or boot smaller files"
+        );
+        assert_eq!(
+            error(0).to_string(),
+            "http://a/initrd does not fit into memory: it has 120 MiB, and 150 MiB are free, 101 of them in one piece; give the \
+             machine more memory, or boot a smaller file"
+        );
+        let copy = Error::Copy {
+            copy: 121 << 20,
+            free,
+        };
+        assert_eq!(
+            copy.to_string(),
+            "Linux copies the initrds to one piece of memory of 121 MiB, and 150 MiB are free, 101 of them in one piece; give the \
+             machine more memory, or boot smaller files"
+        );
+        assert_eq!(copy.status(), Status::OUT_OF_RESOURCES);
+        assert_eq!(error(1).status(), Status::OUT_OF_RESOURCES);
     }
 }

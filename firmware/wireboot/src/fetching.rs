@@ -16,7 +16,8 @@ use wireboot_fetch::{Command, Event, File, Job};
 use wireboot_fetch::{DhcpRequest, Leases};
 use wireboot_net::Memory;
 use wireboot_platform::console::{self, Key};
-use wireboot_platform::memory::{self, Landed};
+use wireboot_platform::initrd;
+use wireboot_platform::memory::{self, Landed, Shape};
 
 /// Time between two looks at the keyboard, in microseconds: each costs a firmware call.
 const KEYS: u64 = 100_000;
@@ -42,10 +43,35 @@ struct Summary {
     retransmissions: u64,
 }
 
+/// A file that is wanted.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Where it is.
+    pub url: &'a Url,
+    /// What it must hash to, if it is to be checked.
+    pub sha256: Option<[u8; 32]>,
+    /// It is an initial RAM disk: it may lie in pieces, and Linux will want memory for a copy.
+    pub is_initrd: bool,
+}
+
+impl<'a> Wanted<'a> {
+    /// A file in one piece of memory, unchecked.
+    pub fn plain(url: &'a Url) -> Self {
+        Self {
+            url,
+            sha256: None,
+            is_initrd: false,
+        }
+    }
+}
+
 /// One of the files under way.
 struct Download {
     job: Job,
     url: String,
+    is_initrd: bool,
+    /// The memory asked for, in bytes.
+    room: u64,
     received: u64,
     total: Option<u64>,
     file: Option<File>,
@@ -124,14 +150,14 @@ impl Fetcher {
 
     /// Downloads all of `wanted` at the same time, checks the SHA-256 digests of those that have one, and returns the files in the
     /// same order. The first that fails ends all.
-    pub fn get(&mut self, wanted: &[(&Url, Option<[u8; 32]>)]) -> Result<Vec<File>, Error> {
+    pub fn get(&mut self, wanted: &[Wanted<'_>]) -> Result<Vec<File>, Error> {
         self.surely(|fetcher| fetcher.download(wanted, None))
     }
 
     /// The same, doing some of `work` whenever there is nothing else to do.
     pub fn get_beside(
         &mut self,
-        wanted: &[(&Url, Option<[u8; 32]>)],
+        wanted: &[Wanted<'_>],
         work: &mut dyn FnMut(),
     ) -> Result<Vec<File>, Error> {
         self.surely(|fetcher| fetcher.download(wanted, Some(&mut *work)))
@@ -139,14 +165,14 @@ impl Fetcher {
 
     fn download(
         &mut self,
-        wanted: &[(&Url, Option<[u8; 32]>)],
+        wanted: &[Wanted<'_>],
         mut work: Option<&mut dyn FnMut()>,
     ) -> Result<Vec<File>, Error> {
         let begin = self.network.clock.micros();
         let mut downloads = Vec::new();
-        for (url, sha256) in wanted {
+        for wanted in wanted {
             let job = self.job();
-            downloads.push(Download::begin(&mut self.network, job, url, *sha256)?);
+            downloads.push(Download::begin(&mut self.network, job, *wanted)?);
         }
         let mut progress = Progress::new(begin);
         let mut received = begin;
@@ -247,13 +273,8 @@ impl Fetcher {
 
 impl Download {
     /// Asks the network for a file.
-    fn begin(
-        network: &mut Network,
-        job: Job,
-        url: &Url,
-        sha256: Option<[u8; 32]>,
-    ) -> Result<Self, Error> {
-        let url = url.to_string();
+    fn begin(network: &mut Network, job: Job, wanted: Wanted<'_>) -> Result<Self, Error> {
+        let url = wanted.url.to_string();
         network.send(Command::Get {
             job,
             url: url.clone(),
@@ -261,11 +282,13 @@ impl Download {
         Ok(Self {
             job,
             url,
+            is_initrd: wanted.is_initrd,
+            room: 0,
             received: 0,
             total: None,
             file: None,
             landed: None,
-            check: sha256.map(Check::new),
+            check: wanted.sha256.map(Check::new),
         })
     }
 
@@ -278,12 +301,12 @@ impl Download {
         let Some(check) = &mut self.check else {
             return Ok(false);
         };
-        let start = match (&self.file, &self.landed) {
-            (Some(file), _) => file.content(),
-            (None, Some(landed)) => landed.settled(),
+        let next = match (&self.file, &self.landed) {
+            (Some(file), _) => file.rest(check.position()),
+            (None, Some(landed)) => landed.settled(check.position()),
             (None, None) => return Ok(false),
         };
-        if check.follow(start, CHECK) {
+        if check.follow(next, CHECK) {
             return Ok(true);
         }
         if self.file.is_none() {
@@ -316,28 +339,41 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
     | Event::Progress { job, .. }
     | Event::Done { job, .. }
     | Event::Lease { job, .. }) = event;
-    let Some(download) = downloads.iter_mut().find(|download| download.job == job) else {
+    let Some(index) = downloads.iter().position(|download| download.job == job) else {
+        return Ok(());
+    };
+    let copy = match event {
+        Event::NeedMemory { bytes, .. } => copy(downloads, index, bytes),
+        _ => 0,
+    };
+    let Some(download) = downloads.get_mut(index) else {
         return Ok(());
     };
     match event {
         Event::NeedMemory { bytes, .. } => {
             // What is given up for this memory is free before it is asked for.
             download.landed = None;
-            let landing = usize::try_from(bytes)
-                .ok()
-                .and_then(|bytes| memory::landing(bytes).ok());
-            let (landing, landed) = landing.unzip();
-            download.landed = landed;
+            download.room = bytes;
+            let shape = if download.is_initrd {
+                Shape::Pieces { beside: copy }
+            } else {
+                Shape::Whole
+            };
+            let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let (landing, landed) = memory::landing(size, shape).map_err(|free| Error::Memory {
+                url: download.url.clone(),
+                bytes,
+                copy,
+                free,
+            })?;
+            download.landed = Some(landed);
             // The file grew beyond its memory, or comes anew.
             if let Some(check) = &mut download.check {
                 check.restart();
             }
-            network.send(match landing {
-                Some(landing) => Command::Memory {
-                    job,
-                    memory: Memory::new(landing),
-                },
-                None => Command::NoMemory { job },
+            network.send(Command::Memory {
+                job,
+                memory: Memory::new(landing),
             })?;
         }
         Event::Progress {
@@ -355,6 +391,17 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
         Event::Lease { .. } => {}
     }
     Ok(())
+}
+
+/// What Linux will want for its copy of the initial RAM disks, as far as they are known, when one of `downloads` has so many bytes.
+fn copy(downloads: &[Download], index: usize, bytes: u64) -> u64 {
+    let size = |(at, download): (usize, &Download)| match download.is_initrd {
+        true if at == index => bytes,
+        true => download.room,
+        false => 0,
+    };
+    let sizes = downloads.iter().enumerate().map(size);
+    sizes.map(initrd::padded).sum()
 }
 
 /// The progress line.
@@ -440,6 +487,8 @@ mod tests {
         let download = |url: &str, received, total| Download {
             job: 1,
             url: String::from(url),
+            is_initrd: false,
+            room: 0,
             received,
             total,
             file: None,
@@ -460,6 +509,29 @@ mod tests {
             line(&downloads, 0),
             "wireboot: linux 8.1 MB, initrd.gz 12.0/40.3 MB, x 0.0 MB, 0.0 MB/s"
         );
+    }
+
+    #[test]
+    fn linux_copies_the_initrds() {
+        let download = |room, is_initrd| Download {
+            job: 1,
+            url: String::new(),
+            is_initrd,
+            room,
+            received: 0,
+            total: None,
+            file: None,
+            landed: None,
+            check: None,
+        };
+        // Each begins at a multiple of 4; the size of the last but one is asked about, that of the last is not known.
+        let downloads = [
+            download(100, false),
+            download(5, true),
+            download(3, true),
+            download(0, true),
+        ];
+        assert_eq!(copy(&downloads, 2, 9), 8 + 12);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use super::Sample;
 use crate::error::Error;
-use crate::fetching::Fetcher;
+use crate::fetching::{Fetcher, Wanted};
 use core::net::IpAddr;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Leases, Service};
 use wireboot_net::{Instant, Memory};
 use wireboot_nic::Nic;
-use wireboot_platform::memory;
+use wireboot_platform::memory::{self, Landing, Shape};
 use wireboot_platform::pci::Candidate;
 use wireboot_platform::stock::{Http, Pxe};
 use wireboot_platform::{Clock, random};
@@ -52,6 +52,19 @@ fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
     }
 }
 
+/// Memory that the firmware's protocols fill.
+fn room() -> Result<Landing, Error> {
+    match memory::landing(ROOM, Shape::Whole) {
+        Ok((room, _)) => Ok(room),
+        Err(free) => Err(Error::Memory {
+            url: "the file to measure with".into(),
+            bytes: ROOM as u64,
+            copy: 0,
+            free,
+        }),
+    }
+}
+
 /// The firmware's TFTP, by its PXE.
 pub fn stock_tftp(
     interface: &Candidate,
@@ -64,7 +77,7 @@ pub fn stock_tftp(
     let mask = leases.v4.as_ref().map(|lease| lease.address.netmask());
     let mut pxe = Pxe::open(interface, station, mask.map(IpAddr::V4))
         .map_err(refused("PXE on this interface"))?;
-    let (mut room, _) = memory::landing(ROOM).map_err(refused("memory for the file"))?;
+    let mut room = room()?;
     let begin = clock.micros();
     let bytes = pxe
         .read(server, file, room.rest_mut(0))
@@ -75,7 +88,7 @@ pub fn stock_tftp(
 /// The firmware's HTTP. It obtains an address first, which is not counted.
 pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let mut http = Http::open(interface).map_err(refused("HTTP on this interface"))?;
-    let (mut room, _) = memory::landing(ROOM).map_err(refused("memory for the file"))?;
+    let mut room = room()?;
     let begin = clock.micros();
     let bytes = http
         .read(url.as_str(), room.rest_mut(0))
@@ -86,7 +99,7 @@ pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Samp
 /// Ours, as a boot has it, with the time that the boot processor did not rest.
 pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let rested = fetcher.network().rested();
-    let file = fetcher.get(&[(url, None)])?.pop();
+    let file = fetcher.get(&[Wanted::plain(url)])?.pop();
     let stats = file.ok_or(Error::Nothing)?.stats;
     let rested = fetcher.network().rested() - rested;
     Ok(Sample {
@@ -108,7 +121,7 @@ pub fn turns<N: Nic>(
     let (to_us, mut events) = wireboot_ring::channel(MAILBOX);
     let mut service = Service::new(nic, random::seed().0, for_service, to_us);
     let before = service.nic_mut().counters();
-    let landing = memory::landing(ROOM * 2).ok();
+    let landing = memory::landing(ROOM * 2, Shape::Whole).ok();
     let mut memory = landing.map(|(memory, _)| Memory::new(memory));
     let mut sample = Sample::default();
     // Into an empty mailbox.

@@ -8,7 +8,8 @@ use core::net::SocketAddr;
 use wireboot_fetch::Leases;
 use wireboot_net::{Duration, Engine, Instant, Memory, NetError, Region, Stack, TcpStream};
 use wireboot_nic::{Counters, Nic, Properties};
-use wireboot_platform::{Clock, memory, random};
+use wireboot_platform::memory::{self, Shape};
+use wireboot_platform::{Clock, random};
 
 /// What is sent, in bytes.
 pub const BYTES: usize = 256 << 20;
@@ -73,9 +74,11 @@ fn transfer<N: Nic>(
     sink: SocketAddr,
     clock: Clock,
 ) -> Result<Sample, Error> {
-    let (memory, _) = memory::landing(BYTES).map_err(|error| Error::Firmware {
-        what: "memory to send from",
-        status: error.status(),
+    let (memory, _) = memory::landing(BYTES, Shape::Whole).map_err(|free| Error::Memory {
+        url: "the data to send".into(),
+        bytes: BYTES as u64,
+        copy: 0,
+        free,
     })?;
     let region = Region::new(Memory::new(memory));
     let stack = engine.stack();

@@ -2,7 +2,7 @@
 
 use super::Sample;
 use crate::error::Error;
-use crate::fetching::Fetcher;
+use crate::fetching::{Fetcher, Wanted};
 use alloc::vec;
 use alloc::vec::Vec;
 use wireboot_fetch::url::Url;
@@ -60,7 +60,7 @@ pub fn alone(micros: u64, clock: Clock) -> Sample {
 /// While `url` is downloaded.
 pub fn beside(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let mut work = Work::begin(clock);
-    let files = fetcher.get_beside(&[(url, None)], &mut || work.step())?;
+    let files = fetcher.get_beside(&[Wanted::plain(url)], &mut || work.step())?;
     let sample = work.end();
     // Behind the end: firmware may need a second to take back so much memory.
     drop(files);
