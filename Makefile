@@ -5,7 +5,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 ARGS ?=
 
 help:
-	@echo "make build   dist/wireboot.efi (the network boot program) and dist/wireboot (the host command)"
+	@echo "make build   dist/wireboot.efi (the network boot program), dist/wireboot-bench.efi (measures), dist/wireboot (the host command)"
 	@echo "make boot    build, then boot a virtual machine over the network       (wireboot lab boot)"
 	@echo "make bench   build, then measure wireboot beside other network boots   (wireboot lab bench)"
 	@echo "make soak    build, then boot 200 times, with a fault each              (wireboot lab soak)"

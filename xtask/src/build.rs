@@ -1,14 +1,17 @@
-//! Both programs, and the two verbs that run them.
+//! The programs, and the verbs that run them.
 
 use crate::{apt, shell, uefi};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
-/// The firmware program and the host command, in `dist/`.
-const PROGRAMS: [&str; 2] = ["wireboot.efi", "wireboot"];
+/// The firmware programs, by the names of their packages.
+pub const FIRMWARE: [&str; 2] = ["wireboot", "wireboot-bench"];
 
-/// Builds `dist/wireboot.efi` and `dist/wireboot`. When that fails, no older ones are left to be taken for new.
+/// The files in `dist/`: the firmware programs and the host command.
+const PROGRAMS: [&str; 3] = ["wireboot.efi", "wireboot-bench.efi", "wireboot"];
+
+/// Builds all of `dist/`. When that fails, no older ones are left to be taken for new.
 pub fn all() -> Result<()> {
     let dist = shell::root().join("dist");
     fs::create_dir_all(&dist)?;
@@ -24,12 +27,19 @@ pub fn all() -> Result<()> {
 
 fn firmware(dist: &Path) -> Result<()> {
     let toolchain = uefi::Toolchain::find()?;
-    shell::run(toolchain.cargo("build").args(["--package", "wireboot"]))?;
+    shell::run(
+        toolchain
+            .cargo("build")
+            .args(FIRMWARE.map(|package| format!("--package={package}"))),
+    )?;
     let built = shell::target_directory()
         .join("uefi")
         .join(uefi::TARGET)
-        .join("release/wireboot.efi");
-    install(&built, &dist.join("wireboot.efi"))
+        .join(uefi::PROFILE);
+    FIRMWARE.iter().try_for_each(|package| {
+        let program = format!("{package}.efi");
+        install(&built.join(&program), &dist.join(&program))
+    })
 }
 
 fn host(dist: &Path) -> Result<()> {
@@ -40,7 +50,7 @@ fn host(dist: &Path) -> Result<()> {
     )
 }
 
-/// Whether the last build made both programs.
+/// Whether the last build made all programs.
 pub fn all_built() -> bool {
     PROGRAMS
         .iter()

@@ -1,6 +1,6 @@
 //! Gates that need no test to run: formatting, clippy, rustdoc, the deployment page, dependencies.
 
-use crate::{apt, deny, documents, shell, uefi};
+use crate::{apt, build, deny, documents, shell, uefi};
 use anyhow::{Context, Result};
 
 /// Every gate in turn; fails at the first that does.
@@ -62,6 +62,8 @@ pub fn clippy() -> Result<()> {
         "wireboot-platform",
         "--package",
         "wireboot",
+        "--package",
+        "wireboot-bench",
         "--lib",
     ])
 }
@@ -72,7 +74,8 @@ pub fn clippy_uefi() -> Result<()> {
     shell::run(
         toolchain
             .cargo("clippy")
-            .args(["--package", "wireboot", "--", "-D", "warnings"]),
+            .args(build::FIRMWARE.map(|package| format!("--package={package}")))
+            .args(["--", "-D", "warnings"]),
     )
 }
 

@@ -1,4 +1,4 @@
-//! The project's own chores: build both programs, run every gate, boot, measure, fuzz.
+//! The project's own chores: build the programs, run every gate, boot, measure, fuzz.
 //!
 //! `make VERB` calls `cargo xtask VERB`. Each verb installs what it needs first and says what it does.
 
@@ -30,7 +30,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Build dist/wireboot.efi and dist/wireboot
+    /// Build dist/wireboot.efi, dist/wireboot-bench.efi and dist/wireboot
     Build,
     /// Build, then boot a virtual machine over the network (wireboot lab boot)
     #[command(disable_help_flag = true)]

@@ -122,6 +122,8 @@ fn unit() -> Result<()> {
                 "wireboot-platform",
                 "--package",
                 "wireboot",
+                "--package",
+                "wireboot-bench",
             ])
             .arg("--lib"),
     )

@@ -11,6 +11,9 @@ use std::process::Command;
 /// The target that the firmware programs are built for.
 pub const TARGET: &str = "x86_64-unknown-uefi";
 
+/// The profile in Cargo.toml that they are built with.
+pub const PROFILE: &str = "firmware";
+
 /// Debian 12's compiler, linter, library source and linker.
 const DEBIAN: [&str; 6] = [
     "rustc-web",
@@ -65,7 +68,7 @@ impl Toolchain {
             Self::Host => shell::cargo(),
             Self::Debian => debian_cargo(),
         };
-        cargo.args([verb, "--release", "--target", TARGET]);
+        cargo.args([verb, "--profile", PROFILE, "--target", TARGET]);
         if let Self::Debian = self {
             cargo.arg("-Zbuild-std=core,alloc,compiler_builtins");
             cargo.arg("-Zbuild-std-features=compiler-builtins-mem");

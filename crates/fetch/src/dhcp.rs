@@ -4,14 +4,13 @@
 //! DISCOVER ->          repeated after 1, 2, 4, 8, 16 s
 //!          <- OFFER    complete: taken at once
 //!                      plain: taken after a short wait for a better one or for a proxy's
-//! REQUEST  ->
-//!          <- ACK      NAK: again from the start
-//! ARP probe            taken: DECLINE, again from the start
+//! REQUEST  ->          and an ARP probe of the address offered
+//!          <- ACK      NAK: again from the start; the address is taken: DECLINE, again from the start
 //! REQUEST  -> 4011     only when the boot file is a boot server's or a proxy's to name
 //!          <- ACK
 //! ```
 //!
-//! On a quiet network the first byte of a file is asked for some 30 ms after the DISCOVER, all of it the ARP probe's.
+//! On a quiet network the first byte of a file is asked for some 15 ms after the DISCOVER, all of them the ARP probe's.
 
 mod lease;
 #[cfg(test)]
@@ -461,7 +460,10 @@ impl Client<'_> {
 
     /// Turns an offer into a lease.
     async fn obtain(&mut self, offer: &Offer) -> Result<Lease, DhcpError> {
-        let (source, ack) = self.confirm(offer).await?;
+        let (stack, offered) = (self.stack, offer.message.yiaddr);
+        let (confirmed, mut owner) =
+            futures_util::future::join(self.confirm(offer), stack.arp_probe(offered)).await;
+        let (source, ack) = confirmed?;
         let Some(mut lease) = Lease::from_ack(&ack, LeaseSource::Dhcp) else {
             return Err(DhcpError::NoAck {
                 server: offer.server,
@@ -469,7 +471,10 @@ impl Client<'_> {
             });
         };
         let address = lease.address.address();
-        if let Some(owner) = self.stack.arp_probe(address).await {
+        if address != offered {
+            owner = stack.arp_probe(address).await;
+        }
+        if let Some(owner) = owner {
             self.bootp
                 .broadcast(&self.decline_message(offer, address).emit());
             self.stack.sleep(DECLINE_PAUSE).await;

@@ -145,7 +145,7 @@ impl File {
     #[must_use]
     pub fn content(&self) -> &[u8] {
         let len = usize::try_from(self.len).unwrap_or(usize::MAX);
-        self.memory.as_slice().get(..len).unwrap_or_default()
+        self.memory.rest(0).get(..len).unwrap_or_default()
     }
 
     /// Its bytes from `at` on, up to the end of their piece of memory.

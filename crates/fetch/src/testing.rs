@@ -32,7 +32,7 @@ pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, settled: &Arc<AtomicU
     let mut room = vec![0xee; bytes as usize];
     if let Some((old, filled)) = previous {
         let filled = filled as usize;
-        room[..filled].copy_from_slice(&old.as_slice()[..filled]);
+        room[..filled].copy_from_slice(&old.rest(0)[..filled]);
     }
     settled.store(0, Ordering::Relaxed);
     let (writer, reader) = prefix(HeapBlock::from(room));

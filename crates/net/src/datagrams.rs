@@ -2,7 +2,10 @@
 
 use crate::packet::Ends;
 use crate::parts::Parts;
+use alloc::collections::VecDeque;
 use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::SocketAddr;
 use wireboot_tcp::Instant;
@@ -19,4 +22,31 @@ pub struct Binding {
     pub sink: Rc<RefCell<dyn DatagramSink>>,
     /// Who said last that nobody listens there.
     pub refused: Option<SocketAddr>,
+}
+
+/// Datagrams and their senders, for a reader. So many wait for one that is slow; later ones are dropped, as the network would.
+pub struct Queue {
+    limit: usize,
+    datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
+}
+
+impl Queue {
+    pub fn new(limit: usize) -> Self {
+        let datagrams = VecDeque::new();
+        Self { limit, datagrams }
+    }
+
+    pub fn pop(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.datagrams.pop_front()
+    }
+}
+
+impl DatagramSink for Queue {
+    fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, _: Instant) {
+        if self.datagrams.len() < self.limit {
+            let mut bytes = vec![0; payload.len()];
+            payload.copy_to(&mut bytes);
+            self.datagrams.push_back((ends.remote_end(), bytes));
+        }
+    }
 }

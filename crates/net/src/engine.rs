@@ -1,21 +1,19 @@
 //! The engine's turn: receive a burst, run the tasks, send.
 
-use crate::bootp::{CLIENT_PORT, QUEUE};
+use crate::bootp::CLIENT_PORT;
+use crate::datagrams::DatagramSink;
 use crate::interface::Delivery;
 use crate::ipv6::cache::Heard;
 use crate::ipv6::path_mtu::TooBig;
-use crate::output::headers_len;
 use crate::packet::{
-    self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, TCP_HEADER, Tcp,
-    Udp, Version,
+    self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, Version,
 };
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
+use crate::tcp::mss;
 use crate::team::{Forwarded, Member, Passed};
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use wireboot_nic::{Checksum, Fault, Frame, Nic, Properties, Receive, Transmit};
@@ -52,10 +50,8 @@ impl<N: Nic> Engine<N> {
     /// Frames that it gave to others of its team.
     pub fn forwarded(&self) -> Forwarded {
         let inner = self.stack.inner();
-        inner
-            .team
-            .as_ref()
-            .map_or_else(Forwarded::default, Member::forwarded)
+        let team = inner.team.as_ref();
+        team.map(|team| team.forwarded).unwrap_or_default()
     }
 
     /// The network, for a task.
@@ -102,13 +98,14 @@ impl<N: Nic> Engine<N> {
         self.tasks
             .retain_mut(|task| task.as_mut().poll(&mut context) == Poll::Pending);
         let (_, mut tx) = self.nic.split();
-        let Inner {
-            interface, flows, ..
-        } = &mut *self.stack.inner();
-        flows.transmit(interface, &mut tx, &self.properties, now);
+        let inner = &mut *self.stack.inner();
+        let interface = &mut inner.interface;
+        inner
+            .flows
+            .transmit(interface, &mut tx, &self.properties, now);
         interface.turn(|| self.stack.random() as u16, now);
         interface.transmit(&mut tx, now)?;
-        flows.reap(now);
+        inner.flows.reap(now);
         tx.flush()?;
         Ok(received > 0)
     }
@@ -228,18 +225,12 @@ impl Ingress<'_> {
     /// A segment of no connection of this engine's goes towards the engine that it belongs to, or is refused.
     #[cold]
     fn stray(&mut self, frame: &Frame<'_>, tcp: &Tcp<'_>) {
-        let Inner {
-            team,
-            flows,
-            interface,
-            ..
-        } = &mut *self.inner;
-        let owned =
-            |team: &mut Member| team.give_owner(frame, tcp.ends.remote_end(), tcp.ends.local_end());
-        if !team.as_mut().is_some_and(owned)
-            && interface.is_ours(tcp.ends.local_end().ip(), self.now)
+        let (remote, local) = (tcp.ends.remote_end(), tcp.ends.local_end());
+        let team = self.inner.team.as_mut();
+        if !team.is_some_and(|team| team.give_owner(frame, remote, local))
+            && self.inner.interface.is_ours(local.ip(), self.now)
         {
-            flows.refuse(tcp);
+            self.inner.flows.refuse(tcp);
         }
     }
 
@@ -282,14 +273,10 @@ impl Ingress<'_> {
     #[cold]
     fn bootp(&mut self, udp: &Udp<'_>) -> bool {
         if udp.ends.local_end().port() == CLIENT_PORT
+            && udp.ends.remote_end().is_ipv4()
             && let Some(queue) = &mut self.inner.bootp
-            && let IpAddr::V4(source) = udp.ends.remote_end().ip()
         {
-            if queue.len() < QUEUE {
-                let mut message = vec![0; udp.payload.len()];
-                udp.payload.copy_to(&mut message);
-                queue.push_back((source, message));
-            }
+            queue.datagram(&udp.ends, udp.payload, self.now);
             return true;
         }
         false
@@ -303,42 +290,38 @@ impl Ingress<'_> {
         }
         // It may say that an address is somebody else's.
         self.ours = None;
-        let Inner {
-            linear, interface, ..
-        } = &mut *self.inner;
-        let packet = linearize(linear, frame);
+        let packet = linearize(&mut self.inner.linear, frame);
         let unicast = Parts::new(frame.parts).first() == Some(self.properties.mac);
         let random = self.stack.random() as u16;
-        let delivery = interface.ip(version, packet, unicast, random, self.now);
+        let interface = &mut self.inner.interface;
+        let Some(delivery) = interface.ip(version, packet, unicast, random, self.now) else {
+            return;
+        };
         match delivery {
-            None => {}
-            Some(Delivery::Whole(bytes)) => self.frame(&Frame {
+            Delivery::Whole(bytes) => self.frame(&Frame {
                 parts: &[&bytes],
                 len: bytes.len(),
                 checksum: Checksum::Unverified,
                 udp_segment: None,
             }),
-            Some(Delivery::Refused(quoted)) => {
+            Delivery::Refused(quoted) => {
                 let mut ports = self.inner.udp.iter_mut();
-                let binding = ports.find(|binding| binding.port == quoted.local.port());
-                if let Some(binding) = binding {
+                if let Some(binding) = ports.find(|binding| binding.port == quoted.local.port()) {
                     binding.refused = Some(quoted.remote);
                 }
             }
-            Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
-            Some(Delivery::Neighbor(heard)) => self.tell_all(&heard),
+            Delivery::TooBig(too_big) => self.too_big(&too_big),
+            Delivery::Neighbor(heard) => self.tell_all(&heard),
         }
     }
 
     /// A datagram came to a port that nobody has: its sender is told.
     #[cold]
     fn nobody_listens(&mut self, frame: &Frame<'_>, udp: &Udp<'_>) {
-        let Inner {
-            linear, interface, ..
-        } = &mut *self.inner;
+        let interface = &mut self.inner.interface;
         let ours = interface.is_ours(udp.ends.local_end().ip(), self.now);
         if udp.unicast && ours {
-            let packet = linearize(linear, frame);
+            let packet = linearize(&mut self.inner.linear, frame);
             interface.port_unreachable(packet, self.now);
         }
     }
@@ -346,23 +329,18 @@ impl Ingress<'_> {
     /// Believes that a packet was too long for the path if it was one of a connection's under way (RFC 5927, section 4.1).
     fn too_big(&mut self, too_big: &TooBig) {
         let TooBig { quoted, mtu } = too_big;
-        let Inner {
-            flows,
-            interface,
-            team,
-            ..
-        } = &mut *self.inner;
-        if team.as_mut().is_some_and(|team| team.give_sender(too_big)) {
+        let remote = quoted.remote.ip();
+        let team = self.inner.team.as_mut();
+        if team.is_some_and(|team| team.give_sender(too_big)) {
             return;
         }
-        let header = headers_len(&quoted.remote.ip()) - ETHERNET_HEADER + TCP_HEADER;
+        let ends = Ends::new(quoted.remote, quoted.local);
         if let Some(sequence) = quoted.sequence
-            && let Some(flow) = flows.find(Ends::new(quoted.remote, quoted.local))
-            && flow
-                .connection
-                .too_big(sequence, mtu.saturating_sub(header as u16))
+            && let Some(flow) = self.inner.flows.find(ends)
+            && flow.connection.too_big(sequence, mss(remote, *mtu))
         {
-            interface.lower_path_mtu(quoted.remote.ip(), *mtu, self.now);
+            let interface = &mut self.inner.interface;
+            interface.lower_path_mtu(remote, *mtu, self.now);
         }
     }
 }

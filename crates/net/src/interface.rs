@@ -12,13 +12,12 @@ use crate::error::NetError;
 use crate::ipv6::cache::{Cache, Due, Heard};
 use crate::ipv6::fragments::Fragments;
 use crate::ipv6::multicast_mac;
-use crate::ipv6::path_mtu::{PathMtus, TooBig};
-use crate::ipv6::quote::Quoted;
+use crate::ipv6::path_mtu::{self, PathMtus, TooBig};
+use crate::ipv6::quote::{Quoted, port_unreachable};
 use crate::ipv6::source::{Candidate, order};
 use crate::output::{Packet, Path, headers_len};
 use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use told::Told;
@@ -105,7 +104,7 @@ impl Interface {
     pub fn is_ours(&self, address: IpAddr, now: Instant) -> bool {
         let configured = match address {
             IpAddr::V4(address) => self.address4() == Some(address),
-            IpAddr::V6(address) => self.v6.as_ref().is_some_and(|v6| v6.is_ours(address, now)),
+            IpAddr::V6(address) => self.slaac().is_some_and(|v6| v6.is_ours(address, now)),
         };
         configured || self.told.is_ours(address)
     }
@@ -120,7 +119,7 @@ impl Interface {
             mtu: self.path_mtu(remote, now),
         };
         let settles_at = match route.local {
-            IpAddr::V6(local) => self.settles_at(local, now),
+            IpAddr::V6(local) => self.slaac().and_then(|v6| v6.settles_at(local, now)),
             IpAddr::V4(_) => None,
         };
         Some((route, settles_at))
@@ -150,7 +149,7 @@ impl Interface {
             prefix_len: 96 + config.address.prefix_len(),
             deprecated: false,
         });
-        let v6 = self.v6.iter().flat_map(|v6| v6.slaac.candidates(now));
+        let v6 = self.slaac().into_iter().flat_map(|v6| v6.candidates(now));
         let candidates: Vec<_> = v6.chain(v4).collect();
         order(destinations, &candidates);
     }
@@ -171,7 +170,7 @@ impl Interface {
         let link = match (self.told.to(remote), remote) {
             (Some(route), _) => Some(route.mtu),
             (None, IpAddr::V4(_)) => self.v4.as_ref().and_then(|config| config.mtu),
-            (None, IpAddr::V6(_)) => self.v6.as_ref().map(V6::mtu),
+            (None, IpAddr::V6(_)) => self.slaac().map(|v6| v6.routers.mtu()),
         };
         // RFC 791: every link carries 576 bytes; less in an option is nonsense or an attack.
         let link = link.map_or(self.link_mtu, |mtu| mtu.max(576).min(self.link_mtu));
@@ -193,10 +192,8 @@ impl Interface {
 
     /// The Ethernet address of a next hop; it is asked for where it is not known.
     fn resolve(&mut self, hop: IpAddr, now: Instant) -> Option<MacAddress> {
-        match hop {
-            IpAddr::V4(hop) if hop.is_broadcast() => return Some(BROADCAST),
-            IpAddr::V6(hop) if hop.is_multicast() => return Some(multicast_mac(hop)),
-            _ => {}
+        if let Some(many) = group_mac(hop) {
+            return Some(many);
         }
         let known = self.neighbors.lookup(hop, now);
         if known.is_none() {
@@ -205,6 +202,12 @@ impl Interface {
         }
         self.changed = true;
         known
+    }
+
+    /// Where a packet for a next hop goes, which is asked for where it is not known.
+    fn toward(&mut self, hop: IpAddr, now: Instant) -> NextHop {
+        self.resolve(hop, now);
+        group_mac(hop).map_or(NextHop::Neighbor(hop), NextHop::Known)
     }
 
     /// How to get from `local` to `remote` now; `None` while the next hop is not known.
@@ -230,15 +233,14 @@ impl Interface {
     /// # Errors
     /// [`NetError::Unreachable`] without a route, [`NetError::Full`].
     pub fn send(&mut self, packet: &Packet, now: Instant) -> Result<(), NetError> {
-        let hop = self
-            .next_hop(packet.remote, now)
-            .ok_or(NetError::Unreachable)?;
+        let hop = self.next_hop(packet.remote, now);
+        let hop = hop.ok_or(NetError::Unreachable)?;
         if self.outbox.len() >= WAITING {
             return Err(NetError::Full);
         }
-        self.resolve(hop, now);
+        let to = self.toward(hop, now);
         let (frame, offload) = self.frame(packet);
-        self.push(frame, offload, NextHop::Neighbor(hop), now);
+        self.push(frame, offload, to, now);
         Ok(())
     }
 
@@ -249,19 +251,21 @@ impl Interface {
     }
 
     fn frame(&self, packet: &Packet) -> (Vec<u8>, Offload) {
-        let path = Path {
-            station: self.station,
-            next_hop: [0; 6],
-            local: packet.local,
-            remote: packet.remote,
-        };
-        let mut frame = vec![0; headers_len(&packet.remote) + packet.segment.len()];
-        let start = path.write(&mut frame, PROTOCOL_UDP, packet.segment.len());
-        if let Some(room) = frame.get_mut(start..) {
-            room.copy_from_slice(&packet.segment);
-        }
+        let path = self.unresolved((packet.local, packet.remote));
+        let mut frame = path.frame(PROTOCOL_UDP, &packet.segment);
+        let start = headers_len(&packet.remote);
         let offload = path.seal(&mut frame, PROTOCOL_UDP, start, 6, self.device);
         (frame, offload)
+    }
+
+    /// A path whose next hop is still to be found.
+    fn unresolved(&self, (local, remote): (IpAddr, IpAddr)) -> Path {
+        Path {
+            station: self.station,
+            next_hop: [0; 6],
+            local,
+            remote,
+        }
     }
 
     fn push(&mut self, frame: Vec<u8>, offload: Offload, to: NextHop, now: Instant) {
@@ -320,12 +324,7 @@ impl Interface {
             local: path.0,
             remote: path.1,
         };
-        let mut frame = vec![0; headers_len(&path.remote) + payload.len()];
-        let start = path.write(&mut frame, protocol, payload.len());
-        if let Some(room) = frame.get_mut(start..) {
-            room.copy_from_slice(payload);
-        }
-        Delivery::Whole(frame)
+        Delivery::Whole(path.frame(protocol, payload))
     }
 
     /// Does what is due: asks neighbours and routers, tests addresses, reports groups.
@@ -336,14 +335,8 @@ impl Interface {
         self.changed = false;
         while let Some(due) = self.neighbors.due(now) {
             match due {
-                Due::Ask {
-                    address: IpAddr::V4(address),
-                    at,
-                } => self.ask4(address, at, now),
-                Due::Ask {
-                    address: IpAddr::V6(address),
-                    at,
-                } => self.ask6(address, at, now),
+                Due::Ask(IpAddr::V4(address), at) => self.ask4(address, at, now),
+                Due::Ask(IpAddr::V6(address), at) => self.ask6(address, at, now),
                 Due::Failed(address) => {
                     if let (Some(v6), IpAddr::V6(address)) = (&mut self.v6, address) {
                         v6.slaac.routers.unreachable(address);
@@ -365,10 +358,6 @@ impl Interface {
         while let Some(out) = self.outbox.get_mut(index) {
             let to = match out.to {
                 NextHop::Known(mac) => Some(mac),
-                NextHop::Neighbor(IpAddr::V4(hop)) if hop.is_broadcast() => Some(BROADCAST),
-                NextHop::Neighbor(IpAddr::V6(hop)) if hop.is_multicast() => {
-                    Some(multicast_mac(hop))
-                }
                 NextHop::Neighbor(hop) => self.neighbors.lookup(hop, now),
             };
             let Some(to) = to else {
@@ -393,6 +382,25 @@ impl Interface {
         }
         Ok(())
     }
+}
+
+/// The Ethernet address of many; `None` for a neighbour's.
+fn group_mac(hop: IpAddr) -> Option<MacAddress> {
+    match hop {
+        IpAddr::V4(hop) => hop.is_broadcast().then_some(BROADCAST),
+        IpAddr::V6(hop) => hop.is_multicast().then(|| multicast_mac(hop)),
+    }
+}
+
+/// What an error message to us tells of a packet of ours. `path`: where the message came from and went to.
+fn told(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Delivery> {
+    if let Some(quoted) = port_unreachable(version, message) {
+        // The host that was meant must say so itself: what routers say is often passing.
+        let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
+        return itself.then_some(Delivery::Refused(quoted));
+    }
+    let too_big = path_mtu::parse(version, message)?;
+    (too_big.quoted.local.ip() == path.1).then_some(Delivery::TooBig(too_big))
 }
 
 #[cfg(test)]

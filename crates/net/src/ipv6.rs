@@ -49,11 +49,6 @@ pub fn same_prefix(a: Ipv6Addr, b: Ipv6Addr, len: u8) -> bool {
     (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(len)
 }
 
-/// The `N` bytes at `at`; `None` beyond the end.
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

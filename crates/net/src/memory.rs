@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::ops::Range;
+use core::ops::{Deref, DerefMut, Range};
 use wireboot_ring::{Block, PrefixPart, PrefixWriter};
 
 /// Memory that somebody allocated (pages of the firmware, a vector in a test) and lends to the engine.
@@ -85,36 +85,6 @@ impl Memory {
         Self(Box::new(block))
     }
 
-    /// Size in bytes, of which some may be lent.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// True when it holds no byte.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The bytes, up to the first that is lent or the end of the first piece.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        self.rest(0)
-    }
-
-    /// The bytes from `at` on, up to the first that is lent or the end of their piece; none beyond the end.
-    #[must_use]
-    pub fn rest(&self, at: usize) -> &[u8] {
-        self.0.rest(at)
-    }
-
-    /// The same to be written; none where they are settled or lent, or beyond the end.
-    #[inline]
-    pub fn rest_mut(&mut self, at: usize) -> &mut [u8] {
-        self.0.rest_mut(at)
-    }
-
     /// Writes `bytes` from `at` on, in as many pieces as it takes, up to the first byte that is settled or lent, or the end. Returns
     /// how many it has written.
     #[inline]
@@ -140,17 +110,21 @@ impl Memory {
         }
         written
     }
+}
 
-    /// The first `len` bytes are what they shall be: whoever lent the memory may read them from now on, and they
-    /// are written no more.
-    pub fn settle(&mut self, len: usize) {
-        self.0.settle(len);
+impl Deref for Memory {
+    type Target = dyn MemoryBlock;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &*self.0
     }
+}
 
-    /// A part of it for an engine on another processor ([`MemoryBlock::lend`]).
-    #[must_use]
-    pub fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
-        self.0.lend(range)
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.0
     }
 }
 
@@ -216,7 +190,7 @@ impl Region {
         self.end.set(end.min(self.len()));
     }
 
-    /// Settles the first `len` bytes of the memory ([`Memory::settle`]), which no part may reach into that is still being filled.
+    /// Settles the first `len` bytes of the memory ([`MemoryBlock::settle`]), which no part may reach into that is still being filled.
     pub fn settle(&self, len: usize) {
         self.memory.borrow_mut().settle(len);
     }
@@ -308,7 +282,7 @@ mod tests {
         assert_eq!(memory.write(2, Parts::new(&[&[1; 18]])), 6);
         drop(part);
         assert_eq!(
-            memory.as_slice(),
+            memory.rest(0),
             [[0; 2].as_slice(), &[1; 6], &[0; 12]].concat()
         );
     }

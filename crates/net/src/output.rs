@@ -3,7 +3,7 @@
 use crate::checksum;
 use crate::packet::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_HEADER, IPV6_HEADER, PROTOCOL_UDP,
-    UDP_HEADER, put,
+    UDP_HEADER, put, v6,
 };
 use alloc::vec;
 use alloc::vec::Vec;
@@ -59,11 +59,19 @@ impl Path {
                 put(frame, 12, ETHERTYPE_IPV6.to_be_bytes());
                 let [high, low] = (len as u16).to_be_bytes();
                 put(frame, ip, [0x60, 0, 0, 0, high, low, protocol, HOP_LIMIT]);
-                put(frame, ip + 8, octets6(local));
-                put(frame, ip + 24, octets6(remote));
+                put(frame, ip + 8, v6(local).octets());
+                put(frame, ip + 24, v6(remote).octets());
             }
         }
         headers_len(&self.remote)
+    }
+
+    /// A frame with `payload` behind the headers.
+    pub fn frame(&self, protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; headers_len(&self.remote)];
+        self.write(&mut frame, protocol, payload.len());
+        frame.extend_from_slice(payload);
+        frame
     }
 
     /// Sets the transport checksum at `offset` of the segment that begins at `start`, or leaves it to the device.
@@ -92,13 +100,6 @@ impl Path {
         }
         put(frame, start + offset, sum.to_be_bytes());
         Offload::None
-    }
-}
-
-fn octets6(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V6(address) => address.octets(),
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
     }
 }
 

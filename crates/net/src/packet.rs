@@ -23,31 +23,28 @@ pub const PROTOCOL_ICMP: u8 = 1;
 pub const PROTOCOL_TCP: u8 = 6;
 pub const PROTOCOL_UDP: u8 = 17;
 
+/// The `N` bytes at `at`; `None` beyond the end.
+#[inline]
+pub fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
 /// Reads a big-endian 16-bit field; `None` beyond the end.
 #[inline]
 pub fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes
-        .get(at..)?
-        .first_chunk()
-        .map(|field| u16::from_be_bytes(*field))
+    array(bytes, at).map(u16::from_be_bytes)
 }
 
 /// Reads a big-endian 32-bit field; `None` beyond the end.
 #[inline]
 pub fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes
-        .get(at..)?
-        .first_chunk()
-        .map(|field| u32::from_be_bytes(*field))
+    array(bytes, at).map(u32::from_be_bytes)
 }
 
 /// Reads a big-endian 128-bit field; `None` beyond the end.
 #[inline]
 pub fn be128(bytes: &[u8], at: usize) -> Option<u128> {
-    bytes
-        .get(at..)?
-        .first_chunk()
-        .map(|field| u128::from_be_bytes(*field))
+    array(bytes, at).map(u128::from_be_bytes)
 }
 
 /// Writes `value` at `at`; nothing happens beyond the end.
@@ -128,8 +125,8 @@ pub struct Ends {
 impl Ends {
     pub(crate) fn new(remote: SocketAddr, local: SocketAddr) -> Self {
         Self {
-            remote: bits(remote.ip()),
-            local: bits(local.ip()),
+            remote: v6(remote.ip()).to_bits(),
+            local: v6(local.ip()).to_bits(),
             ports: u32::from(remote.port()) << 16 | u32::from(local.port()),
         }
     }
@@ -147,11 +144,12 @@ impl Ends {
     }
 }
 
+/// An address of either version in the form of an IPv6 one: IPv4 ones mapped.
 #[inline]
-fn bits(address: IpAddr) -> u128 {
+pub fn v6(address: IpAddr) -> Ipv6Addr {
     match address {
-        IpAddr::V4(address) => mapped(address.to_bits()),
-        IpAddr::V6(address) => address.to_bits(),
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
     }
 }
 
@@ -207,7 +205,7 @@ fn arp(packet: &[u8]) -> Option<Arp> {
     let operation = be16(packet, 6)?;
     let arp = Arp {
         reply: operation == 2,
-        sender_mac: *packet.get(8..)?.first_chunk()?,
+        sender_mac: array(packet, 8)?,
         sender: be32(packet, 14)?.into(),
         target: be32(packet, 24)?.into(),
     };

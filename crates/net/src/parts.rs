@@ -17,27 +17,20 @@ impl<'a> Parts<'a> {
     /// All bytes of `parts`.
     #[must_use]
     pub fn new(parts: &'a [&'a [u8]]) -> Self {
-        let len = parts.iter().map(|part| part.len()).sum();
-        match parts {
-            [first, rest @ ..] => Self { first, rest, len },
-            [] => Self {
-                first: &[],
-                rest: &[],
-                len,
-            },
-        }
+        Self::with_len(parts, parts.iter().map(|part| part.len()).sum())
     }
 
     /// All bytes of a received unit.
     #[must_use]
     #[inline]
     pub fn of(frame: &Frame<'a>) -> Self {
-        let (first, rest) = frame.parts.split_first().unwrap_or((&EMPTY, &[]));
-        Self {
-            first,
-            rest,
-            len: frame.len,
-        }
+        Self::with_len(frame.parts, frame.len)
+    }
+
+    #[inline]
+    fn with_len(parts: &'a [&'a [u8]], len: usize) -> Self {
+        let (first, rest) = parts.split_first().unwrap_or((&EMPTY, &[]));
+        Self { first, rest, len }
     }
 
     /// Length in bytes.

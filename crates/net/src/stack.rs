@@ -1,10 +1,10 @@
 //! The protocol code's view of the engine.
 
-use crate::datagrams::Binding;
+use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
+use crate::ipv6::slaac::Slaac;
 use crate::tcp::{Flows, window};
 use crate::team::Member;
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
@@ -31,7 +31,7 @@ pub struct Inner {
     pub interface: Interface,
     pub udp: Vec<Binding>,
     pub flows: Flows,
-    pub bootp: Option<VecDeque<(Ipv4Addr, Vec<u8>)>>,
+    pub bootp: Option<Queue>,
     /// The engine's place among others on the same card.
     pub team: Option<Member>,
     /// Contiguous copies of received packets that must be looked at in one piece.
@@ -46,6 +46,11 @@ struct Shared {
     properties: Properties,
     /// More receive buffers are counted on than are sure.
     tries: Cell<bool>,
+}
+
+/// Asks `ready` once a turn of the engine, until it has something.
+pub(crate) async fn until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
+    core::future::poll_fn(|_| ready().map_or(Poll::Pending, Poll::Ready)).await
 }
 
 /// A handle on the engine's network, for the tasks that run on it. Clones are cheap and name the same network.
@@ -117,27 +122,13 @@ impl Stack {
     /// Waits for `duration`.
     pub async fn sleep(&self, duration: Duration) {
         let end = self.now() + duration;
-        core::future::poll_fn(|_| {
-            if self.now() >= end {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        until(|| (self.now() >= end).then_some(())).await;
     }
 
     /// Waits for the next turn of the engine.
     pub async fn next_turn(&self) {
         let mut waited = false;
-        core::future::poll_fn(|_| {
-            if core::mem::replace(&mut waited, true) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        until(|| core::mem::replace(&mut waited, true).then_some(())).await;
     }
 
     /// Runs `future` for at most `duration`; `None` when it did not end in time.
@@ -179,8 +170,8 @@ impl Stack {
 
     /// Packets longer than `mtu` do not reach `remote`. Believed for ten minutes.
     pub fn set_path_mtu(&self, remote: IpAddr, mtu: u16) {
-        let now = self.now();
-        self.inner().interface.lower_path_mtu(remote, mtu, now);
+        let mut inner = self.inner();
+        inner.interface.lower_path_mtu(remote, mtu, self.now());
     }
 
     /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. Where the NIC only hopes
@@ -229,8 +220,7 @@ impl Stack {
     pub fn ipv6_up(&self) {
         let mut nonce = [0; 6];
         self.0.random.borrow_mut().fill_bytes(&mut nonce);
-        let now = self.now();
-        self.inner().interface.ipv6_up(nonce, now);
+        self.inner().interface.ipv6_up(nonce, self.now());
     }
 
     /// What IPv6 routers have said; `None` before one has.
@@ -242,33 +232,39 @@ impl Stack {
     /// Takes an IPv6 address that DHCPv6 has given, for as long as the machine boots. False when it is none that a station can have, or
     /// somebody else's.
     pub fn add_ipv6(&self, address: Ipv6Addr) -> bool {
-        let now = self.now();
-        self.inner().interface.add6(address, now)
+        self.inner().interface.add6(address, self.now())
     }
 
     /// Whether `address`, an IPv6 address of ours, may still turn out to be somebody else's. Until then it is used with care (RFC 4429).
     #[must_use]
     pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
-        let now = self.now();
-        self.inner().interface.settles_at(address, now).is_some()
+        let inner = self.inner();
+        let settles_at = |v6: &Slaac| v6.settles_at(address, self.now());
+        inner.interface.slaac().and_then(settles_at).is_some()
     }
 
     /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.
     #[must_use]
     pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
-        self.inner().interface.is_duplicate(address)
+        let inner = self.inner();
+        let v6 = inner.interface.slaac();
+        v6.is_some_and(|v6| v6.is_duplicate(address))
     }
 
     /// Our IPv6 addresses in use, the link-local one too.
     #[must_use]
     pub fn addresses6(&self) -> Vec<Ipv6Cidr> {
-        self.inner().interface.addresses6(self.now())
+        let inner = self.inner();
+        let v6 = inner.interface.slaac().into_iter();
+        v6.flat_map(|v6| v6.candidates(self.now()))
+            .map(|one| Ipv6Cidr::new(one.address, one.prefix_len))
+            .collect()
     }
 
     /// Our IPv6 link-local address.
     #[must_use]
     pub fn link_local(&self) -> Option<Ipv6Addr> {
-        self.inner().interface.link_local(self.now())
+        self.inner().interface.slaac()?.link_local(self.now())
     }
 
     /// The address of ours that packets to `remote` come from (RFC 6724); `None` without an address or a route.

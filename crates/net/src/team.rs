@@ -95,7 +95,7 @@ pub struct Member {
     steering: Steering,
     /// An assistant's to the lead; the lead's to each assistant, from the first on.
     lanes: Vec<Lane>,
-    forwarded: Forwarded,
+    pub(crate) forwarded: Forwarded,
 }
 
 /// The places of a team with an engine for each pair of `steering`: the lead's, whose engine runs on the first pair, and those of
@@ -135,10 +135,6 @@ impl Member {
     /// Whether the segments from `remote` to `local` are this engine's.
     pub(crate) fn owns(&self, remote: SocketAddr, local: SocketAddr) -> bool {
         self.steering.pair(remote, local) == self.index
-    }
-
-    pub(crate) fn forwarded(&self) -> Forwarded {
-        self.forwarded
     }
 
     /// Gives an assistant's frame to the lead; false on the lead itself.

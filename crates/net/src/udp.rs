@@ -1,53 +1,35 @@
 //! UDP sockets. Datagrams go straight from the received unit to the socket's sink.
 
-use crate::datagrams::{Binding, DatagramSink};
+use crate::datagrams::{Binding, DatagramSink, Queue};
 use crate::error::NetError;
 use crate::output::Packet;
-use crate::packet::Ends;
-use crate::parts::Parts;
-use crate::stack::{Inner, Stack};
-use alloc::collections::VecDeque;
+use crate::stack::{Inner, Stack, until};
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::SocketAddr;
-use core::task::Poll;
-use wireboot_tcp::Instant;
 
-/// Datagrams kept for a reader that is slow; later ones are dropped, as the network would.
+/// Datagrams kept for a reader that is slow.
 const QUEUE: usize = 64;
-
-#[derive(Default)]
-struct Queue(VecDeque<(SocketAddr, Vec<u8>)>);
-
-impl DatagramSink for Queue {
-    fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, _: Instant) {
-        if self.0.len() < QUEUE {
-            let mut bytes = vec![0; payload.len()];
-            payload.copy_to(&mut bytes);
-            self.0.push_back((ends.remote_end(), bytes));
-        }
-    }
-}
 
 impl Stack {
     /// A UDP socket on the port `port`, which nothing else has.
     #[must_use]
     pub fn udp_on(&self, port: u16) -> UdpSocket {
-        UdpSocket::on_port(self.clone(), port)
+        let queue = Rc::new(RefCell::new(Queue::new(QUEUE)));
+        UdpSocket::bind(self, port, queue.clone(), Some(queue))
     }
 
-    /// A UDP socket on a random port.
+    /// A UDP socket on a random ephemeral port (RFC 6056).
     #[must_use]
     pub fn udp(&self) -> UdpSocket {
-        UdpSocket::queued(self.clone())
+        self.udp_on(self.free_port(free))
     }
 
     /// A UDP socket on a random port whose datagrams go to `sink` while they are on loan.
     #[must_use]
     pub fn udp_with_sink(&self, sink: Rc<RefCell<dyn DatagramSink>>) -> UdpSocket {
-        UdpSocket::with_sink(self.clone(), sink)
+        UdpSocket::bind(self, self.free_port(free), sink, None)
     }
 }
 
@@ -59,35 +41,19 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// On a random ephemeral port (RFC 6056).
-    pub(crate) fn queued(stack: Stack) -> Self {
-        let port = stack.free_port(free);
-        Self::on_port(stack, port)
-    }
-
-    pub(crate) fn on_port(stack: Stack, port: u16) -> Self {
-        let queue = Rc::new(RefCell::new(Queue::default()));
-        let mut socket = Self::bound(stack, port, queue.clone());
-        socket.queue = Some(queue);
-        socket
-    }
-
-    pub(crate) fn with_sink(stack: Stack, sink: Rc<RefCell<dyn DatagramSink>>) -> Self {
-        let port = stack.free_port(free);
-        Self::bound(stack, port, sink)
-    }
-
-    fn bound(stack: Stack, port: u16, sink: Rc<RefCell<dyn DatagramSink>>) -> Self {
+    fn bind(
+        stack: &Stack,
+        port: u16,
+        sink: Rc<RefCell<dyn DatagramSink>>,
+        queue: Option<Rc<RefCell<Queue>>>,
+    ) -> Self {
         stack.inner().udp.push(Binding {
             port,
             sink,
             refused: None,
         });
-        Self {
-            stack,
-            port,
-            queue: None,
-        }
+        let stack = stack.clone();
+        Self { stack, port, queue }
     }
 
     /// The local port.
@@ -122,17 +88,7 @@ impl UdpSocket {
 
     /// The next datagram: its sender and its payload. Never ready on a socket with a sink of its own.
     pub async fn receive(&self) -> (SocketAddr, Vec<u8>) {
-        core::future::poll_fn(|_| {
-            match self
-                .queue
-                .as_ref()
-                .and_then(|queue| queue.borrow_mut().0.pop_front())
-            {
-                Some(datagram) => Poll::Ready(datagram),
-                None => Poll::Pending,
-            }
-        })
-        .await
+        until(|| self.queue.as_ref()?.borrow_mut().pop()).await
     }
 }
 

@@ -22,6 +22,9 @@ impl Connection {
                 advance: segment.len as u32,
             });
         }
+        if self.receive_acknowledgement(now, segment) {
+            return None;
+        }
         self.arrives(now, segment, room)
     }
 
@@ -40,6 +43,27 @@ impl Connection {
             self.heard(now);
         }
         next
+    }
+
+    /// Takes what an upload hears: an acknowledgement of more bytes while none are known to be lost, and nothing else. False when the
+    /// segment is another one, for [`Self::receive`]; nothing has changed then.
+    #[inline(always)]
+    pub fn receive_acknowledgement(&mut self, now: Instant, segment: &Segment<'_>) -> bool {
+        let usual = self.state == State::Established
+            && segment.flags.0 & !Flags::PSH.0 == Flags::ACK.0
+            && segment.seq == self.receive.rcv_nxt
+            && segment.options.is_empty()
+            && segment.len == 0
+            && self.send.is_whole()
+            && after(segment.ack, self.send.snd_una)
+            && !after(segment.ack, self.send.snd_nxt);
+        if usual {
+            self.send.window(segment.seq, segment.ack, segment.wnd);
+            self.send.acknowledged(segment.ack, now);
+            self.progressed(now);
+            self.heard(now);
+        }
+        usual
     }
 
     #[cold]
@@ -87,7 +111,8 @@ impl Connection {
             self.established();
         } else {
             self.state = State::SynReceived;
-            self.syn_again();
+            // Simultaneous open: it leaves again, with the acknowledgement.
+            self.syn_due = true;
         }
     }
 

@@ -43,22 +43,12 @@ pub enum Error {
     TimedOut,
 }
 
-/// What a connection is opened with.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Largest segment that we take, in bytes of payload: told in our SYN.
-    pub mss: u16,
-    /// Largest segment that the path takes, in bytes of payload.
-    pub send_mss: u16,
-    /// A peer that is silent for so long is probed.
-    pub keep_alive: Option<Duration>,
-}
-
 /// A transmission control block.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(crate) state: State,
-    pub(crate) config: Config,
+    /// Largest segment that we take, in bytes of payload.
+    pub(crate) rcv_mss: u16,
     pub(crate) send: Send,
     pub(crate) receive: Receive,
     /// Opened by a SYN that came to LISTEN.
@@ -76,18 +66,20 @@ pub struct Connection {
     pub(crate) ends: Option<Instant>,
     /// When the oldest segment under way was sent for the first time.
     pub(crate) waiting_since: Option<Instant>,
-    pub(crate) last_heard: Instant,
+    pub(crate) keep_alive: Option<Duration>,
+    last_heard: Instant,
     pub(crate) keep_alives: u32,
 }
 
 impl Connection {
-    /// Active OPEN (RFC 9293, section 3.10.1). The SYN is due.
+    /// Active OPEN (RFC 9293, section 3.10.1). The SYN is due. `mss`: largest segment that we take, told in our SYN, and that the path
+    /// takes, in bytes of payload.
     #[must_use]
-    pub fn connect(config: Config, iss: u32, now: Instant) -> Self {
+    pub fn connect(mss: u16, iss: u32, now: Instant) -> Self {
         Self {
             state: State::SynSent,
-            config,
-            send: Send::new(iss, config.send_mss),
+            rcv_mss: mss,
+            send: Send::new(iss, mss),
             receive: Receive::new(0, 0, now),
             passive: false,
             error: None,
@@ -98,15 +90,21 @@ impl Connection {
             challenged: now,
             ends: None,
             waiting_since: None,
+            keep_alive: None,
             last_heard: now,
             keep_alives: 0,
         }
     }
 
+    /// Probes a peer that is silent for so long, and gives it up when it answers none of five (RFC 9293, section 3.8.4). Off unless set.
+    pub fn set_keep_alive(&mut self, interval: Option<Duration>) {
+        self.keep_alive = interval;
+    }
+
     /// Passive OPEN: `syn` came to a port in LISTEN, and [`super::listen`] accepts it. The SYN-ACK is due.
     #[must_use]
-    pub fn accept(config: Config, iss: u32, now: Instant, syn: &Segment<'_>) -> Self {
-        let mut connection = Self::connect(config, iss, now);
+    pub fn accept(mss: u16, iss: u32, now: Instant, syn: &Segment<'_>) -> Self {
+        let mut connection = Self::connect(mss, iss, now);
         connection.passive = true;
         connection.state = State::SynReceived;
         connection.synchronize(syn, now);
@@ -242,13 +240,10 @@ impl Connection {
         match self.state {
             State::SynSent => self.end(None),
             // A FIN of SYN-RECEIVED leaves once the connection is established.
-            State::SynReceived | State::Established => {
+            State::SynReceived => self.send.finish(),
+            State::Established => {
                 self.send.finish();
-                self.state = if self.state == State::Established {
-                    State::FinWait1
-                } else {
-                    self.state
-                };
+                self.state = State::FinWait1;
             }
             State::CloseWait => {
                 self.send.finish();
@@ -286,16 +281,19 @@ impl Connection {
         self.ends = Some(now + TIME_WAIT);
     }
 
-    /// The SYN was answered by one that does not acknowledge it: simultaneous open.
-    pub(crate) fn syn_again(&mut self) {
-        self.syn_due = true;
-    }
-
     /// Something acceptable was heard.
     #[inline]
     pub(crate) fn heard(&mut self, now: Instant) {
         self.last_heard = now;
         self.keep_alives = 0;
+    }
+
+    /// When the next probe of a silent peer leaves.
+    pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
+        let interval = self.keep_alive?;
+        let idle =
+            self.send.flight() == 0 && matches!(self.state, State::Established | State::CloseWait);
+        idle.then(|| self.last_heard + interval * (self.keep_alives + 1))
     }
 
     /// Something that was sent has been acknowledged, or the peer says that it has no room for it.

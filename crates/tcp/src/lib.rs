@@ -46,7 +46,7 @@ mod timers;
 mod transmit;
 mod window;
 
-pub use connection::{Config, Connection, Error, State};
+pub use connection::{Connection, Error, State};
 pub use isn::InitialSequence;
 pub use options::{OptionBytes, Options};
 pub use receive::Placement;

@@ -28,13 +28,6 @@ impl Flags {
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
-
-    /// True when one of `flags` is set.
-    #[inline]
-    #[must_use]
-    pub const fn intersects(self, flags: Self) -> bool {
-        self.0 & flags.0 != 0
-    }
 }
 
 impl BitOr for Flags {

@@ -185,6 +185,12 @@ impl Send {
         changed
     }
 
+    /// Whether nothing is known to be lost, or to have come behind a gap.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.recovery.is_none() && self.sacked.is_empty()
+    }
+
     /// Everything before `ack`, which lies in (SND.UNA, SND.NXT], has come.
     pub fn acknowledged(&mut self, ack: u32, now: Instant) {
         let flight = self.flight();
@@ -374,7 +380,7 @@ impl Send {
                 return None;
             }
             if !core::mem::take(&mut self.probe) {
-                self.timer.wait(now);
+                self.timer.start(now);
                 return None;
             }
             // What the window takes, and one byte if it takes none (sections 3.8.6.1 and 3.8.6.2.1).

@@ -223,13 +223,8 @@ impl World {
     }
 }
 
-fn config() -> Config {
-    Config {
-        mss: 1460,
-        send_mss: 1460,
-        keep_alive: None,
-    }
-}
+/// Payload of a full segment.
+const MSS: u16 = 1460;
 
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 253 + seed) as u8).collect()
@@ -250,7 +245,7 @@ fn world_by(
     options: bool,
 ) -> World {
     let now = Instant::ZERO;
-    let mut active = Connection::connect(config(), iss[0], now);
+    let mut active = Connection::connect(MSS, iss[0], now);
     let limits = Limits {
         window: 1 << 20,
         room: buffers[0] as u32,
@@ -268,7 +263,7 @@ fn world_by(
         len: 0,
     };
     assert_eq!(listen(&syn), Listen::Accept);
-    let passive = Connection::accept(config(), iss[1], now, &syn);
+    let passive = Connection::accept(MSS, iss[1], now, &syn);
     World {
         ends: [
             End::new(active, bytes(files[0], 0), buffers[0]),
@@ -418,7 +413,7 @@ fn bare(seq: u32, ack: u32, flags: Flags) -> Segment<'static> {
 
 /// A client whose ISS is 1000, of a peer whose ISS is 7.
 fn established(now: Instant) -> Connection {
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     connection.transmit(now, &LIMITS).unwrap();
     let syn = bare(7, 1001, Flags::SYN | Flags::ACK);
     connection.receive(now, &syn, LIMITS.room);
@@ -466,7 +461,7 @@ fn the_next_data_goes_the_short_way_and_nothing_else_does() {
 #[test]
 fn a_close_before_the_peer_answers_deletes_the_connection() {
     let now = Instant::ZERO;
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     connection.transmit(now, &LIMITS).unwrap();
     connection.close();
     assert_eq!(
@@ -480,7 +475,7 @@ fn a_close_before_the_peer_answers_deletes_the_connection() {
 #[test]
 fn a_syn_is_acknowledged_once() {
     let now = Instant::ZERO;
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     connection.transmit(now, &LIMITS).unwrap();
     connection.receive(now, &bare(7, 0, Flags::SYN), LIMITS.room);
     let answer = connection.transmit(now, &LIMITS).unwrap();
@@ -523,7 +518,7 @@ fn the_first_time_out_halves_what_slow_start_reaches() {
 #[test]
 fn what_did_not_leave_is_returned_again() {
     let now = Instant::ZERO;
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     let limits = Limits {
         window: 70_000,
         room: 70_000,
@@ -547,12 +542,27 @@ fn what_did_not_leave_is_returned_again() {
         out.map(|out| (out.seq, out.len, out.flags)).collect()
     };
     let first = connection.transmit(now, &limits).unwrap();
-    connection.take_back(&first);
+    connection.take_back(&first, 0);
     assert_eq!(connection.snd_nxt(), 1001);
     let mut all = vec![(first.seq, first.len, first.flags)];
     assert_eq!(first.seq, 1001);
     let again = connection.transmit(now, &limits).unwrap();
     assert_eq!(again, first);
+    // A part of it has left.
+    connection.take_back(&again, 1460);
+    assert_eq!(connection.snd_nxt(), 1001 + 1460);
+    all[0].1 = 1460;
+    let rest = connection.transmit(now, &limits).unwrap();
+    assert_eq!((rest.seq, rest.offset), (1001 + 1460, 1460));
+    all.push((rest.seq, rest.len, rest.flags));
+    // A single segment is lost: it may have been sent before.
+    let single = Transmit {
+        len: rest.mss.into(),
+        ..rest
+    };
+    let before = connection.snd_nxt();
+    connection.take_back(&single, 0);
+    assert_eq!(connection.snd_nxt(), before);
     all.extend(sizes(&mut connection));
     let bytes: usize = all.iter().map(|one| one.1).sum();
     assert_eq!(bytes, 4000);
@@ -567,15 +577,8 @@ fn what_did_not_leave_is_returned_again() {
 #[test]
 fn a_silent_peer_is_probed_and_given_up() {
     let mut world = world([10, 10], [70_000; 2], [9, 9], PLAIN, 1);
-    let keep_alive = Some(Duration::from_secs(5));
-    world.ends[0].connection = Connection::connect(
-        Config {
-            keep_alive,
-            ..config()
-        },
-        9,
-        Instant::ZERO,
-    );
+    let interval = Some(Duration::from_secs(5));
+    world.ends[0].connection.set_keep_alive(interval);
     world.ends[0].closes = false;
     world.ends[1].closes = false;
     assert!(!world.run(100_000_000, |ends| ends[0].connection.error().is_some()));
@@ -602,7 +605,7 @@ fn an_abort_resets_the_peer() {
 #[test]
 fn a_syn_is_refused_by_a_reset_that_acknowledges_it_alone() {
     let now = Instant::ZERO;
-    let mut connection = Connection::connect(config(), 1000, now);
+    let mut connection = Connection::connect(MSS, 1000, now);
     let limits = Limits {
         window: 1000,
         room: 1000,

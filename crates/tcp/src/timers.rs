@@ -55,7 +55,8 @@ impl Retransmission {
         self.start(now);
     }
 
-    fn start(&mut self, now: Instant) {
+    /// Runs, if it does not already; for a segment, or for a window that is closed.
+    pub fn start(&mut self, now: Instant) {
         if self.expires.is_none() {
             self.expires = Some(now + self.rto());
         }
@@ -108,11 +109,6 @@ impl Retransmission {
         self.expires = None;
         self.timing = None;
         self.backoffs = 0;
-    }
-
-    /// Runs for something else than a segment (a window that is closed).
-    pub fn wait(&mut self, now: Instant) {
-        self.start(now);
     }
 
     /// When the timer expires, if it runs.

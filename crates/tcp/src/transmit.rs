@@ -10,6 +10,7 @@ use crate::window::{MAX_WINDOW, WINDOW_SCALE};
 const R2: Duration = Duration::from_secs(100);
 /// Probes of a silent peer before it is given up (RFC 9293, section 3.8.4).
 const KEEP_ALIVES: u32 = 5;
+
 /// What limits a segment that leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -18,7 +19,7 @@ pub struct Limits {
     pub window: u32,
     /// Bytes from RCV.NXT on that can be stored now.
     pub room: u32,
-    /// Most payload bytes at once, where the device cuts them into segments of [`Transmit::mss`]; 0 where it does not.
+    /// Most payload bytes at once, which somebody cuts into segments of [`Transmit::mss`]; a single segment is returned in any case.
     pub unit: u32,
 }
 
@@ -29,7 +30,7 @@ impl Limits {
     }
 }
 
-/// A segment that leaves, or several that the device cuts.
+/// A segment that leaves, or several that are to be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// SEG.SEQ.
@@ -51,17 +52,10 @@ pub struct Transmit {
 }
 
 impl Connection {
-    pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
-        let interval = self.config.keep_alive?;
-        let idle =
-            self.send.flight() == 0 && matches!(self.state, State::Established | State::CloseWait);
-        idle.then(|| self.last_heard + interval * (self.keep_alives + 1))
-    }
-
     /// The next segment that is to leave now; `None` when there is no more. Whoever cannot send it has lost it, as a wire would.
     pub fn transmit(&mut self, now: Instant, limits: &Limits) -> Option<Transmit> {
         if let Some(reply) = self.reply.take() {
-            return Some(control(reply));
+            return Some(reply.into());
         }
         self.expire(now);
         match self.state {
@@ -71,10 +65,12 @@ impl Connection {
         }
     }
 
-    /// What [`Self::transmit`] has just returned, of more than one segment, did not leave: the card takes no more of such now. It is
-    /// returned again.
-    pub fn take_back(&mut self, out: &Transmit) {
-        self.send.take_back(out.seq);
+    /// Of what [`Self::transmit`] has just returned only `sent` bytes have left. If it was more than one segment, the rest is returned
+    /// again; a single one is lost, as on a wire.
+    pub fn take_back(&mut self, out: &Transmit, sent: u32) {
+        if out.len > usize::from(out.mss) {
+            self.send.take_back(out.seq.wrapping_add(sent));
+        }
     }
 
     /// Sees which timers have expired.
@@ -130,12 +126,12 @@ impl Connection {
         } else {
             (true, true)
         };
-        let mut syn = control(Reply {
+        let mut syn = Transmit::from(Reply {
             seq: self.send.iss,
             ack: 0,
             flags: Flags::SYN,
         });
-        syn.options = OptionBytes::syn(self.config.mss, scale.then_some(WINDOW_SCALE), sack);
+        syn.options = OptionBytes::syn(self.rcv_mss, scale.then_some(WINDOW_SCALE), sack);
         syn.wnd = self.syn_window;
         if received {
             syn.ack = self.receive.rcv_nxt;
@@ -182,7 +178,7 @@ impl Connection {
 
     /// Least by which the window is opened: a segment, or half of the buffer (RFC 9293, section 3.8.6.2.2).
     fn worth(&self, limits: &Limits) -> u32 {
-        u32::from(self.config.mss).min(limits.window / 2)
+        u32::from(self.rcv_mss).min(limits.window / 2)
     }
 
     /// A segment that acknowledges all that has come.
@@ -207,16 +203,17 @@ impl Connection {
     }
 }
 
-/// A segment of nothing but control bits.
-fn control(reply: Reply) -> Transmit {
-    Transmit {
-        seq: reply.seq,
-        ack: reply.ack,
-        flags: reply.flags,
-        wnd: 0,
-        options: OptionBytes::NONE,
-        offset: 0,
-        len: 0,
-        mss: 0,
+impl From<Reply> for Transmit {
+    fn from(reply: Reply) -> Self {
+        Self {
+            seq: reply.seq,
+            ack: reply.ack,
+            flags: reply.flags,
+            wnd: 0,
+            options: OptionBytes::NONE,
+            offset: 0,
+            len: 0,
+            mss: 0,
+        }
     }
 }

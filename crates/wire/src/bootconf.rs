@@ -238,11 +238,11 @@ struct Draft {
 }
 
 impl Reader {
+    /// In the order of lines, though an entry's error is found at its end.
     fn error(&mut self, line: usize, reason: impl Into<String>) {
-        self.errors.push(Notice {
-            line,
-            reason: reason.into(),
-        });
+        let at = self.errors.partition_point(|error| error.line <= line);
+        let reason = reason.into();
+        self.errors.insert(at, Notice { line, reason });
     }
 
     /// The line could have been any, the program's too.
@@ -542,7 +542,6 @@ impl Reader {
                 warnings: self.warnings,
             })
         } else {
-            self.errors.sort_by_key(|error| error.line);
             self.errors.truncate(MAX_ERRORS);
             Err(self.errors)
         }
@@ -777,6 +776,8 @@ mod tests {
             .map(|e| e.0)
             .collect();
         assert_eq!(lines, [2, 3, 5]);
+        let lines: Vec<_> = errors("title A\ninitrd\n").iter().map(|e| e.0).collect();
+        assert_eq!(lines, [1, 2]);
         assert_eq!(parse(b"\0\n".repeat(1000)).unwrap_err().len(), MAX_ERRORS);
     }
 

@@ -11,6 +11,9 @@ use uefi::boot::{
 };
 use uefi::proto::loaded_image::LoadedImage;
 
+/// Name of the PE section that may hold a boot configuration.
+const SECTION: &str = ".wbconf";
+
 /// How the firmware loaded this image.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
@@ -22,7 +25,7 @@ pub struct Own {
     pub path: Option<Box<[u8]>>,
     /// The load options as text; empty without any, or where they are none.
     pub options: String,
-    /// Content of the PE section asked for, if the image has it.
+    /// Content of PE section `.wbconf`, if the image has it.
     pub section: Option<Vec<u8>>,
 }
 
@@ -44,9 +47,9 @@ fn open(handle: Handle) -> Option<ScopedProtocol<LoadedImage>> {
 }
 
 impl Own {
-    /// Reads it all, with PE section `section` (`.wbconf`).
+    /// Reads it all.
     #[must_use]
-    pub fn read(section: &str) -> Self {
+    pub fn read() -> Self {
         let Some(image) = open(boot::image_handle()) else {
             return Self::default();
         };
@@ -59,7 +62,7 @@ impl Own {
             // SAFETY: the firmware loaded this image to `base`, `size` bytes of it. They hold statics that
             // change, so the slice must not live on: what is wanted (a constant section) is copied.
             let image = unsafe { core::slice::from_raw_parts(base.cast::<u8>(), size as usize) };
-            section::find(image, section).map(<[u8]>::to_vec)
+            section::find(image, SECTION).map(<[u8]>::to_vec)
         });
         Self {
             device,

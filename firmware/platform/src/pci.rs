@@ -79,13 +79,12 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// The PCI functions that `path` (a device path's nodes) leads through, nearest last.
+/// Of the PCI functions that `path` (a device path's nodes) leads through, the last.
 #[must_use]
-pub fn functions_on(path: &[u8]) -> Vec<Candidate> {
-    let mut found = functions();
-    found.retain(|candidate| path.starts_with(&candidate.path));
-    found.sort_by_key(|candidate| candidate.path.len());
-    found
+pub fn function_of(path: &[u8]) -> Option<Candidate> {
+    let on_it = |candidate: &Candidate| path.starts_with(&candidate.path);
+    let found = functions().into_iter().filter(on_it);
+    found.max_by_key(|candidate| candidate.path.len())
 }
 
 /// All PCI functions, in the firmware's order.

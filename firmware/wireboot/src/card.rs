@@ -125,11 +125,9 @@ pub fn all(origin: &Origin, wanted: Option<Driver>) -> Result<Vec<Card>, Error> 
     }
     if origin.network.mac.is_some() {
         cards.retain(|card| origin.path.starts_with(card.path()));
-        cards.sort_by_key(|card| card.path().len());
-        let nearest = cards
-            .pop()
-            .ok_or_else(|| Error::Unsupported(booted_over(origin)))?;
-        cards = [nearest].into();
+        let nearest = cards.into_iter().max_by_key(|card| card.path().len());
+        let nearest = nearest.ok_or_else(|| Error::Unsupported(booted_over(origin)))?;
+        return Ok([nearest].into());
     }
     if cards.is_empty() {
         return Err(Error::NoInterface);
@@ -139,8 +137,7 @@ pub fn all(origin: &Origin, wanted: Option<Driver>) -> Result<Vec<Card>, Error> 
 
 /// The function that we were booted over, for the user.
 fn booted_over(origin: &Origin) -> String {
-    let function = pci::functions_on(&origin.path).pop();
-    function.map_or_else(
+    pci::function_of(&origin.path).map_or_else(
         || "an unknown device".to_string(),
         |function| function.to_string(),
     )

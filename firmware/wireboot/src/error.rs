@@ -4,11 +4,9 @@ use crate::card::Driver;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 use wireboot_fetch::FetchError;
 use wireboot_fetch::url::UrlError;
 use wireboot_fetch::verify::WrongDigest;
-use wireboot_net::NetError;
 use wireboot_nic::{Fault, e1000e, virtio};
 use wireboot_platform::Status;
 use wireboot_platform::memory::Free;
@@ -82,22 +80,6 @@ pub enum Error {
         /// What it takes instead.
         takes: &'static str,
     },
-    /// Words behind `bench` are wrong.
-    #[error(
-        "{0:?} is not understood: bench, then any of server=ADDRESS rounds=N ms=N file=NAME small=NAME large=NAME processors=N,N,..."
-    )]
-    Measurement(String),
-    /// Nobody to measure against.
-    #[error("no sender answers at {0}; wireboot lab sky starts one")]
-    NoSender(IpAddr),
-    /// What is sent to the sender does not arrive.
-    #[error("sending by TCP to the sender: {0}")]
-    Sink(NetError),
-    /// There is no address of the version of IP that is to be measured.
-    #[error(
-        "this machine has no address that reaches {0}; check that DHCP serves that version of IP"
-    )]
-    NoAddress(IpAddr),
     /// A lease or file could not be had.
     #[error(transparent)]
     Fetch(Box<FetchError>),
@@ -278,7 +260,7 @@ impl Error {
             | Self::Undying(_) => Status::DEVICE_ERROR,
             Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
-            Self::Fetch(_) | Self::NoSender(_) | Self::Sink(_) => Status::NO_RESPONSE,
+            Self::Fetch(_) => Status::NO_RESPONSE,
             _ => Status::ABORTED,
         }
     }

@@ -5,16 +5,15 @@
 
 extern crate alloc;
 
-mod bench;
 mod boot;
-mod card;
-mod error;
-mod fetching;
+pub mod card;
+pub mod error;
+pub mod fetching;
 mod menu;
-mod network;
-mod origin;
-mod settings;
-mod source;
+pub mod network;
+pub mod origin;
+pub mod settings;
+pub mod source;
 
 use card::Card;
 use error::Error;
@@ -28,29 +27,13 @@ use wireboot_nic::vlan::VlanId;
 use wireboot_platform::image::Own;
 use wireboot_platform::{Clock, Status};
 
-/// Name of the PE section that may hold a boot configuration.
-const SECTION: &str = ".wbconf";
-
 /// The program: returns only when nothing was booted, with an error status that makes the firmware go on.
 pub fn main() -> Status {
     let clock = Clock::calibrate();
     log::info!("wireboot {}", env!("CARGO_PKG_VERSION"));
-    let image = Own::read(SECTION);
-    let error = match bench::Options::parse(&image.options) {
-        Ok(Some(options)) => {
-            // Taking the network interface makes the firmware forget how it loaded us: read that first.
-            let origin = Origin::of(&image);
-            match bench::run(&options, &origin, clock) {
-                Ok(()) => return Status::SUCCESS,
-                Err(error) => error,
-            }
-        }
-        // All that can be booted is started inside; coming back means that nothing was.
-        Ok(None) => match run(&image, clock) {
-            Err(error) => error,
-        },
-        Err(error) => error,
-    };
+    let image = Own::read();
+    // All that can be booted is started inside; coming back means that nothing was.
+    let Err(error) = run(&image, clock);
     error.tell();
     log::info!("the firmware goes on with its next boot option");
     error.status()

@@ -142,14 +142,21 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     result
 }
 
-/// The program named, or the one beside this program.
+/// The network boot program named, or the one beside this program.
 pub(crate) fn network_boot_program(named: Option<&Path>) -> Result<PathBuf> {
-    let beside = || Some(std::env::current_exe().ok()?.parent()?.join("wireboot.efi"));
+    firmware_program(named, "wireboot.efi")
+        .context("no network boot program; `make build` leaves one in dist, --nbp names another")
+}
+
+/// The firmware program named, or the one called `name` beside this program.
+pub(crate) fn firmware_program(named: Option<&Path>, name: &str) -> Result<PathBuf> {
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name(name));
     let path = named
         .map(Path::to_owned)
         .or_else(beside)
         .context("finding this program's own directory")?;
-    path.canonicalize().with_context(|| format!("{}: no such network boot program; `make build` leaves one in dist, --nbp names another", path.display()))
+    path.canonicalize()
+        .with_context(|| path.display().to_string())
 }
 
 /// Follows the boot until its aim, its end or the timeout.

@@ -1,6 +1,6 @@
 //! `wireboot lab sky`: how much of what the network card can receive reaches the boot loader.
 //!
-//! The machine measures itself (`wireboot.efi bench`) against a sender and a boot server here, and writes its figures to its serial
+//! The machine measures itself (wireboot-bench.efi) against a sender and a boot server here, and writes its figures to its serial
 //! port:
 //!
 //! ```text
@@ -30,7 +30,7 @@ pub use sender::Sender;
 
 use crate::bench::files::{self, MIB};
 use crate::bench::host::{self, Host};
-use crate::boot::{AcceleratorChoice, network_boot_program};
+use crate::boot::{AcceleratorChoice, firmware_program};
 use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{self, Network, NetworkOptions};
@@ -38,6 +38,8 @@ use crate::output;
 use crate::qemu::{Accelerator, Disk, Machine, NetworkCard};
 use crate::server::{Server, advertise};
 
+/// The program that measures.
+const PROGRAM: &str = "wireboot-bench.efi";
 /// The files that are fetched, in MiB: by the firmware, which is slow, by wireboot, and beside other work.
 const SMALL_MIB: u64 = 8;
 const FILE_MIB: u64 = 64;
@@ -94,9 +96,9 @@ pub struct SkyArgs {
     /// The card's option ROM with the firmware's driver, such as iPXE's; without it, the firmware's own driver is used
     #[arg(long, value_name = "FILE")]
     pub rom: Option<PathBuf>,
-    /// Network boot program to measure [default: the wireboot.efi beside this program]
+    /// The program that measures, for the machine's firmware [default: the wireboot-bench.efi beside this program]
     #[arg(long, value_name = "FILE")]
-    pub nbp: Option<PathBuf>,
+    pub program: Option<PathBuf>,
     /// Show the machine's serial console
     #[arg(long)]
     pub console: bool,
@@ -122,7 +124,9 @@ struct Report<'a> {
 /// # Errors
 /// When the machine does not come to its figures, or a rung has none; the report is written all the same.
 pub fn run(arguments: SkyArgs) -> Result<()> {
-    let nbp = network_boot_program(arguments.nbp.as_deref())?;
+    let bench = firmware_program(arguments.program.as_deref(), PROGRAM).context(
+        "no program that measures; `make build` leaves one in dist, --program names another",
+    )?;
     let lab = Lab::enter()?;
     if let Some(warning) = host::busy() {
         eprintln!("{warning}");
@@ -176,7 +180,7 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
         &lab,
         machine,
         arguments.ip,
-        (&program, &nbp),
+        (&program, &bench),
         &options,
         timeout,
         watch,
@@ -212,7 +216,7 @@ pub fn run(arguments: SkyArgs) -> Result<()> {
     }
 }
 
-/// Has `machine`, whose card is on the lab's network, measure itself over a version of IP: `nbp` with the given options behind `bench`.
+/// Has `machine`, whose card is on the lab's network, measure itself over a version of IP, by `bench` with the given load options.
 /// `program` is the wireboot command.
 ///
 /// # Errors
@@ -221,7 +225,7 @@ pub fn measure(
     lab: &Lab,
     mut machine: Machine,
     ip: IpVersion,
-    (program, nbp): (&Path, &Path),
+    (program, bench): (&Path, &Path),
     options: &str,
     timeout: Duration,
     watch: impl FnMut(&str) + Send + 'static,
@@ -234,11 +238,11 @@ pub fn measure(
     for mib in [SMALL_MIB, FILE_MIB, LARGE_MIB] {
         files::write(&root, mib * MIB)?;
     }
-    fs::copy(nbp, disk.join("wireboot.efi")).context("copying wireboot.efi")?;
+    fs::copy(bench, disk.join(PROGRAM)).with_context(|| format!("copying {PROGRAM}"))?;
     fs::write(
         disk.join("startup.nsh"),
         format!(
-            "fs0:\r\nwireboot.efi bench server={} small={} file={} large={} {options}\r\n",
+            "fs0:\r\n{PROGRAM} server={} small={} file={} large={} {options}\r\n",
             network::server(ip),
             files::name(SMALL_MIB * MIB),
             files::name(FILE_MIB * MIB),
@@ -249,7 +253,7 @@ pub fn measure(
         lab,
         lab.command(program),
         &root,
-        nbp,
+        bench,
         advertise(ip).as_slice(),
     )?;
     let _sender = Sender::start(ip)?;

@@ -28,13 +28,16 @@ pub(crate) struct Arp {
 }
 
 impl Arp {
-    /// Hears from now on; needs the capability `CAP_NET_RAW`.
+    /// Hears through `socket` from now on.
     ///
     /// # Errors
     /// When the system refuses it, or the interface has no Ethernet address.
-    pub fn open(interface: &Interface, range: RangeInclusive<Ipv4Addr>) -> io::Result<Self> {
+    pub fn hear(
+        socket: LinkSocket,
+        interface: &Interface,
+        range: RangeInclusive<Ipv4Addr>,
+    ) -> io::Result<Self> {
         let mac = interface.mac.ok_or(io::ErrorKind::Unsupported)?;
-        let socket = LinkSocket::open(interface.index)?;
         socket.hear_arp(Stop::CHECK_EVERY)?;
         Ok(Self {
             socket: Arc::new(socket),

@@ -1,17 +1,13 @@
 //! A boot configuration for a directory that has none, made from the names of the files in it.
 
-use std::path::Path;
-
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use wireboot_wire::bootconf::{BootConfig, Entry, File, Program};
 
-use crate::directory::BOOT_PROGRAM;
-
-/// Where Debian's network boot image keeps the installer.
-const DEBIAN_INSTALLER: &str = "debian-installer/amd64";
+use crate::directory::{BOOT_PROGRAM, Directory};
+use crate::trees;
 
 /// Bytes of a file name that mean something else in a URL's path.
-const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
+pub(crate) const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
     .add(b'#')
@@ -21,15 +17,12 @@ const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
     .add(b'?')
     .add(b'`');
 
-/// The configuration's text; `None` when nothing in the directory looks bootable.
-pub(crate) fn generate(directory: &Path) -> Option<String> {
-    let mut entries = linux_entries("", &names(directory));
-    let installer = linux_entries(DEBIAN_INSTALLER, &names(&directory.join(DEBIAN_INSTALLER)));
-    entries.extend(installer.into_iter().map(|entry| Entry {
-        title: "Debian installer".to_owned(),
-        ..entry
-    }));
-    entries.extend(efi_entries(&names(directory)));
+/// The configuration's text; `None` when nothing in the directory looks bootable. `url`: where machines reach the directory by HTTP.
+pub(crate) fn generate(directory: &Directory, url: Option<&str>) -> Option<String> {
+    let names = names(directory);
+    let mut entries = linux_entries(&names);
+    entries.extend(trees::entries(directory, url));
+    entries.extend(efi_entries(&names));
     let config = BootConfig {
         default: 0,
         timeout: None,
@@ -41,16 +34,16 @@ pub(crate) fn generate(directory: &Path) -> Option<String> {
         .then(|| format!("# Made from the names of the files here.\n{config}"))
 }
 
-/// Names of the files in a directory, sorted; none when it cannot be read.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .filter(|entry| entry.path().is_file())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| !name.contains(char::is_control))
-        .collect();
-    names.sort();
-    names
+/// Names of the files in the directory that can be served, sorted; none when it cannot be read.
+fn names(directory: &Directory) -> Vec<String> {
+    let entries = directory.entries("").unwrap_or_default();
+    let is_served = |name: &String| directory.find(name).is_ok();
+    entries
+        .into_iter()
+        .filter(|entry| !entry.is_folder && !entry.name.contains(char::is_control))
+        .map(|entry| entry.name)
+        .filter(is_served)
+        .collect()
 }
 
 /// The part of a kernel's or RAM disk's name that tells one version from another: `-6.1.0-amd64` in `vmlinuz-6.1.0-amd64`.
@@ -65,7 +58,7 @@ fn version<'a>(name: &'a str, stems: &[&str]) -> Option<&'a str> {
 }
 
 /// Every kernel with the RAM disks of its version; a kernel without one of its own gets those without a version, or the only one.
-fn linux_entries(folder: &str, names: &[String]) -> Vec<Entry> {
+fn linux_entries(names: &[String]) -> Vec<Entry> {
     let kernel_version =
         |name: &str| version(name, &["linux", "vmlinuz", "vmlinux", "bzImage"]).map(str::to_owned);
     let disks: Vec<_> = names
@@ -83,7 +76,7 @@ fn linux_entries(folder: &str, names: &[String]) -> Vec<Entry> {
                 disks
                     .iter()
                     .filter(|disk| disk.1 == wanted)
-                    .map(|disk| file(folder, disk.0))
+                    .map(|disk| file(disk.0))
                     .collect::<Vec<_>>()
             };
             let mut initrd = of(version);
@@ -91,11 +84,11 @@ fn linux_entries(folder: &str, names: &[String]) -> Vec<Entry> {
                 initrd = of("");
             }
             if initrd.is_empty() && kernels.len() == 1 {
-                initrd = disks.iter().map(|disk| file(folder, disk.0)).collect();
+                initrd = disks.iter().map(|disk| file(disk.0)).collect();
             }
             Entry {
                 title: kernel.to_string(),
-                program: Program::Linux(file(folder, kernel)),
+                program: Program::Linux(file(kernel)),
                 initrd,
                 options: String::new(),
             }
@@ -108,24 +101,25 @@ fn efi_entries(names: &[String]) -> Vec<Entry> {
     names
         .iter()
         .filter(|name| name.to_lowercase().ends_with(".efi") && *name != BOOT_PROGRAM)
+        // For other machines.
+        .filter(|name| {
+            !["aa64.efi", "arm64.efi"]
+                .iter()
+                .any(|end| name.to_lowercase().ends_with(end))
+        })
         .filter(|name| version(name, &["linux", "vmlinuz", "vmlinux", "bzImage"]).is_none())
         .map(|name| Entry {
             title: name.clone(),
-            program: Program::Efi(file("", name)),
+            program: Program::Efi(file(name)),
             initrd: Vec::new(),
             options: String::new(),
         })
         .collect()
 }
 
-fn file(folder: &str, name: &str) -> File {
-    let name = utf8_percent_encode(name, NOT_IN_A_PATH);
+fn file(name: &str) -> File {
     File {
-        url: if folder.is_empty() {
-            name.to_string()
-        } else {
-            format!("{folder}/{name}")
-        },
+        url: utf8_percent_encode(name, NOT_IN_A_PATH).to_string(),
         sha256: None,
     }
 }
@@ -141,7 +135,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let text = generate(directory.path())?;
+        let text = generate(&Directory::open(directory.path(), None).unwrap(), None)?;
         let config = wireboot_wire::bootconf::parse(&text).unwrap();
         assert!(config.warnings.is_empty(), "{text}");
         Some(config)
@@ -229,7 +223,14 @@ mod tests {
 
     #[test]
     fn efi_programs_come_after_kernels_and_names_are_urls() {
-        let config = made(&["a shell 100%.efi", "vmlinuz", "wireboot.efi"]).unwrap();
+        let config = made(&[
+            "a shell 100%.efi",
+            "vmlinuz",
+            "wireboot.efi",
+            "grubaa64.efi",
+            "ipxe-arm64.efi",
+        ])
+        .unwrap();
         assert_eq!(shown(&config), ["vmlinuz", "a%20shell%20100%25.efi"]);
     }
 }

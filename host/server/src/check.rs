@@ -6,12 +6,15 @@ use std::time::SystemTime;
 use percent_encoding::percent_decode_str;
 use wireboot_wire::bootconf::{self, BootConfig};
 
-use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM, Content, Directory};
+use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM, Content, Directory, OpenError};
 use crate::event::Events;
 use crate::stop::Stop;
+use crate::trees;
 
 /// Bytes of a configuration that are read; no real one has as many.
 const LONGEST: u64 = 1 << 20;
+/// Files that are tried whether they can be read.
+const LOOKED_AT: usize = 10_000;
 /// Looks at [`Stop::CHECK_EVERY`] between two at the configuration.
 const LOOK_EVERY: u32 = 10;
 
@@ -52,15 +55,29 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
                 findings.push(Finding::error(text));
             }
         }
-        Err(_) => findings.push(Finding::error(format!(
+        Err(OpenError::NotFound) => findings.push(Finding::error(format!(
             "there is no {BOOT_PROGRAM}: firmware will find nothing to load; name one with --nbp, or put it into {at}"
         ))),
+        Err(error) => findings.push(Finding::error(format!("{BOOT_PROGRAM}: {error}"))),
     }
-    let Ok(configuration) = directory.find(BOOT_CONFIGURATION) else {
-        findings.push(Finding::error(format!(
-            "{at} has no {BOOT_CONFIGURATION}, and nothing that one could be made from (a kernel named linux, vmlinuz or bzImage, an EFI program)"
-        )));
-        return findings;
+    findings.extend(unreadable(directory));
+    findings.extend(trees::media_only(directory).iter().map(|kernel| {
+        Finding::remark(format!(
+            "{kernel}: this installer looks for the CD that it is from in the machine itself; unpack netboot.tar.gz of the same release into {at}"
+        ))
+    }));
+    let configuration = match directory.find(BOOT_CONFIGURATION) {
+        Ok(configuration) => configuration,
+        Err(OpenError::NotFound) => {
+            findings.push(Finding::error(format!(
+                "{at} has no {BOOT_CONFIGURATION}, and nothing that one could be made from (a kernel named linux, vmlinuz or bzImage, an EFI program)"
+            )));
+            return findings;
+        }
+        Err(error) => {
+            findings.push(Finding::error(format!("{BOOT_CONFIGURATION}: {error}")));
+            return findings;
+        }
     };
     let text = bytes(&configuration, LONGEST).unwrap_or_default();
     match bootconf::parse(&text) {
@@ -72,6 +89,22 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
         Err(errors) => findings.extend(errors.iter().map(|error| Finding::error(told(error)))),
     }
     findings
+}
+
+/// Files that clients are refused, although they are there.
+fn unreadable(directory: &Directory) -> Option<Finding> {
+    let denied = directory.unreadable(LOOKED_AT);
+    let first = denied.first()?;
+    let first = directory.path().join(first);
+    let more = match denied.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(Finding::error(format!(
+        "the server may not read {}{more}: let everybody read what is served (chmod -R a+rX {}), or name a user who may with --user",
+        first.display(),
+        directory.path().display()
+    )))
 }
 
 fn told(notice: &bootconf::Notice) -> String {

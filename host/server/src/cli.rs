@@ -5,20 +5,23 @@ mod start;
 
 use std::fs::OpenOptions;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use rustix::thread::CapabilitySet;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
 pub use self::address::{AddressRange, Cidr};
 use self::address::{Addresses, TemporaryAddress, choose_interface};
-use self::start::start;
+use self::start::{http as http_url, leases_path, open, start};
 use crate::check;
+use crate::confine::{self, Account, Needs};
 use crate::directory::{BOOT_PROGRAM, Directory};
 use crate::event::{Console, Events};
 use crate::interface;
@@ -69,6 +72,9 @@ pub struct ServeArgs {
     /// Keep leases in FILE, so that they outlive this server [default: /var/lib/wireboot/IF.leases]
     #[arg(long, value_name = "FILE")]
     pub leases: Option<PathBuf>,
+    /// Who the server becomes, when root starts it, once it has its ports; the files in DIR must be readable for this user [default: nobody]
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// TCP port of the HTTP server
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     pub http_port: u16,
@@ -98,7 +104,7 @@ pub struct ServeArgs {
     pub no_ipv6: bool,
 }
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
 /// What keeps it from serving, and what to do about it.
@@ -108,7 +114,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         bail!("--no-dhcp, --no-tftp and --no-http leave nothing to serve");
     }
     let directory = Arc::new(directory(&args)?);
+    let account = Account::choose(args.user.as_deref())?;
     if args.check {
+        confine::become_user(account.as_ref(), CapabilitySet::empty())?;
+        if !args.no_http {
+            directory.reached_at("http://SERVER/".to_owned());
+        }
         return check_only(&directory);
     }
     let has_address = !args.address.is_empty();
@@ -126,18 +137,44 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     let addresses = Addresses::of(&interface, &args.address, args.no_ipv6)?;
     let hosts: Vec<String> = addresses.hosts().collect();
+    // Installers ask by IPv4 where there is both.
+    if let Some(host) = hosts.first()
+        && !args.no_http
+    {
+        directory.reached_at(http_url(&args, host) + "/");
+    }
     events.say(format!(
         "serving {} at {} on {}",
         args.dir.display(),
         hosts.join(" and "),
         interface.name
     ));
-    say_what_is_served(&directory, &events);
-
     allow_many_files();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    if !ignores_hangup() {
+        signals.add_signal(SIGHUP)?;
+    }
+    let opened = open(&args, &interface, addresses, &directory, &events)?;
+    let leases = leases_path(&args, &interface);
+    if let Some(account) = &account
+        && !args.proxy
+        && !args.no_dhcp
+        && let Err(error) = account.give_folder(&leases, args.leases.is_none())
+    {
+        events.say(format!("the folder of {}: {error}", leases.display()));
+    }
+    let needs = Needs {
+        low_ports: !args.no_dhcp,
+        served: directory.as_fd(),
+        read: directory.folders_of_boot_program(),
+        written: leases.parent(),
+    };
+    events.say(confine::confine(account.as_ref(), &needs)?);
+    say_what_is_served(&directory, &events);
     let stop = Stop::default();
-    let threads = start(&args, &interface, addresses, &directory, &events, &stop)?;
+    let threads = start(
+        &args, &interface, addresses, &directory, opened, &events, &stop,
+    )?;
     events.say("ready");
     let signal = signals.forever().next().and_then(signal_name);
     events.say(format!("{} received, ending", signal.unwrap_or("a signal")));
@@ -199,6 +236,14 @@ fn check_only(directory: &Directory) -> anyhow::Result<()> {
     }
     println!("{}: nothing is missing", directory.path().display());
     Ok(())
+}
+
+/// Whether SIGHUP was ignored when this program was started, as `nohup` has it: it goes on when its terminal ends.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// Each transfer holds a file and a socket, and the usual limit of 1024 is for programs that use select(2).

@@ -8,17 +8,19 @@
 //! Names come from the network. The kernel itself keeps them below the directory (`openat2` with `RESOLVE_BENEATH`): neither
 //! `..` nor an absolute or outward symbolic link gets out, and there is no moment between check and use.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Write};
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{
-    AT_FDCWD, OFlag, OpenHow, PosixFadviseAdvice, ResolveFlag, open, openat2, posix_fadvise,
+    OFlag, OpenHow, PosixFadviseAdvice, ResolveFlag, open, openat, openat2, posix_fadvise,
 };
 use nix::sys::sendfile::sendfile;
 use nix::sys::stat::Mode;
@@ -55,25 +57,48 @@ pub enum OpenError {
 pub struct Directory {
     path: PathBuf,
     root: OwnedFd,
-    boot_program: Option<PathBuf>,
+    boot_program: Option<BootProgram>,
+    url: OnceLock<String>,
+}
+
+/// A file by its name in a folder that is held open: the folders above that need not be readable.
+#[derive(Debug)]
+struct BootProgram {
+    folder: OwnedFd,
+    name: OsString,
+    path: PathBuf,
 }
 
 impl Directory {
     /// Serves `path`, and `boot_program` under the name `wireboot.efi`.
     ///
     /// # Errors
-    /// When `path` is no directory that can be read.
+    /// When `path` is no directory, or the folder of `boot_program` none.
     pub fn open(path: &Path, boot_program: Option<PathBuf>) -> io::Result<Self> {
-        let root = open(
-            path,
-            OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC,
-            Mode::empty(),
-        )?;
+        let folder = |path: &Path| {
+            let how = OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC;
+            open(path, how, Mode::empty())
+        };
+        let boot_program = boot_program.map(|path| {
+            let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+            let above = path.parent().filter(|path| !path.as_os_str().is_empty());
+            io::Result::Ok(BootProgram {
+                folder: folder(above.unwrap_or(Path::new(".")))?,
+                name: name.to_owned(),
+                path,
+            })
+        });
         Ok(Self {
             path: path.to_owned(),
-            root,
-            boot_program,
+            root: folder(path)?,
+            boot_program: boot_program.transpose()?,
+            url: OnceLock::new(),
         })
+    }
+
+    /// Machines reach the directory by HTTP at `url`, which ends with a slash. Said once; until then, nobody does.
+    pub(crate) fn reached_at(&self, url: String) {
+        let _ = self.url.set(url);
     }
 
     /// Where the directory is.
@@ -89,10 +114,11 @@ impl Directory {
         let name = name.replace('\\', "/");
         let name = name.trim_start_matches('/');
         if name == BOOT_PROGRAM
-            && let Some(path) = &self.boot_program
+            && let Some(program) = &self.boot_program
         {
             let how = OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC);
-            return Content::from_file(openat2(AT_FDCWD, path.as_path(), how)?);
+            let file = openat2(&program.folder, program.name.as_os_str(), how)?;
+            return Content::from_file(file);
         }
         match self.open_below(name) {
             Err(OpenError::NotFound) if name == BOOT_CONFIGURATION => self
@@ -106,9 +132,92 @@ impl Directory {
     /// The boot configuration made from what the directory holds; `None` when nothing in it looks bootable, or it has its own.
     pub fn boot_configuration(&self) -> Option<String> {
         match self.open_below(BOOT_CONFIGURATION) {
-            Err(OpenError::NotFound) => boot_conf::generate(&self.path),
+            Err(OpenError::NotFound) => {
+                boot_conf::generate(self, self.url.get().map(String::as_str))
+            }
             _ => None,
         }
+    }
+
+    /// The folders that wireboot.efi is read from: that of its name and, for a link, that of the file.
+    pub(crate) fn folders_of_boot_program(&self) -> Vec<OwnedFd> {
+        let paths = self.boot_program.iter().flat_map(|program| {
+            let file = program.path.canonicalize();
+            let name = std::path::absolute(&program.path);
+            [file, name].into_iter().flatten()
+        });
+        let how = OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let folders = paths.filter_map(|path| open(path.parent()?, how, Mode::empty()).ok());
+        folders.collect()
+    }
+
+    /// What the folder `name` below the directory holds, sorted by name; an empty name is the directory's.
+    ///
+    /// # Errors
+    /// When it is no folder, or cannot be read.
+    pub(crate) fn entries(&self, name: &str) -> Result<Vec<Entry>, OpenError> {
+        let how = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = if name.is_empty() {
+            openat(&self.root, ".", how, Mode::empty())?
+        } else {
+            let how = OpenHow::new()
+                .flags(how)
+                .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+            openat2(&self.root, name, how)?
+        };
+        let mut folder = Dir::from_fd(folder)?;
+        let named = folder.iter().flatten().filter_map(|entry| {
+            let name = entry.file_name().to_str().ok()?.to_owned();
+            Some((name, entry.file_type()))
+        });
+        let named: Vec<_> = named.collect();
+        let named = named
+            .into_iter()
+            .filter(|(name, _)| ![".", ".."].contains(&name.as_str()));
+        let mut entries: Vec<Entry> = named
+            .map(|(name, kind)| Entry {
+                // Some file systems, that of CDs for one, do not say with the name.
+                is_folder: match kind {
+                    Some(kind) => kind == Type::Directory,
+                    None => is_folder(&folder, &name),
+                },
+                name,
+            })
+            .collect();
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// Files and folders below the directory that the server may not read, of the first `most` that it comes to.
+    pub(crate) fn unreadable(&self, most: usize) -> Vec<String> {
+        let (mut denied, mut left) = (Vec::new(), most);
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let entries = match self.entries(&folder) {
+                Ok(entries) => entries,
+                Err(OpenError::Denied) => {
+                    denied.push(folder);
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            for entry in entries {
+                let Some(one_less) = left.checked_sub(1) else {
+                    return denied;
+                };
+                left = one_less;
+                let name = match folder.as_str() {
+                    "" => entry.name,
+                    folder => format!("{folder}/{}", entry.name),
+                };
+                if entry.is_folder {
+                    folders.push(name);
+                } else if matches!(self.open_below(&name), Err(OpenError::Denied)) {
+                    denied.push(name);
+                }
+            }
+        }
+        denied
     }
 
     fn open_below(&self, name: &str) -> Result<Content, OpenError> {
@@ -121,6 +230,25 @@ impl Directory {
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         Content::from_file(openat2(&self.root, name, how)?)
     }
+}
+
+fn is_folder(above: &Dir, name: &str) -> bool {
+    let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    openat(above, name, how, Mode::empty()).is_ok()
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
+/// A name in a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub name: String,
+    /// A folder itself; false for a link to one.
+    pub is_folder: bool,
 }
 
 impl From<Errno> for OpenError {

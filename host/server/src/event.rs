@@ -1,14 +1,31 @@
 //! What the server did, for people (a line on standard error) and for programs (JSON lines in a file).
+//!
+//! Much of it is said by clients. So a text holds no control character and is not long, and of each kind of event that clients can cause
+//! only so many are recorded in a time; how many were not is told.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use crate::stop::Stop;
+
+/// Events of one kind at once: a thousand machines that are switched on together, each of which asks twice.
+const AT_ONCE: u32 = 2000;
+/// Time until one more may be recorded.
+const ONE_MORE: Duration = Duration::from_millis(50);
+/// Time between two lines that tell how many were left out.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Characters of a text, or of a line of it.
+const LONGEST: usize = 1000;
+
 /// What kind of event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A DHCPDISCOVER arrived.
@@ -29,6 +46,10 @@ pub enum Kind {
     DhcpInform,
     /// The request was understood, but nothing can be answered to it.
     DhcpIgnored,
+    /// Somebody has the address, as ARP tells.
+    DhcpInUse,
+    /// A DHCP or DHCPv6 answer could not be sent.
+    DhcpError,
     /// A DHCPv6 message arrived; the words say which.
     Dhcpv6Request,
     /// A DHCPv6 Advertise was sent.
@@ -51,7 +72,7 @@ pub enum Kind {
     HttpDone,
     /// A request was refused or a response broke off.
     HttpError,
-    /// Anything about the server itself.
+    /// Anything about the server itself. No client can cause it.
     Server,
 }
 
@@ -67,6 +88,8 @@ impl Kind {
             Self::DhcpRelease => "DHCP release",
             Self::DhcpInform => "DHCP inform",
             Self::DhcpIgnored => "DHCP ignored",
+            Self::DhcpInUse => "DHCP in use",
+            Self::DhcpError => "DHCP error",
             Self::Dhcpv6Request => "DHCPv6 request",
             Self::Dhcpv6Advertise => "DHCPv6 advertise",
             Self::Dhcpv6Reply => "DHCPv6 reply",
@@ -168,8 +191,28 @@ impl Event {
         self
     }
 
-    /// The line that a person reads, without its end.
-    fn human(&self) -> String {
+    /// With texts that are safe to show.
+    fn cleaned(mut self) -> Self {
+        // What the server itself says may have several lines.
+        let keeps_lines = self.event == Kind::Server;
+        self.client = clean(&self.client, false);
+        for text in [&mut self.file, &mut self.address, &mut self.message] {
+            *text = text.take().map(|text| clean(&text, keeps_lines));
+        }
+        self
+    }
+
+    /// The lines that a person reads, each with the local time.
+    fn human(&self, zone: &TimeZone) -> String {
+        let time = Timestamp::from_microsecond((self.time * 1e6) as i64).unwrap_or_default();
+        let time = time.to_zoned(zone.clone());
+        let time = time.strftime("%Y-%m-%dT%H:%M:%S%.3f%:z");
+        let lines = self.words();
+        let lines = lines.lines().map(|line| format!("{time} {line}\n"));
+        lines.collect()
+    }
+
+    fn words(&self) -> String {
         let mut line = format!("{:<13}", self.event.label());
         for part in [&Some(self.client.clone()), &self.file, &self.address] {
             if let Some(text) = part
@@ -190,18 +233,84 @@ impl Event {
             }
         }
         match &self.message {
-            Some(message) if self.event == Kind::Server => format!("wireboot: {message}"),
+            Some(message) if self.event == Kind::Server => {
+                let lines = message.lines().map(|line| format!("wireboot: {line}\n"));
+                lines.collect()
+            }
             Some(message) => line + ": " + message,
             None => line,
         }
     }
 }
 
+/// `text` without control characters, line separators and what turns the direction of writing, and not too long.
+fn clean(text: &str, keeps_lines: bool) -> String {
+    let is_safe = |c: char| {
+        let misleads = matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        (keeps_lines && c == '\n') || !(c.is_control() || misleads)
+    };
+    let line = |line: &str| -> String {
+        let mut safe = line
+            .chars()
+            .map(|c| if is_safe(c) { c } else { '\u{fffd}' });
+        let mut line: String = safe.by_ref().take(LONGEST).collect();
+        if safe.next().is_some() {
+            line.push('…');
+        }
+        line
+    };
+    match keeps_lines {
+        true => text.split('\n').map(line).collect::<Vec<_>>().join("\n"),
+        false => line(text),
+    }
+}
+
+/// How many events of one kind may be recorded.
+#[derive(Debug)]
+struct Budget {
+    left: u32,
+    /// When there was one more for the last time.
+    since: Instant,
+    left_out: u64,
+}
+
+impl Budget {
+    fn new(now: Instant) -> Self {
+        Self {
+            left: AT_ONCE,
+            since: now,
+            left_out: 0,
+        }
+    }
+
+    /// Whether one may be recorded now.
+    fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.since).as_nanos() / ONE_MORE.as_nanos();
+        let more = u32::try_from(passed).unwrap_or(u32::MAX);
+        if more > 0 {
+            self.left = self.left.saturating_add(more).min(AT_ONCE);
+            self.since = now;
+        }
+        let left = self.left.checked_sub(1);
+        self.left = left.unwrap_or(0);
+        self.left_out += u64::from(left.is_none());
+        left.is_some()
+    }
+}
+
 /// Where events go. Clones share the same outputs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Events {
     file: Option<Arc<Mutex<File>>>,
     console: Console,
+    budgets: Arc<Mutex<BTreeMap<Kind, Budget>>>,
+    zone: TimeZone,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new(Console::Silent, None)
+    }
 }
 
 /// What standard error shows.
@@ -222,11 +331,18 @@ impl Events {
         Self {
             file: file.map(|file| Arc::new(Mutex::new(file))),
             console,
+            budgets: Arc::default(),
+            // Read now: once confined, the server cannot.
+            zone: TimeZone::system(),
         }
     }
 
-    /// Records an event. A failing output must not stop the server, so it is passed over.
+    /// Records an event, unless there are too many of its kind. A failing output must not stop the server, so it is passed over.
     pub fn record(&self, event: Event) {
+        if event.event != Kind::Server && !self.may_record(event.event, Instant::now()) {
+            return;
+        }
+        let event = event.cleaned();
         let json = serde_json::to_string(&event).unwrap_or_default() + "\n";
         if let Some(file) = &self.file {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,13 +350,46 @@ impl Events {
         }
         let line = match self.console {
             Console::Silent => return,
-            Console::Human => event.human() + "\n",
+            Console::Human => event.human(&self.zone),
             Console::Json => json,
         };
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 
-    /// Records words about the server itself.
+    fn may_record(&self, kind: Kind, now: Instant) -> bool {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = budgets.entry(kind).or_insert_with(|| Budget::new(now));
+        budget.take(now)
+    }
+
+    /// Tells, now and then and at the end, how many events were left out.
+    pub(crate) fn tell_left_out(&self, stop: &Stop) {
+        let mut told = Instant::now();
+        loop {
+            let ends = stop.is_set();
+            if ends || told.elapsed() >= TELL_EVERY {
+                for (label, count) in self.left_out() {
+                    self.say(format!("{count} more of \"{label}\" are left out here"));
+                }
+                told = Instant::now();
+            }
+            if ends {
+                return;
+            }
+            std::thread::sleep(Stop::CHECK_EVERY);
+        }
+    }
+
+    /// How many of each kind were not recorded since the last call.
+    fn left_out(&self) -> Vec<(&'static str, u64)> {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = budgets
+            .iter_mut()
+            .map(|(kind, budget)| (kind.label(), std::mem::take(&mut budget.left_out)));
+        taken.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Records words about the server itself, which no client can cause.
     pub fn say(&self, message: impl ToString) {
         self.record(Event::now(Kind::Server, "").message(message));
     }
@@ -283,8 +432,88 @@ mod tests {
             .bytes(1_000_000)
             .seconds(0.08);
         assert_eq!(
-            event.human(),
+            event.words(),
             "TFTP done     10.0.0.2 linux 1000000 bytes 0.080 s 100 Mbit/s"
         );
+    }
+
+    #[test]
+    fn each_line_has_the_local_time() {
+        let zone = TimeZone::fixed(jiff::tz::offset(-3));
+        let mut event = Event::now(Kind::Server, "").message("one\n\ntwo\n");
+        // 2001-09-09T01:46:40 UTC.
+        event.time = 1e9 + 0.0625;
+        let time = "2001-09-08T22:46:40.062-03:00";
+        assert_eq!(
+            event.human(&zone),
+            format!("{time} wireboot: one\n{time} wireboot: \n{time} wireboot: two\n")
+        );
+    }
+
+    #[test]
+    fn what_clients_say_cannot_forge_lines() {
+        let evil = "a\nb\r\x1b[2J\u{85}\u{202e}\u{2028}\u{7f}\0z";
+        let safe = "a?b??[2J?????z".replace('?', "\u{fffd}");
+        let event = Event::now(Kind::TftpError, evil).file(evil).address(evil);
+        let event = event.message(evil).cleaned();
+        assert_eq!(
+            event.words(),
+            format!("TFTP error    {safe} {safe} {safe}: {safe}")
+        );
+        let long = "ä".repeat(5000);
+        let event = Event::now(Kind::HttpError, "").file(&long).cleaned();
+        let expected = "ä".repeat(LONGEST) + "…";
+        assert_eq!(event.file, Some(expected));
+        let whole = "ä".repeat(LONGEST);
+        assert_eq!(clean(&whole, false), whole);
+        // The server's own words keep their lines, and nothing else.
+        let event = Event::now(Kind::Server, "").message("a\n\x1bb").cleaned();
+        assert_eq!(event.message.as_deref(), Some("a\n\u{fffd}b"));
+    }
+
+    #[test]
+    fn a_flood_of_events_is_counted_and_not_recorded() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let events = Events::new(Console::Silent, Some(file.reopen().unwrap()));
+        let began = Instant::now();
+        let taken = |kind, at| (0..5000).filter(|_| events.may_record(kind, at)).count();
+        assert_eq!(taken(Kind::TftpError, began), 2000);
+        assert_eq!(taken(Kind::HttpError, began), 2000, "each kind for itself");
+        let later = began + Duration::from_millis(1040);
+        assert_eq!(taken(Kind::TftpError, later), 20);
+        let much_later = began + Duration::from_secs(10_000);
+        assert_eq!(taken(Kind::TftpError, much_later), 2000);
+        let stop = Stop::default();
+        stop.set();
+        events.tell_left_out(&stop);
+        events.tell_left_out(&stop);
+        for _ in 0..2100 {
+            events.say("the server's own");
+        }
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[0].contains(r#""10980 more of \"TFTP error\" are left out here""#),
+            "{}",
+            lines[0]
+        );
+        assert!(
+            lines[1].contains(r#""3000 more of \"HTTP error\" are left out here""#),
+            "{}",
+            lines[1]
+        );
+        assert_eq!(lines.len(), 2 + 2100);
+    }
+
+    #[test]
+    fn waiting_for_one_more_is_not_forgotten_by_asking() {
+        let began = Instant::now();
+        let mut budget = Budget::new(began);
+        while budget.take(began) {}
+        let at = |milliseconds| began + Duration::from_millis(milliseconds);
+        assert!(![10, 20, 30, 40, 49].into_iter().any(|n| budget.take(at(n))));
+        assert!(budget.take(at(50)));
+        assert!(!budget.take(at(99)));
+        assert!(budget.take(at(100)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use wireboot_wire::dhcp::{Message, MessageType, Operation};
@@ -68,10 +68,11 @@ pub fn fuzz_http_request(data: &[u8]) {
 }
 
 /// Every Linux has it, and it holds no file that opening could do anything to.
-fn served() -> &'static Directory {
-    static DIRECTORY: OnceLock<Directory> = OnceLock::new();
+fn served() -> &'static Arc<Directory> {
+    static DIRECTORY: OnceLock<Arc<Directory>> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        Directory::open(Path::new("/sys/class"), None).expect("/sys is not mounted")
+        let opened = Directory::open(Path::new("/sys/class"), None);
+        Arc::new(opened.expect("/sys is not mounted"))
     })
 }
 
@@ -84,6 +85,7 @@ fn dhcp(datagrams: &[&[u8]], proxy: bool) {
         range: (!proxy).then(|| range.clone()),
         router: Some(Ipv4Addr::new(10, 0, 0, 254)),
         dns: vec![Ipv4Addr::new(10, 0, 0, 253)],
+        directory: served().clone(),
         tftp: true,
         http: Some("http://10.0.0.1".to_owned()),
     });
@@ -125,6 +127,7 @@ fn dhcpv6(datagrams: &[&[u8]], stateless: bool) {
         prefix: 64,
         range: (!stateless).then(|| range.clone()),
         dns: vec![Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x53)],
+        directory: served().clone(),
         tftp: true,
         http: Some("http://[fd00::1]".to_owned()),
     });

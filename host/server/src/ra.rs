@@ -164,20 +164,19 @@ impl Schedule {
     }
 }
 
-/// Tells the hosts of one interface.
+/// A socket for router advertisements on one interface.
 #[derive(Debug)]
-pub struct RaServer {
+pub struct RaSocket {
     socket: Socket,
     index: u32,
-    advertisement: Advertisement,
 }
 
-impl RaServer {
-    /// Opens the socket; needs the capability `CAP_NET_RAW`.
+impl RaSocket {
+    /// Opens it; needs the capability `CAP_NET_RAW`.
     ///
     /// # Errors
     /// When the system refuses it.
-    pub fn bind(interface: &Interface, advertisement: Advertisement) -> io::Result<Self> {
+    pub fn open(interface: &Interface) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
         socket.bind_device(Some(interface.name.as_bytes()))?;
         socket.set_multicast_if_v6(interface.index)?;
@@ -189,8 +188,25 @@ impl RaServer {
         Ok(Self {
             socket,
             index: interface.index,
-            advertisement,
         })
+    }
+}
+
+/// Tells the hosts of one interface.
+#[derive(Debug)]
+pub struct RaServer {
+    socket: RaSocket,
+    advertisement: Advertisement,
+}
+
+impl RaServer {
+    /// A server that tells so.
+    #[must_use]
+    pub fn new(socket: RaSocket, advertisement: Advertisement) -> Self {
+        Self {
+            socket,
+            advertisement,
+        }
     }
 
     /// Tells, and answers who asks, until told to stop.
@@ -211,7 +227,7 @@ impl RaServer {
             // Rounded up, so that a wait of less than a millisecond does not become a busy loop.
             let left = left.min(Stop::CHECK_EVERY) + Duration::from_millis(1);
             let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-            let mut waiting = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+            let mut waiting = [PollFd::new(self.socket.socket.as_fd(), PollFlags::POLLIN)];
             match poll(&mut waiting, left) {
                 Ok(0) | Err(nix::Error::EINTR) => {}
                 Ok(_) => self.take(&mut schedule)?,
@@ -226,7 +242,7 @@ impl RaServer {
         let mut slices = [IoSliceMut::new(&mut buffer)];
         let mut control = nix::cmsg_space!(libc::c_int);
         let received = recvmsg::<SockaddrIn6>(
-            self.socket.as_raw_fd(),
+            self.socket.socket.as_raw_fd(),
             &mut slices,
             Some(&mut control),
             MsgFlags::MSG_DONTWAIT,
@@ -253,9 +269,9 @@ impl RaServer {
     }
 
     fn send(&self, to: Ipv6Addr, last: bool) -> io::Result<()> {
-        let to = SocketAddrV6::new(to, 0, 0, self.index);
+        let to = SocketAddrV6::new(to, 0, 0, self.socket.index);
         let message = self.advertisement.emit(last);
-        self.socket.send_to(&message, &to.into()).map(drop)
+        self.socket.socket.send_to(&message, &to.into()).map(drop)
     }
 }
 

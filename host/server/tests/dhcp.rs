@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use namespace::{Clients, Namespace, Served};
+use nix::sys::signal::Signal;
 use wireboot_namespace::{inside, sh};
 
 /// What busybox's DHCP client learns, as environment variables of its script.
@@ -256,7 +257,7 @@ fn an_address_that_somebody_has_is_given_to_nobody_else() {
     assert!(
         served
             .log()
-            .contains(&format!("has {first}: it is given to nobody else"))
+            .contains(&format!(" {first}: it is given to nobody else"))
     );
     assert_eq!(served.end(), Some(0), "{}", served.log());
     clients.run(&have_no_more);
@@ -330,6 +331,32 @@ fn errors_say_what_to_do() {
 }
 
 #[test]
+fn each_signal_to_end_leaves_nothing_behind() {
+    if !inside("each_signal_to_end_leaves_nothing_behind") {
+        return;
+    }
+    let _clients = Clients::new();
+    let arguments = "--interface s0 --address 10.8.0.1/24 --authoritative";
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+        let mut served = Served::start(arguments);
+        served.wait_for("wireboot: ready");
+        assert!(sh("ip address show dev s0").contains("10.8.0.1"));
+        served.signal(signal);
+        let code = served.child.wait().unwrap().code();
+        assert_eq!(code, Some(0), "{signal}: {}", served.log());
+        assert!(served.log().contains(&format!("{signal} received, ending")));
+        assert!(!sh("ip address show dev s0").contains("10.8.0.1"));
+    }
+    let mut served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    served.end_and_start_without_hangup(arguments);
+    served.wait_for("wireboot: ready");
+    served.signal(Signal::SIGHUP);
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+    assert!(served.log().contains("SIGTERM received, ending"));
+}
+
+#[test]
 fn an_interface_without_an_address_is_given_one_for_a_while() {
     if !inside("an_interface_without_an_address_is_given_one_for_a_while") {
         return;
@@ -343,4 +370,14 @@ fn an_interface_without_an_address_is_given_one_for_a_while() {
     assert!(environment.contains("ip=10.8.0."), "{environment}");
     assert_eq!(served.end(), Some(0), "{}", served.log());
     assert!(!sh("ip address show dev s0").contains("10.8.0.1"));
+    // Killed, it cannot take the address back itself.
+    let mut served = Served::start("--interface s0 --address 10.8.0.1/24 --authoritative");
+    served.wait_for("wireboot: ready");
+    assert!(sh("ip address show dev s0").contains("10.8.0.1"));
+    served.child.kill().unwrap();
+    let began = Instant::now();
+    while sh("ip address show dev s0").contains("10.8.0.1") {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

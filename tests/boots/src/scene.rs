@@ -201,6 +201,11 @@ pub fn boot_program() -> Result<PathBuf> {
     dist("wireboot.efi")
 }
 
+/// The program that measures.
+pub fn bench_program() -> Result<PathBuf> {
+    dist("wireboot-bench.efi")
+}
+
 /// The host command.
 pub fn wireboot() -> Result<PathBuf> {
     dist("wireboot")

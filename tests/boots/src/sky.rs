@@ -10,7 +10,7 @@ use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::qemu::{Accelerator, Machine};
 use wireboot_lab::sky::{self, Kind, Ladder};
 
-use crate::scene::{boot_program, wireboot};
+use crate::scene::{bench_program, wireboot};
 
 /// For all of it: much longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -36,7 +36,7 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
         lab,
         machine,
         ip,
-        (&wireboot()?, &boot_program()?),
+        (&wireboot()?, &bench_program()?),
         options,
         PATIENCE,
         |_| {},
@@ -116,7 +116,7 @@ pub fn phases_of_a_frame(lab: &Lab) -> Result<()> {
         lab,
         machine,
         IpVersion::V4,
-        (&wireboot()?, &boot_program()?),
+        (&wireboot()?, &bench_program()?),
         "rounds=1 ms=100 phases=1",
         PATIENCE,
         |_| {},

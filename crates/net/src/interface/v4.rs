@@ -1,21 +1,18 @@
 //! IPv4 (RFC 791), ARP (RFC 826, RFC 5227) and ICMP (RFC 792).
 
-use super::{ANSWERS, Delivery, Interface, NextHop};
+use super::{ANSWERS, Delivery, Interface, NextHop, told};
 use crate::checksum;
 use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
-use crate::ipv6::path_mtu;
-use crate::ipv6::quote::{Family, port_unreachable};
-use crate::output::{Path, headers_len};
 use crate::packet::{
     ARP_IPV4, Arp, BROADCAST, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_ICMP, PROTOCOL_TCP,
-    PROTOCOL_UDP, be16, be32, is_host, put,
+    PROTOCOL_UDP, Version, is_host, put,
 };
 use crate::parts::Parts;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
-use smoltcp::wire::Ipv4Cidr;
+use smoltcp::wire::{Ipv4Cidr, Ipv4Packet};
 use wireboot_nic::{MacAddress, Offload};
 use wireboot_tcp::Instant;
 
@@ -56,36 +53,12 @@ impl Ipv4Config {
     }
 }
 
-/// What an IPv4 header says, once it was checked.
-struct Header<'a> {
-    source: Ipv4Addr,
-    destination: Ipv4Addr,
-    protocol: u8,
-    id: u16,
-    /// In bytes.
-    offset: u16,
-    more: bool,
-    payload: &'a [u8],
-}
-
-fn header(packet: &[u8]) -> Option<Header<'_>> {
-    let fixed: &[u8; IPV4_HEADER] = packet.first_chunk()?;
-    let first = *fixed.first()?;
-    let len = usize::from(first & 0xf) * 4;
-    let total = usize::from(be16(fixed, 2)?);
-    let header = packet.get(..len)?;
-    let place = be16(fixed, 6)?;
-    let right = first >> 4 == 4 && len >= IPV4_HEADER && checksum::verify(0, Parts::new(&[header]));
-    let source = be32(fixed, 12)?.into();
-    (right && is_host(source)).then_some(Header {
-        source,
-        destination: be32(fixed, 16)?.into(),
-        protocol: *fixed.get(9)?,
-        id: be16(fixed, 4)?,
-        offset: (place & 0x1fff).checked_mul(8)?,
-        more: place & 0x2000 != 0,
-        payload: packet.get(len..total)?,
-    })
+/// A packet of some host that is whole and whose header is right.
+fn parse(bytes: &[u8]) -> Option<Ipv4Packet<&[u8]>> {
+    let packet = Ipv4Packet::new_checked(bytes).ok()?;
+    let header = bytes.get(..packet.header_len().into())?;
+    let right = packet.version() == 4 && checksum::verify(0, Parts::new(&[header]));
+    (right && is_host(packet.src_addr())).then_some(packet)
 }
 
 impl Interface {
@@ -158,33 +131,30 @@ impl Interface {
         };
         if let Some(sender) = told.or(self.address4()) {
             let frame = arp_packet(1, self.station, sender, [0; 6], address);
-            self.push(
-                frame,
-                Offload::None,
-                NextHop::Known(at.unwrap_or(BROADCAST)),
-                now,
-            );
+            let to = NextHop::Known(at.unwrap_or(BROADCAST));
+            self.push(frame, Offload::None, to, now);
         }
     }
 
     /// A packet with options, in fragments, or of neither UDP nor TCP.
     pub(super) fn ipv4(&mut self, packet: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
-        let header = header(packet)?;
-        if self.address4() != Some(header.destination) || !unicast {
+        let packet = parse(packet)?;
+        if self.address4() != Some(packet.dst_addr()) || !unicast {
             return None;
         }
-        let path = (header.source.into(), header.destination.into());
-        if header.offset == 0 && !header.more {
-            return self.upper4(path, header.protocol, header.payload, now);
+        let path = (packet.src_addr().into(), packet.dst_addr().into());
+        let protocol = packet.next_header().into();
+        if packet.frag_offset() == 0 && !packet.more_frags() {
+            return self.upper4(path, protocol, packet.payload(), now);
         }
         let fragment = Fragment {
             source: path.0,
             destination: path.1,
-            id: header.id.into(),
-            protocol: header.protocol,
-            offset: header.offset,
-            more: header.more,
-            payload: header.payload,
+            id: packet.ident().into(),
+            protocol,
+            offset: packet.frag_offset(),
+            more: packet.more_frags(),
+            payload: packet.payload(),
         };
         let whole = self.fragments.take(&fragment, now)?;
         self.upper4(path, whole.protocol, &whole.payload, now)
@@ -211,13 +181,7 @@ impl Interface {
             self.echo(path, message, now);
             return None;
         }
-        if let Some(quoted) = port_unreachable(Family::V4, message) {
-            // The host that was meant must say so itself: what routers say is often passing.
-            let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
-            return itself.then_some(Delivery::Refused(quoted));
-        }
-        let too_big = path_mtu::parse(Family::V4, message)?;
-        (too_big.quoted.local.ip() == path.1).then_some(Delivery::TooBig(too_big))
+        told(Version::V4, path, message)
     }
 
     fn echo(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) {
@@ -227,8 +191,8 @@ impl Interface {
     }
 
     pub(super) fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
-        let Some(header) = header(packet) else { return };
-        let path = (header.destination.into(), header.source.into());
+        let Some(header) = parse(packet) else { return };
+        let path = (header.dst_addr().into(), header.src_addr().into());
         // As much as fits into what every host takes (RFC 1812, section 4.3.2.3).
         let quoted = packet.get(..QUOTED).unwrap_or(packet);
         let mut message = vec![DESTINATION_UNREACHABLE, PORT_UNREACHABLE, 0, 0, 0, 0, 0, 0];
@@ -244,20 +208,12 @@ impl Interface {
         if self.outbox.len() >= ANSWERS {
             return;
         }
-        self.resolve(hop, now);
+        let to = self.toward(hop, now);
         put(&mut message, 2, [0, 0]);
         let sum = checksum::compute(0, &message);
         put(&mut message, 2, sum.to_be_bytes());
-        let path = Path {
-            station: self.station,
-            next_hop: [0; 6],
-            local: path.0,
-            remote: path.1,
-        };
-        let mut frame = vec![0; headers_len(&path.remote)];
-        path.write(&mut frame, PROTOCOL_ICMP, message.len());
-        frame.extend_from_slice(&message);
-        self.push(frame, Offload::None, NextHop::Neighbor(hop), now);
+        let frame = self.unresolved(path).frame(PROTOCOL_ICMP, &message);
+        self.push(frame, Offload::None, to, now);
     }
 }
 

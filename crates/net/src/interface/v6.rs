@@ -1,27 +1,23 @@
 //! IPv6 (RFC 8200), neighbour and router discovery (RFC 4861), ICMPv6 (RFC 4443) on the link.
 
-use super::{ANSWERS, Delivery, Interface, NextHop};
+use super::{ANSWERS, Delivery, Interface, NextHop, group_mac, told};
 use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
 use crate::ipv6::icmp::{self, DESTINATION_UNREACHABLE, PARAMETER_PROBLEM};
-use crate::ipv6::mld::Mld;
+use crate::ipv6::mld::{self, Mld};
 use crate::ipv6::ndisc::{self, Message, NeighborSolicitation, Nonce};
-use crate::ipv6::path_mtu;
-use crate::ipv6::quote::{Family, port_unreachable};
 use crate::ipv6::slaac::Slaac;
-use crate::ipv6::source::{Candidate, choose};
-use crate::ipv6::{multicast_mac, solicited_node};
-use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, put};
+use crate::ipv6::solicited_node;
+use crate::ipv6::source::choose;
+use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, Version, put};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
-use smoltcp::wire::Ipv6Cidr;
 use wireboot_nic::{MacAddress, Offload};
 use wireboot_tcp::Instant;
 
-const MLD_QUERY: u8 = 130;
 /// Code of Destination Unreachable.
 const PORT_UNREACHABLE: u8 = 4;
 
@@ -49,11 +45,6 @@ pub(super) struct V6 {
 }
 
 impl V6 {
-    #[inline]
-    pub fn is_ours(&self, address: Ipv6Addr, now: Instant) -> bool {
-        self.slaac.is_ours(address, now)
-    }
-
     pub fn source(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
         choose(remote, self.slaac.candidates(now)).map(|candidate| candidate.address)
     }
@@ -63,10 +54,6 @@ impl V6 {
             return Some(remote);
         }
         self.slaac.routers.next_hop(remote, now)
-    }
-
-    pub fn mtu(&self) -> u16 {
-        self.slaac.routers.mtu()
     }
 
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
@@ -97,8 +84,8 @@ impl Interface {
             managed: routers.managed,
             other: routers.other,
             mtu: routers.mtu(),
-            dns: routers.dns(now).copied().collect(),
-            search: routers.search(now).cloned().collect(),
+            dns: routers.dns.iter(now).copied().collect(),
+            search: routers.search.iter(now).cloned().collect(),
         })
     }
 
@@ -106,30 +93,12 @@ impl Interface {
     pub fn add6(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.changed = true;
         let v6 = self.v6.as_mut();
-        v6.is_some_and(|v6| v6.slaac.add(address, 128, u32::MAX, u32::MAX, now))
+        v6.is_some_and(|v6| v6.slaac.add(address, u32::MAX, u32::MAX, now))
     }
 
-    /// When others have had their chance to say that `address` is theirs; `None` once that is over.
-    pub fn settles_at(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
-        self.v6.as_ref()?.slaac.settles_at(address, now)
-    }
-
-    /// Whether somebody has said so.
-    pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
-        let v6 = self.v6.as_ref();
-        v6.is_some_and(|v6| v6.slaac.is_duplicate(address))
-    }
-
-    /// Our IPv6 addresses, link-local ones too.
-    pub fn addresses6(&self, now: Instant) -> Vec<Ipv6Cidr> {
-        let cidr = |one: Candidate| Ipv6Cidr::new(one.address, one.prefix_len);
-        let slaac = self.v6.iter().flat_map(|v6| v6.slaac.candidates(now));
-        slaac.map(cidr).collect()
-    }
-
-    /// Our link-local address.
-    pub fn link_local(&self, now: Instant) -> Option<Ipv6Addr> {
-        self.v6.as_ref()?.slaac.link_local(now)
+    /// Our IPv6 addresses, once [`Self::ipv6_up`] was called.
+    pub fn slaac(&self) -> Option<&Slaac> {
+        self.v6.as_ref().map(|v6| &v6.slaac)
     }
 
     /// Sends what duplicate address detection, router discovery and listener discovery have to send.
@@ -155,14 +124,10 @@ impl Interface {
         let Some(to) = Packet::parse(packet).map(|packet| packet.destination) else {
             return;
         };
-        let to = match mac {
+        let to = match mac.or(group_mac(to.into())) {
             Some(mac) => NextHop::Known(mac),
-            None if to.is_multicast() => NextHop::Known(multicast_mac(to)),
             None => match self.next_hop(to.into(), now) {
-                Some(hop) => {
-                    self.resolve(hop, now);
-                    NextHop::Neighbor(hop)
-                }
+                Some(hop) => self.toward(hop, now),
                 None => return,
             },
         };
@@ -181,18 +146,10 @@ impl Interface {
     }
 
     pub(super) fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
-        let us = Packet::parse(packet).map(|packet| packet.destination);
-        let error = us.and_then(|us| {
-            icmp::error(
-                us,
-                DESTINATION_UNREACHABLE,
-                PORT_UNREACHABLE,
-                0,
-                packet,
-                false,
-            )
-        });
-        if let Some(error) = error {
+        let (kind, code) = (DESTINATION_UNREACHABLE, PORT_UNREACHABLE);
+        if let Some(us) = Packet::parse(packet).map(|packet| packet.destination)
+            && let Some(error) = icmp::error(us, kind, code, 0, packet, false)
+        {
             self.answer6(&error, None, now);
         }
     }
@@ -238,7 +195,7 @@ impl Interface {
     ) -> Option<Delivery> {
         let packet = Packet::parse(bytes)?;
         let v6 = self.v6.as_ref()?;
-        let ours = unicast && v6.is_ours(packet.destination, now);
+        let ours = unicast && v6.slaac.is_ours(packet.destination, now);
         let group = !unicast && v6.mld.listens_to(packet.destination);
         if !ours && !group {
             return None;
@@ -287,13 +244,13 @@ impl Interface {
         random: u16,
         now: Instant,
     ) -> Option<Delivery> {
-        let path = (packet.source.into(), packet.destination.into());
         match upper.protocol {
             PROTOCOL_TCP | PROTOCOL_UDP => {
+                let path = (packet.source.into(), packet.destination.into());
                 Some(self.whole(path, upper.protocol, upper.payload, ours))
             }
             ICMP if icmp::verify(packet.source, packet.destination, upper.payload) => {
-                self.icmp6(packet, upper, path, ours, random, now)
+                self.icmp6(packet, upper, ours, random, now)
             }
             _ => None,
         }
@@ -303,7 +260,6 @@ impl Interface {
         &mut self,
         packet: &Packet<'_>,
         upper: &Upper<'_>,
-        path: (IpAddr, IpAddr),
         ours: bool,
         random: u16,
         now: Instant,
@@ -324,7 +280,7 @@ impl Interface {
                 Some(Delivery::Neighbor(heard))
             }
             133..=137 => None,
-            MLD_QUERY => {
+            mld::QUERY => {
                 self.v6.as_mut()?.mld.heard(packet, random, now);
                 self.changed = true;
                 None
@@ -335,12 +291,8 @@ impl Interface {
                     self.answer6(&reply, None, now);
                     return None;
                 }
-                if let Some(quoted) = port_unreachable(Family::V6, message) {
-                    let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
-                    return itself.then_some(Delivery::Refused(quoted));
-                }
-                let too_big = path_mtu::parse(Family::V6, message)?;
-                (too_big.quoted.local.ip() == path.1).then_some(Delivery::TooBig(too_big))
+                let path = (packet.source.into(), packet.destination.into());
+                told(Version::V6, path, message)
             }
         }
     }
@@ -350,17 +302,10 @@ impl Interface {
         self.changed = true;
         let v6 = self.v6.as_mut()?;
         // Who speaks for itself, asked or not.
-        let speaks = |mac: Option<MacAddress>| {
-            mac.map(|mac| Heard {
-                address: source.into(),
-                mac: Some(mac),
-                solicited: false,
-                override_: true,
-            })
-        };
+        let speaks = |mac: Option<MacAddress>| mac.map(|mac| Heard::unasked(source, mac));
         match said {
             // We are no router.
-            Message::RouterAdvertisement(_) if v6.is_ours(source, now) => None,
+            Message::RouterAdvertisement(_) if v6.slaac.is_ours(source, now) => None,
             Message::RouterAdvertisement(said) => {
                 v6.slaac.heard_ra(source, said, now);
                 speaks(said.source_link)
@@ -382,12 +327,8 @@ impl Interface {
             }
             Message::Redirect(said) => {
                 let known = v6.slaac.routers.heard_redirect(source, said, now);
-                said.target_link.filter(|_| known).map(|mac| Heard {
-                    address: said.target.into(),
-                    mac: Some(mac),
-                    solicited: false,
-                    override_: true,
-                })
+                let mac = said.target_link.filter(|_| known)?;
+                Some(Heard::unasked(said.target, mac))
             }
             Message::RouterSolicitation { .. } => None,
         }

@@ -4,8 +4,9 @@
 //! An entry comes from asking alone: what nobody asked for never makes one, and changes one only as section 7.2.5 says. An answer
 //! counts as solicited only while a question is open, whatever its flag says.
 
+use crate::packet::is_station;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use wireboot_nic::MacAddress;
 use wireboot_tcp::{Duration, Instant};
 
@@ -55,13 +56,22 @@ pub struct Heard {
     pub override_: bool,
 }
 
+impl Heard {
+    /// A neighbour says of itself or another what nobody asked for.
+    pub fn unasked(address: Ipv6Addr, mac: MacAddress) -> Self {
+        Self {
+            address: address.into(),
+            mac: Some(mac),
+            solicited: false,
+            override_: true,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Somebody is to be asked: all who may have the address, or the one that had it.
-    Ask {
-        address: IpAddr,
-        at: Option<MacAddress>,
-    },
+    Ask(IpAddr, Option<MacAddress>),
     /// Nobody has answered; forgotten.
     Failed(IpAddr),
 }
@@ -124,8 +134,7 @@ impl Cache {
 
     /// Hears a neighbour (RFC 4861, section 7.2.5). `ours`: the address is our own, about which others are not believed.
     pub fn heard(&mut self, heard: &Heard, ours: bool, now: Instant) {
-        let wrong = |mac: MacAddress| mac == [0; 6] || mac.first().is_some_and(|b| b & 1 != 0);
-        if ours || heard.mac.is_some_and(wrong) {
+        if ours || heard.mac.is_some_and(|mac| !is_station(mac)) {
             return;
         }
         let Some(entry) = self.find(heard.address) else {
@@ -187,7 +196,7 @@ impl Cache {
             None => State::Incomplete { asked, next },
             Some(_) => State::Probe { asked, next },
         };
-        Some(Due::Ask { address, at })
+        Some(Due::Ask(address, at))
     }
 
     /// The request that was due for `address` cannot be sent before `until`.
@@ -223,7 +232,7 @@ fn next(entry: &Entry) -> Option<Instant> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::{Ipv4Addr, Ipv6Addr};
+    use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
     const A: MacAddress = [2, 0, 0, 0, 0, 0xa];
@@ -274,10 +283,7 @@ mod tests {
     #[test]
     fn each_neighbour_is_asked_for_at_once_again_soon_and_not_for_ever() {
         let mut cache = Cache::default();
-        let ask = |last| Due::Ask {
-            address: ip(last),
-            at: None,
-        };
+        let ask = |last| Due::Ask(ip(last), None);
         for last in [8, 7, 7] {
             assert!(cache.want(ip(last), false, at(0)));
         }
@@ -317,10 +323,7 @@ mod tests {
         cache.confirm(ip(7), at(31_000));
         assert_eq!(cache.poll_at(), None);
         assert_eq!(cache.lookup(ip(7), at(61_000)), Some(A));
-        let ask = Due::Ask {
-            address: ip(7),
-            at: Some(A),
-        };
+        let ask = Due::Ask(ip(7), Some(A));
         assert_eq!(all_due(&mut cache, at(66_000)), [ask]);
         assert_eq!(cache.lookup(ip(7), at(66_000)), Some(A));
         cache.heard(&says(7, A, true, false), false, at(66_050));

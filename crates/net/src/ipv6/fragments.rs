@@ -47,17 +47,10 @@ pub struct Whole {
     pub payload: Vec<u8>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Key {
+struct Packet {
     source: IpAddr,
     destination: IpAddr,
     id: u32,
-    /// IPv4 only: pieces of an IPv6 packet may differ (RFC 8200, section 4.5).
-    protocol: Option<u8>,
-}
-
-struct Packet {
-    key: Key,
     /// As the first fragment says.
     protocol: u8,
     bytes: Vec<u8>,
@@ -119,17 +112,18 @@ impl Fragments {
     fn packet(&mut self, fragment: &Fragment<'_>, now: Instant) -> Option<usize> {
         self.0.retain(|packet| now < packet.until);
         let v4 = fragment.source.is_ipv4();
-        let key = Key {
-            source: fragment.source,
-            destination: fragment.destination,
-            id: fragment.id,
-            protocol: v4.then_some(fragment.protocol),
+        let of_packet = |packet: &Packet| {
+            packet.source == fragment.source
+                && packet.destination == fragment.destination
+                && packet.id == fragment.id
+                // Pieces of an IPv6 packet may differ (RFC 8200, section 4.5).
+                && (!v4 || packet.protocol == fragment.protocol)
         };
-        let known = self.0.iter().position(|packet| packet.key == key);
+        let known = self.0.iter().position(of_packet);
         if known.is_some() {
             return known;
         }
-        let of_sender = |packet: &Packet| packet.key.source == key.source;
+        let of_sender = |packet: &Packet| packet.source == fragment.source;
         let many = self.0.iter().filter(|packet| of_sender(packet)).count() >= OF_ONE_SENDER;
         if many || self.0.len() >= PACKETS {
             let packets = self.0.iter().enumerate();
@@ -142,7 +136,9 @@ impl Fragments {
             self.0.swap_remove(oldest);
         }
         self.0.push(Packet {
-            key,
+            source: fragment.source,
+            destination: fragment.destination,
+            id: fragment.id,
             protocol: fragment.protocol,
             bytes: Vec::new(),
             pieces: Vec::new(),
@@ -551,7 +547,7 @@ mod tests {
         assert_eq!(table.0.len(), OF_ONE_SENDER);
         // Of the others, the one that has waited longest gives way, a refused one first.
         let ids = |table: &Fragments| {
-            let mut ids: Vec<_> = table.0.iter().map(|packet| packet.key.id).collect();
+            let mut ids: Vec<_> = table.0.iter().map(|packet| packet.id).collect();
             ids.sort_unstable();
             ids
         };
@@ -576,13 +572,8 @@ mod tests {
             table.take(&piece(true, id, 8, true, &data), at(300));
         }
         table.take(&piece(true, 9, 8, true, &data), at(300));
-        assert!(
-            table
-                .0
-                .iter()
-                .any(|packet| packet.key.source == other.source)
-        );
-        assert!(table.0.iter().all(|packet| packet.key.id != 9));
+        assert!(table.0.iter().any(|packet| packet.source == other.source));
+        assert!(table.0.iter().all(|packet| packet.id != 9));
     }
 
     #[test]

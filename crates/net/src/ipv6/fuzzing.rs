@@ -5,9 +5,10 @@ use super::fragments::{Fragment, Fragments, PACKETS};
 use super::header::{self, ICMP, Packet};
 use super::mld::Mld;
 use super::ndisc::{self, Message};
-use super::quote::{self, Family};
+use super::quote;
 use super::slaac::{Slaac, State};
-use super::{ALL_NODES, array, icmp, path_mtu, solicited_node};
+use super::{ALL_NODES, icmp, path_mtu, solicited_node};
+use crate::packet::{Version, array};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_tcp::{Duration, Instant};
@@ -65,7 +66,7 @@ impl Station {
             assert!(upper.router_alert && upper.protocol == ICMP);
         }
         while let Some(due) = self.cache.due(now) {
-            let (Due::Ask { address, .. } | Due::Failed(address)) = due;
+            let (Due::Ask(address, _) | Due::Failed(address)) = due;
             assert_eq!(address, ROUTER);
             if due == Due::Failed(address) {
                 self.slaac.routers.unreachable(ROUTER);
@@ -91,8 +92,8 @@ impl Station {
         }
         self.mld.heard(&packet, 0x8000, now);
         icmp::echo_reply(packet.source, self.us, upper.payload);
-        quote::port_unreachable(Family::V6, upper.payload);
-        path_mtu::parse(Family::V6, upper.payload);
+        quote::port_unreachable(Version::V6, upper.payload);
+        path_mtu::parse(Version::V6, upper.payload);
         if let Some(message) = read(bytes) {
             self.message(packet.source, &message);
         }
@@ -148,8 +149,8 @@ impl Station {
         assert_eq!(slaac.link_local(now), Some(self.us));
         assert!(slaac.candidates(now).count() <= 9);
         let routers = &slaac.routers;
-        assert!((1280..=1500).contains(&routers.mtu()) && routers.hop_limit >= 64);
-        assert!(routers.dns(now).count() <= 4 && routers.search(now).count() <= 8);
+        assert!((1280..=1500).contains(&routers.mtu()));
+        assert!(routers.dns.iter(now).count() <= 4 && routers.search.iter(now).count() <= 8);
         assert_eq!(routers.next_hop(STRANGER, now), Some(STRANGER));
         for unknown in [STRANGER, self.us] {
             assert_eq!(self.cache.lookup(unknown.into(), now), None);

@@ -1,8 +1,9 @@
 //! The IPv6 header and the extension headers behind it (RFC 8200).
 
-use super::array;
+use crate::packet::array;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
+use smoltcp::wire::Ipv6Packet;
 
 /// Bytes of the fixed header.
 pub const HEADER: usize = 40;
@@ -70,11 +71,9 @@ pub enum Refusal {
 impl<'a> Packet<'a> {
     /// Reads the fixed header. What is longer than it says (Ethernet's padding) is cut off.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let [first, _, _, _, len_high, len_low, next_header, hop_limit] = array(bytes, 0)?;
-        let source = Ipv6Addr::from(array::<16>(bytes, 8)?);
-        let destination = Ipv6Addr::from(array::<16>(bytes, 24)?);
-        let len = usize::from(u16::from_be_bytes([len_high, len_low]));
-        let right = first >> 4 == 6
+        let packet = Ipv6Packet::new_checked(bytes).ok()?;
+        let (source, destination) = (packet.src_addr(), packet.dst_addr());
+        let right = packet.version() == 6
             && !source.is_multicast()
             && !source.is_loopback()
             && !destination.is_unspecified()
@@ -82,9 +81,9 @@ impl<'a> Packet<'a> {
         right.then_some(Packet {
             source,
             destination,
-            hop_limit,
-            next_header,
-            payload: bytes.get(HEADER..)?.get(..len)?,
+            hop_limit: packet.hop_limit(),
+            next_header: packet.next_header().into(),
+            payload: packet.payload(),
         })
     }
 

@@ -1,8 +1,9 @@
 //! ICMPv6 (RFC 4443): checksums, answers to echo requests, error messages.
 
 use super::header::{self, HEADER, ICMP, Packet};
-use super::{array, is_unicast};
+use super::is_unicast;
 use crate::checksum;
+use crate::packet::array;
 use crate::parts::Parts;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -90,8 +91,9 @@ pub fn error(
 #[cfg(test)]
 mod tests {
     use super::super::ALL_NODES;
-    use super::super::quote::{Family, port_unreachable};
+    use super::super::quote::port_unreachable;
     use super::*;
+    use crate::packet::Version;
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -151,7 +153,7 @@ mod tests {
         let bytes = error(US, DESTINATION_UNREACHABLE, 4, 0, &udp, false).unwrap();
         assert_eq!(bytes.len(), 1280);
         assert_eq!(message(&bytes)[8..], udp[..1232]);
-        let quoted = port_unreachable(Family::V6, &message(&bytes)).unwrap();
+        let quoted = port_unreachable(Version::V6, &message(&bytes)).unwrap();
         assert_eq!(quoted.local, (HOST, 0x0707).into());
         // The padding of a frame is not quoted.
         let padded = [

@@ -5,14 +5,16 @@
 //! the same answer.
 
 use super::header::{ICMP, Packet, packet, router_alert};
-use super::{ALL_NODES, array, icmp};
+use super::source::scope;
+use super::{ALL_NODES, icmp};
+use crate::packet::{array, be128};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use wireboot_tcp::{Duration, Instant};
 
 /// Who hears reports: ff02::16.
 const ALL_MLD_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-const QUERY: u8 = 130;
+pub const QUERY: u8 = 130;
 const REPORT: u8 = 143;
 const MODE_IS_EXCLUDE: u8 = 2;
 const CHANGE_TO_INCLUDE: u8 = 3;
@@ -48,29 +50,21 @@ impl Mld {
         wanted.sort_unstable();
         wanted.dedup();
         wanted.truncate(GROUPS);
-        let mut changed = false;
-        let mut change = |group: &mut Group, left| {
-            if group.left != left {
-                (group.left, group.reports) = (left, ROBUSTNESS);
-                changed = true;
-            }
-        };
-        for group in &mut self.groups {
-            change(group, !wanted.contains(&group.address));
-        }
-        for address in wanted {
+        for &address in &wanted {
             if !self.groups.iter().any(|group| group.address == address) {
-                let mut group = Group {
+                self.groups.push(Group {
                     address,
                     left: true,
                     reports: 0,
-                };
-                change(&mut group, false);
-                self.groups.push(group);
+                });
             }
         }
-        if changed {
-            self.change = Some(now);
+        for group in &mut self.groups {
+            let left = !wanted.contains(&group.address);
+            if group.left != left {
+                (group.left, group.reports) = (left, ROBUSTNESS);
+                self.change = Some(now);
+            }
         }
     }
 
@@ -97,7 +91,7 @@ impl Mld {
         let upper = packet.upper().ok()?;
         let message = upper.payload;
         let [kind, _, _, _, code_high, code_low, _, _] = array(message, 0)?;
-        let group = Ipv6Addr::from(array::<16>(message, 8)?);
+        let group = Ipv6Addr::from(be128(message, 8)?);
         // Version 1 has 24 bytes, version 2 at least 28.
         let right = upper.protocol == ICMP
             && kind == QUERY
@@ -121,9 +115,11 @@ impl Mld {
         if is_due(self.change) {
             for group in self.groups.iter_mut().filter(|group| group.reports > 0) {
                 group.reports -= 1;
-                let left = (CHANGE_TO_INCLUDE, group.address);
-                let joined = (CHANGE_TO_EXCLUDE, group.address);
-                records.push(if group.left { left } else { joined });
+                let kind = match group.left {
+                    true => CHANGE_TO_INCLUDE,
+                    false => CHANGE_TO_EXCLUDE,
+                };
+                records.push((kind, group.address));
             }
             self.groups.retain(|group| !group.left || group.reports > 0);
             let again = self.groups.iter().any(|group| group.reports > 0);
@@ -145,11 +141,6 @@ impl Mld {
 /// `random` 65,536ths of `whole`.
 fn part(whole: Duration, random: u16) -> Duration {
     Duration::from_micros((whole.total_micros() * u64::from(random)) >> 16)
-}
-
-fn scope(group: Ipv6Addr) -> u8 {
-    let [first, second, ..] = group.octets();
-    if first == 0xff { second & 0xf } else { 0 }
 }
 
 fn report(source: Ipv6Addr, records: &[(u8, Ipv6Addr)]) -> Vec<u8> {

@@ -4,7 +4,8 @@
 //! (RFC 6980) are for the caller to see. What needs knowledge of the network (who is the first hop, which prefixes are
 //! of use) is for [`super::routers`] and [`super::slaac`].
 
-use super::{ALL_ROUTERS, array, icmp, is_unicast, solicited_node};
+use super::{ALL_ROUTERS, icmp, is_unicast, solicited_node};
+use crate::packet::{array, be32, be128};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -43,8 +44,6 @@ pub enum Message {
 /// Lifetimes are in seconds; those of 32 bits have `u32::MAX` for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouterAdvertisement {
-    /// 0: not said.
-    pub hop_limit: u8,
     /// Addresses by DHCPv6.
     pub managed: bool,
     /// Other things by DHCPv6.
@@ -107,7 +106,7 @@ pub fn parse(
     if hop_limit != HOP_LIMIT || code != 0 {
         return None;
     }
-    let address = |at| array::<16>(message, at).map(Ipv6Addr::from);
+    let address = |at| be128(message, at).map(Ipv6Addr::from);
     let options = |at| options(message.get(at..)?);
     match kind {
         ROUTER_SOLICITATION => {
@@ -192,9 +191,8 @@ fn link_address(options: &[(u8, &[u8])], kind: u8) -> Option<Option<MacAddress>>
 }
 
 fn router_advertisement(message: &[u8], options: &[(u8, &[u8])]) -> Option<RouterAdvertisement> {
-    let [_, _, _, _, hop_limit, flags, lifetime @ ..] = array::<8>(message, 0)?;
+    let [_, _, _, _, _, flags, lifetime @ ..] = array::<8>(message, 0)?;
     let mut advertisement = RouterAdvertisement {
-        hop_limit,
         managed: flags & 0x80 != 0,
         other: flags & 0x40 != 0,
         preference: match flags >> 3 & 3 {
@@ -210,7 +208,7 @@ fn router_advertisement(message: &[u8], options: &[(u8, &[u8])]) -> Option<Route
         match kind {
             PREFIX => advertisement.prefixes.push(prefix_information(data)?),
             MTU if data.len() == 6 => {
-                advertisement.mtu = Some(u32::from_be_bytes(array(data, 2)?));
+                advertisement.mtu = Some(be32(data, 2)?);
             }
             MTU => return None,
             // Those two are passed over when they are wrong (RFC 8106, section 5.3.1).
@@ -229,17 +227,17 @@ fn prefix_information(data: &[u8]) -> Option<PrefixInformation> {
     let data: &[u8; 30] = data.try_into().ok()?;
     let [prefix_len, flags, ..] = *data;
     (prefix_len <= 128).then_some(PrefixInformation {
-        prefix: Ipv6Addr::from(array::<16>(data, 14)?),
+        prefix: Ipv6Addr::from(be128(data, 14)?),
         prefix_len,
         on_link: flags & 0x80 != 0,
         autonomous: flags & 0x40 != 0,
-        valid_lifetime: u32::from_be_bytes(array(data, 2)?),
-        preferred_lifetime: u32::from_be_bytes(array(data, 6)?),
+        valid_lifetime: be32(data, 2)?,
+        preferred_lifetime: be32(data, 6)?,
     })
 }
 
 fn servers(data: &[u8]) -> Option<Vec<(Ipv6Addr, u32)>> {
-    let lifetime = u32::from_be_bytes(array(data, 2)?);
+    let lifetime = be32(data, 2)?;
     let (addresses, rest) = data.get(6..)?.as_chunks::<16>();
     if !rest.is_empty() {
         return None;
@@ -251,7 +249,7 @@ fn servers(data: &[u8]) -> Option<Vec<(Ipv6Addr, u32)>> {
 
 /// Names of host name characters only, as others write them into files and onto screens.
 fn names(data: &[u8]) -> Option<Vec<(String, u32)>> {
-    let lifetime = u32::from_be_bytes(array(data, 2)?);
+    let lifetime = be32(data, 2)?;
     let (mut names, mut name, mut rest) = (Vec::new(), String::new(), data.get(6..)?);
     while let Some((&len, after)) = rest.split_first() {
         let label = after.get(..usize::from(len))?;

@@ -3,9 +3,9 @@
 //! Anybody can send the messages that tell it. What [`parse`] returns is believed for a flow of ours alone, for TCP with data in
 //! flight at the quoted sequence number; see [`super::quote`].
 
-use super::array;
 use super::icmp::MIN_MTU;
-use super::quote::{Family, Quoted, read};
+use super::quote::{Quoted, read};
+use crate::packet::{Version, array};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use wireboot_tcp::{Duration, Instant};
@@ -30,12 +30,12 @@ pub struct TooBig {
 }
 
 /// Reads Packet Too Big (ICMPv6) or Fragmentation Needed (ICMPv4), whose checksum is right.
-pub fn parse(family: Family, message: &[u8]) -> Option<TooBig> {
+pub fn parse(version: Version, message: &[u8]) -> Option<TooBig> {
     let [kind, code, _, _, mtu @ ..] = array::<8>(message, 0)?;
-    let quoted = read(family, message.get(8..)?)?;
+    let quoted = read(version, message.get(8..)?)?;
     let mtu = u32::from_be_bytes(mtu);
-    let (expected, mtu) = match family {
-        Family::V4 => {
+    let (expected, mtu) = match version {
+        Version::V4 => {
             let mtu = match mtu & 0xffff {
                 0 => PLATEAUS
                     .into_iter()
@@ -45,7 +45,7 @@ pub fn parse(family: Family, message: &[u8]) -> Option<TooBig> {
             ((3, 4), mtu)
         }
         // Nobody needs to send less than every link carries (RFC 8201, section 4).
-        Family::V6 => (
+        Version::V6 => (
             (2, 0),
             u16::try_from(mtu).ok().filter(|mtu| *mtu >= MIN_MTU)?,
         ),
@@ -94,16 +94,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn says(family: Family, kind: u8, code: u8, mtu: u32, len: u16) -> Option<u16> {
-        let message = about(kind, code, mtu, &sent(family, TCP, len));
-        let got = parse(family, &message)?;
-        assert_eq!(Some(got.quoted), read(family, &sent(family, TCP, len)));
+    fn says(version: Version, kind: u8, code: u8, mtu: u32, len: u16) -> Option<u16> {
+        let message = about(kind, code, mtu, &sent(version, TCP, len));
+        let got = parse(version, &message)?;
+        assert_eq!(Some(got.quoted), read(version, &sent(version, TCP, len)));
         Some(got.mtu)
     }
 
     #[test]
     fn packet_too_big() {
-        let says = |kind, code, mtu| says(Family::V6, kind, code, mtu, 1500);
+        let says = |kind, code, mtu| says(Version::V6, kind, code, mtu, 1500);
         assert_eq!(says(2, 0, 1400), Some(1400));
         assert_eq!(says(2, 0, 1280), Some(1280));
         assert_eq!(says(2, 0, 1279), None);
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn fragmentation_needed() {
-        let says = |kind, code, mtu, len| says(Family::V4, kind, code, mtu, len);
+        let says = |kind, code, mtu, len| says(Version::V4, kind, code, mtu, len);
         assert_eq!(says(3, 4, 1400, 1500), Some(1400));
         assert_eq!(says(3, 4, 100, 1500), Some(576));
         assert_eq!(says(3, 4, 1500, 1500), None);
@@ -165,13 +165,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>, value: u32, len in 40..u16::MAX) {
-            for (family, kind, code) in [(Family::V4, 3, 4), (Family::V6, 2, 0)] {
-                parse(family, &bytes);
-                let message = about(kind, code, value, &sent(family, UDP, len));
-                if let Some(got) = parse(family, &message) {
+            for (version, kind, code) in [(Version::V4, 3, 4), (Version::V6, 2, 0)] {
+                parse(version, &bytes);
+                let message = about(kind, code, value, &sent(version, UDP, len));
+                if let Some(got) = parse(version, &message) {
                     prop_assert!(usize::from(got.mtu) < usize::from(len) && got.mtu >= 576);
                 }
-                parse(family, &about(kind, code, value, &bytes));
+                parse(version, &about(kind, code, value, &bytes));
             }
         }
     }

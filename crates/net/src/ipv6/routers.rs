@@ -3,7 +3,7 @@
 //!
 //! Who is on the link can forge a router's words, and nothing here can tell. What is bounded: nothing grows by a flood, a router is removed by
 //! itself alone (or when it no longer answers, never by a neighbour advertisement without the router flag), the hop limit is
-//! never lowered, and the MTU stays between 1280 and the card's.
+//! not taken over, and the MTU stays between 1280 and the card's.
 
 use super::lasting::{Lasting, end, is_over};
 use super::ndisc::{Redirect, RouterAdvertisement, router_solicitation};
@@ -38,8 +38,8 @@ pub struct Routers {
     nic_mtu: u16,
     routers: Vec<Router>,
     on_link: Lasting<(Ipv6Addr, u8)>,
-    dns: Lasting<Ipv6Addr>,
-    search: Lasting<String>,
+    pub dns: Lasting<Ipv6Addr>,
+    pub search: Lasting<String>,
     /// Destination and the first hop to it.
     redirects: Vec<(Ipv6Addr, Ipv6Addr)>,
     mtu: Option<u16>,
@@ -50,7 +50,6 @@ pub struct Routers {
     pub managed: bool,
     /// Other things by DHCPv6, as the last advertisement said.
     pub other: bool,
-    pub hop_limit: u8,
     pub heard_at: Option<Instant>,
 }
 
@@ -69,7 +68,6 @@ impl Routers {
             next: now,
             managed: false,
             other: false,
-            hop_limit: 64,
             heard_at: None,
         }
     }
@@ -79,7 +77,6 @@ impl Routers {
         self.heard_at = Some(now);
         self.managed = said.managed;
         self.other = said.other;
-        self.hop_limit = self.hop_limit.max(said.hop_limit);
         let mtu = said.mtu.and_then(|mtu| u16::try_from(mtu).ok());
         let possible = icmp::MIN_MTU..=self.nic_mtu;
         self.mtu = mtu.filter(|mtu| possible.contains(mtu)).or(self.mtu);
@@ -115,11 +112,8 @@ impl Routers {
             failed: false,
         };
         let room = self.routers.len() < ROUTERS;
-        match self
-            .routers
-            .iter_mut()
-            .find(|known| known.address == source)
-        {
+        let mut routers = self.routers.iter_mut();
+        match routers.find(|known| known.address == source) {
             Some(known) => *known = router,
             None if room => self.routers.push(router),
             None => {}
@@ -178,14 +172,6 @@ impl Routers {
     /// The link's MTU.
     pub fn mtu(&self) -> u16 {
         self.mtu.unwrap_or(self.nic_mtu)
-    }
-
-    pub fn dns(&self, now: Instant) -> impl Iterator<Item = &Ipv6Addr> {
-        self.dns.iter(now)
-    }
-
-    pub fn search(&self, now: Instant) -> impl Iterator<Item = &String> {
-        self.search.iter(now)
     }
 
     /// The solicitation to be sent now. `source`: our link-local address and whether it is optimistic.
@@ -311,20 +297,19 @@ mod tests {
     #[test]
     fn spoofed_parameters() {
         let mut routers = routers();
-        let mut hear = |mtu, hop_limit| {
+        let mut hear = |mtu| {
             let said = RouterAdvertisement {
                 mtu: Some(mtu),
-                hop_limit,
                 ..lives(9)
             };
             routers.heard(router(1), &said, at(0));
-            (routers.mtu(), routers.hop_limit)
+            routers.mtu()
         };
-        assert_eq!(hear(1279, 1), (1500, 64));
-        assert_eq!(hear(1501, 0), (1500, 64));
-        assert_eq!(hear(1280, 255), (1280, 255));
-        assert_eq!(hear(65536 + 1400, 64), (1280, 255));
-        assert_eq!(hear(1500, 64), (1500, 255));
+        assert_eq!(hear(1279), 1500);
+        assert_eq!(hear(1501), 1500);
+        assert_eq!(hear(1280), 1280);
+        assert_eq!(hear(65536 + 1400), 1280);
+        assert_eq!(hear(1500), 1500);
     }
 
     #[test]
@@ -369,9 +354,9 @@ mod tests {
             ..lives(9)
         };
         routers.heard(router(1), &said, at(0));
-        assert_eq!(routers.dns(at(9)).count(), SERVERS);
-        assert_eq!(routers.dns(at(10)).count(), 0);
-        assert_eq!(routers.search(at(19)).collect::<Vec<_>>(), ["example"]);
+        assert_eq!(routers.dns.iter(at(9)).count(), SERVERS);
+        assert_eq!(routers.dns.iter(at(10)).count(), 0);
+        assert_eq!(routers.search.iter(at(19)).collect::<Vec<_>>(), ["example"]);
         assert!(routers.managed && routers.other);
         routers.heard(router(1), &lives(9), at(1));
         assert!(!routers.managed && !routers.other);

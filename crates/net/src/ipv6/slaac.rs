@@ -54,7 +54,6 @@ pub enum State {
 #[derive(Clone, Copy, Debug)]
 struct Address {
     address: Ipv6Addr,
-    prefix_len: u8,
     origin: Origin,
     detection: Detection,
     /// `None`: for ever.
@@ -101,11 +100,7 @@ impl Slaac {
 
     /// RFC 4862, section 5.5.3.
     fn heard_prefix(&mut self, said: &PrefixInformation, now: Instant) {
-        let PrefixInformation {
-            valid_lifetime: valid,
-            preferred_lifetime: preferred,
-            ..
-        } = *said;
+        let (preferred, valid) = (said.preferred_lifetime, said.valid_lifetime);
         let of_use = said.autonomous
             && said.prefix_len == 64
             && is_unicast(said.prefix)
@@ -141,20 +136,18 @@ impl Slaac {
 
     fn make(&mut self, prefix: Ipv6Addr, preferred: u32, valid: u32, now: Instant) {
         let address = eui64(prefix, self.mac);
-        self.push(address, 64, Origin::Prefix, (preferred, valid), now);
+        self.push(address, Origin::Prefix, (preferred, valid), now);
     }
 
     fn push(
         &mut self,
         address: Ipv6Addr,
-        prefix_len: u8,
         origin: Origin,
         (preferred, valid): (u32, u32),
         now: Instant,
     ) {
         self.addresses.push(Address {
             address,
-            prefix_len,
             origin,
             detection: Detection::Due,
             preferred_until: end(preferred, now),
@@ -164,39 +157,29 @@ impl Slaac {
 
     /// Takes an address that DHCPv6 has given, or gives it new lifetimes (in seconds). False when it is none that we can have. One that
     /// turned out to be somebody else's makes room.
-    pub fn add(
-        &mut self,
-        address: Ipv6Addr,
-        prefix_len: u8,
-        preferred: u32,
-        valid: u32,
-        now: Instant,
-    ) -> bool {
+    pub fn add(&mut self, address: Ipv6Addr, preferred: u32, valid: u32, now: Instant) -> bool {
         self.expire(now);
-        let of_dhcp = |known: &Address| known.origin == Origin::Dhcp;
-        let count = |known: &[Address]| known.iter().filter(|known| of_dhcp(known)).count();
-        let mut known = self.addresses.iter_mut();
-        let known = known.find(|known| known.address == address);
-        let right = is_unicast(address) && preferred <= valid && valid != 0;
-        match known {
-            Some(known) if right && known.detection != Detection::Duplicate => {
-                known.preferred_until = end(preferred, now);
-                known.valid_until = end(valid, now);
-                true
-            }
-            None if right => {
-                let duplicate = |known: &Address| known.detection == Detection::Duplicate;
-                let given_up = |known: &Address| of_dhcp(known) && duplicate(known);
-                if count(&self.addresses) == FROM_DHCP {
-                    let place = self.addresses.iter().position(given_up);
-                    let Some(place) = place else { return false };
-                    self.addresses.remove(place);
-                }
-                self.push(address, prefix_len, Origin::Dhcp, (preferred, valid), now);
-                true
-            }
-            _ => false,
+        if !is_unicast(address) || preferred > valid || valid == 0 {
+            return false;
         }
+        if let Some(known) = self.known(address) {
+            if known.detection == Detection::Duplicate {
+                return false;
+            }
+            known.preferred_until = end(preferred, now);
+            known.valid_until = end(valid, now);
+            return true;
+        }
+        let of_dhcp = |known: &&Address| known.origin == Origin::Dhcp;
+        if self.addresses.iter().filter(of_dhcp).count() == FROM_DHCP {
+            let given_up = |known| of_dhcp(&known) && known.detection == Detection::Duplicate;
+            let Some(place) = self.addresses.iter().position(given_up) else {
+                return false;
+            };
+            self.addresses.remove(place);
+        }
+        self.push(address, Origin::Dhcp, (preferred, valid), now);
+        true
     }
 
     /// Takes a checked solicitation. The answer, to the one who asked or to all.
@@ -238,8 +221,7 @@ impl Slaac {
 
     /// The address is somebody else's and no longer ours.
     fn conflict(&mut self, address: Ipv6Addr) {
-        let mut known = self.addresses.iter_mut();
-        if let Some(known) = known.find(|known| known.address == address) {
+        if let Some(known) = self.known(address) {
             known.detection = Detection::Duplicate;
         }
     }
@@ -290,14 +272,18 @@ impl Slaac {
         self.addresses.retain(valid);
     }
 
+    fn known(&mut self, address: Ipv6Addr) -> Option<&mut Address> {
+        let mut addresses = self.addresses.iter_mut();
+        addresses.find(|known| known.address == address)
+    }
+
     fn usable(&self, now: Instant) -> impl Iterator<Item = &Address> {
         self.addresses.iter().filter(move |known| known.usable(now))
     }
 
     #[inline]
     fn find(&self, address: Ipv6Addr, now: Instant) -> Option<&Address> {
-        let mut addresses = self.addresses.iter();
-        addresses.find(|known| known.address == address && known.usable(now))
+        self.usable(now).find(|known| known.address == address)
     }
 
     /// Whether `address` may be used.
@@ -342,7 +328,10 @@ impl Slaac {
     pub fn candidates(&self, now: Instant) -> impl Iterator<Item = Candidate> {
         self.usable(now).map(move |known| Candidate {
             address: known.address,
-            prefix_len: known.prefix_len,
+            prefix_len: match known.origin {
+                Origin::Prefix => 64,
+                Origin::Dhcp => 128,
+            },
             deprecated: known.detection != Detection::Unique || is_over(known.preferred_until, now),
         })
     }

@@ -3,6 +3,7 @@
 //! Rules 4, 5, 5.5 and 7 of section 5 and rules 4 and 7 of section 6 are about mobility, several interfaces, temporary addresses
 //! and tunnels, which there are none of.
 
+use crate::packet;
 use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -42,7 +43,7 @@ fn policy(address: Ipv6Addr) -> (u8, u8) {
 }
 
 /// RFC 6724, section 3.1 and 3.2: 2 is the link, 14 the world.
-fn scope(address: Ipv6Addr) -> u8 {
+pub fn scope(address: Ipv6Addr) -> u8 {
     let [first, second, ..] = address.octets();
     match address.to_ipv4_mapped() {
         Some(v4) if v4.is_link_local() || v4.is_loopback() => 2,
@@ -58,13 +59,6 @@ fn scope(address: Ipv6Addr) -> u8 {
 fn common(source: &Candidate, destination: Ipv6Addr) -> u32 {
     let same = (source.address.to_bits() ^ destination.to_bits()).leading_zeros();
     same.min(source.prefix_len.into())
-}
-
-fn mapped(address: IpAddr) -> Ipv6Addr {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped(),
-        IpAddr::V6(address) => address,
-    }
 }
 
 /// The address for packets to `destination` (section 5). The first of equal ones.
@@ -97,30 +91,20 @@ pub fn choose(
 /// both versions.
 pub fn order(destinations: &mut [IpAddr], candidates: &[Candidate]) {
     destinations.sort_by_cached_key(|destination| {
-        let destination = mapped(*destination);
+        let destination = packet::v6(*destination);
         let (precedence, label) = policy(destination);
         let scope_of = scope(destination);
-        let Some(source) = choose(destination, candidates.iter().copied()) else {
-            // Rule 1.
-            return (
-                true,
-                true,
-                true,
-                true,
-                Reverse(precedence),
-                scope_of,
-                Reverse(0),
-            );
-        };
-        (
-            false,
-            scope(source.address) != scope_of,
-            source.deprecated,
-            policy(source.address).1 != label,
-            Reverse(precedence),
-            scope_of,
-            Reverse(common(&source, destination)),
-        )
+        let source = choose(destination, candidates.iter().copied());
+        let faults = source.map(|source| {
+            let (_, of_source) = policy(source.address);
+            let wrong_scope = scope(source.address) != scope_of;
+            (wrong_scope, source.deprecated, of_source != label)
+        });
+        let common = source.map_or(0, |source| common(&source, destination));
+        // Rule 1: what cannot be reached comes last.
+        let unreachable = source.is_none();
+        let precedence = Reverse(precedence);
+        (unreachable, faults, precedence, scope_of, Reverse(common))
     });
 }
 
@@ -139,7 +123,7 @@ mod tests {
         let (address, len) = text.trim_end_matches('!').split_once('/').unwrap();
         let (address, len) = (ip(address), len.parse::<u8>().unwrap());
         Candidate {
-            address: mapped(address),
+            address: packet::v6(address),
             prefix_len: len + if address.is_ipv4() { 96 } else { 0 },
             deprecated: text.ends_with('!'),
         }
@@ -153,7 +137,7 @@ mod tests {
     fn chooses(destination: &str, texts: &[&str], want: &str) {
         let mut all = candidates(texts);
         for _ in 0..2 {
-            let got = choose(mapped(ip(destination)), all.clone());
+            let got = choose(packet::v6(ip(destination)), all.clone());
             assert_eq!(got, Some(candidate(want)));
             all.reverse();
         }
@@ -213,7 +197,10 @@ mod tests {
         );
         // Of one prefix alike, whatever bits behind it: the first.
         let all = candidates(&["2001:db8::1/64", "2001:db8::9/64"]);
-        assert_eq!(choose(mapped(ip("2001:db8::8")), all.clone()), Some(all[0]));
+        assert_eq!(
+            choose(packet::v6(ip("2001:db8::8")), all.clone()),
+            Some(all[0])
+        );
         // A version has addresses of its own.
         chooses(
             "10.0.0.2",
@@ -226,7 +213,7 @@ mod tests {
             "2001:db8::1/64",
         );
         assert_eq!(
-            choose(mapped(ip("10.0.0.2")), candidates(&["2001:db8::1/64"])),
+            choose(packet::v6(ip("10.0.0.2")), candidates(&["2001:db8::1/64"])),
             None
         );
     }

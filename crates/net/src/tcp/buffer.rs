@@ -254,9 +254,9 @@ mod tests {
                 "nothing lies behind a gap in it"
             );
             let memory = region.take();
-            assert_eq!(&memory.as_slice()[2..22], &stream[taken..end]);
-            assert_eq!(&memory.as_slice()[..2], [0xee; 2]);
-            assert_eq!(&memory.as_slice()[22..], [0xee; 8]);
+            assert_eq!(&memory.rest(0)[2..22], &stream[taken..end]);
+            assert_eq!(&memory.rest(0)[..2], [0xee; 2]);
+            assert_eq!(&memory.rest(0)[22..], [0xee; 8]);
             while buffer.held() > 0 {
                 buffer.read(|bytes| {
                     read.extend_from_slice(bytes);

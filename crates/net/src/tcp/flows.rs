@@ -1,22 +1,21 @@
 //! The connections of an engine: finding the one of a segment, sharing the receive ring among them, and sending what they have to say.
 
 use super::buffer::ReceiveBuffer;
+use super::segments::Way;
 use super::send_buffer::SendBuffer;
 use super::window;
 use crate::interface::Interface;
 use crate::output::Path;
-use crate::packet::{Ends, PROTOCOL_TCP, TCP_HEADER, Tcp, put};
+use crate::packet::{Ends, Tcp};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use wireboot_nic::{Offload, Properties, SendError, Transmit};
+use wireboot_nic::{Properties, Transmit};
 use wireboot_tcp::{Connection, Duration, Instant, Limits, Reply, State};
 
 /// How long a path is used before neighbours and routes are asked again.
 const PATH_LIFETIME: Duration = Duration::from_secs(1);
-/// Offset of the checksum in the header.
-const CHECKSUM: usize = 16;
 /// Resets in a turn that answer segments of no connection.
 const RESETS: usize = 4;
 
@@ -60,7 +59,7 @@ impl Flow {
         u32::try_from(self.buffer.room()).unwrap_or(u32::MAX)
     }
 
-    /// Takes the next data for a destination; false when the segment is another one.
+    /// Takes the next data for a destination, or an acknowledgement of what was sent; false when the segment is another one.
     #[inline(always)]
     fn take_next(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
         if let Some(destination) = self.buffer.direct(tcp.segment.len)
@@ -70,7 +69,16 @@ impl Flow {
             self.took(tcp.segment.len, now);
             return true;
         }
-        false
+        let acknowledges = self.connection.receive_acknowledgement(now, &tcp.segment);
+        if acknowledges {
+            self.release();
+        }
+        acknowledges
+    }
+
+    /// Drops what was acknowledged.
+    fn release(&mut self) {
+        self.send.release(self.connection.acknowledged() as usize);
     }
 
     fn take(&mut self, tcp: &Tcp<'_>, now: Instant) {
@@ -83,7 +91,7 @@ impl Flow {
                 self.took(count, now);
             }
         }
-        self.send.release(self.connection.acknowledged() as usize);
+        self.release();
     }
 
     /// Bytes in order have come, so many of them to their destination.
@@ -172,7 +180,8 @@ impl Flows {
             .any(|flow| flow.ends.local_end().port() == port)
     }
 
-    /// Gives the next data to the connection that had the segment before; false when it is another one's, or not the next data.
+    /// Gives the next data, or an acknowledgement, to the connection that had the segment before; false when it is another one's, or
+    /// another segment.
     #[inline(always)]
     pub fn take_next(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
         match self.slots.get_mut(self.last) {
@@ -219,7 +228,12 @@ impl Flows {
     ) {
         for (ends, reply) in core::mem::take(&mut self.resets) {
             if let Some(path) = interface.path(ends.local_end().ip(), ends.remote_end().ip(), now) {
-                send_reset(&path, ends, &reply, tx, properties);
+                let way = Way {
+                    path,
+                    ends,
+                    properties,
+                };
+                way.send(&reply.into(), &SendBuffer::default(), tx);
             }
         }
         let (mut readers, mut taken) = (0_u32, 0_u32);
@@ -261,112 +275,37 @@ fn transmit(
     let Some(path) = flow.path(interface, now) else {
         return;
     };
-    let headers = crate::output::headers_len(&path.remote) + TCP_HEADER;
-    let limits = Limits {
-        window,
-        room: flow.room(),
-        unit: properties.transmit_unit.saturating_sub(headers) as u32,
+    let way = Way {
+        path,
+        ends: flow.ends,
+        properties,
     };
-    // What does not fit into the transmit ring waits; an acknowledgement is covered by the next one.
-    while flow.send.len() == 0 || tx.room() > 0 {
+    loop {
+        // What does not fit into the transmit ring waits; an acknowledgement is covered by the next one.
+        let mut unit = 0;
+        if flow.send.len() > 0 {
+            let frames = tx.room();
+            if frames == 0 {
+                return;
+            }
+            unit = match way.card_unit() {
+                0 => frames * usize::from(flow.connection.mss()),
+                unit => unit,
+            };
+        }
+        let limits = Limits {
+            window,
+            room: flow.room(),
+            unit: u32::try_from(unit).unwrap_or(u32::MAX),
+        };
         let Some(out) = flow.connection.transmit(now, &limits) else {
             return;
         };
-        let options = out.options.as_slice();
-        let start = headers - TCP_HEADER;
-        let segment = TCP_HEADER + options.len() + out.len;
-        let header = Header {
-            ends: flow.ends,
-            reply: Reply {
-                seq: out.seq,
-                ack: out.ack,
-                flags: out.flags,
-            },
-            wnd: out.wnd,
-            options,
-        };
-        let cut = (out.len > usize::from(out.mss)).then_some(out.mss);
-        let offload = offload(properties, start, start + segment - out.len, cut);
-        let sent = tx.send(start + segment, offload, |frame| {
-            path.write(frame, PROTOCOL_TCP, segment);
-            header.write(frame.get_mut(start..).unwrap_or_default());
-            let payload = frame.get_mut(start + segment - out.len..);
-            if out.len > 0 {
-                flow.send
-                    .fill(out.offset as usize, payload.unwrap_or_default());
-            }
-            let device = properties.transmit_checksum || cut.is_some();
-            path.seal(frame, PROTOCOL_TCP, start, CHECKSUM, device);
-        });
-        if cut.is_some() && matches!(sent, Err(SendError::Full)) {
-            // There is room for frames, but not for such units.
-            flow.connection.take_back(&out);
+        let sent = way.send(&out, &flow.send, tx);
+        if sent < out.len {
+            // The ring has room for frames, but not for such units.
+            flow.connection.take_back(&out, sent as u32);
             return;
         }
     }
-}
-
-/// What the device is asked to do to a segment, or a unit that it shall `cut`.
-fn offload(properties: &Properties, start: usize, payload: usize, cut: Option<u16>) -> Offload {
-    match cut {
-        Some(mss) => Offload::TcpSegmentation {
-            start: start as u16,
-            header_len: payload as u16,
-            mss,
-        },
-        None if properties.transmit_checksum => Offload::L4Checksum {
-            start: start as u16,
-            offset: CHECKSUM as u16,
-        },
-        None => Offload::None,
-    }
-}
-
-struct Header<'a> {
-    ends: Ends,
-    reply: Reply,
-    wnd: u16,
-    options: &'a [u8],
-}
-
-impl Header<'_> {
-    fn write(&self, segment: &mut [u8]) {
-        let (remote, local) = (self.ends.remote_end(), self.ends.local_end());
-        let words = (TCP_HEADER + self.options.len()) / 4;
-        let mut header = [0; TCP_HEADER];
-        put(&mut header, 0, local.port().to_be_bytes());
-        put(&mut header, 2, remote.port().to_be_bytes());
-        put(&mut header, 4, self.reply.seq.to_be_bytes());
-        put(&mut header, 8, self.reply.ack.to_be_bytes());
-        put(&mut header, 12, [(words as u8) << 4, self.reply.flags.0]);
-        put(&mut header, 14, self.wnd.to_be_bytes());
-        put(segment, 0, header);
-        let options = segment.get_mut(TCP_HEADER..TCP_HEADER + self.options.len());
-        if let Some(room) = options {
-            room.copy_from_slice(self.options);
-        }
-    }
-}
-
-fn send_reset(
-    path: &Path,
-    ends: Ends,
-    reply: &Reply,
-    tx: &mut impl Transmit,
-    properties: &Properties,
-) {
-    let start = crate::output::headers_len(&path.remote);
-    let header = Header {
-        ends,
-        reply: *reply,
-        wnd: 0,
-        options: &[],
-    };
-    let offload = offload(properties, start, start + TCP_HEADER, None);
-    let _ = tx.send(start + TCP_HEADER, offload, |frame| {
-        path.write(frame, PROTOCOL_TCP, TCP_HEADER);
-        header.write(frame.get_mut(start..).unwrap_or_default());
-        let device = properties.transmit_checksum;
-        path.seal(frame, PROTOCOL_TCP, start, CHECKSUM, device);
-    });
 }

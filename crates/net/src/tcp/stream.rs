@@ -1,15 +1,14 @@
 //! A connection as a task sees it.
 
-use super::{Flow, window};
+use super::{Flow, mss, window};
 use crate::error::NetError;
 use crate::memory::Region;
-use crate::packet::{Ends, IPV4_HEADER, IPV6_HEADER, TCP_HEADER};
-use crate::stack::{Inner, Stack};
+use crate::packet::Ends;
+use crate::stack::{Inner, Stack, until};
 use alloc::rc::Rc;
 use core::cell::Cell;
-use core::net::{IpAddr, SocketAddr};
-use core::task::Poll;
-use wireboot_tcp::{Config, Connection, Duration, Error, State};
+use core::net::SocketAddr;
+use wireboot_tcp::{Connection, Duration, Error, State};
 
 /// Bytes that [`TcpStream::write_all`] copies before it waits.
 const SEND_BUFFER: usize = 16 * 1024;
@@ -38,7 +37,51 @@ impl Stack {
         remote: SocketAddr,
         timeout: Duration,
     ) -> Result<TcpStream, NetError> {
-        TcpStream::connect(self.clone(), remote, timeout).await
+        let local = self.source(remote.ip()).ok_or(NetError::Unreachable)?;
+        // What the server sends must come to this engine.
+        let comes_here = |inner: &Inner, port| {
+            let team = inner.team.as_ref();
+            team.is_none_or(|team| team.owns(remote, SocketAddr::new(local, port)))
+        };
+        let port = self
+            .rare_port(|inner, port| !inner.flows.uses(port) && comes_here(inner, port))
+            .ok_or(NetError::NoPort)?;
+        let local = SocketAddr::new(local, port);
+        let now = self.now();
+        let mss = mss(remote.ip(), self.path_mtu(remote.ip()));
+        let ring = self.ring(remote.ip());
+        let connection = Connection::connect(mss, self.iss(local, remote), now);
+        let flow = Flow::new(
+            Ends::new(remote, local),
+            connection,
+            window::held(ring),
+            now,
+        );
+        let received = flow.received.clone();
+        let slot = {
+            let mut inner = self.inner();
+            inner.interface.want(remote.ip(), now);
+            inner.flows.ring = ring;
+            inner.flows.add(flow)
+        };
+        let stream = TcpStream {
+            stack: self.clone(),
+            slot,
+            received,
+            closed: false,
+            idle_timeout: IDLE_TIMEOUT,
+        };
+        let established = stream.until(|flow| match flow.connection.state() {
+            State::SynSent | State::SynReceived => None,
+            State::Closed => {
+                let error = flow.connection.error();
+                Some(Err(error.map_or(NetError::Reset, NetError::from)))
+            }
+            _ => Some(Ok(())),
+        });
+        let established = self.timeout(timeout, established).await;
+        established.unwrap_or(Err(NetError::TimedOut))?;
+        Ok(stream)
     }
 }
 
@@ -52,76 +95,6 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    pub(crate) async fn connect(
-        stack: Stack,
-        remote: SocketAddr,
-        timeout: Duration,
-    ) -> Result<Self, NetError> {
-        let local = stack.source(remote.ip()).ok_or(NetError::Unreachable)?;
-        // What the server sends must come to this engine.
-        let comes_here = |inner: &Inner, port| {
-            let team = inner.team.as_ref();
-            team.is_none_or(|team| team.owns(remote, SocketAddr::new(local, port)))
-        };
-        let port = stack
-            .rare_port(|inner, port| !inner.flows.uses(port) && comes_here(inner, port))
-            .ok_or(NetError::NoPort)?;
-        let local = SocketAddr::new(local, port);
-        let now = stack.now();
-        let header = match remote.ip() {
-            IpAddr::V4(_) => IPV4_HEADER,
-            IpAddr::V6(_) => IPV6_HEADER,
-        } + TCP_HEADER;
-        let mss = stack.path_mtu(remote.ip()).saturating_sub(header as u16);
-        let config = Config {
-            mss,
-            send_mss: mss,
-            keep_alive: None,
-        };
-        let ring = stack.ring(remote.ip());
-        let connection = Connection::connect(config, stack.iss(local, remote), now);
-        let flow = Flow::new(
-            Ends::new(remote, local),
-            connection,
-            window::held(ring),
-            now,
-        );
-        let received = flow.received.clone();
-        let slot = {
-            let mut inner = stack.inner();
-            inner.interface.want(remote.ip(), now);
-            inner.flows.ring = ring;
-            inner.flows.add(flow)
-        };
-        let stream = Self {
-            stack,
-            slot,
-            received,
-            closed: false,
-            idle_timeout: IDLE_TIMEOUT,
-        };
-        let established = stream.stack.timeout(
-            timeout,
-            core::future::poll_fn(|_| {
-                let connection =
-                    stream.with(|flow| (flow.connection.state(), flow.connection.error()));
-                match connection {
-                    Some((State::SynSent | State::SynReceived, _)) => Poll::Pending,
-                    Some((State::Closed, error)) => {
-                        Poll::Ready(Err(error.map_or(NetError::Reset, NetError::from)))
-                    }
-                    Some(_) => Poll::Ready(Ok(())),
-                    None => Poll::Ready(Err(NetError::Reset)),
-                }
-            }),
-        );
-        match established.await {
-            Some(Ok(())) => Ok(stream),
-            Some(Err(error)) => Err(error),
-            None => Err(NetError::TimedOut),
-        }
-    }
-
     /// A read that receives nothing for so long ends with [`NetError::TimedOut`] (10 s unless set).
     pub fn set_idle_timeout(&mut self, timeout: Duration) {
         self.idle_timeout = timeout;
@@ -133,12 +106,6 @@ impl TcpStream {
         self.received.clone()
     }
 
-    /// Bytes received so far.
-    #[must_use]
-    pub fn progress(&self) -> u64 {
-        self.received.get()
-    }
-
     /// The shortest round trip seen on this connection, if any was measured.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
@@ -148,6 +115,14 @@ impl TcpStream {
     /// Connections live as long as their stream, so there is always one.
     fn with<R>(&self, f: impl FnOnce(&mut Flow) -> R) -> Option<R> {
         self.stack.inner().flows.get(self.slot).map(f)
+    }
+
+    /// Asks `ready` once a turn, until it has something.
+    async fn until<T>(
+        &self,
+        mut ready: impl FnMut(&mut Flow) -> Option<Result<T, NetError>>,
+    ) -> Result<T, NetError> {
+        until(|| self.with(&mut ready).unwrap_or(Some(Err(NetError::Reset)))).await
     }
 
     /// Sends all of `bytes`; ready when they are in the send buffer.
@@ -191,25 +166,20 @@ impl TcpStream {
     async fn drained(&self, most: usize) -> Result<(), NetError> {
         let mut since = self.stack.now();
         let mut before = usize::MAX;
-        core::future::poll_fn(|_| {
-            let state = self.with(|flow| {
-                let ended = flow.connection.error().map(NetError::from);
-                let ended = ended.or((!flow.connection.may_send()).then_some(NetError::Reset));
-                (flow.send.len(), ended)
-            });
-            let (left, ended) = state.unwrap_or((0, Some(NetError::Reset)));
+        self.until(|flow| {
+            let ended = flow.connection.error().map(NetError::from);
+            let ended = ended.or((!flow.connection.may_send()).then_some(NetError::Reset));
             if let Some(error) = ended {
-                return Poll::Ready(Err(error));
+                return Some(Err(error));
             }
+            let (left, now) = (flow.send.len(), self.stack.now());
             if left <= most {
-                return Poll::Ready(Ok(()));
+                return Some(Ok(()));
             }
             if left < before {
-                (before, since) = (left, self.stack.now());
-            } else if self.stack.now() >= since + self.idle_timeout {
-                return Poll::Ready(Err(NetError::TimedOut));
+                (before, since) = (left, now);
             }
-            Poll::Pending
+            (now >= since + self.idle_timeout).then_some(Err(NetError::TimedOut))
         })
         .await
     }
@@ -222,25 +192,14 @@ impl TcpStream {
     pub async fn read(&mut self, consume: impl FnOnce(&[u8]) -> usize) -> Result<usize, NetError> {
         let since = self.stack.now();
         let mut consume = Some(consume);
-        core::future::poll_fn(|_| {
-            let ready = self.with(|flow| {
-                if flow.buffer.held() > 0 {
-                    let count = consume
-                        .take()
-                        .map_or(0, |consume| flow.buffer.read(consume));
-                    flow.received.set(flow.received.get() + count as u64);
-                    return Some(Ok(count));
-                }
-                ended(&flow.connection)
-            });
-            match ready {
-                None => Poll::Ready(Err(NetError::Reset)),
-                Some(Some(result)) => Poll::Ready(result),
-                Some(None) if self.stack.now() >= since + self.idle_timeout => {
-                    Poll::Ready(Err(NetError::TimedOut))
-                }
-                Some(None) => Poll::Pending,
+        self.until(|flow| {
+            if flow.buffer.held() > 0 {
+                let count = flow.buffer.read(consume.take()?);
+                flow.received.set(flow.received.get() + count as u64);
+                return Some(Ok(count));
             }
+            let idle = self.stack.now() >= since + self.idle_timeout;
+            ended(&flow.connection).or(idle.then_some(Err(NetError::TimedOut)))
         })
         .await
     }
@@ -251,31 +210,18 @@ impl TcpStream {
     /// to as well.
     pub async fn read_into(&mut self, region: &Region, at: usize) -> Result<usize, NetError> {
         let mut handed = Some(region.clone());
-        core::future::poll_fn(move |_| {
+        self.until(|flow| {
             let now = self.stack.now();
-            let idle = self.idle_timeout;
-            let ready = self.with(|flow| {
-                if let Some(region) = handed.take() {
-                    flow.set_destination(region, at, now);
-                }
-                let (filled, full) = flow.buffer.filled()?;
-                let ending = if full {
-                    Ok(0)
-                } else if let Some(result) = ended(&flow.connection) {
-                    result
-                } else if now >= flow.last_data + idle {
-                    Err(NetError::TimedOut)
-                } else {
-                    return None;
-                };
-                flow.leave_destination();
-                Some(if filled > 0 { Ok(filled) } else { ending })
-            });
-            match ready {
-                None => Poll::Ready(Err(NetError::Reset)),
-                Some(None) => Poll::Pending,
-                Some(Some(result)) => Poll::Ready(result),
+            if let Some(region) = handed.take() {
+                flow.set_destination(region, at, now);
             }
+            let (filled, full) = flow.buffer.filled()?;
+            let idle = now >= flow.last_data + self.idle_timeout;
+            let ending = full.then_some(Ok(0));
+            let ending = ending.or(ended(&flow.connection));
+            let ending = ending.or(idle.then_some(Err(NetError::TimedOut)))?;
+            flow.leave_destination();
+            Some(if filled > 0 { Ok(filled) } else { ending })
         })
         .await
     }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test uses a part
 
-use wireboot_tcp::{Config, Connection, Duration, Flags, Instant, Limits, Placement, Segment};
+use wireboot_tcp::{Connection, Duration, Flags, Instant, Limits, Placement, Segment};
 
 /// The window field's value in the other end's segments, before the last one of [`Bench::settle`].
 const WND: u32 = 4000;
@@ -71,14 +71,6 @@ pub struct Bench {
     our_shift: u8,
 }
 
-pub fn config() -> Config {
-    Config {
-        mss: MSS,
-        send_mss: MSS,
-        keep_alive: None,
-    }
-}
-
 /// MSS; with `scale`, SACK and a window shift of 3 as well.
 fn syn_options(scale: bool) -> Vec<u8> {
     let mut options = vec![2, 4, (MSS >> 8) as u8, MSS as u8];
@@ -91,12 +83,12 @@ fn syn_options(scale: bool) -> Vec<u8> {
 impl Bench {
     /// An active OPEN whose SYN is on its way: SYN-SENT. `scale`: the other end knows SACK and window scale.
     pub fn connect(iss: u32, irs: u32, scale: bool) -> Bench {
-        Bench::connect_with(config(), iss, irs, scale)
+        Bench::connect_with(MSS, iss, irs, scale)
     }
 
-    pub fn connect_with(config: Config, iss: u32, irs: u32, scale: bool) -> Bench {
+    pub fn connect_with(mss: u16, iss: u32, irs: u32, scale: bool) -> Bench {
         let now = Instant::from_micros(1_000_000);
-        let mut bench = Bench::new(Connection::connect(config, iss, now), now, iss, irs, scale);
+        let mut bench = Bench::new(Connection::connect(mss, iss, now), now, iss, irs, scale);
         let sent = bench.transmit();
         assert_eq!(sent.len(), 1, "one SYN");
         assert_eq!((sent[0].flags, sent[0].seq), (Flags::SYN, iss));
@@ -116,7 +108,7 @@ impl Bench {
             len: 0,
         };
         let mut bench = Bench::new(
-            Connection::accept(config(), iss, now, &syn),
+            Connection::accept(MSS, iss, now, &syn),
             now,
             iss,
             irs,

@@ -203,7 +203,7 @@ impl fmt::Display for Fault<'_> {
         }
         let [base, bytes] = [&IMAGE_BASE, &IMAGE_BYTES].map(|word| word.load(Ordering::Relaxed));
         match frame.instruction.checked_sub(base) {
-            Some(offset) if offset < bytes => write!(f, " at wireboot.efi+{offset:#x}")?,
+            Some(offset) if offset < bytes => write!(f, " at image+{offset:#x}")?,
             _ => write!(f, " at {:#x}", frame.instruction)?,
         }
         write!(f, ", code {:#x}, stack {:#x}", frame.code, frame.stack)

@@ -51,7 +51,7 @@ pub fn interfaces() -> Vec<Candidate> {
             (mode.if_type == ETHERNET && mode.hw_address_size == 6).then_some(())?;
             Some(Candidate {
                 handle,
-                function: pci::functions_on(&path).pop(),
+                function: pci::function_of(&path),
                 path,
             })
         })

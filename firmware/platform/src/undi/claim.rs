@@ -57,7 +57,7 @@ pub fn interfaces() -> Vec<Candidate> {
             (kind == NetworkInterfaceType::UNDI).then_some(())?;
             Some(Candidate {
                 handle,
-                function: pci::functions_on(&path).pop(),
+                function: pci::function_of(&path),
                 path,
             })
         })

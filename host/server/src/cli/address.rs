@@ -1,7 +1,8 @@
 //! The interface and the addresses to serve at.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::process::Command;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
@@ -152,13 +153,15 @@ impl Addresses {
     }
 }
 
-/// An address that the interface has while this lives.
+/// An address that the interface has while this lives, and no longer than the process.
 #[derive(Debug)]
 pub(super) struct TemporaryAddress {
-    cidr: String,
-    interface: String,
-    added: bool,
+    /// Takes the address back when its input ends, with the rights that the server had when it started. `None`: it was there before.
+    keeper: Option<Child>,
 }
+
+/// What the keeper does. Signals to the whole group of processes are not for it.
+const KEEPER: &str = r#"trap "" HUP INT TERM; cat; exec ip address delete "$0" dev "$1""#;
 
 impl TemporaryAddress {
     pub fn add(interface: &Interface, cidr: Cidr) -> anyhow::Result<Self> {
@@ -166,28 +169,41 @@ impl TemporaryAddress {
             IpAddr::V4(address) => interface.addresses.contains(&(address, cidr.prefix)),
             IpAddr::V6(address) => interface.ipv6_addresses.contains(&(address, cidr.prefix)),
         };
-        let this = Self {
-            cidr: format!("{}/{}", cidr.address, cidr.prefix),
-            interface: interface.name.clone(),
-            added: !has,
-        };
-        if this.added {
-            let name = this.interface.as_str();
-            ip(&["link", "set", "dev", name, "up"])?;
-            let mut add = vec!["address", "add", &this.cidr, "dev", name];
-            if cidr.address.is_ipv4() {
-                add.extend(["broadcast", "+"]);
-            }
-            ip(&add)?;
+        if has {
+            return Ok(Self { keeper: None });
         }
-        Ok(this)
+        let (name, is_ipv4) = (interface.name.as_str(), cidr.address.is_ipv4());
+        let cidr = format!("{}/{}", cidr.address, cidr.prefix);
+        ip(&["link", "set", "dev", name, "up"])?;
+        let mut add = vec!["address", "add", &cidr, "dev", name];
+        if is_ipv4 {
+            add.extend(["broadcast", "+"]);
+        }
+        ip(&add)?;
+        let keeper = Command::new("sh")
+            .args(["-c", KEEPER, &cidr, name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match keeper {
+            Ok(keeper) => Ok(Self {
+                keeper: Some(keeper),
+            }),
+            Err(error) => {
+                let _ = ip(&["address", "delete", &cidr, "dev", name]);
+                Err(error).context("cannot run `sh`, which takes the address back at the end")
+            }
+        }
     }
 }
 
 impl Drop for TemporaryAddress {
     fn drop(&mut self) {
-        if self.added {
-            let _ = ip(&["address", "delete", &self.cidr, "dev", &self.interface]);
+        if let Some(keeper) = &mut self.keeper {
+            // This ends its input first.
+            let _ = keeper.wait();
         }
     }
 }

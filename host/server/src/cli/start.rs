@@ -23,10 +23,11 @@ use crate::event::Events;
 use crate::http::HttpServer;
 use crate::interface::{Interface, Networks};
 use crate::leases::Leases;
+use crate::link_socket::LinkSocket;
 use crate::listen::Listen;
 use crate::others::{ADVICE, Others, look_out};
 use crate::ports::PATIENCE;
-use crate::ra::{Advertisement, RaServer};
+use crate::ra::{Advertisement, RaServer, RaSocket};
 use crate::stop::Stop;
 use crate::tftp::{TftpConfig, TftpServer};
 
@@ -47,6 +48,7 @@ struct Threads<'a> {
     started: Vec<JoinHandle<()>>,
     /// `None` when no addresses are given, or leases cannot be kept.
     leases: Option<Leases>,
+    directory: &'a Arc<Directory>,
     events: &'a Events,
     stop: &'a Stop,
 }
@@ -82,27 +84,33 @@ impl Threads<'_> {
     }
 }
 
-/// Starts what the arguments ask for.
-pub(super) fn start(
+/// Sockets that may need rights which the server has only at its start.
+pub(super) struct Opened {
+    tftp: Vec<TftpServer>,
+    http: Vec<HttpServer>,
+    ra: Option<RaSocket>,
+    /// Whether this machine passes on what comes from the interface.
+    forwards: bool,
+    /// For DHCP answers to clients without an address, and for ARP. `None` without the permission.
+    link: Option<LinkSocket>,
+    arp: Option<io::Result<LinkSocket>>,
+}
+
+/// Opens what the arguments ask for, but for the ports of DHCP: whether they may be shared is known only after asking for other servers.
+pub(super) fn open(
     args: &ServeArgs,
     interface: &Interface,
     addresses: Addresses,
     directory: &Arc<Directory>,
     events: &Events,
-    stop: &Stop,
-) -> anyhow::Result<Vec<JoinHandle<()>>> {
-    let mut threads = Threads {
-        started: Vec::new(),
-        leases: None,
-        events,
-        stop,
-    };
+) -> anyhow::Result<Opened> {
     let ports = |port| {
         let ipv4 = addresses.ipv4;
         let ipv4 = ipv4.map(|(address, _)| Listen::from(SocketAddrV4::new(address, port)));
         let ipv6 = addresses.ipv6.map(|_| Listen::ipv6(interface, port));
         ipv4.into_iter().chain(ipv6)
     };
+    let (mut tftp_servers, mut http_servers) = (Vec::new(), Vec::new());
     if !args.no_tftp {
         for listen in ports(tftp::PORT) {
             let option = without(&listen, "--no-tftp");
@@ -114,7 +122,7 @@ pub(super) fn start(
             let bound = TftpServer::bind(config, directory.clone(), events.clone());
             let server =
                 bound.map_err(|error| bind_error(error, "UDP", tftp::PORT, "TFTP", option))?;
-            threads.start("TFTP", Box::new(move |stop| server.run(stop)))?;
+            tftp_servers.push(server);
         }
     }
     if !args.no_http {
@@ -123,8 +131,52 @@ pub(super) fn start(
             let bound = HttpServer::bind(listen, directory.clone(), events.clone());
             let server =
                 bound.map_err(|error| bind_error(error, "TCP", args.http_port, "HTTP", option))?;
-            threads.start("HTTP", Box::new(move |stop| server.run(stop)))?;
+            http_servers.push(server);
         }
+    }
+    if args.ra && addresses.ipv6_network().is_none() {
+        bail!(
+            "--ra needs an IPv6 address on {}; give it one with --address, such as --address fd00:7::1/64",
+            interface.name
+        );
+    }
+    let ra = args.ra.then(|| RaSocket::open(interface)).transpose().context(
+        "cannot send router advertisements: run as root, or give this program the capability cap_net_raw",
+    )?;
+    let serves_dhcp = !args.no_dhcp && addresses.ipv4.is_some();
+    let link = || LinkSocket::open(interface.index);
+    Ok(Opened {
+        tftp: tftp_servers,
+        http: http_servers,
+        ra,
+        forwards: forwards(interface),
+        link: serves_dhcp.then(link).and_then(Result::ok),
+        arp: (serves_dhcp && !args.proxy).then(link),
+    })
+}
+
+/// Starts what the arguments ask for.
+pub(super) fn start(
+    args: &ServeArgs,
+    interface: &Interface,
+    addresses: Addresses,
+    directory: &Arc<Directory>,
+    opened: Opened,
+    events: &Events,
+    stop: &Stop,
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Threads {
+        started: Vec::new(),
+        leases: None,
+        directory,
+        events,
+        stop,
+    };
+    for server in opened.tftp {
+        threads.start("TFTP", Box::new(move |stop| server.run(stop)))?;
+    }
+    for server in opened.http {
+        threads.start("HTTP", Box::new(move |stop| server.run(stop)))?;
     }
     let (watched, told) = (directory.clone(), events.clone());
     let watch = move |stop: &Stop| {
@@ -132,6 +184,12 @@ pub(super) fn start(
         Ok(())
     };
     threads.start("configuration", Box::new(watch))?;
+    let told = events.clone();
+    let tell = move |stop: &Stop| {
+        told.tell_left_out(stop);
+        Ok(())
+    };
+    threads.start("log", Box::new(tell))?;
     for host in addresses.hosts() {
         let tftp = (!args.no_tftp).then(|| format!("tftp://{host}"));
         let http = (!args.no_http).then(|| http(args, &host));
@@ -145,29 +203,23 @@ pub(super) fn start(
         let gives = ranges.ipv4.is_some() || managed;
         threads.leases = gives.then(|| leases(args, interface, events)).flatten();
         if let Some(network) = addresses.ipv4 {
-            dhcp(args, interface, network, ranges.ipv4, &mut threads)?;
+            let sockets = (opened.link, opened.arp);
+            dhcp(args, interface, network, ranges.ipv4, sockets, &mut threads)?;
         }
         if let Some(network) = addresses.ipv6 {
             dhcpv6(args, interface, network, ranges.ipv6, &mut threads)?;
         }
     }
-    if args.ra {
-        let Some(prefix) = addresses.ipv6_network() else {
-            bail!(
-                "--ra needs an IPv6 address on {}; give it one with --address, such as --address fd00:7::1/64",
-                interface.name
-            );
-        };
+    if let (Some(socket), Some(prefix)) = (opened.ra, addresses.ipv6_network()) {
         let advertisement = Advertisement {
             managed,
             other: !args.no_dhcp,
-            router: forwards(interface),
+            router: opened.forwards,
             prefix,
             dns: ipv6_dns(args),
             mac: interface.mac,
         };
-        let server = RaServer::bind(interface, advertisement)
-            .context("cannot send router advertisements: run as root, or give this program the capability cap_net_raw")?;
+        let server = RaServer::new(socket, advertisement);
         threads.start(
             "router advertisement",
             Box::new(move |stop| server.run(stop)),
@@ -282,6 +334,7 @@ fn dhcpv6(
         prefix,
         range,
         dns: ipv6_dns(args),
+        directory: threads.directory.clone(),
         tftp: !args.no_tftp,
         http: (!args.no_http).then(|| http(args, &format!("[{server}]"))),
     };
@@ -319,12 +372,14 @@ fn dhcp(
     interface: &Interface,
     network: (Ipv4Addr, u8),
     range: Option<RangeInclusive<Ipv4Addr>>,
+    (link, arp_socket): (Option<LinkSocket>, Option<io::Result<LinkSocket>>),
     threads: &mut Threads<'_>,
 ) -> anyhow::Result<()> {
     let arp = range
         .clone()
-        .and_then(|range| arp(interface, range, threads));
-    let bound = DhcpSockets::bind(interface, range.is_none(), arp);
+        .zip(arp_socket)
+        .and_then(|(range, socket)| arp(socket, interface, range, threads));
+    let bound = DhcpSockets::bind(interface, range.is_none(), link, arp);
     let sockets = bound.map_err(|error| bind_error(error, "UDP", 67, "DHCP", "--no-dhcp"))?;
     if let Some(range) = &range {
         threads.events.say(format!(
@@ -339,7 +394,7 @@ fn dhcp(
     }
     let leases = threads.leases.clone();
     let kept = leases.as_ref().map(|leases| leases.of(ipv4_of));
-    let responder = dhcp::Responder::new(answers(args, network, range))
+    let responder = dhcp::Responder::new(answers(args, threads.directory.clone(), network, range))
         .with(kept.unwrap_or_default())
         .unless(others);
     let server = DhcpServer::new(
@@ -367,15 +422,20 @@ fn ipv6_of(address: IpAddr) -> Option<Ipv6Addr> {
     }
 }
 
-/// The leases of earlier runs; without a file they are not kept.
-fn leases(args: &ServeArgs, interface: &Interface, events: &Events) -> Option<Leases> {
+/// Where leases are kept.
+pub(super) fn leases_path(args: &ServeArgs, interface: &Interface) -> PathBuf {
     let state = || std::env::var_os("STATE_DIRECTORY").map_or(STATE.into(), PathBuf::from);
     let usual = || state().join(format!("{}.leases", interface.name));
-    let path = args.leases.clone().unwrap_or_else(usual);
+    args.leases.clone().unwrap_or_else(usual)
+}
+
+/// The leases of earlier runs; without a file they are not kept.
+fn leases(args: &ServeArgs, interface: &Interface, events: &Events) -> Option<Leases> {
+    let path = leases_path(args, interface);
     let opened = Leases::open(&path, events);
     if let Err(error) = &opened {
         events.say(format!(
-            "leases are not kept: {}: {error} (--leases names another file)",
+            "leases are not kept: {}: {error} (--leases names another file; the server's user must be able to write its folder)",
             path.display()
         ));
     }
@@ -384,11 +444,13 @@ fn leases(args: &ServeArgs, interface: &Interface, events: &Events) -> Option<Le
 
 /// Finds out which addresses of the range somebody has.
 fn arp(
+    socket: io::Result<LinkSocket>,
     interface: &Interface,
     range: RangeInclusive<Ipv4Addr>,
     threads: &mut Threads<'_>,
 ) -> Option<Arp> {
-    let opened = Arp::open(interface, range).and_then(|arp| {
+    let opened = socket.and_then(|socket| Arp::hear(socket, interface, range));
+    let opened = opened.and_then(|arp| {
         let listening = arp.clone();
         let body = move |stop: &Stop| {
             listening.listen(stop);
@@ -412,7 +474,7 @@ fn arp(
 }
 
 /// `http://HOST[:PORT]`.
-fn http(args: &ServeArgs, host: &str) -> String {
+pub(super) fn http(args: &ServeArgs, host: &str) -> String {
     match args.http_port {
         80 => format!("http://{host}"),
         port => format!("http://{host}:{port}"),
@@ -421,6 +483,7 @@ fn http(args: &ServeArgs, host: &str) -> String {
 
 fn answers(
     args: &ServeArgs,
+    directory: Arc<Directory>,
     network: (Ipv4Addr, u8),
     range: Option<RangeInclusive<Ipv4Addr>>,
 ) -> dhcp::Answers {
@@ -432,6 +495,7 @@ fn answers(
         range,
         router: args.router,
         dns: dns.collect(),
+        directory,
         tftp: !args.no_tftp,
         http: (!args.no_http).then(|| http(args, &address.to_string())),
     }

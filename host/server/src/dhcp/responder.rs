@@ -1,14 +1,10 @@
 //! What to answer to a DHCP message: no socket, no clock of its own.
 //!
-//! | client                                       | boot file                           |
-//! |----------------------------------------------|-------------------------------------|
-//! | user class `wireboot`                        | URL of `wireboot.conf`              |
-//! | `HTTPClient`, x64 (architecture 16)          | `http://SERVER/wireboot.efi`        |
-//! | `PXEClient`, x64 UEFI (architectures 7 and 9)| `wireboot.efi` by TFTP from siaddr  |
-//! | others                                       | none, and a line that says why      |
+//! What a client boots is `boot`'s choice: a URL for wireboot, iPXE and HTTP Boot, else the name of a file that comes by TFTP from siaddr.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wireboot_wire::dhcp::{
@@ -16,8 +12,8 @@ use wireboot_wire::dhcp::{
 };
 use wireboot_wire::text;
 
-use crate::boot::{self, Boot};
-use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
+use crate::boot::{self, Boot, Machines};
+use crate::directory::{BOOT_CONFIGURATION, Directory};
 use crate::event::{Event, Kind};
 use crate::leases::Lease;
 use crate::others::Others;
@@ -44,7 +40,9 @@ pub struct Answers {
     pub router: Option<Ipv4Addr>,
     /// Name servers of the clients.
     pub dns: Vec<Ipv4Addr>,
-    /// True when wireboot.efi can be had by TFTP.
+    /// Where the boot files are.
+    pub directory: Arc<Directory>,
+    /// True when files can be had by TFTP.
     pub tftp: bool,
     /// `http://SERVER[:PORT]`, when there is an HTTP server.
     pub http: Option<String>,
@@ -76,6 +74,7 @@ pub struct Responder {
     answers: Answers,
     pool: Option<Pool<Ipv4Addr>>,
     others: Others,
+    machines: Machines,
 }
 
 /// What a client is known by: its hardware type and address.
@@ -94,6 +93,7 @@ impl Responder {
             answers,
             pool,
             others: Others::default(),
+            machines: Machines::default(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Responder {
         if self.others.found() {
             self.pool = None;
         }
-        let boot = self.boot(&request);
+        let (boot, untold) = self.boot(&request, now);
         if self.pool.is_none() && boot == Boot::Nothing {
             return (None, Vec::new());
         }
@@ -158,9 +158,7 @@ impl Responder {
             return (None, events);
         };
         events.push(Event::now(arrived, client_name(&request)).message(describe(&request)));
-        if let Boot::Unserved(why) = &boot
-            && kind == MessageType::Discover
-        {
+        if let Some(why) = untold {
             events.push(Event::now(Kind::DhcpIgnored, client_name(&request)).message(why));
         }
         let message = match (port, self.pool.is_some()) {
@@ -266,6 +264,8 @@ impl Responder {
     ) -> Message {
         let answers = &self.answers;
         let mut reply = Message::reply(kind, request);
+        // A client may know its boot file from elsewhere, and ask the server of the answer for it.
+        reply.siaddr = answers.server;
         let options = &mut reply.options;
         options.set_addresses(option::SERVER_ID, &[answers.server]);
         if let Some(address) = address {
@@ -311,7 +311,6 @@ impl Responder {
                 }
                 _ => {}
             }
-            reply.siaddr = answers.server;
             reply.sname = server.into_bytes();
             if file.len() < FILE_FIELD {
                 reply.file = file.clone().into_bytes();
@@ -320,27 +319,27 @@ impl Responder {
         reply
     }
 
-    fn boot(&self, request: &Message) -> Boot {
+    fn boot(&mut self, request: &Message, now: Instant) -> (Boot, Option<String>) {
         let options = &request.options;
         let answers = &self.answers;
-        let configuration = match &answers.http {
-            Some(http) => http.clone(),
-            None => format!("tftp://{}", answers.server),
-        };
-        let files = boot::Files {
-            configuration: format!("{configuration}/{BOOT_CONFIGURATION}"),
-            http: answers
-                .http
-                .as_ref()
-                .map(|http| format!("{http}/{BOOT_PROGRAM}")),
-            tftp: answers.tftp.then(|| BOOT_PROGRAM.to_owned()),
+        let http = answers.http.as_ref().map(|http| format!("{http}/"));
+        let tftp = || format!("tftp://{}/", answers.server);
+        let url = http.clone().unwrap_or_else(tftp);
+        let places = boot::Places {
+            configuration: format!("{url}{BOOT_CONFIGURATION}"),
+            http,
+            tftp: answers.tftp.then(String::new),
+            url,
         };
         let client = boot::Client {
             user_classes: options.user_classes(),
             vendor_class: options.text(option::VENDOR_CLASS).unwrap_or_default(),
             architectures: options.architectures(),
+            has_ipxe_options: options.get(option::IPXE).is_some(),
         };
-        client.boots(files)
+        let directory = &answers.directory;
+        self.machines
+            .boots(&request.chaddr, &client, places, directory, now)
     }
 
     fn is_on_network(&self, address: Ipv4Addr) -> bool {
@@ -444,9 +443,15 @@ mod tests {
             range: (!proxy).then(|| Ipv4Addr::new(10, 0, 0, 100)..=Ipv4Addr::new(10, 0, 0, 199)),
             router: None,
             dns: vec![],
+            directory: nothing(),
             tftp: true,
             http: Some("http://10.0.0.1".to_owned()),
         }
+    }
+
+    /// A directory that holds no boot file.
+    fn nothing() -> Arc<Directory> {
+        Arc::new(Directory::open(std::path::Path::new("/sys/class"), None).unwrap())
     }
 
     fn firmware(kind: MessageType, class: &str, architecture: u16) -> Message {
@@ -550,20 +555,51 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_cannot_be_served_is_told_of() {
+    fn a_machine_that_cannot_be_served_is_told_of_once() {
         let discover = firmware(MessageType::Discover, "PXEClient:Arch:00000", 0);
         let mut responder = Responder::new(answers(false));
-        let (reply, events) =
-            responder.answer(&discover.emit(), NOWHERE, Port::Server, Instant::now());
-        assert!(reply.is_some(), "it gets an address");
-        let told = events.iter().any(|event| {
-            event.event == Kind::DhcpIgnored
-                && event
-                    .message
-                    .as_ref()
-                    .is_some_and(|text| text.contains("BIOS"))
+        for told in [true, false] {
+            let (reply, events) =
+                responder.answer(&discover.emit(), NOWHERE, Port::Server, Instant::now());
+            let reply = reply.unwrap().message;
+            assert!(!reply.yiaddr.is_unspecified(), "it gets an address");
+            assert_eq!((reply.boot_file(), reply.siaddr), (None, SERVER));
+            let mut events = events.iter();
+            let why = events.find(|event| event.event == Kind::DhcpIgnored);
+            let why = why.and_then(|event| event.message.as_deref());
+            assert_eq!(why.is_some_and(|why| why.contains("pxelinux.0")), told);
+        }
+    }
+
+    #[test]
+    fn what_the_directory_holds_is_for_those_who_can_run_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["lpxelinux.0", "grubaa64.efi", "boot.ipxe"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
+        let mut responder = Responder::new(Answers {
+            directory,
+            ..answers(false)
         });
-        assert!(told, "{events:?}");
+        let mut ipxe = firmware(MessageType::Discover, "PXEClient:Arch:00000", 0);
+        ipxe.options.set(option::IPXE, [1, 1, 0]);
+        let script = "http://10.0.0.1/boot.ipxe";
+        for (discover, expected) in [
+            (
+                firmware(MessageType::Discover, "PXEClient", 0),
+                "lpxelinux.0",
+            ),
+            (
+                firmware(MessageType::Discover, "PXEClient", 11),
+                "grubaa64.efi",
+            ),
+            (ipxe, script),
+        ] {
+            let offer = ask(&mut responder, &discover).unwrap().message;
+            assert_eq!((offer.boot_file(), offer.siaddr), (Some(expected), SERVER));
+            assert_eq!(offer.options.text(option::BOOT_FILE), Some(expected));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use wireboot_wire::dhcp::{CLIENT_PORT, MessageType, PXE_PORT, SERVER_PORT};
 
 use super::responder::{Destination, Reply, Responder, hardware_address};
 use crate::arp::Arp;
-use crate::event::Events;
+use crate::event::{Event, Events, Kind};
 use crate::interface::Interface;
 use crate::leases::Leases;
 use crate::link_socket::LinkSocket;
@@ -32,13 +32,18 @@ impl DhcpSockets {
     ///
     /// # Errors
     /// When a port is in use or needs a permission that is not there.
-    pub(crate) fn bind(interface: &Interface, proxy: bool, arp: Option<Arp>) -> io::Result<Self> {
+    pub(crate) fn bind(
+        interface: &Interface,
+        proxy: bool,
+        link: Option<LinkSocket>,
+        arp: Option<Arp>,
+    ) -> io::Result<Self> {
         Ok(Self {
             ports: Ports {
                 server: bound(interface, SERVER_PORT, proxy)?,
                 pxe: pxe_port(proxy, || bound(interface, PXE_PORT, true))?,
             },
-            link: LinkSocket::open(interface.index).ok(),
+            link,
             arp,
         })
     }
@@ -130,9 +135,10 @@ impl DhcpServer {
                 let now = Instant::now();
                 for (address, mac) in sockets.heard() {
                     if responder.heard(address, mac, now) {
-                        let mac = hardware_address(&mac);
-                        let what = format!("{mac} has {address}: it is given to nobody else");
-                        self.events.say(what);
+                        let event = Event::now(Kind::DhcpInUse, hardware_address(&mac));
+                        let event = event.address(address);
+                        self.events
+                            .record(event.message("it is given to nobody else"));
                     }
                 }
                 let (reply, events) = responder.answer(datagram, source, port, now);
@@ -145,8 +151,9 @@ impl DhcpServer {
                     self.events.record(event);
                 }
                 if let Some(Err(error)) = sent {
-                    self.events
-                        .say(format!("the DHCP reply could not be sent: {error}"));
+                    let event = Event::now(Kind::DhcpError, source.ip());
+                    let message = format!("the answer could not be sent: {error}");
+                    self.events.record(event.message(message));
                 }
             },
         )

@@ -1,25 +1,21 @@
 //! What to answer to a DHCPv6 message: no socket, no clock of its own.
 //!
-//! | client                                        | boot file URL (option 59)                     |
-//! |-----------------------------------------------|-----------------------------------------------|
-//! | user class `wireboot`                         | that of `wireboot.conf`                       |
-//! | `HTTPClient`, x64 (architecture 16)           | `http://[SERVER]/wireboot.efi`                |
-//! | `PXEClient`, x64 UEFI (architectures 7 and 9) | `tftp://[SERVER]/wireboot.efi`                |
-//! | others                                        | none, and a line that says why                |
+//! What a client boots is `boot`'s choice, always a URL (option 59).
 //!
 //! With addresses to give, it is a DHCPv6 server. Without, it answers Information-requests and, for clients that boot, as PXE's
 //! proxy: an Advertise that holds a boot file and no address, and a Reply to who asks at port 4011.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wireboot_wire::dhcpv6::option::{self, IaAddress, IaNa, Status, StatusCode};
 use wireboot_wire::dhcpv6::{Message, MessageType, Options, Writer, duid};
 use wireboot_wire::text;
 
-use crate::boot::{Boot, Client, Files};
-use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM};
+use crate::boot::{Boot, Client, Machines, Places};
+use crate::directory::{BOOT_CONFIGURATION, Directory};
 use crate::event::{Event, Kind};
 use crate::leases::Lease;
 use crate::others::Others;
@@ -51,7 +47,9 @@ pub struct Answers {
     pub range: Option<RangeInclusive<Ipv6Addr>>,
     /// Name servers of the clients.
     pub dns: Vec<Ipv6Addr>,
-    /// True when wireboot.efi can be had by TFTP.
+    /// Where the boot files are.
+    pub directory: Arc<Directory>,
+    /// True when files can be had by TFTP.
     pub tftp: bool,
     /// `http://[SERVER][:PORT]`, when there is an HTTP server.
     pub http: Option<String>,
@@ -63,6 +61,7 @@ pub struct Responder {
     answers: Answers,
     pool: Option<Pool<Ipv6Addr>>,
     others: Others,
+    machines: Machines,
 }
 
 impl Responder {
@@ -76,6 +75,7 @@ impl Responder {
             answers,
             pool,
             others: Others::default(),
+            machines: Machines::default(),
         }
     }
 
@@ -116,13 +116,13 @@ impl Responder {
             }
             return (None, Vec::new());
         }
-        let boot = self.boot(&request);
+        let (boot, untold) = self.boot(&request, *source.ip(), now);
         let reply = match (port, self.pool.is_some()) {
             (Port::Server, true) => self.server(&request, &boot, now),
             (Port::Server, false) => self.without_addresses(&request, &boot),
             (Port::Pxe, _) => self.boot_server(&request, &boot),
         };
-        if reply.is_none() && self.pool.is_none() {
+        if reply.is_none() && self.pool.is_none() && untold.is_none() {
             // The business of the server that gives the addresses.
             return (None, Vec::new());
         }
@@ -131,12 +131,7 @@ impl Responder {
             Some(duid) => asked.duid(duid),
             None => asked,
         }];
-        if let Boot::Unserved(why) = &boot
-            && matches!(
-                request.kind,
-                MessageType::Solicit | MessageType::InformationRequest
-            )
-        {
+        if let Some(why) = untold {
             events.push(Event::now(Kind::Dhcpv6Ignored, source.ip()).message(why));
         }
         let reply = reply.map(Writer::finish);
@@ -330,7 +325,12 @@ impl Responder {
         reply.status(status(StatusCode::SUCCESS));
     }
 
-    fn boot(&self, request: &Message<'_>) -> Boot {
+    fn boot(
+        &mut self,
+        request: &Message<'_>,
+        machine: Ipv6Addr,
+        now: Instant,
+    ) -> (Boot, Option<String>) {
         let options = request.options;
         let tftp = format!("tftp://[{}]", self.answers.server);
         let http = self.answers.http.as_ref();
@@ -338,17 +338,22 @@ impl Responder {
         let from_proxy = self.pool.is_none() && request.kind != MessageType::InformationRequest;
         let pxe = self.answers.link_local.filter(|_| from_proxy);
         let pxe = pxe.map_or_else(|| tftp.clone(), |address| format!("tftp://[{address}]"));
-        let files = Files {
-            configuration: format!("{}/{BOOT_CONFIGURATION}", http.unwrap_or(&tftp)),
-            http: http.map(|http| format!("{http}/{BOOT_PROGRAM}")),
-            tftp: self.answers.tftp.then(|| format!("{pxe}/{BOOT_PROGRAM}")),
+        let url = format!("{}/", http.unwrap_or(&tftp));
+        let places = Places {
+            configuration: format!("{url}{BOOT_CONFIGURATION}"),
+            http: http.map(|http| format!("{http}/")),
+            tftp: self.answers.tftp.then(|| format!("{pxe}/")),
+            url,
         };
         let client = Client {
             user_classes: options.user_classes(),
             vendor_class: vendor_class(&options).1,
             architectures: options.architectures().collect(),
+            has_ipxe_options: false,
         };
-        client.boots(files)
+        let directory = &self.answers.directory;
+        self.machines
+            .boots(&machine.octets(), &client, places, directory, now)
     }
 
     fn is_on_network(&self, address: Ipv6Addr) -> bool {

@@ -10,7 +10,7 @@ use wireboot_wire::dhcp::PXE_PORT;
 use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
 
 use super::responder::Responder;
-use crate::event::Events;
+use crate::event::{Event, Events, Kind};
 use crate::interface::Interface;
 use crate::leases::Leases;
 use crate::ports::{Port, Ports, pxe_port};
@@ -145,8 +145,9 @@ impl DhcpV6Server {
                 self.events.record(event);
             }
             if let Some(Err(error)) = sent {
-                self.events
-                    .say(format!("the DHCPv6 reply could not be sent: {error}"));
+                let event = Event::now(Kind::DhcpError, source.ip());
+                let message = format!("the answer could not be sent: {error}");
+                self.events.record(event.message(message));
             }
         })
     }

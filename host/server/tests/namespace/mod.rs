@@ -6,10 +6,13 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use wireboot_namespace::sh;
 
 /// The server in a process of its own, as `wireboot serve` runs it; the process is this test program again.
@@ -46,36 +49,71 @@ fn serve() {
 impl Served {
     pub fn start(arguments: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        // The server reads it as nobody.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["wireboot.efi", "linux", "initrd.gz"] {
             fs::write(directory.path().join(name), name).unwrap();
         }
         Self {
-            child: Self::spawn(directory.path(), arguments),
+            child: Self::command(directory.path(), arguments).spawn().unwrap(),
             log: directory.path().join("log"),
             directory,
         }
     }
 
-    fn spawn(directory: &Path, arguments: &str) -> Child {
+    /// Ends it, and starts another in its place as another user.
+    pub fn end_and_start_as(&mut self, uid: u32, arguments: &str) {
+        assert_eq!(self.end(), Some(0), "{}", self.log());
+        let mut command = Self::command(self.directory.path(), arguments);
+        self.child = command.uid(uid).gid(uid).spawn().unwrap();
+    }
+
+    /// Ends it, and starts another in its place as `nohup` does.
+    pub fn end_and_start_without_hangup(&mut self, arguments: &str) {
+        assert_eq!(self.end(), Some(0), "{}", self.log());
+        let command = Self::command(self.directory.path(), arguments);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]);
+        shell.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            shell.env(name, value.unwrap());
+        }
+        let log = fs::File::create(&self.log).unwrap();
+        shell.stdout(Stdio::null()).stderr(log);
+        self.child = shell.spawn().unwrap();
+    }
+
+    fn command(directory: &Path, arguments: &str) -> Command {
         let log = fs::File::create(directory.join("log")).unwrap();
         let directory = directory.display();
-        Command::new(std::env::current_exe().unwrap())
+        let leases = match arguments.contains("--leases") {
+            true => String::new(),
+            false => format!("--leases {directory}/state/leases"),
+        };
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["--exact", "namespace::serve", "--nocapture"])
-            .env(
-                ARGUMENTS,
-                format!("{directory} --leases {directory}/leases {arguments}"),
-            )
+            .env(ARGUMENTS, format!("{directory} {leases} {arguments}"))
             .stdout(Stdio::null())
-            .stderr(log)
+            .stderr(log);
+        command
+    }
+
+    /// Ends it, and starts another in its place.
+    pub fn end_and_start(&mut self, arguments: &str) {
+        assert_eq!(self.end(), Some(0), "{}", self.log());
+        self.child = Self::command(self.directory.path(), arguments)
             .spawn()
-            .unwrap()
+            .unwrap();
     }
 
     /// Kills it, and starts another in its place.
     pub fn kill_and_start(&mut self, arguments: &str) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = Self::spawn(self.directory.path(), arguments);
+        self.child = Self::command(self.directory.path(), arguments)
+            .spawn()
+            .unwrap();
     }
 
     pub fn log(&self) -> String {
@@ -94,13 +132,14 @@ impl Served {
         }
     }
 
+    pub fn signal(&self, signal: Signal) {
+        let process = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        nix::sys::signal::kill(process, signal).unwrap();
+    }
+
     /// Ends it as systemd does, and returns its exit code.
     pub fn end(&mut self) -> Option<i32> {
-        nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(self.child.id() as i32),
-            nix::sys::signal::Signal::SIGTERM,
-        )
-        .unwrap();
+        self.signal(Signal::SIGTERM);
         self.child.wait().unwrap().code()
     }
 }
@@ -142,6 +181,7 @@ impl Namespace {
     }
 
     /// A program that is started in it.
+    #[allow(dead_code, reason = "not every test program needs all of it")]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.pid().to_string();

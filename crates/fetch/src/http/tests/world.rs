@@ -554,7 +554,7 @@ impl Outcome {
     #[track_caller]
     pub fn bytes(&self) -> &[u8] {
         match &self.result {
-            Ok(fetched) => &fetched.memory.as_slice()[..fetched.len as usize],
+            Ok(fetched) => &fetched.memory.rest(0)[..fetched.len as usize],
             Err(error) => panic!("{error}"),
         }
     }

@@ -54,7 +54,7 @@ impl Ended {
 
     fn bytes(&self) -> &[u8] {
         let file = self.result.as_ref().unwrap();
-        &file.memory.as_slice()[..file.len as usize]
+        &file.memory.rest(0)[..file.len as usize]
     }
 }
 
@@ -345,7 +345,7 @@ fn data_after_the_last_block_in_one_burst_changes_nothing() {
     }
     assert_eq!((transfer.received, transfer.next), (15, 3));
     let memory = transfer.memory.as_ref().unwrap();
-    assert!(memory.as_slice()[15..].iter().all(|&byte| byte == 0));
+    assert!(memory.rest(0)[15..].iter().all(|&byte| byte == 0));
 }
 
 #[test]

@@ -363,7 +363,7 @@ struct Outcome {
 impl Outcome {
     fn bytes(&self) -> &[u8] {
         let file = self.result.as_ref().unwrap();
-        &file.memory.as_slice()[..file.len as usize]
+        &file.memory.rest(0)[..file.len as usize]
     }
     fn error(&self) -> String {
         self.result.as_ref().unwrap_err().to_string()

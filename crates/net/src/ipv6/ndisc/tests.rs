@@ -83,7 +83,6 @@ fn an_advertisement() {
         preferred_lifetime: 20,
     };
     let want = RouterAdvertisement {
-        hop_limit: 64,
         managed: true,
         other: true,
         preference: 1,

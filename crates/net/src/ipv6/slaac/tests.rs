@@ -197,7 +197,7 @@ fn a_flood_of_prefixes() {
     }
     assert_eq!(addresses(&slaac, 0).len(), 1 + FROM_PREFIXES);
     // DHCPv6 still has its place, and what has ended gives way.
-    assert!(slaac.add(ip("2001:db8::99"), 128, 10, 100, at(0)));
+    assert!(slaac.add(ip("2001:db8::99"), 10, 100, at(0)));
     hear(&mut slaac, &[prefix("2001:db8:ffff::", 10, 20)], 20);
     assert_eq!(addresses(&slaac, 20).len(), 3);
 }
@@ -207,25 +207,25 @@ fn addresses_by_dhcp() {
     let mut slaac = start();
     let (first, second) = (ip("2001:db8::10"), ip("2001:db8::11"));
     for wrong in [ip("ff02::1"), NOBODY, Ipv6Addr::LOCALHOST] {
-        assert!(!slaac.add(wrong, 128, 1, 1, at(0)));
+        assert!(!slaac.add(wrong, 1, 1, at(0)));
     }
-    assert!(!slaac.add(first, 128, 2, 1, at(0)) && !slaac.add(first, 128, 0, 0, at(0)));
-    assert!(slaac.add(first, 128, 10, 20, at(0)));
-    assert!(slaac.add(second, 128, 10, 20, at(0)));
-    assert!(!slaac.add(ip("2001:db8::12"), 128, 10, 20, at(0)));
+    assert!(!slaac.add(first, 2, 1, at(0)) && !slaac.add(first, 0, 0, at(0)));
+    assert!(slaac.add(first, 10, 20, at(0)));
+    assert!(slaac.add(second, 10, 20, at(0)));
+    assert!(!slaac.add(ip("2001:db8::12"), 10, 20, at(0)));
     // An advertisement for the same network makes an address of its own and leaves this one alone.
     hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 0);
     assert_eq!(addresses(&slaac, 0).len(), 4);
-    assert!(slaac.add(first, 128, 30, 40, at(5)));
+    assert!(slaac.add(first, 30, 40, at(5)));
     assert_eq!(slaac.state(first, at(44)), Some(State::Optimistic));
     assert_eq!(slaac.state(first, at(45)), None);
     assert_eq!(slaac.state(second, at(20)), None);
     // Declined: a conflict is not forgotten while the lease lasts.
     slaac.heard_na(&has(first), at(6));
     assert_eq!(slaac.state(first, at(6)), None);
-    assert!(!slaac.add(first, 128, 30, 40, at(6)));
+    assert!(!slaac.add(first, 30, 40, at(6)));
     // What has ended makes room.
-    assert!(slaac.add(ip("2001:db8::12"), 128, 10, 20, at(20)));
+    assert!(slaac.add(ip("2001:db8::12"), 10, 20, at(20)));
 }
 
 /// However many addresses others have, the next one may be ours.
@@ -234,16 +234,16 @@ fn an_address_of_somebody_else_makes_room() {
     let mut slaac = start();
     let given = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
     for last in 1..9 {
-        assert!(slaac.add(given(last), 128, 10, 20, at(0)));
+        assert!(slaac.add(given(last), 10, 20, at(0)));
         slaac.heard_na(&has(given(last)), at(0));
         assert!(slaac.is_duplicate(given(last)));
         // Not made again, and not while it is the last.
-        assert!(!slaac.add(given(last), 128, 10, 20, at(0)));
+        assert!(!slaac.add(given(last), 10, 20, at(0)));
     }
     assert!(!slaac.is_duplicate(given(6)) && slaac.is_duplicate(given(7)));
-    assert!(slaac.add(given(10), 128, 10, 20, at(0)));
-    assert!(slaac.add(given(11), 128, 10, 20, at(0)));
-    assert!(!slaac.add(given(12), 128, 10, 20, at(0)));
+    assert!(slaac.add(given(10), 10, 20, at(0)));
+    assert!(slaac.add(given(11), 10, 20, at(0)));
+    assert!(!slaac.add(given(12), 10, 20, at(0)));
     let ours = addresses(&slaac, 0);
     assert_eq!(ours[1..], [given(10), given(11)]);
     assert!(!slaac.is_duplicate(given(10)) && !slaac.is_duplicate(given(12)));

@@ -11,6 +11,11 @@ fn host(last: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)
 }
 
+/// A directory that holds no boot file.
+fn nothing() -> Arc<Directory> {
+    Arc::new(Directory::open(std::path::Path::new("/sys/class"), None).unwrap())
+}
+
 fn answers() -> Answers {
     Answers {
         server_id: SERVER_ID.to_vec(),
@@ -19,6 +24,7 @@ fn answers() -> Answers {
         prefix: 64,
         range: Some(host(0x1000)..=host(0x1003)),
         dns: vec![host(0x53)],
+        directory: nothing(),
         tftp: true,
         http: Some("http://[2001:db8::1]".to_owned()),
     }
@@ -607,4 +613,57 @@ fn the_log_says_who_asked_for_what() {
         answered.message.as_deref(),
         Some("boot file http://[2001:db8::1]/wireboot.efi")
     );
+}
+
+/// RFC 5970 section 3.3: the architecture is option 61.
+#[test]
+fn what_the_directory_holds_is_for_those_who_can_run_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["grubaa64.efi", "boot.ipxe"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
+    let mut responder = Responder::new(Answers {
+        directory,
+        ..answers()
+    });
+    let asked = |client, class: &str, architecture, user: &[u8]| {
+        from(client, MessageType::Solicit, |out| {
+            ia(out, &[]);
+            firmware(out, class, architecture);
+            if !user.is_empty() {
+                let length = (user.len() as u16).to_be_bytes();
+                out.option(option::USER_CLASS, [length.as_slice(), user].concat());
+            }
+        })
+    };
+    for (request, expected) in [
+        (
+            asked(1, "PXEClient", 11, b""),
+            Some("tftp://[2001:db8::1]/grubaa64.efi"),
+        ),
+        (
+            asked(2, "HTTPClient", 19, b""),
+            Some("http://[2001:db8::1]/grubaa64.efi"),
+        ),
+        (
+            asked(3, "PXEClient", 7, b"iPXE"),
+            Some("http://[2001:db8::1]/boot.ipxe"),
+        ),
+        (asked(4, "PXEClient", 6, b""), None),
+    ] {
+        assert_eq!(url(&mut responder, &request).as_deref(), expected);
+    }
+    // Also where another server gives the addresses, and once.
+    let mut stateless = stateless();
+    let request = asked(5, "PXEClient", 11, b"");
+    for told in [true, false] {
+        let (reply, events) = stateless.answer(&request, SOURCE, Port::Server, Instant::now());
+        assert!(reply.is_none());
+        let why = events
+            .iter()
+            .find(|event| event.event == Kind::Dhcpv6Ignored);
+        let why = why.and_then(|event| event.message.as_deref());
+        assert_eq!(why.is_some_and(|why| why.contains("grubaa64.efi")), told);
+    }
 }

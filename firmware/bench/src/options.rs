@@ -1,4 +1,4 @@
-//! The words behind `bench`.
+//! The load options.
 
 use crate::error::Error;
 use alloc::string::{String, ToString};
@@ -52,19 +52,16 @@ const MAX_PROCESSORS: u32 = 4096;
 const MAX_ROUNDS: u32 = 1000;
 
 impl Options {
-    /// Those in load options that ask for a measurement: `[wireboot.efi] bench [key=value ...]`. The shell puts the program's name
-    /// first, a boot option does not.
+    /// Those in `[wireboot-bench.efi] [key=value ...]`: the shell puts the program's name first, a boot option does not.
     ///
     /// # Errors
     /// The word that is not understood.
-    pub fn parse(load_options: &str) -> Result<Option<Self>, Error> {
-        let mut words = load_options.split_whitespace();
-        if words.next() != Some("bench") && words.next() != Some("bench") {
-            return Ok(None);
-        }
+    pub fn parse(load_options: &str) -> Result<Self, Error> {
+        let mut words = load_options.split_whitespace().peekable();
+        words.next_if(|first| !first.contains('='));
         let mut options = Self::default();
         for word in words {
-            let refused = || Error::Measurement(word.to_string());
+            let refused = || Error::Options(word.to_string());
             let (key, value) = word.split_once('=').ok_or_else(refused)?;
             let within = |value: &str, range: core::ops::RangeInclusive<u32>| {
                 let number = value.parse().ok().filter(|number| range.contains(number));
@@ -89,7 +86,7 @@ impl Options {
                 _ => return Err(refused()),
             }
         }
-        Ok(Some(options))
+        Ok(options)
     }
 
     /// Whether the rung of this name is to be measured.
@@ -103,39 +100,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_behind_bench() {
-        for other in ["", "wireboot.efi", "http://a/b", "a b bench"] {
-            assert!(matches!(Options::parse(other), Ok(None)), "{other}");
+    fn words_behind_the_programs_name() {
+        for none in ["", "wireboot-bench.efi"] {
+            assert_eq!(Options::parse(none).unwrap(), Options::default(), "{none}");
         }
-        assert_eq!(Options::parse("bench").unwrap(), Some(Options::default()));
-        let options = Options::parse("FS0:\\wireboot.efi bench rounds=2 ms=100 server=10.0.0.1")
-            .unwrap()
-            .unwrap();
+        let options =
+            Options::parse("FS0:\\wireboot-bench.efi rounds=2 ms=100 server=10.0.0.1").unwrap();
         assert_eq!((options.rounds, options.millis), (2, 100));
         assert_eq!(options.server, Some(IpAddr::from([10, 0, 0, 1])));
-        let options = Options::parse("bench server=fd00:77::1").unwrap().unwrap();
+        let options = Options::parse("server=fd00:77::1").unwrap();
         let server = IpAddr::from([0xfd00, 0x77, 0, 0, 0, 0, 0, 1]);
         assert_eq!(options.server, Some(server));
-        let options = Options::parse("bench processors=0,1,4").unwrap().unwrap();
+        let options = Options::parse("processors=0,1,4").unwrap();
         assert_eq!(options.processors, [0, 1, 4]);
         assert!(options.wants("SNP") && options.wants("driver, copied"));
-        let options = Options::parse("bench phases=1").unwrap().unwrap();
+        let options = Options::parse("phases=1").unwrap();
         assert!(options.phases && !Options::default().phases);
-        let options = Options::parse("bench only=SNP,driver").unwrap().unwrap();
+        let options = Options::parse("only=SNP,driver").unwrap();
         assert!(options.wants("wireboot TFTP over SNP") && options.wants("driver, copied"));
         assert!(!options.wants("MNP"));
         for wrong in [
-            "bench x",
-            "bench rounds=0",
-            "bench ms=999999",
-            "bench server=a",
-            "bench server=[fd00:77::1]",
-            "bench a=b",
-            "bench processors=1,",
-            "bench phases=2",
+            "a.efi x",
+            "rounds=1 x",
+            "rounds=0",
+            "ms=999999",
+            "server=a",
+            "server=[fd00:77::1]",
+            "a=b",
+            "processors=1,",
+            "phases=2",
         ] {
             assert!(
-                matches!(Options::parse(wrong), Err(Error::Measurement(word)) if wrong.ends_with(&word)),
+                matches!(Options::parse(wrong), Err(Error::Options(word)) if wrong.ends_with(&word)),
                 "{wrong}"
             );
         }

@@ -1,14 +1,14 @@
 //! The rungs of files: TFTP and HTTP, the firmware's and ours.
 
-use super::Sample;
-use crate::error::Error;
-use crate::fetching::{Fetcher, Wanted};
+use super::{Sample, landing};
+use crate::error::{Error, refused};
+use alloc::string::ToString;
+use boot_flow::fetching::{Fetcher, Wanted};
 use core::net::IpAddr;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Leases, Service};
 use wireboot_net::{Instant, Memory};
 use wireboot_nic::Nic;
-use wireboot_platform::memory::{self, Landing, Shape};
 use wireboot_platform::pci::Candidate;
 use wireboot_platform::stock::{Http, Pxe};
 use wireboot_platform::{Clock, random};
@@ -19,14 +19,6 @@ const MAILBOX: usize = 64;
 const ROOM: usize = 64 << 20;
 /// How long a file may take to come, in microseconds.
 const PATIENCE: u64 = 60_000_000;
-
-/// What the firmware does not do.
-fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
-    move |error| Error::Firmware {
-        what,
-        status: error.status(),
-    }
-}
 
 /// Our address of the version of IP that `server` has.
 pub fn own_address(leases: &Leases, server: IpAddr) -> Result<IpAddr, Error> {
@@ -52,19 +44,6 @@ fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
     }
 }
 
-/// Memory that the firmware's protocols fill.
-fn room() -> Result<Landing, Error> {
-    match memory::landing(ROOM, Shape::Whole) {
-        Ok((room, _)) => Ok(room),
-        Err(free) => Err(Error::Memory {
-            url: "the file to measure with".into(),
-            bytes: ROOM as u64,
-            copy: 0,
-            free,
-        }),
-    }
-}
-
 /// The firmware's TFTP, by its PXE.
 pub fn stock_tftp(
     interface: &Candidate,
@@ -77,7 +56,7 @@ pub fn stock_tftp(
     let mask = leases.v4.as_ref().map(|lease| lease.address.netmask());
     let mut pxe = Pxe::open(interface, station, mask.map(IpAddr::V4))
         .map_err(refused("PXE on this interface"))?;
-    let mut room = room()?;
+    let mut room = landing("the file to measure with", ROOM)?;
     let begin = clock.micros();
     let bytes = pxe
         .read(server, file, room.rest_mut(0))
@@ -88,7 +67,7 @@ pub fn stock_tftp(
 /// The firmware's HTTP. It obtains an address first, which is not counted.
 pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let mut http = Http::open(interface).map_err(refused("HTTP on this interface"))?;
-    let mut room = room()?;
+    let mut room = landing("the file to measure with", ROOM)?;
     let begin = clock.micros();
     let bytes = http
         .read(url.as_str(), room.rest_mut(0))
@@ -99,8 +78,8 @@ pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Samp
 /// Ours, as a boot has it, with the time that the boot processor did not rest.
 pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let rested = fetcher.network().rested();
-    let file = fetcher.get(&[Wanted::plain(url)])?.pop();
-    let stats = file.ok_or(Error::Nothing)?.stats;
+    let files = fetcher.get(&[Wanted::plain(url)])?;
+    let stats = files.first().map(|file| file.stats).unwrap_or_default();
     let rested = fetcher.network().rested() - rested;
     Ok(Sample {
         bytes: stats.bytes,
@@ -121,8 +100,8 @@ pub fn turns<N: Nic>(
     let (to_us, mut events) = wireboot_ring::channel(MAILBOX);
     let mut service = Service::new(nic, random::seed().0, for_service, to_us);
     let before = service.nic_mut().counters();
-    let landing = memory::landing(ROOM * 2, Shape::Whole).ok();
-    let mut memory = landing.map(|(memory, _)| Memory::new(memory));
+    let landing = landing("the file to measure with", ROOM * 2);
+    let mut memory = landing.ok().map(Memory::new);
     let mut sample = Sample::default();
     // Into an empty mailbox.
     for command in leases.clone().commands() {
@@ -130,7 +109,7 @@ pub fn turns<N: Nic>(
     }
     let _ = commands.push(Command::Get {
         job: 1,
-        url: alloc::format!("{url}"),
+        url: url.to_string(),
     });
     let end = clock.micros() + PATIENCE;
     let result = loop {
@@ -164,7 +143,7 @@ pub fn turns<N: Nic>(
             Some(_) => {}
         }
         if now > end {
-            break Err(Error::Stopped);
+            break Err(Error::Slow(url.to_string()));
         }
     };
     let after = service.nic_mut().counters();

@@ -1,6 +1,6 @@
 //! The rungs of TCP that sends: from memory to the sender's sink, whose acknowledgement of the last byte is the end.
 
-use super::Sample;
+use super::{Sample, landing};
 use crate::error::Error;
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -8,7 +8,6 @@ use core::net::SocketAddr;
 use wireboot_fetch::Leases;
 use wireboot_net::{Duration, Engine, Instant, Memory, NetError, Region, Stack, TcpStream};
 use wireboot_nic::{Counters, Nic, Properties};
-use wireboot_platform::memory::{self, Shape};
 use wireboot_platform::{Clock, random};
 
 /// What is sent, in bytes.
@@ -74,12 +73,7 @@ fn transfer<N: Nic>(
     sink: SocketAddr,
     clock: Clock,
 ) -> Result<Sample, Error> {
-    let (memory, _) = memory::landing(BYTES, Shape::Whole).map_err(|free| Error::Memory {
-        url: "the data to send".into(),
-        bytes: BYTES as u64,
-        copy: 0,
-        free,
-    })?;
+    let memory = landing("the data to send", BYTES)?;
     let region = Region::new(Memory::new(memory));
     let stack = engine.stack();
     configure(&stack, leases);

@@ -1,6 +1,6 @@
 //! What the rungs of frames are measured through: anything that sends and receives them.
 
-use crate::error::Error;
+use crate::error::{Error, refused};
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
 use wireboot_platform::stock::Mnp;
 
@@ -62,13 +62,6 @@ impl<N: Nic> Wire for Driver<N> {
         let (_, mut transmit) = self.0.split();
         transmit.flush()?;
         Ok(transmit.idle())
-    }
-}
-
-fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
-    move |error| Error::Firmware {
-        what,
-        status: error.status(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `wireboot.efi bench`: what this machine's network can do at each height, measured in one boot against a sender on the network.
+//! wireboot-bench.efi: what this machine's network can do at each height, measured in one boot against a sender on the network.
 //!
 //! ```text
 //!  wireboot TFTP, HTTP            the firmware's TFTP (PXE), HTTP
@@ -9,7 +9,12 @@
 //!
 //! Every rung is measured once a round, by turns, and the median counts. The sender (`wireboot lab sky`) speaks
 //! [`wireboot_wire::bench`].
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
 
+extern crate alloc;
+
+mod error;
 mod files;
 mod frame;
 mod frames;
@@ -20,37 +25,39 @@ mod upload;
 mod wire;
 mod work;
 
-use crate::card::{self, Card};
-use crate::error::Error;
-use crate::fetching::Fetcher;
-use crate::network::{Account, Network};
-use crate::origin::Origin;
-use crate::settings::Settings;
-use crate::source;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
+use boot_flow::card::{self, Card};
+use boot_flow::error::Error as BootError;
+use boot_flow::fetching::Fetcher;
+use boot_flow::network::{Account, Network};
+use boot_flow::origin::Origin;
+use boot_flow::settings::Settings;
+use boot_flow::source;
 use core::net::{IpAddr, SocketAddr};
+use error::{Error, refused};
 use frames::{Frames, Size};
 use ladder::{Kind, Ladder};
-pub use options::Options;
+use options::Options;
 use phases::{Phases, Record};
 use upload::Uncut;
 use wire::{Driver, Managed, Wire};
 use wireboot_fetch::Leases;
 use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
-use wireboot_platform::memory;
+use wireboot_platform::image::Own;
+use wireboot_platform::memory::{self, Landing, Shape};
 use wireboot_platform::pci::{Candidate, Claim};
 use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::stock::{self, Mnp};
 use wireboot_platform::undi::{self, Undi};
-use wireboot_platform::{Clock, console};
+use wireboot_platform::{Clock, Status, console};
 use wireboot_wire::bench::DATA_PORT;
 
 /// What one measurement found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+struct Sample {
     /// Packets that came through.
     pub packets: u64,
     /// Bytes of their payload, or of the file.
@@ -84,9 +91,25 @@ const MEMORY: usize = 64 << 20;
 /// How long the link may take to come up, in microseconds.
 const LINK: u64 = 5_000_000;
 
-/// Measures, and tells.
-pub fn run(options: &Options, origin: &Origin, clock: Clock) -> Result<(), Error> {
-    let mut bench = Bench::open(options, origin, clock)?;
+/// The program: measures what its load options say, and tells.
+pub fn main() -> Status {
+    let clock = Clock::calibrate();
+    log::info!("wireboot-bench {}", env!("CARGO_PKG_VERSION"));
+    match run(clock) {
+        Ok(()) => Status::SUCCESS,
+        Err(error) => {
+            log::error!("{error}");
+            error.status()
+        }
+    }
+}
+
+fn run(clock: Clock) -> Result<(), Error> {
+    let image = Own::read();
+    let options = Options::parse(&image.options)?;
+    // Taking the network interface makes the firmware forget how it loaded us: read that first.
+    let origin = Origin::of(&image);
+    let mut bench = Bench::open(&options, &origin, clock)?;
     for round in 1..=options.rounds {
         log::info!("round {round} of {}", options.rounds);
         bench.round();
@@ -101,8 +124,19 @@ pub fn run(options: &Options, origin: &Origin, clock: Clock) -> Result<(), Error
     Ok(())
 }
 
+/// Memory in one piece for `what`.
+fn landing(what: &str, bytes: usize) -> Result<Landing, Error> {
+    let (landing, _) = memory::landing(bytes, Shape::Whole).map_err(|free| BootError::Memory {
+        url: what.into(),
+        bytes: bytes as u64,
+        copy: 0,
+        free,
+    })?;
+    Ok(landing)
+}
+
 /// The network as a boot has it.
-fn network(card: &Card, processors: Option<u32>, clock: Clock) -> Result<Network, Error> {
+fn network(card: &Card, processors: Option<u32>, clock: Clock) -> Result<Network, BootError> {
     let settings = Settings {
         processors,
         ..Settings::default()
@@ -130,9 +164,9 @@ impl<'o> Bench<'o> {
     /// Finds the interface and an address.
     fn open(options: &'o Options, origin: &Origin, clock: Clock) -> Result<Self, Error> {
         let cards = card::all(origin, Some(card::Driver::Native))?;
-        let card = cards.into_iter().next().ok_or(Error::NoInterface)?;
+        let card = cards.into_iter().next().ok_or(BootError::NoInterface)?;
         let Card::Native(interface) = &card else {
-            return Err(Error::NoInterface);
+            return Err(BootError::NoInterface.into());
         };
         let interface = interface.clone();
         let mut fetcher = Fetcher::new(network(&card, None, clock)?);
@@ -141,7 +175,7 @@ impl<'o> Bench<'o> {
         let mac = fetcher.network().mac();
         let next_server = leases.v4.as_ref().and_then(|lease| lease.next_server);
         let server = options.server.or(next_server.map(IpAddr::V4));
-        let server = server.ok_or(Error::Nothing)?;
+        let server = server.ok_or(Error::NoServer)?;
         match server {
             IpAddr::V4(_) => leases.v6 = None,
             IpAddr::V6(_) => leases.v4 = None,
@@ -203,12 +237,9 @@ impl<'o> Bench<'o> {
 
     /// What works with our driver on the boot processor.
     fn ours(&mut self) -> Result<(), Error> {
-        let refused = |error: wireboot_platform::Error| Error::Firmware {
-            what: "the network interface",
-            status: error.status(),
-        };
-        let claim = Claim::take(&self.interface).map_err(refused)?;
-        let function = claim.function(self.clock).map_err(refused)?;
+        let what = "the network interface";
+        let claim = Claim::take(&self.interface).map_err(refused(what))?;
+        let function = claim.function(self.clock).map_err(refused(what))?;
         let mut driver = Driver(card::start(function, 1)?);
         self.settle(&mut driver)?;
         self.wire("driver", &mut driver);
@@ -275,7 +306,7 @@ impl<'o> Bench<'o> {
         let end = self.clock.micros() + LINK;
         while !driver.0.link_up() {
             if self.clock.micros() > end {
-                return Err(Error::NoLink(format!("{}", self.interface)));
+                return Err(BootError::NoLink(format!("{}", self.interface)).into());
             }
         }
         Ok(())
@@ -300,13 +331,7 @@ impl<'o> Bench<'o> {
     /// Full frames, each payload copied to memory.
     fn copied(&mut self, name: &str, wire: &mut impl Wire) {
         self.rung(Kind::Receive, name, |bench| {
-            let (mut memory, _) =
-                memory::landing(MEMORY, memory::Shape::Whole).map_err(|free| Error::Memory {
-                    url: "the memory to measure with".into(),
-                    bytes: MEMORY as u64,
-                    copy: 0,
-                    free,
-                })?;
+            let mut memory = landing("the memory to copy to", MEMORY)?;
             bench
                 .frames
                 .receive(wire, Size::Full, Some(memory.rest_mut(0)))
@@ -331,21 +356,12 @@ impl<'o> Bench<'o> {
         let interface = snp::interfaces()
             .into_iter()
             .find(|interface| interface.path.starts_with(&self.interface.path))
-            .ok_or(Error::NoInterface)?;
-        Snp::open(&interface).map_err(|error| Error::Firmware {
-            what: "SNP on this interface",
-            status: error.status(),
-        })
+            .ok_or(BootError::NoInterface)?;
+        Snp::open(&interface).map_err(refused("SNP on this interface"))
     }
 
     /// The firmware's own network, from the driver up.
     fn firmwares(&mut self) {
-        let opened = |what| {
-            move |error: wireboot_platform::Error| Error::Firmware {
-                what,
-                status: error.status(),
-            }
-        };
         match self.snp() {
             Ok(nic) => self.driven(
                 nic,
@@ -364,8 +380,8 @@ impl<'o> Bench<'o> {
                 ),
                 Err(reason) => {
                     let interface = format!("{interface}");
-                    let error = Error::Undi { interface, reason };
-                    self.ladder.add(Kind::Receive, "UNDI", Err(error));
+                    let error = BootError::Undi { interface, reason };
+                    self.ladder.add(Kind::Receive, "UNDI", Err(error.into()));
                 }
             }
         }
@@ -374,8 +390,8 @@ impl<'o> Bench<'o> {
         }
         let ethertype = frame::ethertype(self.server);
         self.rung(Kind::Receive, "MNP", |bench| {
-            let mnp =
-                Mnp::open(&bench.interface, ethertype).map_err(opened("MNP on this interface"))?;
+            let mnp = Mnp::open(&bench.interface, ethertype);
+            let mnp = mnp.map_err(refused("MNP on this interface"))?;
             let mut managed = Managed {
                 mnp,
                 mac: bench.mac,
@@ -414,7 +430,7 @@ impl<'o> Bench<'o> {
         if !wanted.iter().any(|(_, name)| self.options.wants(name)) {
             return Ok(());
         }
-        let card = self.card.by_the_firmware().ok_or(Error::NoInterface)?;
+        let card = self.card.by_the_firmware().ok_or(BootError::NoInterface)?;
         let network = network(&card, Some(1), self.clock)?;
         if network.accounts().is_empty() {
             return Ok(());

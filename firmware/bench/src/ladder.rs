@@ -246,7 +246,7 @@ mod tests {
             ladder.add(Kind::Receive, "driver", Ok(sample(bytes)));
         }
         ladder.add(Kind::Receive, "SNP", Ok(sample(90_000_000)));
-        ladder.add(Kind::Receive, "MNP", Err(Error::Nothing));
+        ladder.add(Kind::Receive, "MNP", Err(Error::NoServer));
         let table = ladder.table();
         assert_eq!(table.len(), 4);
         assert!(
@@ -270,7 +270,7 @@ mod tests {
         ladder.add(
             Kind::Transmit,
             "driver",
-            Err(Error::Setting("a \"b\"\n\\ü".to_string())),
+            Err(Error::Options("a \"b\"\n\\ü".to_string())),
         );
         let json = ladder.json(2);
         assert!(json.starts_with("{\"version\":\""), "{json}");

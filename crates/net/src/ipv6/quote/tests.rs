@@ -1,0 +1,129 @@
+use super::super::header;
+use super::*;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+pub const US4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub const HOST4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub const US6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+pub const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+
+/// A packet of ours with the transport header's first 8 bytes 50,000 -> 69, sequence number 0x01020304, `len` long
+/// altogether.
+pub fn sent(version: Version, protocol: u8, len: u16) -> Vec<u8> {
+    let transport = [0xc3, 0x50, 0, 69, 1, 2, 3, 4];
+    match version {
+        Version::V4 => {
+            let mut bytes = Vec::from([0x45, 0]);
+            bytes.extend(len.to_be_bytes());
+            bytes.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
+            bytes.extend(US4.octets());
+            bytes.extend(HOST4.octets());
+            bytes.extend(transport);
+            bytes
+        }
+        Version::V6 => {
+            let mut bytes = header::packet(US6, HOST6, protocol, 64, &transport);
+            bytes[4..6].copy_from_slice(&(len - 40).to_be_bytes());
+            bytes
+        }
+    }
+}
+
+/// An error message about it.
+pub fn about(kind: u8, code: u8, value: u32, sent: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::from([kind, code, 0, 0]);
+    bytes.extend(value.to_be_bytes());
+    bytes.extend(sent);
+    bytes
+}
+
+#[test]
+fn the_flow_is_read() {
+    for version in [Version::V4, Version::V6] {
+        let mut want = Quoted {
+            protocol: TCP,
+            local: match version {
+                Version::V4 => (US4, 50_000).into(),
+                Version::V6 => (US6, 50_000).into(),
+            },
+            remote: match version {
+                Version::V4 => (HOST4, 69).into(),
+                Version::V6 => (HOST6, 69).into(),
+            },
+            sequence: Some(0x0102_0304),
+            len: 1500,
+        };
+        let bytes = sent(version, TCP, 1500);
+        assert_eq!(read(version, &bytes), Some(want));
+        for len in 0..bytes.len() {
+            assert_eq!(read(version, &bytes[..len]), None, "{version:?} {len}");
+        }
+        (want.protocol, want.sequence) = (UDP, None);
+        assert_eq!(read(version, &sent(version, UDP, 1500)), Some(want));
+    }
+    assert_eq!(read(Version::V6, &sent(Version::V4, UDP, 1500)), None);
+    assert_eq!(read(Version::V4, &sent(Version::V6, UDP, 1500)), None);
+}
+
+#[test]
+fn pieces() {
+    // A later piece quotes no ports.
+    let mut bytes = sent(Version::V4, UDP, 1500);
+    bytes[6..8].copy_from_slice(&[0x20, 0]);
+    assert!(read(Version::V4, &bytes).is_some());
+    bytes[7] = 1;
+    assert_eq!(read(Version::V4, &bytes), None);
+    let piece = |offset| {
+        let payload = [UDP, 0, 0, offset, 0, 0, 0, 9, 0xc3, 0x50, 0, 69, 0, 0, 0, 0];
+        let bytes = header::packet(US6, HOST6, 44, 64, &payload);
+        read(Version::V6, &bytes).map(|quoted| (quoted.local.port(), quoted.remote.port()))
+    };
+    assert_eq!(piece(1), Some((50_000, 69)));
+    assert_eq!(piece(9), None);
+    // A header of less than 20 bytes; groups.
+    let mut bytes = sent(Version::V4, UDP, 1500);
+    bytes[0] = 0x44;
+    assert_eq!(read(Version::V4, &bytes), None);
+    let mut bytes = sent(Version::V4, UDP, 1500);
+    bytes[16] = 224;
+    assert_eq!(read(Version::V4, &bytes), None);
+    let mut bytes = sent(Version::V6, UDP, 1500);
+    bytes[24] = 0xff;
+    assert_eq!(read(Version::V6, &bytes), None);
+}
+
+#[test]
+fn a_port_is_unreachable() {
+    for (version, kind, code) in [(Version::V4, 3, 3), (Version::V6, 1, 4)] {
+        let says = |kind, code, protocol| {
+            port_unreachable(
+                version,
+                &about(kind, code, 0, &sent(version, protocol, 100)),
+            )
+        };
+        assert_eq!(
+            says(kind, code, UDP),
+            read(version, &sent(version, UDP, 100))
+        );
+        assert!(says(kind, code, UDP).is_some());
+        assert_eq!(says(kind, code, TCP), None);
+        assert_eq!(says(kind, code - 1, UDP), None);
+        assert_eq!(says(kind + 1, code, UDP), None);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes: Vec<u8>, at in 0..48_usize, flip: u8) {
+        for version in [Version::V4, Version::V6] {
+            read(version, &bytes);
+            port_unreachable(version, &bytes);
+            let mut sent = sent(version, UDP, 100);
+            if let Some(byte) = sent.get_mut(at) {
+                *byte ^= flip;
+            }
+            read(version, &sent);
+        }
+    }
+}

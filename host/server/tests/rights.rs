@@ -1,0 +1,305 @@
+//! What the server gives up once it has its sockets, and that it still serves.
+
+mod namespace;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use namespace::{Clients, Served};
+use wireboot_namespace::{inside, sh};
+
+const NOBODY: u32 = 65534;
+/// CAP_NET_BIND_SERVICE is number 10 (capabilities(7)).
+const BINDS_LOW_PORTS: &str = "0000000000000400";
+const NONE: &str = "0000000000000000";
+
+/// Whether root can become nobody here: in the namespace of an ordinary user there is nobody else.
+fn can_become_nobody() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap();
+    let count = |line: &str| line.split_whitespace().nth(2)?.parse::<u64>().ok();
+    map.lines().filter_map(count).sum::<u64>() > 1
+}
+
+/// The values that the threads of a server have in a field of `/proc/PID/task/ID/status`. The first thread is the test harness's.
+fn of_all_threads(served: &Served, field: &str) -> BTreeSet<String> {
+    let process = served.child.id().to_string();
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let value = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        line.unwrap_or_else(|| panic!("no {field} in {status}"))
+            .trim()
+            .replace('\t', " ")
+    };
+    let tasks = tasks.map(Result::unwrap);
+    let tasks = tasks.filter(|task| *task.file_name() != *process);
+    tasks.map(value).collect()
+}
+
+fn one(value: &str) -> BTreeSet<String> {
+    BTreeSet::from([value.to_owned()])
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A lease for a client with this Ethernet address, which then has it.
+fn obtain(clients: &Clients, mac: &str) -> Option<String> {
+    let log = clients.run(&format!(
+        "ip link set c0 address {mac}; busybox udhcpc -i c0 -n -q -f -t 4 -T 1 -s /bin/true 2>&1 || true"
+    ));
+    let (_, lease) = log.split_once("lease of ")?;
+    Some(lease.split(' ').next()?.to_owned())
+}
+
+#[test]
+fn a_server_keeps_no_rights_that_it_does_not_need() {
+    if !inside("a_server_keeps_no_rights_that_it_does_not_need") {
+        return;
+    }
+    let clients = Clients::new();
+    let arguments = "--interface s0 --ra --address fd00:9::1/64 --range 10.9.0.200-10.9.0.200";
+    let mut served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    let uid = if can_become_nobody() { NOBODY } else { 0 };
+    let ids = [uid; 4].map(|id| id.to_string()).join(" ");
+    let is = |served: &Served, capabilities: &str| {
+        assert!(of_all_threads(served, "Name:").len() > 3);
+        for (field, expected) in [
+            ("Uid:", ids.as_str()),
+            ("Gid:", &ids),
+            ("CapEff:", capabilities),
+            ("CapPrm:", capabilities),
+            ("CapInh:", NONE),
+            ("CapAmb:", NONE),
+            ("NoNewPrivs:", "1"),
+            ("Seccomp:", "2"),
+        ] {
+            assert_eq!(of_all_threads(served, field), one(expected), "{field}");
+        }
+    };
+    is(&served, BINDS_LOW_PORTS);
+    let who = if uid == NOBODY {
+        "user nobody, with"
+    } else {
+        "user 0 (cannot become nobody: "
+    };
+    served.wait_for(&format!("wireboot: running as {who}"));
+
+    let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
+    assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
+    clients.run("ip address add 10.9.0.200/24 dev c0; ip address add fd00:9::9/64 dev c0 nodad");
+    for url in [
+        "http://10.9.0.1/linux",
+        "tftp://10.9.0.1/linux",
+        "http://[fd00:9::1]/linux",
+        "tftp://[fd00:9::1]/linux",
+    ] {
+        assert_eq!(clients.run(&format!("curl -gsS {url}")), "linux", "{url}");
+    }
+    let made = served.directory.path().join("state/leases");
+    assert_eq!(fs::metadata(&made).unwrap().uid(), uid);
+    clients.run("ip address flush dev c0");
+    // Its leases are there again, and it can write them.
+    for _ in 0..2 {
+        served.end_and_start(arguments);
+        served.wait_for("wireboot: ready");
+        assert!(
+            !served.log().contains("leases are not kept"),
+            "{}",
+            served.log()
+        );
+        assert_eq!(obtain(&clients, second), None);
+        assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
+    }
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+    assert!(!sh("ip address show dev s0").contains("fd00:9::1"));
+
+    let served = Served::start("--interface s0 --no-dhcp");
+    served.wait_for("wireboot: ready");
+    is(&served, NONE);
+}
+
+#[test]
+fn a_question_to_other_servers_can_still_be_asked() {
+    if !inside("a_question_to_other_servers_can_still_be_asked") {
+        return;
+    }
+    let clients = Clients::new();
+    clients.run("ip address add 10.9.0.2/24 dev c0");
+    let served = Served::start("--interface s0 --no-ipv6");
+    served.wait_for("wireboot: giving addresses");
+    assert!(
+        !served.log().contains("could not be asked"),
+        "{}",
+        served.log()
+    );
+}
+
+#[test]
+fn only_the_served_files_can_be_opened() {
+    if !inside("only_the_served_files_can_be_opened") {
+        return;
+    }
+    let clients = Clients::new();
+    clients.run("ip address add 10.9.0.2/24 dev c0");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let folder = |name: &str| {
+        let folder = elsewhere.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        mode(&folder, 0o755);
+        fs::write(folder.join("program"), name).unwrap();
+        folder
+    };
+    mode(elsewhere.path(), 0o755);
+    let (links, first, second) = (folder("links"), folder("first"), folder("second"));
+    let link = links.join("boot.efi");
+    symlink(first.join("program"), &link).unwrap();
+    let arguments = format!("--interface s0 --authoritative --nbp {}", link.display());
+    let served = Served::start(&arguments);
+    served.wait_for("wireboot: ready");
+    let program = "curl -sS -w %{http_code} http://10.9.0.1/wireboot.efi";
+    assert_eq!(clients.run(program), "first200");
+    // A new version in the place of the old one.
+    fs::write(first.join("new"), "newer").unwrap();
+    fs::rename(first.join("new"), first.join("program")).unwrap();
+    assert_eq!(clients.run(program), "newer200");
+    // Everybody may read this one.
+    fs::remove_file(&link).unwrap();
+    symlink(second.join("program"), &link).unwrap();
+    let answer = clients.run(program);
+    let lacks_it = "no Landlock (this kernel has none)";
+    match served.log().contains(lacks_it) {
+        true => assert_eq!(answer, "second200"),
+        false => assert!(answer.ends_with("403"), "{answer}"),
+    }
+    drop(served);
+    // Folders above that the user may not enter are no obstacle.
+    mode(elsewhere.path(), 0o700);
+    let program_here = second.join("program");
+    let arguments = format!(
+        "--interface s0 --authoritative --nbp {}",
+        program_here.display()
+    );
+    let served = Served::start(&arguments);
+    served.wait_for("wireboot: ready");
+    assert_eq!(clients.run(program), "second200");
+    let log = served.log();
+    assert!(
+        log.contains("Landlock, seccomp") || log.contains(lacks_it),
+        "{log}"
+    );
+    assert!(
+        !log.contains("no Landlock") || log.contains(lacks_it),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_file_that_the_user_may_not_read_is_refused_and_told_of() {
+    if !inside("a_file_that_the_user_may_not_read_is_refused_and_told_of") {
+        return;
+    }
+    let clients = Clients::new();
+    clients.run("ip address add 10.9.0.2/24 dev c0");
+    let mut served = Served::start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    let at = served.directory.path().to_owned();
+    let denied = format!("error: the server may not read {}", at.display());
+    assert!(!served.log().contains(&denied), "{}", served.log());
+    fs::create_dir(at.join("sub")).unwrap();
+    fs::write(at.join("sub/other"), "").unwrap();
+    for name in ["initrd.gz", "sub/other"] {
+        mode(&at.join(name), 0);
+    }
+    served.end_and_start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    served.wait_for(&format!(
+        "{denied}/initrd.gz and 1 more: let everybody read"
+    ));
+    assert_eq!(
+        clients.run("curl -sS -o /dev/null -w %{http_code} http://10.9.0.1/initrd.gz"),
+        "403"
+    );
+    let refused = clients.run("curl -sS tftp://10.9.0.1/initrd.gz 2>&1 || true");
+    assert!(!refused.contains("initrd.gz"), "{refused}");
+    served.wait_for("TFTP error    10.9.0.2 initrd.gz: the server may not read this file");
+    assert_eq!(clients.run("curl -sS http://10.9.0.1/linux"), "linux");
+
+    let mut check = Served::start("--check");
+    mode(&check.directory.path().join("linux"), 0);
+    check.child.wait().unwrap();
+    check.kill_and_start("--check");
+    assert!(!check.child.wait().unwrap().success());
+    check.wait_for("the server may not read");
+
+    // The folder itself, and wireboot.efi.
+    mode(&at, 0o700);
+    served.end_and_start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    if can_become_nobody() {
+        served.wait_for("error: wireboot.efi: the server may not read this file");
+        served.wait_for("error: wireboot.conf: the server may not read this file");
+        served.wait_for(&denied);
+    }
+}
+
+#[test]
+fn who_is_not_root_serves_as_who_they_are() {
+    if !inside("who_is_not_root_serves_as_who_they_are") {
+        return;
+    }
+    let clients = Clients::new();
+    if !can_become_nobody() {
+        return;
+    }
+    clients.run("ip address add 10.9.0.2/24 dev c0");
+    let arguments = "--interface s0 --no-dhcp --no-tftp --http-port 8080";
+    let mut served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    served.end_and_start_as(1234, arguments);
+    served.wait_for("wireboot: running as user 1234, with ");
+    served.wait_for("wireboot: ready");
+    assert_eq!(of_all_threads(&served, "CapEff:"), one(NONE));
+    assert_eq!(of_all_threads(&served, "Seccomp:"), one("2"));
+    assert_eq!(clients.run("curl -sS http://10.9.0.1:8080/linux"), "linux");
+    served.end_and_start_as(1234, &format!("{arguments} --user nobody"));
+    assert!(!served.child.wait().unwrap().success());
+    served.wait_for("--user nobody: only root can become another user");
+}
+
+#[test]
+fn leases_are_kept_where_the_user_can_write() {
+    if !inside("leases_are_kept_where_the_user_can_write") {
+        return;
+    }
+    let _clients = Clients::new();
+    if !can_become_nobody() {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    mode(state.path(), 0o755);
+    // Somebody else's folder stays as it is.
+    let path = state.path().join("leases");
+    let arguments = format!("--interface s0 --authoritative --leases {}", path.display());
+    let mut served = Served::start(&arguments);
+    served.wait_for("wireboot: ready");
+    served.wait_for("leases are not kept");
+    assert_eq!(fs::metadata(state.path()).unwrap().uid(), 0);
+    // As root, they are kept there.
+    served.end_and_start(&format!("{arguments} --user root"));
+    served.wait_for("wireboot: ready");
+    assert!(
+        !served.log().contains("leases are not kept"),
+        "{}",
+        served.log()
+    );
+    assert_eq!(of_all_threads(&served, "CapEff:"), one(BINDS_LOW_PORTS));
+    assert_eq!(fs::metadata(&path).unwrap().uid(), 0);
+    let mut served = Served::start("--user nobody-of-this-name");
+    assert!(!served.child.wait().unwrap().success());
+    served.wait_for("--user nobody-of-this-name: there is no such user");
+}
