@@ -234,24 +234,6 @@ mod tests {
     use super::*;
     use wireboot_ring::{HeapBlock, prefix};
 
-    /// Pieces of 10 bytes.
-    struct Pieces(Vec<u8>);
-
-    impl MemoryBlock for Pieces {
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-        fn rest(&self, at: usize) -> &[u8] {
-            let end = (at + 1).next_multiple_of(10).min(self.0.len());
-            self.0.get(at..end).unwrap_or_default()
-        }
-        fn rest_mut(&mut self, at: usize) -> &mut [u8] {
-            let end = (at + 1).next_multiple_of(10).min(self.0.len());
-            self.0.get_mut(at..end).unwrap_or_default()
-        }
-        fn settle(&mut self, _len: usize) {}
-    }
-
     #[test]
     fn bytes_go_on_in_the_next_piece() {
         let whole: Vec<u8> = (1..=40).collect();
@@ -264,7 +246,8 @@ mod tests {
             (30, 30, 0),
             (46, 99, 4),
         ] {
-            let region = Region::new(Memory::new(Pieces(alloc::vec![0; 50]))).part(end);
+            let (writer, _) = prefix(HeapBlock::in_pieces(&[0; 50], 10));
+            let region = Region::new(Memory::new(writer)).part(end);
             assert_eq!(region.write(at, bytes), written);
             let memory = region.take();
             let mut expected = [0; 50];

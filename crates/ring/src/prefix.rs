@@ -256,30 +256,59 @@ impl<B: Block> PrefixReader<B> {
 }
 
 /// A block on the heap.
-pub struct HeapBlock(NonNull<[u8]>);
+pub struct HeapBlock {
+    pieces: Vec<NonNull<[u8]>>,
+    /// Bytes of each piece but the last.
+    piece: usize,
+    len: usize,
+}
+
+impl HeapBlock {
+    /// A copy of `bytes`, in pieces of so many bytes.
+    #[must_use]
+    pub fn in_pieces(bytes: &[u8], piece: usize) -> Self {
+        let piece = piece.max(1);
+        let leak = |bytes: &[u8]| NonNull::from(Box::leak(bytes.into()));
+        Self {
+            pieces: bytes.chunks(piece).map(leak).collect(),
+            piece,
+            len: bytes.len(),
+        }
+    }
+}
 
 impl From<Vec<u8>> for HeapBlock {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Box::leak(bytes.into_boxed_slice()).into())
+        let len = bytes.len();
+        Self {
+            pieces: alloc::vec![Box::leak(bytes.into_boxed_slice()).into()],
+            piece: len.max(1),
+            len,
+        }
     }
 }
 
 impl Drop for HeapBlock {
     fn drop(&mut self) {
-        // SAFETY: leaked by `from`, and whoever drops it has no reference left.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        for piece in &self.pieces {
+            // SAFETY: leaked when the value was made, and whoever drops it has no reference left.
+            drop(unsafe { Box::from_raw(piece.as_ptr()) });
+        }
     }
 }
 
-// SAFETY: leaked for as long as the value lives.
+// SAFETY: leaked for as long as the value lives, and `pieces` does not change.
 unsafe impl Block for HeapBlock {
     fn place(&self, at: usize) -> (NonNull<u8>, usize) {
-        let len = Block::len(self).saturating_sub(at);
-        // SAFETY: nobody asks for bytes beyond the end.
-        (unsafe { self.0.cast().add(at) }, len)
+        let offset = at % self.piece;
+        match self.pieces.get(at / self.piece) {
+            // SAFETY: nobody asks for bytes beyond the end, so the offset lies within the piece.
+            Some(piece) => (unsafe { piece.cast().add(offset) }, piece.len() - offset),
+            None => (NonNull::dangling(), 0),
+        }
     }
     fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 }
 
@@ -368,25 +397,10 @@ mod tests {
         assert_eq!(last.rest(0), [0; 4]);
     }
 
-    /// Pieces of 7 bytes.
-    #[cfg(not(loom))]
-    struct Pieces(Vec<HeapBlock>);
-
-    // SAFETY: each piece is leaked for as long as the value lives.
-    #[cfg(not(loom))]
-    unsafe impl Block for Pieces {
-        fn place(&self, at: usize) -> (NonNull<u8>, usize) {
-            self.0[at / 7].place(at % 7)
-        }
-        fn len(&self) -> usize {
-            self.0.len() * 7
-        }
-    }
-
     #[cfg(not(loom))]
     #[test]
     fn pieces_are_filled_and_read_one_after_the_other() {
-        let (mut writer, reader) = prefix(Pieces((0..3).map(|_| block(7)).collect()));
+        let (mut writer, reader) = prefix(HeapBlock::in_pieces(&[0; 21], 7));
         assert_eq!(writer.len(), 21);
         let mut part = writer.lend(4..16).unwrap();
         assert_eq!(part.len(), 12);

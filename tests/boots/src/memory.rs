@@ -5,7 +5,7 @@ use std::fs::File;
 use anyhow::{Result, ensure};
 use wireboot_lab::netns::Lab;
 
-use crate::scene::{Scene, expect};
+use crate::scene::Scene;
 use crate::system;
 
 /// A machine with so much memory below 4 GiB and above, in MiB, and an initrd that ends with so many MiB of zeros, which Linux skips.
