@@ -238,9 +238,10 @@ pub fn free() -> Free {
     place::free(&holes())
 }
 
-/// In whole pages, one at least.
+/// In whole pages, one at least. A server may say any size.
 fn pages(bytes: u64) -> u64 {
-    bytes.max(1).next_multiple_of(PAGE as u64)
+    let pages = bytes.max(1).div_ceil(PAGE as u64);
+    pages.saturating_mul(PAGE as u64)
 }
 
 /// The machine's free memory; none when the firmware does not tell.
@@ -253,4 +254,17 @@ fn holes() -> Vec<Span> {
             && !entry.att.contains(MemoryAttribute::SPECIAL_PURPOSE)
     });
     place::holes(usable.map(|entry| (entry.phys_start, entry.page_count * PAGE as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_size_is_whole_pages() {
+        for (bytes, whole) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)] {
+            assert_eq!(pages(bytes), whole);
+        }
+        assert_eq!(pages(u64::MAX), u64::MAX);
+    }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 const LOWEST: u64 = 16 << 20;
 /// The kernel is unpacked below (`KERNEL_IMAGE_SIZE`), anywhere in what is free there.
 const KERNEL_LIMIT: u64 = 1 << 30;
-/// What the kernel's image and the unpacked kernel may take, in bytes; those of distributions take 50 to 80 MiB.
+/// What the kernel's image may take, and the unpacked kernel, in bytes; those of distributions take 50 to 80 MiB.
 const KERNEL: u64 = 96 << 20;
 /// Smaller memory is left alone, but for files that fit.
 const SMALLEST: u64 = 1 << 20;
@@ -44,13 +44,12 @@ pub struct Free {
 
 /// The free memory of a memory map, whose entries are start and length in bytes: neighbours as one, what may be used of it.
 pub(crate) fn holes(map: impl Iterator<Item = (u64, u64)>) -> Vec<Span> {
-    let mut spans: Vec<Span> = map
-        .map(|(start, len)| Span {
-            start,
-            end: start.saturating_add(len),
-        })
-        .collect();
-    spans.sort_unstable_by_key(|span| span.start);
+    let mut spans: Vec<Span> = Vec::new();
+    for (start, len) in map {
+        let end = start.saturating_add(len);
+        let at = spans.partition_point(|span| span.start < start);
+        spans.insert(at, Span { start, end });
+    }
     let mut holes: Vec<Span> = Vec::new();
     for span in spans {
         match holes.last_mut() {
@@ -86,16 +85,19 @@ pub(crate) fn whole(holes: &[Span], bytes: u64) -> Option<Span> {
 /// Places for so many bytes, in pieces where it has to be, beside which `beside` bytes stay free in one piece. Both are multiples of a
 /// page. `None` when there are not so many.
 pub(crate) fn scattered(holes: &[Span], bytes: u64, beside: u64) -> Option<Vec<Span>> {
-    // Best where the kernel does not come, and with room for it.
+    // Best where the kernel is not unpacked, with room for that, and for the kernel's image, which the firmware puts to the top.
     let demands = [
-        (KERNEL_LIMIT, KERNEL),
-        (KERNEL_LIMIT, 0),
-        (0, KERNEL),
-        (0, 0),
+        (KERNEL_LIMIT, KERNEL, KERNEL),
+        (KERNEL_LIMIT, KERNEL, 0),
+        (KERNEL_LIMIT, 0, 0),
+        (0, KERNEL, KERNEL),
+        (0, KERNEL, 0),
+        (0, 0, 0),
     ];
-    demands
-        .into_iter()
-        .find_map(|(floor, kernel)| demanding(holes, bytes, beside, floor, kernel))
+    demands.into_iter().find_map(|(floor, kernel, image)| {
+        let beside = beside.saturating_add(image);
+        demanding(holes, bytes, beside, floor, kernel)
+    })
 }
 
 /// The same where the bytes that stay free lie above `floor`, and the first `kernel` bytes of the largest hole below
@@ -128,21 +130,21 @@ fn demanding(
         .map(usable)
         .filter(|(_, span)| span.len() >= SMALLEST)
         .collect();
-    // Few pieces; those of the hole that has to keep the most come last.
-    usable.sort_unstable_by_key(|(kept, span)| (*kept, u64::MAX - span.len()));
     let mut left = bytes;
     let mut places = Vec::new();
-    for (_, span) in usable {
+    while left > 0 {
+        // Few pieces; those of the hole that has to keep the most come last.
+        let order = |at: &usize| usable.get(*at).map(|(kept, span)| (!kept, span.len()));
+        let largest = (0..usable.len()).max_by_key(order)?;
+        let (_, span) = usable.swap_remove(largest);
         let count = left.min(span.len());
-        if count > 0 {
-            places.push(Span {
-                start: span.end - count,
-                end: span.end,
-            });
-        }
+        places.push(Span {
+            start: span.end - count,
+            end: span.end,
+        });
         left -= count;
     }
-    (left == 0).then_some(places)
+    Some(places)
 }
 
 #[cfg(test)]
@@ -290,6 +292,19 @@ mod tests {
         assert!(scattered(&holes, 400 * MIB, 350 * MIB).is_some());
         assert!(scattered(&holes, 401 * MIB, 350 * MIB).is_none());
         assert!(scattered(&holes, MIB, 351 * MIB).is_none());
+    }
+
+    #[test]
+    fn the_kernels_image_has_room_at_the_top() {
+        for (high, bytes) in [(1024 * MIB, 1030 * MIB), (2048 * MIB, 1400 * MIB)] {
+            let holes = ovmf(high);
+            let places = scattered(&holes, bytes, bytes).unwrap();
+            let mut rest = rest(&holes, &places);
+            rest.sort_unstable_by_key(|hole| hole.start);
+            let top = rest.iter_mut().rfind(|hole| hole.len() >= KERNEL).unwrap();
+            top.end -= KERNEL;
+            assert!(free(&rest).largest >= bytes);
+        }
     }
 
     #[test]

@@ -187,7 +187,8 @@ fn mebibytes(bytes: u64) -> u64 {
 }
 
 fn memory_text(url: &str, bytes: u64, copy: u64, free: &Free) -> String {
-    let [file, there, largest] = [bytes, free.bytes, free.largest].map(mebibytes);
+    let file = mebibytes(bytes);
+    let [there, largest] = [free.bytes, free.largest].map(|bytes| bytes >> 20);
     if copy == 0 {
         return alloc::format!(
             "{url} does not fit into memory: it has {file} MiB, and {there} MiB are free, {largest} of them in one piece; \
@@ -202,7 +203,8 @@ fn memory_text(url: &str, bytes: u64, copy: u64, free: &Free) -> String {
 }
 
 fn copy_text(copy: u64, free: &Free) -> String {
-    let [copy, there, largest] = [copy, free.bytes, free.largest].map(mebibytes);
+    let copy = mebibytes(copy);
+    let [there, largest] = [free.bytes, free.largest].map(|bytes| bytes >> 20);
     alloc::format!(
         "Linux copies the initrds to one piece of memory of {copy} MiB, and {there} MiB are free, {largest} of them in one piece; give \
          the machine more memory, or boot smaller files"
@@ -286,11 +288,11 @@ mod tests {
         assert_eq!(
             error(121 << 20).to_string(),
             "http://a/initrd does not fit into memory: it has 120 MiB, and Linux copies all initrds to one piece of 121 MiB; these are \
-             241 MiB, and 150 MiB are free, 101 of them in one piece; give the machine more memory, or boot smaller files"
+             241 MiB, and 150 MiB are free, 100 of them in one piece; give the machine more memory, or boot smaller files"
         );
         assert_eq!(
             error(0).to_string(),
-            "http://a/initrd does not fit into memory: it has 120 MiB, and 150 MiB are free, 101 of them in one piece; give the \
+            "http://a/initrd does not fit into memory: it has 120 MiB, and 150 MiB are free, 100 of them in one piece; give the \
              machine more memory, or boot a smaller file"
         );
         let copy = Error::Copy {
@@ -299,7 +301,7 @@ mod tests {
         };
         assert_eq!(
             copy.to_string(),
-            "Linux copies the initrds to one piece of memory of 121 MiB, and 150 MiB are free, 101 of them in one piece; give the \
+            "Linux copies the initrds to one piece of memory of 121 MiB, and 150 MiB are free, 100 of them in one piece; give the \
              machine more memory, or boot smaller files"
         );
         assert_eq!(copy.status(), Status::OUT_OF_RESOURCES);

@@ -75,6 +75,8 @@ struct Download {
     received: u64,
     total: Option<u64>,
     file: Option<File>,
+    /// Why there was no memory, where that ends it.
+    no_room: Option<Error>,
     /// What has come of the file, while it comes.
     landed: Option<Landed>,
     /// The check of its digest, until it is over.
@@ -287,6 +289,7 @@ impl Download {
             received: 0,
             total: None,
             file: None,
+            no_room: None,
             landed: None,
             check: wanted.sha256.map(Check::new),
         })
@@ -360,20 +363,27 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
                 Shape::Whole
             };
             let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let (landing, landed) = memory::landing(size, shape).map_err(|free| Error::Memory {
-                url: download.url.clone(),
-                bytes,
-                copy,
-                free,
-            })?;
-            download.landed = Some(landed);
             // The file grew beyond its memory, or comes anew.
             if let Some(check) = &mut download.check {
                 check.restart();
             }
-            network.send(Command::Memory {
-                job,
-                memory: Memory::new(landing),
+            network.send(match memory::landing(size, shape) {
+                Ok((landing, landed)) => {
+                    download.landed = Some(landed);
+                    Command::Memory {
+                        job,
+                        memory: Memory::new(landing),
+                    }
+                }
+                Err(free) => {
+                    download.no_room = Some(Error::Memory {
+                        url: download.url.clone(),
+                        bytes,
+                        copy,
+                        free,
+                    });
+                    Command::NoMemory { job }
+                }
             })?;
         }
         Event::Progress {
@@ -383,7 +393,10 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
             download.total = total;
         }
         Event::Done { result, .. } => {
-            let file = result?;
+            let file = result.map_err(|error| {
+                let no_room = download.no_room.take();
+                no_room.unwrap_or_else(|| error.into())
+            })?;
             download.received = file.len;
             download.total = Some(file.len);
             download.file = Some(file);
@@ -401,7 +414,7 @@ fn copy(downloads: &[Download], index: usize, bytes: u64) -> u64 {
         false => 0,
     };
     let sizes = downloads.iter().enumerate().map(size);
-    sizes.map(initrd::padded).sum()
+    sizes.map(initrd::padded).fold(0, u64::saturating_add)
 }
 
 /// The progress line.
@@ -492,6 +505,7 @@ mod tests {
             received,
             total,
             file: None,
+            no_room: None,
             landed: None,
             check: None,
         };
@@ -521,6 +535,7 @@ mod tests {
             received: 0,
             total: None,
             file: None,
+            no_room: None,
             landed: None,
             check: None,
         };
@@ -532,6 +547,8 @@ mod tests {
             download(0, true),
         ];
         assert_eq!(copy(&downloads, 2, 9), 8 + 12);
+        // A server may say anything.
+        assert_eq!(copy(&downloads, 2, u64::MAX), u64::MAX);
     }
 
     #[test]
