@@ -9,7 +9,7 @@ const LOWEST: u64 = 16 << 20;
 const KERNEL_LIMIT: u64 = 1 << 30;
 /// What the kernel's image may take, and the unpacked kernel, in bytes; those of distributions take 50 to 80 MiB.
 const KERNEL: u64 = 96 << 20;
-/// Smaller memory is left alone, but for files that fit.
+/// Smaller pieces are not worth it.
 const SMALLEST: u64 = 1 << 20;
 
 /// Memory in one piece.
@@ -116,9 +116,6 @@ fn demanding(
     }
     let low = |hole: &Span| hole.clip(0, KERNEL_LIMIT);
     let image = holes.iter().max_by_key(|hole| low(hole).len())?;
-    if kernel > 0 && low(image).len() < kernel {
-        return None;
-    }
     let usable = |hole: &Span| {
         let start = hole.start + if hole == image { kernel } else { 0 };
         let end = hole.end - if hole == kept { beside } else { 0 };
@@ -295,16 +292,29 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_is_unpacked_below_what_fills_nearly_all() {
+        let holes = ovmf(2048 * MIB);
+        let bytes = 1940 * MIB;
+        let places = scattered(&holes, bytes, bytes).unwrap();
+        assert!(is_safe(&rest(&holes, &places), bytes));
+    }
+
+    #[test]
     fn the_kernels_image_has_room_at_the_top() {
-        for (high, bytes) in [(1024 * MIB, 1030 * MIB), (2048 * MIB, 1400 * MIB)] {
-            let holes = ovmf(high);
-            let places = scattered(&holes, bytes, bytes).unwrap();
-            let mut rest = rest(&holes, &places);
-            rest.sort_unstable_by_key(|hole| hole.start);
-            let top = rest.iter_mut().rfind(|hole| hole.len() >= KERNEL).unwrap();
-            top.end -= KERNEL;
-            assert!(free(&rest).largest >= bytes);
-        }
+        let holes = ovmf(1024 * MIB);
+        let bytes = 1080 * MIB;
+        let places = scattered(&holes, bytes, bytes).unwrap();
+        let mut rest = rest(&holes, &places);
+        let images = rest.iter_mut().filter(|hole| hole.len() >= KERNEL);
+        images.max_by_key(|hole| hole.start).unwrap().end -= KERNEL;
+        assert!(free(&rest).largest >= bytes);
+    }
+
+    #[test]
+    fn small_holes_are_left_alone() {
+        let holes = map(&[(20 * MIB, 20 * MIB + SMALLEST / 2), (30 * MIB, 40 * MIB)]);
+        assert!(scattered(&holes, 9 * MIB, MIB).is_some());
+        assert!(scattered(&holes, 9 * MIB + SMALLEST / 4, MIB).is_none());
     }
 
     #[test]
