@@ -373,7 +373,7 @@ proptest! {
         let outcome = world.get(URL);
         match &outcome.result {
             Ok(_) => {
-                prop_assert!(files.iter().any(|file| *file == outcome.bytes()));
+                prop_assert!(files.contains(&outcome.bytes()));
                 prop_assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), 4_300_000);
             }
             // The server never keeps still.
