@@ -772,6 +772,11 @@ fn what_did_not_leave_is_returned_again() {
     let first = connection.transmit(now, &limits).unwrap();
     connection.take_back(&first, 0);
     assert_eq!(connection.snd_nxt(), 1001);
+    assert_eq!(
+        connection.poll_at(),
+        None,
+        "no timer runs for what did not leave"
+    );
     let mut all = vec![(first.seq, first.len, first.flags)];
     assert_eq!(first.seq, 1001);
     let again = connection.transmit(now, &limits).unwrap();
