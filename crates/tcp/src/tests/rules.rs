@@ -964,3 +964,45 @@ fn a_syn_is_refused_by_a_reset_that_acknowledges_it_alone() {
     assert_eq!(connection.error(), Some(Error::Refused));
     assert_eq!(connection.transmit(now, &limits), None);
 }
+
+/// RFC 6675, section 5: a loss above the recovery point is repaired as soon as that recovery ends, by an acknowledgement without options too.
+#[test]
+fn the_end_of_a_recovery_may_be_the_begin_of_another() {
+    let now = Instant::ZERO;
+    let mut connection = of_peer(60_000, &[4, 2, 0, 0]);
+    connection.queue(60_000);
+    let sent = |connection: &mut Connection| -> Vec<u32> {
+        let out = core::iter::from_fn(|| connection.transmit(now, &LIMITS));
+        out.filter(|out| out.len > 0).map(|out| out.seq).collect()
+    };
+    sent(&mut connection);
+    let point = connection.snd_nxt();
+    let told = |ranges: &[(u32, u32)]| {
+        let mut options = vec![1, 1, 5, 2 + 8 * ranges.len() as u8];
+        for (left, right) in ranges {
+            options.extend(left.to_be_bytes());
+            options.extend(right.to_be_bytes());
+        }
+        options
+    };
+    let hear = |connection: &mut Connection, ack, options: &[u8]| {
+        let segment = Segment {
+            options,
+            ..bare(8, ack, Flags::ACK)
+        };
+        connection.receive(now, &segment, LIMITS.room);
+    };
+    // All but the first segment has come: what leaves then lies above the recovery point.
+    hear(&mut connection, 1001, &told(&[(1537, point)]));
+    sent(&mut connection);
+    let more = connection.snd_nxt();
+    assert!(
+        more.wrapping_sub(point) >= 4 * 536,
+        "{}",
+        more.wrapping_sub(point)
+    );
+    hear(&mut connection, 1001, &told(&[(point + 536, more)]));
+    sent(&mut connection);
+    hear(&mut connection, point, &[]);
+    assert!(sent(&mut connection).contains(&point));
+}
