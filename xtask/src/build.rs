@@ -1,4 +1,4 @@
-//! The programs, and the verbs that run them.
+//! The programs, and the commands that run them.
 
 use crate::{apt, shell, uefi};
 use anyhow::{Context, Result};
@@ -43,11 +43,31 @@ fn firmware(dist: &Path) -> Result<()> {
 }
 
 fn host(dist: &Path) -> Result<()> {
-    shell::run(shell::cargo().args(["build", "--release", "--package", "wireboot-cli"]))?;
+    shell::run(
+        shell::cargo()
+            .args(["build", "--release", "--package", "wireboot-cli"])
+            // Results tell what they were measured with.
+            .env("WIREBOOT_COMMIT", commit()),
+    )?;
     install(
         &shell::target_directory().join("release/wireboot"),
         &dist.join("wireboot"),
     )
+}
+
+/// The commit of the checkout, with `+` where files differ from it; empty outside a checkout.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = shell::command("git").args(arguments).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return String::new();
+    };
+    let is_changed = git(&["status", "--porcelain", "--untracked-files=no"])
+        .is_none_or(|changes| !changes.is_empty());
+    if is_changed { commit + "+" } else { commit }
 }
 
 /// Whether the last build made all programs.
@@ -78,10 +98,10 @@ pub fn soak(arguments: &[String]) -> Result<()> {
     lab("soak", arguments)
 }
 
-fn lab(verb: &str, arguments: &[String]) -> Result<()> {
+fn lab(command: &str, arguments: &[String]) -> Result<()> {
     shell::run(
         shell::command(shell::root().join("dist/wireboot"))
-            .args(["lab", verb])
+            .args(["lab", command])
             .args(arguments),
     )
 }

@@ -18,7 +18,7 @@ use crate::output;
 use crate::payload;
 use crate::qemu::{Accelerator, Machine, RunningMachine};
 use crate::server::{Server, advertise};
-use crate::timeline::Watcher;
+use crate::timeline::{Watcher, plot};
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,6 +78,9 @@ pub struct BootArgs {
     /// Write the timeline to FILE
     #[arg(long, value_name = "FILE", value_parser = output::file)]
     pub json: Option<PathBuf>,
+    /// Draw the timeline into FILE as SVG
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    pub plot: Option<PathBuf>,
     /// Show the machine's serial console
     #[arg(long)]
     pub console: bool,
@@ -138,6 +141,9 @@ pub fn run(arguments: BootArgs) -> Result<()> {
         let text =
             serde_json::to_string_pretty(&timeline).context("writing the timeline as JSON")?;
         fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
+    }
+    if let Some(file) = &arguments.plot {
+        plot::draw(&timeline, file)?;
     }
     result
 }

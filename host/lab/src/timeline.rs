@@ -1,5 +1,7 @@
 //! When each step of a boot came, put together from what the server did, what the console showed and what QEMU saw.
 
+pub mod plot;
+
 use comfy_table::{CellAlignment, Table, presets};
 use regex::Regex;
 use serde::Serialize;
@@ -124,6 +126,15 @@ impl Mark {
         self.seconds = Some(seconds);
         self.mbit_s = (seconds > 0.0).then(|| bytes as f64 * 8e-6 / seconds);
         self
+    }
+
+    /// The step and what it is about; of a file its name alone.
+    fn title(&self) -> String {
+        match self.step {
+            Step::File => self.what.clone(),
+            step if self.what.is_empty() => step.label().to_owned(),
+            step => format!("{}: {}", step.label(), self.what),
+        }
     }
 
     /// A line for people.
@@ -323,15 +334,10 @@ impl Timeline {
                 .unwrap_or_default()
         };
         for mark in &self.marks {
-            let step = match mark.step {
-                Step::File => mark.what.clone(),
-                step if mark.what.is_empty() => step.label().to_owned(),
-                step => format!("{}: {}", step.label(), mark.what),
-            };
             let megabytes = mark.bytes.map(|bytes| bytes as f64 / 1e6);
             table.add_row([
                 format!("{:.3}", mark.at),
-                step,
+                mark.title(),
                 number(mark.seconds, 3),
                 number(megabytes, 1),
                 number(mark.mbit_s, 0),

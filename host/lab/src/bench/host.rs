@@ -1,9 +1,15 @@
 //! Where the benchmark ran: without it the figures mean little.
 
+use std::fmt;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use anyhow::{Result, bail};
+use jiff::Timestamp;
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::ip::IpVersion;
 use crate::qemu::Accelerator;
@@ -11,6 +17,16 @@ use crate::qemu::Accelerator;
 /// The host and the machines on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
+    /// When it began, UTC.
+    pub date: Timestamp,
+    /// The command.
+    pub command: String,
+    /// The commit that this program was built from; empty where it was not built by `make`.
+    pub commit: &'static str,
+    /// SHA-256 of the firmware program that was measured, in hexadecimal digits.
+    pub program_sha256: String,
+    /// The part of the processors' time that other work took in the second before it began; 0 where it could not be read.
+    pub busy: f64,
     /// The processor's name.
     pub cpu: String,
     /// Processors that the benchmark may use.
@@ -36,9 +52,17 @@ pub struct Host {
 }
 
 impl Host {
-    /// Looks it up; what cannot be found is left empty.
+    /// Looks it up; what cannot be found is left empty. `program` is the firmware program that is measured, `busy` what [`quiet`]
+    /// has found.
     #[must_use]
-    pub fn new(accel: Accelerator, ip: IpVersion, mtu: u16, servers: Vec<String>) -> Host {
+    pub fn new(
+        program: Option<&Path>,
+        busy: f64,
+        accel: Accelerator,
+        ip: IpVersion,
+        mtu: u16,
+        servers: Vec<String>,
+    ) -> Host {
         let machine = crate::qemu::Machine::new(accel);
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let qemu = Command::new(&machine.qemu)
@@ -47,6 +71,14 @@ impl Host {
             .map(|output| output.stdout)
             .unwrap_or_default();
         Host {
+            date: Timestamp::now(),
+            command: command(std::env::args()),
+            commit: option_env!("WIREBOOT_COMMIT").unwrap_or_default(),
+            program_sha256: program
+                .and_then(|file| fs::read(file).ok())
+                .map(|bytes| hexadecimal(&Sha256::digest(bytes)))
+                .unwrap_or_default(),
+            busy,
             cpu: value(&read("/proc/cpuinfo"), "model name"),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_mib: value(&read("/proc/meminfo"), "MemTotal")
@@ -71,15 +103,77 @@ impl Host {
     }
 }
 
-/// What else keeps the host busy, where it is enough to spoil the figures: packet-by-packet stacks suffer several times more from it
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ({} processors), Linux {}, QEMU {} with {}, guest: {} processors, {} MiB, {}, MTU {}; {}",
+            self.cpu,
+            self.cores,
+            self.kernel,
+            self.qemu,
+            self.accel,
+            self.guest_processors,
+            self.guest_memory_mib,
+            self.ip,
+            self.mtu,
+            self.servers.join(", ")
+        )
+    }
+}
+
+/// Other work above this part of the processors' time spoils the figures.
+const BUSY: f64 = 0.2;
+
+/// Looks for a second at what else keeps the host's processors busy, other machines on the same host among it, and returns its part of
+/// their time, 0 to 1.
+///
+/// # Errors
+/// When that is so much that the figures would be wrong, unless `force`d: packet-by-packet stacks suffer several times more from it
 /// than others, so the comparison would be unfair.
-#[must_use]
-pub fn busy() -> Option<String> {
-    let average = fs::read_to_string("/proc/loadavg").ok()?;
-    let load: f64 = average.split(' ').next()?.parse().ok()?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let warn = load > cores as f64 / 4.0;
-    warn.then(|| format!("the host is busy (load average {load} on {cores} processors): the figures will be wrong, and unfair to the slow"))
+pub fn quiet(force: bool) -> Result<f64> {
+    let stat = || fs::read_to_string("/proc/stat").unwrap_or_default();
+    let before = stat();
+    std::thread::sleep(Duration::from_secs(1));
+    let busy = busy(&before, &stat()).unwrap_or(0.0);
+    if busy > BUSY {
+        let message = format!(
+            "the host is busy: {:.0} % of its processors' time goes elsewhere, so the figures will be wrong, and unfair to slow stacks",
+            busy * 100.0
+        );
+        if !force {
+            bail!("{message}. Wait until it is quiet, or measure all the same with --force");
+        }
+        eprintln!("{message}");
+    }
+    Ok(busy)
+}
+
+/// The part of all processors' time that was not idle between two readings of /proc/stat.
+fn busy(before: &str, after: &str) -> Option<f64> {
+    let times = |stat: &str| -> Option<(f64, f64)> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let times: Vec<f64> = line
+            .split_whitespace()
+            .map_while(|time| time.parse().ok())
+            .collect();
+        // user, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen; guests' time is the user's as well.
+        let times = times.get(..8)?;
+        Some((times.iter().sum(), times.get(3)? + times.get(4)?))
+    };
+    let ((all_before, idle_before), (all, idle)) = (times(before)?, times(after)?);
+    let all = all - all_before;
+    (all > 0.0).then(|| 1.0 - (idle - idle_before) / all)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The command as somebody would type it, whatever the path to the program.
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    let arguments: Vec<String> = arguments.skip(1).collect();
+    format!("wireboot {}", arguments.join(" "))
 }
 
 /// The value of the first line `key: value`.
@@ -95,6 +189,26 @@ fn value(text: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_idle_is_busy() {
+        let before = "cpu  100 0 50 1000 10 0 0 5 7 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        // 20 ticks of users, 10 stolen, 60 idle, 10 waiting for a disk.
+        let after = "cpu  120 0 50 1060 20 0 0 15 27 0\n";
+        assert!((busy(before, after).unwrap() - 0.3).abs() < 1e-9);
+        assert_eq!(busy(before, before), None);
+        assert_eq!(busy("", after), None);
+        assert_eq!(busy("cpu  1 2 3\n", after), None);
+    }
+
+    #[test]
+    fn the_command_is_told_without_the_programs_path() {
+        let arguments = ["/a/b/wireboot", "lab", "bench", "--ip", "6"];
+        assert_eq!(
+            command(arguments.into_iter().map(str::to_owned)),
+            "wireboot lab bench --ip 6"
+        );
+    }
 
     #[test]
     fn values_are_found_by_key() {

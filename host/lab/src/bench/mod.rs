@@ -12,6 +12,7 @@ pub(crate) mod files;
 pub(crate) mod host;
 pub mod instructions;
 mod linux;
+mod markdown;
 mod observe;
 mod plot;
 pub mod report;
@@ -41,7 +42,7 @@ use crate::packages::Package;
 use files::MIB;
 use host::Host;
 use instructions::Instructions;
-use report::{Case, Failure, Figures, Latency, Report};
+use report::{Case, FailedTrial, Failure, Figures, Latency, Report};
 use stacks::{Kind, Server, Stack};
 use statistics::median;
 use trial::{Ground, Measured};
@@ -80,6 +81,12 @@ pub struct BenchArgs {
     /// Network boot program to measure [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
+    /// Write all figures to FILE as tables in Markdown, cold memory beside warm
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    pub markdown: Option<PathBuf>,
+    /// Measure although the host is busy with something else
+    #[arg(long)]
+    pub force: bool,
     /// Receive a stream from memory, and end: what is counted as instructions per byte
     #[arg(long, hide = true, value_name = "STREAM")]
     pub receive: Option<instructions::Stream>,
@@ -146,12 +153,10 @@ pub fn run(args: BenchArgs) -> Result<()> {
         bail!("no stack to measure: wireboot lab bench --list shows their names");
     }
 
+    let busy = host::quiet(args.force)?;
     let unable = absent.iter().filter(|absent| !absent.able).count();
     let lab = Lab::enter()?;
     let network = Network::new(&lab, NetworkOptions::of(args.ip))?;
-    if let Some(warning) = host::busy() {
-        eprintln!("{warning}");
-    }
     let accelerator = accel::best(&lab, false)?;
     let root = lab.scratch().join("files");
     fs::create_dir_all(&root).context("making a directory for the files")?;
@@ -170,6 +175,8 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let servers = ["dnsmasq-base", "atftpd", "nginx"]
         .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
     let host = Host::new(
+        program(&args).as_deref(),
+        busy,
         accelerator,
         args.ip,
         network.mtu(),
@@ -199,7 +206,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         all_rounds: args.all_rounds,
         figures: Figures::new(),
         first_bytes: BTreeMap::new(),
-        reasons: BTreeMap::new(),
+        failed: Vec::new(),
         instructions: Vec::new(),
         absent: absent
             .into_iter()
@@ -255,8 +262,8 @@ struct Run<'a> {
     figures: Figures,
     /// Seconds to the first byte, by stack.
     first_bytes: BTreeMap<usize, Vec<f64>>,
-    /// Why a trial failed last, by stack and what was tried.
-    reasons: BTreeMap<(usize, Tried), String>,
+    /// Trials that failed, as they came: the stack, what was tried, and how it failed.
+    failed: Vec<(usize, Tried, FailedTrial)>,
     instructions: Vec<Instructions>,
     /// What was not tried at all.
     absent: Vec<Failure>,
@@ -324,46 +331,76 @@ impl Run<'_> {
     }
 
     fn trial(&mut self, round: u32, index: usize, case: Case) {
-        let Some(stack) = self.stacks.get(index) else {
+        let measured = self.twice(round, index, Tried::Download(case), |ground, stack| {
+            ground.download(stack, case.bytes, !case.cold)
+        });
+        let (Some(measured), Some(stack)) = (measured, self.stacks.get(index)) else {
             return;
         };
-        let what = format!("{} {case}", stack.id);
-        self.bar.set_message(format!("round {round}: {what}"));
-        match twice(&self.bar, &what, || {
-            self.ground.download(stack, case.bytes, !case.cold)
-        }) {
-            Ok(measured) => {
-                let Measured { seconds, kpps } = measured;
-                let mbit_s = case.bytes as f64 * 8.0 / seconds / 1e6;
-                self.bar.suspend(|| {
-                    eprintln!(
-                        "round {round}: {what}: {seconds:.3} s, {mbit_s:.0} Mbit/s, {kpps:.1} kpps"
-                    )
-                });
-                self.figures
-                    .entry((index, case))
-                    .or_default()
-                    .push(measured);
-            }
-            Err(reason) => drop(self.reasons.insert((index, Tried::Download(case)), reason)),
-        }
+        let Measured { seconds, kpps } = measured;
+        let mbit_s = case.bytes as f64 * 8.0 / seconds / 1e6;
+        self.bar.suspend(|| {
+            eprintln!(
+                "round {round}: {} {case}: {seconds:.3} s, {mbit_s:.0} Mbit/s, {kpps:.1} kpps",
+                stack.id
+            )
+        });
+        self.figures
+            .entry((index, case))
+            .or_default()
+            .push(measured);
     }
 
     /// The time to the first byte, of wireboot and of stock firmware.
     fn latency_round(&mut self, round: u32) {
-        for (index, stack) in self.stacks.iter().enumerate() {
-            let of_interest = matches!(stack.kind, Kind::Wireboot | Kind::Stock)
-                && stack.server != Server::Wireboot;
+        for index in 0..self.stacks.len() {
+            let of_interest = self.stacks.get(index).is_some_and(|stack| {
+                matches!(stack.kind, Kind::Wireboot | Kind::Stock)
+                    && stack.server != Server::Wireboot
+            });
             if !of_interest {
                 continue;
             }
-            let what = format!("{} {}", stack.id, Tried::FirstByte);
-            self.bar.set_message(format!("round {round}: {what}"));
-            match twice(&self.bar, &what, || self.ground.first_byte(stack)) {
-                Ok(seconds) => self.first_bytes.entry(index).or_default().push(seconds),
-                Err(reason) => drop(self.reasons.insert((index, Tried::FirstByte), reason)),
+            let seconds = self.twice(round, index, Tried::FirstByte, |ground, stack| {
+                ground.first_byte(stack)
+            });
+            if let Some(seconds) = seconds {
+                self.first_bytes.entry(index).or_default().push(seconds);
             }
         }
+    }
+
+    /// Tries, and after a failure once more. Failures are told as they happen, and kept.
+    fn twice<T>(
+        &mut self,
+        round: u32,
+        index: usize,
+        tried: Tried,
+        measure: impl Fn(&Ground, &Stack) -> Result<T>,
+    ) -> Option<T> {
+        let stack = self.stacks.get(index)?;
+        let what = format!("{} {tried}", stack.id);
+        self.bar.set_message(format!("round {round}: {what}"));
+        for _ in 0..2 {
+            match measure(&self.ground, stack) {
+                Ok(measured) => return Some(measured),
+                Err(error) => {
+                    let reason = format!("{error:#}");
+                    self.bar.suspend(|| eprintln!("{what} failed: {reason}"));
+                    let what = what.clone();
+                    self.failed.push((
+                        index,
+                        tried,
+                        FailedTrial {
+                            round,
+                            what,
+                            reason,
+                        },
+                    ));
+                }
+            }
+        }
+        None
     }
 
     /// What is known so far.
@@ -378,15 +415,20 @@ impl Run<'_> {
                 median_s: median(seconds)?,
             })
         });
-        let failed = self.reasons.iter().filter_map(|(&(index, tried), reason)| {
-            let has_figure = match tried {
-                Tried::Download(case) => self.figures.contains_key(&(index, case)),
-                Tried::FirstByte => self.first_bytes.contains_key(&index),
-            };
-            (!has_figure).then_some(Failure {
-                what: format!("{} {tried}", self.stacks.get(index)?.id),
-                reason: reason.clone(),
-            })
+        let has_figure = |index: usize, tried: Tried| match tried {
+            Tried::Download(case) => self.figures.contains_key(&(index, case)),
+            Tried::FirstByte => self.first_bytes.contains_key(&index),
+        };
+        // The last reason of each.
+        let failed: BTreeMap<(usize, Tried), &FailedTrial> = self
+            .failed
+            .iter()
+            .filter(|(index, tried, _)| !has_figure(*index, *tried))
+            .map(|(index, tried, trial)| ((*index, *tried), trial))
+            .collect();
+        let failed = failed.into_values().map(|trial| Failure {
+            what: trial.what.clone(),
+            reason: trial.reason.clone(),
         });
         Report {
             host: self.host.clone(),
@@ -394,6 +436,11 @@ impl Run<'_> {
             latency: latency.collect(),
             instructions: self.instructions.clone(),
             failures: self.absent.iter().cloned().chain(failed).collect(),
+            failed_trials: self
+                .failed
+                .iter()
+                .map(|(_, _, trial)| trial.clone())
+                .collect(),
         }
     }
 }
@@ -405,28 +452,15 @@ impl Report {
             fs::write(file, serde_json::to_string_pretty(self)?)
                 .with_context(|| format!("writing {}", file.display()))?;
         }
+        if let Some(file) = &args.markdown {
+            fs::write(file, markdown::tables(self))
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
         if let Some(file) = &args.plot {
             plot::draw(self, file)?;
         }
         Ok(())
     }
-}
-
-/// Tries, and after a failure once more. Failures are reported as they happen; the last one's reason comes back.
-fn twice<T>(
-    bar: &ProgressBar,
-    what: &str,
-    mut attempt: impl FnMut() -> Result<T>,
-) -> Result<T, String> {
-    let report = |error: anyhow::Error| {
-        let reason = format!("{error:#}");
-        bar.suspend(|| eprintln!("{what} failed: {reason}"));
-        reason
-    };
-    attempt().or_else(|error| {
-        report(error);
-        attempt().map_err(report)
-    })
 }
 
 fn bar(length: u64) -> ProgressBar {

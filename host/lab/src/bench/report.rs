@@ -23,8 +23,10 @@ pub struct Report {
     pub latency: Vec<Latency>,
     /// What the engine costs the processor.
     pub instructions: Vec<Instructions>,
-    /// Stacks that took no part, and trials that failed each time.
+    /// Stacks that took no part, and what failed in every trial.
     pub failures: Vec<Failure>,
+    /// Every trial that failed, also where the next one gave a figure.
+    pub failed_trials: Vec<FailedTrial>,
 }
 
 /// One line of the report.
@@ -89,6 +91,17 @@ pub struct Latency {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
     /// What it was about.
+    pub what: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// A trial that gave no figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedTrial {
+    /// In which round, from 1.
+    pub round: u32,
+    /// The stack, and what it was to do.
     pub what: String,
     /// The reason.
     pub reason: String,
@@ -176,20 +189,7 @@ impl Report {
     /// The report as text for a terminal.
     #[must_use]
     pub fn text(&self) -> String {
-        let host = &self.host;
-        let mut text = format!(
-            "{} ({} processors), Linux {}, QEMU {} with {}, guest: {} processors, {} MiB, {}, MTU {}; {}\n",
-            host.cpu,
-            host.cores,
-            host.kernel,
-            host.qemu,
-            host.accel,
-            host.guest_processors,
-            host.guest_memory_mib,
-            host.ip,
-            host.mtu,
-            host.servers.join(", ")
-        );
+        let mut text = format!("{}\n", self.host);
         let mut cases: Vec<(u64, bool)> =
             self.rows.iter().map(|row| (row.bytes, !row.warm)).collect();
         cases.sort_unstable();
@@ -219,7 +219,15 @@ impl Report {
                 failure.what, failure.reason
             ));
         }
-        if !self.failures.is_empty() {
+        for FailedTrial {
+            round,
+            what,
+            reason,
+        } in &self.failed_trials
+        {
+            text.push_str(&format!("\nfailed in round {round}: {what}: {reason}"));
+        }
+        if !self.failures.is_empty() || !self.failed_trials.is_empty() {
             text.push('\n');
         }
         text
@@ -248,7 +256,7 @@ impl Report {
         {
             let (low, high) = range(&row.seconds).unwrap_or_default();
             let ratio =
-                |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| digits(ratio, 3));
+                |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| digits(ratio, 2));
             let cells = [
                 row.stack.clone(),
                 short_version(&row.version).to_owned(),
@@ -325,7 +333,7 @@ fn new_table(head: &[&str], numbers: usize) -> Table {
 }
 
 /// A number with about as many digits as are worth reading.
-fn digits(value: f64, significant: i32) -> String {
+pub(super) fn digits(value: f64, significant: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }
@@ -397,6 +405,8 @@ pub(crate) mod tests {
             reason: "it never asked for the file".into(),
         }];
         let host = Host::new(
+            None,
+            0.0,
             Accelerator::Tcg,
             IpVersion::V4,
             1500,
@@ -408,6 +418,11 @@ pub(crate) mod tests {
             latency: Vec::new(),
             instructions: Vec::new(),
             failures,
+            failed_trials: vec![FailedTrial {
+                round: 2,
+                what: "wireboot-http 64 MiB warm".into(),
+                reason: "the machine stopped".into(),
+            }],
         }
     }
 
@@ -434,7 +449,19 @@ pub(crate) mod tests {
     #[test]
     fn json_has_the_promised_shape() {
         let json = serde_json::to_value(report()).unwrap();
-        for key in ["cpu", "cores", "memory_mib", "kernel", "qemu", "accel"] {
+        for key in [
+            "date",
+            "command",
+            "commit",
+            "program_sha256",
+            "busy",
+            "cpu",
+            "cores",
+            "memory_mib",
+            "kernel",
+            "qemu",
+            "accel",
+        ] {
             assert!(json["host"].get(key).is_some(), "host.{key}");
         }
         let row = &json["rows"][0];
@@ -450,6 +477,7 @@ pub(crate) mod tests {
             (&(64 * MIB).into(), &true.into(), &"http".into())
         );
         assert!(json["latency"].is_array());
+        assert_eq!(json["failed_trials"][0]["round"], 2);
     }
 
     #[test]
@@ -462,6 +490,7 @@ pub(crate) mod tests {
             "0.200",
             "0.100 - 0.300",
             "no figure for grub-http 64 MiB warm: it never asked",
+            "failed in round 2: wireboot-http 64 MiB warm: the machine stopped",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }

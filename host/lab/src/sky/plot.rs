@@ -15,6 +15,7 @@ const LINE: i32 = 22;
 const LEFT: i32 = 260;
 const RIGHT: i32 = 140;
 const TOP: i32 = 50;
+const BOTTOM: i32 = 20;
 
 /// Draws each rung's Mbit/s as a bar on a logarithmic scale, with its share of the top one.
 ///
@@ -34,7 +35,8 @@ fn chart(ladder: &Ladder, title: &str, file: &Path) -> Result<(), Box<dyn std::e
         .filter(|(_, rungs): &(_, Vec<_>)| !rungs.is_empty())
         .collect();
     let lines: usize = kinds.iter().map(|(_, rungs)| rungs.len() + 2).sum();
-    let height = TOP + LINE * i32::try_from(lines)?;
+    let bottom = TOP + LINE * i32::try_from(lines)?;
+    let height = bottom + BOTTOM;
     let root = SVGBackend::new(file, (WIDTH, height.unsigned_abs())).into_drawing_area();
     root.fill(&WHITE)?;
     let ink = RGBColor(40, 40, 40);
@@ -55,6 +57,20 @@ fn chart(ladder: &Ladder, title: &str, file: &Path) -> Result<(), Box<dyn std::e
         let part = (mbit_s.log10() - first) / (fastest.log10() - first).max(0.1);
         LEFT + (part * span) as i32
     };
+    // The decades, as the scale is logarithmic.
+    for decade in first as i32..=fastest.log10().floor() as i32 {
+        let mbit_s = 10f64.powi(decade);
+        let x = place(mbit_s);
+        root.draw(&PathElement::new(
+            vec![(x, TOP), (x, bottom)],
+            RGBColor(215, 215, 215),
+        ))?;
+        root.draw(&Text::new(
+            mbit_s.to_string(),
+            (x, bottom + BOTTOM / 2),
+            text(13, HPos::Center),
+        ))?;
+    }
     let mut top = TOP;
     for (kind, rungs) in &kinds {
         root.draw(&Text::new(
@@ -109,5 +125,7 @@ mod tests {
             svg.contains("<svg") && svg.contains("SNP") && svg.contains("883 (25 %)"),
             "{svg}"
         );
+        // The axis.
+        assert!(svg.contains("\n100\n") || svg.contains(">100<"), "{svg}");
     }
 }

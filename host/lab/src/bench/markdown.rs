@@ -1,0 +1,183 @@
+//! The figures as tables for a page, cold memory beside warm.
+
+use std::fmt::Write;
+
+use super::files::MIB;
+use super::report::{Report, Row, digits, short_version};
+use super::statistics::range;
+
+/// All tables of a report.
+#[must_use]
+pub(super) fn tables(report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = write(report, &mut text);
+    text
+}
+
+fn write(report: &Report, text: &mut String) -> std::fmt::Result {
+    let host = &report.host;
+    writeln!(
+        text,
+        "Made by `{}`, {}, commit {}, wireboot.efi {}. {host}. In the second before, other work took {:.0} % of the processors' time.",
+        host.command,
+        host.date.strftime("%Y-%m-%d %H:%M UTC"),
+        if host.commit.is_empty() {
+            "unknown"
+        } else {
+            host.commit
+        },
+        host.program_sha256.get(..12).unwrap_or("unknown"),
+        host.busy * 100.0
+    )?;
+    writeln!(
+        text,
+        "\nMbit/s: median (lowest to highest; number of trials). Ratios are of medians, warm / cold."
+    )?;
+    let mut sizes: Vec<u64> = report.rows.iter().map(|row| row.bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    for bytes in sizes {
+        writeln!(text, "\n### {} MiB\n", bytes / MIB)?;
+        writeln!(
+            text,
+            "| stack | server | warm memory | cold memory | stock UEFI = 1 | iPXE = 1 | Linux guest = 1 |\n|---|---|---|---|---|---|---|"
+        )?;
+        let of_size = |row: &&Row| row.bytes == bytes;
+        let mut stacks: Vec<&str> = Vec::new();
+        for row in report.rows.iter().filter(of_size) {
+            if !stacks.contains(&row.id.as_str()) {
+                stacks.push(&row.id);
+            }
+        }
+        for id in stacks {
+            let of = |warm: bool| {
+                report
+                    .rows
+                    .iter()
+                    .filter(of_size)
+                    .find(|row| row.id == id && row.warm == warm)
+            };
+            let (warm, cold) = (of(true), of(false));
+            let Some(row) = warm.or(cold) else { continue };
+            let both = |ratio: fn(&Row) -> Option<f64>| {
+                let one = |row: Option<&Row>| {
+                    row.and_then(ratio)
+                        .map_or_else(|| "-".to_owned(), |ratio| digits(ratio, 2))
+                };
+                format!("{} / {}", one(warm), one(cold))
+            };
+            writeln!(
+                text,
+                "| {} {}, {} | {} | {} | {} | {} | {} | {} |",
+                row.stack,
+                short_version(&row.version),
+                row.protocol.to_uppercase(),
+                row.server,
+                rate(warm),
+                rate(cold),
+                both(|row| row.over_stock),
+                both(|row| row.over_ipxe),
+                both(|row| row.over_linux),
+            )?;
+        }
+    }
+    if !report.latency.is_empty() {
+        writeln!(
+            text,
+            "\n### From the first DISCOVER or Solicit to the first byte of the boot file\n\n| stack | protocol | ms: median (lowest to highest; trials) |\n|---|---|---|"
+        )?;
+    }
+    for row in &report.latency {
+        writeln!(
+            text,
+            "| {} {} | {} | {} |",
+            row.stack,
+            short_version(&row.version),
+            row.protocol.to_uppercase(),
+            spread(&row.seconds, row.median_s, |seconds| seconds * 1e3)
+        )?;
+    }
+    if !report.instructions.is_empty() {
+        writeln!(
+            text,
+            "\n### Instructions of the engine for a byte received (callgrind, host build)\n\n| stream | bytes | instructions | a byte |\n|---|---|---|---|"
+        )?;
+    }
+    for row in &report.instructions {
+        writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            row.stream,
+            row.bytes,
+            row.instructions,
+            digits(row.per_byte, 3)
+        )?;
+    }
+    writeln!(text, "\n### Left out, and failed\n")?;
+    for failure in &report.failures {
+        writeln!(text, "- no figure for {}: {}", failure.what, failure.reason)?;
+    }
+    for trial in &report.failed_trials {
+        writeln!(
+            text,
+            "- failed in round {}: {}: {}",
+            trial.round, trial.what, trial.reason
+        )?;
+    }
+    if report.failures.is_empty() && report.failed_trials.is_empty() {
+        writeln!(text, "Nothing.")?;
+    }
+    Ok(())
+}
+
+fn rate(row: Option<&Row>) -> String {
+    row.map_or_else(
+        || "-".to_owned(),
+        |row| {
+            let bits = row.bytes as f64 * 8.0;
+            spread(&row.seconds, row.median_s, |seconds| bits / seconds / 1e6)
+        },
+    )
+}
+
+/// The median with its range, both in the unit that `of` makes of seconds.
+fn spread(seconds: &[f64], median: f64, of: impl Fn(f64) -> f64) -> String {
+    let (one, other) = range(seconds).unwrap_or((median, median));
+    let (one, other) = (of(one), of(other));
+    format!(
+        "{:.0} ({:.0} to {:.0}; {})",
+        of(median),
+        one.min(other),
+        one.max(other),
+        seconds.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::tests::report;
+
+    #[test]
+    fn cold_stands_beside_warm_with_spread_and_number() {
+        let text = tables(&report());
+        for part in [
+            "### 64 MiB",
+            // 0.1, 0.3 and 0.2 s warm, 1 s cold; stock's best takes 10 s, Linux' 0.4 s, neither with cold memory.
+            "| a stack 2.0, HTTP | nginx | 2684 (1790 to 5369; 3) | 537 (537 to 537; 1) | 50 / - | - / - | 2.0 / - |",
+            "- no figure for grub-http 64 MiB warm: it never asked for the file",
+            "- failed in round 2: wireboot-http 64 MiB warm: the machine stopped",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_failed_is_said() {
+        let mut report = report();
+        report.failures.clear();
+        report.failed_trials.clear();
+        assert!(tables(&report).ends_with("Nothing.\n"));
+    }
+}

@@ -1,0 +1,202 @@
+//! The timeline as a picture.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::{Mark, Step, Timeline};
+
+const WIDTH: u32 = 1000;
+/// The height of a bar with the space around it, in pixels.
+const LINE: i32 = 22;
+/// Where the bars begin, and the room to their right for the figure.
+const LEFT: i32 = 330;
+const RIGHT: i32 = 150;
+const TOP: i32 = 80;
+const BOTTOM: i32 = 40;
+
+/// Draws each step as a bar from its begin to its end, on one axis of seconds since power-on. Colours tell whose time it is.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn draw(timeline: &Timeline, file: &Path) -> Result<()> {
+    chart(timeline, file).map_err(|error| anyhow!("drawing {}: {error}", file.display()))
+}
+
+/// Whose time a step is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Firmware,
+    Wireboot,
+    System,
+}
+
+impl Owner {
+    const ALL: [Owner; 3] = [Owner::Firmware, Owner::Wireboot, Owner::System];
+
+    fn of(step: Step) -> Owner {
+        match step {
+            Step::PowerOn | Step::FirmwareReady | Step::Dhcp | Step::Nbp => Owner::Firmware,
+            Step::WirebootReady | Step::WirebootAddress | Step::File => Owner::Wireboot,
+            Step::ExitBootServices | Step::Kernel | Step::UserSpace | Step::Reached => {
+                Owner::System
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Owner::Firmware => "firmware",
+            Owner::Wireboot => "wireboot",
+            Owner::System => "operating system",
+        }
+    }
+
+    fn color(self) -> RGBColor {
+        match self {
+            Owner::Firmware => RGBColor(170, 170, 170),
+            Owner::Wireboot => RGBColor(0, 114, 178),
+            Owner::System => RGBColor(230, 159, 0),
+        }
+    }
+}
+
+/// Begin and end of each step that took time. A file begins when it was asked for, any other step when the one before it ended.
+fn bars(marks: &[Mark]) -> impl Iterator<Item = (f64, &Mark)> {
+    marks.windows(2).filter_map(|pair| match pair {
+        [before, mark] => Some((mark.seconds.map_or(before.at, |took| mark.at - took), mark)),
+        _ => None,
+    })
+}
+
+fn chart(timeline: &Timeline, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let bars: Vec<(f64, &Mark)> = bars(&timeline.marks).collect();
+    let height = TOP + BOTTOM + LINE * i32::try_from(bars.len())?;
+    let root = SVGBackend::new(file, (WIDTH, height.unsigned_abs())).into_drawing_area();
+    root.fill(&WHITE)?;
+    let ink = RGBColor(40, 40, 40);
+    let faint = RGBColor(215, 215, 215);
+    let text = |size: i32, x: HPos| {
+        ("sans-serif", size, &ink)
+            .into_text_style(&root)
+            .pos(Pos::new(x, VPos::Center))
+    };
+    root.draw(&Text::new(
+        format!(
+            "A network boot, seconds since power-on ({})",
+            timeline.accelerator
+        ),
+        (20, 24),
+        text(20, HPos::Left),
+    ))?;
+    for (index, owner) in Owner::ALL.into_iter().enumerate() {
+        let left = LEFT + 150 * i32::try_from(index)?;
+        root.draw(&Rectangle::new(
+            [(left, 44), (left + 14, 58)],
+            owner.color().filled(),
+        ))?;
+        root.draw(&Text::new(
+            owner.name(),
+            (left + 20, 51),
+            text(14, HPos::Left),
+        ))?;
+    }
+
+    let end = timeline.marks.last().map_or(1.0, |mark| mark.at.max(1.0));
+    let span = f64::from(i32::try_from(WIDTH)? - LEFT - RIGHT);
+    let place = |at: f64| LEFT + (at / end * span) as i32;
+    let step = [1_u32, 2, 5, 10, 20, 50, 100]
+        .into_iter()
+        .find(|step| end / f64::from(*step) <= 12.0)
+        .unwrap_or(200);
+    for at in (0..=end as u32).step_by(step as usize) {
+        let x = place(f64::from(at));
+        root.draw(&PathElement::new(
+            vec![(x, TOP - 8), (x, height - BOTTOM)],
+            faint,
+        ))?;
+        root.draw(&Text::new(
+            at.to_string(),
+            (x, height - BOTTOM + 16),
+            text(13, HPos::Center),
+        ))?;
+    }
+    for (index, (begin, mark)) in bars.iter().enumerate() {
+        let top = TOP + LINE * i32::try_from(index)?;
+        let middle = top + LINE / 2 - 2;
+        root.draw(&Text::new(
+            mark.title(),
+            (LEFT - 10, middle),
+            text(14, HPos::Right),
+        ))?;
+        // What takes less than a pixel is seen all the same.
+        let (from, to) = (place(*begin), place(mark.at).max(place(*begin) + 1));
+        root.draw(&Rectangle::new(
+            [(from, top), (to, top + LINE - 5)],
+            Owner::of(mark.step).color().filled(),
+        ))?;
+        let took = format!("{:.3} s", mark.at - begin);
+        let figure = match mark.mbit_s {
+            Some(rate) => format!("{took}, {rate:.0} Mbit/s"),
+            None => took,
+        };
+        root.draw(&Text::new(figure, (to + 6, middle), text(14, HPos::Left)))?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(step: Step, at: f64) -> Mark {
+        Mark {
+            step,
+            at,
+            what: String::new(),
+            bytes: None,
+            seconds: None,
+            mbit_s: None,
+        }
+    }
+
+    #[test]
+    fn a_file_begins_when_it_was_asked_for() {
+        let marks = [
+            of(Step::WirebootAddress, 2.0),
+            of(Step::File, 5.0).transfer("http://h/linux", 1, 0.5),
+            of(Step::Kernel, 6.0),
+        ];
+        let begins: Vec<f64> = bars(&marks).map(|(begin, _)| begin).collect();
+        assert_eq!(begins, [4.5, 5.0]);
+    }
+
+    #[test]
+    fn the_picture_names_each_step_and_what_it_took() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("boot.svg");
+        let timeline = Timeline {
+            accelerator: crate::qemu::Accelerator::Tcg,
+            power_on: 0.0,
+            reached: true,
+            marks: vec![
+                of(Step::PowerOn, 0.0),
+                of(Step::Dhcp, 7.5),
+                of(Step::File, 9.0).transfer("http://h/linux", 8_000_000, 0.5),
+            ],
+        };
+        draw(&timeline, &file).unwrap();
+        let svg = std::fs::read_to_string(&file).unwrap();
+        for text in [
+            "firmware has an address",
+            "7.500 s",
+            "http://h/linux",
+            "0.500 s, 128 Mbit/s",
+        ] {
+            assert!(svg.contains(text), "{text} is missing: {svg}");
+        }
+    }
+}
