@@ -1,5 +1,5 @@
-# A thin face on `cargo xtask`: each verb installs what it needs, says so, and does one thing.
-# Anything after ARGS= goes to the command that the verb runs: make boot ARGS="--memory 2048"
+# A thin face on `cargo xtask`: each command installs what it needs, says so, and does one thing.
+# Anything after ARGS= goes to the program that the command runs: make boot ARGS="--memory 2048"
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 ARGS ?=
@@ -8,6 +8,7 @@ help:
 	@echo "make build   dist/wireboot.efi (the network boot program), dist/wireboot-bench.efi (measures), dist/wireboot (the host command)"
 	@echo "make boot    build, then boot a virtual machine over the network       (wireboot lab boot)"
 	@echo "make bench   build, then measure wireboot beside other network boots   (wireboot lab bench)"
+	@echo "make results build, then measure every figure of the documents (hours), ARGS=\"bench-ipv4\" for one"
 	@echo "make soak    build, then boot 200 times, with a fault each              (wireboot lab soak)"
 	@echo "make test    every gate and test, whole boots included; ends with a table"
 	@echo "make fuzz    fuzz each parser and the driver, FUZZ_SECONDS=60 each"
@@ -16,11 +17,11 @@ help:
 	@echo "make clean   remove dist/ and target/"
 	@echo 'Pass arguments on with ARGS, for example: make boot ARGS="--help"'
 
-build boot bench soak test fuzz mutants lint:
+build boot bench results soak test fuzz mutants lint:
 	@scripts/setup.sh
 	@cargo xtask $@ $(ARGS)
 
 clean:
 	rm -rf dist target fuzz/target
 
-.PHONY: help build boot bench soak test fuzz mutants lint clean
+.PHONY: help build boot bench results soak test fuzz mutants lint clean

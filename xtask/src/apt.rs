@@ -1,4 +1,4 @@
-//! Debian packages: which verb needs which, and installing those that are missing.
+//! Debian packages: which command needs which, and installing those that are missing.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,6 @@
 //! The project's own chores: build the programs, run every gate, boot, measure, fuzz.
 //!
-//! `make VERB` calls `cargo xtask VERB`. Each verb installs what it needs first and says what it does.
+//! `make COMMAND` calls `cargo xtask COMMAND`. Each command installs what it needs first and says what it does.
 
 mod apt;
 mod build;
@@ -9,6 +9,7 @@ mod documents;
 mod fuzz;
 mod lint;
 mod mutants;
+mod results;
 mod shell;
 mod test;
 mod tool;
@@ -25,11 +26,11 @@ use std::process::ExitCode;
 )]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum Command {
     /// Build dist/wireboot.efi, dist/wireboot-bench.efi and dist/wireboot
     Build,
     /// Build, then boot a virtual machine over the network (wireboot lab boot)
@@ -52,6 +53,11 @@ enum Verb {
         /// Arguments for `wireboot lab soak`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Build, then measure every figure of the documents anew, into docs/results (hours)
+    Results {
+        /// Only measurements whose names contain one of these words
+        only: Vec<String>,
     },
     /// Run every gate and test, whole boots included
     Test {
@@ -76,20 +82,21 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().verb {
-        Verb::Build => build::all(),
-        Verb::Boot { arguments } => build::boot(&arguments),
-        Verb::Bench { arguments } => build::bench(&arguments),
-        Verb::Soak { arguments } => build::soak(&arguments),
-        Verb::Test { only } => test::run(&only),
-        Verb::Fuzz { targets } => fuzz::long(&targets),
-        Verb::Mutants(wanted) => mutants::run(&wanted),
-        Verb::UntilFailure { command } => match mutants::until_failure(&command) {
+    let result = match Arguments::parse().command {
+        Command::Build => build::all(),
+        Command::Boot { arguments } => build::boot(&arguments),
+        Command::Bench { arguments } => build::bench(&arguments),
+        Command::Soak { arguments } => build::soak(&arguments),
+        Command::Results { only } => results::run(&only),
+        Command::Test { only } => test::run(&only),
+        Command::Fuzz { targets } => fuzz::long(&targets),
+        Command::Mutants(wanted) => mutants::run(&wanted),
+        Command::UntilFailure { command } => match mutants::until_failure(&command) {
             Ok(true) => Ok(()),
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
-        Verb::Lint => lint::all(),
+        Command::Lint => lint::all(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -63,12 +63,12 @@ impl Toolchain {
     }
 
     /// `cargo VERB` for the UEFI target, optimised, in a target directory of its own.
-    pub fn cargo(&self, verb: &str) -> Command {
+    pub fn cargo(&self, command: &str) -> Command {
         let mut cargo = match self {
             Self::Host => shell::cargo(),
             Self::Debian => debian_cargo(),
         };
-        cargo.args([verb, "--profile", PROFILE, "--target", TARGET]);
+        cargo.args([command, "--profile", PROFILE, "--target", TARGET]);
         if let Self::Debian = self {
             cargo.arg("-Zbuild-std=core,alloc,compiler_builtins");
             cargo.arg("-Zbuild-std-features=compiler-builtins-mem");

@@ -21,8 +21,11 @@ mod successes;
 mod system;
 mod two_versions;
 
-use std::process::ExitCode;
+use std::num::NonZero;
+use std::process::{Command, ExitCode};
+use std::thread::available_parallelism;
 
+use anyhow::Context;
 use libtest_mimic::{Arguments, Failed, Trial};
 use wireboot_lab::guest;
 use wireboot_lab::ip::IpVersion::{V4, V6};
@@ -259,40 +262,64 @@ const CASES: &[(&str, Case)] = &[
     ),
 ];
 
+/// The argument before the name of the one boot that this process is for.
+const ALONE: &str = "--alone";
+
+/// Machines of two processors whose owner waits most of the time: for the firmware's timers, for a server. More than this many want
+/// more memory than a small host has.
+const MOST_AT_ONCE: usize = 4;
+
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // Each needs the whole machine, and they share the lab's network.
-    arguments.test_threads = Some(1);
-    if arguments.list {
-        return libtest_mimic::run(&arguments, trials(None)).exit_code();
-    }
-    match enter() {
-        // For the life of the program: the tests refer to it.
-        Ok(lab) => {
-            libtest_mimic::run(&arguments, trials(Some(Box::leak(Box::new(lab))))).exit_code()
-        }
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let arguments: Vec<String> = std::env::args().collect();
+    let result = match arguments.as_slice() {
+        [_, alone, name] if alone == ALONE => boot(name).map(|()| ExitCode::SUCCESS),
+        _ => boots(),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        ExitCode::FAILURE
+    })
 }
 
-/// Enters the lab with the kernel at hand, which cannot be fetched from inside.
-fn enter() -> anyhow::Result<Lab> {
-    if !Lab::is_inside() {
+/// Several boots side by side, each in a process of its own: a lab has one network.
+fn boots() -> anyhow::Result<ExitCode> {
+    let mut arguments = Arguments::from_args();
+    if !arguments.list {
+        // From inside a lab the kernel cannot be fetched.
         guest::fetch()?;
     }
-    Lab::enter()
+    let processors = available_parallelism().map_or(1, NonZero::get);
+    arguments
+        .test_threads
+        .get_or_insert(processors.min(MOST_AT_ONCE));
+    let trial = |(name, _): &(&'static str, Case)| {
+        let name = *name;
+        Trial::test(name, move || alone(name).map_err(Failed::from))
+    };
+    Ok(libtest_mimic::run(&arguments, CASES.iter().map(trial).collect()).exit_code())
 }
 
-fn trials(lab: Option<&'static Lab>) -> Vec<Trial> {
-    let trial = |(name, case): &(&str, Case)| {
-        let case = *case;
-        Trial::test(*name, move || {
-            let lab = lab.ok_or_else(|| Failed::from("there is no lab"))?;
-            case(lab).map_err(|error| Failed::from(format!("{error:#}")))
-        })
-    };
-    CASES.iter().map(trial).collect()
+/// Starts a boot in a process of its own. The error is what that says.
+fn alone(name: &str) -> Result<(), String> {
+    let output = std::env::current_exe()
+        .and_then(|program| Command::new(program).args([ALONE, name]).output())
+        .map_err(|error| format!("starting the boot: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// Makes one boot in this process.
+fn boot(name: &str) -> anyhow::Result<()> {
+    let (_, case) = CASES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .with_context(|| format!("no boot is called {name}"))?;
+    case(&Lab::enter()?)
 }

@@ -1,0 +1,158 @@
+//! Every figure of the documents, measured anew into `docs/results/`, all by programs of one commit.
+
+use crate::{apt, build, shell};
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A measurement. What it prints goes to `docs/results/NAME.txt`.
+struct Measurement {
+    name: &'static str,
+    /// Behind `wireboot lab`.
+    arguments: &'static str,
+    /// The other files that it can write, `NAME.` and this.
+    files: &'static [&'static str],
+}
+
+/// In the order in which they run.
+const MEASUREMENTS: &[Measurement] = &[
+    Measurement {
+        name: "boot",
+        arguments: "boot",
+        files: &["json", "svg"],
+    },
+    Measurement {
+        name: "snp-instructions",
+        arguments: "sky --phases --instructions --rounds 3 --ms 300",
+        files: &["json"],
+    },
+    Measurement {
+        name: "snp-phases",
+        arguments: "sky --phases --rounds 9",
+        files: &["json"],
+    },
+    Measurement {
+        name: "ladder-ipv4",
+        arguments: "sky",
+        files: &["json", "svg"],
+    },
+    Measurement {
+        name: "ladder-ipv6",
+        arguments: "sky --ip 6",
+        files: &["json", "svg"],
+    },
+    Measurement {
+        name: "engines",
+        arguments: "sky --processors 0,1,2,4 --only engine --rounds 9",
+        files: &["json", "svg"],
+    },
+    Measurement {
+        name: "bench-ipv4",
+        arguments: "bench --sizes 64 --rounds 3",
+        files: &["json", "svg", "md"],
+    },
+    Measurement {
+        name: "bench-ipv6",
+        arguments: "bench --sizes 64 --rounds 3 --ip 6",
+        files: &["json", "svg", "md"],
+    },
+    Measurement {
+        name: "load-one-tftp",
+        arguments: "load --clients 1 --rounds 9 --seconds 10",
+        files: &["json"],
+    },
+    Measurement {
+        name: "load-200-tftp",
+        arguments: "load --clients 200 --rounds 1 --seconds 400",
+        files: &["json"],
+    },
+    Measurement {
+        name: "load-http",
+        arguments: "load --server http --clients 1,50 --rounds 9",
+        files: &["json"],
+    },
+];
+
+/// Measures those whose names contain one of the words, or all. One that fails does not stop the others.
+pub fn run(only: &[String]) -> Result<()> {
+    let wanted: Vec<&Measurement> = MEASUREMENTS
+        .iter()
+        .filter(|one| only.is_empty() || only.iter().any(|word| one.name.contains(word.as_str())))
+        .collect();
+    if wanted.is_empty() {
+        let names: Vec<_> = MEASUREMENTS.iter().map(|one| one.name).collect();
+        bail!(
+            "no measurement is called so; there are {}",
+            names.join(", ")
+        );
+    }
+    apt::ensure(&[apt::BOOT, apt::BENCH, apt::SERVERS].concat())?;
+    build::all()?;
+    let mut failed = Vec::new();
+    for one in wanted {
+        println!("\n== {}", one.name);
+        let start = Instant::now();
+        if let Err(error) = measure(one) {
+            println!("{error:#}");
+            failed.push(one.name);
+        }
+        println!("{:.0} s", start.elapsed().as_secs_f64());
+    }
+    if !failed.is_empty() {
+        bail!("no results of {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn measure(one: &Measurement) -> Result<()> {
+    let text = format!("docs/results/{}.txt", one.name);
+    let output = File::create(shell::root().join(&text)).context(text)?;
+    shell::run(command(one).stdout(Stdio::from(output)))
+}
+
+fn command(one: &Measurement) -> Command {
+    let mut command = shell::command(shell::root().join("dist/wireboot"));
+    command.arg("lab").args(one.arguments.split(' '));
+    for file in one.files {
+        let option = match *file {
+            "svg" => "--plot",
+            "md" => "--markdown",
+            _ => "--json",
+        };
+        command
+            .arg(option)
+            .arg(format!("docs/results/{}.{file}", one.name));
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_is_asked_for_by_its_option() {
+        let one = Measurement {
+            name: "x",
+            arguments: "bench --ip 6",
+            files: &["json", "svg", "md"],
+        };
+        let arguments: Vec<_> = command(&one)
+            .get_args()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(
+            arguments.join(" "),
+            "lab bench --ip 6 --json docs/results/x.json --plot docs/results/x.svg --markdown docs/results/x.md"
+        );
+    }
+
+    #[test]
+    fn no_two_write_the_same_files() {
+        let mut names: Vec<_> = MEASUREMENTS.iter().map(|one| one.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), MEASUREMENTS.len());
+    }
+}
