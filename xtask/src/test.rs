@@ -2,6 +2,7 @@
 
 use crate::{apt, build, deny, documents, fuzz, lint, shell};
 use anyhow::{Result, bail};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// One thing that must hold.
@@ -41,6 +42,10 @@ const STEPS: &[Step] = &[
         run: deny::check,
     },
     Step {
+        name: "advisories",
+        run: deny::advisories,
+    },
+    Step {
         name: "unit and property tests",
         run: unit,
     },
@@ -74,24 +79,64 @@ pub fn run(only: &[String]) -> Result<()> {
         if let Err(error) = &result {
             println!("{error:#}");
         }
-        table.push((step.name, start.elapsed(), result.is_ok()));
+        table.push((step.name, start.elapsed(), Outcome::of(&result)));
     }
-    report(&table)
-}
-
-fn report(table: &[(&str, Duration, bool)]) -> Result<()> {
-    println!("\n{:<26} {:>8}  result", "step", "seconds");
-    for (name, time, passed) in table {
-        let result = if *passed { "passed" } else { "FAILED" };
-        println!("{name:<26} {:>8.1}  {result}", time.as_secs_f64());
-    }
-    let passed = table.iter().filter(|(_, _, passed)| *passed).count();
-    let failed = table.len() - passed;
-    println!("{passed} passed, {failed} failed");
-    if failed > 0 {
+    print!("\n{}", report(&table));
+    if table
+        .iter()
+        .any(|(_, _, outcome)| *outcome == Outcome::Failed)
+    {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// Why a step could not be run here; the rest of the tests goes on, and does not fail for it.
+#[derive(Debug)]
+pub struct NotRun(pub &'static str);
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for NotRun {}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    NotRun,
+}
+
+impl Outcome {
+    fn of(result: &Result<()>) -> Self {
+        match result {
+            Ok(()) => Self::Passed,
+            Err(error) if error.is::<NotRun>() => Self::NotRun,
+            Err(_) => Self::Failed,
+        }
+    }
+}
+
+fn report(table: &[(&str, Duration, Outcome)]) -> String {
+    let mut text = format!("{:<26} {:>8}  result\n", "step", "seconds");
+    for (name, time, outcome) in table {
+        let result = match outcome {
+            Outcome::Passed => "passed",
+            Outcome::Failed => "FAILED",
+            Outcome::NotRun => "not run",
+        };
+        text += &format!("{name:<26} {:>8.1}  {result}\n", time.as_secs_f64());
+    }
+    let count = |wanted| table.iter().filter(|(_, _, one)| *one == wanted).count();
+    text + &format!(
+        "{} passed, {} failed, {} not run\n",
+        count(Outcome::Passed),
+        count(Outcome::Failed),
+        count(Outcome::NotRun)
+    )
 }
 
 fn prepare() -> Result<()> {
@@ -156,4 +201,37 @@ fn boots() -> Result<()> {
         bail!("nothing to boot: the build failed");
     }
     shell::run(shell::cargo().args(["test", "--package", "wireboot-boots"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_run_is_not_said_to_have_passed() {
+        let results = [
+            ("a", Ok(())),
+            ("b", Err(NotRun("no network").into())),
+            ("c", Err(anyhow::anyhow!("wrong"))),
+        ];
+        let table: Vec<_> = results
+            .iter()
+            .map(|(name, result)| (*name, Duration::ZERO, Outcome::of(result)))
+            .collect();
+        let text = report(&table);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                vec!["a", "0.0", "passed"],
+                vec!["b", "0.0", "not", "run"],
+                vec!["c", "0.0", "FAILED"],
+                "1 passed, 1 failed, 1 not run".split(' ').collect(),
+            ]
+        );
+    }
 }
