@@ -1,4 +1,4 @@
 //! What a machine that measures itself and the sender say to each other.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wireboot_wire::fuzzing::fuzz_bench(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| wireboot_wire::fuzzing::fuzz_ladder(data));

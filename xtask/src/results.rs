@@ -24,27 +24,27 @@ const MEASUREMENTS: &[Measurement] = &[
     },
     Measurement {
         name: "snp-instructions",
-        arguments: "sky --phases --instructions --rounds 3 --ms 300",
+        arguments: "ladder --phases --instructions --rounds 3 --ms 300",
         files: &["json"],
     },
     Measurement {
         name: "snp-phases",
-        arguments: "sky --phases --rounds 9",
+        arguments: "ladder --phases --rounds 9",
         files: &["json"],
     },
     Measurement {
         name: "ladder-ipv4",
-        arguments: "sky",
+        arguments: "ladder",
         files: &["json", "svg"],
     },
     Measurement {
         name: "ladder-ipv6",
-        arguments: "sky --ip 6",
+        arguments: "ladder --ip 6",
         files: &["json", "svg"],
     },
     Measurement {
         name: "engines",
-        arguments: "sky --processors 0,1,2,4 --only engine --rounds 9",
+        arguments: "ladder --processors 0,1,2,4 --only engine --rounds 9",
         files: &["json", "svg"],
     },
     Measurement {

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::dhcp::{Message, PxeOptions, option};
-use crate::{bench, bootconf, dhcpv6, tftp};
+use crate::{bootconf, dhcpv6, ladder, tftp};
 
 /// A packet that parses, emits to bytes that parse to the same packet.
 pub fn fuzz_tftp(data: &[u8]) {
@@ -63,19 +63,19 @@ pub fn fuzz_bootconf(data: &[u8]) {
 }
 
 /// What a measurement asks and answers survives being written and read again, and nobody is asked for too much.
-pub fn fuzz_bench(data: &[u8]) {
-    if let Some(request) = bench::Request::parse(data) {
-        let again = bench::Request::parse(request.emit().as_bytes());
+pub fn fuzz_ladder(data: &[u8]) {
+    if let Some(request) = ladder::Request::parse(data) {
+        let again = ladder::Request::parse(request.emit().as_bytes());
         assert_eq!(again, Some(request));
-        if let bench::Request::Send {
+        if let ladder::Request::Send {
             payload, micros, ..
         } = request
         {
-            assert!((1..=bench::MAX_PAYLOAD).contains(&payload) && micros <= bench::MAX_MICROS);
+            assert!((1..=ladder::MAX_PAYLOAD).contains(&payload) && micros <= ladder::MAX_MICROS);
         }
     }
-    if let Some(answer) = bench::Answer::parse(data) {
-        let again = bench::Answer::parse(answer.emit().as_bytes());
+    if let Some(answer) = ladder::Answer::parse(data) {
+        let again = ladder::Answer::parse(answer.emit().as_bytes());
         assert_eq!(again, Some(answer));
     }
 }

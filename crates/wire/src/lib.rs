@@ -4,7 +4,7 @@
 //! - [`dhcp`]: DHCP messages and the options of network boot, PXE's among them.
 //! - [`dhcpv6`]: DHCPv6 messages, with the options of network boot.
 //! - [`bootconf`]: the text that says what to boot.
-//! - [`mod@bench`]: what a machine that measures itself asks of the sender.
+//! - [`ladder`]: what a machine that measures itself asks of the sender.
 //!
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
 //! the client and the server.
@@ -15,11 +15,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod bench;
 pub mod bootconf;
 pub mod dhcp;
 pub mod dhcpv6;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+pub mod ladder;
 pub mod text;
 pub mod tftp;

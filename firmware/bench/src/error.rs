@@ -24,7 +24,7 @@ pub enum Error {
     #[error("nobody says where the sender is: write server=ADDRESS")]
     NoServer,
     /// Nobody to measure against.
-    #[error("no sender answers at {0}; wireboot lab sky starts one")]
+    #[error("no sender answers at {0}; wireboot lab ladder starts one")]
     NoSender(IpAddr),
     /// What is sent to the sender does not arrive.
     #[error("sending by TCP to the sender: {0}")]

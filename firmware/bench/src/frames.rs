@@ -7,7 +7,7 @@ use crate::error::Error;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use wireboot_platform::Clock;
-use wireboot_wire::bench::{Answer, DATA_PORT, PORT, Request};
+use wireboot_wire::ladder::{Answer, DATA_PORT, PORT, Request};
 
 /// Bytes of a full frame without the check sequence.
 const FULL: usize = 1514;

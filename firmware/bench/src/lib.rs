@@ -7,8 +7,8 @@
 //!    └──────────── card ───────────┘
 //! ```
 //!
-//! Every rung is measured once a round, by turns, and the median counts. The sender (`wireboot lab sky`) speaks
-//! [`wireboot_wire::bench`].
+//! Every rung is measured once a round, by turns, and the median counts. The sender (`wireboot lab ladder`) speaks
+//! [`wireboot_wire::ladder`].
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -53,7 +53,7 @@ use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::stock::{self, Mnp};
 use wireboot_platform::undi::{self, Undi};
 use wireboot_platform::{Clock, Status, console};
-use wireboot_wire::bench::DATA_PORT;
+use wireboot_wire::ladder::DATA_PORT;
 
 /// What one measurement found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -45,7 +45,7 @@ impl Default for Options {
 }
 
 /// A second or ten are enough for every rung.
-const MAX_MILLIS: u32 = wireboot_wire::bench::MAX_MICROS / 1000;
+const MAX_MILLIS: u32 = wireboot_wire::ladder::MAX_MICROS / 1000;
 /// More than any machine has.
 const MAX_PROCESSORS: u32 = 4096;
 /// More rounds tell nothing new.

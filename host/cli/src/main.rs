@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use wireboot_lab::{bench, boot, load, sky, soak};
+use wireboot_lab::{bench, boot, ladder, load, soak};
 use wireboot_server::cli as serve;
 
 /// Boot machines over the network, fast.
@@ -26,7 +26,7 @@ enum Command {
 enum Lab {
     Boot(boot::BootArgs),
     Bench(bench::BenchArgs),
-    Sky(sky::SkyArgs),
+    Ladder(ladder::LadderArgs),
     Load(load::LoadArgs),
     Soak(soak::SoakArgs),
 }
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Lab(Lab::Boot(arguments)) => boot::run(arguments),
         Command::Lab(Lab::Bench(arguments)) => bench::run(arguments),
-        Command::Lab(Lab::Sky(arguments)) => sky::run(arguments),
+        Command::Lab(Lab::Ladder(arguments)) => ladder::run(arguments),
         Command::Lab(Lab::Load(arguments)) => load::run(arguments),
         Command::Lab(Lab::Soak(arguments)) => soak::run(arguments),
     };

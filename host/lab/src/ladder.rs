@@ -1,4 +1,4 @@
-//! `wireboot lab sky`: how much of what the network card can receive reaches the boot loader.
+//! `wireboot lab ladder`: how much of what the network card can receive reaches the boot loader.
 //!
 //! The machine measures itself (wireboot-bench.efi) against a sender and a boot server here, and writes its figures to its serial
 //! port:
@@ -8,7 +8,7 @@
 //!                  └ full? then it waits         └ each height is a rung of the ladder
 //! ```
 
-mod ladder;
+mod figures;
 mod phases;
 mod plot;
 mod sender;
@@ -24,7 +24,7 @@ use clap::Args;
 use regex::Regex;
 use serde::Serialize;
 
-pub use ladder::{Kind, Ladder, Rung, Sample};
+pub use figures::{Kind, Ladder, Rung, Sample};
 pub use phases::Phases;
 pub use sender::Sender;
 
@@ -55,7 +55,7 @@ const FRAME_RUNGS: u32 = 15;
 /// A virtual machine measures all of it in one boot, by turns, against a sender on the host; medians count. The sender keeps the
 /// cable full without loss. Where it never waits for room, it was the limit.
 #[derive(Clone, Debug, Args)]
-pub struct SkyArgs {
+pub struct LadderArgs {
     /// The version of IP that is measured; with 6 the network has no IPv4
     #[arg(long, value_enum, value_name = "VERSION", default_value = "4")]
     pub ip: IpVersion,
@@ -126,7 +126,7 @@ struct Report<'a> {
 ///
 /// # Errors
 /// When the machine does not come to its figures, or a rung has none; the report is written all the same.
-pub fn run(arguments: SkyArgs) -> Result<()> {
+pub fn run(arguments: LadderArgs) -> Result<()> {
     let bench = firmware_program(arguments.program.as_deref(), PROGRAM).context(
         "no program that measures; `make build` leaves one in dist, --program names another",
     )?;
@@ -239,8 +239,8 @@ pub fn measure(
     timeout: Duration,
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Result<Ladder> {
-    let root = lab.scratch().join("sky-files");
-    let disk = lab.scratch().join("sky-disk");
+    let root = lab.scratch().join("ladder-files");
+    let disk = lab.scratch().join("ladder-disk");
     for directory in [&root, &disk] {
         fs::create_dir_all(directory).context("making a directory")?;
     }

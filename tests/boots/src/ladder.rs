@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::accel;
 use wireboot_lab::ip::IpVersion;
+use wireboot_lab::ladder::{self, Kind, Ladder};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::qemu::{Accelerator, Machine};
-use wireboot_lab::sky::{self, Kind, Ladder};
 
 use crate::scene::{bench_program, wireboot};
 
@@ -32,7 +32,7 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
     let mut machine = Machine::new(accel::best(lab, false)?);
     machine.network = Some(network.card());
     let options = "rounds=1 ms=100";
-    let ladder = sky::measure(
+    let ladder = ladder::measure(
         lab,
         machine,
         ip,
@@ -112,7 +112,7 @@ pub fn phases_of_a_frame(lab: &Lab) -> Result<()> {
     let mut machine = Machine::new(Accelerator::Tcg);
     machine.counts_instructions = true;
     machine.network = Some(network.card());
-    let ladder = sky::measure(
+    let ladder = ladder::measure(
         lab,
         machine,
         IpVersion::V4,

@@ -7,13 +7,13 @@ mod failures;
 mod firmware_drivers;
 mod gdb;
 mod ipv6;
+mod ladder;
 mod menu;
 mod paths;
 mod processors;
 mod scene;
 mod secure_boot;
 mod servers;
-mod sky;
 mod soak;
 mod stateless;
 mod stick;
@@ -206,12 +206,12 @@ const CASES: &[(&str, Case)] = &[
         "firmware_has_its_driver_back",
         firmware_drivers::firmware_has_its_driver_back,
     ),
-    ("every_rung_is_measured", sky::every_rung_is_measured),
+    ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",
-        sky::every_rung_is_measured_over_ipv6,
+        ladder::every_rung_is_measured_over_ipv6,
     ),
-    ("phases_of_a_frame", sky::phases_of_a_frame),
+    ("phases_of_a_frame", ladder::phases_of_a_frame),
     ("one_processor", processors::one_processor),
     (
         "boot_processor_by_option",

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::soak::{DATA, Engines, Fault, Ground, Plan, System};
+use wireboot_lab::soak::{DATA, Engines, Fault, Plan, System, Testbed};
 
 use crate::scene::{PATIENCE, boot_program, wireboot};
 
@@ -11,7 +11,7 @@ use crate::scene::{PATIENCE, boot_program, wireboot};
 const SEED: u64 = 1;
 
 fn soak(lab: &Lab, faults: &[(Fault, Engines)]) -> Result<()> {
-    let ground = Ground {
+    let testbed = Testbed {
         lab,
         system: System::new(&lab.scratch().join("soak"), &boot_program()?, DATA)?,
         server: wireboot()?,
@@ -24,7 +24,7 @@ fn soak(lab: &Lab, faults: &[(Fault, Engines)]) -> Result<()> {
             engines,
             ..Plan::with_fault(fault, SEED, number)
         };
-        ground.boot(&plan).map_err(|failure| {
+        testbed.boot(&plan).map_err(|failure| {
             anyhow!(
                 "{fault} ({}, engines: {engines:?}): {}\nThe console's end:\n{}The server's end:\n{}",
                 plan.detail(),

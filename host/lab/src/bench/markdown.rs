@@ -141,17 +141,20 @@ fn rate(row: Option<&Row>) -> String {
     )
 }
 
-/// The median with its range, both in the unit that `of` makes of seconds.
+/// The median with its range, both in the unit that `of` makes of seconds. A single trial has none.
 fn spread(seconds: &[f64], median: f64, of: impl Fn(f64) -> f64) -> String {
-    let (one, other) = range(seconds).unwrap_or((median, median));
-    let (one, other) = (of(one), of(other));
-    format!(
-        "{:.0} ({:.0} to {:.0}; {})",
-        of(median),
-        one.min(other),
-        one.max(other),
-        seconds.len()
-    )
+    let median = of(median);
+    match (seconds.len(), range(seconds)) {
+        (trials @ 2.., Some((one, other))) => {
+            let (one, other) = (of(one), of(other));
+            format!(
+                "{median:.0} ({:.0} to {:.0}; {trials})",
+                one.min(other),
+                one.max(other)
+            )
+        }
+        (trials, _) => format!("{median:.0} ({trials})"),
+    }
 }
 
 #[cfg(test)]
@@ -165,7 +168,7 @@ mod tests {
         for part in [
             "### 64 MiB",
             // 0.1, 0.3 and 0.2 s warm, 1 s cold; stock's best takes 10 s, Linux' 0.4 s, neither with cold memory.
-            "| a stack 2.0, HTTP | nginx | 2684 (1790 to 5369; 3) | 537 (537 to 537; 1) | 50 / - | - / - | 2.0 / - |",
+            "| a stack 2.0, HTTP | nginx | 2684 (1790 to 5369; 3) | 537 (1) | 50 / - | - / - | 2.0 / - |",
             "- no figure for grub-http 64 MiB warm: it never asked for the file",
             "- failed in round 2: wireboot-http 64 MiB warm: the machine stopped",
         ] {

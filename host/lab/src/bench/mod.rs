@@ -45,7 +45,7 @@ use instructions::Instructions;
 use report::{Case, FailedTrial, Failure, Figures, Latency, Report};
 use stacks::{Kind, Server, Stack};
 use statistics::median;
-use trial::{Ground, Measured};
+use trial::{Measured, Testbed};
 
 /// Measure network boot stacks side by side: wireboot, stock UEFI, iPXE, GRUB and a Linux guest
 ///
@@ -182,7 +182,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         network.mtu(),
         servers.into_iter().filter_map(Result::ok).collect(),
     );
-    let ground = Ground {
+    let testbed = Testbed {
         lab: &lab,
         network: &network,
         ip: args.ip,
@@ -199,7 +199,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         })
         .collect();
     let mut run = Run {
-        ground,
+        testbed,
         host,
         bar: bar(u64::from(rounds) * cases.len() as u64 * stacks.len() as u64),
         stacks,
@@ -254,7 +254,7 @@ fn program(args: &BenchArgs) -> Option<PathBuf> {
 }
 
 struct Run<'a> {
-    ground: Ground<'a>,
+    testbed: Testbed<'a>,
     host: Host,
     bar: ProgressBar,
     stacks: Vec<Stack>,
@@ -331,8 +331,8 @@ impl Run<'_> {
     }
 
     fn trial(&mut self, round: u32, index: usize, case: Case) {
-        let measured = self.twice(round, index, Tried::Download(case), |ground, stack| {
-            ground.download(stack, case.bytes, !case.cold)
+        let measured = self.twice(round, index, Tried::Download(case), |testbed, stack| {
+            testbed.download(stack, case.bytes, !case.cold)
         });
         let (Some(measured), Some(stack)) = (measured, self.stacks.get(index)) else {
             return;
@@ -361,8 +361,8 @@ impl Run<'_> {
             if !of_interest {
                 continue;
             }
-            let seconds = self.twice(round, index, Tried::FirstByte, |ground, stack| {
-                ground.first_byte(stack)
+            let seconds = self.twice(round, index, Tried::FirstByte, |testbed, stack| {
+                testbed.first_byte(stack)
             });
             if let Some(seconds) = seconds {
                 self.first_bytes.entry(index).or_default().push(seconds);
@@ -376,13 +376,13 @@ impl Run<'_> {
         round: u32,
         index: usize,
         tried: Tried,
-        measure: impl Fn(&Ground, &Stack) -> Result<T>,
+        measure: impl Fn(&Testbed, &Stack) -> Result<T>,
     ) -> Option<T> {
         let stack = self.stacks.get(index)?;
         let what = format!("{} {tried}", stack.id);
         self.bar.set_message(format!("round {round}: {what}"));
         for _ in 0..2 {
-            match measure(&self.ground, stack) {
+            match measure(&self.testbed, stack) {
                 Ok(measured) => return Some(measured),
                 Err(error) => {
                     let reason = format!("{error:#}");

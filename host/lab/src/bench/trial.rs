@@ -21,7 +21,7 @@ use crate::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, RunningMac
 
 /// Where trials take place.
 #[derive(Debug)]
-pub struct Ground<'a> {
+pub struct Testbed<'a> {
     /// The lab.
     pub lab: &'a Lab,
     /// Its network.
@@ -54,7 +54,7 @@ const AFTERGLOW: Duration = Duration::from_millis(1500);
 /// How often the machine and servers are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
-impl Ground<'_> {
+impl Testbed<'_> {
     /// Lets `stack` download the file of `bytes` bytes, into memory that the host has given the guest before (`warm`) or gives it
     /// as the guest writes to it.
     ///

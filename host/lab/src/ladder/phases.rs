@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::qemu::TICKS_PER_INSTRUCTION;
 
-use super::ladder::{Ladder, Rung, ratio};
+use super::figures::{Ladder, Rung, ratio};
 
 /// What turns of the engine that brought frames consisted of, in ticks of the machine's time-stamp counter.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::ladder::{Kind, Ladder, Rung};
+use super::figures::{Kind, Ladder, Rung};
 
 const WIDTH: u32 = 900;
 /// The height of a bar with the space around it, in pixels.
@@ -112,7 +112,7 @@ fn chart(ladder: &Ladder, title: &str, file: &Path) -> Result<(), Box<dyn std::e
 
 #[cfg(test)]
 mod tests {
-    use super::super::ladder::tests::JSON;
+    use super::super::figures::tests::JSON;
     use super::*;
 
     #[test]

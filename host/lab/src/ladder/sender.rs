@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
-use wireboot_wire::bench::{Answer, DATA_PORT, PORT, Request};
+use wireboot_wire::ladder::{Answer, DATA_PORT, PORT, Request};
 
 use super::sink;
 use crate::ip::IpVersion;

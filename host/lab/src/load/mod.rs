@@ -154,7 +154,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
     let root = lab.scratch().join("load");
     fs::create_dir_all(&root).context("making a directory for the files")?;
     let bytes = u64::from(args.size) << 20;
-    let ground = Ground {
+    let testbed = Testbed {
         lab: &lab,
         station: &station,
         limit: Duration::from_secs(args.seconds.into()),
@@ -169,7 +169,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
             Err(error) => absent.push((kind, format!("{error:#}"))),
         }
     }
-    let trials = rounds(&args, &ground, &servers)?;
+    let trials = rounds(&args, &testbed, &servers)?;
     let report = Report {
         machine: report::machine(),
         bytes,
@@ -189,7 +189,11 @@ pub fn run(args: LoadArgs) -> Result<()> {
 }
 
 /// By turns: what changes on the host in the meantime meets all servers alike.
-fn rounds(args: &LoadArgs, ground: &Ground<'_>, servers: &[(Kind, String)]) -> Result<Vec<Trial>> {
+fn rounds(
+    args: &LoadArgs,
+    testbed: &Testbed<'_>,
+    servers: &[(Kind, String)],
+) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
     for round in 1..=args.rounds {
         for &clients in &args.clients {
@@ -200,7 +204,7 @@ fn rounds(args: &LoadArgs, ground: &Ground<'_>, servers: &[(Kind, String)]) -> R
                     kind.name()
                 );
                 trials.push(
-                    ground
+                    testbed
                         .trial(kind, clients, &what)
                         .with_context(|| what.clone())?,
                 );
@@ -249,7 +253,7 @@ fn file(root: &Path, name: &str, bytes: u64, window: u16) -> Result<Wanted> {
 }
 
 /// What every trial stands on.
-struct Ground<'a> {
+struct Testbed<'a> {
     lab: &'a Lab,
     station: &'a Station,
     root: PathBuf,
@@ -258,7 +262,7 @@ struct Ground<'a> {
     ready: Wanted,
 }
 
-impl Ground<'_> {
+impl Testbed<'_> {
     /// One crowd at one server.
     fn trial(&self, kind: Kind, clients: usize, what: &str) -> Result<Trial> {
         let mut server = Running::start(self.lab, kind, &self.root)?;

@@ -30,7 +30,7 @@ const BUS_MASTER: u16 = 1 << 2;
 
 /// Where the boots take place.
 #[derive(Debug)]
-pub struct Ground<'a> {
+pub struct Testbed<'a> {
     /// The lab.
     pub lab: &'a Lab,
     /// What is booted.
@@ -73,7 +73,7 @@ pub struct Failure {
     pub server: String,
 }
 
-impl Ground<'_> {
+impl Testbed<'_> {
     /// Boots as planned.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Ground<'_> {
 
 /// A boot under way. Fields are dropped in this order.
 struct Story<'a> {
-    ground: &'a Ground<'a>,
+    testbed: &'a Testbed<'a>,
     deadline: Instant,
     machine: RunningMachine,
     mac: String,
@@ -112,28 +112,28 @@ struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    fn begin(ground: &'a Ground<'a>, plan: &Plan) -> Result<Story<'a>> {
-        let deadline = Instant::now() + ground.limit;
-        let engines = plan.engines.number(ground.processors);
+    fn begin(testbed: &'a Testbed<'a>, plan: &Plan) -> Result<Story<'a>> {
+        let deadline = Instant::now() + testbed.limit;
+        let engines = plan.engines.number(testbed.processors);
         let options = NetworkOptions {
             impairment: plan.impairment.clone(),
             queues: u16::try_from(engines.max(1)).unwrap_or(1),
             ..NetworkOptions::default()
         };
-        let network = Network::new(ground.lab, options)?;
-        ground.system.configure(plan, engines)?;
-        let mut machine = Machine::new(ground.accelerator);
+        let network = Network::new(testbed.lab, options)?;
+        testbed.system.configure(plan, engines)?;
+        let mut machine = Machine::new(testbed.accelerator);
         machine.memory_mib = MEMORY;
-        machine.processors = ground.processors;
+        machine.processors = testbed.processors;
         let card = network.card();
         let mac = card.mac.clone();
         machine.network = Some(card);
         machine.pxe_only(Some(IpVersion::V4));
-        let server = serve(ground)?;
+        let server = serve(testbed)?;
         Ok(Story {
-            ground,
+            testbed,
             deadline,
-            machine: machine.start(ground.lab, "soak", |_| {})?,
+            machine: machine.start(testbed.lab, "soak", |_| {})?,
             mac,
             server: Some(server),
             _network: network,
@@ -145,7 +145,7 @@ impl<'a> Story<'a> {
         match plan.fault {
             Fault::NextBootOption => {
                 self.expect("wireboot: the firmware goes on with its next boot option")?;
-                self.ground.system.mend()?;
+                self.testbed.system.mend()?;
                 engines = self.ready()?;
             }
             Fault::StartedAgain => {
@@ -154,7 +154,7 @@ impl<'a> Story<'a> {
             }
             _ => {}
         }
-        let areas = canary::receive_areas(&mut self.machine, self.ground.lab, engines.max(1))?;
+        let areas = canary::receive_areas(&mut self.machine, self.testbed.lab, engines.max(1))?;
         let address = self.expect(r"wireboot: address (10\.77\.0\.\d+)")?;
         let address: Ipv4Addr = group(&address, 1)?.parse()?;
         match plan.fault {
@@ -216,9 +216,9 @@ impl<'a> Story<'a> {
             self.expect(r"soak: processors (\d+), card's command register ([0-9a-f]+)\n")?;
         let processors: u32 = group(&started, 1)?.parse()?;
         ensure!(
-            processors == self.ground.processors,
+            processors == self.testbed.processors,
             "Linux has {processors} of {} processors",
-            self.ground.processors
+            self.testbed.processors
         );
         let command = u16::from_str_radix(group(&started, 2)?, 16)?;
         ensure!(
@@ -227,10 +227,10 @@ impl<'a> Story<'a> {
         );
         let data = self.expect(r"soak: data ([0-9a-f]*)\n")?;
         ensure!(
-            group(&data, 1)? == self.ground.system.data,
+            group(&data, 1)? == self.testbed.system.data,
             "the data came damaged: sha256 {} instead of {}",
             group(&data, 1)?,
-            self.ground.system.data
+            self.testbed.system.data
         );
         let set = self.expect(r"soak: canary of (\d+) x (\d+)\n")?;
         let (files, units): (usize, usize) = (group(&set, 1)?.parse()?, group(&set, 2)?.parse()?);
@@ -247,7 +247,7 @@ impl<'a> Story<'a> {
         );
         let found = canary::examine(
             &mut self.machine,
-            self.ground.lab,
+            self.testbed.lab,
             MEMORY,
             areas,
             stray::AFTER,
@@ -294,7 +294,7 @@ impl<'a> Story<'a> {
         self.reach(plan.at)?;
         self.server = None;
         std::thread::sleep(plan.gone);
-        self.server = Some(serve(self.ground)?);
+        self.server = Some(serve(self.testbed)?);
         Ok(())
     }
 
@@ -340,18 +340,18 @@ impl<'a> Story<'a> {
         ensure!(
             Instant::now() < self.deadline,
             "{} s went by before {what}",
-            self.ground.limit.as_secs()
+            self.testbed.limit.as_secs()
         );
         Ok(())
     }
 }
 
-fn serve(ground: &Ground<'_>) -> Result<Server> {
+fn serve(testbed: &Testbed<'_>) -> Result<Server> {
     Server::start(
-        ground.lab,
-        ground.lab.command(&ground.server),
-        &ground.system.directory,
-        &ground.system.directory.join("wireboot.efi"),
+        testbed.lab,
+        testbed.lab.command(&testbed.server),
+        &testbed.system.directory,
+        &testbed.system.directory.join("wireboot.efi"),
         &[],
     )
 }

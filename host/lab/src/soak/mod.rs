@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub use self::boot::{Facts, Failure, Ground};
+pub use self::boot::{Facts, Failure, Testbed};
 pub use self::plan::{Engines, Fault, Plan, Protocol};
 pub use self::system::System;
 use crate::boot::AcceleratorChoice;
@@ -80,7 +80,7 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
         // Four are enough for the most engines.
         u32::try_from(all.clamp(4, 8)).unwrap_or(4)
     });
-    let ground = Ground {
+    let testbed = Testbed {
         lab: &lab,
         system: System::new(&lab.scratch().join("system"), &program, DATA)?,
         server: std::env::current_exe().context("finding this program's own file")?,
@@ -95,15 +95,15 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
     eprintln!(
         "{} boots with {processors} processors ({}), seed {seed}",
         numbers.len(),
-        ground.accelerator
+        testbed.accelerator
     );
     let mut report = Report {
         seed,
         processors,
-        accelerator: ground.accelerator,
+        accelerator: testbed.accelerator,
         boots: Vec::new(),
     };
-    boots(&ground, &numbers, &mut report, |report| {
+    boots(&testbed, &numbers, &mut report, |report| {
         save(report, &arguments)
     })?;
 
@@ -126,7 +126,7 @@ fn save(report: &Report, arguments: &SoakArgs) -> Result<()> {
 
 /// Boots, with `save` called after each.
 fn boots(
-    ground: &Ground<'_>,
+    testbed: &Testbed<'_>,
     numbers: &[u32],
     report: &mut Report,
     save: impl Fn(&Report) -> Result<()>,
@@ -146,8 +146,8 @@ fn boots(
         let plan = Plan::new(report.seed, number);
         bar.set_message(format!("{} failed; {}", report.failed(), plan.fault));
         let begin = Instant::now();
-        let result = ground.boot(&plan);
-        let boot = Boot::new(number, &plan, ground.processors, begin.elapsed(), result);
+        let result = testbed.boot(&plan);
+        let boot = Boot::new(number, &plan, testbed.processors, begin.elapsed(), result);
         bar.suspend(|| eprintln!("{}", boot.line(report.seed)));
         report.boots.push(boot);
         bar.inc(1);
