@@ -8,23 +8,23 @@
 #![deny(missing_docs)]
 
 extern crate alloc;
-#[cfg(any(test, feature = "std"))]
+#[cfg(any(test, feature = "testing"))]
 extern crate std;
 
 mod checksum;
 pub mod e1000e;
 mod either;
-#[cfg(any(test, feature = "std"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod fault;
-#[cfg(any(test, feature = "std"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod middleware;
-#[cfg(any(test, feature = "std"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod model;
-#[cfg(any(test, feature = "std"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod pcap;
 pub mod platform;
 pub mod relay;
-#[cfg(any(test, feature = "std"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod sim;
 mod steering;
 pub mod virtio;
