@@ -568,8 +568,14 @@ mod tests {
         bytes
     }
 
-    unsafe extern "efiapi" fn never() -> Status {
-        unreachable!("not for memory")
+    /// A function of the protocol that has nothing to do with freeing memory.
+    macro_rules! never {
+        ($($parameter:ident)*) => {{
+            unsafe extern "efiapi" fn never<$($parameter),*>($(_: $parameter),*) -> Status {
+                unreachable!("memory is only freed")
+            }
+            never
+        }};
     }
 
     /// Calls of `unmap`, and pages given to `free_buffer`.
@@ -591,33 +597,29 @@ mod tests {
 
     /// A protocol with nothing but memory.
     fn protocol() -> PciIoProtocol {
-        macro_rules! never {
-            // SAFETY: both are functions of the firmware's convention, and nobody calls it.
-            () => {
-                unsafe { core::mem::transmute(never as unsafe extern "efiapi" fn() -> Status) }
-            };
-        }
-        let access = || (never!(), never!());
-        let [mem, io] = [access(), access()].map(|(read, write)| PciIoAccess { read, write });
+        let access = || PciIoAccess {
+            read: never!(A B C D E F),
+            write: never!(A B C D E F),
+        };
         PciIoProtocol {
-            poll_mem: never!(),
-            poll_io: never!(),
-            mem,
-            io,
+            poll_mem: never!(A B C D E F G H),
+            poll_io: never!(A B C D E F G H),
+            mem: access(),
+            io: access(),
             pci: PciIoConfigAccess {
-                read: never!(),
-                write: never!(),
+                read: never!(A B C D E),
+                write: never!(A B C D E),
             },
-            copy_mem: never!(),
-            map: never!(),
+            copy_mem: never!(A B C D E F G),
+            map: never!(A B C D E F),
             unmap,
-            allocate_buffer: never!(),
+            allocate_buffer: never!(A B C D E F),
             free_buffer,
-            flush: never!(),
-            get_location: never!(),
-            attributes: never!(),
-            get_bar_attributes: never!(),
-            set_bar_attributes: never!(),
+            flush: never!(A),
+            get_location: never!(A B C D E),
+            attributes: never!(A B C D),
+            get_bar_attributes: never!(A B C D),
+            set_bar_attributes: never!(A B C D E),
             rom_size: 0,
             rom_image: ptr::null_mut(),
         }
