@@ -34,6 +34,9 @@ const PORT: u16 = 53;
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 /// Seconds to wait for each server, in the first round over the servers and the next.
 const WAITS: [u64; 3] = [1, 2, 4];
+/// How long a name may take in all, with its aliases and the search list: a server that answers slowly, and leads from one name to the
+/// next, would be followed for hours.
+const LIMIT: Duration = Duration::from_secs(30);
 /// Servers asked, as resolvers have it.
 const MAX_SERVERS: usize = 3;
 /// Aliases followed for one name.
@@ -128,7 +131,7 @@ fn shown(servers: &[IpAddr]) -> String {
 ///
 /// A name with a dot in it is tried as it is, then with each domain of `search`; one without the other way round; one with
 /// a dot at its end only as it is. The first of `servers` are asked a quarter of a second apart, with more patience in each
-/// round: 7 s in all and a little more for each server.
+/// round: 7 s in all and a little more for each server. All of it ends after 30 s.
 ///
 /// # Errors
 /// [`DnsError`].
@@ -155,36 +158,8 @@ pub async fn resolve(
         versions,
         name,
     };
-    let candidates = candidates(name, search);
-    let mut setback: Option<DnsError> = None;
-    for candidate in &candidates {
-        let error = match Name::from_text(candidate) {
-            Some(candidate) => match resolver.lookup(candidate).await {
-                Ok(addresses) => return Ok(addresses),
-                // The next candidate would wait as long.
-                Err(error @ DnsError::NoAnswer { .. }) => return Err(error),
-                Err(error) => error,
-            },
-            None => DnsError::BadName {
-                name: name.to_owned(),
-            },
-        };
-        // "No such name" says least.
-        match setback {
-            Some(DnsError::NotFound { .. }) | None => setback = Some(error),
-            Some(_) => {}
-        }
-    }
-    match setback {
-        Some(DnsError::NotFound { name, .. }) => Err(DnsError::NotFound {
-            name,
-            tried: candidates,
-        }),
-        Some(error) => Err(error),
-        None => Err(DnsError::BadName {
-            name: name.to_owned(),
-        }),
-    }
+    let found = stack.timeout(LIMIT, resolver.resolve(search)).await;
+    found.unwrap_or_else(|| Err(resolver.no_answer(LIMIT)))
 }
 
 /// The names to ask for.
@@ -211,6 +186,48 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
+    /// Tries one candidate after the other.
+    async fn resolve(&self, search: &[String]) -> Result<Vec<IpAddr>, DnsError> {
+        let candidates = candidates(self.name, search);
+        let mut setback: Option<DnsError> = None;
+        for candidate in &candidates {
+            let error = match Name::from_text(candidate) {
+                Some(candidate) => match self.lookup(candidate).await {
+                    Ok(addresses) => return Ok(addresses),
+                    // The next candidate would wait as long.
+                    Err(error @ DnsError::NoAnswer { .. }) => return Err(error),
+                    Err(error) => error,
+                },
+                None => DnsError::BadName {
+                    name: self.name.to_owned(),
+                },
+            };
+            // "No such name" says least.
+            match setback {
+                Some(DnsError::NotFound { .. }) | None => setback = Some(error),
+                Some(_) => {}
+            }
+        }
+        match setback {
+            Some(DnsError::NotFound { name, .. }) => Err(DnsError::NotFound {
+                name,
+                tried: candidates,
+            }),
+            Some(error) => Err(error),
+            None => Err(DnsError::BadName {
+                name: self.name.to_owned(),
+            }),
+        }
+    }
+
+    fn no_answer(&self, waited: Duration) -> DnsError {
+        DnsError::NoAnswer {
+            name: self.name.to_owned(),
+            servers: self.servers.clone(),
+            seconds: waited.secs(),
+        }
+    }
+
     /// Addresses of each IP version that this machine has.
     async fn lookup(&self, name: Name) -> Result<Vec<IpAddr>, DnsError> {
         match self.versions {
@@ -357,11 +374,7 @@ impl Resolver<'_> {
                 Err(failure) => failed = failure.or(failed),
             }
         }
-        failed.ok_or_else(|| DnsError::NoAnswer {
-            name: self.name.to_owned(),
-            servers: self.servers.clone(),
-            seconds: (self.stack.now() - started).secs(),
-        })
+        failed.ok_or_else(|| self.no_answer(self.stack.now() - started))
     }
 
     /// One question to one server. Waits for its answer forever.

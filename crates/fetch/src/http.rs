@@ -60,6 +60,9 @@ const FIRST_ATTEMPTS: u32 = 4;
 const RESUME_ATTEMPTS: u32 = 8;
 /// Requests that may fail because too little came, without as much progress between them as the floor asks for: each takes its time.
 const SLOW_ATTEMPTS: u32 = 2;
+/// Times that a download may begin anew. A server that breaks off each time, a little later than the time before, would keep it going for
+/// days.
+const RESTARTS: u32 = 8;
 /// Bytes that a download must gain before its failures are forgotten. A server that breaks off after each few bytes
 /// would keep it going for ever.
 const WORTHWHILE: u64 = 64 * 1024;
@@ -89,7 +92,8 @@ pub struct Fetched {
 ///
 /// Each wait in it ends: after 10 s without a byte the server is asked again, for the rest of the file if
 /// possible; after 4 requests in a row that failed before the first byte, or 8 that brought less than 64 KiB
-/// together, it gives up. A response that falls below `floor` is given up, too, and so is the download at the second one.
+/// together, it gives up. A response that falls below `floor` is given up, too, and so is the download at the second one, or when it has
+/// begun anew 8 times.
 /// Responses 408, 429 and 5xx are retried too.
 ///
 /// # Errors
@@ -212,7 +216,8 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 };
                 slow_reach = self.body.reach;
             }
-            if !problem.is_transient() || *failures >= limit || slow >= SLOW_ATTEMPTS {
+            let hopeless = *failures >= limit || slow >= SLOW_ATTEMPTS;
+            if hopeless || self.body.discarded >= RESTARTS || !problem.is_transient() {
                 return Err(problem);
             }
             let wait = self.back_off(*failures, &problem);

@@ -29,8 +29,18 @@ use core::fmt;
 
 use crate::text;
 
+/// Longest text that is read, in bytes. No real configuration has as many.
+pub const MAX_LEN: usize = 1 << 20;
+/// Entries of one text.
+pub const MAX_ENTRIES: usize = 1000;
+/// Initial RAM disks of one entry.
+const MAX_INITRDS: usize = 100;
+/// Characters of a title.
+const MAX_TITLE: usize = 200;
 /// After this many errors the rest of the text is not worth reading: it is no boot configuration.
 const MAX_ERRORS: usize = 20;
+/// After this many warnings there is one more, which says that there would be others.
+const MAX_WARNINGS: usize = 20;
 
 /// Keys of the Boot Loader Specification that choose between installed systems or machines, which a network boot
 /// has no use for.
@@ -201,9 +211,22 @@ pub fn parse_embedded(text: impl AsRef<[u8]>) -> Result<BootConfig, Vec<ConfigEr
 fn read(bytes: &[u8], embedded: bool) -> Result<BootConfig, Vec<ConfigError>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut reader = Reader::default();
+    if bytes.len() > MAX_LEN {
+        return Err(alloc::vec![Notice {
+            line: 1,
+            reason: format!(
+                "no boot configuration: it has {} bytes, and a configuration has {MAX_LEN} at most",
+                bytes.len()
+            ),
+        }]);
+    }
     for (index, line) in bytes.split(|&b| b == b'\n').enumerate() {
         reader.line = index + 1;
         reader.read(line.strip_suffix(b"\r").unwrap_or(line));
+        if reader.begun > MAX_ENTRIES {
+            reader.too_many_entries();
+            break;
+        }
         if reader.errors.len() >= MAX_ERRORS {
             break;
         }
@@ -277,7 +300,10 @@ impl Reader {
             "linux" | "efi" => self.set_program(key, value),
             "initrd" => {
                 let url = self.url(key, value);
-                if let Some(url) = url {
+                if self.draft().initrd.len() >= MAX_INITRDS {
+                    let reason = format!("more than {MAX_INITRDS} initrd lines in one entry");
+                    self.error(self.line, reason);
+                } else if let Some(url) = url {
                     self.draft().initrd.push(File { url, sha256: None });
                 }
             }
@@ -291,13 +317,28 @@ impl Reader {
             "sha256" => self.add_sum(value),
             key if IGNORED_KEYS.contains(&key) => {}
             key => {
-                let reason = format!("unknown key {:?} ignored", text::shown(key.as_bytes()));
+                let reason = match self.warnings.len() {
+                    ..MAX_WARNINGS => {
+                        format!("unknown key {:?} ignored", text::shown(key.as_bytes()))
+                    }
+                    MAX_WARNINGS => "more unknown keys ignored".to_owned(),
+                    _ => return,
+                };
                 self.warnings.push(Notice {
                     line: self.line,
                     reason,
                 });
             }
         }
+    }
+
+    /// The entry that has just begun is one too many.
+    fn too_many_entries(&mut self) {
+        self.open = None;
+        self.error(
+            self.line,
+            format!("more than {MAX_ENTRIES} entries, too many for a menu"),
+        );
     }
 
     fn misplaced(&mut self, key: &str) {
@@ -368,6 +409,9 @@ impl Reader {
     fn set_title(&mut self, value: &str) {
         if value.is_empty() {
             self.error(self.line, "title needs a text");
+        } else if value.chars().nth(MAX_TITLE).is_some() {
+            let reason = format!("title has more than {MAX_TITLE} characters");
+            self.error(self.line, reason);
         }
         // The specification does not order the keys of an entry: a first entry's title may come late.
         if self.open.as_ref().is_some_and(|open| open.title.is_some()) {
@@ -488,10 +532,8 @@ impl Reader {
         }
         let title = draft.title.unwrap_or_else(|| {
             let url = &program.file().url;
-            url.rsplit('/')
-                .find(|part| !part.is_empty())
-                .unwrap_or(url)
-                .to_owned()
+            let name = url.rsplit('/').find(|part| !part.is_empty());
+            name.unwrap_or(url).chars().take(MAX_TITLE).collect()
         });
         self.entries.push(Entry {
             title,
@@ -779,6 +821,56 @@ mod tests {
         let lines: Vec<_> = errors("title A\ninitrd\n").iter().map(|e| e.0).collect();
         assert_eq!(lines, [1, 2]);
         assert_eq!(parse(b"\0\n".repeat(1000)).unwrap_err().len(), MAX_ERRORS);
+    }
+
+    fn entries(count: usize) -> String {
+        "title A\nlinux a\n".repeat(count)
+    }
+
+    #[test]
+    fn what_one_text_may_hold_is_bounded() {
+        assert_eq!(parse(entries(1000)).unwrap().entries.len(), 1000);
+        let many = entries(60_000);
+        // A default that stands beyond the end of what is read is no second error.
+        for text in [many.clone(), format!("default 50000\n{many}")] {
+            let line = 2001 + text.lines().count() - 120_000;
+            one_error(&text, line, "more than 1000 entries");
+        }
+        let initrds = |count| format!("title A\nlinux a\n{}", "initrd b\n".repeat(count));
+        assert_eq!(parse(initrds(100)).unwrap().entries[0].initrd.len(), 100);
+        one_error(&initrds(101), 103, "more than 100 initrd");
+
+        let title = "\u{e9}".repeat(200);
+        let named = format!("title {title}\nlinux a");
+        assert_eq!(parse(&named).unwrap().entries[0].title, title);
+        one_error(&named.replace("title ", "title +"), 1, "200 characters");
+        let derived = parse(format!("linux boot/+{title}")).unwrap();
+        assert_eq!(derived.entries[0].title, format!("+{title}")[..399]);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_not_read() {
+        let mut text = entries(1);
+        text.extend(core::iter::repeat_n('\n', MAX_LEN - text.len()));
+        assert_eq!(parse(&text).unwrap().entries.len(), 1);
+        assert!(parse(format!("\u{feff}{text}")).is_ok());
+        text.push('\n');
+        one_error(&text, 1, "it has 1048577 bytes");
+    }
+
+    #[test]
+    fn many_warnings_end_in_one_that_says_so() {
+        let text = format!("title A\nlinux a\n{}", "colour red\n".repeat(60_000));
+        let warnings = parse(&text).unwrap().warnings;
+        assert_eq!(warnings.len(), MAX_WARNINGS + 1);
+        assert_eq!(
+            warnings[19].to_string(),
+            "line 22: unknown key \"colour\" ignored"
+        );
+        assert_eq!(
+            warnings[20].to_string(),
+            "line 23: more unknown keys ignored"
+        );
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::dhcp::{Message, PxeOptions, option};
-use crate::{bootconf, dhcpv6, ladder, tftp};
+use crate::{bootconf, dhcpv6, filetype, ladder, tftp};
 
 /// A packet that parses, emits to bytes that parse to the same packet.
 pub fn fuzz_tftp(data: &[u8]) {
@@ -30,9 +30,13 @@ pub fn fuzz_tftp(data: &[u8]) {
 }
 
 /// A text is refused with reasons, or its configuration is whole and survives being written and read again. Embedded, it is the same one, or
-/// one without entries.
+/// one without entries. No program is a text, and what else it may be can be told of any bytes.
 pub fn fuzz_bootconf(data: &[u8]) {
     let (parsed, embedded) = (bootconf::parse(data), bootconf::parse_embedded(data));
+    let misfit = filetype::misfit(data);
+    if filetype::is_efi_program(data) {
+        assert!(parsed.is_err() && misfit.is_none_or(|what| what.contains("ISO")));
+    }
     if let Ok(config) = &parsed {
         assert!(config.default_entry().is_some());
     }

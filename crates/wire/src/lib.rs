@@ -4,6 +4,7 @@
 //! - [`dhcp`]: DHCP messages and the options of network boot, PXE's among them.
 //! - [`dhcpv6`]: DHCPv6 messages, with the options of network boot.
 //! - [`bootconf`]: the text that says what to boot.
+//! - [`filetype`]: what a file is that is to be started.
 //! - [`ladder`]: what a machine that measures itself asks of the sender.
 //!
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
@@ -18,6 +19,7 @@ extern crate std;
 pub mod bootconf;
 pub mod dhcp;
 pub mod dhcpv6;
+pub mod filetype;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod ladder;

@@ -101,6 +101,8 @@ pub struct Told {
     pub packet: usize,
     /// Frames that its receive buffers hold, where it tells.
     pub receive_frames: Option<usize>,
+    /// It takes a frame before it has been asked for the buffer of the one before.
+    pub transmits_several: bool,
 }
 
 impl Told {
@@ -140,6 +142,7 @@ pub struct Driven<D: Driver, C> {
 impl<D: Driver, C> Driven<D, C> {
     /// An interface that was started. `None`, with the interface stopped, for a link that carries no full IPv4 packets.
     pub(crate) fn new(driver: D, told: Told, claim: C) -> Option<Self> {
+        let several = told.transmits_several;
         let Some(properties) = told.properties() else {
             driver.stop();
             // The claim goes last.
@@ -153,7 +156,7 @@ impl<D: Driver, C> Driven<D, C> {
                 using: Cell::new(true),
             },
             receive: receive::Inbox::new(properties.max_receive),
-            transmit: transmit::Outbox::new(properties.max_receive),
+            transmit: transmit::Outbox::new(properties.max_receive, several),
             properties,
             _claim: claim,
         })

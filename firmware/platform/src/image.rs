@@ -5,6 +5,8 @@ use crate::section;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
+use core::ptr::NonNull;
 use uefi::Handle;
 use uefi::boot::{
     self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol,
@@ -46,6 +48,20 @@ fn open(handle: Handle) -> Option<ScopedProtocol<LoadedImage>> {
     unsafe { boot::open_protocol(params, OpenProtocolAttributes::GetProtocol) }.ok()
 }
 
+/// Bytes of the memory at `base`. No reference to it is made: an image also holds statics, which change.
+///
+/// # Safety
+/// The range is valid memory from `base` on, and nobody writes it meanwhile.
+unsafe fn copy(base: NonNull<u8>, range: Range<usize>) -> Vec<u8> {
+    let mut bytes = alloc::vec![0; range.len()];
+    // SAFETY: the caller's word; the copy is as long.
+    unsafe {
+        let from = base.as_ptr().add(range.start);
+        from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
+    }
+    bytes
+}
+
 impl Own {
     /// Reads it all.
     #[must_use]
@@ -58,11 +74,14 @@ impl Own {
         };
         let device = image.device();
         let (base, size) = image.info();
-        let section = (!base.is_null()).then(|| {
-            // SAFETY: the firmware loaded this image to `base`, `size` bytes of it. They hold statics that
-            // change, so the slice must not live on: what is wanted (a constant section) is copied.
-            let image = unsafe { core::slice::from_raw_parts(base.cast::<u8>(), size as usize) };
-            section::find(image, SECTION).map(<[u8]>::to_vec)
+        let (base, size) = (base.cast::<u8>(), size as usize);
+        let section = NonNull::new(base.cast_mut()).and_then(|base| {
+            // SAFETY: the firmware loaded this image to `base`, `size` bytes of it, and both ranges are within. Nobody writes headers or a
+            // constant section.
+            let copied = |range: Range<usize>| unsafe { copy(base, range) };
+            let headers = copied(0..size.min(section::HEADERS));
+            let range = section::find(&headers, size, SECTION)?;
+            Some(section::trimmed(&copied(range)).to_vec())
         });
         Self {
             device,
@@ -72,7 +91,7 @@ impl Own {
                 .load_options_as_bytes()
                 .map(options_text)
                 .unwrap_or_default(),
-            section: section.flatten(),
+            section,
         }
     }
 }
@@ -175,6 +194,16 @@ impl Drop for Loaded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_copied_is_the_range() {
+        let memory = [1_u8, 2, 3, 4, 5];
+        let base = NonNull::from(&memory).cast();
+        // SAFETY: ranges of the array.
+        let copied = |range| unsafe { copy(base, range) };
+        assert_eq!(copied(1..4), [2, 3, 4]);
+        assert_eq!(copied(0..0), []);
+    }
 
     #[test]
     fn load_options() {

@@ -6,6 +6,7 @@
 
 #[cfg(target_os = "uefi")]
 use crate::heap::Heap;
+use crate::pci;
 use crate::processors::on_boot_processor;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -99,38 +100,67 @@ impl Pages {
     }
 }
 
-/// Blocks that were dropped on other processors, which may not call the firmware: linked through their own first bytes.
-static DROPPED: AtomicPtr<Dropped> = AtomicPtr::new(ptr::null_mut());
+/// Memory whose owners were dropped on other processors, which may not call the firmware. The owners wait in the memory's own first bytes.
+pub(crate) struct Dropped<T>(AtomicPtr<Waiting<T>>);
 
-struct Dropped {
-    next: *mut Dropped,
-    bytes: usize,
+struct Waiting<T> {
+    next: *mut Waiting<T>,
+    owner: T,
 }
+
+impl<T: Send> Dropped<T> {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Keeps the owner of `memory` for the boot processor.
+    ///
+    /// # Safety
+    /// `memory` is at least a page, aligned to one, and `owner`'s alone.
+    pub(crate) unsafe fn keep(&self, memory: NonNull<u8>, owner: T) {
+        const { assert!(size_of::<Waiting<T>>() <= PAGE && align_of::<Waiting<T>>() <= PAGE) };
+        let waiting = memory.cast::<Waiting<T>>();
+        let next = ptr::null_mut();
+        // SAFETY: there is room (see above), and nobody else refers to it.
+        unsafe { waiting.write(Waiting { next, owner }) };
+        let _ = self
+            .0
+            .fetch_update(Ordering::Release, Ordering::Relaxed, |first| {
+                // SAFETY: as above; the list does not have it yet.
+                unsafe { (*waiting.as_ptr()).next = first };
+                Some(waiting.as_ptr())
+            });
+    }
+
+    /// Drops all of them. For the boot processor.
+    pub(crate) fn collect(&self) {
+        let mut next = self.0.swap(ptr::null_mut(), Ordering::Acquire);
+        while let Some(waiting) = NonNull::new(next) {
+            // SAFETY: `keep` wrote it to memory that nobody else refers to, and the list was taken whole.
+            let waiting = unsafe { waiting.read() };
+            next = waiting.next;
+            drop(waiting.owner);
+        }
+    }
+}
+
+static DROPPED: Dropped<Pages> = Dropped::new();
 
 /// Gives back to the firmware what other processors have dropped. For the boot processor.
 pub fn collect() {
-    let mut next = DROPPED.swap(ptr::null_mut(), Ordering::Acquire);
-    while let Some(start) = NonNull::new(next) {
-        // SAFETY: `Pages::drop` wrote it to a block that nobody else refers to, and the list was taken whole.
-        let dropped = unsafe { start.read() };
-        next = dropped.next;
-        drop(Pages {
-            start: start.cast(),
-            bytes: dropped.bytes,
-        });
-    }
+    pci::DROPPED.collect();
+    DROPPED.collect();
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
         if !on_boot_processor() {
-            let dropped = self.start.cast::<Dropped>();
-            let bytes = self.bytes;
-            let _ = DROPPED.fetch_update(Ordering::Release, Ordering::Relaxed, |next| {
-                // SAFETY: the block is at least a page, aligned to one, and the owner has no references left.
-                unsafe { dropped.write(Dropped { next, bytes }) };
-                Some(dropped.as_ptr())
-            });
+            let owner = Pages {
+                start: self.start,
+                bytes: self.bytes,
+            };
+            // SAFETY: whole pages, and their former owner has no references left.
+            unsafe { DROPPED.keep(self.start, owner) };
             return;
         }
         // SAFETY: allocated by `allocate` with the same page count; the owner has no references left.
@@ -162,4 +192,44 @@ pub type Landed = PrefixReader<Pages>;
 /// As of [`Pages::allocate`].
 pub fn landing(bytes: usize) -> uefi::Result<(Landing, Landed)> {
     Ok(prefix(Pages::allocate(bytes)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+    use std::sync::atomic::AtomicUsize;
+
+    /// A page, given back once.
+    #[repr(align(4096))]
+    struct Page([u8; PAGE]);
+
+    struct Owner<'a>(usize, &'a AtomicUsize);
+
+    impl Drop for Owner<'_> {
+        fn drop(&mut self) {
+            self.1.fetch_add(self.0, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_processors_drop_is_given_back_once_and_later() {
+        let mut pages: [Box<Page>; 8] = core::array::from_fn(|_| Box::new(Page([0xa5; PAGE])));
+        let (dropped, sum) = (Dropped::new(), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for (page, number) in pages.iter_mut().zip(1..) {
+                let (dropped, owner) = (&dropped, Owner(1 << number, &sum));
+                scope.spawn(move || {
+                    let memory = NonNull::from(&mut page.0).cast();
+                    // SAFETY: a page that nobody else uses as long as there is the list.
+                    unsafe { dropped.keep(memory, owner) };
+                });
+            }
+        });
+        assert_eq!(sum.load(Ordering::Relaxed), 0);
+        for _ in 0..2 {
+            dropped.collect();
+            assert_eq!(sum.load(Ordering::Relaxed), 0x1fe);
+        }
+    }
 }

@@ -5,7 +5,8 @@
 
 use crate::clock::Clock;
 use crate::device_path;
-use crate::memory::PAGE;
+use crate::memory::{Dropped, PAGE};
+use crate::processors::on_boot_processor;
 use crate::raw::pci_io::{
     ATTRIBUTE_BUS_MASTER, ATTRIBUTE_MEMORY, ATTRIBUTE_MEMORY_CACHED, PciIoAttributeOperation,
     PciIoOperation, PciIoProtocol, PciIoWidth,
@@ -509,9 +510,11 @@ pub struct Dma {
     mapping: *mut c_void,
 }
 
-// SAFETY: plain memory at a fixed address; the one owner may be any processor. (Dropping calls the
-// firmware and so belongs to the boot processor, as all of taking down does.)
+// SAFETY: plain memory at a fixed address; the one owner may be any processor. (What another one drops waits for the boot processor.)
 unsafe impl Send for Dma {}
+
+/// What other processors have dropped. The functions that it belongs to stay (see [`open`]).
+pub(crate) static DROPPED: Dropped<Dma> = Dropped::new();
 
 // SAFETY: the pages are allocated and mapped from creation to drop, zeroed at creation, page aligned, and
 // no reference to them is ever made here. CommonBuffer mappings are contiguous for the device.
@@ -529,6 +532,12 @@ unsafe impl DmaMemory for Dma {
 
 impl Drop for Dma {
     fn drop(&mut self) {
+        if !on_boot_processor() {
+            let owner = Dma { ..*self };
+            // SAFETY: whole pages; their former owner has no references left, and the driver has stopped the device.
+            unsafe { DROPPED.keep(self.start, owner) };
+            return;
+        }
         // SAFETY: mapped and allocated by the same protocol, not yet unmapped or freed.
         unsafe {
             if !self.mapping.is_null() {
@@ -546,6 +555,9 @@ impl Drop for Dma {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory;
+    use crate::processors::ELSEWHERE;
+    use crate::raw::pci_io::{PciIoAccess, PciIoConfigAccess};
 
     fn descriptor(kind: u8, minimum: u64, len: u64) -> [u8; 46] {
         let mut bytes = [0; 46];
@@ -554,6 +566,87 @@ mod tests {
         bytes[14..22].copy_from_slice(&minimum.to_le_bytes());
         bytes[38..46].copy_from_slice(&len.to_le_bytes());
         bytes
+    }
+
+    /// A function of the protocol that has nothing to do with freeing memory.
+    macro_rules! never {
+        ($($parameter:ident)*) => {{
+            unsafe extern "efiapi" fn never<$($parameter),*>($(_: $parameter),*) -> Status {
+                unreachable!("memory is only freed")
+            }
+            never
+        }};
+    }
+
+    /// Calls of `unmap`, and pages given to `free_buffer`.
+    static FREED: AtomicU64 = AtomicU64::new(0);
+
+    unsafe extern "efiapi" fn unmap(_: *mut PciIoProtocol, mapping: *mut c_void) -> Status {
+        FREED.fetch_add(mapping as u64, Ordering::Relaxed);
+        Status::SUCCESS
+    }
+
+    unsafe extern "efiapi" fn free_buffer(
+        _: *mut PciIoProtocol,
+        pages: usize,
+        _: *mut c_void,
+    ) -> Status {
+        FREED.fetch_add(pages as u64, Ordering::Relaxed);
+        Status::SUCCESS
+    }
+
+    /// A protocol with nothing but memory.
+    fn protocol() -> PciIoProtocol {
+        let access = || PciIoAccess {
+            read: never!(A B C D E F),
+            write: never!(A B C D E F),
+        };
+        PciIoProtocol {
+            poll_mem: never!(A B C D E F G H),
+            poll_io: never!(A B C D E F G H),
+            mem: access(),
+            io: access(),
+            pci: PciIoConfigAccess {
+                read: never!(A B C D E),
+                write: never!(A B C D E),
+            },
+            copy_mem: never!(A B C D E F G),
+            map: never!(A B C D E F),
+            unmap,
+            allocate_buffer: never!(A B C D E F),
+            free_buffer,
+            flush: never!(A),
+            get_location: never!(A B C D E),
+            attributes: never!(A B C D),
+            get_bar_attributes: never!(A B C D),
+            set_bar_attributes: never!(A B C D E),
+            rom_size: 0,
+            rom_image: ptr::null_mut(),
+        }
+    }
+
+    #[test]
+    fn memory_for_the_device_is_given_back_on_the_boot_processor_alone() {
+        #[repr(align(4096))]
+        struct Pages([u8; 2 * PAGE]);
+        let (mut protocol, mut pages) = (protocol(), Box::new(Pages([0; 2 * PAGE])));
+        let freed = || FREED.load(Ordering::Relaxed);
+        for elsewhere in [false, true] {
+            let before = freed();
+            let dma = Dma {
+                io: NonNull::from(&mut protocol),
+                start: NonNull::from(&mut pages.0).cast(),
+                pages: 2,
+                device_address: 0,
+                mapping: 0x100 as *mut c_void,
+            };
+            ELSEWHERE.set(elsewhere);
+            drop(dma);
+            ELSEWHERE.set(false);
+            assert_eq!(freed() - before, if elsewhere { 0 } else { 0x102 });
+            memory::collect();
+            assert_eq!(freed() - before, 0x102);
+        }
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! Finding a section in a PE image in memory (Microsoft PE/COFF specification).
 
-/// Content of section `name` of a loaded image, without the zeros that pad it. Nothing outside `image` is
-/// trusted.
-pub(crate) fn find<'a>(image: &'a [u8], name: &str) -> Option<&'a [u8]> {
+use core::ops::Range;
+
+/// Bytes at an image's start that hold its headers.
+pub(crate) const HEADERS: usize = 4096;
+
+/// Where section `name` is in a loaded image of `len` bytes that has these headers. They are not trusted: it is within the image.
+pub(crate) fn find(headers: &[u8], len: usize, name: &str) -> Option<Range<usize>> {
     const SECTION_HEADER: usize = 40;
-    let u16_at = |at: usize| Some(u16::from_le_bytes(*image.get(at..)?.first_chunk()?));
-    let u32_at = |at: usize| Some(u32::from_le_bytes(*image.get(at..)?.first_chunk()?));
-    if !image.starts_with(b"MZ") {
+    let u16_at = |at: usize| Some(u16::from_le_bytes(*headers.get(at..)?.first_chunk()?));
+    let u32_at = |at: usize| Some(u32::from_le_bytes(*headers.get(at..)?.first_chunk()?));
+    if !headers.starts_with(b"MZ") {
         return None;
     }
     let pe = u32_at(0x3c)? as usize;
-    if image.get(pe..pe.checked_add(4)?)? != b"PE\0\0" {
+    if headers.get(pe..pe.checked_add(4)?)? != b"PE\0\0" {
         return None;
     }
     let sections = usize::from(u16_at(pe + 6)?);
@@ -18,20 +22,23 @@ pub(crate) fn find<'a>(image: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let table = pe.checked_add(24 + optional_header)?;
     (0..sections).find_map(|index| {
         let header = table.checked_add(index * SECTION_HEADER)?;
-        let bytes = image.get(header..header.checked_add(SECTION_HEADER)?)?;
+        let bytes = headers.get(header..header.checked_add(SECTION_HEADER)?)?;
         let (own_name, _) = bytes.split_at(8);
         let own_name = own_name.split(|&b| b == 0).next()?;
         if own_name != name.as_bytes() {
             return None;
         }
-        let (size, address) = (u32_at(header + 8)? as usize, u32_at(header + 12)? as usize);
-        let content = image.get(address..address.checked_add(size)?)?;
-        let used = content
-            .iter()
-            .rposition(|&b| b != 0)
-            .map_or(0, |last| last + 1);
-        content.get(..used)
+        let (size, start) = (u32_at(header + 8)? as usize, u32_at(header + 12)? as usize);
+        let end = start.checked_add(size)?;
+        (end <= len).then_some(start..end)
     })
+}
+
+/// A section's content without the zeros that pad it.
+pub(crate) fn trimmed(content: &[u8]) -> &[u8] {
+    let used = content.iter().rposition(|&b| b != 0);
+    used.and_then(|last| content.get(..=last))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -58,24 +65,30 @@ mod tests {
     }
 
     #[test]
-    fn found_and_trimmed() {
-        assert_eq!(find(&image(), ".wbconf"), Some(&b"title A"[..]));
-        assert_eq!(find(&image(), ".other"), None);
+    fn found_by_the_headers_alone() {
+        let image = image();
+        let headers = &image[..0x200];
+        assert_eq!(find(headers, 0x240, ".wbconf"), Some(0x200..0x240));
+        assert_eq!(find(headers, 0x23f, ".wbconf"), None);
+        assert_eq!(find(headers, 0x240, ".other"), None);
+        assert_eq!(trimmed(&image[0x200..0x240]), b"title A");
+        assert_eq!(trimmed(&[0; 3]), b"");
     }
 
     #[test]
     fn lies_are_no_harm() {
         let good = image();
         for len in 0..good.len() {
-            find(&good[..len], ".wbconf");
+            find(&good[..len], 0x300, ".wbconf");
         }
         for at in 0..0x200 {
             let mut bad = good.clone();
             bad[at] = 0xff;
-            find(&bad, ".wbconf");
+            let found = find(&bad, 0x300, ".wbconf");
+            assert!(found.is_none_or(|place| place.end <= 0x300));
         }
         let mut far = good;
         far[0x3c..0x40].fill(0xff);
-        assert_eq!(find(&far, ".wbconf"), None);
+        assert_eq!(find(&far, 0x300, ".wbconf"), None);
     }
 }

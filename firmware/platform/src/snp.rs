@@ -132,7 +132,10 @@ fn start(snp: &mut SimpleNetwork) -> uefi::Result<Told> {
     snp.initialize(0, 0)?;
     let known = ReceiveFlags::from_bits_truncate(snp.mode().receive_filter_mask);
     let wanted = ReceiveFlags::UNICAST | ReceiveFlags::BROADCAST;
-    snp.receive_filters(wanted & known, known - wanted, true, None)?;
+    // Without filters all is received. U-Boot has none, and does not know the call either.
+    if !known.is_empty() {
+        snp.receive_filters(wanted & known, known - wanted, true, None)?;
+    }
     let mode = snp.mode();
     let mac = *mode
         .current_address
@@ -143,5 +146,6 @@ fn start(snp: &mut SimpleNetwork) -> uefi::Result<Told> {
         mac,
         packet: usize::try_from(mode.max_packet_size).unwrap_or(usize::MAX),
         receive_frames: None,
+        transmits_several: mode.multiple_tx_supported.into(),
     })
 }

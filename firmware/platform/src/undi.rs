@@ -275,6 +275,7 @@ impl Interface {
             mac: [a, b, c, d, e, f],
             packet: info.frame_data_len as usize,
             receive_frames: Some(usize::from(results.rx_buf_cnt)).filter(|&frames| frames > 0),
+            transmits_several: true,
         })
     }
 }

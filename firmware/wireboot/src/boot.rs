@@ -14,6 +14,7 @@ use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
 use wireboot_platform::initrd::{Initrds, Part};
+use wireboot_wire::filetype;
 
 /// What is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,6 +131,7 @@ fn load(program: Program) -> Result<(Loaded, Url), Error> {
         Ok(loaded) => Ok((loaded, url)),
         Err(error) => Err(Error::Load {
             url: url.to_string(),
+            what: filetype::misfit(file.content()),
             status: error.status(),
         }),
     }

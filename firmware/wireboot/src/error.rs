@@ -116,11 +116,21 @@ pub enum Error {
     /// The user pressed Escape.
     #[error("stopped by Esc")]
     Stopped,
+    /// A file that is neither a configuration nor a program.
+    #[error("{url}: is {what}")]
+    Misfit {
+        /// Which.
+        url: String,
+        /// What it is.
+        what: &'static str,
+    },
     /// The firmware does not load the program.
-    #[error("{url}: {}", load_text(.status))]
+    #[error("{url}: {}", load_text(.what, .status))]
     Load {
         /// Which.
         url: String,
+        /// What it is, where that is no program for this machine.
+        what: Option<&'static str>,
         /// Its answer.
         status: Status,
     },
@@ -148,7 +158,10 @@ impl From<FetchError> for Error {
     }
 }
 
-fn load_text(status: &Status) -> String {
+fn load_text(what: &Option<&'static str>, status: &Status) -> String {
+    if let Some(what) = what {
+        return alloc::format!("is {what} (the firmware says {status})");
+    }
     let reason = match *status {
         Status::LOAD_ERROR | Status::UNSUPPORTED | Status::INVALID_PARAMETER => {
             "is no EFI program for this machine, or it is truncated or damaged"
@@ -210,10 +223,31 @@ impl Error {
             | Self::StartIntel(_)
             | Self::Undi { .. }
             | Self::Undying(_) => Status::DEVICE_ERROR,
-            Self::NoInterface | Self::Unsupported(_) => Status::UNSUPPORTED,
+            Self::NoInterface | Self::Unsupported(_) | Self::Misfit { .. } => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
             Self::Fetch(_) => Status::NO_RESPONSE,
             _ => Status::ABORTED,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_program_that_is_refused_is_called_what_it_is() {
+        let text = |what, status| {
+            let url = "http://a/b".to_string();
+            Error::Load { url, what, status }.to_string()
+        };
+        let known = text(Some("an ISO"), Status::UNSUPPORTED);
+        assert!(known.starts_with("http://a/b: is an ISO (the firmware says "));
+        // Secure Boot refuses what is no program by the same status as one that is not signed.
+        let unsigned = text(None, Status::SECURITY_VIOLATION);
+        assert!(unsigned.contains("Secure Boot"), "{unsigned}");
+        let other = text(Some("an ISO"), Status::SECURITY_VIOLATION);
+        assert!(!other.contains("Secure Boot"), "{other}");
     }
 }

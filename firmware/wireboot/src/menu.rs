@@ -3,13 +3,38 @@
 use crate::error::Error;
 use crate::network::Network;
 use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use wireboot_platform::console::{self, Key};
-use wireboot_wire::bootconf::BootConfig;
+use wireboot_wire::bootconf::{BootConfig, Entry};
 
 /// Seconds that the menu waits when the configuration does not say.
 const TIMEOUT: u32 = 5;
 /// Time between two looks at the keyboard, in microseconds.
 const KEYS: u64 = 30_000;
+/// Entries that are shown at once: with the lines around them they fit the smallest text mode, and a slow console has them soon, so that the
+/// keyboard does not wait.
+const SHOWN: usize = 18;
+/// Characters of a title that are shown: with its number they fit a line of that mode.
+const TITLE: usize = 70;
+
+/// What is drawn of the entries.
+fn lines(entries: &[Entry]) -> Vec<String> {
+    let mut lines: Vec<String> = entries
+        .iter()
+        .take(SHOWN)
+        .zip(1..)
+        .map(|(entry, number)| {
+            let title: String = entry.title.chars().take(TITLE).collect();
+            format!("  {number}  {title}")
+        })
+        .collect();
+    let more = entries.len().saturating_sub(SHOWN);
+    if more > 0 {
+        lines.push(format!("  and {more} more, by the arrow keys"));
+    }
+    lines
+}
 
 /// The index of the entry to boot: the only one, the user's choice, or the default when the time is up.
 pub fn choose(config: &BootConfig, network: &mut Network) -> Result<usize, Error> {
@@ -18,8 +43,8 @@ pub fn choose(config: &BootConfig, network: &mut Network) -> Result<usize, Error
         return Ok(config.default);
     }
     console::line("");
-    for (index, entry) in config.entries.iter().enumerate() {
-        console::line(&format!("  {}  {}", index + 1, entry.title));
+    for line in lines(&config.entries) {
+        console::line(&line);
     }
     console::line("");
     let last = config.entries.len() - 1;
@@ -83,4 +108,34 @@ pub fn choose(config: &BootConfig, network: &mut Network) -> Result<usize, Error
     }
     console::clear_progress();
     Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use wireboot_wire::bootconf::parse;
+
+    fn drawn(count: usize) -> Vec<String> {
+        let long = "x".repeat(200);
+        let text = format!("title {long}\nlinux a\n").repeat(count);
+        lines(&parse(text).unwrap().entries)
+    }
+
+    #[test]
+    fn a_menu_fits_the_smallest_screen() {
+        assert_eq!(
+            lines(&parse("title A\nlinux a").unwrap().entries),
+            ["  1  A"]
+        );
+        let all = drawn(SHOWN);
+        assert_eq!(all.len(), 18);
+        assert_eq!(all[17], "  18  ".to_string() + &"x".repeat(70));
+        for count in [19, 1000] {
+            let some = drawn(count);
+            assert_eq!(some[..18], all);
+            let rest = format!("  and {} more, by the arrow keys", count - 18);
+            assert_eq!(some[18..], [rest]);
+        }
+    }
 }

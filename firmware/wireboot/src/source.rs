@@ -15,6 +15,7 @@ use wireboot_net::Duration;
 use wireboot_platform::image::Own;
 use wireboot_platform::smbios;
 use wireboot_wire::bootconf::{self, BootConfig, Program, Setting};
+use wireboot_wire::filetype;
 
 /// The user class that we give (option 77).
 const USER_CLASS: &str = "wireboot";
@@ -244,10 +245,7 @@ fn plan(fetcher: &mut Fetcher, file: File, url: Url, arguments: String) -> Resul
     }
     // Relative to where it was found in the end, after redirects.
     let base = Url::parse(&file.url)?;
-    let config = bootconf::parse(bytes).map_err(|errors| Error::Config {
-        name: file.url.clone(),
-        errors,
-    })?;
+    let config = configuration(bytes, &file.url)?;
     warn(&file.url, &config);
     for Setting { key, value } in &config.settings {
         log::warn!(
@@ -258,6 +256,20 @@ fn plan(fetcher: &mut Fetcher, file: File, url: Url, arguments: String) -> Resul
     }
     drop(file);
     choose(fetcher, config, Some(&base), &arguments)
+}
+
+/// The configuration that a file is which came from `url`, or what it is instead.
+fn configuration(bytes: &[u8], url: &str) -> Result<BootConfig, Error> {
+    bootconf::parse(bytes).map_err(|errors| match filetype::misfit(bytes) {
+        Some(what) => Error::Misfit {
+            url: url.to_string(),
+            what,
+        },
+        None => Error::Config {
+            name: url.to_string(),
+            errors,
+        },
+    })
 }
 
 /// Lets the user choose.
@@ -307,6 +319,15 @@ pub fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_configuration_is_called_what_it_is() {
+        let error = |bytes: &[u8]| configuration(bytes, "http://a/b").unwrap_err();
+        let page = error(b"<!DOCTYPE html>\n<title>404</title>").to_string();
+        assert!(page.starts_with("http://a/b: is a web page"), "{page}");
+        let typo = error(b"title A\nlinux");
+        assert!(matches!(typo, Error::Config { errors, .. } if errors.len() == 1));
+    }
 
     #[test]
     fn load_options() {

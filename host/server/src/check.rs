@@ -5,14 +5,15 @@ use std::time::SystemTime;
 
 use percent_encoding::percent_decode_str;
 use wireboot_wire::bootconf::{self, BootConfig};
+use wireboot_wire::filetype;
 
 use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM, Content, Directory, OpenError};
 use crate::event::Events;
 use crate::stop::Stop;
 use crate::trees;
 
-/// Bytes of a configuration that are read; no real one has as many.
-const LONGEST: u64 = 1 << 20;
+/// Bytes of a configuration that are read: one more than it may have.
+const LONGEST: u64 = bootconf::MAX_LEN as u64 + 1;
 /// Files that are tried whether they can be read.
 const LOOKED_AT: usize = 10_000;
 /// Looks at [`Stop::CHECK_EVERY`] between two at the configuration.
@@ -49,10 +50,8 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
     let at = directory.path().display();
     match directory.find(BOOT_PROGRAM) {
         Ok(program) => {
-            let begin = bytes(&program, 4096).unwrap_or_default();
-            if !is_efi_program(&begin) {
-                let text = format!("{BOOT_PROGRAM} is no EFI program for x64 machines");
-                findings.push(Finding::error(text));
+            if let Some(what) = no_program(&program) {
+                findings.push(Finding::error(format!("{BOOT_PROGRAM} is {what}")));
             }
         }
         Err(OpenError::NotFound) => findings.push(Finding::error(format!(
@@ -81,7 +80,7 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
         Ok(configuration) => {
             let remarks = configuration.warnings.iter();
             findings.extend(remarks.map(|notice| Finding::remark(told(notice))));
-            findings.extend(missing(&configuration, directory));
+            findings.extend(useless(&configuration, directory));
         }
         Err(errors) => findings.extend(errors.iter().map(|error| Finding::error(told(error)))),
     }
@@ -107,8 +106,8 @@ fn told(notice: &bootconf::Notice) -> String {
     format!("{BOOT_CONFIGURATION}, {notice}")
 }
 
-/// Files of this directory that entries name, and that are not to be had.
-fn missing(configuration: &BootConfig, directory: &Directory) -> Vec<Finding> {
+/// Files of this directory that entries name, and that are not to be had or cannot be started.
+fn useless(configuration: &BootConfig, directory: &Directory) -> Vec<Finding> {
     let mut findings = Vec::new();
     for entry in &configuration.entries {
         // A URL of another server is that one's business.
@@ -116,9 +115,16 @@ fn missing(configuration: &BootConfig, directory: &Directory) -> Vec<Finding> {
         for file in here {
             let path = file.url.split(['?', '#']).next().unwrap_or_default();
             let path = percent_decode_str(path).decode_utf8_lossy();
-            if let Err(error) = directory.find(&path) {
+            let what = match directory.find(&path) {
+                Err(error) => Some(error.to_string()),
+                Ok(content) if file == entry.program.file() => {
+                    no_program(&content).map(|what| format!("is {what}"))
+                }
+                Ok(_) => None,
+            };
+            if let Some(what) = what {
                 let text = format!(
-                    "{BOOT_CONFIGURATION}, entry {}: {}: {error}",
+                    "{BOOT_CONFIGURATION}, entry {}: {}: {what}",
                     entry.title, file.url
                 );
                 findings.push(Finding::error(text));
@@ -138,21 +144,12 @@ fn bytes(content: &Content, most: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether a file that begins so is an EFI application or driver for x64 (PE format: machine 0x8664, subsystems 10 to 12).
-fn is_efi_program(begin: &[u8]) -> bool {
-    let u16_at = |at: usize| {
-        let bytes = begin.get(at..at + 2)?;
-        Some(u16::from_le_bytes(bytes.try_into().ok()?))
-    };
-    let header = || {
-        let header = begin.get(0x3c..0x40)?.try_into().ok()?;
-        let header = u32::from_le_bytes(header) as usize;
-        let signed = begin.starts_with(b"MZ") && begin.get(header..)?.starts_with(b"PE\0\0");
-        let machine = u16_at(header + 4)?;
-        let subsystem = u16_at(header + 24 + 68)?;
-        Some(signed && machine == 0x8664 && (10..=12).contains(&subsystem))
-    };
-    header().unwrap_or(false)
+/// What a file is that firmware cannot start.
+fn no_program(content: &Content) -> Option<&'static str> {
+    let begin = bytes(content, filetype::LOOKED_AT as u64).unwrap_or_default();
+    let unknown =
+        || (!filetype::is_efi_program(&begin)).then_some("no EFI program for x64 machines");
+    filetype::misfit(&begin).or_else(unknown)
 }
 
 /// Says what is wrong, each time that the configuration changes, until told to stop.
@@ -221,7 +218,7 @@ mod tests {
     fn what_is_wrong_is_found_before_a_machine_finds_it() {
         let good = program(0x8664, 10);
         let good = ("wireboot.efi", good.as_slice());
-        let kernel = ("linux", b"kernel".as_slice());
+        let kernel = ("linux", good.1);
         assert_eq!(findings(&[good, kernel]), [""; 0]);
         let of = |text: &str| findings(&[good, kernel, ("wireboot.conf", text.as_bytes())]);
         let elsewhere = "title A\nlinux http://10.0.0.1/none\ninitrd tftp://[fe80::1]/none\n";
@@ -266,19 +263,41 @@ mod tests {
         let empty = findings(&[]);
         assert_eq!(empty.len(), 2, "{empty:?}");
         assert!(empty[0].contains("no wireboot.efi") && empty[1].contains("no wireboot.conf"));
-        let no_program = "E wireboot.efi is no EFI program for x64 machines";
-        for program in [
-            program(0xaa64, 10),
-            program(0x8664, 3),
-            program(0x8664, 10)[..100].to_vec(),
-            b"#!/bin/sh\n".to_vec(),
-            vec![],
+        let kernel = program(0x8664, 10);
+        for (program, what) in [
+            (program(0xaa64, 10), "an EFI program for arm64, not for x64"),
+            (kernel[..100].to_vec(), "no EFI program for x64 machines"),
+            (b"#!/bin/sh\n".to_vec(), "no EFI program for x64 machines"),
+            (vec![], "no EFI program for x64 machines"),
         ] {
-            let found = findings(&[("linux", b"kernel"), ("wireboot.efi", &program)]);
-            assert_eq!(found, [no_program]);
+            let found = findings(&[("linux", &kernel), ("wireboot.efi", &program)]);
+            assert_eq!(found, [format!("E wireboot.efi is {what}")]);
         }
-        let mut beyond = program(0x8664, 10);
-        beyond[0x3c..0x40].fill(0xff);
-        assert!(!is_efi_program(&beyond));
+    }
+
+    #[test]
+    fn what_an_entry_starts_is_looked_at() {
+        let good = program(0x8664, 10);
+        let mut iso = vec![0; 0x8006];
+        iso[0x8001..].copy_from_slice(b"CD001");
+        let conf = "title A\nlinux a.iso\ntitle B\nlinux good\ninitrd a.iso\ntitle C\nefi text\n";
+        let found = findings(&[
+            ("wireboot.efi", &good),
+            ("good", &good),
+            ("a.iso", &iso),
+            ("text", b"text"),
+            ("wireboot.conf", conf.as_bytes()),
+        ]);
+        let [a, c] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert!(
+            a.starts_with("E wireboot.conf, entry A: a.iso: is an ISO 9660 image"),
+            "{a}"
+        );
+        assert_eq!(
+            c,
+            "E wireboot.conf, entry C: text: is no EFI program for x64 machines"
+        );
     }
 }

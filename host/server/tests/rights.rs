@@ -247,7 +247,9 @@ fn a_file_that_the_user_may_not_read_is_refused_and_told_of() {
     fs::create_dir(at_check.join("lost+found")).unwrap();
     fs::write(at_check.join("notes"), "").unwrap();
     fs::write(at_check.join("wireboot.conf"), "title A\nlinux linux\n").unwrap();
-    fs::write(at_check.join("wireboot.efi"), efi_program()).unwrap();
+    for name in ["wireboot.efi", "linux"] {
+        fs::write(at_check.join(name), efi_program()).unwrap();
+    }
     check.child.wait().unwrap();
     let mut check = |name: &str| {
         mode(&at_check.join(name), 0);

@@ -177,6 +177,29 @@ fn alias_circles_end() {
 }
 
 #[test]
+fn a_server_that_leads_on_and_on_is_not_followed_for_hours() {
+    let search: Vec<String> = (0..300).map(|n| format!("d{n}.net")).collect();
+    let search: Vec<&str> = search.iter().map(String::as_str).collect();
+    let (addresses, micros) = resolved(&search, "boot", |query| {
+        let name = asked(&query.payload);
+        let target = if name == "a.net" { "b.net" } else { "a.net" };
+        let alias = answer(&query.payload, 0, &[(&name, Data::Cname(target))]);
+        let mut late = query.answer(alias);
+        late.micros = 9 * SECOND / 10;
+        vec![late]
+    });
+    assert_eq!(
+        addresses,
+        Err(DnsError::NoAnswer {
+            name: "boot".into(),
+            servers: vec![FIRST.into(), SECOND_SERVER.into()],
+            seconds: 30,
+        })
+    );
+    assert!((30 * SECOND..31 * SECOND).contains(&micros), "{micros} us");
+}
+
+#[test]
 fn a_host_without_a_server_is_not_waited_for() {
     let (result, micros) = resolved(&[], "a.net", |query| vec![query.refused()]);
     let error = result.unwrap_err().to_string();

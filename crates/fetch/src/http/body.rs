@@ -34,6 +34,8 @@ pub(super) struct Body<'a, D> {
     pub(super) split: Option<Rc<Split>>,
     /// A split came to nothing: there is no other.
     pub(super) alone: bool,
+    /// How often what was there was given up.
+    pub(super) discarded: u32,
 }
 
 impl<'a, D: Destination> Body<'a, D> {
@@ -47,6 +49,7 @@ impl<'a, D: Destination> Body<'a, D> {
             reach: 0,
             split: None,
             alone: false,
+            discarded: 0,
         }
     }
 
@@ -68,6 +71,7 @@ impl<'a, D: Destination> Body<'a, D> {
         let lent = self.unsplit();
         if self.filled > 0 || lent {
             self.region = None;
+            self.discarded += 1;
         }
         self.filled = 0;
     }

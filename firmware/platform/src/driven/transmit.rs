@@ -23,18 +23,21 @@ pub(super) struct Outbox {
     /// Which the driver has, the oldest first.
     lent: VecDeque<usize>,
     max: usize,
+    /// The driver takes a frame before it has been asked for the buffer of the one before.
+    several: bool,
     counters: Counters,
 }
 
 impl Outbox {
-    /// For frames of up to `max` bytes.
-    pub(super) fn new(max: usize) -> Self {
+    /// For frames of up to `max` bytes, to a driver that takes `several`, or one at a time.
+    pub(super) fn new(max: usize, several: bool) -> Self {
         Self {
             memory: NonNull::from(Box::leak(Box::new([0; BUFFERS * BUFFER]))),
             free: (0..BUFFERS).collect(),
             queued: VecDeque::with_capacity(BUFFERS),
             lent: VecDeque::with_capacity(BUFFERS),
             max: max.min(BUFFER),
+            several,
             counters: Counters::default(),
         }
     }
@@ -52,8 +55,13 @@ impl Outbox {
     /// Takes back the buffers of frames that have left.
     pub(super) fn recycle(&mut self, port: &Port<impl Driver>) -> Result<(), Fault> {
         // Once more than there are buffers, for one that somebody before us has left.
+        self.ask(port, BUFFERS + 1)
+    }
+
+    /// The same in so many calls.
+    fn ask(&mut self, port: &Port<impl Driver>, calls: usize) -> Result<(), Fault> {
         port.driver
-            .recycle(BUFFERS + 1, |back| {
+            .recycle(calls, |back| {
                 // Not every driver names the buffer: some only say that one has left.
                 let place = self
                     .lent
@@ -87,6 +95,10 @@ impl<'a, D: Driver> DrivenTransmit<'a, D> {
 
     /// Gives the driver a filled buffer. False when it has no room now.
     fn transmit(&mut self, index: usize, len: usize) -> Result<bool, Fault> {
+        // U-Boot remembers one buffer: that of the last frame.
+        if !self.outbox.several && !self.outbox.lent.is_empty() {
+            self.outbox.ask(self.port, 1)?;
+        }
         let frame = NonNull::slice_from_raw_parts(self.outbox.buffer(index), len);
         match self.port.driver.transmit(frame) {
             Ok(()) => {

@@ -5,6 +5,7 @@
 
 use crate::memory::{PAGE, Pages};
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
 use uefi::proto::unsafe_protocol;
@@ -29,7 +30,7 @@ struct CpuArch {
 /// A stack.
 #[derive(Debug)]
 pub(super) struct Stack {
-    pages: Pages,
+    pages: ManuallyDrop<Pages>,
     guarded: bool,
 }
 
@@ -41,7 +42,10 @@ impl Stack {
             // SAFETY: the pages are fresh and ours, and longer than this.
             unsafe { pages.start().write_bytes(UNTOUCHED, PAGE) };
         }
-        Ok(Self { pages, guarded })
+        Ok(Self {
+            pages: ManuallyDrop::new(pages),
+            guarded,
+        })
     }
 
     /// Its upper end, a multiple of a page.
@@ -62,10 +66,20 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        if self.guarded && protect(self.pages.start(), 0).is_err() {
-            // The next owner could not use it; a page that leaks harms nobody.
-            log::debug!("a protected page stays");
-        }
+        let usable = !self.guarded || protect(self.pages.start(), 0).is_ok();
+        // SAFETY: the value ends here, and nothing uses the field after this.
+        let pages = unsafe { ManuallyDrop::take(&mut self.pages) };
+        give_back(pages, usable);
+    }
+}
+
+/// Gives back memory that its next owner can use. Else it is leaked, which harms nobody.
+fn give_back(memory: impl Sized, usable: bool) {
+    if usable {
+        drop(memory);
+    } else {
+        log::debug!("a protected page stays");
+        core::mem::forget(memory);
     }
 }
 
@@ -91,4 +105,19 @@ fn protect(page: NonNull<u8>, attributes: u64) -> uefi::Result<()> {
         )
     }
     .to_result()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::give_back;
+    use std::rc::Rc;
+
+    #[test]
+    fn memory_that_nobody_could_use_is_not_given_back() {
+        let memory = Rc::new(());
+        give_back(memory.clone(), true);
+        assert_eq!(Rc::strong_count(&memory), 1);
+        give_back(memory.clone(), false);
+        assert_eq!(Rc::strong_count(&memory), 2);
+    }
 }

@@ -24,6 +24,8 @@ struct Driver {
     sent: Vec<Vec<u8>>,
     /// Buffers to hand back.
     used: VecDeque<*mut c_void>,
+    /// It remembers one of them: the last.
+    forgetful: bool,
     shutdowns: usize,
 }
 
@@ -76,6 +78,9 @@ unsafe extern "efiapi" fn receive_filters(
     _: *const MacAddress,
 ) -> Status {
     let mode = &mut driver(this).mode;
+    if mode.receive_filter_mask == 0 {
+        return Status::UNSUPPORTED;
+    }
     if (enable | disable).bits() & !mode.receive_filter_mask != 0 {
         return Status::INVALID_PARAMETER;
     }
@@ -154,6 +159,9 @@ unsafe extern "efiapi" fn transmit(
     // SAFETY: as the protocol promises.
     let frame = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), len) };
     driver.sent.push(frame.to_vec());
+    if driver.forgetful {
+        driver.used.clear();
+    }
     driver.used.push_back(buffer.cast_mut());
     Status::SUCCESS
 }
@@ -237,6 +245,7 @@ impl Driver {
             room: 100,
             sent: Vec::new(),
             used: VecDeque::new(),
+            forgetful: false,
             shutdowns: 0,
         });
         driver.protocol.mode = &raw const driver.mode;
@@ -325,6 +334,28 @@ fn a_link_that_carries_no_full_packets_is_refused() {
     let started = unsafe { Snp::start(protocol, None) };
     assert!(started.is_err_and(|error| error.status() == Status::UNSUPPORTED));
     assert_eq!(driver.mode.state, NetworkState::STOPPED);
+}
+
+/// As U-Boot's: no filters, and one frame at a time.
+#[test]
+fn a_driver_that_can_do_little_is_driven() {
+    let mut bench = Bench::new(|driver| {
+        driver.mode.receive_filter_mask = 0;
+        driver.mode.multiple_tx_supported = Boolean::FALSE;
+        driver.forgetful = true;
+        driver.room = usize::MAX / 2;
+    });
+    for first in (0..100).step_by(4) {
+        let (_, mut tx) = bench.snp().split();
+        for byte in first..first + 4 {
+            tx.send(60, Offload::None, |frame| frame.fill(byte))
+                .unwrap();
+        }
+        tx.flush().unwrap();
+    }
+    let order: Vec<u8> = bench.driver().sent.iter().map(|frame| frame[0]).collect();
+    assert_eq!(order, (0..100).collect::<Vec<u8>>());
+    assert!(bench.snp().split().1.idle());
 }
 
 #[test]

@@ -197,6 +197,19 @@ fn a_partial_response_that_ends_early_is_not_the_file() {
 }
 
 #[test]
+fn a_file_that_begins_anew_each_time_is_given_up() {
+    // Each time enough more for the failures to be forgotten.
+    let mut world = World::new(Wire::default(), |request| {
+        let body = vec![7; 70_000 * (request.number + 1)];
+        let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n1000000\n";
+        reply(head, &body, Then::Close)
+    });
+    let error = world.get(URL).error().to_string();
+    assert!(error.contains("broke off after 630000 bytes"), "{error}");
+    assert_eq!(world.requests.borrow().len(), 9);
+}
+
+#[test]
 fn a_length_that_contradicts_the_range_is_refused_before_a_byte_is_taken() {
     let file = content(1000, 45);
     let served = file.clone();
