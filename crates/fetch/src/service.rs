@@ -141,11 +141,19 @@ pub struct File {
 }
 
 impl File {
-    /// Its bytes.
+    /// Its bytes, where the memory is one piece.
     #[must_use]
     pub fn content(&self) -> &[u8] {
         let len = usize::try_from(self.len).unwrap_or(usize::MAX);
-        self.memory.as_slice().get(..len).unwrap_or_default()
+        self.memory.rest(0).get(..len).unwrap_or_default()
+    }
+
+    /// Its bytes from `at` on, up to the end of their piece of memory.
+    #[must_use]
+    pub fn rest(&self, at: usize) -> &[u8] {
+        let len = usize::try_from(self.len).unwrap_or(usize::MAX);
+        let rest = self.memory.rest(at);
+        rest.get(..len.saturating_sub(at)).unwrap_or(rest)
     }
 }
 

@@ -25,18 +25,30 @@ use wireboot_ring::{HeapBlock, PrefixReader, PrefixWriter, prefix};
 pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 /// A simulated second, in microseconds.
 pub const SECOND: i64 = 1_000_000;
+/// Bytes of a piece of memory.
+const PIECE: usize = 999;
 
-/// Memory for a file, beginning as `previous` does so far as that is filled. Settled bytes cannot be written again, so a
-/// file of which some were settled too early arrives wrong. `settled` tells how far it is. Parts can be lent.
+/// Memory for a file, in small pieces, beginning as `previous` does so far as that is filled. Settled bytes cannot be written again,
+/// so a file of which some were settled too early arrives wrong. `settled` tells how far it is. Parts can be lent.
 pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, settled: &Arc<AtomicUsize>) -> Memory {
     let mut room = vec![0xee; bytes as usize];
     if let Some((old, filled)) = previous {
         let filled = filled as usize;
-        room[..filled].copy_from_slice(&old.as_slice()[..filled]);
+        room[..filled].copy_from_slice(&content(&old, filled));
     }
     settled.store(0, Ordering::Relaxed);
-    let (writer, reader) = prefix(HeapBlock::from(room));
+    let (writer, reader) = prefix(HeapBlock::in_pieces(&room, PIECE));
     Memory::new(Settling(writer, reader, settled.clone()))
+}
+
+/// The first `len` bytes of `memory`.
+pub fn content(memory: &Memory, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        bytes.extend(memory.rest(bytes.len()));
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 struct Settling(
@@ -49,8 +61,8 @@ impl MemoryBlock for Settling {
     fn len(&self) -> usize {
         self.0.len()
     }
-    fn as_slice(&self) -> &[u8] {
-        self.0.as_slice()
+    fn rest(&self, at: usize) -> &[u8] {
+        self.0.rest(at)
     }
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.0.rest_mut(at)
@@ -58,7 +70,9 @@ impl MemoryBlock for Settling {
     fn settle(&mut self, len: usize) {
         assert!(len <= self.0.len(), "settled beyond the end");
         self.0.settle(len);
-        assert!(self.1.settled().len() >= len, "settled what is lent");
+        let last = len.saturating_sub(1);
+        let seen = last + self.1.settled(last).len();
+        assert!(seen >= len, "settled what is lent");
         self.2.fetch_max(len, Ordering::Relaxed);
     }
     fn lend(&mut self, range: Range<usize>) -> Option<Memory> {

@@ -56,7 +56,9 @@ async fn echo(stack: Stack) {
     let socket = stack.udp_on(PORT);
     loop {
         let (sender, payload) = socket.receive().await;
-        socket.send_to(sender, &payload).expect("the sender is on the link");
+        socket
+            .send_to(sender, &payload)
+            .expect("the sender is on the link");
     }
 }
 

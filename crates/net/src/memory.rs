@@ -1,5 +1,6 @@
 //! Destination memory: where a download ends up, handed over by message.
 
+use crate::parts::Parts;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -16,9 +17,9 @@ pub trait MemoryBlock: Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The bytes, up to the first that is lent.
-    fn as_slice(&self) -> &[u8];
-    /// The bytes from `at` on, up to the first that is lent, to be written; none where they are settled or lent, or beyond the end.
+    /// The bytes from `at` on, up to the first that is lent or the end of their piece; none beyond the end.
+    fn rest(&self, at: usize) -> &[u8];
+    /// The same to be written; none where they are settled or lent, or beyond the end.
     fn rest_mut(&mut self, at: usize) -> &mut [u8];
     /// The first `len` bytes are what they shall be: the lender may read them from now on, and they are written no more.
     fn settle(&mut self, len: usize);
@@ -33,8 +34,8 @@ impl MemoryBlock for Vec<u8> {
     fn len(&self) -> usize {
         Vec::len(self)
     }
-    fn as_slice(&self) -> &[u8] {
-        self
+    fn rest(&self, at: usize) -> &[u8] {
+        self.get(at..).unwrap_or_default()
     }
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.get_mut(at..).unwrap_or_default()
@@ -47,8 +48,8 @@ impl<B: Block + 'static> MemoryBlock for PrefixWriter<B> {
     fn len(&self) -> usize {
         self.len()
     }
-    fn as_slice(&self) -> &[u8] {
-        self.as_slice()
+    fn rest(&self, at: usize) -> &[u8] {
+        self.rest(at)
     }
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.rest_mut(at)
@@ -63,13 +64,13 @@ impl<B: Block + 'static> MemoryBlock for PrefixWriter<B> {
 
 impl<B: Block + 'static> MemoryBlock for PrefixPart<B> {
     fn len(&self) -> usize {
-        self.as_slice().len()
+        self.len()
     }
-    fn as_slice(&self) -> &[u8] {
-        self.as_slice()
+    fn rest(&self, at: usize) -> &[u8] {
+        self.rest(at)
     }
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
-        self.as_mut_slice().get_mut(at..).unwrap_or_default()
+        self.rest_mut(at)
     }
     /// The whole block is its writer's to settle.
     fn settle(&mut self, _len: usize) {}
@@ -82,6 +83,32 @@ impl Memory {
     /// Wraps a block.
     pub fn new(block: impl MemoryBlock + 'static) -> Self {
         Self(Box::new(block))
+    }
+
+    /// Writes `bytes` from `at` on, in as many pieces as it takes, up to the first byte that is settled or lent, or the end. Returns
+    /// how many it has written.
+    #[inline]
+    pub fn write(&mut self, at: usize, bytes: Parts<'_>) -> usize {
+        let written = bytes.copy_to(self.rest_mut(at));
+        if written == bytes.len() {
+            return written;
+        }
+        self.write_on(at, bytes, written)
+    }
+
+    /// Goes on in the next pieces.
+    #[inline(never)]
+    fn write_on(&mut self, at: usize, bytes: Parts<'_>, mut written: usize) -> usize {
+        while written < bytes.len() {
+            let count = bytes
+                .slice(written, usize::MAX)
+                .copy_to(self.rest_mut(at + written));
+            if count == 0 {
+                break;
+            }
+            written += count;
+        }
+        written
     }
 }
 
@@ -181,11 +208,65 @@ impl Region {
         core::mem::replace(&mut *self.memory.borrow_mut(), Vec::new().into())
     }
 
-    /// Calls `write` with this part's bytes from `at` on. It must not use the memory in another way.
+    /// Writes `bytes` to this part from `at` on ([`Memory::write`]).
+    #[inline(always)]
+    pub(crate) fn write(&self, at: usize, bytes: Parts<'_>) -> usize {
+        let room = self.end.get().saturating_sub(at);
+        let bytes = if bytes.len() <= room {
+            bytes
+        } else {
+            bytes.slice(0, room)
+        };
+        self.memory.borrow_mut().write(at, bytes)
+    }
+
+    /// Calls `write` with this part's bytes from `at` on, up to the end of their piece. It must not use the memory in another way.
     #[inline(always)]
     pub(crate) fn with<R>(&self, at: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut memory = self.memory.borrow_mut();
         let len = self.end.get().saturating_sub(at);
         write(memory.rest_mut(at).get_mut(..len).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_ring::{HeapBlock, prefix};
+
+    #[test]
+    fn bytes_go_on_in_the_next_piece() {
+        let whole: Vec<u8> = (1..=40).collect();
+        let parts: [&[u8]; 3] = [&whole[..7], &whole[7..25], &whole[25..]];
+        let bytes = Parts::new(&parts);
+        for (at, end, written) in [
+            (0, 35, 35),
+            (5, 45, 40),
+            (8, 30, 22),
+            (30, 30, 0),
+            (46, 99, 4),
+        ] {
+            let (writer, _) = prefix(HeapBlock::in_pieces(&[0; 50], 10));
+            let region = Region::new(Memory::new(writer)).part(end);
+            assert_eq!(region.write(at, bytes), written);
+            let memory = region.take();
+            let mut expected = [0; 50];
+            expected[at..at + written].copy_from_slice(&whole[..written]);
+            let all: Vec<u8> = (0..50).map(|at| memory.rest(at)[0]).collect();
+            assert_eq!(all, expected);
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_to_what_is_lent() {
+        let (writer, _) = prefix(HeapBlock::from(alloc::vec![0; 20]));
+        let mut memory = Memory::new(writer);
+        let part = memory.lend(8..12);
+        assert_eq!(memory.write(2, Parts::new(&[&[1; 18]])), 6);
+        drop(part);
+        assert_eq!(
+            memory.rest(0),
+            [[0; 2].as_slice(), &[1; 6], &[0; 12]].concat()
+        );
     }
 }

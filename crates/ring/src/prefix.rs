@@ -18,13 +18,14 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Memory at one place.
+/// Memory, in one piece or in several at different places.
 ///
 /// # Safety
-/// While the value lives, the `len` bytes at `start` are at the same place, initialised, and nobody else refers to them.
+/// While the value lives, its `len` bytes stay where `place` says, each at a place of its own, are initialised, and nobody else refers
+/// to them.
 pub unsafe trait Block: Send {
-    /// The first byte.
-    fn start(&self) -> NonNull<u8>;
+    /// Where byte `at` lies, and how many bytes of its piece there are from it on. Not asked for bytes beyond the end.
+    fn place(&self, at: usize) -> (NonNull<u8>, usize);
     /// Size in bytes.
     fn len(&self) -> usize;
     /// True when it holds no byte.
@@ -36,6 +37,18 @@ pub unsafe trait Block: Send {
 struct Shared<B> {
     block: B,
     settled: AtomicUsize,
+}
+
+impl<B: Block> Shared<B> {
+    /// Where the bytes from `at` to before `end`, which is not beyond the block's, lie, and how many of them are in one piece.
+    #[inline]
+    fn piece(&self, at: usize, end: usize) -> (NonNull<u8>, usize) {
+        if at >= end {
+            return (NonNull::dangling(), 0);
+        }
+        let (start, len) = self.block.place(at);
+        (start, len.min(end - at))
+    }
 }
 
 /// A range that was lent.
@@ -105,29 +118,27 @@ impl<B: Block> PrefixWriter<B> {
         self.len() == 0
     }
 
-    /// The bytes up to the first that is lent.
+    /// The bytes from `at` on, up to the first that is lent or the end of their piece; none beyond the end.
     #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        let block = &self.shared.block;
+    pub fn rest(&self, at: usize) -> &[u8] {
+        let (start, len) = self.shared.piece(at, self.bound(at));
         // SAFETY: `Block` vouches for the bytes. Nobody else may write any that is not lent: this end does, and lends, only when
         // it is borrowed exclusively.
-        unsafe { slice::from_raw_parts(block.start().as_ptr(), self.bound(0)) }
+        unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// The bytes from `at` on, up to the first that is lent; none where they are settled or lent, or beyond the end.
+    /// The bytes from `at` on, up to the first that is lent or the end of their piece; none where they are settled or lent, or beyond
+    /// the end.
     #[must_use]
     pub fn rest_mut(&mut self, at: usize) -> &mut [u8] {
-        let Shared { block, settled } = &*self.shared;
         // Relaxed: nobody else writes it.
-        if at < settled.load(Ordering::Relaxed) {
+        if at < self.shared.settled.load(Ordering::Relaxed) {
             return &mut [];
         }
-        let Some(len) = self.bound(at).checked_sub(at) else {
-            return &mut [];
-        };
+        let (start, len) = self.shared.piece(at, self.bound(at));
         // SAFETY: within the block. The reader has no reference to bytes behind what is settled, which does not change
         // while this end is borrowed; and no borrower has one before the bound.
-        unsafe { slice::from_raw_parts_mut(block.start().add(at).as_ptr(), len) }
+        unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
     }
 
     /// The first `len` bytes are final. Bytes from the first that is lent on are not.
@@ -187,21 +198,38 @@ impl<B: Block> PrefixWriter<B> {
 }
 
 impl<B: Block> PrefixPart<B> {
-    /// The range's bytes.
+    /// Size of the range in bytes.
     #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        let start = self.shared.block.start();
-        // SAFETY: `lend` has seen to it that the range lies in the block, is not settled, and is lent to nobody else; the writer
-        // touches nothing of it until `back` is set, which is when this value is dropped.
-        unsafe { slice::from_raw_parts(start.add(self.range.start).as_ptr(), self.range.len()) }
+    pub fn len(&self) -> usize {
+        self.range.len()
     }
 
-    /// The range's bytes, to be written.
+    /// True when there is no byte.
     #[must_use]
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        let start = self.shared.block.start();
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The range's bytes from `at` on, up to the end of their piece.
+    #[must_use]
+    pub fn rest(&self, at: usize) -> &[u8] {
+        let (start, len) = self.place(at);
+        // SAFETY: `lend` has seen to it that the range lies in the block, is not settled, and is lent to nobody else; the writer
+        // touches nothing of it until `back` is set, which is when this value is dropped.
+        unsafe { slice::from_raw_parts(start.as_ptr(), len) }
+    }
+
+    /// The same, to be written.
+    #[must_use]
+    pub fn rest_mut(&mut self, at: usize) -> &mut [u8] {
+        let (start, len) = self.place(at);
         // SAFETY: as above, and this value is borrowed exclusively.
-        unsafe { slice::from_raw_parts_mut(start.add(self.range.start).as_ptr(), self.range.len()) }
+        unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
+    }
+
+    fn place(&self, at: usize) -> (NonNull<u8>, usize) {
+        let at = self.range.start.saturating_add(at);
+        self.shared.piece(at, self.range.end)
     }
 }
 
@@ -213,39 +241,71 @@ impl<B> Drop for PrefixPart<B> {
 }
 
 impl<B: Block> PrefixReader<B> {
-    /// The bytes that are settled.
+    /// The bytes from `at` on that are settled, up to the end of their piece.
     #[must_use]
-    pub fn settled(&self) -> &[u8] {
+    pub fn settled(&self, at: usize) -> &[u8] {
         // Acquire: they were written before.
-        let len = self.0.settled.load(Ordering::Acquire);
+        let settled = self.0.settled.load(Ordering::Acquire);
+        let (start, len) = self.0.piece(at, settled);
         // SAFETY: `Block` vouches for the bytes, of which there are at least so many, and none of them is written any more.
-        unsafe { slice::from_raw_parts(self.0.block.start().as_ptr(), len) }
+        unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
 }
 
 /// A block on the heap.
-pub struct HeapBlock(NonNull<[u8]>);
+pub struct HeapBlock {
+    pieces: Vec<NonNull<[u8]>>,
+    /// Bytes of each piece but the last.
+    piece: usize,
+    len: usize,
+}
+
+impl HeapBlock {
+    /// A copy of `bytes`, in pieces of so many bytes.
+    #[must_use]
+    pub fn in_pieces(bytes: &[u8], piece: usize) -> Self {
+        let piece = piece.max(1);
+        let leak = |bytes: &[u8]| NonNull::from(Box::leak(bytes.into()));
+        Self {
+            pieces: bytes.chunks(piece).map(leak).collect(),
+            piece,
+            len: bytes.len(),
+        }
+    }
+}
 
 impl From<Vec<u8>> for HeapBlock {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Box::leak(bytes.into_boxed_slice()).into())
+        let len = bytes.len();
+        Self {
+            pieces: alloc::vec![Box::leak(bytes.into_boxed_slice()).into()],
+            piece: len.max(1),
+            len,
+        }
     }
 }
 
 impl Drop for HeapBlock {
     fn drop(&mut self) {
-        // SAFETY: leaked by `from`, and whoever drops it has no reference left.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        for piece in &self.pieces {
+            // SAFETY: leaked when the value was made, and whoever drops it has no reference left.
+            drop(unsafe { Box::from_raw(piece.as_ptr()) });
+        }
     }
 }
 
-// SAFETY: leaked for as long as the value lives.
+// SAFETY: leaked for as long as the value lives, and `pieces` does not change.
 unsafe impl Block for HeapBlock {
-    fn start(&self) -> NonNull<u8> {
-        self.0.cast()
+    fn place(&self, at: usize) -> (NonNull<u8>, usize) {
+        let offset = at % self.piece;
+        match self.pieces.get(at / self.piece) {
+            // SAFETY: nobody asks for bytes beyond the end, so the offset lies within the piece.
+            Some(piece) => (unsafe { piece.cast().add(offset) }, piece.len() - offset),
+            None => (NonNull::dangling(), 0),
+        }
     }
     fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 }
 
@@ -265,23 +325,23 @@ mod tests {
     #[test]
     fn settled_bytes_are_read_and_not_written() {
         let (mut writer, reader) = prefix(block(10));
-        assert!(reader.settled().is_empty());
+        assert!(reader.settled(0).is_empty());
         assert_eq!(writer.rest_mut(3).len(), 7);
         writer.rest_mut(0)[..4].copy_from_slice(b"abcd");
         writer.settle(3);
-        assert_eq!(reader.settled(), b"abc");
+        assert_eq!(reader.settled(0), b"abc");
         assert!(writer.rest_mut(2).is_empty());
         writer.rest_mut(3)[0] = b'D';
         // Neither back nor beyond the end.
         writer.settle(1);
-        assert_eq!(reader.settled(), b"abc");
+        assert_eq!(reader.settled(0), b"abc");
         writer.settle(usize::MAX);
-        assert_eq!(reader.settled(), b"abcD\0\0\0\0\0\0");
-        assert_eq!(reader.settled(), writer.as_slice());
+        assert_eq!(reader.settled(0), b"abcD\0\0\0\0\0\0");
+        assert_eq!(reader.settled(0), writer.rest(0));
         assert!(writer.rest_mut(10).is_empty());
         assert!(writer.rest_mut(11).is_empty());
         drop(writer);
-        assert_eq!(reader.settled().len(), 10);
+        assert_eq!(reader.settled(0).len(), 10);
     }
 
     #[cfg(not(loom))]
@@ -312,26 +372,56 @@ mod tests {
             assert!(writer.lend(range).is_none());
         }
         assert_eq!(writer.len(), 20);
-        assert_eq!(writer.as_slice().len(), 8);
+        assert_eq!(writer.rest(0).len(), 8);
         let rest: [usize; 20] = core::array::from_fn(|at| writer.rest_mut(at).len());
         assert_eq!(
             rest,
             [0, 0, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]
         );
         writer.settle(20);
-        assert_eq!(reader.settled().len(), 8);
-        part.as_mut_slice().copy_from_slice(b"part");
-        assert_eq!(part.as_slice(), b"part");
+        assert_eq!(reader.settled(0).len(), 8);
+        part.rest_mut(0).copy_from_slice(b"part");
+        assert_eq!(part.rest(0), b"part");
         drop(part);
-        assert_eq!(&writer.as_slice()[8..], b"part\0\0\0\0");
+        assert_eq!(&writer.rest(0)[8..], b"part\0\0\0\0");
         assert_eq!(writer.rest_mut(8).len(), 8);
         // The last one outlives its writer, and the block with it.
         writer.settle(20);
-        assert_eq!(reader.settled().len(), 16);
+        assert_eq!(reader.settled(0).len(), 16);
         let again = writer.lend(16..17);
         assert!(again.is_none());
         drop((writer, reader));
-        assert_eq!(last.as_slice(), [0; 4]);
+        assert_eq!(last.rest(0), [0; 4]);
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn pieces_are_filled_and_read_one_after_the_other() {
+        let (mut writer, reader) = prefix(HeapBlock::in_pieces(&[0; 21], 7));
+        assert_eq!(writer.len(), 21);
+        let mut part = writer.lend(4..16).unwrap();
+        assert_eq!(part.len(), 12);
+        let rests: [usize; 14] = core::array::from_fn(|at| part.rest_mut(at).len());
+        assert_eq!(rests, [3, 2, 1, 7, 6, 5, 4, 3, 2, 1, 2, 1, 0, 0]);
+        let rests: [usize; 22] = core::array::from_fn(|at| writer.rest_mut(at).len());
+        assert_eq!(rests[..5], [4, 3, 2, 1, 0]);
+        assert_eq!(rests[15..], [0, 5, 4, 3, 2, 1, 0]);
+        for at in 0..12 {
+            part.rest_mut(at)[0] = at as u8 + 4;
+        }
+        assert_eq!(part.rest(3), [7, 8, 9, 10, 11, 12, 13]);
+        drop(part);
+        for at in (0..4).chain(16..21) {
+            writer.rest_mut(at)[0] = at as u8;
+        }
+        writer.settle(18);
+        assert_eq!(reader.settled(0), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(reader.settled(8), [8, 9, 10, 11, 12, 13]);
+        assert_eq!(reader.settled(14), [14, 15, 16, 17]);
+        assert!(reader.settled(18).is_empty() && reader.settled(22).is_empty());
+        assert_eq!(writer.rest(15), [15, 16, 17, 18, 19, 20]);
+        assert!(writer.rest(21).is_empty() && writer.rest(22).is_empty());
+        assert!(writer.rest_mut(17).is_empty());
     }
 
     fn fill(writer: &mut PrefixWriter<HeapBlock>, step: usize) {
@@ -351,13 +441,13 @@ mod tests {
         let thread = std::thread::spawn(move || fill(&mut writer, 1));
         let mut seen = 0;
         while seen < 200 && !thread.is_finished() {
-            let bytes = reader.settled();
+            let bytes = reader.settled(0);
             assert!(bytes.iter().enumerate().all(|(at, &b)| b == at as u8 + 1));
             assert!(bytes.len() >= seen);
             seen = bytes.len();
         }
         thread.join().unwrap();
-        assert_eq!(reader.settled().len(), 200);
+        assert_eq!(reader.settled(0).len(), 200);
     }
 
     #[cfg(loom)]
@@ -367,7 +457,7 @@ mod tests {
             let (mut writer, reader) = prefix(block(4));
             let thread = loom::thread::spawn(move || fill(&mut writer, 2));
             for _ in 0..2 {
-                let bytes = reader.settled();
+                let bytes = reader.settled(0);
                 let want: &[u8] = &[1, 1, 3, 3];
                 assert!(bytes.len() % 2 == 0 && want.starts_with(bytes));
             }
@@ -391,14 +481,14 @@ mod tests {
             let mut part = writer.lend(2..4).unwrap();
             let theirs = cell.clone();
             let borrower = loom::thread::spawn(move || {
-                part.as_mut_slice().fill(7);
+                part.rest_mut(0).fill(7);
                 // SAFETY: the part is held.
                 theirs.0.with_mut(|byte| unsafe { *byte = 7 });
                 drop(part);
             });
             let seen = cell.clone();
             let checker = loom::thread::spawn(move || {
-                let bytes = reader.settled();
+                let bytes = reader.settled(0);
                 if bytes.len() > 2 {
                     assert_eq!(bytes, [1, 1, 7, 7]);
                     // SAFETY: settled, so nobody writes it any more.
@@ -408,15 +498,15 @@ mod tests {
             writer.rest_mut(0)[..2].fill(1);
             for _ in 0..2 {
                 writer.settle(4);
-                if writer.rest_mut(2).len() == 2 || writer.as_slice().len() == 4 {
+                if writer.rest_mut(2).len() == 2 || writer.rest(0).len() == 4 {
                     // SAFETY: the range is back, and read only from now on.
                     cell.0.with(|byte| assert_eq!(unsafe { *byte }, 7));
-                    assert_eq!(writer.as_slice(), [1, 1, 7, 7]);
+                    assert_eq!(writer.rest(0), [1, 1, 7, 7]);
                 }
             }
             borrower.join().unwrap();
             writer.settle(4);
-            assert_eq!(writer.as_slice(), [1, 1, 7, 7]);
+            assert_eq!(writer.rest(0), [1, 1, 7, 7]);
             checker.join().unwrap();
         });
     }

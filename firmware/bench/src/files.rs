@@ -3,7 +3,7 @@
 use super::Sample;
 use crate::error::{Error, refused};
 use alloc::string::ToString;
-use boot_flow::fetching::Fetcher;
+use boot_flow::fetching::{Fetcher, Wanted};
 use core::net::IpAddr;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Leases, Service};
@@ -79,7 +79,7 @@ pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Samp
 /// Ours, as a boot has it, with the time that the boot processor did not rest.
 pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let rested = fetcher.network().rested();
-    let files = fetcher.get(&[(url, None)])?;
+    let files = fetcher.get(&[Wanted::plain(url)])?;
     let stats = files.first().map(|file| file.stats).unwrap_or_default();
     let rested = fetcher.network().rested() - rested;
     Ok(Sample {

@@ -4,7 +4,7 @@ use super::Sample;
 use crate::error::Error;
 use alloc::vec;
 use alloc::vec::Vec;
-use boot_flow::fetching::Fetcher;
+use boot_flow::fetching::{Fetcher, Wanted};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::verify::Check;
 use wireboot_platform::Clock;
@@ -60,7 +60,7 @@ pub fn alone(micros: u64, clock: Clock) -> Sample {
 /// While `url` is downloaded.
 pub fn beside(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let mut work = Work::begin(clock);
-    let files = fetcher.get_beside(&[(url, None)], &mut || work.step())?;
+    let files = fetcher.get_beside(&[Wanted::plain(url)], &mut || work.step())?;
     let sample = work.end();
     // Behind the end: firmware may need a second to take back so much memory.
     drop(files);

@@ -1,5 +1,6 @@
 //! Initial RAM disks for Linux, by `EFI_LOAD_FILE2_PROTOCOL` on the device path that Linux's EFI stub looks for.
 
+use crate::memory::Pages;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::c_void;
@@ -38,16 +39,10 @@ const PATH: [u8; 24] = {
 /// One file: memory, of which the first `len` bytes are the file.
 #[derive(Debug)]
 pub struct Part {
-    /// Where it is.
+    /// Where it is, in one piece or several.
     pub memory: Memory,
     /// Its length in bytes; no more than the memory's.
     pub len: usize,
-}
-
-impl Part {
-    fn bytes(&self) -> &[u8] {
-        self.memory.as_slice().get(..self.len).unwrap_or_default()
-    }
 }
 
 #[repr(C)]
@@ -55,6 +50,9 @@ struct Server {
     /// First, so that the protocol's `this` is also the server's address.
     protocol: LoadFile2Protocol,
     parts: Vec<Part>,
+    /// The place of Linux' copy, free from when it asks how large that must be. Until then the stub has unpacked the kernel, to an
+    /// address that it draws by lot.
+    held: Option<Pages>,
     path: [u8; PATH.len()],
 }
 
@@ -66,14 +64,16 @@ pub struct Initrds {
 }
 
 impl Initrds {
-    /// Offers the files, one after the other in the order given, to the next image.
+    /// Offers the files, one after the other in the order given, to the next image, and holds memory for its copy of them.
     ///
     /// # Errors
-    /// What the firmware answers when it has no memory for another handle.
+    /// What the firmware answers when it has no memory for that copy, or for another handle.
     pub fn offer(parts: Vec<Part>) -> uefi::Result<Self> {
+        let held = Pages::allocate(total(&parts))?;
         let server = Box::new(Server {
             protocol: LoadFile2Protocol { load_file },
             parts,
+            held: Some(held),
             path: PATH,
         });
         let server = NonNull::from(Box::leak(server));
@@ -140,45 +140,68 @@ unsafe extern "efiapi" fn load_file(
     if bool::from(boot_policy) {
         return Status::UNSUPPORTED;
     }
-    // SAFETY: `this` is the server's first field, alive while installed.
-    let parts = unsafe { &(*this.cast::<Server>()).parts };
+    // SAFETY: `this` is the server's first field, alive while installed, and nobody else refers to the server meanwhile.
+    let Server { parts, held, .. } = unsafe { &mut *this.cast::<Server>() };
     let needed = total(parts);
     // SAFETY: the caller's variable, as the specification says.
     let given = unsafe { buffer_size.replace(needed) };
     if given < needed || buffer.is_null() {
+        *held = None;
         return Status::BUFFER_TOO_SMALL;
     }
     // SAFETY: the caller's buffer holds `given` bytes, at least `needed`; it is written before it is read.
     let out = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<u8>(), needed) };
-    concatenate(parts, out);
-    Status::SUCCESS
+    if concatenate(parts, out) {
+        Status::SUCCESS
+    } else {
+        Status::DEVICE_ERROR
+    }
 }
 
-/// Each file begins at a multiple of 4 bytes, as Linux wants it of archives in a row.
-fn padded(part: &Part) -> usize {
-    part.bytes().len().next_multiple_of(4)
+/// What a file of so many bytes takes of the copy: each begins at a multiple of 4 bytes, as Linux wants it of archives in a row.
+#[must_use]
+pub fn padded(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(4).unwrap_or(bytes)
+}
+
+fn room(part: &Part) -> usize {
+    padded(part.len as u64) as usize
 }
 
 fn total(parts: &[Part]) -> usize {
-    parts.iter().map(padded).sum()
+    parts.iter().map(room).sum()
 }
 
-fn concatenate(parts: &[Part], mut out: &mut [u8]) {
+/// False where a file is longer than its memory, or `out` is too short.
+fn concatenate(parts: &[Part], mut out: &mut [u8]) -> bool {
     for part in parts {
-        let bytes = part.bytes();
-        let Some((place, rest)) = out.split_at_mut_checked(padded(part)) else {
-            return;
+        let Some((mut place, rest)) = out.split_at_mut_checked(room(part)) else {
+            return false;
         };
-        let (data, padding) = place.split_at_mut(bytes.len());
-        data.copy_from_slice(bytes);
-        padding.fill(0);
+        let mut at = 0;
+        while at < part.len {
+            let piece = part.memory.rest(at);
+            let piece = piece.get(..part.len - at).unwrap_or(piece);
+            let Some((to, behind)) = place.split_at_mut_checked(piece.len()) else {
+                return false;
+            };
+            if piece.is_empty() {
+                return false;
+            }
+            to.copy_from_slice(piece);
+            place = behind;
+            at += piece.len();
+        }
+        place.fill(0);
         out = rest;
     }
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wireboot_ring::{HeapBlock, prefix};
 
     #[test]
     fn files_in_a_row_start_at_multiples_of_4() {
@@ -194,7 +217,7 @@ mod tests {
         ];
         assert_eq!(total(&parts), 16);
         let mut out = [0xff; 16];
-        concatenate(&parts, &mut out);
+        assert!(concatenate(&parts, &mut out));
         assert_eq!(&out, b"abcde\0\0\x001234z\0\0\0");
     }
 
@@ -204,6 +227,22 @@ mod tests {
             memory: Memory::from(alloc::vec![1, 2]),
             len: 3,
         }];
-        assert_eq!(total(&parts), 0);
+        assert_eq!(total(&parts), 4);
+        assert!(!concatenate(&parts, &mut [0; 4]));
+        assert!(!concatenate(&parts, &mut [0; 3]));
+    }
+
+    #[test]
+    fn a_file_in_pieces_comes_out_in_one() {
+        let bytes: Vec<u8> = (0..20).collect();
+        let (memory, _) = prefix(HeapBlock::in_pieces(&bytes, 3));
+        let parts = [Part {
+            memory: Memory::new(memory),
+            len: 17,
+        }];
+        let mut out = [0xff; 20];
+        assert!(concatenate(&parts, &mut out));
+        assert_eq!(out[..17], bytes[..17]);
+        assert_eq!(out[17..], [0; 3]);
     }
 }

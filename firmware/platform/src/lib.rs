@@ -19,6 +19,7 @@ pub mod image;
 pub mod initrd;
 pub mod memory;
 pub mod pci;
+mod place;
 pub mod processors;
 pub mod pxe;
 pub mod random;

@@ -2,15 +2,19 @@
 //!
 //! The heap is one region taken from the firmware at the start and managed here, so that allocating
 //! calls no firmware and works on any processor. Downloads may be larger than any arena, so their
-//! destinations come from the firmware's page allocator, one block each.
+//! destinations come from the firmware's page allocator.
 
 #[cfg(target_os = "uefi")]
 use crate::heap::Heap;
 use crate::pci;
+pub use crate::place::Free;
+use crate::place::{self, Span};
 use crate::processors::on_boot_processor;
+use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use uefi::boot::{self, AllocateType, MemoryType};
+use uefi::Status;
+use uefi::boot::{self, AllocateType, MemoryAttribute, MemoryType};
 use wireboot_ring::{Block, PrefixReader, PrefixWriter, prefix};
 
 /// Bytes of a page, UEFI's unit of allocation.
@@ -90,9 +94,19 @@ impl Pages {
     /// # Errors
     /// `OUT_OF_RESOURCES` when the machine has no such contiguous region left.
     pub fn allocate(bytes: usize) -> uefi::Result<Self> {
+        Self::allocate_as(AllocateType::AnyPages, bytes)
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn allocate_as(place: AllocateType, bytes: usize) -> uefi::Result<Self> {
         collect();
         let pages = bytes.div_ceil(PAGE).max(1);
-        let start = boot::allocate_pages(AllocateType::AnyPages, MemoryType::LOADER_DATA, pages)?;
+        let start = boot::allocate_pages(place, MemoryType::LOADER_DATA, pages)?;
         Ok(Self {
             start,
             bytes: pages * PAGE,
@@ -169,11 +183,40 @@ impl Drop for Pages {
     }
 }
 
-// SAFETY: the block is ours until it is dropped, and any bytes are valid `u8`s (the firmware handed out the memory, so its content
-// is some value, not uninitialised in Rust's sense).
-unsafe impl Block for Pages {
-    fn start(&self) -> NonNull<u8> {
-        self.start
+/// Pages for one file, in one piece or several.
+#[derive(Debug)]
+pub struct Pieces {
+    /// Each with the number of its first byte, in order.
+    pieces: Vec<(usize, Pages)>,
+    bytes: usize,
+}
+
+impl Pieces {
+    fn at(places: &[Span]) -> uefi::Result<Self> {
+        let mut bytes = 0;
+        let mut pieces = Vec::new();
+        for place in places {
+            let at = AllocateType::Address(place.start);
+            let pages = Pages::allocate_as(at, place.len() as usize)?;
+            let first = bytes;
+            bytes += pages.bytes;
+            pieces.push((first, pages));
+        }
+        Ok(Self { pieces, bytes })
+    }
+}
+
+// SAFETY: the pieces are ours until they are dropped, and any bytes are valid `u8`s (the firmware handed out the memory, so its content
+// is some value, not uninitialised in Rust's sense). `pieces` does not change.
+unsafe impl Block for Pieces {
+    fn place(&self, at: usize) -> (NonNull<u8>, usize) {
+        let index = self.pieces.partition_point(|(first, _)| *first <= at);
+        let Some((first, pages)) = index.checked_sub(1).and_then(|i| self.pieces.get(i)) else {
+            return (NonNull::dangling(), 0);
+        };
+        let offset = at - first;
+        // SAFETY: nobody asks for bytes beyond the end, so the offset lies within the piece.
+        (unsafe { pages.start.add(offset) }, pages.bytes - offset)
     }
     fn len(&self) -> usize {
         self.bytes
@@ -181,17 +224,86 @@ unsafe impl Block for Pages {
 }
 
 /// Pages to be filled by the engine, wherever it runs.
-pub type Landing = PrefixWriter<Pages>;
+pub type Landing = PrefixWriter<Pieces>;
 
 /// What is settled of a [`Landing`].
-pub type Landed = PrefixReader<Pages>;
+pub type Landed = PrefixReader<Pieces>;
 
-/// Allocates at least `bytes` bytes for a file; their content is unspecified.
+/// Allocates at least `bytes` bytes in one piece for a file; their content is unspecified.
 ///
 /// # Errors
 /// As of [`Pages::allocate`].
 pub fn landing(bytes: usize) -> uefi::Result<(Landing, Landed)> {
-    Ok(prefix(Pages::allocate(bytes)?))
+    let pages = Pages::allocate(bytes)?;
+    Ok(prefix(Pieces {
+        bytes: pages.bytes,
+        pieces: alloc::vec![(0, pages)],
+    }))
+}
+
+/// Allocates at least `bytes` bytes for an initial RAM disk, beside which Linux finds `copy` bytes in one piece for its copy.
+///
+/// # Errors
+/// What is free, where that is not enough.
+pub fn initrd_landing(bytes: u64, copy: u64) -> Result<(Landing, Landed), Free> {
+    collect();
+    let holes = holes();
+    place::places(&holes, whole_pages(bytes), whole_pages(copy))
+        .and_then(|places| Pieces::at(&places).ok())
+        .map(prefix)
+        .ok_or_else(|| place::free(&holes))
+}
+
+/// One at least; the largest number for sizes that no machine has: a server may say any.
+fn whole_pages(bytes: u64) -> u64 {
+    let pages = bytes.max(1).div_ceil(PAGE as u64);
+    pages.saturating_mul(PAGE as u64)
+}
+
+/// The machine's free memory; none when the firmware does not tell.
+fn holes() -> Vec<Span> {
+    let Some((map, words)) = memory_map() else {
+        return Vec::new();
+    };
+    place::holes(map.chunks_exact(words).filter_map(free))
+}
+
+/// The firmware's memory map and the length of its entries, in words. On our heap, so that it does not change the map.
+fn memory_map() -> Option<(Vec<u64>, usize)> {
+    // SAFETY: there is a table as long as boot services are there, and its pointers are right.
+    let services = unsafe {
+        uefi::table::system_table_raw()?
+            .as_ref()
+            .boot_services
+            .as_ref()?
+    };
+    let (mut bytes, mut key, mut entry, mut version) = (0, 0, 0, 0);
+    let mut map: Vec<u64> = Vec::new();
+    for _ in 0..2 {
+        // SAFETY: the buffer holds `bytes` bytes, none in the first turn, which tells how many there must be.
+        let status = unsafe {
+            let start = map.as_mut_ptr().cast();
+            (services.get_memory_map)(&mut bytes, start, &mut key, &mut entry, &mut version)
+        };
+        if status == Status::SUCCESS {
+            map.truncate(bytes / 8);
+            return (entry >= 8).then_some((map, entry / 8));
+        }
+        map = alloc::vec![0; bytes / 8 + 1];
+        bytes = map.len() * 8;
+    }
+    None
+}
+
+/// Address and length of what an entry of the memory map says is free.
+fn free(entry: &[u64]) -> Option<(u64, u64)> {
+    let [kind, start, _, pages, attributes, ..] = *entry else {
+        return None;
+    };
+    // The other half is padding.
+    let is_free = kind as u32 == MemoryType::CONVENTIONAL.0;
+    let is_special = attributes & MemoryAttribute::SPECIAL_PURPOSE.bits() != 0;
+    (is_free && !is_special).then_some((start, pages.saturating_mul(PAGE as u64)))
 }
 
 #[cfg(test)]
@@ -199,6 +311,27 @@ mod tests {
     use super::*;
     use std::boxed::Box;
     use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn any_size_is_whole_pages() {
+        for (bytes, whole) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)] {
+            assert_eq!(whole_pages(bytes), whole);
+        }
+        assert_eq!(whole_pages(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn ordinary_memory_is_free() {
+        let kind = u64::from(MemoryType::CONVENTIONAL.0) | 0xaaaa_aaaa << 32;
+        let special = MemoryAttribute::SPECIAL_PURPOSE.bits();
+        let place = Some((0x10_0000, 2 * 4096));
+        assert_eq!(free(&[kind, 0x10_0000, 0, 2, 0xf, 0]), place);
+        assert_eq!(free(&[kind, 0x10_0000, 0, 2, 0xf]), place);
+        assert_eq!(free(&[kind, 0x10_0000, 0, 2, 0xf | special, 0]), None);
+        assert_eq!(free(&[kind + 1, 0x10_0000, 0, 2, 0xf, 0]), None);
+        assert_eq!(free(&[kind, 0x10_0000, 0, 2]), None);
+        assert_eq!(free(&[kind, 0, 0, u64::MAX, 0]), Some((0, u64::MAX)));
+    }
 
     /// A page, given back once.
     #[repr(align(4096))]

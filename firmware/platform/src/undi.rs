@@ -41,7 +41,6 @@ use structure::Software;
 use uefi::Status;
 use uefi::boot::Tpl;
 use wireboot_nic::Fault;
-use wireboot_ring::Block;
 
 /// Memory that a driver may ask for, in bytes at most.
 const MEMORY: u32 = 16 << 20;

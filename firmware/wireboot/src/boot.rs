@@ -1,7 +1,7 @@
 //! Fetching the files of an entry, checking them, and starting what they are.
 
 use crate::error::Error;
-use crate::fetching::Fetcher;
+use crate::fetching::{Fetcher, Wanted};
 use crate::network::{Network, Quiet};
 use crate::origin::Origin;
 use alloc::string::{String, ToString};
@@ -55,11 +55,16 @@ pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallib
         mut initrds,
         options,
     } = plan;
-    let mut all: Vec<&mut Planned> = core::iter::once(&mut program).chain(&mut initrds).collect();
-    all.retain(|planned| planned.file.is_none());
-    let wanted: Vec<_> = all.iter().map(|file| (&file.url, file.sha256)).collect();
-    let files = fetcher.get(&wanted)?;
-    for (planned, file) in all.into_iter().zip(files) {
+    let initrds_too = initrds.iter_mut().map(|initrd| (initrd, true));
+    let all = core::iter::once((&mut program, false)).chain(initrds_too);
+    let missing: Vec<_> = all.filter(|(planned, _)| planned.file.is_none()).collect();
+    let wanted = missing.iter().map(|(planned, is_initrd)| Wanted {
+        url: &planned.url,
+        sha256: planned.sha256,
+        is_initrd: *is_initrd,
+    });
+    let files = fetcher.get(&wanted.collect::<Vec<_>>())?;
+    for ((planned, _), file) in missing.into_iter().zip(files) {
         planned.file = Some(file);
     }
     fetcher.tell_summary();
@@ -152,7 +157,6 @@ fn started(loaded: Loaded, url: &Url) -> Error {
 fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infallible, Error> {
     let clock = network.clock;
     let arguments = program.options.clone();
-    let (loaded, url) = load(program)?;
     let refused = |what, error: wireboot_platform::Error| Error::Firmware {
         what,
         status: error.status(),
@@ -160,17 +164,18 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
     let parts: Vec<Part> = initrds
         .into_iter()
         .map(|file| Part {
-            len: file.content().len(),
+            len: usize::try_from(file.len).unwrap_or(usize::MAX),
             memory: file.memory,
         })
         .collect();
-    // Without any, a kernel must find none rather than an empty one.
+    // Before the kernel takes memory. Without any, it must find none rather than an empty one.
     let offered = if parts.is_empty() {
         None
     } else {
         let offered = Initrds::offer(parts);
-        Some(offered.map_err(|error| refused("a handle for the initrd", error))?)
+        Some(offered.map_err(|error| refused("memory for Linux' copy of the initrds", error))?)
     };
+    let (loaded, url) = load(program)?;
     let quiet = network.quiet().ok_or(Error::Nothing)?;
     let guard = StopOnExit::new(quiet, Quiet::stop)
         .map_err(|(_, error)| refused("an event for the end of boot services", error))?;

@@ -134,7 +134,7 @@ pub enum Error {
         /// Its answer.
         status: Status,
     },
-    /// The firmware has no memory left for a small thing.
+    /// The firmware has no memory left.
     #[error("the firmware refuses {what} ({status})")]
     Firmware {
         /// What was asked.
@@ -169,7 +169,9 @@ fn load_text(what: &Option<&'static str>, status: &Status) -> String {
         Status::SECURITY_VIOLATION | Status::ACCESS_DENIED => {
             "is refused by Secure Boot: sign it with a key that the machine trusts"
         }
-        Status::OUT_OF_RESOURCES => "is too large for this machine's memory",
+        Status::OUT_OF_RESOURCES => {
+            "is too large for this machine's memory: give it more, or boot a smaller file"
+        }
         _ => "cannot be loaded",
     };
     alloc::format!("{reason} (the firmware says {status})")

@@ -16,10 +16,13 @@ use wireboot_fetch::{Command, Event, File, Job};
 use wireboot_fetch::{DhcpRequest, Leases};
 use wireboot_net::Memory;
 use wireboot_platform::console::{self, Key};
-use wireboot_platform::memory::{self, Landed};
+use wireboot_platform::initrd;
+use wireboot_platform::memory::{self, Free, Landed, Landing};
 
 /// Time between two looks at the keyboard, in microseconds: each costs a firmware call.
 const KEYS: u64 = 100_000;
+
+const MIB: u64 = 1 << 20;
 /// Time between two redrawings of the progress line, in microseconds.
 const REDRAW: u64 = 250_000;
 /// Bytes that are checked between two looks at the network: a millisecond of a slow processor.
@@ -42,10 +45,35 @@ struct Summary {
     retransmissions: u64,
 }
 
+/// A file that is wanted.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Where it is.
+    pub url: &'a Url,
+    /// What it must hash to, if it is to be checked.
+    pub sha256: Option<[u8; 32]>,
+    /// It is an initial RAM disk: it may be in several pieces of memory, and Linux must find room for a copy.
+    pub is_initrd: bool,
+}
+
+impl<'a> Wanted<'a> {
+    /// Another file, unchecked.
+    pub fn plain(url: &'a Url) -> Self {
+        Self {
+            url,
+            sha256: None,
+            is_initrd: false,
+        }
+    }
+}
+
 /// One of the files under way.
 struct Download {
     job: Job,
     url: String,
+    is_initrd: bool,
+    /// What Linux' copy of it takes, in bytes: nothing unless it is an initial RAM disk.
+    room: u64,
     received: u64,
     total: Option<u64>,
     file: Option<File>,
@@ -124,14 +152,14 @@ impl Fetcher {
 
     /// Downloads all of `wanted` at the same time, checks the SHA-256 digests of those that have one, and returns the files in the
     /// same order. The first that fails ends all.
-    pub fn get(&mut self, wanted: &[(&Url, Option<[u8; 32]>)]) -> Result<Vec<File>, Error> {
+    pub fn get(&mut self, wanted: &[Wanted<'_>]) -> Result<Vec<File>, Error> {
         self.surely(|fetcher| fetcher.download(wanted, None))
     }
 
     /// The same, doing some of `work` whenever there is nothing else to do.
     pub fn get_beside(
         &mut self,
-        wanted: &[(&Url, Option<[u8; 32]>)],
+        wanted: &[Wanted<'_>],
         work: &mut dyn FnMut(),
     ) -> Result<Vec<File>, Error> {
         self.surely(|fetcher| fetcher.download(wanted, Some(&mut *work)))
@@ -139,14 +167,14 @@ impl Fetcher {
 
     fn download(
         &mut self,
-        wanted: &[(&Url, Option<[u8; 32]>)],
+        wanted: &[Wanted<'_>],
         mut work: Option<&mut dyn FnMut()>,
     ) -> Result<Vec<File>, Error> {
         let begin = self.network.clock.micros();
         let mut downloads = Vec::new();
-        for (url, sha256) in wanted {
+        for wanted in wanted {
             let job = self.job();
-            downloads.push(Download::begin(&mut self.network, job, url, *sha256)?);
+            downloads.push(Download::begin(&mut self.network, job, *wanted)?);
         }
         let mut progress = Progress::new(begin);
         let mut received = begin;
@@ -247,13 +275,8 @@ impl Fetcher {
 
 impl Download {
     /// Asks the network for a file.
-    fn begin(
-        network: &mut Network,
-        job: Job,
-        url: &Url,
-        sha256: Option<[u8; 32]>,
-    ) -> Result<Self, Error> {
-        let url = url.to_string();
+    fn begin(network: &mut Network, job: Job, wanted: Wanted<'_>) -> Result<Self, Error> {
+        let url = wanted.url.to_string();
         network.send(Command::Get {
             job,
             url: url.clone(),
@@ -261,12 +284,34 @@ impl Download {
         Ok(Self {
             job,
             url,
+            is_initrd: wanted.is_initrd,
+            room: 0,
             received: 0,
             total: None,
             file: None,
             landed: None,
-            check: sha256.map(Check::new),
+            check: wanted.sha256.map(Check::new),
         })
+    }
+
+    /// Memory for the file's `bytes` bytes. Linux' copy of the other initial RAM disks takes `others` bytes.
+    fn landing(&mut self, bytes: u64, others: u64) -> Option<(Landing, Landed)> {
+        if !self.is_initrd {
+            return memory::landing(usize::try_from(bytes).ok()?).ok();
+        }
+        self.room = initrd::padded(bytes);
+        let copy = self.room.saturating_add(others);
+        let refused = |free: Free| {
+            log::warn!(
+                "{} does not fit: it has {} MiB, Linux' copy of all initrds {} MiB in one piece; {} MiB are free, {} of them in one piece",
+                self.url,
+                bytes.div_ceil(MIB),
+                copy.div_ceil(MIB),
+                free.bytes / MIB,
+                free.largest / MIB,
+            );
+        };
+        memory::initrd_landing(bytes, copy).map_err(refused).ok()
     }
 
     fn is_over(&self) -> bool {
@@ -278,12 +323,12 @@ impl Download {
         let Some(check) = &mut self.check else {
             return Ok(false);
         };
-        let start = match (&self.file, &self.landed) {
-            (Some(file), _) => file.content(),
-            (None, Some(landed)) => landed.settled(),
+        let next = match (&self.file, &self.landed) {
+            (Some(file), _) => file.rest(check.position()),
+            (None, Some(landed)) => landed.settled(check.position()),
             (None, None) => return Ok(false),
         };
-        if check.follow(start, CHECK) {
+        if check.follow(next, CHECK) {
             return Ok(true);
         }
         if self.file.is_none() {
@@ -316,6 +361,7 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
     | Event::Progress { job, .. }
     | Event::Done { job, .. }
     | Event::Lease { job, .. }) = event;
+    let others = others(downloads, job);
     let Some(download) = downloads.iter_mut().find(|download| download.job == job) else {
         return Ok(());
     };
@@ -323,10 +369,7 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
         Event::NeedMemory { bytes, .. } => {
             // What is given up for this memory is free before it is asked for.
             download.landed = None;
-            let landing = usize::try_from(bytes)
-                .ok()
-                .and_then(|bytes| memory::landing(bytes).ok());
-            let (landing, landed) = landing.unzip();
+            let (landing, landed) = download.landing(bytes, others).unzip();
             download.landed = landed;
             // The file grew beyond its memory, or comes anew.
             if let Some(check) = &mut download.check {
@@ -355,6 +398,14 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
         Event::Lease { .. } => {}
     }
     Ok(())
+}
+
+/// What Linux' copy of the initial RAM disks takes but for that of `job`, as far as they are known.
+fn others(downloads: &[Download], job: Job) -> u64 {
+    downloads
+        .iter()
+        .filter(|one| one.job != job)
+        .fold(0, |sum, one| sum.saturating_add(one.room))
 }
 
 /// The progress line.
@@ -440,6 +491,8 @@ mod tests {
         let download = |url: &str, received, total| Download {
             job: 1,
             url: String::from(url),
+            is_initrd: false,
+            room: 0,
             received,
             total,
             file: None,
@@ -460,6 +513,26 @@ mod tests {
             line(&downloads, 0),
             "wireboot: linux 8.1 MB, initrd.gz 12.0/40.3 MB, x 0.0 MB, 0.0 MB/s"
         );
+    }
+
+    #[test]
+    fn linux_copies_all_initrds() {
+        let download = |job, room| Download {
+            job,
+            url: String::new(),
+            is_initrd: true,
+            room,
+            received: 0,
+            total: None,
+            file: None,
+            landed: None,
+            check: None,
+        };
+        let downloads = [download(1, 8), download(2, 4), download(3, 12)];
+        assert_eq!(others(&downloads, 2), 20);
+        // A server may say anything.
+        let downloads = [download(1, u64::MAX), download(2, 4), download(3, 12)];
+        assert_eq!(others(&downloads, 2), u64::MAX);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::boot::{Kind, Plan, Planned};
 use crate::error::Error;
-use crate::fetching::Fetcher;
+use crate::fetching::{Fetcher, Wanted};
 use crate::menu;
 use crate::origin::{self, Origin};
 use alloc::string::{String, ToString};
@@ -213,7 +213,7 @@ fn is_us(url: &Url, origin: &Origin) -> bool {
 
 /// Fetches `url` and finds out what it is: an EFI program, or a configuration.
 pub fn fetch(fetcher: &mut Fetcher, url: Url, arguments: String) -> Result<Plan, Error> {
-    let mut files = fetcher.get(&[(&url, None)])?;
+    let mut files = fetcher.get(&[Wanted::plain(&url)])?;
     let file = files.pop().ok_or(Error::Nothing)?;
     plan(fetcher, file, url, arguments)
 }

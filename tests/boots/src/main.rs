@@ -8,6 +8,7 @@ mod firmware_drivers;
 mod gdb;
 mod ipv6;
 mod ladder;
+mod memory;
 mod menu;
 mod paths;
 mod processors;
@@ -244,6 +245,9 @@ const CASES: &[(&str, Case)] = &[
         "processor_of_a_relay_hangs",
         processors::processor_of_a_relay_hangs,
     ),
+    ("initrd_twice", memory::initrd_twice),
+    ("initrd_in_pieces", memory::initrd_in_pieces),
+    ("initrd_too_large", memory::initrd_too_large),
     ("soak_disturbed_transfers", soak::disturbed_transfers),
     ("soak_disturbed_hand_overs", soak::disturbed_hand_overs),
     ("processor_faults", processors::processor_faults),

@@ -1,6 +1,6 @@
 //! A destination at the other end of the mailbox.
 
-use wireboot_net::{Duration, Instant, Memory};
+use wireboot_net::{Duration, Instant, Memory, Parts};
 
 use super::{Event, Job, Shared};
 use crate::destination::{Destination, DestinationError};
@@ -38,9 +38,13 @@ impl Destination for ByMail<'_> {
             };
             if let Some((old, filled)) = &previous {
                 let filled = usize::try_from(*filled).unwrap_or(usize::MAX);
-                let kept = old.as_slice().get(..filled).unwrap_or(old.as_slice());
-                if let Some(place) = memory.rest_mut(0).get_mut(..kept.len()) {
-                    place.copy_from_slice(kept);
+                let mut at = 0;
+                while at < filled {
+                    let piece = [old.rest(at)];
+                    match memory.write(at, Parts::new(&piece).slice(0, filled - at)) {
+                        0 => break,
+                        count => at += count,
+                    }
                 }
             }
             return Ok(memory);

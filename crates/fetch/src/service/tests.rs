@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::dhcp::LeaseSource;
+use crate::testing;
 use crate::tftp::tests::{Log, Manner, serve};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::vec;
 use wireboot_net::Ipv4Addr;
 use wireboot_net::{Ipv4Cidr, Ipv4Config};
@@ -112,7 +114,7 @@ fn more_downloads_than_run_together_all_arrive() {
     assert!(bench.progress > 0);
     for (_, result) in bench.done {
         let file = result.unwrap();
-        assert!(file.memory.as_slice()[..file.len as usize] == manner.file);
+        assert!(file.memory.rest(0)[..file.len as usize] == manner.file);
         assert_eq!(file.stats.bytes, manner.file.len() as u64);
         assert!(file.stats.micros > 0);
     }
@@ -133,6 +135,29 @@ fn a_job_without_memory_ends_and_the_others_go_on() {
     assert!(text(1).unwrap().contains("no memory for 1200000 bytes"));
     assert!(text(2).unwrap().contains("no memory"));
     assert_eq!(text(3), None);
+}
+
+#[test]
+fn a_file_takes_what_it_has_to_larger_memory() {
+    // It does not tell its size.
+    let mut manner = Manner::default();
+    manner.refuse_options = true;
+    manner.file = (0..5_000_000_u32).map(|at| (at / 7) as u8).collect();
+    let mut bench = Bench::new(manner.clone());
+    bench.get(1);
+    let settled = Arc::default();
+    bench.run(1, |job, bytes| {
+        let memory = testing::memory(bytes, None, &settled);
+        Some(Command::Memory { job, memory })
+    });
+    assert!(bench.needs.len() > 1);
+    let file = bench.done.remove(&1).unwrap().unwrap();
+    assert!(file.memory.len() > file.len as usize);
+    let mut bytes: Vec<u8> = Vec::new();
+    while !file.rest(bytes.len()).is_empty() {
+        bytes.extend(file.rest(bytes.len()));
+    }
+    assert!(bytes == manner.file);
 }
 
 #[test]

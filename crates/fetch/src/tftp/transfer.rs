@@ -168,17 +168,17 @@ impl Transfer {
             }
             return;
         }
-        let room = self
-            .memory
-            .as_mut()
-            .map(|memory| memory.rest_mut(self.received as usize))
-            .unwrap_or_default();
-        if room.len() < data.len() {
+        let received = self.received as usize;
+        let room = self.memory.as_ref().map_or(0, |memory| memory.len());
+        if room.saturating_sub(received) < data.len() {
             // The task finds memory and asks for the block again.
             self.overflow = true;
             self.due = true;
             self.again = true;
             return;
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.write(received, data);
         }
         if let Some((_, since)) = self.timing.take_if(|(block, _)| *block == self.next) {
             let sample = now - since;
@@ -187,7 +187,6 @@ impl Transfer {
                 None => sample,
             });
         }
-        data.copy_to(room);
         self.received += data.len() as u64;
         self.next += 1;
         self.unacknowledged += 1;

@@ -26,7 +26,7 @@ impl Destination {
     /// Copies the next bytes, which fit ([`ReceiveBuffer::direct`]), to their place.
     #[inline(always)]
     pub fn append(&mut self, payload: Parts<'_>) {
-        self.region.with(self.at, |memory| payload.copy_to(memory));
+        self.region.write(self.at, payload);
         self.at += payload.len();
     }
 }
@@ -125,7 +125,7 @@ impl ReceiveBuffer {
         let here = payload.slice(0, room.saturating_sub(at));
         if !here.is_empty() {
             let at = destination.at.saturating_add(at);
-            destination.region.with(at, |memory| here.copy_to(memory));
+            destination.region.write(at, here);
         }
         let beyond = payload.slice(here.len(), usize::MAX);
         if !beyond.is_empty() {
@@ -160,9 +160,7 @@ impl ReceiveBuffer {
         let mut to = destination.at;
         while span > 0 {
             let front = self.held.front(span);
-            let count = destination
-                .region
-                .with(to, |memory| Parts::new(&[front]).copy_to(memory));
+            let count = destination.region.write(to, Parts::new(&[front]));
             if count == 0 {
                 break;
             }
@@ -256,9 +254,9 @@ mod tests {
                 "nothing lies behind a gap in it"
             );
             let memory = region.take();
-            assert_eq!(&memory.as_slice()[2..22], &stream[taken..end]);
-            assert_eq!(&memory.as_slice()[..2], [0xee; 2]);
-            assert_eq!(&memory.as_slice()[22..], [0xee; 8]);
+            assert_eq!(&memory.rest(0)[2..22], &stream[taken..end]);
+            assert_eq!(&memory.rest(0)[..2], [0xee; 2]);
+            assert_eq!(&memory.rest(0)[22..], [0xee; 8]);
             while buffer.held() > 0 {
                 buffer.read(|bytes| {
                     read.extend_from_slice(bytes);

@@ -141,7 +141,7 @@ async fn download(
         let result = stream.read_into(&region.part(10 + len), 10).await;
         let count = result?;
         let memory = region.take();
-        let bytes = memory.as_slice();
+        let bytes = memory.rest(0);
         assert_eq!(&bytes[..10], [0xee; 10]);
         assert!(bytes[10 + len..].iter().all(|&b| b == 0xee));
         all.extend_from_slice(&bytes[10..10 + count]);

@@ -10,7 +10,6 @@ use core::ptr::NonNull;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
 use uefi::proto::unsafe_protocol;
 use uefi::{Status, StatusExt};
-use wireboot_ring::Block;
 
 /// Bytes of a stack. The network engine with a task of each kind needs a tenth of it.
 const STACK: usize = 256 << 10;

@@ -1,6 +1,6 @@
 //! A file that DHCP names, while the other version of IP may name another: one of the two servers may be dead.
 
-use super::{Download, Fetcher, Progress, take};
+use super::{Download, Fetcher, Progress, Wanted, take};
 use crate::error::Error;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -31,7 +31,11 @@ impl Fetcher {
         let (job, mut second) = (self.job(), Some(self.job()));
         let begin = self.network.clock.micros();
         let mut downloads = Vec::new();
-        downloads.push(Download::begin(&mut self.network, job, first, None)?);
+        downloads.push(Download::begin(
+            &mut self.network,
+            job,
+            Wanted::plain(first),
+        )?);
         let mut progress = Progress::new(begin);
         let mut failure = None;
         let result = self.drive(|network, event| {
@@ -63,7 +67,8 @@ impl Fetcher {
                 && let Some(job) = second.take()
             {
                 log::info!("asking for {url} as well");
-                step = Download::begin(network, job, &url, None).map(|one| downloads.push(one));
+                step = Download::begin(network, job, Wanted::plain(&url))
+                    .map(|one| downloads.push(one));
             }
             match (step, &failure) {
                 (Err(error), _) => ControlFlow::Break(Err(error)),

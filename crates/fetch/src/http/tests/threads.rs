@@ -122,7 +122,8 @@ fn on_real_threads_the_file_is_the_same() {
         files
     });
     for result in files {
-        assert!(result.unwrap().content() == file);
+        let arrived = result.unwrap();
+        assert!(testing::content(&arrived.memory, arrived.len as usize) == file);
     }
     let requests = server.requests.borrow();
     let connections = requests.iter().map(|r| r.connection).max().unwrap() + 1;

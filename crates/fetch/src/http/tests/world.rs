@@ -552,9 +552,9 @@ pub struct Outcome {
 
 impl Outcome {
     #[track_caller]
-    pub fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> Vec<u8> {
         match &self.result {
-            Ok(fetched) => &fetched.memory.as_slice()[..fetched.len as usize],
+            Ok(fetched) => testing::content(&fetched.memory, fetched.len as usize),
             Err(error) => panic!("{error}"),
         }
     }

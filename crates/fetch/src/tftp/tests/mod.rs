@@ -40,7 +40,7 @@ pub(crate) struct Manner {
     tell_size: Option<u64>,
     tells_size: bool,
     error: Option<(ErrorCode, &'static str)>,
-    refuse_options: bool,
+    pub(crate) refuse_options: bool,
     /// A transfer of former times sends a block, from another port, after each window.
     haunted: bool,
     /// Stops for good after this many blocks of the first transfer.
@@ -361,9 +361,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> Vec<u8> {
         let file = self.result.as_ref().unwrap();
-        &file.memory.as_slice()[..file.len as usize]
+        testing::content(&file.memory, file.len as usize)
     }
     fn error(&self) -> String {
         self.result.as_ref().unwrap_err().to_string()
