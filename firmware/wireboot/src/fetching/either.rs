@@ -31,7 +31,14 @@ impl Fetcher {
         let (job, mut second) = (self.job(), Some(self.job()));
         let begin = self.network.clock.micros();
         let mut downloads = Vec::new();
-        downloads.push(Download::begin(&mut self.network, job, first, None)?);
+        let known = self.known.clone();
+        downloads.push(Download::begin(
+            &mut self.network,
+            &known,
+            job,
+            first,
+            None,
+        )?);
         let mut progress = Progress::new(begin);
         let mut failure = None;
         let result = self.drive(|network, event| {
@@ -63,7 +70,8 @@ impl Fetcher {
                 && let Some(job) = second.take()
             {
                 log::info!("asking for {url} as well");
-                step = Download::begin(network, job, &url, None).map(|one| downloads.push(one));
+                step = Download::begin(network, &known, job, &url, None)
+                    .map(|one| downloads.push(one));
             }
             match (step, &failure) {
                 (Err(error), _) => ControlFlow::Break(Err(error)),

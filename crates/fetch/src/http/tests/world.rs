@@ -24,7 +24,7 @@ use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
 use crate::assistant::Assistant;
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
-use crate::pace::Floor;
+use crate::pace::Limits;
 use crate::resolve::Resolve;
 use crate::team::{Assistants, team};
 use crate::testing;
@@ -524,7 +524,20 @@ impl World {
         self.get_to(url, Pages::default())
     }
 
-    pub fn get_to(&mut self, url: &str, mut pages: Pages) -> Outcome {
+    pub fn get_to(&mut self, url: &str, pages: Pages) -> Outcome {
+        self.get_within(Limits::default(), url, pages)
+    }
+
+    /// The same with so many seconds of patience.
+    pub fn get_patiently(&mut self, url: &str, seconds: u64) -> Outcome {
+        let limits = Limits {
+            patience: wireboot_net::Duration::from_secs(seconds),
+            ..Limits::default()
+        };
+        self.get_within(limits, url, Pages::default())
+    }
+
+    fn get_within(&mut self, limits: Limits, url: &str, mut pages: Pages) -> Outcome {
         let url = Url::parse(url).unwrap();
         let connections = Rc::clone(&self.connections);
         let team = Rc::clone(&self.team);
@@ -535,7 +548,7 @@ impl World {
                 &team,
                 &Hosts,
                 &url,
-                Floor::default(),
+                limits,
                 &mut pages,
             )
             .await;
