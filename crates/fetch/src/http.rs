@@ -318,13 +318,14 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
     }
 
     /// Splits the file whose first response has this head, if that pays.
-    async fn split(&mut self, stream: &TcpStream, head: &Head) -> Result<(), Problem> {
+    async fn split(&mut self, head: &Head) -> Result<(), Problem> {
         let (Framing::Length(total), Some(server), Some(validator)) =
             (head.framing, self.server(), head.validator())
         else {
             return Ok(());
         };
-        let helpers = |assistants| ranges::helpers(self.stack, stream, head, total, assistants);
+        let distant = ranges::is_distant(self.stack, self.connections, server.ip());
+        let helpers = |assistants| ranges::helpers(self.stack, distant, head, total, assistants);
         let mut assistants = self.assistants.present();
         if self.body.alone || helpers(assistants.len()).is_none() {
             return Ok(());
@@ -430,7 +431,11 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         self.stats.requests += 1;
         let request = request_head(&self.url, self.body.resume());
         let mut patience = self.patience();
-        exchange(&mut patience, stream, &request).await
+        let head = exchange(&mut patience, stream, &request).await?;
+        if let Some(server) = self.server() {
+            self.connections.measured(server.ip(), stream);
+        }
+        Ok(head)
     }
 
     fn patience(&self) -> Patience<'a> {
@@ -451,7 +456,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                     self.stats.restarted += 1;
                 }
                 self.body.start(head);
-                self.split(stream, head).await?;
+                self.split(head).await?;
                 let mut patience = self.patience();
                 self.body
                     .receive(stream, head.framing, &mut patience)

@@ -127,6 +127,7 @@ impl<'a> Carrier<'a> {
         let server = self.source.server.ip();
         let mut patience = Patience::new(self.stack, server, self.source.floor, piece.at);
         let head = exchange(&mut patience, &mut stream, &request).await?;
+        self.pool.measured(server, &stream);
         if !piece.fits(self.source, &head) {
             if matches!(head.status, 200..=299) {
                 tally.refused.set(true);
