@@ -34,11 +34,12 @@ use core::task::{Context, Waker};
 use wireboot_net::{Duration, Memory, NetError, Stack, TcpStream};
 
 use crate::destination::Destination;
-use crate::pace::Floor;
+use crate::pace::Limits;
 use crate::race;
 use crate::resolve::Resolve;
 use crate::team::Assistants;
 use crate::url::{Host, Scheme, Url};
+use crate::wait::{Wait, pause_after};
 use body::Body;
 pub use connections::Connections;
 pub use error::{ChunkError, HeadError, HttpError, Problem};
@@ -66,10 +67,6 @@ const RESTARTS: u32 = 8;
 /// Bytes that a download must gain before its failures are forgotten. A server that breaks off after each few bytes
 /// would keep it going for ever.
 const WORTHWHILE: u64 = 64 * 1024;
-/// First wait between attempts; each further one is twice as long, up to [`BACKOFF_LIMIT`].
-const BACKOFF: Duration = Duration::from_millis(250);
-/// Longest wait between attempts.
-const BACKOFF_LIMIT: Duration = Duration::from_secs(8);
 /// Longest `Retry-After` obeyed.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(30);
 /// Redirects followed in a row.
@@ -92,9 +89,10 @@ pub struct Fetched {
 ///
 /// Each wait in it ends: after 10 s without a byte the server is asked again, for the rest of the file if
 /// possible; after 4 requests in a row that failed before the first byte, or 8 that brought less than 64 KiB
-/// together, it gives up. A response that falls below `floor` is given up, too, and so is the download at the second one, or when it has
+/// together, it gives up. A response that falls below the floor is given up, too, and so is the download at the second one, or when it has
 /// begun anew 8 times.
-/// Responses 408, 429 and 5xx are retried too.
+/// Responses 408, 429 and 5xx are retried too. Beyond that, a server that is busy (429, 503), cannot be reached or says nothing is waited
+/// for as long as the limits say.
 ///
 /// # Errors
 /// [`HttpError`]: what was asked of whom, what happened, what to do.
@@ -104,7 +102,7 @@ pub async fn get<R: Resolve, D: Destination>(
     assistants: &Assistants,
     resolver: &R,
     url: &Url,
-    floor: Floor,
+    limits: Limits,
     destination: &mut D,
 ) -> Result<Fetched, HttpError> {
     let mut download = Download {
@@ -113,7 +111,7 @@ pub async fn get<R: Resolve, D: Destination>(
         assistants,
         resolver,
         url: url.clone(),
-        floor,
+        limits,
         servers: Vec::new(),
         turn: 0,
         body: Body::new(destination),
@@ -157,7 +155,7 @@ struct Download<'a, R, D> {
     assistants: &'a Assistants,
     resolver: &'a R,
     url: Url,
-    floor: Floor,
+    limits: Limits,
     /// Addresses of the URL's server in the order of preference; empty until resolved.
     servers: Vec<SocketAddr>,
     /// Which of them is tried, modulo their number.
@@ -186,6 +184,8 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         let mut visited = vec![self.url.clone()];
         let mut reach = 0;
         let (mut slow, mut slow_reach) = (0, 0);
+        // Failures in a row that no patience excuses.
+        let (mut wait, mut unexcused) = (Wait::new(self.limits.patience), 0);
         loop {
             let problem = match self.request().await {
                 Ok(Step::Complete) => return Ok(()),
@@ -197,18 +197,14 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 Err(problem) => problem,
             };
             if self.body.reach >= reach + WORTHWHILE {
-                *failures = 0;
+                (*failures, unexcused) = (0, 0);
+                wait.over();
                 reach = self.body.reach;
                 visited = vec![self.url.clone()];
             }
             *failures += 1;
-            let limit = if self.body.reach == 0 {
-                FIRST_ATTEMPTS
-            } else {
-                RESUME_ATTEMPTS
-            };
             if matches!(problem, Problem::Slow { .. }) {
-                let enough = slow_reach + self.floor.bytes.max(WORTHWHILE);
+                let enough = slow_reach + self.limits.floor.bytes.max(WORTHWHILE);
                 slow = if self.body.reach >= enough {
                     1
                 } else {
@@ -216,31 +212,37 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 };
                 slow_reach = self.body.reach;
             }
-            let hopeless = *failures >= limit || slow >= SLOW_ATTEMPTS;
-            if hopeless || self.body.discarded >= RESTARTS || !problem.is_transient() {
+            let hopeless = slow >= SLOW_ATTEMPTS || self.body.discarded >= RESTARTS;
+            if hopeless || !problem.is_transient() {
                 return Err(problem);
             }
-            let wait = self.back_off(*failures, &problem);
-            log::warn!(
-                "{}: {problem}; trying again in {} ms",
-                self.url,
-                wait.total_millis()
-            );
-            self.stack.sleep(wait).await;
-        }
-    }
-
-    /// How long to wait after so many failures: twice as long each time, and up to a quarter more so that
-    /// many machines that lost their server at once do not come back at once.
-    fn back_off(&self, failures: u32, problem: &Problem) -> Duration {
-        let wait = (BACKOFF * (1 << (failures - 1).min(8))).min(BACKOFF_LIMIT);
-        let wait = wait + Duration::from_micros(self.stack.random() % (wait.total_micros() / 4));
-        match problem {
-            Problem::Status {
-                retry_after: Some(seconds),
-                ..
-            } => wait.max(Duration::from_secs(*seconds.min(&RETRY_AFTER_LIMIT.secs()))),
-            _ => wait,
+            let now = self.stack.now();
+            let waits = problem.is_of_a_server_to_wait_for();
+            let left = waits.then(|| wait.failed(now)).flatten();
+            let pause = pause_after(self.stack, *failures, problem.retry_after());
+            let pause = if let Some(left) = left {
+                if let Some(news) = wait.news(&problem, left, now) {
+                    log::warn!("{}: {news}", self.url);
+                }
+                pause.min(left)
+            } else {
+                unexcused += 1;
+                let limit = if self.body.reach == 0 {
+                    FIRST_ATTEMPTS
+                } else {
+                    RESUME_ATTEMPTS
+                };
+                if unexcused >= limit || waits && *failures >= limit {
+                    return Err(problem);
+                }
+                log::warn!(
+                    "{}: {problem}; trying again in {} ms",
+                    self.url,
+                    pause.total_millis()
+                );
+                pause
+            };
+            self.stack.sleep(pause).await;
         }
     }
 
@@ -321,13 +323,14 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
     }
 
     /// Splits the file whose first response has this head, if that pays.
-    async fn split(&mut self, stream: &TcpStream, head: &Head) -> Result<(), Problem> {
+    async fn split(&mut self, head: &Head) -> Result<(), Problem> {
         let (Framing::Length(total), Some(server), Some(validator)) =
             (head.framing, self.server(), head.validator())
         else {
             return Ok(());
         };
-        let helpers = |assistants| ranges::helpers(self.stack, stream, head, total, assistants);
+        let distant = ranges::is_distant(self.stack, self.connections, server.ip());
+        let helpers = |assistants| ranges::helpers(self.stack, distant, head, total, assistants);
         let mut assistants = self.assistants.present();
         if self.body.alone || helpers(assistants.len()).is_none() {
             return Ok(());
@@ -350,7 +353,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             server,
             validator,
             total,
-            floor: self.floor,
+            floor: self.limits.floor,
         };
         let split = Split::new(source, region, connections);
         let mut list = self.helpers.borrow_mut();
@@ -433,14 +436,18 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         self.stats.requests += 1;
         let request = request_head(&self.url, self.body.resume());
         let mut patience = self.patience();
-        exchange(&mut patience, stream, &request).await
+        let head = exchange(&mut patience, stream, &request).await?;
+        if let Some(server) = self.server() {
+            self.connections.measured(server.ip(), stream);
+        }
+        Ok(head)
     }
 
     fn patience(&self) -> Patience<'a> {
         let server = self.server().map(|server| server.ip());
         // Who is asked has an address.
         let server = server.unwrap_or(IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED));
-        Patience::new(self.stack, server, self.floor, self.body.position())
+        Patience::new(self.stack, server, self.limits.floor, self.body.position())
     }
 
     async fn respond(
@@ -454,7 +461,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                     self.stats.restarted += 1;
                 }
                 self.body.start(head);
-                self.split(stream, head).await?;
+                self.split(head).await?;
                 let mut patience = self.patience();
                 self.body
                     .receive(stream, head.framing, &mut patience)

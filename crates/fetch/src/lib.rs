@@ -32,12 +32,13 @@ mod testing;
 pub mod tftp;
 pub mod url;
 pub mod verify;
+mod wait;
 
 pub use assistant::Assistant;
 pub use dhcp::{DhcpRequest, Lease, LeaseSource};
 pub use dhcpv6::{ClientId, Dhcp6Error, Lease6};
 pub use error::FetchError;
 pub use leases::Leases;
-pub use pace::Floor;
+pub use pace::{Floor, Limits};
 pub use service::{Command, Event, File, Job, Service, Stats, TOGETHER};
 pub use team::{Assistants, Lead, Link, team};

@@ -29,6 +29,15 @@ impl fmt::Display for Floor {
     }
 }
 
+/// What a download may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The slowest that goes on.
+    pub floor: Floor,
+    /// How long a server is waited for that is busy, cannot be reached or says nothing. The usual attempts are made in any case.
+    pub patience: Duration,
+}
+
 /// Whether a transfer keeps above a floor.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {

@@ -12,7 +12,7 @@ use crate::error::FetchError;
 use crate::http::{self, Connections};
 use crate::leases::{self, Leases, News};
 use crate::outbox::Outbox;
-use crate::pace::Floor;
+use crate::pace::{Floor, Limits};
 use crate::race;
 use crate::resolve::Resolve;
 use crate::team::{Assistants, Lead};
@@ -63,6 +63,8 @@ pub enum Command {
         job: Job,
         /// What to download.
         url: String,
+        /// How long its server is waited for ([`Limits::patience`]).
+        patience: Duration,
     },
     /// The memory that a job asked for.
     Memory {
@@ -304,14 +306,14 @@ impl<N: Nic> Service<N> {
                 })
                 .await;
             }),
-            Command::Get { job, url } => {
+            Command::Get { job, url, patience } => {
                 shared.mail.borrow_mut().push(Mail {
                     job,
                     memory: None,
                     cancelled: false,
                 });
                 self.engine.spawn(async move {
-                    let result = shared.download(job, &url).await;
+                    let result = shared.download(job, &url, patience).await;
                     shared.mail.borrow_mut().retain(|mail| mail.job != job);
                     shared.tell(Event::Done { job, result });
                 });
@@ -366,14 +368,18 @@ impl Shared {
         self.leases.borrow_mut().v6 = Some(lease);
     }
 
-    async fn download(&self, job: Job, url: &str) -> Result<File, FetchError> {
+    async fn download(&self, job: Job, url: &str, patience: Duration) -> Result<File, FetchError> {
         let url = Url::parse(url)?;
         while self.running.get() >= TOGETHER && !self.cancelled(job) {
             self.stack.next_turn().await;
         }
         self.running.set(self.running.get() + 1);
         self.routed().await;
-        let result = unless(|| self.cancelled(job), self.transfer(job, &url)).await;
+        let limits = Limits {
+            floor: self.floor.get(),
+            patience,
+        };
+        let result = unless(|| self.cancelled(job), self.transfer(job, &url, limits)).await;
         self.running.set(self.running.get() - 1);
         result.unwrap_or_else(|| Err(FetchError::Cancelled { url }))
     }
@@ -397,7 +403,7 @@ impl Shared {
             .any(|mail| mail.job == job && mail.cancelled)
     }
 
-    async fn transfer(&self, job: Job, url: &Url) -> Result<File, FetchError> {
+    async fn transfer(&self, job: Job, url: &Url, limits: Limits) -> Result<File, FetchError> {
         let mut destination = ByMail {
             shared: self,
             job,
@@ -412,7 +418,7 @@ impl Shared {
                     &self.assistants,
                     &self,
                     url,
-                    self.floor.get(),
+                    limits,
                     &mut destination,
                 )
                 .await?;
@@ -428,9 +434,8 @@ impl Shared {
                 // All that have been asked for, since those that wait may start while this one runs.
                 let sharers = self.mail.borrow().len().min(TOGETHER);
                 let file = url.resource();
-                let floor = self.floor.get();
                 let (stack, destination) = (&self.stack, &mut destination);
-                let result = tftp::get(stack, &mut servers, file, sharers, floor, destination);
+                let result = tftp::get(stack, &mut servers, file, sharers, limits, destination);
                 let file = result.await.map_err(|error| FetchError::Tftp {
                     url: url.clone(),
                     servers,

@@ -15,7 +15,8 @@ mod transfer;
 pub use error::TftpError;
 
 use crate::destination::Destination;
-use crate::pace::{Floor, Pace};
+use crate::pace::{Floor, Limits, Pace};
+use crate::wait::{Wait, pause_after};
 use request::within;
 use transfer::{DUPLICATE_AFTER, Transfer, Trial};
 
@@ -81,24 +82,26 @@ enum Ask {
 /// receive buffers together.
 ///
 /// # Errors
-/// [`TftpError`], after retransmissions, smaller blocks and, where the server fell silent in the middle, further attempts.
+/// [`TftpError`], after retransmissions, smaller blocks and, where the server fell silent in the middle, further attempts; and after as
+/// much patience with a server that is not there as the limits say.
 pub async fn get(
     stack: &Stack,
     servers: &mut Vec<SocketAddr>,
     file: &str,
     sharers: usize,
-    floor: Floor,
+    limits: Limits,
     destination: &mut impl Destination,
 ) -> Result<TftpFile, TftpError> {
     let mut ask = Ask::All;
     let mut attempt = 1;
+    let (mut wait, mut failures) = (Wait::new(limits.patience), 0);
     let mut most = MAX_BLOCK_SIZE;
     loop {
         let transfer = Rc::new(RefCell::new(Transfer::new(servers, stack.now())));
         let run = Run {
             stack,
             sharers,
-            floor,
+            floor: limits.floor,
             socket: stack.udp_with_sink(transfer.clone()),
             transfer: transfer.clone(),
             announced: None,
@@ -142,7 +145,20 @@ pub async fn get(
                 };
             }
             Err(TftpError::Stalled { .. }) if attempt < ATTEMPTS => attempt += 1,
-            Err(error) => return Err(error),
+            Err(error) => {
+                let now = stack.now();
+                let waits = error.is_of_a_server_to_wait_for();
+                let Some(left) = waits.then(|| wait.failed(now)).flatten() else {
+                    return Err(error);
+                };
+                failures += 1;
+                if let Some(news) = wait.news(&error, left, now) {
+                    log::warn!("{file}: {news}");
+                }
+                stack
+                    .sleep(pause_after(stack, failures, Duration::ZERO).min(left))
+                    .await;
+            }
         }
     }
 }

@@ -165,6 +165,11 @@ impl Interface {
         }
     }
 
+    /// Whether `remote` is handed its packets itself.
+    pub fn is_on_link(&self, remote: IpAddr, now: Instant) -> bool {
+        self.next_hop(remote, now) == Some(remote)
+    }
+
     /// The MTU of the path to `remote`, as far as it is known.
     pub fn path_mtu(&self, remote: IpAddr, now: Instant) -> u16 {
         let link = match (self.told.to(remote), remote) {

@@ -285,6 +285,12 @@ impl Stack {
         }
     }
 
+    /// Whether `remote` is on the link, with no router between.
+    #[must_use]
+    pub fn is_on_link(&self, remote: IpAddr) -> bool {
+        self.inner().interface.is_on_link(remote, self.now())
+    }
+
     /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
     /// one.
     pub fn take_route(&self, route: Route) {

@@ -56,7 +56,7 @@ const IGNORED_KEYS: [&str; 8] = [
 ];
 
 /// Keys that say how wireboot.efi is to work. They are none of the Boot Loader Specification's.
-pub const SETTINGS: [&str; 4] = ["processors", "nic", "vlan", "floor"];
+pub const SETTINGS: [&str; 5] = ["processors", "nic", "vlan", "floor", "patience"];
 
 /// A remark on one line of the text: a warning, or one of the errors for which it was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -680,7 +680,7 @@ mod tests {
 
     #[test]
     fn settings_stand_before_the_first_entry() {
-        let text = "processors 3\nnic\tsnp \nvlan x y\nfloor 9\ntimeout 2\n\ntitle A\nlinux a\n";
+        let text = "processors 3\nnic\tsnp \nvlan x y\nfloor 9\npatience 7\ntimeout 2\n\ntitle A\nlinux a\n";
         let config = parse(text).unwrap();
         let pairs: Vec<_> = config
             .settings
@@ -693,7 +693,8 @@ mod tests {
                 ("processors", "3"),
                 ("nic", "snp"),
                 ("vlan", "x y"),
-                ("floor", "9")
+                ("floor", "9"),
+                ("patience", "7")
             ]
         );
         assert_eq!(parse_embedded(text).unwrap(), config);
@@ -879,7 +880,7 @@ mod tests {
             lines in prop::collection::vec((
                 prop::sample::select(vec![
                     "title", "linux", "efi", "initrd", "options", "sha256", "default", "timeout", "processors",
-                    "nic", "vlan", "floor", "#", "sort-key", "x",
+                    "nic", "vlan", "floor", "patience", "#", "sort-key", "x",
                 ]),
                 prop_oneof!["[a-c1-3 ]{0,4}", Just(format!("{SUM} a")), any::<String>()],
             ), 0..12),

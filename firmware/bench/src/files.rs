@@ -7,7 +7,7 @@ use boot_flow::fetching::{Fetcher, Wanted};
 use core::net::IpAddr;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Leases, Service};
-use wireboot_net::{Instant, Memory};
+use wireboot_net::{Duration, Instant, Memory};
 use wireboot_nic::Nic;
 use wireboot_platform::memory;
 use wireboot_platform::pci::Candidate;
@@ -111,6 +111,7 @@ pub fn turns<N: Nic>(
     let _ = commands.push(Command::Get {
         job: 1,
         url: url.to_string(),
+        patience: Duration::ZERO,
     });
     let end = clock.micros() + PATIENCE;
     let result = loop {

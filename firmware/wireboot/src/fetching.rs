@@ -3,6 +3,7 @@
 //! Where the service runs on another processor, this one checks the start of a file while the rest still comes.
 
 mod either;
+mod known;
 
 use crate::error::Error;
 use crate::network::Network;
@@ -10,11 +11,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
+use known::Known;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::verify::Check;
 use wireboot_fetch::{Command, Event, File, Job};
 use wireboot_fetch::{DhcpRequest, Leases};
-use wireboot_net::Memory;
+use wireboot_net::{Duration, Memory};
 use wireboot_platform::console::{self, Key};
 use wireboot_platform::initrd;
 use wireboot_platform::memory::{self, Free, Landed, Landing};
@@ -33,6 +35,7 @@ pub struct Fetcher {
     network: Network,
     next_job: Job,
     next_look: u64,
+    known: Known,
     summary: Summary,
 }
 
@@ -90,8 +93,15 @@ impl Fetcher {
             network,
             next_job: 0,
             next_look: 0,
+            known: Known::default(),
             summary: Summary::default(),
         }
+    }
+
+    /// With so much patience for servers that a file has come from: wireboot.efi from `origin`, others from now on.
+    pub fn with_patience(mut self, patience: Duration, origin: Option<&Url>) -> Self {
+        self.known = Known::new(patience, origin);
+        self
     }
 
     /// The network below.
@@ -174,7 +184,8 @@ impl Fetcher {
         let mut downloads = Vec::new();
         for wanted in wanted {
             let job = self.job();
-            downloads.push(Download::begin(&mut self.network, job, *wanted)?);
+            let (network, known) = (&mut self.network, &self.known);
+            downloads.push(Download::begin(network, known, job, *wanted)?);
         }
         let mut progress = Progress::new(begin);
         let mut received = begin;
@@ -215,6 +226,9 @@ impl Fetcher {
     }
 
     fn account(&mut self, file: &File) {
+        if let Ok(url) = Url::parse(&file.url) {
+            self.known.add(&url);
+        }
         let stats = &file.stats;
         self.summary.bytes += stats.bytes;
         self.summary.retransmissions += stats.retransmissions;
@@ -275,11 +289,18 @@ impl Fetcher {
 
 impl Download {
     /// Asks the network for a file.
-    fn begin(network: &mut Network, job: Job, wanted: Wanted<'_>) -> Result<Self, Error> {
+    fn begin(
+        network: &mut Network,
+        known: &Known,
+        job: Job,
+        wanted: Wanted<'_>,
+    ) -> Result<Self, Error> {
+        let patience = known.patience(wanted.url);
         let url = wanted.url.to_string();
         network.send(Command::Get {
             job,
             url: url.clone(),
+            patience,
         })?;
         Ok(Self {
             job,

@@ -115,7 +115,7 @@ fn attempt(
         result => result?,
     };
     log::info!("ready after {} ms", clock.micros() / 1000);
-    let mut fetcher = Fetcher::new(network);
+    let mut fetcher = Fetcher::new(network).with_patience(settings.patience, origin.url.as_ref());
     let choice = match given {
         Some(choice) => {
             source::take_lease(&mut fetcher, origin, patience.dhcp)?;

@@ -6,11 +6,16 @@ use crate::source;
 use alloc::string::ToString;
 use core::num::NonZeroU32;
 use wireboot_fetch::Floor;
+use wireboot_net::Duration;
 use wireboot_nic::vlan::VlanId;
 use wireboot_wire::bootconf::Setting;
 
+/// How long a server is waited for that files have come from, unless the settings say: with a few hundred machines, a start after a power
+/// failure takes minutes.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// How we are to work.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Processors for the network besides the boot processor: 0 for none, else as many as are of use.
     pub processors: Option<u32>,
@@ -20,6 +25,20 @@ pub struct Settings {
     pub vlan: Option<VlanId>,
     /// The slowest download that goes on.
     pub floor: Floor,
+    /// How long a server is waited for that files have come from.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            processors: None,
+            nic: None,
+            vlan: None,
+            floor: Floor::default(),
+            patience: PATIENCE,
+        }
+    }
 }
 
 /// Why a setting is refused.
@@ -91,6 +110,12 @@ impl Settings {
                 let kib: NonZeroU32 = value.parse().map_err(|_| Refusal::Takes(takes))?;
                 self.floor.bytes = u64::from(kib.get()) * 1024;
             }
+            "patience" => {
+                let takes =
+                    "the seconds to wait for a server that files have come from, 0 to 65535";
+                let seconds: u16 = value.parse().map_err(|_| Refusal::Takes(takes))?;
+                self.patience = Duration::from_secs(seconds.into());
+            }
             _ => return Err(Refusal::Unknown),
         }
         Ok(())
@@ -154,6 +179,18 @@ mod tests {
         ] {
             assert!(matches!(floor(wrong), Err(Error::Setting(word)) if word == wrong));
         }
+        let patience = |seconds| by_options(seconds).map(|settings| settings.patience.secs());
+        assert!(matches!(patience("http://a/b patience=1"), Ok(600)));
+        assert!(matches!(patience("patience=0 http://a/b"), Ok(0)));
+        assert!(matches!(patience("patience=65535 x.efi"), Ok(65_535)));
+        for wrong in [
+            "patience=65536",
+            "patience=-1",
+            "patience=",
+            "patience=5min",
+        ] {
+            assert!(matches!(patience(wrong), Err(Error::Setting(word)) if word == wrong));
+        }
         assert!(matches!(
             by_options("x.efi procesors=2 http://a/b"),
             Err(Error::Setting(_))
@@ -172,7 +209,8 @@ mod tests {
 
     #[test]
     fn load_options_override_what_is_embedded() {
-        let embedded = embedded("processors 3\nnic snp\nvlan 7\nfloor 16\ntitle A\nlinux a");
+        let embedded =
+            embedded("processors 3\nnic snp\nvlan 7\nfloor 16\npatience 60\ntitle A\nlinux a");
         let all = Settings {
             processors: Some(3),
             nic: Some(Driver::Snp),
@@ -181,9 +219,13 @@ mod tests {
                 bytes: 16_384,
                 ..Floor::default()
             },
+            patience: Duration::from_secs(60),
         };
         assert!(matches!(Settings::of(&embedded, ""), Ok(settings) if settings == all));
-        let some = Settings::of(&embedded, "processors=0 nic=native floor=128 http://a/b");
+        let some = Settings::of(
+            &embedded,
+            "processors=0 nic=native floor=128 patience=9 http://a/b",
+        );
         let expected = Settings {
             processors: Some(0),
             nic: Some(Driver::Native),
@@ -192,6 +234,7 @@ mod tests {
                 bytes: 131_072,
                 ..Floor::default()
             },
+            patience: Duration::from_secs(9),
         };
         assert!(matches!(some, Ok(settings) if settings == expected));
     }
@@ -210,6 +253,10 @@ mod tests {
             (
                 "floor 0",
                 "floor \"0\" is not understood: floor takes the KiB of a file that must come in any 30 s, at least 1",
+            ),
+            (
+                "patience long",
+                "patience \"long\" is not understood: patience takes the seconds to wait for a server",
             ),
             (
                 "nic intel",

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::directory::{BOOT_PROGRAM, Directory};
+use crate::event::{Event, Written};
 
 /// What a client says about itself.
 #[derive(Debug)]
@@ -209,8 +210,22 @@ struct Machine {
     /// How often iPXE has followed wireboot.
     rounds: u32,
     since: Instant,
-    /// Why it was refused, as was told.
-    told: Option<String>,
+    /// Why it was refused, as was told if it was written.
+    told: Option<(String, Written)>,
+}
+
+/// Why a machine boots nothing, which is still to be told.
+#[derive(Debug)]
+pub(crate) struct Untold {
+    why: String,
+    written: Written,
+}
+
+impl Untold {
+    /// `event` with these words. They are told once it is written.
+    pub fn told_by(self, event: Event) -> Event {
+        event.message(self.why).noted_by(self.written)
+    }
 }
 
 /// The machines that have asked, by hardware address or, over IPv6, by IP address.
@@ -218,7 +233,7 @@ struct Machine {
 pub(crate) struct Machines(HashMap<Vec<u8>, Machine>);
 
 impl Machines {
-    /// What a client boots. The second value is why it boots nothing, if that has not been told yet.
+    /// What a client boots. The second value is why it boots nothing, if nobody could read that yet.
     pub fn boots(
         &mut self,
         machine: &[u8],
@@ -226,7 +241,7 @@ impl Machines {
         places: Places,
         directory: &Directory,
         now: Instant,
-    ) -> (Boot, Option<String>) {
+    ) -> (Boot, Option<Untold>) {
         let Some(stage) = client.stage() else {
             return (Boot::Nothing, None);
         };
@@ -236,8 +251,14 @@ impl Machines {
             return (boot, None);
         };
         let told = self.0.get_mut(machine).map(|machine| &mut machine.told);
-        let untold = told.filter(|told| told.as_ref() != Some(why));
-        let untold = untold.map(|told| told.insert(why.clone()).clone());
+        let is_told = |told: &&mut Option<(String, Written)>| {
+            let told = told.as_ref();
+            told.is_some_and(|(known, written)| known == why && written.is_so())
+        };
+        let untold = told.filter(|told| !is_told(told)).map(|told| {
+            let (why, written) = told.insert((why.clone(), Written::default())).clone();
+            Untold { why, written }
+        });
         (boot, untold)
     }
 
@@ -280,6 +301,7 @@ impl Machines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Events, Kind};
 
     struct Served {
         directory: Directory,
@@ -481,14 +503,20 @@ mod tests {
     fn what_is_remembered_is_bounded_and_a_refusal_told_once() {
         let mut machines = Machines::default();
         let (now, none) = (Instant::now(), directory(&[]));
-        let mut told = |machine: u16, architecture: u16| {
+        let mut asked = |machine: u16, architecture: u16, written: bool| {
             let client = client("PXEClient", "", architecture);
-            let (boot, told) =
+            let (boot, untold) =
                 machines.boots(&machine.to_be_bytes(), &client, places(), &none, now);
             assert!(matches!(boot, Boot::Unserved(_)));
-            let told = told.is_some();
+            let told = untold.is_some();
+            if let Some(untold) = untold.filter(|_| written) {
+                Events::default().record(untold.told_by(Event::now(Kind::DhcpIgnored, "")));
+            }
             (told, machines.0.len())
         };
+        assert_eq!(asked(0, 0, false), (true, 1));
+        let mut told = |machine, architecture| asked(machine, architecture, true);
+        // There were too many lines for it.
         assert_eq!(told(0, 0), (true, 1));
         assert_eq!(told(0, 0), (false, 1));
         assert_eq!(told(0, 11), (true, 1), "another reason");

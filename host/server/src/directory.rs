@@ -273,8 +273,8 @@ impl From<Errno> for OpenError {
     }
 }
 
-/// Bytes of a file that are sent at most between two looks at whether it has changed.
-const BETWEEN_LOOKS: usize = 4 << 20;
+/// Bytes of a file that are sent at most between two looks at whether it has changed, and at how its client gets on.
+const BETWEEN_LOOKS: usize = 256 << 10;
 /// Bytes at its end before which there is a look in any case.
 const LOOKED_AT_LAST: usize = 64 << 10;
 

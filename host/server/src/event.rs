@@ -1,11 +1,12 @@
 //! What the server did, for people (a line on standard error) and for programs (JSON lines in a file).
 //!
 //! Much of it is said by clients. So a text holds no control character and is not long, and of each kind of event that clients can cause
-//! only so many are recorded in a time; how many were not is told.
+//! only so many are recorded in a time, of one client fewer than of all together; how many were not is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,17 +16,25 @@ use serde::Serialize;
 
 use crate::stop::Stop;
 
-/// Events of one kind at once: a thousand machines that are switched on together, each of which asks twice.
-const AT_ONCE: u32 = 2000;
-/// Time until one more may be recorded.
-const ONE_MORE: Duration = Duration::from_millis(50);
+/// Events of one kind: a thousand machines that are switched on together, each of which asks twice.
+const OF_ALL: Rate = Rate {
+    at_once: 2000,
+    one_more: Duration::from_millis(50),
+};
+/// Events of one kind that one client causes: a tenth, so that the others' are still recorded.
+const OF_CLIENT: Rate = Rate {
+    at_once: 200,
+    one_more: Duration::from_millis(500),
+};
+/// Clients, each with one kind of event, that are counted. When there are more, all counts begin anew.
+const CLIENTS: usize = 4096;
 /// Time between two lines that tell how many were left out.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Characters of a text, or of a line of it.
 const LONGEST: usize = 1000;
 
 /// What kind of event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A DHCPDISCOVER arrived.
@@ -134,6 +143,9 @@ pub struct Event {
     /// More, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Who wants to know whether it was written.
+    #[serde(skip)]
+    pub(crate) written: Option<Written>,
 }
 
 impl Event {
@@ -152,6 +164,7 @@ impl Event {
             bytes: None,
             seconds: None,
             message: None,
+            written: None,
         }
     }
 
@@ -188,6 +201,12 @@ impl Event {
     /// With words.
     pub fn message(mut self, message: impl ToString) -> Self {
         self.message = Some(message.to_string());
+        self
+    }
+
+    /// Tells `written` when it was.
+    pub(crate) fn noted_by(mut self, written: Written) -> Self {
+        self.written = Some(written);
         self
     }
 
@@ -265,36 +284,83 @@ fn clean(text: &str, keeps_lines: bool) -> String {
     }
 }
 
-/// How many events of one kind may be recorded.
+/// How many events may be recorded.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    at_once: u32,
+    /// Time until there may be one more.
+    one_more: Duration,
+}
+
+/// How many events may be recorded now.
 #[derive(Debug)]
 struct Budget {
+    rate: Rate,
     left: u32,
     /// When there was one more for the last time.
     since: Instant,
-    left_out: u64,
 }
 
 impl Budget {
-    fn new(now: Instant) -> Self {
+    fn new(rate: Rate, now: Instant) -> Self {
         Self {
-            left: AT_ONCE,
+            rate,
+            left: rate.at_once,
             since: now,
-            left_out: 0,
         }
     }
 
     /// Whether one may be recorded now.
     fn take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.since).as_nanos() / ONE_MORE.as_nanos();
+        let Rate { at_once, one_more } = self.rate;
+        let passed = now.saturating_duration_since(self.since).as_nanos() / one_more.as_nanos();
         let more = u32::try_from(passed).unwrap_or(u32::MAX);
         if more > 0 {
-            self.left = self.left.saturating_add(more).min(AT_ONCE);
+            self.left = self.left.saturating_add(more).min(at_once);
             self.since = now;
         }
         let left = self.left.checked_sub(1);
         self.left = left.unwrap_or(0);
-        self.left_out += u64::from(left.is_none());
         left.is_some()
+    }
+}
+
+/// What may be recorded of what clients cause.
+#[derive(Debug, Default)]
+struct Budgets {
+    of_all: BTreeMap<Kind, Budget>,
+    of_clients: HashMap<(Kind, String), Budget>,
+    /// How many of each kind were not recorded.
+    left_out: BTreeMap<Kind, u64>,
+}
+
+impl Budgets {
+    /// Whether one may be recorded now. What is too much of one client takes nothing from the others.
+    fn take(&mut self, kind: Kind, client: &str, now: Instant) -> bool {
+        let key = (kind, client.to_owned());
+        if self.of_clients.len() >= CLIENTS && !self.of_clients.contains_key(&key) {
+            self.of_clients.clear();
+        }
+        let of_client = self.of_clients.entry(key);
+        let of_client = of_client.or_insert_with(|| Budget::new(OF_CLIENT, now));
+        let of_all = self.of_all.entry(kind);
+        let of_all = of_all.or_insert_with(|| Budget::new(OF_ALL, now));
+        let may = of_client.take(now) && of_all.take(now);
+        if !may {
+            *self.left_out.entry(kind).or_default() += 1;
+        }
+        may
+    }
+}
+
+/// Whether an event was written: what is told only once is told again if nobody could read it. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written(Arc<AtomicBool>);
+
+impl Written {
+    /// True once it was.
+    pub fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -303,7 +369,7 @@ impl Budget {
 pub struct Events {
     file: Option<Arc<Mutex<File>>>,
     console: Console,
-    budgets: Arc<Mutex<BTreeMap<Kind, Budget>>>,
+    budgets: Arc<Mutex<Budgets>>,
     zone: TimeZone,
 }
 
@@ -337,29 +403,38 @@ impl Events {
         }
     }
 
-    /// Records an event, unless there are too many of its kind. A failing output must not stop the server, so it is passed over.
+    /// Records an event, unless there are too many of its kind, or of its client. A failing output must not stop the server, so it is passed
+    /// over.
     pub fn record(&self, event: Event) {
-        if event.event != Kind::Server && !self.may_record(event.event, Instant::now()) {
+        let event = event.cleaned();
+        if event.event != Kind::Server
+            && !self.may_record(event.event, &event.client, Instant::now())
+        {
             return;
         }
-        let event = event.cleaned();
         let json = serde_json::to_string(&event).unwrap_or_default() + "\n";
-        if let Some(file) = &self.file {
+        let to_file = self.file.as_ref().map(|file| {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            let _ = file.write_all(json.as_bytes());
-        }
+            file.write_all(json.as_bytes()).is_ok()
+        });
         let line = match self.console {
-            Console::Silent => return,
-            Console::Human => event.human(&self.zone),
-            Console::Json => json,
+            Console::Silent => None,
+            Console::Human => Some(event.human(&self.zone)),
+            Console::Json => Some(json),
         };
-        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        let to_console =
+            line.map(|line| std::io::stderr().lock().write_all(line.as_bytes()).is_ok());
+        let outputs = [to_file, to_console];
+        // Where there is none, nobody waits for it.
+        let is_written = outputs.contains(&Some(true)) || outputs == [None, None];
+        if let Some(written) = event.written {
+            written.0.store(is_written, Ordering::Relaxed);
+        }
     }
 
-    fn may_record(&self, kind: Kind, now: Instant) -> bool {
+    fn may_record(&self, kind: Kind, client: &str, now: Instant) -> bool {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let budget = budgets.entry(kind).or_insert_with(|| Budget::new(now));
-        budget.take(now)
+        budgets.take(kind, client, now)
     }
 
     /// Tells, now and then and at the end, how many events were left out.
@@ -383,10 +458,9 @@ impl Events {
     /// How many of each kind were not recorded since the last call.
     fn left_out(&self) -> Vec<(&'static str, u64)> {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = budgets
-            .iter_mut()
-            .map(|(kind, budget)| (kind.label(), std::mem::take(&mut budget.left_out)));
-        taken.filter(|(_, count)| *count > 0).collect()
+        let left_out = std::mem::take(&mut budgets.left_out);
+        let labels = left_out.iter().map(|(kind, count)| (kind.label(), *count));
+        labels.collect()
     }
 
     /// Records words about the server itself, which no client can cause.
@@ -476,7 +550,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let events = Events::new(Console::Silent, Some(file.reopen().unwrap()));
         let began = Instant::now();
-        let taken = |kind, at| (0..5000).filter(|_| events.may_record(kind, at)).count();
+        // Each of another client.
+        let taken = |kind, at| {
+            let may = |client: &i32| events.may_record(kind, &client.to_string(), at);
+            (0..5000).filter(may).count()
+        };
         assert_eq!(taken(Kind::TftpError, began), 2000);
         assert_eq!(taken(Kind::HttpError, began), 2000, "each kind for itself");
         let later = began + Duration::from_millis(1040);
@@ -506,9 +584,67 @@ mod tests {
     }
 
     #[test]
+    fn one_client_cannot_use_up_what_all_may_cause() {
+        let events = Events::default();
+        let began = Instant::now();
+        let taken = |kind, client, at| {
+            let may = |_: &u32| events.may_record(kind, client, at);
+            (0..5000).filter(may).count()
+        };
+        assert_eq!(taken(Kind::TftpError, "one", began), 200);
+        assert_eq!(taken(Kind::HttpError, "one", began), 200, "another kind");
+        assert_eq!(taken(Kind::TftpError, "two", began), 200);
+        // What was left out took nothing: nine more have their share, the others none.
+        let clients: Vec<String> = (0..9).map(|number| format!("client {number}")).collect();
+        let all: Vec<usize> = clients
+            .iter()
+            .map(|client| taken(Kind::TftpError, client, began))
+            .collect();
+        assert_eq!(all, [200, 200, 200, 200, 200, 200, 200, 200, 0]);
+        let later = began + Duration::from_millis(1040);
+        assert_eq!(taken(Kind::TftpError, "one", later), 2);
+        assert_eq!(taken(Kind::TftpError, "another", later), 18, "of all");
+    }
+
+    #[test]
+    fn clients_that_are_counted_are_bounded() {
+        let (mut budgets, now) = (Budgets::default(), Instant::now());
+        for client in 0..3 * CLIENTS {
+            budgets.take(Kind::HttpError, &client.to_string(), now);
+            assert!(budgets.of_clients.len() <= CLIENTS);
+        }
+        let left_out = 3 * CLIENTS as u64 - u64::from(OF_ALL.at_once);
+        assert_eq!(budgets.left_out[&Kind::HttpError], left_out);
+    }
+
+    #[test]
+    fn who_wants_to_know_is_told_what_was_written() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let events = Events::new(Console::Silent, Some(file.reopen().unwrap()));
+        let refusal = |events: &Events, client: &str| {
+            let written = Written::default();
+            let event = Event::now(Kind::DhcpIgnored, client);
+            events.record(event.noted_by(written.clone()));
+            written.is_so()
+        };
+        assert!((0..200).all(|_| refusal(&events, "one")));
+        assert!(!refusal(&events, "one"), "too many");
+        assert!(refusal(&events, "two"));
+        // It is no part of what is written.
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        assert_eq!(text.lines().count(), 201);
+        assert!(!text.contains("written"), "{text}");
+        // Every write to it fails.
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let full = Events::new(Console::Silent, Some(full.unwrap()));
+        assert!(!refusal(&full, "one"));
+        assert!(refusal(&Events::default(), "one"), "nobody reads it");
+    }
+
+    #[test]
     fn waiting_for_one_more_is_not_forgotten_by_asking() {
         let began = Instant::now();
-        let mut budget = Budget::new(began);
+        let mut budget = Budget::new(OF_ALL, began);
         while budget.take(began) {}
         let at = |milliseconds| began + Duration::from_millis(milliseconds);
         assert!(![10, 20, 30, 40, 49].into_iter().any(|n| budget.take(at(n))));

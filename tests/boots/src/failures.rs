@@ -45,12 +45,17 @@ pub fn no_dhcp_answer(lab: &Lab) -> Result<()> {
 
 pub fn server_never_answers(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
-    let _server = scene.serve(&[])?;
+    let program = scene.system.directory.join("wireboot.efi");
+    embed::configuration(&boot_program()?, "patience 60\n", &program)?;
+    let _server = scene.serve_program(&program, &[])?;
     let _silent = scene.kernel_from_silence()?;
     let mut machine = scene.start()?;
     scene.fails(
         &mut machine,
-        &[r"wireboot: .*http://10\.77\.0\.1:8080/linux"],
+        &[
+            r"wireboot: .*http://10\.77\.0\.1:8080/linux: the server went silent .*waiting for the server, 60 s more at most \(Esc leaves\)",
+            r"wireboot: error: http://10\.77\.0\.1:8080/linux",
+        ],
     )
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::Future;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
@@ -11,14 +11,18 @@ use wireboot_net::{Duration, Instant, NetError, Stack, TcpStream};
 
 /// Most connections kept.
 const LIMIT: usize = 4;
+/// Servers whose round trips are kept.
+const SERVERS: usize = 16;
 
 /// How long a connection is kept. Servers close theirs after 5 s (Apache httpd) to 75 s (nginx).
 const LIFETIME: Duration = Duration::from_secs(4);
 
-/// Idle connections, each waiting for the next request to its server.
+/// Idle connections, each waiting for the next request to its server, and what all have told of the way to it.
 #[derive(Default)]
 pub struct Connections {
     idle: RefCell<Vec<Idle>>,
+    /// The shortest round trip to each server.
+    round_trips: RefCell<Vec<(IpAddr, Duration)>>,
 }
 
 struct Idle {
@@ -34,11 +38,35 @@ impl Connections {
         Self::default()
     }
 
-    /// Closes all that are kept.
+    /// Closes all that are kept, and forgets what they told: the way may be another one now.
     pub fn clear(&self) {
+        self.round_trips.borrow_mut().clear();
         for mut idle in self.idle.take() {
             idle.stream.close();
         }
+    }
+
+    /// Keeps the shortest round trip that a connection has seen, if that is the shortest of all to its server.
+    pub(super) fn measured(&self, server: IpAddr, stream: &TcpStream) {
+        let Some(seen) = stream.round_trip() else {
+            return;
+        };
+        let mut all = self.round_trips.borrow_mut();
+        let shortest = match all.iter().position(|(other, _)| *other == server) {
+            Some(index) => all.remove(index).1.min(seen),
+            None => seen,
+        };
+        if all.len() >= SERVERS {
+            all.remove(0);
+        }
+        all.push((server, shortest));
+    }
+
+    /// The shortest round trip to a server, over all connections that there were.
+    pub(super) fn round_trip(&self, server: IpAddr) -> Option<Duration> {
+        let all = self.round_trips.borrow();
+        let of_server = all.iter().find(|(other, _)| *other == server);
+        of_server.map(|(_, shortest)| *shortest)
     }
 
     /// A connection to one of `servers` that is good for another request, as far as one can tell: young,

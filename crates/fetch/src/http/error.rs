@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 use core::net::SocketAddr;
 
-use wireboot_net::NetError;
+use wireboot_net::{Duration, NetError};
 
 pub use super::chunked::ChunkError;
 pub use super::head::HeadError;
@@ -175,11 +175,32 @@ impl Problem {
             _ => false,
         }
     }
+
+    /// The server is busy, cannot be reached or says nothing: it may serve later.
+    pub(super) fn is_of_a_server_to_wait_for(&self) -> bool {
+        match self {
+            Problem::Connect(_) | Problem::Silent { .. } => true,
+            Problem::Status { status, .. } => matches!(status, 429 | 503),
+            _ => false,
+        }
+    }
+
+    /// How long the server asks to be left alone, as far as that is obeyed.
+    pub(super) fn retry_after(&self) -> Duration {
+        match self {
+            Problem::Status {
+                retry_after: Some(seconds),
+                ..
+            } => Duration::from_secs(*seconds).min(super::RETRY_AFTER_LIMIT),
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 fn advice(status: u16) -> &'static str {
     match status {
         401 | 403 | 407 => "let the server give the file to everybody",
+        429 | 503 => "it is busy, or its limits are too low",
         404 | 410 => "check the path in the URL and the file on the server",
         500..=599 => "look at the server's log",
         _ => "check the URL and the server",

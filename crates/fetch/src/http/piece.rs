@@ -10,7 +10,8 @@ use super::head::{Framing, Head};
 use super::patience::{Patience, SILENCE};
 use super::request::{exchange, range_request};
 use super::source::{HttpStats, Source};
-use super::{BACKOFF, CONNECT_TIMEOUT, Problem, WORTHWHILE};
+use super::{CONNECT_TIMEOUT, Problem, WORTHWHILE};
+use crate::wait::FIRST_PAUSE;
 
 /// Requests for a piece that may fail in a row without progress.
 const ATTEMPTS: u32 = 3;
@@ -99,7 +100,7 @@ impl<'a> Carrier<'a> {
                 return Err(problem);
             }
             self.tally.count(|stats| stats.resumed += 1);
-            self.stack.sleep(BACKOFF * failures).await;
+            self.stack.sleep(FIRST_PAUSE * failures).await;
         }
         Ok(())
     }
@@ -126,6 +127,7 @@ impl<'a> Carrier<'a> {
         let server = self.source.server.ip();
         let mut patience = Patience::new(self.stack, server, self.source.floor, piece.at);
         let head = exchange(&mut patience, &mut stream, &request).await?;
+        self.pool.measured(server, &stream);
         if !piece.fits(self.source, &head) {
             if matches!(head.status, 200..=299) {
                 tally.refused.set(true);

@@ -23,8 +23,9 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::net::IpAddr;
 
-use wireboot_net::{Duration, Region, Stack, TcpStream};
+use wireboot_net::{Duration, Region, Stack};
 
 use super::connections::Connections;
 use super::head::Head;
@@ -43,11 +44,19 @@ pub(super) const LARGE: u64 = 4 * 1024 * 1024;
 /// Smallest piece, in bytes: many times what a request costs on a path of average length.
 const PIECE: u64 = 256 * 1024;
 
+/// Whether a server is distant. A queue at the server or on the way makes round trips longer, and is no distance: with many machines that
+/// boot together, more connections would only make it longer still. So the shortest round trip counts that any connection to the server has
+/// seen, and a host on the link is near.
+pub(super) fn is_distant(stack: &Stack, connections: &Connections, server: IpAddr) -> bool {
+    let far = connections.round_trip(server) >= Some(DISTANT);
+    far && !stack.is_on_link(server)
+}
+
 /// How many helpers on this engine a file wants whose first response had this head, beside so many assistants; `None` when it
-/// is not to be split at all.
+/// is not to be split at all. `distant` says so of its server.
 pub(super) fn helpers(
     stack: &Stack,
-    stream: &TcpStream,
+    distant: bool,
     head: &Head,
     total: u64,
     assistants: usize,
@@ -55,7 +64,6 @@ pub(super) fn helpers(
     if total < LARGE || !head.accepts_ranges || head.validator().is_none() {
         return None;
     }
-    let distant = stream.round_trip().is_some_and(|rtt| rtt >= DISTANT);
     let connections = if distant {
         MOST.min(stack.receive_frames() / FRAMES)
     } else {

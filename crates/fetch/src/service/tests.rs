@@ -69,7 +69,13 @@ impl Bench {
 
     fn get(&mut self, job: Job) {
         let url = std::format!("tftp://{SERVER}:{}/boot/linux", self.port);
-        self.commands.push(Command::Get { job, url }).unwrap();
+        self.ask(job, url);
+    }
+
+    fn ask(&mut self, job: Job, url: String) {
+        let patience = Duration::ZERO;
+        let command = Command::Get { job, url, patience };
+        self.commands.push(command).unwrap();
     }
 
     /// Runs until `jobs` downloads are over, answering what they need by `answer`.
@@ -181,8 +187,7 @@ fn what_is_no_url_is_refused_and_a_name_without_servers_unresolved() {
         (2, "linux"),
         (3, "tftp://boot.example/linux"),
     ] {
-        let url = url.to_string();
-        bench.commands.push(Command::Get { job, url }).unwrap();
+        bench.ask(job, url.to_string());
     }
     bench.run(3, give);
     assert!(matches!(bench.done[&1], Err(FetchError::Url(_))));

@@ -90,6 +90,16 @@ pub enum TftpError {
     Net(#[from] NetError),
 }
 
+impl TftpError {
+    /// The server cannot be reached or says nothing: it may serve later.
+    pub(super) fn is_of_a_server_to_wait_for(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAnswer { .. } | Self::Refused { .. } | Self::Stalled { .. }
+        )
+    }
+}
+
 impl From<BadOption> for TftpError {
     fn from(option: BadOption) -> Self {
         Self::BadOption {

@@ -31,8 +31,10 @@ impl Fetcher {
         let (job, mut second) = (self.job(), Some(self.job()));
         let begin = self.network.clock.micros();
         let mut downloads = Vec::new();
+        let known = self.known.clone();
         downloads.push(Download::begin(
             &mut self.network,
+            &known,
             job,
             Wanted::plain(first),
         )?);
@@ -67,7 +69,7 @@ impl Fetcher {
                 && let Some(job) = second.take()
             {
                 log::info!("asking for {url} as well");
-                step = Download::begin(network, job, Wanted::plain(&url))
+                step = Download::begin(network, &known, job, Wanted::plain(&url))
                     .map(|one| downloads.push(one));
             }
             match (step, &failure) {

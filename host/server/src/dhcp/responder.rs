@@ -158,8 +158,9 @@ impl Responder {
             return (None, events);
         };
         events.push(Event::now(arrived, client_name(&request)).message(describe(&request)));
-        if let Some(why) = untold {
-            events.push(Event::now(Kind::DhcpIgnored, client_name(&request)).message(why));
+        if let Some(untold) = untold {
+            let event = Event::now(Kind::DhcpIgnored, client_name(&request));
+            events.push(untold.told_by(event));
         }
         let message = match (port, self.pool.is_some()) {
             (Port::Pxe, _) => self.boot_server_ack(&request, kind, &boot),
@@ -319,7 +320,7 @@ impl Responder {
         reply
     }
 
-    fn boot(&mut self, request: &Message, now: Instant) -> (Boot, Option<String>) {
+    fn boot(&mut self, request: &Message, now: Instant) -> (Boot, Option<boot::Untold>) {
         let options = &request.options;
         let answers = &self.answers;
         let http = answers.http.as_ref().map(|http| format!("{http}/"));
@@ -431,6 +432,7 @@ fn describe(request: &Message) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Events;
 
     const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
@@ -566,8 +568,11 @@ mod tests {
             assert_eq!((reply.boot_file(), reply.siaddr), (None, SERVER));
             let mut events = events.iter();
             let why = events.find(|event| event.event == Kind::DhcpIgnored);
-            let why = why.and_then(|event| event.message.as_deref());
-            assert_eq!(why.is_some_and(|why| why.contains("pxelinux.0")), told);
+            let words = why.and_then(|event| event.message.as_deref());
+            assert_eq!(words.is_some_and(|why| why.contains("pxelinux.0")), told);
+            if let Some(why) = why {
+                Events::default().record(why.clone());
+            }
         }
     }
 

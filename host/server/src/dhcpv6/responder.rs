@@ -14,7 +14,7 @@ use wireboot_wire::dhcpv6::option::{self, IaAddress, IaNa, Status, StatusCode};
 use wireboot_wire::dhcpv6::{Message, MessageType, Options, Writer, duid};
 use wireboot_wire::text;
 
-use crate::boot::{Boot, Client, Machines, Places};
+use crate::boot::{Boot, Client, Machines, Places, Untold};
 use crate::directory::{BOOT_CONFIGURATION, Directory};
 use crate::event::{Event, Kind};
 use crate::leases::Lease;
@@ -131,8 +131,9 @@ impl Responder {
             Some(duid) => asked.duid(duid),
             None => asked,
         }];
-        if let Some(why) = untold {
-            events.push(Event::now(Kind::Dhcpv6Ignored, source.ip()).message(why));
+        if let Some(untold) = untold {
+            let event = Event::now(Kind::Dhcpv6Ignored, source.ip());
+            events.push(untold.told_by(event));
         }
         let reply = reply.map(Writer::finish);
         events.extend(reply.as_deref().and_then(|reply| sent(reply, source.ip())));
@@ -330,7 +331,7 @@ impl Responder {
         request: &Message<'_>,
         machine: Ipv6Addr,
         now: Instant,
-    ) -> (Boot, Option<String>) {
+    ) -> (Boot, Option<Untold>) {
         let options = request.options;
         let tftp = format!("tftp://[{}]", self.answers.server);
         let http = self.answers.http.as_ref();

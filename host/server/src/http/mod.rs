@@ -39,6 +39,8 @@ struct Limits {
     head_timeout: Duration,
     /// A client that takes no byte of a response in this time is disconnected.
     send_timeout: Duration,
+    /// A client that takes less than [`ENOUGH`] of a response in this time gives way when others wait.
+    slow: Duration,
     /// The longest wait for a client to close its side after the last response.
     close_timeout: Duration,
     /// Connections at a time. Each holds a thread, a socket and, while it sends one, a file. Others wait in the listener's queue.
@@ -50,10 +52,13 @@ struct Limits {
 const LIMITS: Limits = Limits {
     head_timeout: Duration::from_secs(30),
     send_timeout: Duration::from_secs(60),
+    slow: Duration::from_secs(120),
     close_timeout: Duration::from_secs(2),
     connections: 1024,
     of_host: 256,
 };
+/// Bytes that a client must take of a response, time and again, to be no slow one.
+const ENOUGH: u64 = 256 * 1024;
 /// What a client is asked to wait whose host has too many connections.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// Time for a connection that was closed to leave its place.
@@ -132,8 +137,12 @@ impl HttpServer {
                 Ok(_) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            if self.service.connections.count() >= self.service.limits.connections {
-                self.service.connections.close_idle(None);
+            let Limits {
+                connections, slow, ..
+            } = self.service.limits;
+            if self.service.connections.count() >= connections {
+                let now = Instant::now();
+                self.service.connections.make_room(None, slow, now);
                 std::thread::sleep(MAKING_ROOM);
                 continue;
             }
@@ -149,16 +158,17 @@ impl HttpServer {
 
     fn take(&self, mut stream: TcpStream, client: SocketAddr) {
         let service = self.service.clone();
-        let has = service.connections.of_host(client.ip());
-        let refused = if has >= service.limits.of_host
-            && !service.connections.close_idle(Some(client.ip()))
+        let Limits { of_host, slow, .. } = service.limits;
+        let (host, now) = (client.ip(), Instant::now());
+        let refused = if service.connections.of_host(host) >= of_host
+            && !service.connections.make_room(Some(host), slow, now)
         {
             let refusal = Response::refusal(Status::BUSY, "your host has too many connections")
                 .with("Retry-After", RETRY_AFTER.as_secs());
             let _ = write(&mut stream, &refusal, true);
             Err(io::Error::other("its host has too many"))
         } else {
-            let entered = service.connections.enter(&stream, client);
+            let entered = service.connections.enter(&stream, client, now);
             entered.and_then(|entry| {
                 let mut connection = Connection {
                     stream,
@@ -199,7 +209,7 @@ impl Connection {
         self.stream
             .set_write_timeout(Some(self.limits.send_timeout))?;
         while let Some(head) = self.read_head()? {
-            self.entry.set_idle(false);
+            self.entry.gets_on(Instant::now());
             let close = head.as_ref().map_or(true, |head| head.close);
             match head {
                 Ok(head) => self.answer(&head, service)?,
@@ -216,7 +226,7 @@ impl Connection {
             if close {
                 return self.close();
             }
-            self.entry.set_idle(true);
+            self.entry.waits(Instant::now());
         }
         Ok(())
     }
@@ -287,7 +297,13 @@ impl Connection {
             .bytes(sent)
             .seconds(began.elapsed().as_secs_f64());
         if let Err(error) = &result {
-            event = event.message(broken_off(error, length, self.limits));
+            event = event.message(match self.entry.gave_way() {
+                true => format!(
+                    "the client took less than {ENOUGH} bytes in {} s, and others waited",
+                    self.limits.slow.as_secs()
+                ),
+                false => broken_off(error, length, self.limits),
+            });
         }
         service.events.record(event);
         result
@@ -296,9 +312,16 @@ impl Connection {
     /// Sends these bytes of the file, and counts them in `sent`.
     fn send(&self, content: &Content, range: Range<u64>, sent: &mut u64) -> io::Result<()> {
         let length = range.end - range.start;
+        let mut enough = ENOUGH;
         while *sent < length {
             match content.send(&self.stream, range.start + *sent, length - *sent) {
-                Ok(more) => *sent += more,
+                Ok(more) => {
+                    *sent += more;
+                    if *sent >= enough {
+                        self.entry.gets_on(Instant::now());
+                        enough = *sent + ENOUGH;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -378,6 +401,7 @@ mod tests {
     const PATIENT: Limits = Limits {
         head_timeout: LONG,
         send_timeout: LONG,
+        slow: LONG,
         close_timeout: LONG,
         ..LIMITS
     };
@@ -499,6 +523,43 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
         }
         panic!("no place came free");
+    }
+
+    #[test]
+    fn clients_that_hardly_take_anything_give_way_to_those_who_wait() {
+        let request = "GET /file HTTP/1.1\r\n\r\n";
+        for (connections, of_host) in [(2, 256), (1024, 2)] {
+            let bench = Bench::new(
+                64 << 20,
+                Limits {
+                    slow: Duration::from_millis(50),
+                    connections,
+                    of_host,
+                    ..PATIENT
+                },
+            );
+            let mut slow = [bench.connect(), bench.connect()];
+            for stream in &mut slow {
+                assert!(head(stream, request).starts_with("HTTP/1.1 200 "));
+            }
+            // A host with too many is asked to wait until one of its connections is slow.
+            let served = || {
+                let mut new = bench.connect();
+                let _ = new.write_all(b"HEAD /file HTTP/1.1\r\n\r\n");
+                let mut first = [0; 12];
+                new.read_exact(&mut first).is_ok() && first == *b"HTTP/1.1 200"
+            };
+            let began = Instant::now();
+            while !served() {
+                assert!(began.elapsed() < LONG, "{}", bench.log());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let why = "the client took less than 262144 bytes in 0 s, and others waited";
+            while !bench.log().contains(why) {
+                assert!(began.elapsed() < LONG, "{}", bench.log());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub fn far() -> Wire {
     Wire {
         link: FAR,
         congestion: true,
+        routed: true,
         ..Wire::default()
     }
 }
@@ -84,20 +85,79 @@ fn loss_on_a_long_path_costs_eight_connections_little() {
 #[test]
 fn near_or_small_or_weak_is_not_split() {
     let file = content(5_000_000, 32);
-    for (link, len, tag) in [
-        (LinkConfig::default(), file.len(), "\"v\""),
-        (FAR, LARGE as usize - 1, "\"v\""),
-        (FAR, file.len(), "W/\"v\""),
+    for (link, routed, len, tag) in [
+        (LinkConfig::default(), true, file.len(), "\"v\""),
+        (FAR, true, LARGE as usize - 1, "\"v\""),
+        (FAR, true, file.len(), "W/\"v\""),
+        // On the link: what makes the round trip long is no distance.
+        (FAR, false, file.len(), "\"v\""),
     ] {
         let file = file[..len].to_vec();
         let served = file.clone();
         let wire = Wire {
             link,
+            routed,
             ..Wire::default()
         };
         let mut world = World::new(wire, move |request| ranges(&served, tag, request));
         assert!(world.get(URL).bytes() == file);
         assert_eq!(world.requests.borrow().len(), 1);
+    }
+}
+
+/// Somebody else's download fills the queue of a server that is near, so that all new connections see a long round trip.
+#[test]
+fn a_queue_is_no_distance() {
+    const CROWD: &str = "http://10.0.0.2:8080/crowd";
+    let (file, crowd) = (content(4_300_000, 49), content(4_000_000, 51));
+    for met_before in [true, false] {
+        let served = [file.clone(), crowd.clone()];
+        let wire = Wire {
+            link: LinkConfig {
+                bits_per_second: 20_000_000,
+                ..LinkConfig::default()
+            },
+            routed: true,
+            ..Wire::default()
+        };
+        let mut world = World::new(wire, move |request| match request.target() {
+            "/crowd" => ok(&served[1]),
+            "/small" => ok(b"small"),
+            _ => ranges(&served[0], "\"v\"", request),
+        });
+        if met_before {
+            assert_eq!(world.get("http://10.0.0.2/small").bytes(), b"small");
+            // Its connection is not kept for so long.
+            world.wait(5_000_000);
+        }
+        let connections = Rc::clone(&world.connections);
+        let fetched = world.run(move |stack| async move {
+            // What the crowd knows of the server, it does not tell.
+            let others = Connections::new();
+            let fetch = async |url: &str, connections: &Connections| {
+                let (url, team) = (Url::parse(url).unwrap(), Assistants::none());
+                let (limits, mut pages) = (Limits::default(), Pages::default());
+                get(&stack, connections, &team, &Hosts, &url, limits, &mut pages).await
+            };
+            let mut crowd = pin!(fetch(CROWD, &others));
+            let mut file = pin!(async {
+                stack.sleep(Duration::from_millis(500)).await;
+                fetch(URL, &connections).await
+            });
+            let mut crowd_is_there = false;
+            poll_fn(|context| {
+                if !crowd_is_there {
+                    crowd_is_there = crowd.as_mut().poll(context).is_ready();
+                }
+                file.as_mut().poll(context)
+            })
+            .await
+        });
+        assert!(fetched.unwrap().memory.as_slice() == file);
+        let requests = world.requests.borrow();
+        let of_file = requests.iter().filter(|one| one.target() == "/file");
+        // A server that was never met without its queue is taken to be distant.
+        assert_eq!(of_file.count() == 1, met_before);
     }
 }
 
@@ -238,7 +298,7 @@ proptest! {
         let files = [content(4_300_000, 36), content(4_300_000, 37)];
         let served = files.clone();
         let version = Cell::new(0);
-        let wire = Wire { link: LinkConfig { loss, ..FAR }, seed, ..Wire::default() };
+        let wire = Wire { link: LinkConfig { loss, ..FAR }, seed, routed: true, ..Wire::default() };
         let mut world = World::new(wire, move |request| {
             let (manner, at) = manners[request.number % manners.len()];
             if manner == 0 {

@@ -213,7 +213,7 @@ fn memory_that_cannot_be_lent_is_filled_by_one_engine() {
             &team,
             &Hosts,
             &url,
-            Floor::default(),
+            Limits::default(),
             &mut Vector,
         )
         .await
@@ -275,7 +275,7 @@ fn a_file_given_up_in_the_middle_leaves_nothing_behind() {
                 &team,
                 &Hosts,
                 &url,
-                Floor::default(),
+                Limits::default(),
                 &mut pages
             ));
             let end = stack.now() + wireboot_net::Duration::from_millis(25);

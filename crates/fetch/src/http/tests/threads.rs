@@ -85,6 +85,7 @@ fn on_real_threads_the_file_is_the_same() {
     let get = |job| Command::Get {
         job,
         url: URL.to_string(),
+        patience: Duration::ZERO,
     };
     assert!(commands.push(get(0)).is_ok() && commands.push(get(1)).is_ok());
     let settled = [Arc::default(), Arc::default()];

@@ -1,6 +1,7 @@
 //! Servers and paths that would keep a machine waiting for ever.
 
 use super::*;
+use crate::pace::Floor;
 
 /// A body byte, or another one, each 3 s.
 const DRIP: i64 = 3_000_000;
@@ -74,15 +75,27 @@ fn a_body_below_a_high_floor_is_too_slow() {
     };
     let served = body.clone();
     let mut world = World::new(wire, move |request| serve(&served, "\"v\"", request));
-    let floor = Floor {
-        bytes: 500_000,
-        ..Floor::default()
+    let limits = Limits {
+        floor: Floor {
+            bytes: 500_000,
+            ..Floor::default()
+        },
+        ..Limits::default()
     };
     let error = world.run(move |stack| async move {
         let url = Url::parse(URL).unwrap();
         let (connections, team) = (Connections::new(), Assistants::none());
         let mut pages = Pages::default();
-        let got = get(&stack, &connections, &team, &Hosts, &url, floor, &mut pages).await;
+        let got = get(
+            &stack,
+            &connections,
+            &team,
+            &Hosts,
+            &url,
+            limits,
+            &mut pages,
+        )
+        .await;
         let received = pages.last_progress.0;
         assert!(received > 100_000, "{received}");
         got.unwrap_err().to_string()
@@ -276,4 +289,125 @@ fn a_connection_that_the_server_closes_is_not_used_for_the_next_piece() {
     assert_eq!(stats.requests as usize, world.requests.borrow().len());
     assert_eq!((stats.requests, stats.resumed), (stats.connections, 0));
     assert!(stats.connections > 1);
+}
+
+fn busy(retry_after: &str) -> Reply {
+    let head = format!("HTTP/1.1 503 Busy\n{retry_after}Content-Length: 0\n\n");
+    reply(&head, b"", Then::Listen)
+}
+
+/// So many requests go wrong, and then the file comes.
+fn after(failures: usize, failure: Reply) -> World {
+    World::new(Wire::default(), move |request| match request.number {
+        number if number < failures => failure.clone(),
+        _ => ok(b"file"),
+    })
+}
+
+#[test]
+fn a_server_that_does_not_serve_is_waited_for_with_patience() {
+    let too_many = "HTTP/1.1 429 Too Many Requests\nContent-Length: 0\n\n";
+    for failure in [
+        busy("Retry-After: 7\n"),
+        busy(""),
+        reply(too_many, b"", Then::Close),
+        reply("", b"", Then::Hang),
+    ] {
+        let mut world = after(12, failure.clone());
+        assert_eq!(world.get_patiently(URL, 300).bytes(), b"file");
+        assert!(world.seconds() > 60.0, "{} s", world.seconds());
+        let mut world = after(12, failure);
+        let outcome = world.get(URL);
+        assert_eq!(outcome.error().attempts, FIRST_ATTEMPTS);
+    }
+}
+
+#[test]
+fn a_server_that_starts_again_is_waited_for_with_patience() {
+    let file = content(200_000, 52);
+    for patience in [0, 120] {
+        let served = file.clone();
+        let mut world = World::new(Wire::default(), move |request| {
+            let whole = serve(&served, "\"v\"", request);
+            match request.number {
+                0 => cut(whole, 90_000, Then::Restart(100_000_000)),
+                _ => whole,
+            }
+        });
+        let outcome = world.get_patiently(URL, patience);
+        if patience == 0 {
+            assert!(matches!(outcome.error().problem, Problem::Connect(_)));
+            assert_eq!(outcome.error().attempts, RESUME_ATTEMPTS);
+        } else {
+            assert_eq!(outcome.bytes(), file);
+            assert_eq!(world.requests.borrow().len(), 2);
+        }
+    }
+}
+
+#[test]
+fn patience_ends() {
+    for (url, failure, seconds) in [
+        (URL, busy("Retry-After: 7\n"), 60.0..61.0),
+        // Nobody listens.
+        ("http://10.0.0.2:81/file", ok(b""), 60.0..61.0),
+        // The last request has its 10 s, and so has the first.
+        (URL, reply("", b"", Then::Hang), 60.0..81.0),
+    ] {
+        let mut world = always(failure);
+        let outcome = world.get_patiently(url, 60);
+        assert!(outcome.error().attempts > 1);
+        assert!(seconds.contains(&world.seconds()), "{} s", world.seconds());
+    }
+}
+
+#[test]
+fn patience_is_for_servers_that_may_serve_later() {
+    for (text, attempts) in [
+        ("HTTP/1.1 404 Not Found\nContent-Length: 0\n\n", 1),
+        ("HTTP/1.1 500 Oops\nContent-Length: 0\n\n", FIRST_ATTEMPTS),
+    ] {
+        let mut world = always(reply(text, b"", Then::Listen));
+        let outcome = world.get_patiently(URL, 300);
+        assert_eq!(outcome.error().attempts, attempts);
+        assert!(world.seconds() < 5.0, "{} s", world.seconds());
+    }
+    let head = "HTTP/1.1 200 OK\nContent-Length: 100000\n\n";
+    let mut world = always(dripping(head, &[7; 100_000]));
+    let outcome = world.get_patiently(URL, 300);
+    assert!(matches!(outcome.error().problem, Problem::Slow { .. }));
+    assert!(world.seconds() < 61.0, "{} s", world.seconds());
+}
+
+/// What else goes wrong after a long wait is not taken for the last straw.
+#[test]
+fn failures_that_patience_excuses_do_not_count_with_others() {
+    let mut world = World::new(Wire::default(), |request| match request.number {
+        0..10 => busy(""),
+        10..13 => reply("", b"", Then::Close),
+        13 => busy(""),
+        _ => ok(b"file"),
+    });
+    assert_eq!(world.get_patiently(URL, 300).bytes(), b"file");
+}
+
+#[test]
+fn machines_that_are_turned_away_together_do_not_come_back_together() {
+    let seconds = |seed| {
+        let wire = Wire {
+            seed,
+            ..Wire::default()
+        };
+        let mut world = World::new(wire, |request| match request.number {
+            0 => busy("Retry-After: 20\n"),
+            _ => ok(b"file"),
+        });
+        assert_eq!(world.get(URL).bytes(), b"file");
+        world.seconds()
+    };
+    let all: Vec<f64> = (1..9).map(seconds).collect();
+    let first = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let last = all.iter().copied().fold(0.0, f64::max);
+    assert!(first >= 20.0 && last < 25.1, "{all:?}");
+    assert!(last - first > 1.0, "{all:?}");
 }

@@ -24,7 +24,7 @@ use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
 use crate::assistant::Assistant;
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
-use crate::pace::Floor;
+use crate::pace::Limits;
 use crate::resolve::Resolve;
 use crate::team::{Assistants, team};
 use crate::testing;
@@ -33,6 +33,8 @@ use crate::url::Url;
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xb);
+/// Who passes on what goes to a server that is not on the link.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 /// Virtual time after which a test has failed, in microseconds: "every wait ends".
 const END: i64 = 400_000_000;
 
@@ -192,7 +194,12 @@ impl Server {
         );
         iface.update_ip_addrs(|addresses| {
             addresses.push(IpCidr::new(SERVER.into(), 24)).unwrap();
-            addresses.push(IpCidr::new(SERVER6.into(), 64)).unwrap();
+            let second = if wire.routed {
+                IpCidr::new(ROUTER.into(), 24)
+            } else {
+                IpCidr::new(SERVER6.into(), 64)
+            };
+            addresses.push(second).unwrap();
         });
         let mut sockets = SocketSet::new(Vec::new());
         let peers = [80; 32]
@@ -340,6 +347,8 @@ pub struct Wire {
     pub astray: bool,
     /// Longest frame of the server's that gets through, in bytes.
     pub longest: usize,
+    /// The server is behind a router, which it plays itself. It has no IPv6 then.
+    pub routed: bool,
 }
 
 impl Default for Wire {
@@ -353,6 +362,7 @@ impl Default for Wire {
             engines: 1,
             astray: false,
             longest: usize::MAX,
+            routed: false,
         }
     }
 }
@@ -395,11 +405,11 @@ impl Helper {
     }
 }
 
-/// `address` in the network of the server.
-fn config(address: Ipv4Addr) -> Ipv4Config {
+/// `address` in the network of the server, or alone on its link with a router.
+fn config(address: Ipv4Addr, routed: bool) -> Ipv4Config {
     Ipv4Config {
-        address: Ipv4Cidr::new(address, 24),
-        router: None,
+        address: Ipv4Cidr::new(address, if routed { 32 } else { 24 }),
+        router: routed.then_some(ROUTER),
         routes: Vec::new(),
         mtu: None,
     }
@@ -447,7 +457,7 @@ impl World {
             let engine = Engine::new(Either::First(client), [seed; 32]);
             (engine, Assistants::none())
         };
-        engine.stack().configure(&config(CLIENT));
+        engine.stack().configure(&config(CLIENT, wire.routed));
         engine.stack().ipv6_up();
         let requests = Rc::clone(&server.requests);
         World {
@@ -463,7 +473,7 @@ impl World {
 
     /// The client gets another address, as a service takes it on.
     pub fn moves(&mut self, address: Ipv4Addr) {
-        self.engine.stack().configure(&config(address));
+        self.engine.stack().configure(&config(address, false));
         self.connections.clear();
     }
 
@@ -524,7 +534,20 @@ impl World {
         self.get_to(url, Pages::default())
     }
 
-    pub fn get_to(&mut self, url: &str, mut pages: Pages) -> Outcome {
+    pub fn get_to(&mut self, url: &str, pages: Pages) -> Outcome {
+        self.get_within(Limits::default(), url, pages)
+    }
+
+    /// The same with so many seconds of patience.
+    pub fn get_patiently(&mut self, url: &str, seconds: u64) -> Outcome {
+        let limits = Limits {
+            patience: wireboot_net::Duration::from_secs(seconds),
+            ..Limits::default()
+        };
+        self.get_within(limits, url, Pages::default())
+    }
+
+    fn get_within(&mut self, limits: Limits, url: &str, mut pages: Pages) -> Outcome {
         let url = Url::parse(url).unwrap();
         let connections = Rc::clone(&self.connections);
         let team = Rc::clone(&self.team);
@@ -535,7 +558,7 @@ impl World {
                 &team,
                 &Hosts,
                 &url,
-                Floor::default(),
+                limits,
                 &mut pages,
             )
             .await;

@@ -60,6 +60,14 @@ impl Ended {
 
 /// A download from these servers, whose hosts the script speaks for.
 fn attacked_at(servers: &[Ipv4Addr], script: impl FnMut(&Datagram) -> Vec<Datagram>) -> Ended {
+    attacked_within(Limits::default(), servers, script)
+}
+
+fn attacked_within(
+    limits: Limits,
+    servers: &[Ipv4Addr],
+    script: impl FnMut(&Datagram) -> Vec<Datagram>,
+) -> Ended {
     let hosts = [SERVER, OTHER];
     let at: Vec<SocketAddr> = servers
         .iter()
@@ -84,8 +92,7 @@ fn attacked_at(servers: &[Ipv4Addr], script: impl FnMut(&Datagram) -> Vec<Datagr
                 settled: Arc::default(),
             };
             let mut servers = at;
-            let floor = Floor::default();
-            let result = get(&stack, &mut servers, "x", 1, floor, &mut room).await;
+            let result = get(&stack, &mut servers, "x", 1, limits, &mut room).await;
             let path_mtu = stack.path_mtu(SERVER.into());
             (result, servers, path_mtu)
         },
@@ -526,4 +533,41 @@ fn a_gap_is_reported_again_when_the_report_was_lost() {
     let again = reports[2] - reports[1];
     // At once, not by the next time-out.
     assert!(again < 5000, "{reports:?}");
+}
+
+#[test]
+fn a_server_that_is_away_is_waited_for_with_patience() {
+    let patience = |seconds| Limits {
+        patience: Duration::from_secs(seconds),
+        ..Limits::default()
+    };
+    // It says nothing; nobody listens; it sends a block and falls silent; it serves.
+    let script = |query: &Datagram| {
+        let serves = query.micros >= 150 * SECOND;
+        match Packet::parse(&query.payload) {
+            Ok(Packet::Rrq(_)) if query.micros < 50 * SECOND => vec![],
+            Ok(Packet::Rrq(_)) if query.micros < 100 * SECOND => vec![query.refused()],
+            Ok(Packet::Rrq(_)) => vec![answer(query, data(1, 512))],
+            Ok(Packet::Ack { block: 1 }) if serves => vec![answer(query, data(2, 7))],
+            _ => vec![],
+        }
+    };
+    let ended = attacked_within(patience(200), &[SERVER], script);
+    assert_eq!(ended.bytes().len(), 519);
+    assert!(ended.micros >= 150 * SECOND, "{} us", ended.micros);
+    let ended = attacked(script);
+    assert!(ended.error().contains("no answer"), "{}", ended.error());
+    assert!(ended.micros < 20 * SECOND, "{} us", ended.micros);
+    // It ends: 19 s for the first requests, and as much for the last ones.
+    let ended = attacked_within(patience(100), &[SERVER], |_| vec![]);
+    assert!(ended.error().contains("no answer"), "{}", ended.error());
+    let seconds = ended.micros / SECOND;
+    assert!((119..=139).contains(&seconds), "{seconds} s");
+    // What the server says is an answer.
+    let refusal = [&[0, 5, 0, 1][..], b"none\0"].concat();
+    let ended = attacked_within(patience(100), &[SERVER], |query| {
+        vec![answer(query, refusal.clone())]
+    });
+    assert!(ended.error().contains("none"), "{}", ended.error());
+    assert!(ended.micros < SECOND, "{} us", ended.micros);
 }

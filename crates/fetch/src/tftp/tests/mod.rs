@@ -428,8 +428,8 @@ fn fetch_at_intervals(
             asked: Vec::new(),
             settled: Arc::default(),
         };
-        let floor = Floor::default();
-        let result = get(&stack, &mut vec![at], "boot/linux", 1, floor, &mut room).await;
+        let limits = Limits::default();
+        let result = get(&stack, &mut vec![at], "boot/linux", 1, limits, &mut room).await;
         *out.borrow_mut() = Some((result, room));
         flag.set(true);
     });
