@@ -54,6 +54,8 @@ pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallib
         mut initrds,
         options,
     } = plan;
+    #[cfg(feature = "faults")]
+    wireboot_platform::faults::plant(&options);
     let mut all: Vec<&mut Planned> = core::iter::once(&mut program).chain(&mut initrds).collect();
     all.retain(|planned| planned.file.is_none());
     let wanted: Vec<_> = all.iter().map(|file| (&file.url, file.sha256)).collect();
@@ -162,14 +164,14 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
             memory: file.memory,
         })
         .collect();
-    // Without any, a kernel must find none rather than an empty one.
+    let quiet = network.quiet().ok_or(Error::Nothing)?;
+    // Last: as long as the firmware knows them, a panic resets the machine. Without any, a kernel must find none rather than an empty one.
     let offered = if parts.is_empty() {
         None
     } else {
         let offered = Initrds::offer(parts);
         Some(offered.map_err(|error| refused("a handle for the initrd", error))?)
     };
-    let quiet = network.quiet().ok_or(Error::Nothing)?;
     let guard = StopOnExit::new(quiet, Quiet::stop)
         .map_err(|(_, error)| refused("an event for the end of boot services", error))?;
     log::info!(

@@ -16,6 +16,8 @@ use wireboot_fetch::{Command, Event, File, Job};
 use wireboot_fetch::{DhcpRequest, Leases};
 use wireboot_net::Memory;
 use wireboot_platform::console::{self, Key};
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::memory::{self, Landed};
 
 /// Time between two looks at the keyboard, in microseconds: each costs a firmware call.
@@ -345,6 +347,8 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
         } => {
             download.received = received;
             download.total = total;
+            #[cfg(feature = "faults")]
+            faults::reach_receiving(faults::Place::Boot, received);
         }
         Event::Done { result, .. } => {
             let file = result?;
