@@ -8,8 +8,11 @@ use std::path::Path;
 /// The firmware programs, by the names of their packages.
 pub const FIRMWARE: [&str; 2] = ["wireboot", "wireboot-bench"];
 
+/// wireboot.efi with panics on demand: only for `tests/boots`.
+const FAULTS: &str = "wireboot-faults.efi";
+
 /// The files in `dist/`: the firmware programs and the host command.
-const PROGRAMS: [&str; 3] = ["wireboot.efi", "wireboot-bench.efi", "wireboot"];
+const PROGRAMS: [&str; 4] = ["wireboot.efi", "wireboot-bench.efi", FAULTS, "wireboot"];
 
 /// Builds all of `dist/`. When that fails, no older ones are left to be taken for new.
 pub fn all() -> Result<()> {
@@ -27,15 +30,22 @@ pub fn all() -> Result<()> {
 
 fn firmware(dist: &Path) -> Result<()> {
     let toolchain = uefi::Toolchain::find()?;
+    let built = shell::target_directory()
+        .join("uefi")
+        .join(uefi::TARGET)
+        .join(uefi::PROFILE);
+    // First: cargo gives it the name of the program for users.
+    shell::run(
+        toolchain
+            .cargo("build")
+            .args(["--package=wireboot", "--features=faults"]),
+    )?;
+    install(&built.join("wireboot.efi"), &dist.join(FAULTS))?;
     shell::run(
         toolchain
             .cargo("build")
             .args(FIRMWARE.map(|package| format!("--package={package}"))),
     )?;
-    let built = shell::target_directory()
-        .join("uefi")
-        .join(uefi::TARGET)
-        .join(uefi::PROFILE);
     FIRMWARE.iter().try_for_each(|package| {
         let program = format!("{package}.efi");
         install(&built.join(&program), &dist.join(&program))

@@ -79,12 +79,17 @@ pub fn clippy() -> Result<()> {
 /// clippy finds nothing in the firmware programs.
 pub fn clippy_uefi() -> Result<()> {
     let toolchain = uefi::Toolchain::find()?;
-    shell::run(
-        toolchain
-            .cargo("clippy")
-            .args(build::FIRMWARE.map(|package| format!("--package={package}")))
-            .args(["--", "-D", "warnings"]),
-    )
+    let clippy = |features: &[&str]| {
+        shell::run(
+            toolchain
+                .cargo("clippy")
+                .args(build::FIRMWARE.map(|package| format!("--package={package}")))
+                .args(features)
+                .args(["--", "-D", "warnings"]),
+        )
+    };
+    clippy(&[])?;
+    clippy(&["--features=wireboot/faults"])
 }
 
 /// No page of the API documentation has a broken link.

@@ -1,5 +1,7 @@
 //! The end of boot services: an event that stops the NIC before the system owns memory.
 
+use crate::callbacks::Callback;
+use crate::image;
 use alloc::boxed::Box;
 use core::ffi::c_void;
 use core::mem::ManuallyDrop;
@@ -20,6 +22,7 @@ struct Ending<T> {
 pub struct StopOnExit<T> {
     event: ManuallyDrop<Event>,
     ending: NonNull<Ending<T>>,
+    _known: Callback,
 }
 
 impl<T> StopOnExit<T> {
@@ -28,8 +31,9 @@ impl<T> StopOnExit<T> {
     /// # Errors
     /// The value comes back when the firmware has no memory for an event.
     pub fn new(value: T, stop: fn(&mut T)) -> Result<Self, (T, uefi::Error)> {
+        let known = Callback::new();
         let ending = NonNull::from(Box::leak(Box::new(Ending { value, stop })));
-        // SAFETY: the context lives until `take` closes the event. The callback neither allocates nor uses
+        // SAFETY: the context lives until `drop` has closed the event. The callback neither allocates nor uses
         // boot services that may be gone.
         let event = unsafe {
             boot::create_event(
@@ -43,6 +47,7 @@ impl<T> StopOnExit<T> {
             Ok(event) => Ok(Self {
                 event: ManuallyDrop::new(event),
                 ending,
+                _known: known,
             }),
             Err(error) => {
                 // SAFETY: leaked above and given to nobody.
@@ -51,33 +56,23 @@ impl<T> StopOnExit<T> {
             }
         }
     }
-
-    /// Takes the value back: the other image has returned.
-    pub fn take(mut self) -> T {
-        self.close();
-        // SAFETY: leaked in `new`; the event is closed, so nobody else refers to it, and forgetting
-        // `self` keeps `drop` from freeing it again.
-        let ending = unsafe { Box::from_raw(self.ending.as_ptr()) };
-        core::mem::forget(self);
-        ending.value
-    }
-
-    fn close(&mut self) {
-        // SAFETY: `take` and `drop` call this once; the event is not used again.
-        let event = unsafe { ManuallyDrop::take(&mut self.event) };
-        let _ = boot::close_event(event);
-    }
 }
 
 impl<T> Drop for StopOnExit<T> {
     fn drop(&mut self) {
-        self.close();
-        // SAFETY: as in `take`.
+        // SAFETY: `drop` runs once; the event is not used again.
+        let event = unsafe { ManuallyDrop::take(&mut self.event) };
+        let _ = boot::close_event(event);
+        // SAFETY: leaked in `new`; the event is closed, so nobody else refers to it.
         drop(unsafe { Box::from_raw(self.ending.as_ptr()) });
     }
 }
 
 unsafe extern "efiapi" fn on_exit<T>(_: Event, context: Option<NonNull<c_void>>) {
+    // Other drivers have stopped their devices already, so there is no way back to the firmware.
+    image::forget_started();
+    #[cfg(feature = "faults")]
+    crate::faults::reach(crate::faults::Place::Exit);
     let Some(ending) = context else { return };
     // SAFETY: the context is the `Ending` of a `StopOnExit`, which nobody else touches while the event is
     // open.

@@ -1,6 +1,7 @@
 //! Rust's heap: one arena for all processors. A processor may die in the middle of an allocation; the boot processor then goes on with
-//! a second one.
+//! a second one, and without memory where there is none.
 
+use crate::processors::on_boot_processor;
 use core::alloc::{GlobalAlloc, Layout};
 use core::hint;
 use core::ptr;
@@ -52,29 +53,34 @@ impl Heap {
         (start > 0).then(|| (ptr::with_exposed_provenance_mut(start), end - start))
     }
 
-    /// The arena in use, with its index.
-    fn lock(&self) -> (usize, Locked<'_>) {
+    /// The arena in use, with its index. None on the boot processor when the holder of the last arena is dead; others wait for the boot
+    /// processor to end them.
+    fn lock(&self) -> Option<(usize, Locked<'_>)> {
         let mut looks = 0;
         loop {
             let index = self.current.load(Ordering::Acquire);
             if let Some(locked) = self.arenas[index & 1].try_lock()
                 && self.current.load(Ordering::Acquire) == index
             {
-                return (index, locked);
+                return Some((index, locked));
             }
             looks += 1;
-            if looks == PATIENCE && index == 0 {
-                self.leave_the_first();
+            if looks == PATIENCE {
+                looks = 0;
+                let goes_on = index == 0 && self.leave_the_first();
+                if !goes_on && on_boot_processor() {
+                    return None;
+                }
             }
             hint::spin_loop();
         }
     }
 
-    /// Goes on with the second arena. What lies in the first stays as it is.
+    /// Goes on with the second arena, if there is memory for it. What lies in the first stays as it is.
     #[cold]
-    fn leave_the_first(&self) {
+    fn leave_the_first(&self) -> bool {
         let Some((start, bytes)) = (self.spare)() else {
-            return;
+            return false;
         };
         let at = start.expose_provenance();
         self.second[1].store(at + bytes, Ordering::Release);
@@ -82,6 +88,13 @@ impl Heap {
         // SAFETY: the memory was given for this, and nobody has heard of it yet.
         unsafe { self.arenas[1].lock().claim(start, bytes) };
         self.current.store(1, Ordering::Release);
+        true
+    }
+
+    /// Locks the arena in use for good.
+    #[cfg(all(feature = "faults", target_os = "uefi"))]
+    pub(crate) fn hold(&self) {
+        core::mem::forget(self.lock());
     }
 
     /// Index of the arena that a block is of.
@@ -95,21 +108,27 @@ impl Heap {
 // valid and nobody else's, as its arena gives none to anybody.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Some((_, mut arena)) = self.lock() else {
+            return ptr::null_mut();
+        };
         // SAFETY: the layout is not empty, by the caller's word.
-        let block = unsafe { self.lock().1.allocate(layout) };
+        let block = unsafe { arena.allocate(layout) };
         block.map_or(ptr::null_mut(), |block| block.as_ptr())
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let (index, mut arena) = self.lock();
-        if index == self.of(block) {
+        if let Some((index, mut arena)) = self.lock()
+            && index == self.of(block)
+        {
             // SAFETY: the block is of this arena.
             unsafe { arena.deallocate(block, layout) };
         }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let (index, mut arena) = self.lock();
+        let Some((index, mut arena)) = self.lock() else {
+            return ptr::null_mut();
+        };
         // SAFETY: the block is of this arena.
         if index == self.of(block) && unsafe { arena.try_realloc_in_place(block, layout, size) } {
             return block;
@@ -177,6 +196,24 @@ mod tests {
                 "what was given back is there again"
             );
             assert_eq!(heap.second().map(|(_, bytes)| bytes), Some(1 << 20));
+        }
+    }
+
+    #[test]
+    fn every_wait_for_a_dead_holder_ends() {
+        let layout = Layout::from_size_align(100, 8).unwrap();
+        let spares: [fn() -> Option<(*mut u8, usize)>; 2] = [|| None, memory];
+        for spare in spares {
+            let heap = heap(spare);
+            // SAFETY: the block is given back once with its layout.
+            unsafe {
+                let block = heap.alloc(layout);
+                heap.arenas
+                    .each_ref()
+                    .map(|arena| core::mem::forget(arena.lock()));
+                assert!(heap.alloc(layout).is_null());
+                heap.dealloc(block, layout);
+            }
         }
     }
 

@@ -5,8 +5,10 @@ use crate::section;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ffi::c_void;
 use core::ops::Range;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use uefi::Handle;
 use uefi::boot::{
     self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol,
@@ -157,7 +159,9 @@ impl Loaded {
         // The boot manager's own limit for a boot option that hangs (UEFI 2.10, section 3.1.2). What is started
         // may turn it off, and the end of boot services does.
         let _ = boot::set_watchdog_timer(WATCHDOG_SECONDS, WATCHDOG_CODE, None);
+        STARTED.store(handle.as_ptr(), Ordering::Relaxed);
         let result = boot::start_image(handle);
+        forget_started();
         disable_watchdog();
         // An application that has returned is unloaded by the firmware.
         let refused = result.as_ref().is_err_and(|error| {
@@ -171,6 +175,26 @@ impl Loaded {
             self.handle = None;
         }
         result
+    }
+}
+
+/// The image that [`Loaded::start`] has started and that can still end.
+static STARTED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Notes that the image has ended, or cannot end any more. Allocates nothing.
+pub(crate) fn forget_started() {
+    STARTED.store(ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Ends the image that was started, if there is one, so that [`Loaded::start`] returns: the way out of a panic in a callback. Returns where
+/// the firmware refuses, as it does when that image has started another.
+#[cfg(target_os = "uefi")]
+pub(crate) fn end_started() {
+    let handle = STARTED.load(Ordering::Relaxed);
+    // SAFETY: null, or a handle that was just started.
+    if let Some(handle) = unsafe { Handle::from_ptr(handle) } {
+        // SAFETY: what is on the stack above `Loaded::start` is left for good: the image, and a callback, which has nothing to drop.
+        let _ = unsafe { boot::exit(handle, uefi::Status::ABORTED, 0, ptr::null_mut()) };
     }
 }
 

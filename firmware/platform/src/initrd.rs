@@ -1,9 +1,11 @@
 //! Initial RAM disks for Linux, by `EFI_LOAD_FILE2_PROTOCOL` on the device path that Linux's EFI stub looks for.
 
+use crate::callbacks::Callback;
 use crate::memory::Pages;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use uefi::Handle;
 use uefi::boot;
@@ -61,6 +63,7 @@ struct Server {
 pub struct Initrds {
     server: NonNull<Server>,
     handle: Handle,
+    known: ManuallyDrop<Callback>,
 }
 
 impl Initrds {
@@ -69,6 +72,7 @@ impl Initrds {
     /// # Errors
     /// What the firmware answers when it has no memory for that copy, or for another handle.
     pub fn offer(parts: Vec<Part>) -> uefi::Result<Self> {
+        let known = Callback::new();
         let held = Pages::allocate(total(&parts))?;
         let server = Box::new(Server {
             protocol: LoadFile2Protocol { load_file },
@@ -94,7 +98,11 @@ impl Initrds {
                 })
         };
         match installed {
-            Ok(handle) => Ok(Self { server, handle }),
+            Ok(handle) => Ok(Self {
+                server,
+                handle,
+                known: ManuallyDrop::new(known),
+            }),
             Err(error) => {
                 // SAFETY: leaked above; no protocol refers to it.
                 drop(unsafe { Box::from_raw(this) });
@@ -108,7 +116,7 @@ impl Drop for Initrds {
     fn drop(&mut self) {
         let this = self.server.as_ptr();
         // SAFETY: installed by `offer` with these addresses. Only when the firmware knows neither any more is
-        // the memory freed.
+        // the memory freed, and the function forgotten.
         unsafe {
             let file = boot::uninstall_protocol_interface(
                 self.handle,
@@ -122,6 +130,7 @@ impl Drop for Initrds {
             );
             if file.is_ok() && path.is_ok() {
                 drop(Box::from_raw(this));
+                ManuallyDrop::drop(&mut self.known);
             }
         }
     }
@@ -149,6 +158,8 @@ unsafe extern "efiapi" fn load_file(
         *held = None;
         return Status::BUFFER_TOO_SMALL;
     }
+    #[cfg(feature = "faults")]
+    crate::faults::reach(crate::faults::Place::Initrd);
     // SAFETY: the caller's buffer holds `given` bytes, at least `needed`; it is written before it is read.
     let out = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<u8>(), needed) };
     if concatenate(parts, out) {

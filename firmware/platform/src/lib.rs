@@ -7,12 +7,15 @@
 
 extern crate alloc;
 
+mod callbacks;
 mod clock;
 pub mod console;
 pub mod device_path;
 mod driven;
 pub mod duid;
 pub mod exit;
+#[cfg(feature = "faults")]
+pub mod faults;
 #[cfg(any(target_os = "uefi", test))]
 mod heap;
 pub mod image;

@@ -39,6 +39,13 @@ fn spare() -> Option<(*mut u8, usize)> {
     Some((pages.start.as_ptr(), pages.bytes))
 }
 
+/// Locks the heap for good.
+#[cfg(feature = "faults")]
+pub(crate) fn hold_heap() {
+    #[cfg(target_os = "uefi")]
+    HEAP.hold();
+}
+
 /// The region behind the heap, for giving it back.
 pub(crate) struct Arena(Pages);
 

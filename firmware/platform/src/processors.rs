@@ -20,8 +20,8 @@ use core::arch::asm;
 use core::arch::x86_64::__cpuid;
 use core::ffi::c_void;
 use core::fmt::{self, Write};
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use spinning_top::Spinlock;
 use uefi::boot::{self, EventType, OpenProtocolAttributes, OpenProtocolParams, Tpl};
 use uefi::proto::pi::mp::MpServices;
@@ -40,6 +40,12 @@ std::thread_local! {
     /// This thread stands for another processor.
     pub(crate) static ELSEWHERE: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
+/// Processors are used up to this number.
+const MOST: usize = 1024;
+/// On which processors our code may run: a bit for each, by their numbers. For those whose [`Processor`] nobody has any more.
+static RUNNING: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
+/// The firmware's services, once they were found.
+static SERVICES: AtomicPtr<MpServices> = AtomicPtr::new(ptr::null_mut());
 
 /// Notes who we are when the program starts.
 pub(crate) fn remember_boot_processor() {
@@ -160,6 +166,7 @@ struct Launch {
 /// [`Alone`] when there is none.
 pub fn others() -> Result<Vec<Processor>, Alone> {
     let services = services().ok_or(Alone::NoServices)?;
+    SERVICES.store(services.as_ptr(), Ordering::Relaxed);
     // SAFETY: the firmware's protocol stays installed until boot services end.
     let mp = unsafe { services.as_ref() };
     let total = mp
@@ -179,7 +186,7 @@ pub fn others() -> Result<Vec<Processor>, Alone> {
             started: None,
         })
     };
-    let found: Vec<Processor> = (0..total).filter_map(usable).collect();
+    let found: Vec<Processor> = (0..total.min(MOST)).filter_map(usable).collect();
     if found.is_empty() {
         return Err(Alone::Disabled);
     }
@@ -198,6 +205,45 @@ fn services() -> Option<NonNull<MpServices>> {
         unsafe { boot::open_protocol::<MpServices>(params, OpenProtocolAttributes::GetProtocol) }
             .ok()?;
     protocol.get().map(NonNull::from)
+}
+
+/// Ends our code on all other processors, wherever it is there: what runs on must not find its memory in other hands. False when the
+/// firmware refuses. For the boot processor; takes neither a lock nor memory of the heap, which a processor that is ended may hold.
+pub(crate) fn stop_all() -> bool {
+    let Some(services) = NonNull::new(SERVICES.load(Ordering::Relaxed)) else {
+        return true;
+    };
+    let runs =
+        |number: &usize| RUNNING[number / 64].load(Ordering::Relaxed) & (1 << (number % 64)) != 0;
+    // Each, also where one does not stop.
+    let stays = |number: &usize| !stop(services, *number);
+    (0..MOST).filter(runs).filter(stays).count() == 0
+}
+
+/// Has the firmware reset a processor to idle. False when it refuses.
+fn stop(services: NonNull<MpServices>, number: usize) -> bool {
+    // SAFETY: the firmware's protocol stays installed until boot services end.
+    let mp = unsafe { services.as_ref() };
+    // Enabling resets a processor to where it waits for work; one that is not disabled is not enabled.
+    let stopped = mp.enable_disable_ap(number, false, None).is_ok()
+        && mp.enable_disable_ap(number, true, None).is_ok();
+    if stopped {
+        set_running(number, false);
+    }
+    stopped
+}
+
+/// Notes whether our code may run on a processor.
+fn set_running(number: usize, running: bool) {
+    let Some(word) = RUNNING.get(number / 64) else {
+        return;
+    };
+    let bit = 1 << (number % 64);
+    if running {
+        word.fetch_or(bit, Ordering::Relaxed);
+    } else {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
 }
 
 impl Processor {
@@ -229,11 +275,7 @@ impl Processor {
     pub fn kill(&mut self) -> bool {
         // Its stack and launch are left to it for good.
         core::mem::forget(self.started.take());
-        // SAFETY: the firmware's protocol stays installed until boot services end.
-        let mp = unsafe { self.services.as_ref() };
-        // Enabling resets a processor to where it waits for work; one that is not disabled is not enabled.
-        mp.enable_disable_ap(self.number, false, None).is_ok()
-            && mp.enable_disable_ap(self.number, true, None).is_ok()
+        stop(self.services, self.number)
     }
 
     /// True when nothing of ours runs there any more.
@@ -252,6 +294,7 @@ impl Processor {
         let idle = self.is_idle();
         if let Some(started) = self.started.take() {
             if idle {
+                set_running(self.number, false);
                 // SAFETY: leaked in `start`; the processor has set the flag, after which it does not touch it.
                 drop(unsafe { Box::from_raw(started.launch.as_ptr()) });
             } else {
@@ -283,6 +326,7 @@ impl wireboot_threads::Processor for Processor {
         // With an event, the firmware does not wait for the processor to finish.
         // SAFETY: an event without a notification function.
         let event = unsafe { boot::create_event(EventType::empty(), Tpl::APPLICATION, None, None) };
+        set_running(self.number, true);
         let started = event.and_then(|event| {
             // SAFETY: the firmware's protocol stays installed until boot services end.
             let mp = unsafe { self.services.as_ref() };
@@ -300,6 +344,7 @@ impl wireboot_threads::Processor for Processor {
                 Ok(())
             }
             Err(error) => {
+                set_running(self.number, false);
                 // SAFETY: leaked above, and the firmware did not take it.
                 drop(unsafe { Box::from_raw(launch.as_ptr()) });
                 Err(error)
@@ -367,6 +412,44 @@ mod tests {
         unsafe { call_on_stack(top, entry, (&raw mut told).cast()) };
         assert_eq!(told[1], 42);
         assert!((start..top).contains(&told[0]));
+    }
+
+    /// EFI_MP_SERVICES_PROTOCOL. Its sixth function is called, EnableDisableAP.
+    type Services = [extern "efiapi" fn(usize, usize, bool, usize) -> uefi::Status; 7];
+
+    /// Which processors were reset, as a sum of their numbers.
+    static RESET: AtomicU64 = AtomicU64::new(0);
+    const STUBBORN: usize = 1023;
+
+    extern "efiapi" fn enable_disable_ap(
+        _: usize,
+        number: usize,
+        enable: bool,
+        _: usize,
+    ) -> uefi::Status {
+        if number == STUBBORN {
+            return uefi::Status::UNSUPPORTED;
+        }
+        if enable {
+            RESET.fetch_add(number as u64, Ordering::Relaxed);
+        }
+        uefi::Status::SUCCESS
+    }
+
+    #[test]
+    fn all_that_run_our_code_are_stopped() {
+        let services: Services = [enable_disable_ap; 7];
+        assert!(stop_all(), "without processors there is nothing to stop");
+        SERVICES.store((&raw const services).cast_mut().cast(), Ordering::Relaxed);
+        [3, 5, 70, STUBBORN, MOST].map(|number| set_running(number, true));
+        set_running(5, false);
+        assert!(!stop_all());
+        assert_eq!(RESET.load(Ordering::Relaxed), 3 + 70);
+        assert!(!stop_all(), "it still runs");
+        set_running(STUBBORN, false);
+        assert!(stop_all());
+        assert_eq!(RESET.load(Ordering::Relaxed), 3 + 70, "once is enough");
+        SERVICES.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! From the firmware's call to a Rust function and back, and the way out of a panic.
 
-use crate::{console, image, memory, processors};
+use crate::{callbacks, console, image, memory, processors};
 use core::ffi::c_void;
+use uefi::runtime::{self, ResetType};
 use uefi::{Handle, Status};
 
 /// Makes `fn() -> Status` the program that the firmware starts.
@@ -23,7 +24,7 @@ macro_rules! entry {
 ///
 /// # Safety
 /// The arguments must be those that the firmware called the image's entry point with; called once. `main` must
-/// leave nothing behind that uses the heap.
+/// leave nothing behind that uses the heap, except on processors that are lost.
 pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> Status) -> Status {
     // SAFETY: the firmware's own handle and table.
     unsafe {
@@ -38,14 +39,37 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
     console::open();
     image::disable_watchdog();
     let status = main();
-    // SAFETY: `main` has dropped all that it allocated (the caller's word), and nothing runs or logs after it.
+    if !nothing_is_used() {
+        reset_instead();
+    }
+    // SAFETY: `main` has dropped all that it allocated (the caller's word), nothing of ours runs elsewhere, and nothing runs or logs
+    // after it.
     unsafe { arena.close() };
     status
 }
 
+/// Ends our code on other processors. True when the firmware may then take the image's memory: nobody runs or may call what is in it.
+fn nothing_is_used() -> bool {
+    processors::stop_all() && !callbacks::any()
+}
+
+/// The way out where the firmware cannot go on in this session: code of ours is still in use, or boot services are ending.
+fn reset_instead() -> ! {
+    console::start_line();
+    console::write(format_args!(
+        "wireboot: error: the firmware cannot go on from here; the machine is reset\n"
+    ));
+    reset()
+}
+
+fn reset() -> ! {
+    runtime::reset(ResetType::COLD, Status::ABORTED, None)
+}
+
 #[cfg(target_os = "uefi")]
 mod panic {
-    use crate::{console, pci, processors, snp, undi};
+    use super::{nothing_is_used, reset, reset_instead};
+    use crate::{console, image, pci, processors, snp, undi};
     use core::panic::PanicInfo;
     use core::sync::atomic::{AtomicBool, Ordering};
     use uefi::{Status, boot};
@@ -54,34 +78,39 @@ mod panic {
 
     /// A panic ends wireboot, not the boot: the NIC goes back to the firmware, and so does control, with
     /// an error that makes it try its next boot option. Memory stays allocated until a system boots.
+    ///
+    /// All of this takes no lock and no memory of the heap: a processor that is ended here may hold it.
     #[panic_handler]
     fn panic(info: &PanicInfo<'_>) -> ! {
         if !processors::on_boot_processor() {
             // The boot processor will tell, and go on without.
             processors::end(info);
         }
-        if !PANICKING.swap(true, Ordering::Relaxed) {
-            console::start_line();
-            console::write(format_args!(
-                "wireboot: error: internal error, please report it: {info}\n"
-            ));
-            pci::release_in_panic();
-            undi::release_in_panic();
-            snp::release_in_panic();
-            // SAFETY: no event callback of ours is registered except while another image runs, in which
-            // case the firmware refuses to end this one.
-            let _ = unsafe {
-                boot::exit(
-                    boot::image_handle(),
-                    Status::ABORTED,
-                    0,
-                    core::ptr::null_mut(),
-                )
-            };
+        if PANICKING.swap(true, Ordering::Relaxed) {
+            // On the way out of a panic: nothing of what follows is sure to work.
+            reset();
         }
-        // Not possible to return: the firmware's watchdog, if on, resets the machine.
-        loop {
-            core::hint::spin_loop();
+        console::start_line();
+        console::write(format_args!(
+            "wireboot: error: internal error, please report it: {info}\n"
+        ));
+        // In a callback: the image that has called it ends, and `main` goes on behind its start.
+        image::end_started();
+        if !nothing_is_used() {
+            reset_instead();
         }
+        pci::release_in_panic();
+        undi::release_in_panic();
+        snp::release_in_panic();
+        // SAFETY: nobody runs or may call what is in the image, as was made sure of above.
+        let _ = unsafe {
+            boot::exit(
+                boot::image_handle(),
+                Status::ABORTED,
+                0,
+                core::ptr::null_mut(),
+            )
+        };
+        reset_instead();
     }
 }

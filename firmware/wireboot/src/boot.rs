@@ -55,6 +55,8 @@ pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallib
         mut initrds,
         options,
     } = plan;
+    #[cfg(feature = "faults")]
+    wireboot_platform::faults::plant(&options);
     let initrds_too = initrds.iter_mut().map(|initrd| (initrd, true));
     let all = core::iter::once((&mut program, false)).chain(initrds_too);
     let missing: Vec<_> = all.filter(|(planned, _)| planned.file.is_none()).collect();
@@ -168,7 +170,9 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
             memory: file.memory,
         })
         .collect();
-    // Before the kernel takes memory. Without any, it must find none rather than an empty one.
+    let quiet = network.quiet().ok_or(Error::Nothing)?;
+    // Before the kernel takes memory, and as late as can be: while the firmware knows them, a panic resets the machine. Without any, it must
+    // find none rather than an empty one.
     let offered = if parts.is_empty() {
         None
     } else {
@@ -176,7 +180,6 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
         Some(offered.map_err(|error| refused("memory for Linux' copy of the initrds", error))?)
     };
     let (loaded, url) = load(program)?;
-    let quiet = network.quiet().ok_or(Error::Nothing)?;
     let guard = StopOnExit::new(quiet, Quiet::stop)
         .map_err(|(_, error)| refused("an event for the end of boot services", error))?;
     log::info!(

@@ -18,6 +18,8 @@ use wireboot_fetch::{Command, Event, File, Job};
 use wireboot_fetch::{DhcpRequest, Leases};
 use wireboot_net::{Duration, Memory};
 use wireboot_platform::console::{self, Key};
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::initrd;
 use wireboot_platform::memory::{self, Free, Landed, Landing};
 
@@ -409,6 +411,8 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
         } => {
             download.received = received;
             download.total = total;
+            #[cfg(feature = "faults")]
+            faults::reach_receiving(faults::Place::Boot, received);
         }
         Event::Done { result, .. } => {
             let file = result?;

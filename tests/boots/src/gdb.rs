@@ -24,17 +24,10 @@ impl Debugger {
 
     /// Makes a processor (counted from 1) run machine code that never returns, and lets the machine go on.
     pub fn run(mut self, processor: u32, code: &[u8]) -> Result<()> {
-        self.ask(&format!("Hg{processor}"))?;
-        let mut registers = self.ask("g")?;
-        let register = |number: usize| -> Result<u64> {
-            let digits = registers
-                .get(number * 16..number * 16 + 16)
-                .context("too few registers")?;
-            Ok(u64::from_str_radix(digits, 16)?.swap_bytes())
-        };
-        ensure!(register(RIP)? != 0, "the processor is nowhere");
+        let mut registers = self.registers(processor)?;
+        ensure!(register(&registers, RIP)? != 0, "the processor is nowhere");
         // Over what is on the stack, which nobody will come back to.
-        let place = register(RSP)? + 64;
+        let place = register(&registers, RSP)? + 64;
         let digits: String = code.iter().map(|byte| format!("{byte:02x}")).collect();
         self.ask(&format!("M{place:x},{:x}:{digits}", code.len()))?;
         registers.replace_range(
@@ -43,6 +36,20 @@ impl Debugger {
         );
         self.ask(&format!("G{registers}"))?;
         self.ask("D").map(drop)
+    }
+
+    /// Where the first so many processors are, and lets the machine go on.
+    pub fn positions(mut self, processors: u32) -> Result<Vec<u64>> {
+        let mut position = |processor| register(&self.registers(processor)?, RIP);
+        let positions = (1..=processors).map(&mut position).collect();
+        self.ask("D")?;
+        positions
+    }
+
+    /// All registers of a processor, as the stub writes them.
+    fn registers(&mut self, processor: u32) -> Result<String> {
+        self.ask(&format!("Hg{processor}"))?;
+        self.ask("g")
     }
 
     fn ask(&mut self, command: &str) -> Result<String> {
@@ -79,4 +86,12 @@ impl Debugger {
         self.0.write_all(b"+")?;
         Ok(text)
     }
+}
+
+/// One of them.
+fn register(registers: &str, number: usize) -> Result<u64> {
+    let digits = registers
+        .get(number * 16..number * 16 + 16)
+        .context("too few registers")?;
+    Ok(u64::from_str_radix(digits, 16)?.swap_bytes())
 }

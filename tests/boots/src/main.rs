@@ -10,6 +10,7 @@ mod ipv6;
 mod ladder;
 mod memory;
 mod menu;
+mod panics;
 mod paths;
 mod processors;
 mod scene;
@@ -254,6 +255,22 @@ const CASES: &[(&str, Case)] = &[
     (
         "processor_exhausts_its_stack",
         processors::processor_exhausts_its_stack,
+    ),
+    ("panic_on_the_boot_processor", panics::on_the_boot_processor),
+    (
+        "panic_on_the_boot_processor_with_several_engines",
+        panics::on_the_boot_processor_with_several_engines,
+    ),
+    ("panic_in_the_engine", panics::in_the_engine),
+    ("panic_in_an_assistant", panics::in_an_assistant),
+    ("panic_in_an_allocation", panics::in_an_allocation),
+    (
+        "panic_in_the_initrds_callback",
+        panics::in_the_initrds_callback,
+    ),
+    (
+        "panic_at_the_end_of_boot_services",
+        panics::at_the_end_of_boot_services,
     ),
     ("signed_boots", secure_boot::signed_boots),
     (

@@ -1,7 +1,6 @@
 //! Which processor the network runs on, and what happens when that one is lost.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -47,7 +46,7 @@ pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
 }
 
 /// A card with three queue pairs, and a processor for each.
-fn three_pairs(lab: &Lab, ip: IpVersion, megabytes: usize) -> Result<Scene<'_>> {
+pub fn three_pairs(lab: &Lab, ip: IpVersion, megabytes: usize) -> Result<Scene<'_>> {
     let options = NetworkOptions {
         queues: 3,
         ..NetworkOptions::of(ip)
@@ -66,7 +65,7 @@ fn three_engines(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
     Ok(scene)
 }
 
-const THREE_ENGINES: &str =
+pub const THREE_ENGINES: &str =
     "wireboot: the network runs on processor 1; parts of large files on 2, 3";
 
 pub fn several_engines(lab: &Lab) -> Result<()> {
@@ -194,7 +193,7 @@ fn bytes_by_queue(machine: &RunningMachine) -> BTreeMap<String, u64> {
 pub fn an_assistant_hangs(lab: &Lab) -> Result<()> {
     // Much, so that the download is under way when the machine is stopped.
     let mut scene = three_engines(lab, 100)?;
-    let stub = debugged(&mut scene);
+    let stub = scene.debugged();
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, THREE_ENGINES)?;
@@ -204,16 +203,6 @@ pub fn an_assistant_hangs(lab: &Lab) -> Result<()> {
         r"wireboot: warning: processor 2 is lost \(it stopped answering\); going on with the boot processor",
     )?;
     scene.arrives(&mut machine)
-}
-
-/// Gives the machine a stub for a debugger.
-fn debugged(scene: &mut Scene<'_>) -> PathBuf {
-    let stub = scene.lab.scratch().join("gdb");
-    scene.machine.extra.extend([
-        "-gdb".into(),
-        format!("unix:{},server=on,wait=off", stub.display()).into(),
-    ]);
-    stub
 }
 
 /// Machine code: jump to yourself.
@@ -254,6 +243,19 @@ fn processor_is_lost(lab: &Lab, code: &[u8], reason: &str) -> Result<()> {
     processor_is_lost_by(lab, None, code, reason)
 }
 
+/// A network that is slow enough to meet a transfer under way.
+pub fn slow() -> NetworkOptions {
+    NetworkOptions {
+        impairment: Some(Impairment {
+            loss: 0.0,
+            delay: Duration::ZERO,
+            rate: Some(40_000_000),
+            seed: 1,
+        }),
+        ..NetworkOptions::default()
+    }
+}
+
 /// The same with load options.
 fn processor_is_lost_by(
     lab: &Lab,
@@ -261,21 +263,11 @@ fn processor_is_lost_by(
     code: &[u8],
     reason: &str,
 ) -> Result<()> {
-    let options = NetworkOptions {
-        impairment: Some(Impairment {
-            // Slow enough to meet it at work.
-            loss: 0.0,
-            delay: Duration::ZERO,
-            rate: Some(40_000_000),
-            seed: 1,
-        }),
-        ..NetworkOptions::default()
-    };
-    let mut scene = Scene::on(lab, options, 16)?;
+    let mut scene = Scene::on(lab, slow(), 16)?;
     if let Some(load_options) = load_options {
         scene.boot_from_disk(load_options)?;
     }
-    let stub = debugged(&mut scene);
+    let stub = scene.debugged();
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: the network runs on processor 1")?;

@@ -172,6 +172,16 @@ impl<'lab> Scene<'lab> {
         .map(drop)
     }
 
+    /// Gives the machine a stub for a debugger.
+    pub fn debugged(&mut self) -> PathBuf {
+        let stub = self.lab.scratch().join("gdb");
+        self.machine.extra.extend([
+            "-gdb".into(),
+            format!("unix:{},server=on,wait=off", stub.display()).into(),
+        ]);
+        stub
+    }
+
     /// The firmware comes to the boot option after PXE.
     pub fn goes_on(&self, machine: &mut RunningMachine) -> Result<()> {
         expect(machine, "(?i)start HTTP Boot over IPv4").map(drop)
@@ -199,6 +209,11 @@ fn dist(file: &str) -> Result<PathBuf> {
 /// The network boot program.
 pub fn boot_program() -> Result<PathBuf> {
     dist("wireboot.efi")
+}
+
+/// The same with panics on demand.
+pub fn faulty_program() -> Result<PathBuf> {
+    dist("wireboot-faults.efi")
 }
 
 /// The program that measures.

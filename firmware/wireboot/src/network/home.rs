@@ -15,6 +15,8 @@ use wireboot_nic::relay::{Far, Near, relay};
 use wireboot_nic::virtio::VirtioPair;
 use wireboot_nic::vlan::{Vlan, VlanId};
 use wireboot_nic::{Counters, Either, Fault, Nic, Transmit};
+#[cfg(feature = "faults")]
+use wireboot_platform::faults::Place;
 use wireboot_platform::pci::Function;
 use wireboot_platform::processors::Processor;
 use wireboot_platform::{Clock, random};
@@ -262,6 +264,8 @@ pub struct Aide {
 impl Duty for Aide {
     type Running = Assistant<Vlan<VirtioPair<Function>>>;
     type Remains = VirtioPair<Function>;
+    #[cfg(feature = "faults")]
+    const PLACE: Place = Place::Assistant;
 
     fn clock(&self) -> Clock {
         self.clock
@@ -287,6 +291,8 @@ impl Duty for Aide {
 impl<N: Nic + Send + 'static> Duty for Engine<N> {
     type Running = (Service<Vlan<N>>, Clock);
     type Remains = N;
+    #[cfg(feature = "faults")]
+    const PLACE: Place = Place::Engine;
 
     fn clock(&self) -> Clock {
         self.parts.clock

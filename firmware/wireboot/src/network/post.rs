@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use wireboot_net::Instant;
 use wireboot_nic::{Counters, Fault};
 use wireboot_platform::Clock;
+#[cfg(feature = "faults")]
+use wireboot_platform::faults::{self, Place};
 use wireboot_platform::processors::{self, Parking, Processor};
 use wireboot_threads::{Context, Thread, spawn};
 
@@ -30,6 +32,9 @@ pub trait Duty: Send + 'static {
     type Running;
     /// What remains of it.
     type Remains: Send + 'static;
+    /// It, for a planted fault.
+    #[cfg(feature = "faults")]
+    const PLACE: Place;
 
     /// The clock that it goes by.
     fn clock(&self) -> Clock;
@@ -243,6 +248,10 @@ fn serve<D: Duty>(manned: Manned<D>, context: &Context<'_>) -> Ended<D> {
                     units = counters.receive_units;
                     ticks += clock.ticks() - begin;
                     ledger.enter(ticks, &counters);
+                    #[cfg(feature = "faults")]
+                    for place in [D::PLACE, Place::Heap] {
+                        faults::reach_receiving(place, counters.receive_bytes);
+                    }
                 }
                 if busy >= forgotten + FORGET {
                     processors::forget_translations();

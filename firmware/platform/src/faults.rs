@@ -1,0 +1,73 @@
+//! Panics where a test wants them, in a program that only tests boot.
+//!
+//! The word `fault=PLACE` among the arguments of what is booted names the place. What has been planted is told, with where the image lies.
+
+use crate::{image, memory};
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// Bytes received that are the middle of a transfer, for the files that tests boot.
+const MIDDLE: u64 = 1_000_000;
+
+/// A place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Place {
+    /// The boot processor, while files come.
+    Boot = 1,
+    /// The first engine, while it receives.
+    Engine,
+    /// Another engine, while it receives.
+    Assistant,
+    /// The heap, on the processor of an engine that receives: it dies with the lock in its hands.
+    Heap,
+    /// The callback that gives Linux its initrds.
+    Initrd,
+    /// The callback at the end of boot services.
+    Exit,
+}
+
+const NAMES: [(&str, Place); 6] = [
+    ("boot", Place::Boot),
+    ("engine", Place::Engine),
+    ("assistant", Place::Assistant),
+    ("heap", Place::Heap),
+    ("initrd", Place::Initrd),
+    ("exit", Place::Exit),
+];
+
+/// Where the next panic is; 0 for none.
+static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+/// Plants the panic that `arguments` ask for.
+pub fn plant(arguments: &str) {
+    let mut wanted = arguments
+        .split(' ')
+        .filter_map(|word| word.strip_prefix("fault="));
+    let place = wanted.find_map(|name| NAMES.iter().find(|(known, _)| *known == name));
+    if let (Some((name, place)), Some((base, bytes))) = (place, image::extent()) {
+        log::info!(
+            "fault planted: {name}; image {base:#x} to {:#x}",
+            base + bytes
+        );
+        PLANTED.store(*place as u8, Ordering::Relaxed);
+    }
+}
+
+/// Panics if this is the place.
+pub fn reach(place: Place) {
+    let planted = PLANTED.compare_exchange(place as u8, 0, Ordering::Relaxed, Ordering::Relaxed);
+    if planted.is_err() {
+        return;
+    }
+    if place == Place::Heap {
+        memory::hold_heap();
+    }
+    panic!("a planted fault");
+}
+
+/// The same, once so many bytes have come that the transfer is under way.
+pub fn reach_receiving(place: Place, bytes: u64) {
+    if bytes >= MIDDLE {
+        reach(place);
+    }
+}

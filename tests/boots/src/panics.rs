@@ -1,0 +1,184 @@
+//! A panic ends wireboot, not the boot, wherever it comes. The program has them planted: the argument `fault=PLACE` of what is booted says where.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
+use wireboot_lab::embed;
+use wireboot_lab::ip::IpVersion;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::qemu::RunningMachine;
+
+use crate::gdb::Debugger;
+use crate::processors::{THREE_ENGINES, slow, three_pairs};
+use crate::scene::{PATIENCE, Scene, expect, faulty_program};
+use crate::system;
+
+/// A machine that boots a program with a fault in it.
+struct Victim<'lab> {
+    scene: Scene<'lab>,
+    program: PathBuf,
+    /// QEMU's, for a debugger.
+    stub: PathBuf,
+    /// What the user sees of where the network runs.
+    home: &'static str,
+}
+
+/// An engine on another processor, as usual.
+fn one_engine<'lab>(lab: &'lab Lab, fault: &str) -> Result<Victim<'lab>> {
+    let scene = Scene::on(lab, slow(), 4)?;
+    let program = scene.system.directory.join("wireboot.efi");
+    fs::copy(faulty_program()?, &program)?;
+    victim(
+        scene,
+        program,
+        "wireboot: the network runs on processor 1",
+        fault,
+    )
+}
+
+/// An engine on each of three processors.
+fn three_engines<'lab>(lab: &'lab Lab, fault: &str) -> Result<Victim<'lab>> {
+    let scene = three_pairs(lab, IpVersion::V4, 20)?;
+    let program = scene.system.directory.join("wireboot.efi");
+    embed::configuration(&faulty_program()?, "processors 3\n", &program)?;
+    victim(scene, program, THREE_ENGINES, fault)
+}
+
+fn victim<'lab>(
+    mut scene: Scene<'lab>,
+    program: PathBuf,
+    home: &'static str,
+    fault: &str,
+) -> Result<Victim<'lab>> {
+    configure(&scene, &format!("fault={fault}"))?;
+    Ok(Victim {
+        stub: scene.debugged(),
+        scene,
+        program,
+        home,
+    })
+}
+
+fn configure(scene: &Scene<'_>, argument: &str) -> Result<()> {
+    scene.system.configure(&format!(
+        "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} {argument}\n",
+        system::OPTIONS
+    ))
+}
+
+/// Where wireboot's image lies in memory: its start and its end.
+fn image(machine: &mut RunningMachine) -> Result<(u64, u64)> {
+    const PLANTED: &str = r"wireboot: fault planted: \w+; image 0x([0-9a-f]+) to 0x([0-9a-f]+)";
+    let line = expect(machine, PLANTED)?;
+    let groups = Regex::new(PLANTED)?;
+    let groups = groups.captures(&line).context("where the image is")?;
+    let [start, end] = [1, 2].map(|group| u64::from_str_radix(&groups[group], 16));
+    Ok((start?, end?))
+}
+
+impl Victim<'_> {
+    /// No processor from `first` on (counted from 1) is in the image.
+    fn is_out_of_the_image(&self, stub: &Path, first: usize, image: (u64, u64)) -> Result<()> {
+        let positions = Debugger::attach(stub)?.positions(self.scene.machine.processors)?;
+        let others = positions.get(first - 1..).unwrap_or_default();
+        ensure!(!others.is_empty(), "there is no such processor");
+        ensure!(
+            others.iter().all(|at| !(image.0..image.1).contains(at)),
+            "a processor runs on in the image {image:x?}: {positions:x?}"
+        );
+        Ok(())
+    }
+
+    /// The firmware goes on with its next boot option, and nobody is left in the image; that option has the network.
+    fn ends_wireboot(self) -> Result<()> {
+        let scene = &self.scene;
+        let server = scene.serve_program(&self.program, &[])?;
+        let mut machine = scene.start()?;
+        expect(&mut machine, self.home)?;
+        let image = image(&mut machine)?;
+        expect(
+            &mut machine,
+            "wireboot: error: internal error, please report it: panicked at",
+        )?;
+        // Until the processors have been looked at, nothing else is booted.
+        drop(server);
+        scene.goes_on(&mut machine)?;
+        self.is_out_of_the_image(&self.stub, 1, image)?;
+        configure(scene, "")?;
+        let _server = scene.serve_program(&self.program, &[])?;
+        expect(&mut machine, self.home)?;
+        scene.arrives(&mut machine)
+    }
+
+    /// The boot goes on without the other processors.
+    fn loses_processors(self) -> Result<()> {
+        let scene = &self.scene;
+        let _server = scene.serve_program(&self.program, &[])?;
+        let mut machine = scene.start()?;
+        expect(&mut machine, self.home)?;
+        let image = image(&mut machine)?;
+        expect(
+            &mut machine,
+            r"wireboot: warning: processor \d is lost \(panicked at",
+        )?;
+        expect(
+            &mut machine,
+            r"a planted fault\); going on with the boot processor",
+        )?;
+        // Told when all is there, long after the processors were ended.
+        expect(&mut machine, r"wireboot: \S+/linux: \d+ bytes in")?;
+        self.is_out_of_the_image(&self.stub, 2, image)?;
+        scene.arrives(&mut machine)
+    }
+}
+
+pub fn on_the_boot_processor(lab: &Lab) -> Result<()> {
+    one_engine(lab, "boot")?.ends_wireboot()
+}
+
+pub fn on_the_boot_processor_with_several_engines(lab: &Lab) -> Result<()> {
+    three_engines(lab, "boot")?.ends_wireboot()
+}
+
+pub fn in_the_engine(lab: &Lab) -> Result<()> {
+    one_engine(lab, "engine")?.loses_processors()
+}
+
+pub fn in_an_assistant(lab: &Lab) -> Result<()> {
+    three_engines(lab, "assistant")?.loses_processors()
+}
+
+/// The heap stays locked. The boot goes on with another.
+pub fn in_an_allocation(lab: &Lab) -> Result<()> {
+    one_engine(lab, "heap")?.loses_processors()
+}
+
+/// The kernel asks for its initrds. It is ended, as if it had come back by itself.
+pub fn in_the_initrds_callback(lab: &Lab) -> Result<()> {
+    let Victim { scene, program, .. } = one_engine(lab, "initrd")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: starting linux")?;
+    scene.fails(&mut machine, &["internal error", r"/linux returned"])?;
+    configure(&scene, "")?;
+    scene.goes_on(&mut machine)?;
+    scene.arrives(&mut machine)
+}
+
+/// There is no way back from here, neither to the firmware nor to the kernel. QEMU ends instead of beginning anew.
+pub fn at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
+    let Victim { scene, program, .. } = one_engine(lab, "exit")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: starting linux")?;
+    expect(&mut machine, "internal error")?;
+    expect(&mut machine, "the machine is reset")?;
+    let status = machine.wait(PATIENCE)?;
+    ensure!(
+        status.is_some_and(|status| status.success()),
+        "the machine stands still"
+    );
+    Ok(())
+}
