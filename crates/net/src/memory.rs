@@ -189,3 +189,39 @@ impl Region {
         write(memory.rest_mut(at).get_mut(..len).unwrap_or_default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use wireboot_ring::{HeapBlock, prefix};
+
+    #[test]
+    fn a_region_is_as_long_as_its_memory() {
+        for len in [0, 1, 2] {
+            let memory = Memory::from(vec![0; len]);
+            assert_eq!((memory.len(), memory.is_empty()), (len, len == 0));
+            let region = Region::new(memory);
+            assert_eq!((region.len(), region.is_empty()), (len, len == 0));
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_lent_comes_back_and_is_settled() {
+        let (writer, reader) = prefix(HeapBlock::from(vec![0; 10]));
+        let region = Region::new(Memory::new(writer));
+        assert_eq!((region.len(), region.end()), (10, 10));
+        let mut part = region.lend(6..10).unwrap();
+        assert_eq!((part.len(), part.rest_mut(1).len()), (4, 3));
+        part.rest_mut(0).copy_from_slice(b"ghij");
+        assert_eq!(part.as_slice(), b"ghij");
+        // What is lent is not written here, so the engine's own part ends before it.
+        region.set_end(6);
+        region.with(0, |bytes| bytes.copy_from_slice(b"abcdef"));
+        region.settle(2);
+        assert_eq!(reader.settled(), b"ab");
+        drop(part);
+        region.settle(10);
+        assert_eq!(reader.settled(), b"abcdefghij");
+    }
+}
