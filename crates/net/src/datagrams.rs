@@ -50,3 +50,20 @@ impl DatagramSink for Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_datagrams_wait_for_a_reader_and_no_more() {
+        let ends = Ends::new(([10, 0, 0, 2], 69).into(), ([10, 0, 0, 1], 5000).into());
+        let mut queue = Queue::new(2);
+        for bytes in [b"one", b"two", b"six"] {
+            queue.datagram(&ends, Parts::new(&[bytes]), Instant::ZERO);
+        }
+        let waiting = core::iter::from_fn(|| queue.pop());
+        let waiting: Vec<_> = waiting.map(|(_, bytes)| bytes).collect();
+        assert_eq!(waiting, [b"one", b"two"]);
+    }
+}

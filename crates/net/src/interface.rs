@@ -188,13 +188,6 @@ impl Interface {
         self.path_mtus.lower(remote, mtu, now);
     }
 
-    /// Sees to it that the next hop to `remote` is known when the first packet leaves.
-    pub fn want(&mut self, remote: IpAddr, now: Instant) {
-        if let Some(hop) = self.next_hop(remote, now) {
-            self.resolve(hop, now);
-        }
-    }
-
     /// The Ethernet address of a next hop; it is asked for where it is not known.
     fn resolve(&mut self, hop: IpAddr, now: Instant) -> Option<MacAddress> {
         if let Some(many) = group_mac(hop) {
@@ -411,11 +404,12 @@ fn told(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Deli
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
+    use core::net::SocketAddr;
+    use smoltcp::wire::Ipv4Cidr;
 
-    /// RFC 4861, section 6.3.7: three solicitations of routers, four seconds apart, besides other things.
-    #[test]
-    fn what_is_due_is_done_when_its_time_comes() {
-        let mut interface = Interface::new(&Properties {
+    fn interface() -> Interface {
+        Interface::new(&Properties {
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             max_receive: 1514,
@@ -424,13 +418,42 @@ mod tests {
             receive_bytes: 64 * 1514,
             transmit_checksum: false,
             transmit_unit: 0,
-        });
+        })
+    }
+
+    #[test]
+    fn so_many_packets_wait_and_no_more() {
+        let (us, host) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let mut interface = interface();
+        interface.configure4(Some(Ipv4Config {
+            address: Ipv4Cidr::new(us, 24),
+            router: None,
+            routes: vec![],
+            mtu: None,
+        }));
+        let ends: [SocketAddr; 2] = [(us, 5000).into(), (host, 69).into()];
+        let packet = Packet::udp(ends[0], ends[1], b"hello");
+        for count in 1..=WAITING {
+            assert_eq!(interface.send(&packet, Instant::ZERO), Ok(()));
+            assert_eq!(interface.outbox.len(), count);
+        }
+        assert_eq!(interface.send(&packet, Instant::ZERO), Err(NetError::Full));
+        interface.broadcast(&packet, Instant::ZERO);
+        assert_eq!(interface.outbox.len(), WAITING);
+    }
+
+    /// RFC 4861, section 6.3.7: three solicitations of routers, four seconds apart, besides other things.
+    #[test]
+    fn what_is_due_is_done_when_its_time_comes() {
+        let mut interface = interface();
         interface.ipv6_up([7; 6], Instant::ZERO);
         interface.turn(|| 0, Instant::ZERO);
         let mut times = 0;
         while let Some(at) = interface.wake {
-            interface.turn(|| 0, at);
-            assert!(interface.wake.is_none_or(|next| next > at));
+            // Nobody looks at the very moment.
+            let late = at + Duration::from_millis(3);
+            interface.turn(|| 0, late);
+            assert!(interface.wake.is_none_or(|next| next > late));
             times += 1;
             if times == 10 {
                 break;

@@ -232,6 +232,7 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use wireboot_ring::{HeapBlock, prefix};
 
     #[test]
@@ -268,5 +269,34 @@ mod tests {
             memory.rest(0),
             [[0; 2].as_slice(), &[1; 6], &[0; 12]].concat()
         );
+    }
+
+    #[test]
+    fn a_region_is_as_long_as_its_memory() {
+        for len in [0, 1, 2] {
+            let memory = Memory::from(vec![0; len]);
+            assert_eq!((memory.len(), memory.is_empty()), (len, len == 0));
+            let region = Region::new(memory);
+            assert_eq!((region.len(), region.is_empty()), (len, len == 0));
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_lent_comes_back_and_is_settled() {
+        let (writer, reader) = prefix(HeapBlock::from(vec![0; 10]));
+        let region = Region::new(Memory::new(writer));
+        assert_eq!((region.len(), region.end()), (10, 10));
+        let mut part = region.lend(6..10).unwrap();
+        assert_eq!((part.len(), part.rest_mut(1).len()), (4, 3));
+        part.rest_mut(0).copy_from_slice(b"ghij");
+        assert_eq!(part.rest(0), b"ghij");
+        // What is lent is not written here, so the engine's own part ends before it.
+        region.set_end(6);
+        region.with(0, |bytes| bytes.copy_from_slice(b"abcdef"));
+        region.settle(2);
+        assert_eq!(reader.settled(0), b"ab");
+        drop(part);
+        region.settle(10);
+        assert_eq!(reader.settled(0), b"abcdefghij");
     }
 }

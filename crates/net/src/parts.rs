@@ -145,6 +145,7 @@ mod tests {
                 let mut got = std::vec![0; 60];
                 let count = cut.copy_to(&mut got);
                 assert_eq!((cut.len(), &got[..count]), (want.len(), want));
+                assert_eq!(cut.is_empty(), want.is_empty());
                 let again = cut.slice(1, 3);
                 let want = want.get(1..).unwrap_or(&[]);
                 assert_eq!(again.first::<1>().map(|b| b[0]), want.first().copied());

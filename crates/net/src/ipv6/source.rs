@@ -143,6 +143,30 @@ mod tests {
         }
     }
 
+    /// RFC 6724, section 3.1 and 3.2; RFC 4291, section 2.7.
+    #[test]
+    fn scopes() {
+        for (text, expected) in [
+            ("ff01::1", 1),
+            ("ff02::1", 2),
+            ("ff05::1", 5),
+            ("ff1e::1", 14),
+            ("::1", 2),
+            ("fe80::1", 2),
+            // Site-local is fec0::/10.
+            ("fec0::1", 5),
+            ("feff::1", 5),
+            ("fdc0::1", 14),
+            ("fe00::1", 14),
+            ("2001:db8::1", 14),
+            ("127.0.0.1", 2),
+            ("169.254.0.1", 2),
+            ("10.0.0.1", 14),
+        ] {
+            assert_eq!(scope(packet::v6(ip(text))), expected, "{text}");
+        }
+    }
+
     /// The examples of RFC 6724, section 10.1, as far as they are about one interface without mobility.
     #[test]
     fn source_addresses() {

@@ -287,4 +287,31 @@ mod tests {
         assert!(buffer.leave_destination());
         assert!(!buffer.has_destination());
     }
+
+    #[test]
+    fn what_finds_no_room_is_written_nowhere() {
+        let bytes: [&[u8]; 1] = [&[1; 9]];
+        let mut buffer = ReceiveBuffer::new(8);
+        buffer.place(&place(0, 4, 4), Parts::new(&[&[7; 4]]));
+        buffer.place(&place(0, 5, 0), Parts::new(&bytes));
+        buffer.place(&place(3, 2, 0), Parts::new(&bytes));
+        let mut read = Vec::new();
+        buffer.read(|bytes| {
+            read.extend_from_slice(bytes);
+            bytes.len()
+        });
+        assert_eq!(read, [7; 4]);
+        // As many as there is room for, round the end.
+        buffer.place(&place(0, 8, 8), Parts::new(&bytes));
+        assert_eq!((buffer.held(), buffer.room()), (8, 0));
+        for _ in 0..2 {
+            buffer.read(|bytes| {
+                assert_eq!(bytes, [1; 4]);
+                bytes.len()
+            });
+        }
+        let mut none = ReceiveBuffer::new(0);
+        none.place(&place(0, 1, 0), Parts::new(&bytes));
+        assert_eq!((none.held(), none.room()), (0, 0));
+    }
 }

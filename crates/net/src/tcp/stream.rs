@@ -60,7 +60,6 @@ impl Stack {
         let received = flow.received.clone();
         let slot = {
             let mut inner = self.inner();
-            inner.interface.want(remote.ip(), now);
             inner.flows.ring = ring;
             inner.flows.add(flow)
         };

@@ -65,6 +65,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_eighth_of_the_ring_is_held_within_limits() {
+        let ring = |frames| ring(frames, 1500);
+        assert_eq!(held(ring(1)), 8192);
+        assert_eq!(held(ring(256)), 240 * 1460 / 8);
+        assert_eq!(held(ring(4096)), 262_144);
+    }
+
+    #[test]
     fn windows_follow_ring_and_round_trip() {
         let ring = ring(256, 1500);
         assert_eq!(ring, 240 * 1460);

@@ -414,3 +414,24 @@ fn without_a_port_that_leads_home_there_is_no_connection() {
     engine.poll(Instant::from_micros(clock.now())).unwrap();
     assert_eq!(*end.borrow(), Some(Some(NetError::NoPort)));
 }
+
+#[test]
+fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
+    let wire = LinkConfig::default();
+    let (mut engines, mut far, clock) = engines(Version::V4, 2, wire, false, Manner::Faithful);
+    let mut turn = || -> Vec<bool> {
+        clock.advance(200);
+        let now = Instant::from_micros(clock.now());
+        let busy = engines.iter_mut().map(|engine| engine.poll(now).unwrap());
+        busy.collect()
+    };
+    assert_eq!(turn(), [false, false]);
+    // The lead hears of a neighbour, and tells the other.
+    let frame = here(Version::V4, SERVER_MAC);
+    let (_, tx) = far.split();
+    let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
+    tx.send(frame.len(), Offload::None, copy).unwrap();
+    tx.flush().unwrap();
+    assert_eq!(turn(), [true, true]);
+    assert_eq!(turn(), [false, false]);
+}

@@ -376,3 +376,88 @@ fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
         assert!(!socket.was_refused_by(host), "once");
     }
 }
+
+/// RFC 1122, section 3.2.2: no error for what came to many, or to somebody else.
+#[test]
+fn nobody_is_told_of_a_port_that_was_not_asked_for_here_alone() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        bench.settle();
+        bench.heard.clear();
+        let us = version.client();
+        for mac in [
+            [0xff; 6],
+            [1, 0, 0x5e, 0, 0, 1],
+            [0x33, 0x33, 0xff, 0, 0, 0x0a],
+        ] {
+            let frame = framed(version, mac, us, &datagram(version, us, b"hello"));
+            bench.send(&frame);
+        }
+        let others: &[&str] = match version {
+            Version::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
+            Version::V6 => &["fe80::77", "ff02::1", "2001:db8::1", "::1"],
+        };
+        for other in others {
+            let to = other.parse().unwrap();
+            let datagram = datagram(version, to, b"hello");
+            bench.send(&framed(version, CLIENT_MAC, to, &datagram));
+        }
+        bench.settle();
+        assert!(bench.heard.iter().all(|frame| frame[..6] != SERVER_MAC));
+    }
+}
+
+#[test]
+fn a_port_is_its_sockets_until_that_is_dropped() {
+    for version in Version::BOTH {
+        let (mut bench, log) = listening(version);
+        let us = version.client();
+        let other = bench.stack.udp_on(PORT + 1);
+        bench.settle();
+        drop(other);
+        bench.heard.clear();
+        for port in [PORT, PORT + 1] {
+            let datagram = datagram_to(version, SocketAddr::new(us, port), b"hello");
+            bench.send(&framed(version, CLIENT_MAC, us, &datagram));
+        }
+        bench.settle();
+        assert_eq!(log.borrow().len(), 1);
+        let refusals = bench.heard.iter().filter(|frame| frame[..6] == SERVER_MAC);
+        assert_eq!(refusals.count(), 1);
+    }
+}
+
+/// RFC 6056: any port of the ephemeral ones, and none that is taken.
+#[test]
+fn sockets_have_ports_of_their_own() {
+    let bench = Bench::silent(Version::V4);
+    let sockets: Vec<_> = (0..1000).map(|_| bench.stack.udp()).collect();
+    let mut ports: Vec<u16> = sockets.iter().map(|socket| socket.port()).collect();
+    ports.sort_unstable();
+    assert!(ports.is_sorted_by(|one, next| one < next), "a port twice");
+    assert!(ports[0] >= 49_152);
+    // Not one after the other.
+    assert!(ports[999] - ports[0] > 8192);
+}
+
+/// RFC 2131, section 4.1: a client without an address sends to all, from 0.0.0.0.
+#[test]
+fn a_dhcp_client_without_an_address_sends_to_all() {
+    let mut bench = Bench::silent(Version::V4);
+    bench.stack.unconfigure();
+    let bootp = bench.stack.bootp();
+    bench.settle();
+    bench.heard.clear();
+    bootp.broadcast(b"discover");
+    bench.settle();
+    let [frame] = &bench.heard[..] else {
+        panic!("{} frames", bench.heard.len());
+    };
+    assert_eq!(frame[..12], [[0xff; 6], CLIENT_MAC].concat());
+    assert_eq!(frame[12..14], [8, 0]);
+    assert_eq!(
+        frame[26..38],
+        [0, 0, 0, 0, 255, 255, 255, 255, 0, 68, 0, 67]
+    );
+    assert!(frame.ends_with(b"discover"));
+}

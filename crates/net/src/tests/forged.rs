@@ -1,6 +1,6 @@
 //! A host that an engine downloads from, and that can send any frame.
 
-use super::{CLIENT_MAC, SERVER_MAC, Version, pattern};
+use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER_MAC, Version, pattern};
 use crate::checksum;
 use crate::ipv6::ndisc::{self, Message, NeighborAdvertisement};
 use crate::output::{Path, headers_len};
@@ -433,19 +433,23 @@ impl Bench {
 
 /// Says that the host has this Ethernet address, as an answer.
 pub fn here(version: Version, mac: MacAddress) -> Vec<u8> {
-    match (version.server().ip(), version.client()) {
-        (IpAddr::V4(host), IpAddr::V4(us)) => arp(2, mac, host, us),
-        (IpAddr::V6(host), IpAddr::V6(us)) => {
+    has(version.server().ip(), mac)
+}
+
+/// Says that the host with `address` has this Ethernet address, as an answer.
+pub fn has(address: IpAddr, mac: MacAddress) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => arp(2, mac, address, CLIENT),
+        IpAddr::V6(target) => {
             let said = NeighborAdvertisement {
                 router: false,
                 solicited: true,
                 override_: true,
-                target: host,
+                target,
                 target_link: Some(mac),
             };
-            frame6(CLIENT_MAC, &said.packet(host, us))
+            frame6(CLIENT_MAC, &said.packet(target, CLIENT6))
         }
-        _ => unreachable!(),
     }
 }
 

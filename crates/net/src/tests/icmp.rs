@@ -1,9 +1,8 @@
 //! Echo requests (RFC 792, RFC 4443), at the wire of the running engine.
 
-use super::forged::{Bench, arp, frame6, packet, transport_checksum};
+use super::forged::{Bench, has, packet, transport_checksum};
 use super::{CLIENT_MAC, SERVER_MAC, Version};
 use crate::checksum;
-use crate::ipv6::ndisc::NeighborAdvertisement;
 use crate::packet::{PROTOCOL_ICMP, put};
 use core::net::IpAddr;
 use std::vec;
@@ -120,10 +119,7 @@ fn what_is_not_to_us_is_not_answered() {
 fn few_answers_wait_for_a_stranger() {
     for version in Version::BOTH {
         let mut bench = Bench::silent(version);
-        let stranger: IpAddr = match version {
-            Version::V4 => [10, 0, 0, 77].into(),
-            Version::V6 => "fe80::77".parse().unwrap(),
-        };
+        let stranger = version.stranger();
         let ends = (stranger, version.client());
         for _ in 0..4 * ANSWERS {
             bench.send(&request(version, CLIENT_MAC, ends));
@@ -131,20 +127,7 @@ fn few_answers_wait_for_a_stranger() {
         }
         assert!(replies(&bench).is_empty());
         let mac = [2, 0, 0, 0, 0, 0x77];
-        bench.send(&match (stranger, version.client()) {
-            (IpAddr::V4(stranger), IpAddr::V4(us)) => arp(2, mac, stranger, us),
-            (IpAddr::V6(target), IpAddr::V6(us)) => {
-                let said = NeighborAdvertisement {
-                    router: false,
-                    solicited: true,
-                    override_: true,
-                    target,
-                    target_link: Some(mac),
-                };
-                frame6(CLIENT_MAC, &said.packet(target, us))
-            }
-            _ => unreachable!(),
-        });
+        bench.send(&has(stranger, mac));
         bench.settle();
         let replies = replies(&bench);
         assert!(

@@ -13,6 +13,7 @@ mod neighbors;
 pub mod path_mtu;
 mod segments;
 pub mod server;
+mod station;
 mod uploads;
 
 pub use server::FileServer;
@@ -53,6 +54,14 @@ impl Version {
             Self::V6 => SERVER6.into(),
         };
         SocketAddr::new(host, 80)
+    }
+
+    /// Another host on the link.
+    pub fn stranger(self) -> IpAddr {
+        match self {
+            Self::V4 => Ipv4Addr::new(10, 0, 0, 77).into(),
+            Self::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77).into(),
+        }
     }
 
     /// Gives the station its address.

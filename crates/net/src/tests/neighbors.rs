@@ -1,6 +1,6 @@
 //! ARP, neighbour discovery and router advertisements that lie, at the wire of the running engine.
 
-use super::forged::{Bench, arp, frame6};
+use super::forged::{Bench, arp, frame6, has};
 use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER, SERVER_MAC, SERVER6, Version};
 use crate::ipv6::{ALL_NODES, icmp, multicast_mac, ndisc::NeighborAdvertisement};
 use crate::packet::put;
@@ -341,4 +341,109 @@ fn neighbors_are_asked_once_our_address_is_settled() {
     assert!((20_000..21_000).contains(when), "{when} us");
     let source_link = [&[1, 1][..], &CLIENT_MAC].concat();
     assert_eq!(*options, source_link);
+}
+
+/// RFC 826: who is asked for answers, and nobody else.
+#[test]
+fn a_request_for_our_address_is_answered() {
+    let mut bench = Bench::silent(Version::V4);
+    bench.settle();
+    bench.heard.clear();
+    let other = Ipv4Addr::new(10, 0, 0, 77);
+    for (operation, target) in [(1, other), (2, CLIENT), (2, other)] {
+        bench.send(&arp(operation, SERVER_MAC, SERVER, target));
+        bench.settle();
+    }
+    assert!(bench.heard.is_empty());
+    let question = arp(1, SERVER_MAC, SERVER, CLIENT);
+    bench.send(&question);
+    bench.settle();
+    let mut answer = [
+        &SERVER_MAC[..],
+        &CLIENT_MAC,
+        &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2],
+    ]
+    .concat();
+    answer.extend(
+        [
+            &CLIENT_MAC[..],
+            &CLIENT.octets(),
+            &SERVER_MAC,
+            &SERVER.octets(),
+        ]
+        .concat(),
+    );
+    assert_eq!(bench.heard, [answer.clone()]);
+    // Many questions in a burst leave room for what this machine has to say.
+    bench.heard.clear();
+    for _ in 0..40 {
+        bench.send(&question);
+    }
+    bench.clock.advance(200);
+    bench.settle();
+    assert_eq!(bench.heard, vec![answer; 16]);
+}
+
+/// RFC 4861, section 7.3.1: a connection that gets forward says as much as an answer would.
+#[test]
+fn who_sends_a_file_is_not_asked_whether_he_is_there() {
+    for version in Version::BOTH {
+        let mut bench = Bench::downloading(version);
+        let questions = |bench: &Bench| {
+            let asks = |frame: &&Vec<u8>| match version {
+                Version::V4 => frame[12..14] == [8, 6],
+                Version::V6 => frame[..6] == SERVER_MAC && frame[20] == 58 && frame[54] == 135,
+            };
+            bench.heard.iter().filter(asks).count()
+        };
+        let second = |bench: &mut Bench| {
+            bench.clock.advance(1_000_000);
+            bench.settle();
+        };
+        for _ in 0..45 {
+            bench.go_on();
+            second(&mut bench);
+        }
+        assert_eq!(questions(&bench), 0);
+        // One that is silent is asked, 30 seconds later and 5 more.
+        for _ in 0..40 {
+            second(&mut bench);
+        }
+        assert_ne!(questions(&bench), 0);
+        bench.finishes();
+    }
+}
+
+/// RFC 4861, section 7.2.2: what waits for a neighbour that does not answer is dropped.
+#[test]
+fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        bench.answers = false;
+        let socket = bench.stack.udp_on(5000);
+        let (stranger, host) = (version.stranger(), version.server().ip());
+        let sent = |bench: &Bench, text: &[u8]| {
+            let frames = bench.heard.iter().filter(|frame| frame.ends_with(text));
+            frames.count()
+        };
+        socket.send_to((stranger, 69).into(), b"first").unwrap();
+        bench.settle();
+        // Asked five times, every 100 ms.
+        for _ in 0..4 {
+            bench.clock.advance(100_000);
+            bench.turn();
+        }
+        socket.send_to((host, 69).into(), b"other").unwrap();
+        bench.turn();
+        bench.clock.advance(100_000);
+        bench.turn();
+        bench.send(&bench.here(SERVER_MAC));
+        bench.settle();
+        assert_eq!(sent(&bench, b"other"), 1);
+        socket.send_to((stranger, 69).into(), b"second").unwrap();
+        bench.settle();
+        bench.send(&has(stranger, [2, 0, 0, 0, 0, 0x77]));
+        bench.settle();
+        assert_eq!((sent(&bench, b"first"), sent(&bench, b"second")), (0, 1));
+    }
 }

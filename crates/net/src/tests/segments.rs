@@ -1,10 +1,15 @@
 //! What segments of the peer mean to a download, and what the engine says to it, over both IP versions.
 
-use super::Version;
 use super::attacks::{changed, each};
 use super::forged::{Bench, FIRST, LEN, OPTIONS, STEP, tcp};
+use super::{Version, pattern};
+use crate::packet::Ends;
 use crate::{Memory, NetError, Region};
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use std::collections::BTreeSet;
 use std::vec;
+use std::vec::Vec;
 use wireboot_tcp::{Duration, Flags};
 
 #[test]
@@ -121,6 +126,153 @@ fn memory_that_shrinks_does_not_take_a_promise_back() {
     });
 }
 
+/// What lies behind a gap there may be in what is somebody else's part now: it has to come again.
+#[test]
+fn memory_that_shrinks_keeps_nothing_behind_a_gap() {
+    each(|mut bench| {
+        bench.position += STEP;
+        bench.go_on();
+        bench.settle();
+        assert_ne!(bench.out_of_order(), 0);
+        bench.shorten(11 * STEP + 500);
+        bench.position -= 2 * STEP;
+        bench.go_on();
+        bench.settle();
+        assert_eq!(bench.out_of_order(), 0);
+        assert_eq!(bench.window().0, FIRST.wrapping_add(11 * STEP as u32));
+        bench.go_on();
+        bench.settle();
+        assert_eq!(bench.window().0, FIRST.wrapping_add(12 * STEP as u32));
+        assert_eq!(*bench.done.borrow(), Some(Ok(11 * STEP + 500)));
+    });
+}
+
+/// The memory is the reader's again: what comes later is not written there, and what lay behind a gap there comes again.
+#[test]
+fn a_reader_that_gave_up_reads_the_rest_elsewhere() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let (stack, done) = (bench.stack.clone(), bench.done.clone());
+        let rest = Rc::new(RefCell::new(Vec::new()));
+        let (region, out) = (Region::new(Memory::from(vec![0; LEN])), rest.clone());
+        let memory = region.clone();
+        bench.engine.spawn(async move {
+            let stream = stack
+                .connect(version.server(), Duration::from_secs(1))
+                .await;
+            let mut stream = stream.unwrap();
+            stream.set_idle_timeout(Duration::from_secs(5));
+            *done.borrow_mut() = Some(stream.read_into(&region, 0).await);
+            loop {
+                let consume = |bytes: &[u8]| {
+                    out.borrow_mut().extend_from_slice(bytes);
+                    bytes.len()
+                };
+                let _ = stream.read(consume).await;
+                stack.next_turn().await;
+            }
+        });
+        bench.handshake(&OPTIONS);
+        bench.go_on();
+        bench.go_on();
+        bench.position += STEP;
+        bench.go_on();
+        bench.clock.advance(6_000_000);
+        bench.settle();
+        assert_eq!(*bench.done.borrow(), Some(Ok(2 * STEP)));
+        let before = memory.with(0, |bytes| bytes.to_vec());
+        bench.position = 2 * STEP;
+        bench.go_on();
+        bench.settle();
+        assert_eq!(bench.window().0, FIRST.wrapping_add(3 * STEP as u32));
+        bench.go_on();
+        bench.settle();
+        assert_eq!(*rest.borrow(), pattern(LEN)[2 * STEP..4 * STEP]);
+        assert_eq!(memory.with(0, |bytes| bytes.to_vec()), before);
+    }
+}
+
+#[test]
+fn a_reader_of_nothing_is_told_why() {
+    let ends = [
+        (Flags::RST | Flags::ACK, Err(NetError::Reset)),
+        (Flags::FIN | Flags::ACK, Ok(0)),
+        (Flags::ACK, Err(NetError::TimedOut)),
+    ];
+    for (flags, expected) in ends {
+        for version in Version::BOTH {
+            let mut bench = Bench::silent(version);
+            let (stack, done) = (bench.stack.clone(), bench.done.clone());
+            bench.engine.spawn(async move {
+                let stream = stack
+                    .connect(version.server(), Duration::from_secs(1))
+                    .await;
+                let mut stream = stream.unwrap();
+                stream.set_idle_timeout(Duration::from_secs(5));
+                let region = Region::new(Memory::from(vec![0; LEN]));
+                *done.borrow_mut() = Some(stream.read_into(&region, 0).await);
+            });
+            bench.handshake(&OPTIONS);
+            let mut end = bench.segment(0);
+            end.flags = flags;
+            bench.send(&end.frame());
+            bench.settle();
+            bench.clock.advance(6_000_000);
+            bench.settle();
+            assert_eq!(*bench.done.borrow(), Some(expected), "{flags:?}");
+        }
+    }
+}
+
+/// Bytes that were written before, and are not acknowledged yet, count once.
+#[test]
+fn a_region_follows_what_was_written() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let stack = bench.stack.clone();
+        bench.engine.spawn(async move {
+            let stream = stack
+                .connect(version.server(), Duration::from_secs(1))
+                .await;
+            let mut stream = stream.unwrap();
+            stream.write_all(b"request").await.unwrap();
+            let region = Region::new(Memory::from(pattern(3000)));
+            stream.send_from(&region, 0, 3000).await.unwrap();
+            stream.close();
+            core::future::pending().await
+        });
+        bench.handshake(&OPTIONS);
+        let first = bench.snd_una();
+        let last = first.wrapping_add(3007);
+        assert_eq!(bench.ack, last, "of what was sent");
+        bench.send(&bench.segment(0).frame());
+        bench.settle();
+        let (numbers, _) = bench.segments().pop().unwrap();
+        assert_eq!(numbers.0, last);
+        assert!(numbers.2.contains(Flags::FIN));
+    }
+}
+
+/// RFC 6056: no two connections to one host from the same port.
+#[test]
+fn connections_have_ports_of_their_own() {
+    let mut bench = Bench::silent(Version::V4);
+    for _ in 0..3 {
+        // As many as the wire takes at once.
+        for _ in 0..200 {
+            let stack = bench.stack.clone();
+            bench.engine.spawn(async move {
+                let server = Version::V4.server();
+                let _ = stack.connect(server, Duration::from_secs(60)).await;
+            });
+        }
+        bench.settle();
+    }
+    let syns = bench.heard.iter().filter_map(|frame| tcp(frame));
+    let ports: BTreeSet<u16> = syns.map(|(us, ..)| us.port()).collect();
+    assert_eq!(ports.len(), 600);
+}
+
 #[test]
 fn a_dropped_stream_is_reset() {
     for closes in [false, true] {
@@ -143,6 +295,8 @@ fn a_dropped_stream_is_reset() {
             } else {
                 assert_eq!(flags, Flags::RST | Flags::ACK);
                 assert_eq!(seq, bench.ack);
+                let ends = Ends::new(bench.host(), bench.us);
+                assert!(bench.stack.inner().flows.find(ends).is_none());
                 // It is forgotten: what comes still is answered as for any closed port.
                 bench.heard.clear();
                 bench.send(&bench.segment(STEP).frame());

@@ -318,3 +318,18 @@ proptest! {
         from_router(&message);
     }
 }
+
+/// RFC 4861, section 4.6.2: the other bits are reserved.
+#[test]
+fn flags_of_a_prefix() {
+    for (flags, expected) in [
+        (0x80, (true, false)),
+        (0x40, (false, true)),
+        (0x3f, (false, false)),
+    ] {
+        let mut option = prefix(64);
+        option[3] = flags;
+        let got = heard(&[&option]).unwrap().prefixes[0];
+        assert_eq!((got.on_link, got.autonomous), expected, "{flags:#x}");
+    }
+}
