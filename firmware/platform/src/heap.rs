@@ -202,15 +202,13 @@ mod tests {
     #[test]
     fn every_wait_for_a_dead_holder_ends() {
         let layout = Layout::from_size_align(100, 8).unwrap();
-        let spares: [fn() -> Option<(*mut u8, usize)>; 2] = [|| None, memory];
-        for spare in spares {
-            let heap = heap(spare);
+        for heap in [heap(|| None), heap(memory)] {
             // SAFETY: the block is given back once with its layout.
             unsafe {
                 let block = heap.alloc(layout);
-                heap.arenas
-                    .each_ref()
-                    .map(|arena| core::mem::forget(arena.lock()));
+                for arena in &heap.arenas {
+                    core::mem::forget(arena.lock());
+                }
                 assert!(heap.alloc(layout).is_null());
                 heap.dealloc(block, layout);
             }

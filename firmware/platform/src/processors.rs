@@ -441,7 +441,9 @@ mod tests {
         let services: Services = [enable_disable_ap; 7];
         assert!(stop_all(), "without processors there is nothing to stop");
         SERVICES.store((&raw const services).cast_mut().cast(), Ordering::Relaxed);
-        [3, 5, 70, STUBBORN, MOST].map(|number| set_running(number, true));
+        for number in [3, 5, 70, STUBBORN, MOST] {
+            set_running(number, true);
+        }
         set_running(5, false);
         assert!(!stop_all());
         assert_eq!(RESET.load(Ordering::Relaxed), 3 + 70);

@@ -187,7 +187,7 @@ impl Station {
             },
         );
         drop(stream);
-        assert!(whole.take().as_slice()[..LENGTH] == content());
+        assert!(whole.take().rest(0)[..LENGTH] == content());
     }
 
     fn upload(&mut self, first: First) {

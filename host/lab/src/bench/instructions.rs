@@ -22,7 +22,7 @@ use serde::Serialize;
 use wireboot_fetch::{
     Assistant, Command as Ask, Event, Lease, Lease6, LeaseSource, Leases, Service,
 };
-use wireboot_net::{Instant, Ipv4Cidr, Memory};
+use wireboot_net::{Duration, Instant, Ipv4Cidr, Memory};
 use wireboot_nic::{Fault, Steering};
 use wireboot_ring::{HeapBlock, prefix};
 
@@ -183,7 +183,12 @@ fn receive_bytes(stream: Stream, ip: IpVersion, bytes: u64) -> Result<()> {
         "http"
     };
     let url = format!("{scheme}://{}/file", host(frames::server(ip)));
-    for command in leases(ip).commands().chain([Ask::Get { job: 1, url }]) {
+    let get = Ask::Get {
+        job: 1,
+        url,
+        patience: Duration::ZERO,
+    };
+    for command in leases(ip).commands().chain([get]) {
         ask.push(command)
             .ok()
             .context("the engine takes no commands")?;
