@@ -153,7 +153,7 @@ fn a_queue_is_no_distance() {
             })
             .await
         });
-        assert!(fetched.unwrap().memory.as_slice() == file);
+        assert!(fetched.unwrap().memory.rest(0) == file);
         let requests = world.requests.borrow();
         let of_file = requests.iter().filter(|one| one.target() == "/file");
         // A server that was never met without its queue is taken to be distant.
