@@ -4,7 +4,8 @@ mod address;
 mod start;
 
 use std::fmt::Display;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -159,11 +160,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let opened = open(&args, &interface, addresses, &directory, &events)?;
     let gives = !args.proxy && !args.no_dhcp;
     let folder = || folder_of_leases(&opened.leases, &args, account.as_ref(), &events);
+    let folder = if gives { folder()? } else { Folder::default() };
     let needs = Needs {
         low_ports: !args.no_dhcp,
         served: directory.as_fd(),
         read: directory.folders_of_boot_program(),
-        written: gives.then(folder).flatten(),
+        written: folder.written,
     };
     events.say(confine::confine(account.as_ref(), &needs)?);
     say_what_is_served(&directory, &events);
@@ -194,20 +196,39 @@ fn events(args: &ServeArgs) -> anyhow::Result<Events> {
     Ok(Events::new(console, file.transpose()?))
 }
 
+/// The folder that leases are written in.
+#[derive(Default)]
+struct Folder {
+    written: Option<PathFd>,
+    /// Open as long as the server runs, if it was given to the server's user: no server of another user takes it.
+    _kept: Option<File>,
+}
+
 /// The folder that leases are written in, made ready for `account`. Says why it cannot be had.
+///
+/// # Errors
+/// When a server that runs as another user has it: it could keep its leases no more.
 fn folder_of_leases(
     path: &Path,
     args: &ServeArgs,
     account: Option<&Account>,
     events: &Events,
-) -> Option<PathFd> {
+) -> anyhow::Result<Folder> {
     let say =
         |error: &dyn Display| events.say(format!("the folder of {}: {error}", path.display()));
-    if let Err(error) = confine::prepare_folder(path, args.leases.is_none(), account) {
-        say(&error);
-    }
-    let opened = PathFd::new(path.parent()?);
-    opened.inspect_err(|error| say(error)).ok()
+    let kept = match confine::prepare_folder(path, args.leases.is_none(), account) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => bail!(
+            "another server, which runs as another user, keeps its leases in the folder of {}, too: start this one with the same --user, or name a file in another folder with --leases",
+            path.display()
+        ),
+        prepared => prepared.inspect_err(|error| say(error)).ok().flatten(),
+    };
+    let opened = path.parent().map(PathFd::new);
+    let opened = opened.and_then(|opened| opened.inspect_err(|error| say(error)).ok());
+    Ok(Folder {
+        written: opened,
+        _kept: kept,
+    })
 }
 
 fn directory(args: &ServeArgs) -> anyhow::Result<Directory> {

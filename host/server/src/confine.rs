@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -90,15 +90,21 @@ impl Account {
     }
 
     /// Gives a folder and the files `names` in it to this user, unless others may write it. Links are not followed: a server that was taken
-    /// over may have put them there.
-    fn take_over(&self, folder: &Path, names: &[OsString]) -> io::Result<()> {
+    /// over may have put them there. Returns the folder, which nobody else takes over as long as it is open.
+    fn take_over(&self, folder: &Path, names: &[OsString]) -> io::Result<Option<File>> {
         let how = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let folder = match open(folder, how | OFlag::O_DIRECTORY, Mode::empty()) {
-            Err(Errno::ELOOP | Errno::ENOTDIR) => return Ok(()),
+            Err(Errno::ELOOP | Errno::ENOTDIR) => return Ok(None),
             opened => File::from(opened?),
         };
         if folder.metadata()?.mode() & 0o022 != 0 {
-            return Ok(());
+            return Ok(None);
+        }
+        // Servers of one user share it; one of another user would take it from them.
+        if let Err(TryLockError::WouldBlock) = folder.try_lock()
+            && folder.metadata()?.uid() != self.uid.as_raw()
+        {
+            return Err(io::ErrorKind::ResourceBusy.into());
         }
         let (uid, gid) = (Some(self.uid.as_raw()), Some(self.gid.as_raw()));
         for name in names {
@@ -112,7 +118,10 @@ impl Account {
                 fchown(&file, uid, gid)?;
             }
         }
-        fchown(&folder, uid, gid)
+        fchown(&folder, uid, gid)?;
+        // Who holds it otherwise, against the rules, does no harm.
+        let _ = folder.try_lock_shared();
+        Ok(Some(folder))
     }
 
     fn assume(&self) -> nix::Result<()> {
@@ -129,15 +138,16 @@ impl Account {
 }
 
 /// Makes the folder that the leases in `file` are written in, if it is not there, and gives it to `account`, if there is one. What is there
-/// already goes to the user only if `is_ours` says that the folder is the server's.
+/// already goes to the user only if `is_ours` says that the folder is the server's. Returns a folder that was given away, to be kept open as
+/// long as the server runs.
 ///
 /// # Errors
-/// When the folder cannot be made, or given away.
+/// When the folder cannot be made, or given away; [`io::ErrorKind::ResourceBusy`] when a server of another user has it.
 pub(crate) fn prepare_folder(
     file: &Path,
     is_ours: bool,
     account: Option<&Account>,
-) -> io::Result<()> {
+) -> io::Result<Option<File>> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(io::ErrorKind::IsADirectory.into());
     };
@@ -148,7 +158,7 @@ pub(crate) fn prepare_folder(
             let new = leases::new_of(Path::new(name)).into_os_string();
             account.take_over(folder, &[name.to_owned(), new])
         }
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 

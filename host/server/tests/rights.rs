@@ -426,3 +426,35 @@ fn leases_are_kept_whoever_the_server_was_before() {
     assert!(!log.contains("leases are not kept"), "{log}");
     assert_eq!(fs::metadata(&file).unwrap().uid(), NOBODY);
 }
+
+#[test]
+fn servers_of_different_users_do_not_share_a_folder_of_leases() {
+    if !inside("servers_of_different_users_do_not_share_a_folder_of_leases") {
+        return;
+    }
+    let _clients = Clients::new();
+    if !can_become_nobody() {
+        return;
+    }
+    sh("ip link add s1 type veth peer name s2; ip link set s1 up; ip link set s2 up");
+    sh("ip address add 10.10.0.1/24 dev s1");
+    let served = Served::start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    let beside = "--interface s1 --authoritative --no-ipv6";
+    let mut another = served.start_beside(&format!("{beside} --user root"));
+    assert_eq!(another.ended(), Some(1), "{}", another.log());
+    another.wait_for("runs as another user, keeps its leases in the folder of ");
+    let state = served.directory.path().join("state");
+    assert_eq!(fs::metadata(&state).unwrap().uid(), NOBODY);
+    let elsewhere = another.directory.path().join("leases/file");
+    for arguments in [
+        beside.to_owned(),
+        format!("{beside} --user root --leases {}", elsewhere.display()),
+    ] {
+        let mut another = served.start_beside(&arguments);
+        another.wait_for("wireboot: ready");
+        let log = another.log();
+        assert!(!log.contains("leases are not kept"), "{log}");
+        assert_eq!(another.end(), Some(0), "{}", another.log());
+    }
+}

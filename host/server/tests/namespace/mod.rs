@@ -48,6 +48,19 @@ fn serve() {
 #[allow(dead_code, reason = "not every test program needs all of it")]
 impl Served {
     pub fn start(arguments: &str) -> Self {
+        Self::set_up(|directory| Self::command(directory, arguments))
+    }
+
+    /// Another one, which keeps its leases where this one does.
+    pub fn start_beside(&self, arguments: &str) -> Self {
+        Self::set_up(|directory| {
+            let mut command = Self::command(directory, arguments);
+            command.env("STATE_DIRECTORY", self.directory.path().join("state"));
+            command
+        })
+    }
+
+    fn set_up(command: impl FnOnce(&Path) -> Command) -> Self {
         let directory = tempfile::tempdir().unwrap();
         // The server reads it as nobody.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -55,7 +68,7 @@ impl Served {
             fs::write(directory.path().join(name), name).unwrap();
         }
         Self {
-            child: Self::command(directory.path(), arguments).spawn().unwrap(),
+            child: command(directory.path()).spawn().unwrap(),
             log: directory.path().join("log"),
             directory,
         }
