@@ -211,13 +211,18 @@ impl Region {
     /// Writes `bytes` to this part from `at` on ([`Memory::write`]).
     #[inline(always)]
     pub(crate) fn write(&self, at: usize, bytes: Parts<'_>) -> usize {
-        let room = self.end.get().saturating_sub(at);
-        let bytes = if bytes.len() <= room {
-            bytes
-        } else {
-            bytes.slice(0, room)
-        };
-        self.memory.borrow_mut().write(at, bytes)
+        let written = self.with(at, |room| bytes.copy_to(room));
+        if written == bytes.len() {
+            return written;
+        }
+        self.write_on(at, bytes, written)
+    }
+
+    /// Goes on in the next pieces.
+    #[inline(never)]
+    fn write_on(&self, at: usize, bytes: Parts<'_>, written: usize) -> usize {
+        let bytes = bytes.slice(0, self.end.get().saturating_sub(at));
+        self.memory.borrow_mut().write_on(at, bytes, written)
     }
 
     /// Calls `write` with this part's bytes from `at` on, up to the end of their piece. It must not use the memory in another way.

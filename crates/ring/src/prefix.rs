@@ -254,58 +254,49 @@ impl<B: Block> PrefixReader<B> {
 
 /// A block on the heap.
 pub struct HeapBlock {
-    pieces: Vec<NonNull<[u8]>>,
-    /// Bytes of each piece but the last.
+    bytes: NonNull<[u8]>,
+    /// Bytes of a piece, which the next one follows at once: tests want pieces.
     piece: usize,
-    len: usize,
 }
 
 impl HeapBlock {
     /// A copy of `bytes`, in pieces of so many bytes.
     #[must_use]
     pub fn in_pieces(bytes: &[u8], piece: usize) -> Self {
-        let piece = piece.max(1);
-        let leak = |bytes: &[u8]| NonNull::from(Box::leak(bytes.into()));
         Self {
-            pieces: bytes.chunks(piece).map(leak).collect(),
-            piece,
-            len: bytes.len(),
+            bytes: NonNull::from(Box::<[u8]>::leak(bytes.into())),
+            piece: piece.max(1),
         }
     }
 }
 
 impl From<Vec<u8>> for HeapBlock {
     fn from(bytes: Vec<u8>) -> Self {
-        let len = bytes.len();
         Self {
-            pieces: alloc::vec![Box::leak(bytes.into_boxed_slice()).into()],
-            piece: len.max(1),
-            len,
+            bytes: Box::leak(bytes.into_boxed_slice()).into(),
+            piece: usize::MAX,
         }
     }
 }
 
 impl Drop for HeapBlock {
     fn drop(&mut self) {
-        for piece in &self.pieces {
-            // SAFETY: leaked when the value was made, and whoever drops it has no reference left.
-            drop(unsafe { Box::from_raw(piece.as_ptr()) });
-        }
+        // SAFETY: leaked when the value was made, and whoever drops it has no reference left.
+        drop(unsafe { Box::from_raw(self.bytes.as_ptr()) });
     }
 }
 
-// SAFETY: leaked for as long as the value lives, and `pieces` does not change.
+// SAFETY: leaked for as long as the value lives.
 unsafe impl Block for HeapBlock {
+    #[inline]
     fn place(&self, at: usize) -> (NonNull<u8>, usize) {
-        let offset = at % self.piece;
-        match self.pieces.get(at / self.piece) {
-            // SAFETY: nobody asks for bytes beyond the end, so the offset lies within the piece.
-            Some(piece) => (unsafe { piece.cast().add(offset) }, piece.len() - offset),
-            None => (NonNull::dangling(), 0),
-        }
+        let piece = self.piece - at % self.piece;
+        // SAFETY: nobody asks for bytes beyond the end.
+        let start = unsafe { self.bytes.cast::<u8>().add(at) };
+        (start, piece.min(self.bytes.len() - at))
     }
     fn len(&self) -> usize {
-        self.len
+        self.bytes.len()
     }
 }
 

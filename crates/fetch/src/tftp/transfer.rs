@@ -169,16 +169,13 @@ impl Transfer {
             return;
         }
         let received = self.received as usize;
-        let room = self.memory.as_ref().map_or(0, |memory| memory.len());
-        if room.saturating_sub(received) < data.len() {
-            // The task finds memory and asks for the block again.
+        let write = |memory: &mut Memory| memory.write(received, data);
+        if self.memory.as_mut().map_or(0, write) < data.len() {
+            // The task finds memory and asks for the block again, of which some may be written.
             self.overflow = true;
             self.due = true;
             self.again = true;
             return;
-        }
-        if let Some(memory) = &mut self.memory {
-            memory.write(received, data);
         }
         if let Some((_, since)) = self.timing.take_if(|(block, _)| *block == self.next) {
             let sample = now - since;
