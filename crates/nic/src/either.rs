@@ -93,6 +93,7 @@ impl<A: Nic, B: Nic> Nic for Either<A, B> {
 mod tests {
     use super::*;
     use crate::sim::{LinkConfig, SimNic, link};
+    use crate::wrapped::is_as_its_nic;
 
     #[test]
     fn frames_go_through_whichever_it_is() {
@@ -117,5 +118,11 @@ mod tests {
             assert_eq!(seen, 1);
             assert_eq!(nics[to].counters().receive_units, 1);
         }
+    }
+
+    #[test]
+    fn each_is_as_its_nic() {
+        is_as_its_nic(Either::<SimNic, SimNic>::First);
+        is_as_its_nic(Either::<SimNic, SimNic>::Second);
     }
 }

@@ -82,6 +82,7 @@ impl Hook for FaultInjector {
 mod tests {
     use super::*;
     use crate::sim::{LinkConfig, SimNic, link};
+    use crate::wrapped::is_as_its_nic;
     use crate::{Offload, Receive, SendError, Transmit};
     use std::vec::Vec;
 
@@ -155,5 +156,40 @@ mod tests {
         a.with(|_, hook| hook.configure(FaultConfig::default()));
         let late = a.split().1.send(60, Offload::None, |_| ());
         assert_eq!(late, Err(SendError::Fault(Fault::Removed)));
+    }
+
+    #[test]
+    fn without_faults_it_is_as_its_nic() {
+        is_as_its_nic(|nic| inject(nic, FaultConfig::default(), 1));
+    }
+
+    /// Set bits are cleared, clear ones set, the last byte's too.
+    #[test]
+    fn any_bit_may_flip() {
+        let config = FaultConfig {
+            receive_corrupt: 1.0,
+            ..FaultConfig::default()
+        };
+        for byte in [0, 0xff] {
+            let mut flipped = [0_u32; 2];
+            let mut injector = FaultInjector {
+                config,
+                random: fastrand::Rng::with_seed(1),
+                calls: 0,
+            };
+            for _ in 0..100 {
+                let mut frame = [byte; 2];
+                injector.frame(Direction::Receive, &mut frame);
+                let changed = frame.map(|now| (now ^ byte).count_ones());
+                assert_eq!(changed[0] + changed[1], 1);
+                flipped[0] += changed[0];
+                flipped[1] += changed[1];
+            }
+            assert!(flipped.iter().all(|count| *count > 20), "{flipped:?}");
+            let mut sent = [byte; 2];
+            injector.frame(Direction::Transmit, &mut sent);
+            assert_eq!(sent, [byte; 2]);
+            injector.frame(Direction::Receive, &mut []);
+        }
     }
 }

@@ -29,6 +29,8 @@ pub mod sim;
 mod steering;
 pub mod virtio;
 pub mod vlan;
+#[cfg(test)]
+mod wrapped;
 
 use core::fmt;
 

@@ -132,4 +132,34 @@ mod tests {
         );
         assert_eq!(bytes[116..], [2; 300]);
     }
+
+    /// A disk with room for so many bytes.
+    struct Disk(usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let left = self.0.checked_sub(bytes.len());
+            self.0 = left.ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_capture_and_not_the_nic() {
+        let (a, _b) = link(LinkConfig::default(), LinkConfig::default(), 1);
+        assert!(capture(a, Disk(20), || 0).is_err());
+        let (a, _b) = link(LinkConfig::default(), LinkConfig::default(), 1);
+        let mut a = capture(a, Disk(24 + 16 + 60), || 0).unwrap();
+        for _ in 0..3 {
+            let (_, tx) = a.split();
+            tx.send(60, Offload::None, |frame| frame.fill(1)).unwrap();
+            tx.flush().unwrap();
+        }
+        let mut finish = || a.with(|_, capture| capture.finish());
+        assert_eq!(finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        finish().unwrap();
+    }
 }

@@ -237,6 +237,7 @@ mod tests {
     use super::*;
     use crate::Checksum;
     use crate::sim::{LinkConfig, NicConfig, link};
+    use crate::wrapped::is_as_its_nic;
     use std::vec::Vec;
 
     fn id(number: u16) -> VlanId {
@@ -257,16 +258,20 @@ mod tests {
         assert_eq!(VlanId::new(0), None);
         assert_eq!(VlanId::new(4095), None);
         assert!(VlanId::new(1).is_some() && VlanId::new(4094).is_some());
+        assert_eq!(std::format!("{}", id(4094)), "4094");
     }
 
     #[test]
-    fn it_stops_with_its_nic() {
-        for vlan in [None, Some(id(5))] {
-            let (a, _b) = link(LinkConfig::default(), LinkConfig::default(), 1);
-            let mut a = Vlan::new(a, vlan);
-            assert_eq!(a.split().1.flush(), Ok(()));
-            a.stop();
-            assert_eq!(a.split().1.flush(), Err(Fault::Removed));
+    fn what_is_somebody_elses_counts_as_dropped() {
+        for (vlan, foreign) in [(None, 0), (Some(id(5)), 1)] {
+            let counters = is_as_its_nic(|nic| Vlan::new(nic, vlan));
+            assert_eq!(counters.receive_dropped, foreign);
+            // As another type it has counted the same.
+            let (nic, _) = link(LinkConfig::default(), LinkConfig::default(), 1);
+            let mut nic = Vlan::new(nic, vlan);
+            nic.foreign = 7;
+            let nic = nic.map(|nic| nic);
+            assert_eq!((nic.id, nic.counters().receive_dropped), (vlan, 7));
         }
     }
 

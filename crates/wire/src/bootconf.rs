@@ -807,6 +807,12 @@ mod tests {
             3,
             "different",
         );
+        // One file that the entry loads twice.
+        one_error(
+            &format!("title A\nlinux a\ninitrd a\nsha256 {SUM} a\nsha256 {zeros} a"),
+            5,
+            "different",
+        );
         one_error("title A\u{1b}[2J\nlinux a", 1, "control");
         let errors = parse(b"title A\nlinux \xff").unwrap_err();
         assert_eq!(errors[0].to_string(), "line 2: not UTF-8 text");
@@ -821,6 +827,10 @@ mod tests {
         assert_eq!(lines, [2, 3, 5]);
         let lines: Vec<_> = errors("title A\ninitrd\n").iter().map(|e| e.0).collect();
         assert_eq!(lines, [1, 2]);
+        // Of one line in the order in which they were found.
+        let reasons: Vec<_> = errors("title\n").into_iter().map(|e| e.1).collect();
+        assert_eq!(reasons.len(), 2);
+        assert!(reasons[0].contains("title needs") && reasons[1].contains("neither linux"));
         assert_eq!(parse(b"\0\n".repeat(1000)).unwrap_err().len(), MAX_ERRORS);
     }
 

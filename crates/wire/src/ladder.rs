@@ -205,6 +205,7 @@ mod tests {
         assert!(send(1472, 1000).is_some());
         assert!(send(1473, 1000).is_none());
         assert!(send(0, 1000).is_none());
+        assert!(send(1, MAX_MICROS).is_some());
         assert!(send(64, MAX_MICROS + 1).is_none());
         assert!(Request::parse(b"count 1 52:54:00:77:00:2").is_none());
         assert!(Request::parse(b"count 1 52:54:00:77:00:02 more").is_none());

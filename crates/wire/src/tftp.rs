@@ -428,6 +428,18 @@ mod tests {
         assert_eq!(emitted(Packet::Rrq(request)), bytes);
     }
 
+    /// A server must know one to refuse it.
+    #[test]
+    fn a_write_request() {
+        let bytes = b"\0\x02upload\0netascii\0tsize\x007\0";
+        let Packet::Wrq(request) = Packet::parse(bytes).unwrap() else {
+            panic!()
+        };
+        assert_eq!((request.filename, request.mode), ("upload", "netascii"));
+        assert_eq!(request.options.as_bytes(), b"tsize\x007\0");
+        assert_eq!(emitted(Packet::Wrq(request)), bytes);
+    }
+
     #[test]
     fn data_ack_error_oack() {
         assert_eq!(

@@ -447,3 +447,39 @@ fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() 
         assert_eq!((sent(&bench, b"first"), sent(&bench, b"second")), (0, 1));
     }
 }
+
+/// RFC 5227, section 2.1.1: who has the address, and who probes it too.
+#[test]
+fn who_claims_an_address_that_is_probed() {
+    let (ours, other) = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 8));
+    let nobody = Ipv4Addr::UNSPECIFIED;
+    for (operation, sender, target, claims) in [
+        (1, ours, SERVER, true),
+        (2, ours, CLIENT, true),
+        (1, nobody, ours, true),
+        (1, nobody, other, false),
+        (1, other, ours, false),
+        (2, other, CLIENT, false),
+    ] {
+        let mut bench = Bench::silent(Version::V4);
+        let stack = bench.stack.clone();
+        let end = Rc::new(RefCell::new(None));
+        let out = end.clone();
+        bench.engine.spawn(async move {
+            *out.borrow_mut() = Some(stack.arp_probe(ours).await);
+        });
+        bench.turn();
+        bench.send(&arp(operation, EVIL_MAC, sender, target));
+        bench.settle();
+        for _ in 0..3 {
+            bench.clock.advance(5_000);
+            bench.turn();
+        }
+        let expected = claims.then_some(EVIL_MAC);
+        assert_eq!(
+            *end.borrow(),
+            Some(expected),
+            "{operation} {sender} {target}"
+        );
+    }
+}

@@ -10,7 +10,7 @@ use core::cell::RefCell;
 use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
-use wireboot_tcp::{Duration, Flags};
+use wireboot_tcp::{Duration, Flags, Instant};
 
 #[test]
 fn a_reset_with_text_at_the_next_number_ends_it_and_its_text_is_nothing() {
@@ -400,4 +400,120 @@ fn strangers_are_refused() {
         );
         bench.finishes();
     });
+}
+
+#[test]
+fn a_long_text_leaves_piece_by_piece() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let (stack, done) = (bench.stack.clone(), bench.done.clone());
+        bench.engine.spawn(async move {
+            let server = version.server();
+            let stream = stack.connect(server, Duration::from_secs(1)).await;
+            let mut stream = stream.unwrap();
+            let sent = stream.write_all(&pattern(40_000)).await;
+            *done.borrow_mut() = Some(sent.map(|()| 40_000));
+            core::future::pending().await
+        });
+        bench.handshake(&OPTIONS);
+        let first = bench.snd_una();
+        for _ in 0..60 {
+            let ends = Ends::new(bench.host(), bench.us);
+            let waits = bench.stack.inner().flows.find(ends).unwrap().send.len();
+            assert!(waits <= 16 * 1024);
+            // The host has heard what came up to here.
+            bench.send(&bench.segment(0).frame());
+            bench.settle();
+        }
+        assert_eq!(*bench.done.borrow(), Some(Ok(40_000)));
+        assert_eq!(bench.ack, first.wrapping_add(40_000));
+        let mut text = vec![0; 40_000];
+        for frame in &bench.heard {
+            if let Some((_, _, (seq, .., len), _)) = tcp(frame)
+                && len > 0
+            {
+                let at = seq.wrapping_sub(first) as usize;
+                text[at..at + len].copy_from_slice(&frame[frame.len() - len..]);
+            }
+        }
+        assert!(text == pattern(40_000));
+    }
+}
+
+/// The end of a connection is said again until the host has heard it, for three seconds and no longer.
+#[test]
+fn a_closed_stream_says_goodbye_again() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let stack = bench.stack.clone();
+        bench.engine.spawn(async move {
+            let server = version.server();
+            let stream = stack.connect(server, Duration::from_secs(1)).await;
+            stream.unwrap().close();
+        });
+        bench.handshake(&OPTIONS);
+        let ends = Ends::new(bench.host(), bench.us);
+        let is_kept = |bench: &Bench| bench.stack.inner().flows.find(ends).is_some();
+        let goodbyes = |bench: &Bench| {
+            let all = bench.segments();
+            all.iter()
+                .filter(|(numbers, _)| numbers.2.contains(Flags::FIN))
+                .count()
+        };
+        assert_eq!(goodbyes(&bench), 1);
+        for _ in 0..28 {
+            bench.clock.advance(100_000);
+            bench.settle();
+        }
+        assert!(goodbyes(&bench) > 1 && is_kept(&bench));
+        bench.clock.advance(400_000);
+        bench.settle();
+        assert!(!is_kept(&bench));
+    }
+}
+
+#[test]
+fn a_stream_tells_its_round_trip_and_what_it_received() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let (stack, done) = (bench.stack.clone(), bench.done.clone());
+        let told = Rc::new(RefCell::new(None));
+        let out = told.clone();
+        bench.engine.spawn(async move {
+            let server = version.server();
+            let stream = stack.connect(server, Duration::from_secs(1)).await;
+            let mut stream = stream.unwrap();
+            while stack.now() < Instant::from_millis(100) {
+                stack.next_turn().await;
+            }
+            // What came before there was memory for it, a part of it read.
+            let read = stream.read(|bytes| bytes.len().min(700)).await;
+            let before = stream.received().get();
+            let region = Region::new(Memory::from(vec![0; 4 * STEP]));
+            *done.borrow_mut() = Some(stream.read_into(&region, 0).await);
+            *out.borrow_mut() = Some((
+                stream.round_trip().unwrap(),
+                read,
+                before,
+                stream.received().get(),
+            ));
+        });
+        bench.handshake(&OPTIONS);
+        bench.go_on();
+        bench.go_on();
+        bench.clock.advance(100_000);
+        bench.settle();
+        for _ in 0..3 {
+            bench.go_on();
+        }
+        bench.settle();
+        assert_eq!(*bench.done.borrow(), Some(Ok(4 * STEP)));
+        let (round_trip, read, before, received) = told.borrow_mut().take().unwrap();
+        // One turn of the bench and the next.
+        assert!((60..1000).contains(&round_trip.total_micros()));
+        assert_eq!(
+            (read, before, received),
+            (Ok(700), 700, 700 + 4 * STEP as u64)
+        );
+    }
 }

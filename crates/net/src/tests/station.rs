@@ -1,7 +1,8 @@
 //! What a station tells of itself.
 
 use super::forged::Bench;
-use super::{CLIENT_MAC, Version};
+use super::{CLIENT, CLIENT_MAC, Version};
+use crate::{Ipv4Cidr, Ipv4Config};
 use core::net::IpAddr;
 use std::vec::Vec;
 
@@ -28,4 +29,20 @@ fn the_addresses_of_a_name_are_tried_in_order() {
     );
     let same = ["10.0.0.200", "10.0.0.2", "10.0.0.7"];
     assert_eq!(ordered(same), same);
+}
+
+/// RFC 791: every link carries 576 bytes; no packet is longer than the card takes.
+#[test]
+fn packets_are_as_long_as_the_network_says_within_reason() {
+    let bench = Bench::silent(Version::V4);
+    assert_eq!(bench.stack.mtu(), 1500);
+    for (told, mtu) in [(1400, 1400), (576, 576), (575, 576), (0, 576), (9000, 1500)] {
+        bench.stack.configure(&Ipv4Config {
+            address: Ipv4Cidr::new(CLIENT, 24),
+            router: None,
+            routes: Vec::new(),
+            mtu: Some(told),
+        });
+        assert_eq!(bench.stack.mtu(), mtu);
+    }
 }
