@@ -209,6 +209,13 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_by_ipv4_is_what_is_known() {
+        let lease = v4(true).unwrap();
+        let known = Leases::from(lease.clone());
+        assert_eq!((known.v4, known.v6), (Some(lease), None));
+    }
+
+    #[test]
     fn the_other_versions_lease_is_told_when_it_follows() {
         let mut found = Found::default();
         assert!(found.news(true, at(0)).is_none());

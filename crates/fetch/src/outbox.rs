@@ -48,3 +48,35 @@ impl<T: Send> Outbox<T> {
         !self.waiting.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_ring::channel;
+
+    #[test]
+    fn what_may_be_lost_leaves_room_for_what_may_not() {
+        let (ring, mut there) = channel(4);
+        let mut outbox = Outbox::new(ring);
+        for number in 0..3 {
+            assert_eq!(outbox.offer(number), Ok(()));
+        }
+        assert_eq!(outbox.offer(3), Err(3));
+        // The last place, and one behind it.
+        outbox.tell(4);
+        outbox.tell(5);
+        assert!(outbox.waits());
+        assert_eq!(
+            [there.pop(), there.pop(), there.pop()].map(Option::unwrap),
+            [0, 1, 2]
+        );
+        // Nothing overtakes what waits.
+        assert_eq!(outbox.offer(6), Err(6));
+        outbox.flush();
+        assert!(!outbox.waits());
+        assert_eq!(
+            [there.pop(), there.pop(), there.pop()],
+            [Some(4), Some(5), None]
+        );
+    }
+}

@@ -470,6 +470,8 @@ mod tests {
             http("http://h/a b\\ü[1]|\"<>^`{}").resource(),
             "/a%20b%5C%C3%BC%5B1%5D%7C%22%3C%3E%5E%60%7B%7D"
         );
+        // Brackets are the host's alone, however long that is.
+        assert_eq!(http("http://boot.example/[1]").resource(), "/%5B1%5D");
         let tftp = Url::parse("tftp://h/boot\\x64 ü").unwrap();
         assert_eq!(tftp.resource(), "boot\\x64 ü");
     }
@@ -531,6 +533,10 @@ mod tests {
             assert!(matches!(error(&text), UrlError::Zone { .. }), "{host}");
         }
         assert!(matches!(error("http://a%20b/x"), UrlError::HostName { .. }));
+        for (len, fits) in [(253, true), (254, false), (300, false)] {
+            let url = Url::parse(&format!("http://{}/x", "a".repeat(len)));
+            assert_eq!(url.is_ok(), fits, "{len} characters");
+        }
         assert!(matches!(error("http://h:0/x"), UrlError::Port { .. }));
         assert!(matches!(error("http://h:65536/"), UrlError::Port { .. }));
         assert!(matches!(error("http://u:p@h/"), UrlError::UserName { .. }));
@@ -605,6 +611,7 @@ mod tests {
         assert_eq!(join("../initrd"), "http://h:8080/initrd");
         assert_eq!(join("../../../initrd"), "http://h:8080/initrd");
         assert_eq!(join("/k?x"), "http://h:8080/k?x");
+        assert_eq!(join("/[1]"), "http://h:8080/%5B1%5D");
         assert_eq!(join("//other/k"), "http://other/k");
         assert_eq!(join("?x"), "http://h:8080/conf/wireboot.conf?x");
         assert_eq!(join("tftp://t/k"), "tftp://t/k");

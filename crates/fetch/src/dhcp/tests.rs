@@ -199,6 +199,20 @@ fn the_client_says_who_it_is() {
 }
 
 #[test]
+fn a_machine_without_a_guid_is_known_by_its_ethernet_address() {
+    let wish = DhcpRequest {
+        uuid: None,
+        ..wish()
+    };
+    let (lease, _) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
+        let [.., a, b, c, d, e, f] = message.options.machine_id().unwrap();
+        assert_eq!(Some([a, b, c, d, e, f]), message.mac());
+        vec![from(&with_file(lease_reply(SERVER, ADDRESS, message), "f"))]
+    });
+    assert!(lease.is_ok());
+}
+
+#[test]
 fn http_clients_take_urls() {
     let wish = DhcpRequest {
         vendor_class: VendorClass::Http,
@@ -420,6 +434,48 @@ fn without_a_list_boot_servers_are_sought_by_broadcast() {
         vec![from(&reply)]
     });
     assert_eq!(lease.unwrap().boot_file.as_deref(), Some("found.efi"));
+}
+
+#[test]
+fn a_list_of_boot_servers_is_all_that_is_asked() {
+    let menu = vec![MenuItem {
+        kind: 9,
+        description: "Install".into(),
+    }];
+    let listed = PxeOptions {
+        boot_servers: vec![BootServers {
+            kind: 9,
+            addresses: vec![OTHER],
+        }],
+        menu: menu.clone(),
+        ..PxeOptions::default()
+    };
+    // Only listed servers, and none is.
+    let empty = PxeOptions {
+        discovery_control: Some(discovery::LIST_ONLY),
+        menu,
+        ..PxeOptions::default()
+    };
+    for (options, server) in [(listed, OTHER), (empty, SERVER)] {
+        let (lease, _) = simply(|datagram, message| {
+            if message.ciaddr == ADDRESS {
+                assert_eq!(*datagram.destination.ip(), server);
+                let mut reply = Message::reply(MessageType::Ack, message);
+                reply.file = b"stranger.efi".to_vec();
+                let mut stranger = datagram.answer(reply.emit());
+                stranger.source.set_ip(PROXY);
+                reply.file = b"asked.efi".to_vec();
+                let mut late = datagram.answer(reply.emit());
+                late.micros = 5000;
+                return vec![stranger, late];
+            }
+            let mut reply = lease_reply(SERVER, ADDRESS, message);
+            reply.options.set(option::VENDOR_CLASS, "PXEClient");
+            reply.options.set(option::VENDOR, options.emit());
+            vec![from(&reply)]
+        });
+        assert_eq!(lease.unwrap().boot_file.as_deref(), Some("asked.efi"));
+    }
 }
 
 #[test]

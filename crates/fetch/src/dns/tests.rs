@@ -531,6 +531,24 @@ fn of_two_errors_the_one_that_says_more() {
     assert!(matches!(error(3, 3), DnsError::NotFound { .. }));
     assert!(matches!(error(2, 0), DnsError::Failed { .. }));
     assert!(matches!(error(3, 2), DnsError::Failed { .. }));
+    // An address that no host can have says more than a failure, silence more than that there is no such name.
+    let local = Some((0, 0, Some(Ipv4Addr::LOCALHOST)));
+    let (result, _) = both(local, Some((0, 2, None)));
+    assert!(matches!(result, Err(DnsError::NoHost { .. })), "{result:?}");
+    let (result, _) = both(None, Some((0, 3, None)));
+    assert!(
+        matches!(result, Err(DnsError::NoAnswer { .. })),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn the_longest_name() {
+    let [long, short, longer] = [63, 61, 62].map(|len| "a".repeat(len));
+    let name = |last: &str| Name::from_text(&[&long, &long, &long, last].join("."));
+    // With the lengths of its labels, and the empty one at the end.
+    assert_eq!(name(&short).unwrap().0.len(), 255);
+    assert_eq!(name(&longer), None);
 }
 
 #[test]

@@ -98,3 +98,24 @@ fn versions_take_turns() {
     assert_eq!(by_turns(&[b, a]), [b, a]);
     assert!(by_turns(&[]).is_empty());
 }
+
+#[test]
+fn an_address_that_the_link_alone_knows_is_none() {
+    let task = async |stack: Stack| {
+        let nothing = Versions::of(&stack);
+        stack.ipv6_up();
+        // Until nobody has objected to it.
+        stack.sleep(Duration::from_secs(3)).await;
+        assert!(stack.link_local().is_some());
+        let local = Versions::of(&stack);
+        assert!(stack.add_ipv6("2001:db8::5".parse().unwrap()));
+        stack.sleep(Duration::from_secs(3)).await;
+        (nothing, local, Versions::of(&stack))
+    };
+    let ((nothing, local, beyond), _) = run(LinkConfig::default(), 1, &[], |_| vec![], task);
+    let versions = |v6| Versions { v4: false, v6 };
+    assert_eq!(
+        (nothing, local, beyond),
+        (versions(false), versions(false), versions(true))
+    );
+}

@@ -194,3 +194,102 @@ fn what_is_no_url_is_refused_and_a_name_without_servers_unresolved() {
     assert!(matches!(bench.done[&2], Err(FetchError::Url(_))));
     assert!(matches!(bench.done[&3], Err(FetchError::Unresolved { .. })));
 }
+
+#[test]
+fn a_file_is_its_bytes_and_what_they_took() {
+    let file = File {
+        url: "http://h/x".into(),
+        memory: Memory::from(vec![1, 2, 3, 4]),
+        len: 3,
+        stats: Stats::default(),
+    };
+    assert_eq!(file.content(), [1, 2, 3]);
+    let stats = |bytes, micros| Stats {
+        bytes,
+        micros,
+        retransmissions: 0,
+    };
+    assert_eq!(stats(250_000_000, 2_000_000).megabits(), 1000);
+    assert_eq!(stats(1, 0).megabits(), 0);
+}
+
+/// Lets time pass up to `micros` after the start.
+fn pass(bench: &mut Bench, micros: i64) {
+    while bench.clock.now() < micros {
+        let now = Instant::from_micros(bench.clock.now());
+        bench.service.poll(now).unwrap();
+        bench.server.poll(now).unwrap();
+        bench.clock.advance(1000);
+    }
+}
+
+#[test]
+fn name_servers_of_both_leases_are_each_asked_once() {
+    let mut bench = Bench::new(Manner::default());
+    let [first, second]: [Ipv4Addr; 2] = [SERVER, Ipv4Addr::new(10, 0, 0, 3)];
+    let lease = Lease {
+        dns: vec![first, second, first],
+        search: vec!["a.example".into(), "b.example".into()],
+        ..lease()
+    };
+    let sixth = "2001:db8::53".parse().unwrap();
+    let lease6 = Lease6 {
+        dns: vec![sixth],
+        search: vec!["b.example".into(), "c.example".into()],
+        ..Lease6::new(LeaseSource::Firmware)
+    };
+    bench.commands.push(Command::Configure(lease)).unwrap();
+    bench.commands.push(Command::Configure6(lease6)).unwrap();
+    pass(&mut bench, 10_000);
+    let (servers, search) = bench.service.shared.name_servers();
+    assert_eq!(
+        servers,
+        [IpAddr::V4(first), IpAddr::V4(second), IpAddr::V6(sixth)]
+    );
+    assert_eq!(search, ["a.example", "b.example", "c.example"]);
+}
+
+#[test]
+fn ipv6_alone_waits_for_a_router_and_then_goes_on() {
+    let mut bench = Bench::new(Manner::default());
+    // The service forgets the lease by IPv4 that the bench gives.
+    pass(&mut bench, 10_000);
+    bench.service.shared.leases.borrow_mut().v4 = None;
+    let address = "2001:db8::5".parse().unwrap();
+    let lease6 = Lease6 {
+        addresses: vec![address],
+        ..Lease6::new(LeaseSource::Firmware)
+    };
+    bench.commands.push(Command::Configure6(lease6)).unwrap();
+    let begin = bench.clock.now();
+    let url = "http://none.example/".to_string();
+    bench.commands.push(Command::Get { job: 1, url }).unwrap();
+    bench.run(1, give);
+    let addresses = bench.service.shared.stack.addresses6();
+    assert!(addresses.iter().any(|cidr| cidr.address() == address));
+    // Nobody is there to tell the name's address; that is found at once.
+    assert!(bench.done[&1].is_err());
+    let waited = bench.clock.now() - begin;
+    assert!((4_000_000..4_100_000).contains(&waited), "{waited} us");
+}
+
+#[test]
+fn no_more_downloads_run_together_than_share_the_buffers() {
+    let mut bench = Bench::new(Manner::default());
+    (0..=TOGETHER as u32).for_each(|job| bench.get(job));
+    let mut begun = Vec::new();
+    for millis in 1..200 {
+        pass(&mut bench, millis * 1000);
+        while let Some(event) = bench.events.pop() {
+            if let Event::NeedMemory { job, bytes } = event {
+                begun.push((job, bytes));
+            }
+        }
+    }
+    assert_eq!(begun.len(), TOGETHER);
+    for (job, bytes) in begun {
+        bench.commands.push(give(job, bytes).unwrap()).unwrap();
+    }
+    bench.run(TOGETHER + 1, give);
+    assert!(bench.done.values().all(Result::is_ok));
+}

@@ -709,6 +709,60 @@ fn addresses_that_no_host_can_have_are_no_lease() {
 }
 
 #[test]
+fn of_very_many_addresses_some_are_kept() {
+    let addresses = |count: u16| (0..count).map(|n| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, n));
+    let rapid = Reply {
+        rapid: true,
+        addresses: addresses(10).collect(),
+        ..reply()
+    };
+    let mut bench = Bench::new(&request());
+    bench.hear(SERVER, &rapid);
+    assert_eq!(bench.lease().addresses, addresses(8).collect::<Vec<_>>());
+}
+
+#[test]
+fn transactions_have_24_bits() {
+    // The next one is 0.
+    let last = || {
+        let mut bench = Bench::new(&request());
+        bench.client = Client::new(&request(), MAC, at(0), u32::MAX);
+        bench.turn();
+        assert_eq!(bench.last().transaction_id, 0x00ff_ffff);
+        bench
+    };
+    let rapid = Reply {
+        rapid: true,
+        ..reply()
+    };
+    let mut informed = last();
+    informed.client.router(false, true, at(0));
+    informed.turn();
+    assert_eq!(informed.last().kind, MessageType::InformationRequest);
+    informed.hear(SERVER, &reply().url());
+    informed.slaac = true;
+    assert_eq!(informed.lease().boot_file.as_deref(), Some(URL));
+    let mut declining = last();
+    declining.hear(SERVER, &rapid);
+    declining.client.decline(vec![ADDRESS], at(0));
+    declining.turn();
+    assert_eq!(declining.last().kind, MessageType::Decline);
+    declining.hear(SERVER, &reply());
+    declining.until(1200);
+    assert_eq!(declining.last().kind, MessageType::Solicit);
+    let mut refused = last();
+    let refusal = Reply {
+        status: Some(StatusCode::UNSPEC_FAIL),
+        ..rapid.clone()
+    };
+    refused.hear(SERVER, &refusal);
+    refused.until(1200);
+    assert_eq!(refused.last().kind, MessageType::Solicit);
+    refused.hear(SERVER, &rapid);
+    assert_eq!(refused.lease().addresses, [ADDRESS]);
+}
+
+#[test]
 fn a_refusal_is_told_and_asked_again_no_sooner() {
     for (refusal, words) in [
         (
@@ -845,12 +899,13 @@ fn an_address_by_a_routers_prefix_is_enough_where_there_is_no_server() {
     assert_eq!(bench.client.outcome(true, at(500)), Some(bare.clone()));
     assert_eq!(bench.client.outcome(false, at(500)), None);
     // It says that there is one, which does not answer three messages.
-    for managed in [true, false] {
+    // Each has its time: one, two and four seconds, more or less; a first one that it made needless has none.
+    for (managed, time) in [(true, 5_800..9_000), (false, 2_500..4_000)] {
         let mut bench = Bench::new(&request());
         bench.slaac = true;
         bench.client.router(managed, true, at(0));
         assert_eq!(bench.until(60_000), Some(bare.clone()));
-        assert!((3_000..9_000).contains(&bench.now), "{} ms", bench.now);
+        assert!(time.contains(&bench.now), "{} ms", bench.now);
     }
 }
 

@@ -69,6 +69,16 @@ fn each_engine_brings_its_part() {
         connections.sort_unstable();
         connections.dedup();
         assert_eq!(connections.len(), engines, "each keeps its connection");
+        // The first that helps has its share of what is left then, from the end.
+        let share = requests[1].header("Range").unwrap();
+        let share = share
+            .strip_prefix("bytes=")
+            .unwrap()
+            .split_once('-')
+            .unwrap();
+        let share = (file.len() - share.0.parse::<usize>().unwrap()) * engines;
+        let least = file.len() * 4 / 5;
+        assert!((least..=file.len()).contains(&share), "{share}");
         for helper in &mut world.assistants {
             let counters = helper.assistant.as_mut().unwrap().nic_mut().counters();
             assert!(counters.receive_bytes > 500_000, "{counters}");
@@ -118,6 +128,12 @@ fn rough_links_and_cards_that_steer_otherwise_change_no_byte() {
             if link == LinkConfig::default() {
                 // A reset for a segment that went astray would have broken a connection.
                 assert_eq!((stats.resumed, stats.restarted), (0, 0));
+            }
+            // Each engine counts what it gave to the lead.
+            let none = wireboot_net::Forwarded::default();
+            for helper in &world.assistants {
+                let forwarded = helper.assistant.as_ref().unwrap().forwarded();
+                assert_eq!(forwarded != none, astray, "{forwarded:?}");
             }
         }
     }
@@ -279,6 +295,7 @@ fn a_file_given_up_in_the_middle_leaves_nothing_behind() {
                 &mut pages
             ));
             let end = stack.now() + wireboot_net::Duration::from_millis(25);
+            assert!(!team.busy());
             poll_fn(|context| {
                 assert!(get.as_mut().poll(context).is_pending());
                 match stack.now() < end {
@@ -287,7 +304,9 @@ fn a_file_given_up_in_the_middle_leaves_nothing_behind() {
                 }
             })
             .await;
+            assert!(team.busy());
         }
+        assert!(!team.busy());
         pages.last_progress.0
     });
     assert!(received > 1_000_000 && received < 6_000_000, "{received}");
@@ -328,6 +347,10 @@ fn a_file_that_changes_meanwhile_comes_anew_while_assistants_still_write() {
     });
     let outcome = whole(&mut world, &expected);
     assert_eq!(outcome.result.unwrap().stats.restarted, 1);
+    // It comes whole on the first connection: nobody asks for parts of it.
+    let requests = world.requests.borrow();
+    let rest = requests.last().unwrap().header("Range").unwrap();
+    assert!(rest.ends_with('-'), "{rest}");
 }
 
 proptest! {

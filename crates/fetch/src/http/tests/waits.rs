@@ -58,11 +58,16 @@ fn a_body_above_the_floor_goes_on() {
         piece: 2,
         ..Wire::default()
     };
-    let served = body.clone();
-    let mut world = World::new(wire, move |_| ok(&served));
-    assert_eq!(world.get(URL).bytes(), body);
-    assert!(world.seconds() > 31.0, "{} s", world.seconds());
-    assert_eq!(world.requests.borrow().len(), 1);
+    let chunks = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
+    for whole in [
+        ok(&body),
+        reply(chunks, &chunked(&body, 1000), Then::Listen),
+    ] {
+        let mut world = World::new(wire, move |_| whole.clone());
+        assert_eq!(world.get(URL).bytes(), body);
+        assert!(world.seconds() > 31.0, "{} s", world.seconds());
+        assert_eq!(world.requests.borrow().len(), 1);
+    }
 }
 
 /// However much comes: what the settings ask for counts.
@@ -185,6 +190,45 @@ fn a_path_that_swallows_big_packets_is_asked_for_small_ones() {
         assert!(world.get(URL).bytes() == file);
         assert!(world.seconds() - before < 1.0);
     }
+}
+
+#[test]
+fn silence_is_suspicious_on_a_new_connection_and_for_large_packets_alone() {
+    let file = content(200_000, 43);
+    // The second time, small packets were asked for already.
+    for (bytes, seconds) in [(60_000, 4 + 10), (70_000, 10 + 10)] {
+        let served = file.clone();
+        let mut world = World::new(Wire::default(), move |request| {
+            let reply = serve(&served, "\"v\"", request);
+            match request.number {
+                0 | 1 => cut(reply, bytes, Then::Hang),
+                _ => reply,
+            }
+        });
+        assert!(world.get(URL).bytes() == file);
+        let seconds = f64::from(seconds);
+        // And a quarter and half of a second between.
+        assert!(
+            (seconds..seconds + 1.5).contains(&world.seconds()),
+            "{} s",
+            world.seconds()
+        );
+    }
+}
+
+#[test]
+fn a_helper_whose_connections_break_gives_up() {
+    let file = content(6_000_000, 50);
+    let served = file.clone();
+    let mut world = World::new(ranges::far(), move |request| {
+        let reply = ranges::ranges(&served, "\"v\"", request);
+        match range(request) {
+            None if request.number > 0 => cut(reply, 0, Then::Reset),
+            _ => reply,
+        }
+    });
+    assert!(world.get(URL).bytes() == file);
+    assert!(world.seconds() < 5.0, "{} s", world.seconds());
 }
 
 #[test]

@@ -251,6 +251,84 @@ fn a_slow_transfer_above_the_floor_goes_on() {
 }
 
 #[test]
+fn a_server_that_falls_silent_is_asked_again_and_anew() {
+    let (mut requests, mut acknowledgements) = (0, 0);
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => {
+            requests += 1;
+            vec![answer(query, data(1, 512))]
+        }
+        Ok(Packet::Ack { block: 1 }) => {
+            acknowledgements += 1;
+            vec![]
+        }
+        _ => vec![],
+    });
+    let error = ended.result.unwrap_err();
+    assert!(
+        matches!(error, TftpError::Stalled { received: 512 }),
+        "{error}"
+    );
+    assert_eq!(requests, ATTEMPTS);
+    assert_eq!(acknowledgements, ATTEMPTS * (1 + RETRIES));
+    assert!(ended.micros < LIMIT, "{} us", ended.micros);
+}
+
+#[test]
+fn each_block_has_all_patience_again() {
+    // The server hears each second acknowledgement.
+    let mut heard = 0;
+    let last = 3 * RETRIES as u16;
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => vec![answer(query, data(1, 512))],
+        Ok(Packet::Ack { block }) => {
+            heard += 1;
+            let len = if block + 1 < last { 512 } else { 0 };
+            let next =
+                (heard % 2 == 0 && block < last).then(|| answer(query, data(block + 1, len)));
+            next.into_iter().collect()
+        }
+        _ => vec![],
+    });
+    assert_eq!(ended.bytes().len(), 512 * (usize::from(last) - 1));
+}
+
+#[test]
+fn an_error_in_the_middle_ends_the_transfer() {
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => {
+            let mut error = vec![0, 5, 0, 0];
+            error.extend(b"the disk is gone\0");
+            vec![
+                answer(query, data(1, 512)),
+                after(answer(query, error), 5_000),
+            ]
+        }
+        _ => vec![],
+    });
+    assert!(
+        ended.error().contains("the disk is gone"),
+        "{}",
+        ended.error()
+    );
+    assert!(ended.micros < SECOND, "{} us", ended.micros);
+}
+
+#[test]
+fn a_request_that_is_sent_again_is_counted() {
+    let mut requests = 0;
+    let ended = attacked(|query| {
+        if !is_request(query) {
+            return vec![];
+        }
+        requests += 1;
+        let second = (requests == 2).then(|| answer(query, data(1, 7)));
+        second.into_iter().collect()
+    });
+    assert_eq!(ended.result.unwrap().retransmissions, 1);
+}
+
+#[test]
 fn another_address_is_not_the_server() {
     for first in [oack(&[("blksize", "1468")]), data(1, 5)] {
         let mut errors = 0;
@@ -373,6 +451,25 @@ fn more_than_was_asked_is_refused() {
         );
         assert!(ended.micros < SECOND);
     }
+}
+
+#[test]
+fn an_option_that_is_asked_for_no_more_is_refused() {
+    let ended = attacked(|query| {
+        let Ok(Packet::Rrq(request)) = Packet::parse(&query.payload) else {
+            return vec![];
+        };
+        let asked = TransferOptions::from_request(request.options);
+        let packet = match asked.window_size {
+            Some(_) => [&[0, 5, 0, 8][..], b"no windows\0"].concat(),
+            None => oack(&[("windowsize", "4")]),
+        };
+        vec![answer(query, packet)]
+    });
+    assert_eq!(
+        ended.error(),
+        "the TFTP server answers windowsize=4, which this client did not ask for"
+    );
 }
 
 #[test]
@@ -503,6 +600,38 @@ fn windows_are_shared() {
     };
     let windows = [0, 1, 2, 4, 100].map(window);
     assert_eq!(windows, [Some(64), Some(64), Some(32), Some(16), Some(1)]);
+}
+
+#[test]
+fn a_window_is_on_trial_for_four_windows() {
+    let (mut near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
+    let mut config = NicConfig::new(near.properties().mac);
+    config.receive_frames_told = Some((8, 56));
+    near.configure(config);
+    let engine = Engine::new(near, [1; 32]);
+    let stack = engine.stack();
+    let transfer = Rc::new(RefCell::new(Transfer::new(&[], Instant::ZERO)));
+    let run = Run {
+        stack: &stack,
+        sharers: 1,
+        floor: Floor::default(),
+        socket: stack.udp_with_sink(transfer.clone()),
+        transfer: transfer.clone(),
+        announced: None,
+    };
+    // A block was lost when so many of a window of 8 are there.
+    let failed = |window, blocks: u64| {
+        transfer.borrow_mut().window = window;
+        run.begin_trial();
+        transfer.borrow_mut().next = blocks + 1;
+        assert!(!run.trial_failed(), "nothing was lost");
+        transfer.borrow_mut().retransmissions += 1;
+        run.trial_failed()
+    };
+    assert!(failed(8, 0) && failed(8, 31));
+    assert!(!failed(8, 32) && !failed(8, 40));
+    // One block at a time fits any buffers.
+    assert!(!failed(1, 0));
 }
 
 #[test]

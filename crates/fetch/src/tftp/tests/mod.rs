@@ -590,6 +590,8 @@ fn the_servers_error_text_is_shown() {
         outcome.error(),
         "the TFTP server says: no such kernel\u{fffd} (error 1)"
     );
+    // Other options would not help.
+    assert_eq!(outcome.log.borrow().requests, 1);
     let manner = Manner {
         error: Some((ErrorCode::NOT_FOUND, "")),
         ..manner
@@ -654,6 +656,8 @@ fn a_late_window_is_not_waited_for_long() {
     let outcome = fetch(&manner, wire, 10);
     assert_eq!(outcome.bytes(), manner.file);
     assert!(outcome.micros < 5_000_000, "{} us", outcome.micros);
+    // The receive buffers are known: a loss does not say that there are fewer.
+    assert_eq!(outcome.log.borrow().requests, 1);
 }
 
 /// A file over a fast wire, to a NIC that is sure of 8 receive buffers, hopes for 64, has so many, and is looked at when more than
@@ -871,6 +875,45 @@ fn a_gap_after_a_multiple_is_told_from_the_multiple() {
         block(&mut transfer, number, 1);
     }
     assert_eq!(transfer.acknowledgements(now), (5, 1));
+}
+
+#[test]
+fn a_window_on_trial_is_not_waited_for_long() {
+    let mut transfer = midway();
+    transfer.round_trip = Some(Duration::from_millis(200));
+    let trial = || {
+        Some(Trial {
+            end: 32,
+            retransmissions: 0,
+        })
+    };
+    for (next, trial, millis) in [
+        (1, None, 600),
+        (5, None, 600),
+        // Before the first block it is the server that is waited for.
+        (1, trial(), 600),
+        (5, trial(), 100),
+    ] {
+        (transfer.next, transfer.trial) = (next, trial);
+        assert_eq!(transfer.patience(), Duration::from_millis(millis), "{next}");
+    }
+}
+
+#[test]
+fn a_repeated_block_is_answered_when_the_acknowledgement_was_lost() {
+    let mut transfer = midway();
+    for number in 1..=4 {
+        block(&mut transfer, number, 1);
+    }
+    transfer.acknowledgements(Instant::from_millis(1));
+    transfer.due = false;
+    // The network made two of one; an older one says nothing however late it is.
+    block(&mut transfer, 4, 2);
+    block(&mut transfer, 3, 60);
+    assert_eq!((transfer.due, transfer.retransmissions), (false, 0));
+    block(&mut transfer, 4, 60);
+    assert_eq!((transfer.due, transfer.retransmissions), (true, 1));
+    assert_eq!(transfer.acknowledgements(Instant::from_millis(60)), (4, 1));
 }
 
 proptest! {
