@@ -263,7 +263,13 @@ fn ipv6_alone_waits_for_a_router_and_then_goes_on() {
     bench.commands.push(Command::Configure6(lease6)).unwrap();
     let begin = bench.clock.now();
     let url = "http://none.example/".to_string();
-    bench.commands.push(Command::Get { job: 1, url }).unwrap();
+    let patience = Duration::ZERO;
+    let command = Command::Get {
+        job: 1,
+        url,
+        patience,
+    };
+    bench.commands.push(command).unwrap();
     bench.run(1, give);
     let addresses = bench.service.shared.stack.addresses6();
     assert!(addresses.iter().any(|cidr| cidr.address() == address));

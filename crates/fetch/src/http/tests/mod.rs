@@ -594,8 +594,17 @@ fn told(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
         let url = Url::parse(URL).unwrap();
         let mut heard = Heard(stack.clone(), Pages::default(), Vec::new());
         let (connections, team) = (Connections::new(), Assistants::none());
-        let floor = Floor::default();
-        let got = get(&stack, &connections, &team, &Hosts, &url, floor, &mut heard).await;
+        let limits = Limits::default();
+        let got = get(
+            &stack,
+            &connections,
+            &team,
+            &Hosts,
+            &url,
+            limits,
+            &mut heard,
+        )
+        .await;
         assert_eq!(got.unwrap().len, bytes);
         (heard.2, stack.now().total_millis())
     })

@@ -153,7 +153,7 @@ fn a_queue_is_no_distance() {
             })
             .await
         });
-        assert!(fetched.unwrap().memory.rest(0) == file);
+        assert!(testing::content(&fetched.unwrap().memory, file.len()) == file);
         let requests = world.requests.borrow();
         let of_file = requests.iter().filter(|one| one.target() == "/file");
         // A server that was never met without its queue is taken to be distant.
