@@ -114,7 +114,7 @@ fn a_queue_is_no_distance() {
         let served = [file.clone(), crowd.clone()];
         let wire = Wire {
             link: LinkConfig {
-                bits_per_second: 20_000_000,
+                bits_per_second: 8_000_000,
                 ..LinkConfig::default()
             },
             routed: true,
