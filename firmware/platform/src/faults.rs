@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 /// Bytes received that are the middle of a transfer, for the files that tests boot.
 const MIDDLE: u64 = 1_000_000;
 
-/// A place.
+/// Where a panic is planted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Place {

@@ -41,7 +41,7 @@ pub(crate) fn holes(free: impl Iterator<Item = (u64, u64)>) -> Vec<Span> {
     .collect()
 }
 
-/// Sums up.
+/// All holes together, and the largest.
 pub(crate) fn free(holes: &[Span]) -> Free {
     Free {
         bytes: holes.iter().map(Span::len).sum(),
@@ -98,7 +98,7 @@ mod tests {
         Span { start, end }
     }
 
-    /// In MiB.
+    /// Holes of these places and lengths, in MiB.
     fn map(spans: &[(u64, u64)]) -> Vec<Span> {
         holes(
             spans

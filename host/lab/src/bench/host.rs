@@ -19,7 +19,7 @@ use crate::qemu::Accelerator;
 pub struct Host {
     /// When it began, UTC.
     pub date: Timestamp,
-    /// The command.
+    /// The command line that measured, without the path to the program.
     pub command: String,
     /// The commit that this program was built from; empty where it was not built by `make`.
     pub commit: &'static str,
