@@ -44,7 +44,10 @@ pub(crate) fn holes(free: impl Iterator<Item = (u64, u64)>) -> Vec<Span> {
 /// All holes together, and the largest.
 pub(crate) fn free(holes: &[Span]) -> Free {
     Free {
-        bytes: holes.iter().map(Span::len).sum(),
+        // A firmware may say anything.
+        bytes: holes
+            .iter()
+            .fold(0, |sum, hole| sum.saturating_add(hole.len())),
         largest: holes.iter().map(Span::len).max().unwrap_or(0),
     }
 }
@@ -227,5 +230,12 @@ mod tests {
             holes = rest(&holes, &places);
         }
         assert!(free(&holes).largest >= sum + KERNEL);
+    }
+
+    #[test]
+    fn more_memory_than_there_can_be_is_no_panic() {
+        let all = span(0, u64::MAX);
+        let free = free(&[all, all]);
+        assert_eq!((free.bytes, free.largest), (u64::MAX, u64::MAX));
     }
 }
