@@ -405,6 +405,25 @@ fn patience_ends() {
     }
 }
 
+/// A server that serves some of the file between two waits is waited for anew.
+#[test]
+fn patience_begins_anew_when_the_file_gets_on() {
+    let file = content(250_000, 53);
+    let served = file.clone();
+    let mut world = World::new(Wire::default(), move |request| {
+        let rest = serve(&served, "\"v\"", request);
+        match request.number {
+            0 | 12 => cut(rest, 90_000, Then::Close),
+            // More than are asked without patience.
+            1..24 => busy(""),
+            _ => rest,
+        }
+    });
+    // Each of the two waits takes 55 to 70 s.
+    assert_eq!(world.get_patiently(URL, 90).bytes(), file);
+    assert!(world.seconds() > 90.0, "{} s", world.seconds());
+}
+
 #[test]
 fn patience_is_for_servers_that_may_serve_later() {
     for (text, attempts) in [
