@@ -12,12 +12,11 @@ use anyhow::{Context, Result, bail};
 use etherparse::{LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pcap_file::TsResolution;
-use pcap_file::pcap::PcapReader;
 use serde::Serialize;
 
 use crate::ip::IpPacket;
 use crate::netns::Lab;
+use crate::pcap::Packets;
 
 /// How much of each packet is kept, in bytes: all headers, and a request's first line.
 const SNAP_LENGTH: &str = "256";
@@ -176,21 +175,11 @@ struct State {
 /// # Errors
 /// When the file cannot be read or is no capture. Packets that make no sense are passed over.
 pub fn transfers(file: &Path) -> Result<Vec<Transfer>> {
-    let reader = BufReader::with_capacity(
-        1 << 20,
-        File::open(file).with_context(|| format!("opening {}", file.display()))?,
-    );
-    let mut reader =
-        PcapReader::new(reader).with_context(|| format!("reading {}", file.display()))?;
+    let reading = || format!("reading {}", file.display());
+    let packets = Packets::new(File::open(file).with_context(reading)?).with_context(reading)?;
     let mut found = Transfers::default();
-    let tick = match reader.header().ts_resolution {
-        TsResolution::MicroSecond => 1e-6,
-        TsResolution::NanoSecond => 1e-9,
-    };
-    // Raw, because the crate takes a packet longer than the snap length for an error.
-    while let Some(packet) = reader.next_raw_packet() {
-        // A capture that was cut off ends in half a packet.
-        let Ok(packet) = packet else { break };
+    for packet in packets {
+        let packet = packet.with_context(reading)?;
         let Ok(slices) = LaxSlicedPacket::from_ethernet(&packet.data) else {
             continue;
         };
@@ -198,7 +187,7 @@ pub fn transfers(file: &Path) -> Result<Vec<Transfer>> {
             continue;
         };
         let (from, to) = (ip.source, ip.destination);
-        let time = f64::from(packet.ts_sec) + f64::from(packet.ts_frac) * tick;
+        let time = packet.time;
         match &slices.transport {
             Some(TransportSlice::Udp(udp)) => {
                 let length = usize::from(udp.length()).saturating_sub(8);
@@ -414,7 +403,6 @@ impl Transfers {
 mod tests {
     use super::*;
     use etherparse::PacketBuilder;
-    use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 
     use crate::ip::IpVersion;
     use etherparse::{Ethernet2Header, IpHeaders, PacketBuilderStep};
@@ -432,21 +420,16 @@ mod tests {
 
     /// A packet each tenth of a second, cut to `snap` bytes, written and read back.
     fn read_back(packets: &[Vec<u8>], snap: usize) -> Vec<Transfer> {
+        let records: Vec<_> = packets
+            .iter()
+            .zip(10..)
+            .map(|(packet, tenths)| {
+                let kept = packet.get(..snap).unwrap_or(packet);
+                (tenths / 10, tenths % 10 * 100_000, kept, packet.len())
+            })
+            .collect();
         let file = tempfile::NamedTempFile::new().unwrap();
-        let header = PcapHeader {
-            snaplen: 65535,
-            ..PcapHeader::default()
-        };
-        let mut writer = PcapWriter::with_header(file.reopen().unwrap(), header).unwrap();
-        for (number, packet) in packets.iter().enumerate() {
-            let time = Duration::from_millis(1000 + 100 * number as u64);
-            let kept = packet.get(..snap).unwrap_or(packet);
-            let length = u32::try_from(packet.len()).unwrap();
-            writer
-                .write_packet(&PcapPacket::new(time, length, kept))
-                .unwrap();
-        }
-        drop(writer);
+        std::fs::write(file.path(), crate::pcap::tests::capture(false, &records)).unwrap();
         transfers(file.path()).unwrap()
     }
 

@@ -21,6 +21,7 @@ pub mod network;
 mod output;
 pub mod packages;
 pub mod payload;
+mod pcap;
 pub mod qemu;
 mod qmp;
 pub mod server;

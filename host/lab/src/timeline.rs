@@ -326,7 +326,7 @@ impl Timeline {
     #[must_use]
     pub fn table(&self) -> String {
         let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN);
+        table.load_style(presets::ASCII_MARKDOWN);
         table.set_header(["at, s", "step", "took, s", "MB", "Mbit/s"]);
         let number = |value: Option<f64>, digits: usize| {
             value

@@ -10,13 +10,13 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use pcap_file::pcap::PcapReader;
 
 use super::evaluate::{Packet, Transfer};
 use crate::console::now;
 use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{self, INTERFACE};
+use crate::pcap::{Captured, Packets};
 
 /// Which packets are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +83,11 @@ impl Observer {
         };
         let (sender, packets) = channel();
         spawn(move || {
-            let Ok(mut reader) = PcapReader::new(output) else {
+            let Ok(captured) = Packets::new(output) else {
                 return;
             };
-            // Raw, because the crate takes a packet longer than the snap length for an error. tcpdump counts microseconds.
-            while let Some(Ok(captured)) = reader.next_raw_packet() {
-                let time = f64::from(captured.ts_sec) + f64::from(captured.ts_frac) * 1e-6;
-                if let Some(packet) = Packet::parse(&captured.data, server)
+            for Captured { time, data } in captured.map_while(Result::ok) {
+                if let Some(packet) = Packet::parse(&data, server)
                     && sender.send((time, packet)).is_err()
                 {
                     return;

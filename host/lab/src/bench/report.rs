@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{Attribute, Cell, CellAlignment, Table, TableComponent, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
 
 use super::evaluate::Protocol;
@@ -316,16 +316,8 @@ impl Report {
 fn new_table(head: &[&str], numbers: usize) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
         .set_header(head);
-    for line in [
-        TableComponent::HorizontalLines,
-        TableComponent::MiddleIntersections,
-        TableComponent::LeftBorderIntersections,
-        TableComponent::RightBorderIntersections,
-    ] {
-        table.remove_style(line);
-    }
     for column in table.column_iter_mut().skip(numbers) {
         column.set_cell_alignment(CellAlignment::Right);
     }

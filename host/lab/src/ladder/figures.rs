@@ -182,7 +182,7 @@ impl Ladder {
                 continue;
             }
             let mut table = Table::new();
-            table.load_preset(presets::NOTHING);
+            table.load_style(presets::NOTHING);
             table.set_header([
                 kind.title(),
                 "Mbit/s",

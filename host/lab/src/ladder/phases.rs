@@ -43,7 +43,7 @@ const HEADERS: [&str; 10] = [
 #[must_use]
 pub fn text(ladder: &Ladder, instructions: bool) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     let unit = if instructions { "instructions" } else { "ns" };
     table.set_header(
         std::iter::once(format!("for each frame, {unit}")).chain(HEADERS.map(String::from)),

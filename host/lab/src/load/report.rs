@@ -167,7 +167,7 @@ impl Report {
     #[must_use]
     pub fn text(&self) -> String {
         let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN).set_header([
+        table.load_style(presets::ASCII_MARKDOWN).set_header([
             "clients",
             "server",
             "finished",

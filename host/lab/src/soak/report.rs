@@ -112,7 +112,7 @@ impl Report {
             faults.entry(boot.fault).or_default().push(boot);
         }
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_BORDERS_ONLY).set_header([
+        table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
             "fault",
             "boots",
             "failed",
