@@ -10,11 +10,30 @@ use std::path::{Path, PathBuf};
 
 const HOST: &str = "x86_64-unknown-linux-gnu";
 
-/// Seconds that each target runs in `make test`.
-const SMOKE_SECONDS: u32 = 3;
+/// How many inputs each target tries in `make test`: as many on a busy machine as on an idle one. The slowest tries about 75 a second.
+const SMOKE_RUNS: u32 = 1000;
 
 /// How much of a failed target's report is shown.
 const LINES_OF_FAILURE: usize = 12;
+
+/// When a target has run long enough.
+#[derive(Clone, Copy)]
+enum Until {
+    /// So many inputs were tried.
+    Runs(u32),
+    /// So many seconds have passed.
+    Seconds(u32),
+}
+
+impl Until {
+    /// libFuzzer's option for it.
+    fn option(self) -> String {
+        match self {
+            Self::Runs(runs) => format!("-runs={runs}"),
+            Self::Seconds(seconds) => format!("-max_total_time={seconds}"),
+        }
+    }
+}
 
 /// Fuzzes the named targets, or all, for FUZZ_SECONDS each, and keeps new inputs in the working corpus.
 pub fn long(targets: &[String]) -> Result<()> {
@@ -33,15 +52,17 @@ pub fn long(targets: &[String]) -> Result<()> {
         .iter()
         .filter(|name| targets.is_empty() || targets.contains(name))
     {
-        fuzz(&programs, name, seconds)?;
+        fuzz(&programs, name, Until::Seconds(seconds))?;
     }
     Ok(())
 }
 
-/// Fuzzes every target for a few seconds.
+/// Fuzzes every target with a few inputs.
 pub fn smoke() -> Result<()> {
     let programs = build()?;
-    each(&targets()?, |name| fuzz(&programs, name, SMOKE_SECONDS))
+    each(&targets()?, |name| {
+        fuzz(&programs, name, Until::Runs(SMOKE_RUNS))
+    })
 }
 
 /// Runs all, even after one failed.
@@ -133,7 +154,7 @@ fn has_address_sanitizer() -> Result<bool> {
 }
 
 /// Runs one target on a working corpus in the target directory, started from the kept one in fuzz/corpus/.
-fn fuzz(programs: &Path, name: &str, seconds: u32) -> Result<()> {
+fn fuzz(programs: &Path, name: &str, until: Until) -> Result<()> {
     let directory = shell::target_directory().join("fuzz");
     let work = directory.join("work").join(name);
     let findings = directory.join("findings").join(name);
@@ -146,22 +167,22 @@ fn fuzz(programs: &Path, name: &str, seconds: u32) -> Result<()> {
         shell::command(&program)
             .arg(&work)
             .args(kept.is_dir().then_some(&kept))
-            .arg(format!("-max_total_time={seconds}"))
+            .arg(until.option())
             .arg(format!("-artifact_prefix={}/", findings.display()))
             .args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"])
             .stderr(fs::File::create(&log)?),
     );
-    let told = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     if let Err(error) = result {
         let failure = |line: &&str| line.contains("panicked at") || line.contains("ERROR: ");
-        for line in told
+        for line in output
             .lines()
             .skip_while(|line| !failure(line))
             .take(LINES_OF_FAILURE)
         {
             println!("{line}");
         }
-        let input = told
+        let input = output
             .lines()
             .find_map(|line| line.split_once("Test unit written to "));
         return Err(error.context(format!(
@@ -171,7 +192,7 @@ fn fuzz(programs: &Path, name: &str, seconds: u32) -> Result<()> {
             input.map_or("its input", |(_, file)| file)
         )));
     }
-    let runs = told
+    let runs = output
         .lines()
         .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     println!(

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use wireboot_lab::Impairment;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER};
@@ -169,29 +169,25 @@ pub fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
     let mut server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: ready")?;
-    let deadline = Instant::now() + PATIENCE;
-    let mut begun = false;
-    while !begun {
-        ensure!(
-            Instant::now() < deadline,
-            "the data was never asked for; the console ends with\n{}",
-            machine.console.tail(20)
-        );
-        std::thread::sleep(Duration::from_millis(20));
-        begun = server
-            .events()?
-            .iter()
-            .any(|event| event.event == "http-start" && event.file.ends_with("data.cpio"));
-    }
-    std::thread::sleep(Duration::from_millis(1500));
+    expect(&mut machine, r"data\.cpio ([2-9]|1\d)\.\d/")?;
     let size = std::fs::metadata(scene.system.directory.join("data.cpio"))?.len();
     let before = bytes_sent(&server.events()?, "data.cpio");
     ensure!(
         before < size,
         "the transfer was over before the server could be stopped"
     );
+    // For the connection that ends, which may be one, and for a new one, which is refused.
+    let enough = resets_sent()? + 2;
     drop(server);
-    std::thread::sleep(Duration::from_secs(2));
+    let deadline = Instant::now() + PATIENCE;
+    while resets_sent()? < enough {
+        ensure!(
+            Instant::now() < deadline,
+            "the machine does not ask again; the console ends with\n{}",
+            machine.console.tail(20)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let mut server = scene.serve(&[])?;
     scene.arrives(&mut machine)?;
     // What came before the restart was not sent again.
@@ -202,6 +198,19 @@ pub fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
         "the transfer began anew: {rest} of {size} bytes"
     );
     Ok(())
+}
+
+/// TCP segments with RST that this network's Linux has sent (`OutRsts`).
+fn resets_sent() -> Result<u64> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
+    let mut rows = table.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = rows.next().zip(rows.next()).context("no counters of TCP")?;
+    let (_, value) = names
+        .split(' ')
+        .zip(values.split(' '))
+        .find(|(name, _)| *name == "OutRsts")
+        .context("no OutRsts")?;
+    Ok(value.parse()?)
 }
 
 /// Bytes of `file` that the server's answers have brought. A machine that measures a long round trip, as it may on a busy host, asks
