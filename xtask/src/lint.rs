@@ -64,6 +64,16 @@ pub fn clippy() -> Result<()> {
     };
     clippy(&[])?;
     clippy(&["--package", "wireboot-boots"])?;
+    // `wireboot serve` alone.
+    shell::run(shell::cargo().args([
+        "clippy",
+        "--package",
+        "wireboot-cli",
+        "--no-default-features",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
     // The parts of the firmware that the host can test.
     clippy(&[
         "--package",

@@ -149,13 +149,13 @@ pub fn run(arguments: BootArgs) -> Result<()> {
 }
 
 /// The network boot program named, or the one beside this program.
-pub(crate) fn network_boot_program(named: Option<&Path>) -> Result<PathBuf> {
+pub fn network_boot_program(named: Option<&Path>) -> Result<PathBuf> {
     firmware_program(named, "wireboot.efi")
         .context("no network boot program; `make build` leaves one in dist, --nbp names another")
 }
 
 /// The firmware program named, or the one called `name` beside this program.
-pub(crate) fn firmware_program(named: Option<&Path>, name: &str) -> Result<PathBuf> {
+pub fn firmware_program(named: Option<&Path>, name: &str) -> Result<PathBuf> {
     let beside = || Some(std::env::current_exe().ok()?.with_file_name(name));
     let path = named
         .map(Path::to_owned)

@@ -52,8 +52,10 @@ pub fn host(address: IpAddr) -> String {
 
 /// From whom to whom a packet goes, and how long it was on the wire: a capture may have cut it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IpPacket {
+pub struct IpPacket {
+    /// The sender's address.
     pub source: IpAddr,
+    /// The receiver's, which may be a group's.
     pub destination: IpAddr,
     /// Bytes behind the IP header and its extensions: the transport header and what it carries.
     pub payload: usize,
@@ -61,7 +63,7 @@ pub(crate) struct IpPacket {
 
 impl IpPacket {
     /// `None` for what is no IP.
-    pub(crate) fn of(net: &LaxNetSlice<'_>) -> Option<IpPacket> {
+    pub fn of(net: &LaxNetSlice<'_>) -> Option<IpPacket> {
         match net {
             LaxNetSlice::Ipv4(ip) => {
                 let header = ip.header();

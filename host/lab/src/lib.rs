@@ -5,7 +5,6 @@
 
 pub mod accel;
 pub mod atftpd;
-pub mod bench;
 pub mod boot;
 pub mod cache;
 pub mod capture;
@@ -14,18 +13,15 @@ pub mod embed;
 pub mod far;
 pub mod guest;
 pub mod ip;
-pub mod ladder;
-pub mod load;
 pub mod netns;
 pub mod network;
-mod output;
+pub mod output;
 pub mod packages;
 pub mod payload;
-mod pcap;
+pub mod pcap;
 pub mod qemu;
 mod qmp;
 pub mod server;
-pub mod soak;
 mod station;
 pub mod timeline;
 mod variables;

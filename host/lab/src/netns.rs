@@ -92,10 +92,7 @@ impl Lab {
 ///
 /// # Errors
 /// When the tool cannot be started or fails.
-pub(crate) fn tool<A: AsRef<OsStr>>(
-    program: &str,
-    arguments: impl IntoIterator<Item = A>,
-) -> Result<()> {
+pub fn tool<A: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = A>) -> Result<()> {
     let mut command = Command::new(program);
     command.args(arguments);
     let output = command

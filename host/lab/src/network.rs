@@ -38,7 +38,7 @@ pub fn server(version: IpVersion) -> IpAddr {
 }
 
 /// An address with the length of the lab's prefixes, as `ip address add` takes it.
-pub(crate) fn with_prefix(address: IpAddr) -> String {
+pub fn with_prefix(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => format!("{address}/{PREFIX_LENGTH}"),
         IpAddr::V6(address) => format!("{address}/{PREFIX_LENGTH6}"),

@@ -11,15 +11,15 @@ const BUFFER: usize = 1 << 18;
 
 /// A packet that went over the wire.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Captured {
+pub struct Captured {
     /// When, in seconds since 1970.
-    pub(crate) time: f64,
+    pub time: f64,
     /// Its bytes from the Ethernet header on, as many as the capture has.
-    pub(crate) data: Vec<u8>,
+    pub data: Vec<u8>,
 }
 
 /// The packets of a capture, one by one, also while tcpdump still writes.
-pub(crate) struct Packets<R: Read> {
+pub struct Packets<R: Read> {
     reader: LegacyPcapReader<R>,
     /// Seconds in a unit of the second part of a time.
     tick: f64,
@@ -30,7 +30,7 @@ impl<R: Read> Packets<R> {
     ///
     /// # Errors
     /// When it is no capture or cannot be read.
-    pub(crate) fn new(capture: R) -> Result<Self> {
+    pub fn new(capture: R) -> Result<Self> {
         match LegacyPcapReader::new(BUFFER, capture) {
             Ok(reader) => Ok(Self { reader, tick: 1e-6 }),
             Err(error) => bail!("no capture: {error}"),

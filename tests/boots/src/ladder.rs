@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use wireboot_experiments::ladder::{self, Kind, Ladder};
 use wireboot_lab::accel;
 use wireboot_lab::ip::IpVersion;
-use wireboot_lab::ladder::{self, Kind, Ladder};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::qemu::{Accelerator, Machine};

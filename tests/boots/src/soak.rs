@@ -1,9 +1,9 @@
 //! The soak in short: each kind of fault once, on the boot processor, on another or on several, with the same seed each time. `make soak` goes on from here.
 
 use anyhow::{Result, anyhow};
+use wireboot_experiments::soak::{DATA, Engines, Fault, Plan, System, Testbed};
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::soak::{DATA, Engines, Fault, Plan, System, Testbed};
 
 use crate::scene::{PATIENCE, boot_program, wireboot};
 

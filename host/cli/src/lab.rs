@@ -1,0 +1,29 @@
+//! `wireboot lab`.
+
+use clap::Subcommand;
+use wireboot_experiments::{bench, ladder, load, soak};
+use wireboot_lab::boot;
+
+/// What the lab does.
+#[derive(Subcommand)]
+pub enum Lab {
+    Boot(boot::BootArgs),
+    Bench(bench::BenchArgs),
+    Ladder(ladder::LadderArgs),
+    Load(load::LoadArgs),
+    Soak(soak::SoakArgs),
+}
+
+/// Does it.
+///
+/// # Errors
+/// When it cannot be done, and why.
+pub fn run(command: Lab) -> anyhow::Result<()> {
+    match command {
+        Lab::Boot(arguments) => boot::run(arguments),
+        Lab::Bench(arguments) => bench::run(arguments),
+        Lab::Ladder(arguments) => ladder::run(arguments),
+        Lab::Load(arguments) => load::run(arguments),
+        Lab::Soak(arguments) => soak::run(arguments),
+    }
+}

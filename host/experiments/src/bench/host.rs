@@ -1,0 +1,219 @@
+//! Where the benchmark ran: without it the figures mean little.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use jiff::Timestamp;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use wireboot_lab::ip::IpVersion;
+use wireboot_lab::qemu::Accelerator;
+
+/// The host and the machines on it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// When it began, UTC.
+    pub date: Timestamp,
+    /// The command line that measured, without the path to the program.
+    pub command: String,
+    /// The commit that this program was built from; empty where it was not built by `make`.
+    pub commit: &'static str,
+    /// SHA-256 of the firmware program that was measured, in hexadecimal digits.
+    pub program_sha256: String,
+    /// The part of the processors' time that other work took in the second before it began; 0 where it could not be read.
+    pub busy: f64,
+    /// The processor's name.
+    pub cpu: String,
+    /// Processors that the benchmark may use.
+    pub cores: usize,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The kernel's release.
+    pub kernel: String,
+    /// QEMU's version.
+    pub qemu: String,
+    /// What runs the guests: `kvm` or `tcg`.
+    pub accel: Accelerator,
+    /// The guests' processors.
+    pub guest_processors: u32,
+    /// The guests' memory in MiB.
+    pub guest_memory_mib: u32,
+    /// The version of IP in which everything happened.
+    pub ip: IpVersion,
+    /// The tap interface's MTU in bytes.
+    pub mtu: u16,
+    /// The version of each server.
+    pub servers: Vec<String>,
+}
+
+impl Host {
+    /// Looks it up; what cannot be found is left empty. `program` is the firmware program that is measured, `busy` what [`quiet`]
+    /// has found.
+    #[must_use]
+    pub fn new(
+        program: Option<&Path>,
+        busy: f64,
+        accel: Accelerator,
+        ip: IpVersion,
+        mtu: u16,
+        servers: Vec<String>,
+    ) -> Host {
+        let machine = wireboot_lab::qemu::Machine::new(accel);
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let qemu = Command::new(&machine.qemu)
+            .arg("--version")
+            .output()
+            .map(|output| output.stdout)
+            .unwrap_or_default();
+        Host {
+            date: Timestamp::now(),
+            command: command(std::env::args()),
+            commit: option_env!("WIREBOOT_COMMIT").unwrap_or_default(),
+            program_sha256: program
+                .and_then(|file| fs::read(file).ok())
+                .map(|bytes| hexadecimal(&Sha256::digest(bytes)))
+                .unwrap_or_default(),
+            busy,
+            cpu: value(&read("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_mib: value(&read("/proc/meminfo"), "MemTotal")
+                .split(' ')
+                .next()
+                .and_then(|kib| kib.parse::<u64>().ok())
+                .unwrap_or(0)
+                >> 10,
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            qemu: String::from_utf8_lossy(&qemu)
+                .split_whitespace()
+                .nth(3)
+                .unwrap_or_default()
+                .to_owned(),
+            accel,
+            guest_processors: machine.processors,
+            guest_memory_mib: machine.memory_mib,
+            ip,
+            mtu,
+            servers,
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ({} processors), Linux {}, QEMU {} with {}, guest: {} processors, {} MiB, {}, MTU {}; {}",
+            self.cpu,
+            self.cores,
+            self.kernel,
+            self.qemu,
+            self.accel,
+            self.guest_processors,
+            self.guest_memory_mib,
+            self.ip,
+            self.mtu,
+            self.servers.join(", ")
+        )
+    }
+}
+
+/// Other work above this part of the processors' time spoils the figures.
+const BUSY: f64 = 0.2;
+
+/// Looks for a second at what else keeps the host's processors busy, other machines on the same host among it, and returns its part of
+/// their time, 0 to 1.
+///
+/// # Errors
+/// When that is so much that the figures would be wrong, unless `force`d: packet-by-packet stacks suffer several times more from it
+/// than others, so the comparison would be unfair.
+pub fn quiet(force: bool) -> Result<f64> {
+    let stat = || fs::read_to_string("/proc/stat").unwrap_or_default();
+    let before = stat();
+    std::thread::sleep(Duration::from_secs(1));
+    let busy = busy(&before, &stat()).unwrap_or(0.0);
+    if busy > BUSY {
+        let message = format!(
+            "the host is busy: {:.0} % of its processors' time goes elsewhere, so the figures will be wrong, and unfair to slow stacks",
+            busy * 100.0
+        );
+        if !force {
+            bail!("{message}. Wait until it is quiet, or measure all the same with --force");
+        }
+        eprintln!("{message}");
+    }
+    Ok(busy)
+}
+
+/// The part of all processors' time that was not idle between two readings of /proc/stat.
+fn busy(before: &str, after: &str) -> Option<f64> {
+    let times = |stat: &str| -> Option<(f64, f64)> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let times: Vec<f64> = line
+            .split_whitespace()
+            .map_while(|time| time.parse().ok())
+            .collect();
+        // user, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen; guests' time is the user's as well.
+        let times = times.get(..8)?;
+        Some((times.iter().sum(), times.get(3)? + times.get(4)?))
+    };
+    let ((all_before, idle_before), (all, idle)) = (times(before)?, times(after)?);
+    let all = all - all_before;
+    (all > 0.0).then(|| 1.0 - (idle - idle_before) / all)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The command as somebody would type it, whatever the path to the program.
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    let arguments: Vec<String> = arguments.skip(1).collect();
+    format!("wireboot {}", arguments.join(" "))
+}
+
+/// The value of the first line `key: value`.
+fn value(text: &str, key: &str) -> String {
+    let found = text
+        .lines()
+        .find_map(|line| line.split_once(':').filter(|(name, _)| name.trim() == key));
+    found
+        .map(|(_, value)| value.trim().to_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_idle_is_busy() {
+        let before = "cpu  100 0 50 1000 10 0 0 5 7 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        // 20 ticks of users, 10 stolen, 60 idle, 10 waiting for a disk.
+        let after = "cpu  120 0 50 1060 20 0 0 15 27 0\n";
+        assert!((busy(before, after).unwrap() - 0.3).abs() < 1e-9);
+        assert_eq!(busy(before, before), None);
+        assert_eq!(busy("", after), None);
+        assert_eq!(busy("cpu  1 2 3\n", after), None);
+    }
+
+    #[test]
+    fn the_command_is_told_without_the_programs_path() {
+        let arguments = ["/a/b/wireboot", "lab", "bench", "--ip", "6"];
+        assert_eq!(
+            command(arguments.into_iter().map(str::to_owned)),
+            "wireboot lab bench --ip 6"
+        );
+    }
+
+    #[test]
+    fn values_are_found_by_key() {
+        let text = "processor\t: 0\nmodel name\t: Some CPU\nmodel name\t: Other\n";
+        assert_eq!(value(text, "model name"), "Some CPU");
+        assert_eq!(value(text, "model"), "");
+    }
+}

@@ -1,0 +1,475 @@
+//! The benchmark: network boot stacks side by side, timed from outside the guest.
+//!
+//! ```text
+//! round ─▶ case (size, memory) ─▶ stack ─▶ trial: fresh servers, fresh machine, one download
+//!                                            │ observe: the client's packets, the interface's counters
+//!                                            ▼
+//!                                   evaluate: first request to last acknowledgement ─▶ report: table, JSON, plot
+//! ```
+
+pub mod evaluate;
+pub(crate) mod files;
+pub(crate) mod host;
+pub mod instructions;
+mod linux;
+mod markdown;
+mod observe;
+mod plot;
+pub mod report;
+pub mod servers;
+pub mod stacks;
+pub mod statistics;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use nix::unistd::geteuid;
+
+use files::MIB;
+use host::Host;
+use instructions::Instructions;
+use report::{Case, FailedTrial, Failure, Figures, Latency, Report};
+use stacks::{Kind, Server, Stack};
+use statistics::median;
+use trial::{Measured, Testbed};
+use wireboot_lab::accel;
+use wireboot_lab::guest;
+use wireboot_lab::ip::IpVersion;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{Network, NetworkOptions};
+use wireboot_lab::output;
+use wireboot_lab::packages::Package;
+
+/// Measure network boot stacks side by side: wireboot, stock UEFI, iPXE, GRUB and a Linux guest
+///
+/// Every stack downloads the same files into the same virtual machine from the same servers, by turns, round after round.
+/// Times are taken from packets outside the guest, from the first request to the last acknowledgement.
+/// Newer firmware and iPXE, and the guest's kernel, are fetched from Debian's mirror into the user's cache; the system is not changed. Needs root.
+#[derive(Clone, Debug, Args)]
+pub struct BenchArgs {
+    /// Write all figures to FILE as JSON
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    pub json: Option<PathBuf>,
+    /// Draw Mbit/s by stack into FILE as SVG
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    pub plot: Option<PathBuf>,
+    /// One round with the small file alone
+    #[arg(long)]
+    pub quick: bool,
+    /// Number of rounds [default: 5, quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// The version of IP in which everything happens; with 6 the network has no IPv4, and stacks that speak no IPv6 are left out
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "4")]
+    pub ip: IpVersion,
+    /// Only stacks whose short name contains one of these words
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Sizes of the files in MiB, 1 to 1024 [default: 64,512, quick: 64]
+    #[arg(long, value_name = "MIB,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub sizes: Vec<u64>,
+    /// Let every stack take part in every round: else slow ones (under 200 Mbit/s) receive large files once and with cold memory only the smallest, once, and the others take three rounds with cold memory, one for large files (hours)
+    #[arg(long)]
+    pub all_rounds: bool,
+    /// Network boot program to measure [default: the wireboot.efi beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub nbp: Option<PathBuf>,
+    /// Write all figures to FILE as tables in Markdown, cold memory beside warm
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    pub markdown: Option<PathBuf>,
+    /// Measure although the host is busy with something else
+    #[arg(long)]
+    pub force: bool,
+    /// Receive a stream from memory, and end: what is counted as instructions per byte
+    #[arg(long, hide = true, value_name = "STREAM")]
+    pub receive: Option<instructions::Stream>,
+    /// List the stacks' short names and versions, and end
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// A stack below this many Mbit/s is slow: memory given late makes no difference to it, and large files take minutes.
+const SLOW: f64 = 200.0;
+/// Rounds with cold memory, whose figures stand beside the warm ones and are compared with nothing.
+const COLD_ROUNDS: u32 = 3;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When the lab does not work, or a stack gave no figure; the report is written all the same.
+pub fn run(args: BenchArgs) -> Result<()> {
+    if let Some(stream) = args.receive {
+        return instructions::receive(stream, args.ip);
+    }
+    if !args.list && !geteuid().is_root() {
+        bail!(
+            "run the benchmark as root: tcpdump, which times it, does not work in a user namespace"
+        );
+    }
+    // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
+    if !Lab::is_inside() {
+        if let Err(error) = stacks::fetch() {
+            eprintln!("newer stacks are left out unless the cache holds them: {error:#}");
+        }
+        if let Err(error) = guest::fetch() {
+            eprintln!("the Linux guest is left out: {error:#}");
+        }
+    }
+    let (stacks, absent) = stacks::all(program(&args), args.ip);
+    let wanted =
+        |id: &str| args.only.is_empty() || args.only.iter().any(|word| id.contains(word.as_str()));
+    let stacks: Vec<Stack> = stacks
+        .into_iter()
+        .filter(|stack| wanted(&stack.id))
+        .collect();
+    let absent: Vec<_> = absent
+        .into_iter()
+        .filter(|absent| wanted(&absent.id))
+        .collect();
+    if args.list {
+        for stack in &stacks {
+            println!(
+                "{:24} {} {}, {} from {}",
+                stack.id,
+                stack.name,
+                stack.version,
+                stack.protocol.name(),
+                stack.server.name()
+            );
+        }
+        for absent in &absent {
+            println!("{:24} left out: {}", absent.id, absent.reason);
+        }
+        return Ok(());
+    }
+    if stacks.is_empty() {
+        bail!("no stack to measure: wireboot lab bench --list shows their names");
+    }
+
+    let busy = host::quiet(args.force)?;
+    let unable = absent.iter().filter(|absent| !absent.able).count();
+    let lab = Lab::enter()?;
+    let network = Network::new(&lab, NetworkOptions::of(args.ip))?;
+    let accelerator = accel::best(&lab, false)?;
+    let root = lab.scratch().join("files");
+    fs::create_dir_all(&root).context("making a directory for the files")?;
+    let sizes = match (args.sizes.is_empty(), args.quick) {
+        (false, _) => args.sizes.clone(),
+        (true, true) => vec![64],
+        (true, false) => vec![64, 512],
+    };
+    files::write(&root, MIB)?;
+    sizes
+        .iter()
+        .try_for_each(|mib| files::write(&root, mib * MIB))?;
+    let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 });
+
+    let instructions = instructions::count_all();
+    let servers = ["dnsmasq-base", "atftpd", "nginx"]
+        .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
+    let host = Host::new(
+        program(&args).as_deref(),
+        busy,
+        accelerator,
+        args.ip,
+        network.mtu(),
+        servers.into_iter().filter_map(Result::ok).collect(),
+    );
+    let testbed = Testbed {
+        lab: &lab,
+        network: &network,
+        ip: args.ip,
+        accelerator,
+        root,
+    };
+    let cases: Vec<Case> = sizes
+        .iter()
+        .flat_map(|mib| {
+            [false, true].map(|cold| Case {
+                bytes: mib * MIB,
+                cold,
+            })
+        })
+        .collect();
+    let mut run = Run {
+        testbed,
+        host,
+        bar: bar(u64::from(rounds) * cases.len() as u64 * stacks.len() as u64),
+        stacks,
+        all_rounds: args.all_rounds,
+        figures: Figures::new(),
+        first_bytes: BTreeMap::new(),
+        failed: Vec::new(),
+        instructions: Vec::new(),
+        absent: absent
+            .into_iter()
+            .map(|absent| Failure {
+                what: absent.id,
+                reason: absent.reason,
+            })
+            .collect(),
+    };
+    for failure in &run.absent {
+        eprintln!("{} is left out: {}", failure.what, failure.reason);
+    }
+    match instructions {
+        Ok(instructions) => run.instructions = instructions,
+        Err(error) => run.absent.push(Failure {
+            what: "instructions per byte".into(),
+            reason: format!("{error:#}"),
+        }),
+    }
+    for round in 1..=rounds {
+        for &case in &cases {
+            run.case(round, rounds, case, &cases);
+            // Hours may be lost otherwise.
+            run.report().save(&args)?;
+        }
+        run.latency_round(round);
+    }
+    run.report().save(&args)?;
+    run.bar.finish_and_clear();
+    let report = run.report();
+    println!("{}", report.text());
+    match report.failures.len().saturating_sub(unable) {
+        0 => Ok(()),
+        count => bail!("no figure for {count} of the stacks and cases; the reasons are above"),
+    }
+}
+
+/// wireboot.efi: the one named, or the one beside this program.
+fn program(args: &BenchArgs) -> Option<PathBuf> {
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name("wireboot.efi"));
+    args.nbp
+        .clone()
+        .or_else(beside)
+        .and_then(|file| fs::canonicalize(file).ok())
+}
+
+struct Run<'a> {
+    testbed: Testbed<'a>,
+    host: Host,
+    bar: ProgressBar,
+    stacks: Vec<Stack>,
+    all_rounds: bool,
+    figures: Figures,
+    /// Seconds to the first byte, by stack.
+    first_bytes: BTreeMap<usize, Vec<f64>>,
+    /// Trials that failed, as they came: the stack, what was tried, and how it failed.
+    failed: Vec<(usize, Tried, FailedTrial)>,
+    instructions: Vec<Instructions>,
+    /// What was not tried at all.
+    absent: Vec<Failure>,
+}
+
+/// What a stack is made to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Tried {
+    Download(Case),
+    FirstByte,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Download(case) => case.fmt(f),
+            Self::FirstByte => f.write_str("time to the first byte"),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// The stacks by turns, so that what changes on the host in the meantime meets all alike.
+    fn case(&mut self, round: u32, rounds: u32, case: Case, cases: &[Case]) {
+        for index in 0..self.stacks.len() {
+            self.bar.inc(1);
+            if self.all_rounds || self.takes_part(index, (round, rounds), case, cases) {
+                self.trial(round, index, case);
+            }
+        }
+    }
+
+    /// All stacks go through the first case in every round. In the others, time goes to those that it tells something about:
+    /// slow stacks receive large files once, each in another round.
+    fn takes_part(
+        &self,
+        index: usize,
+        (round, rounds): (u32, u32),
+        case: Case,
+        cases: &[Case],
+    ) -> bool {
+        let small = cases.first().is_some_and(|first| first.bytes == case.bytes);
+        match (self.is_slow(index, cases), case.cold) {
+            _ if cases.first() == Some(&case) => true,
+            (true, true) => round == 1 && small,
+            (true, false) => index as u32 % rounds == round - 1,
+            (false, true) => round <= if small { COLD_ROUNDS } else { 1 },
+            (false, false) => true,
+        }
+    }
+
+    /// Whether the stack is slow, by the first case.
+    fn is_slow(&self, index: usize, cases: &[Case]) -> bool {
+        let Some(&first) = cases.first() else {
+            return false;
+        };
+        let seconds: Vec<f64> = self
+            .figures
+            .get(&(index, first))
+            .into_iter()
+            .flatten()
+            .map(|trial| trial.seconds)
+            .collect();
+        median(&seconds).is_none_or(|median| first.bytes as f64 * 8.0 / median / 1e6 < SLOW)
+    }
+
+    fn trial(&mut self, round: u32, index: usize, case: Case) {
+        let measured = self.twice(round, index, Tried::Download(case), |testbed, stack| {
+            testbed.download(stack, case.bytes, !case.cold)
+        });
+        let (Some(measured), Some(stack)) = (measured, self.stacks.get(index)) else {
+            return;
+        };
+        let Measured { seconds, kpps } = measured;
+        let mbit_s = case.bytes as f64 * 8.0 / seconds / 1e6;
+        self.bar.suspend(|| {
+            eprintln!(
+                "round {round}: {} {case}: {seconds:.3} s, {mbit_s:.0} Mbit/s, {kpps:.1} kpps",
+                stack.id
+            )
+        });
+        self.figures
+            .entry((index, case))
+            .or_default()
+            .push(measured);
+    }
+
+    /// The time to the first byte, of wireboot and of stock firmware.
+    fn latency_round(&mut self, round: u32) {
+        for index in 0..self.stacks.len() {
+            let of_interest = self.stacks.get(index).is_some_and(|stack| {
+                matches!(stack.kind, Kind::Wireboot | Kind::Stock)
+                    && stack.server != Server::Wireboot
+            });
+            if !of_interest {
+                continue;
+            }
+            let seconds = self.twice(round, index, Tried::FirstByte, |testbed, stack| {
+                testbed.first_byte(stack)
+            });
+            if let Some(seconds) = seconds {
+                self.first_bytes.entry(index).or_default().push(seconds);
+            }
+        }
+    }
+
+    /// Tries, and after a failure once more. Failures are told as they happen, and kept.
+    fn twice<T>(
+        &mut self,
+        round: u32,
+        index: usize,
+        tried: Tried,
+        measure: impl Fn(&Testbed, &Stack) -> Result<T>,
+    ) -> Option<T> {
+        let stack = self.stacks.get(index)?;
+        let what = format!("{} {tried}", stack.id);
+        self.bar.set_message(format!("round {round}: {what}"));
+        for _ in 0..2 {
+            match measure(&self.testbed, stack) {
+                Ok(measured) => return Some(measured),
+                Err(error) => {
+                    let reason = format!("{error:#}");
+                    self.bar.suspend(|| eprintln!("{what} failed: {reason}"));
+                    let what = what.clone();
+                    self.failed.push((
+                        index,
+                        tried,
+                        FailedTrial {
+                            round,
+                            what,
+                            reason,
+                        },
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// What is known so far.
+    fn report(&self) -> Report {
+        let latency = self.first_bytes.iter().filter_map(|(&index, seconds)| {
+            let stack = self.stacks.get(index)?;
+            Some(Latency {
+                stack: stack.name.to_owned(),
+                version: stack.version.clone(),
+                protocol: stack.protocol.name().to_lowercase(),
+                seconds: seconds.clone(),
+                median_s: median(seconds)?,
+            })
+        });
+        let has_figure = |index: usize, tried: Tried| match tried {
+            Tried::Download(case) => self.figures.contains_key(&(index, case)),
+            Tried::FirstByte => self.first_bytes.contains_key(&index),
+        };
+        // The last reason of each.
+        let failed: BTreeMap<(usize, Tried), &FailedTrial> = self
+            .failed
+            .iter()
+            .filter(|(index, tried, _)| !has_figure(*index, *tried))
+            .map(|(index, tried, trial)| ((*index, *tried), trial))
+            .collect();
+        let failed = failed.into_values().map(|trial| Failure {
+            what: trial.what.clone(),
+            reason: trial.reason.clone(),
+        });
+        Report {
+            host: self.host.clone(),
+            rows: report::rows(&self.stacks, &self.figures),
+            latency: latency.collect(),
+            instructions: self.instructions.clone(),
+            failures: self.absent.iter().cloned().chain(failed).collect(),
+            failed_trials: self
+                .failed
+                .iter()
+                .map(|(_, _, trial)| trial.clone())
+                .collect(),
+        }
+    }
+}
+
+impl Report {
+    /// Writes the files that were asked for.
+    fn save(&self, args: &BenchArgs) -> Result<()> {
+        if let Some(file) = &args.json {
+            fs::write(file, serde_json::to_string_pretty(self)?)
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
+        if let Some(file) = &args.markdown {
+            fs::write(file, markdown::tables(self))
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
+        if let Some(file) = &args.plot {
+            plot::draw(self, file)?;
+        }
+        Ok(())
+    }
+}
+
+fn bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if let Ok(style) =
+        ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {msg}")
+    {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
+}

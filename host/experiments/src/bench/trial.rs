@@ -1,0 +1,315 @@
+//! One trial: a fresh virtual machine that downloads one file once.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::evaluate::{FirstByte, Protocol, Watch};
+use super::files;
+use super::linux;
+use super::observe::{Observer, View};
+use super::servers::{BootFile, Servers};
+use super::stacks::{Loader, Server, Stack};
+use wireboot_lab::ip::{IpVersion, host};
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{self, Network, with_prefix};
+use wireboot_lab::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, RunningMachine};
+
+/// Where trials take place.
+#[derive(Debug)]
+pub struct Testbed<'a> {
+    /// The lab.
+    pub lab: &'a Lab,
+    /// Its network.
+    pub network: &'a Network,
+    /// In which version of IP everything happens.
+    pub ip: IpVersion,
+    /// What runs the guests.
+    pub accelerator: Accelerator,
+    /// The directory whose files the servers offer.
+    pub root: PathBuf,
+}
+
+/// What one trial measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// From the request to the acknowledgement of the last byte, in seconds.
+    pub seconds: f64,
+    /// Packets handed to the guest meanwhile, in thousands a second.
+    pub kpps: f64,
+}
+
+/// Under which name `wireboot serve` offers the firmware its program, whatever the file's own name.
+const OUR_BOOT_PROGRAM: &str = "wireboot.efi";
+/// From power-on to the request: the slowest firmware under a translator, with room for a busy host.
+const UNTIL_REQUEST: Duration = Duration::from_secs(120);
+/// Without progress in the transfer.
+const STALL: Duration = Duration::from_secs(20);
+/// After the last byte, for the packets still in the capture's buffers. tcpdump hands them over once a second at least.
+const AFTERGLOW: Duration = Duration::from_millis(1500);
+/// How often the machine and servers are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+impl Testbed<'_> {
+    /// Lets `stack` download the file of `bytes` bytes, into memory that the host has given the guest before (`warm`) or gives it
+    /// as the guest writes to it.
+    ///
+    /// # Errors
+    /// When the download does not come to its end, with what is known about why.
+    pub fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
+        let (mut servers, mut machine, wanted) = self.prepare(stack, &files::name(bytes))?;
+        machine.preallocate = warm;
+        let observer = Observer::start(self.lab, View::Client, self.ip)?;
+        let mut running = machine.start(self.lab, "bench", |_| {})?;
+
+        let mut watch = Watch::new(&wanted, bytes);
+        let (mut received, mut progress, mut looked) = (0, Instant::now(), Instant::now());
+        let mut complete = None;
+        let transfer = loop {
+            if let Some((time, packet)) = observer.packet(LOOK)? {
+                watch.packet(time, &packet);
+            }
+            if let Some(transfer) = watch.transfer() {
+                let since = *complete.get_or_insert_with(Instant::now);
+                if since.elapsed() > AFTERGLOW {
+                    break transfer;
+                }
+                continue;
+            }
+            if looked.elapsed() < LOOK {
+                continue;
+            }
+            looked = Instant::now();
+            if watch.received() != received {
+                (received, progress) = (watch.received(), Instant::now());
+            }
+            servers.check()?;
+            let patience = if received > 0 { STALL } else { UNTIL_REQUEST };
+            if progress.elapsed() > patience || running.failure().is_some() {
+                bail!("{}", reason(&watch, &mut running));
+            }
+        };
+        drop(running);
+        let seconds = transfer.end - transfer.start;
+        let packets = observer
+            .packets_to_guest(transfer)
+            .context("the interface's counters were not read")?;
+        Ok(Measured {
+            seconds,
+            kpps: packets as f64 / seconds / 1e3,
+        })
+    }
+
+    /// The time from the first DHCPDISCOVER or Solicit of `stack` to the first data packet of the file that the answer names, in seconds. wireboot starts
+    /// from a disk, so that it has no lease from the firmware.
+    ///
+    /// # Errors
+    /// When no data comes.
+    pub fn first_byte(&self, stack: &Stack) -> Result<f64> {
+        let (mut servers, mut machine, _) = self.prepare(stack, &files::name(files::MIB))?;
+        if let Loader::Wireboot { program } = &stack.loader {
+            let disk = self.lab.scratch().join("disk");
+            let place = disk.join("EFI/BOOT");
+            fs::create_dir_all(&place).context("making a disk for wireboot.efi")?;
+            fs::copy(program, place.join("BOOTX64.EFI"))
+                .with_context(|| format!("copying {}", program.display()))?;
+            machine.disks.push(Disk::Directory {
+                path: disk,
+                boot_index: Some(1),
+            });
+            if let Some(card) = &mut machine.network {
+                card.boot_index = None;
+            }
+        }
+        let observer = Observer::start(self.lab, View::Both, self.ip)?;
+        let mut running = machine.start(self.lab, "bench", |_| {})?;
+        let begin = Instant::now();
+        let mut first = FirstByte::default();
+        while begin.elapsed() < UNTIL_REQUEST {
+            if let Some((time, packet)) = observer.packet(LOOK)? {
+                first.packet(time, &packet);
+            }
+            if let Some(seconds) = first.seconds() {
+                return Ok(seconds);
+            }
+            servers.check()?;
+            if let Some(failure) = running.failure() {
+                bail!("{failure}");
+            }
+        }
+        bail!(
+            "no file after {} s; the console: {}",
+            UNTIL_REQUEST.as_secs(),
+            console_end(&running)
+        )
+    }
+
+    /// Puts the files in place, starts the servers and builds the machine. Also returns the name under which the file will be asked for.
+    fn prepare(&self, stack: &Stack, file: &str) -> Result<(Servers, Machine, String)> {
+        let scheme = stack.protocol.name().to_lowercase();
+        let server = host(network::server(self.ip));
+        let url = format!("{scheme}://{server}/{file}");
+        let mut machine = Machine::new(self.accelerator);
+        machine.firmware = stack.firmware.clone();
+        let mut card = self.network.card();
+        let mut boot = BootFile {
+            firmware: file.to_owned(),
+            ipxe: None,
+            wireboot: None,
+        };
+        // PXE over the other version would only lengthen the way to what is measured.
+        let http_boot =
+            matches!(stack.loader, Loader::Firmware) && stack.protocol == Protocol::Http;
+        machine.pxe_only((!http_boot).then_some(self.ip));
+        machine.http_boot_ipv6 = http_boot && self.ip == IpVersion::V6;
+        match &stack.loader {
+            Loader::Firmware => {
+                if stack.protocol == Protocol::Http {
+                    boot.firmware = url;
+                }
+            }
+            Loader::Wireboot { program } => {
+                boot.firmware = self.offer(program)?;
+                boot.wireboot = Some(format!("{scheme}://{server}/wireboot.conf"));
+                self.write(
+                    "wireboot.conf",
+                    &format!("timeout 0\ntitle download\nefi {url}\n"),
+                )?;
+            }
+            Loader::Ipxe { program } => {
+                boot.firmware = self.offer(program)?;
+                boot.ipxe = Some(self.ipxe_script(&url)?);
+            }
+            Loader::IpxeRom { bios, rom } => {
+                boot.ipxe = Some(self.ipxe_script(&url)?);
+                machine
+                    .extra
+                    .extend(bios.iter().flat_map(|bios| ["-bios".into(), bios.into()]));
+                card.rom = Some(rom.clone());
+                // The ROM names the virtio 1.0 device, so the BIOS runs it for no other.
+                card.properties.push("disable-legacy=on".into());
+            }
+            Loader::Grub => boot.firmware = self.grub(&scheme, &server, file)?,
+            Loader::Linux { kernel } => {
+                let ram_disk = self.lab.scratch().join("initramfs");
+                linux::write_ram_disk(&ram_disk, kernel, &with_prefix(guest(self.ip)), &url)?;
+                let command_line = "console=ttyS0 quiet".into();
+                machine.kernel = Some(DirectKernel {
+                    kernel: kernel.image.clone(),
+                    initrd: Some(ram_disk),
+                    command_line,
+                });
+                card.boot_index = None;
+            }
+        }
+        if matches!(machine.firmware, Firmware::SeaBios) {
+            machine.firmware_configuration.clear();
+        }
+        machine.network = Some(card);
+        Ok(match stack.server {
+            Server::Wireboot => {
+                let program = self.root.join(&boot.firmware);
+                let servers = Servers::ours(self.lab, &self.root, &program, self.ip)?;
+                let wanted = match stack.loader {
+                    Loader::Firmware => OUR_BOOT_PROGRAM,
+                    _ => file,
+                };
+                (servers, machine, wanted.to_owned())
+            }
+            Server::Atftpd | Server::Nginx => {
+                let servers = Servers::others(self.lab, &self.root, &boot, self.ip)?;
+                (servers, machine, file.to_owned())
+            }
+        })
+    }
+
+    /// Puts a program among the files offered; its name there.
+    fn offer(&self, program: &Path) -> Result<String> {
+        let name = program
+            .file_name()
+            .context("a program without a name")?
+            .to_string_lossy()
+            .into_owned();
+        fs::copy(program, self.root.join(&name))
+            .with_context(|| format!("copying {}", program.display()))?;
+        Ok(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        fs::write(self.root.join(name), text).with_context(|| format!("writing {name}"))
+    }
+
+    fn ipxe_script(&self, url: &str) -> Result<String> {
+        let name = "download.ipxe";
+        self.write(
+            name,
+            &format!("#!ipxe\nimgfetch {url} || echo it failed\nsleep 1000\n"),
+        )?;
+        Ok(name.to_owned())
+    }
+
+    /// Builds a GRUB that reads the file to its end.
+    fn grub(&self, scheme: &str, server: &str, file: &str) -> Result<String> {
+        let name = "grub.efi";
+        let script = self.lab.scratch().join("grub.cfg");
+        fs::write(
+            &script,
+            format!("testspeed -s 65536 ({scheme},{server})/{file}\nsleep 1000\n"),
+        )
+        .context("writing grub.cfg")?;
+        let mut command = Command::new("grub-mkimage");
+        command
+            .args(["-O", "x86_64-efi", "-p", "/", "-c"])
+            .arg(&script)
+            .arg("-o")
+            .arg(self.root.join(name));
+        command.args(["efinet", "tftp", "http", "testspeed", "sleep", "normal"]);
+        let output = command
+            .output()
+            .context("starting grub-mkimage: is grub-common installed?")?;
+        if !output.status.success() {
+            bail!(
+                "grub-mkimage failed: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(name.to_owned())
+    }
+}
+
+/// The Linux guest's address: it asks nobody for one.
+fn guest(ip: IpVersion) -> IpAddr {
+    match ip {
+        IpVersion::V4 => Ipv4Addr::new(10, 77, 0, 40).into(),
+        IpVersion::V6 => Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 0x40).into(),
+    }
+}
+
+fn reason(watch: &Watch, running: &mut RunningMachine) -> String {
+    let mut parts = Vec::new();
+    match watch.started() {
+        None => parts.push("it never asked for the file".to_owned()),
+        Some(_) => parts.push(format!(
+            "the download stopped after {} KiB",
+            watch.received() >> 10
+        )),
+    }
+    parts.extend(watch.error().map(|text| format!("TFTP error: {text}")));
+    parts.extend(running.failure());
+    parts.push(format!("the console: {}", console_end(running)));
+    parts.join("; ")
+}
+
+/// The last of what the console shows, on one line.
+fn console_end(running: &RunningMachine) -> String {
+    let tail = running.console.tail(4);
+    tail.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" | ")
+}

@@ -1,0 +1,8 @@
+//! What wireboot is measured with, in the machines and networks of [`wireboot_lab`]: how fast files come, beside other stacks
+//! ([`bench`]) and rung by rung ([`ladder`]), how many machines a server serves ([`load`]), and what a thousand boots bring to light
+//! ([`soak`]).
+
+pub mod bench;
+pub mod ladder;
+pub mod load;
+pub mod soak;
