@@ -2,6 +2,8 @@
 //!
 //! `make COMMAND` calls `cargo xtask COMMAND`. Each command installs what it needs first and says what it does.
 
+#![forbid(unsafe_code)]
+
 mod apt;
 mod build;
 mod deny;

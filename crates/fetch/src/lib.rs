@@ -18,6 +18,12 @@ pub mod dhcpv6;
 pub mod dns;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod fuzzing;
 pub mod http;
 mod leases;

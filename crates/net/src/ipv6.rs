@@ -7,6 +7,12 @@
 pub mod cache;
 pub mod fragments;
 #[cfg(any(test, feature = "fuzzing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod fuzzing;
 pub mod header;
 pub mod icmp;

@@ -23,6 +23,12 @@ mod datagrams;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod fuzzing;
 mod interface;
 mod ipv6;

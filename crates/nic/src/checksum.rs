@@ -3,11 +3,11 @@
 /// Ones' complement sum of `bytes` as big-endian 16-bit words, folded, added to `start`.
 pub(crate) fn sum(bytes: &[u8], start: u32) -> u32 {
     let mut sum = u64::from(start);
-    let mut words = bytes.chunks_exact(2);
-    for word in &mut words {
-        sum += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    let (words, rest) = bytes.as_chunks();
+    for word in words {
+        sum += u64::from(u16::from_be_bytes(*word));
     }
-    if let [last] = words.remainder() {
+    if let [last] = rest {
         sum += u64::from(u16::from_be_bytes([*last, 0]));
     }
     while sum >> 16 != 0 {

@@ -15,16 +15,40 @@ mod checksum;
 pub mod e1000e;
 mod either;
 #[cfg(any(test, feature = "testing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod middleware;
 #[cfg(any(test, feature = "testing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod model;
 #[cfg(any(test, feature = "testing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod pcap;
 pub mod platform;
 pub mod relay;
 #[cfg(any(test, feature = "testing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod sim;
 mod steering;
 pub mod virtio;

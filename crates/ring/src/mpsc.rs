@@ -30,7 +30,10 @@ unsafe impl<T: Send> Sync for Queue<T> {}
 
 impl<T> Queue<T> {
     fn slot(&self, position: usize) -> &Slot<T> {
-        // The capacity is a power of two, so the mask keeps the index in range.
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "the capacity is a power of two, so the mask keeps the index in range"
+        )]
         &self.slots[position & (self.slots.len() - 1)]
     }
 

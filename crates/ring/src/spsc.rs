@@ -23,7 +23,10 @@ unsafe impl<T: Send> Sync for Queue<T> {}
 
 impl<T> Queue<T> {
     fn slot(&self, position: usize) -> &UnsafeCell<MaybeUninit<T>> {
-        // The capacity is a power of two, so the mask keeps the index in range.
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "the capacity is a power of two, so the mask keeps the index in range"
+        )]
         &self.slots[position & (self.slots.len() - 1)]
     }
 }

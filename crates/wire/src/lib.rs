@@ -10,6 +10,7 @@
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
 //! the client and the server.
 #![no_std]
+#![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 extern crate alloc;
@@ -21,6 +22,12 @@ pub mod dhcp;
 pub mod dhcpv6;
 pub mod filetype;
 #[cfg(any(test, feature = "fuzzing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod fuzzing;
 pub mod ladder;
 pub mod text;

@@ -26,12 +26,8 @@ const PATH: [u8; 24] = {
     path[0] = 4;
     path[1] = 3;
     path[2] = 20;
-    let guid = INITRD_MEDIA.to_bytes();
-    let mut i = 0;
-    while i < 16 {
-        path[4 + i] = guid[i];
-        i += 1;
-    }
+    let (guid, _) = path.split_at_mut(4).1.split_at_mut(16);
+    guid.copy_from_slice(&INITRD_MEDIA.to_bytes());
     path[20] = 0x7f;
     path[21] = 0xff;
     path[22] = 4;

@@ -213,8 +213,10 @@ pub(crate) fn stop_all() -> bool {
     let Some(services) = NonNull::new(SERVICES.load(Ordering::Relaxed)) else {
         return true;
     };
-    let runs =
-        |number: &usize| RUNNING[number / 64].load(Ordering::Relaxed) & (1 << (number % 64)) != 0;
+    let runs = |number: &usize| {
+        let word = RUNNING.get(number / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & (1 << (number % 64)) != 0)
+    };
     // Each, also where one does not stop.
     let stays = |number: &usize| !stop(services, *number);
     (0..MOST).filter(runs).filter(stays).count() == 0

@@ -1,5 +1,7 @@
 //! The `wireboot` command: arguments of the server and the lab.
 
+#![forbid(unsafe_code)]
+
 #[cfg(feature = "lab")]
 mod lab;
 

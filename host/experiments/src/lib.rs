@@ -2,6 +2,8 @@
 //! ([`bench`]) and rung by rung ([`ladder`]), how many machines a server serves ([`load`]), and what a thousand boots bring to light
 //! ([`soak`]).
 
+#![forbid(unsafe_code)]
+
 pub mod bench;
 pub mod ladder;
 pub mod load;

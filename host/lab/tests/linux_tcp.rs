@@ -4,6 +4,13 @@
 //!   sockets of Linux ── tap0 (10.78.0.1, fe80::1) ── TapNic ── fault middleware ── Engine (10.78.0.2, a link-local address)
 //! ```
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 mod tap;
 
 use std::cell::RefCell;

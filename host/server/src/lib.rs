@@ -19,6 +19,12 @@ pub mod dhcpv6;
 pub mod directory;
 pub mod event;
 #[cfg(any(test, feature = "fuzzing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
 pub mod fuzzing;
 pub mod http;
 pub mod interface;

@@ -1,5 +1,12 @@
 //! DHCP clients that we did not write, in a network namespace of their own.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 mod namespace;
 
 use std::fs;

@@ -1,5 +1,12 @@
 //! Clients that we did not write, over IPv6, in a network namespace of their own.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 mod namespace;
 
 use std::fs;

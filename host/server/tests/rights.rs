@@ -1,5 +1,12 @@
 //! What the server gives up once it has its sockets, and that it still serves.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 mod namespace;
 
 use std::collections::BTreeSet;

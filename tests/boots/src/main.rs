@@ -1,6 +1,8 @@
 //! Whole boots: stock firmware, `dist/wireboot.efi`, real servers, a real kernel. Each test asserts what the user sees on the
 //! console, and the bytes that came where there are any.
 
+#![forbid(unsafe_code)]
+
 mod aftermath;
 mod cards;
 mod failures;

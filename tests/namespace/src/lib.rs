@@ -1,7 +1,9 @@
 //! Tests in a network namespace of their own: no permission is needed, and nothing leaves it.
 //!
 //! A test starts its own program again within `unshare`, for itself alone.
+#![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "a test kit")]
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -130,12 +130,14 @@ impl ReceiveQueue {
             let mut len = first.len();
             // A slice of the array, since iterator adapters cost a third of all the rest here. `count` is from 1
             // to MAX_PARTS.
+            #[expect(clippy::indexing_slicing, reason = "see the line above")]
             for part in &mut parts[1..count] {
                 let (id, filled) = self.ring.queue.peek()?;
                 // SAFETY: as above.
                 *part = unsafe { self.part(id, filled, 0)? };
                 len += part.len();
             }
+            #[expect(clippy::indexing_slicing, reason = "as above")]
             let lent = &parts[..count];
             if first.len() < len.min(FIRST_PART_MIN) {
                 return Err(&Fault::Misbehaved("it left a receive buffer unfilled"));

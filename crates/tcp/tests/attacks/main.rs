@@ -1,5 +1,12 @@
 //! What a hostile peer, or somebody who sees no segment of the connection, may try; and what must come of it: nothing.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 mod anything;
 #[path = "../bench/mod.rs"]
 mod bench;

@@ -1,6 +1,13 @@
 //! Every combination of state, flags, place of the sequence number and of the acknowledgement, text and windows, each as one segment to a real
 //! connection, against the verdicts of `rfc9293.txt`.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 #[path = "../bench/mod.rs"]
 mod bench;
 mod cases;

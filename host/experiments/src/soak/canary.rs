@@ -16,6 +16,10 @@ use wireboot_lab::qemu::RunningMachine;
 /// What Linux fills its memory with, page by page.
 pub const PAGE: [u8; 4096] = page();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which would say so"
+)]
 const fn page() -> [u8; 4096] {
     let text = b"canary! ";
     let mut page = [0; 4096];
