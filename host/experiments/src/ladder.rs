@@ -24,8 +24,7 @@ use clap::Args;
 use regex::Regex;
 use serde::Serialize;
 
-pub use figures::{Kind, Ladder, Rung, Sample};
-pub use phases::Phases;
+pub use figures::{Kind, Ladder, Phases, Rung, Sample};
 pub use sender::Sender;
 
 use crate::bench::files::{self, MIB};

@@ -4,8 +4,6 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 
-use super::phases::Phases;
-
 /// The line that the machine writes to its serial port, without its first word.
 #[derive(Debug, Deserialize)]
 pub struct Measured {
@@ -71,6 +69,25 @@ impl Kind {
             Kind::Engine => "each engine, HTTP",
         }
     }
+}
+
+/// What turns of the engine that brought frames consisted of, in ticks of the machine's time-stamp counter.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Phases {
+    /// Turns that brought frames.
+    pub turns: u64,
+    /// Frames that they brought.
+    pub frames: u64,
+    /// Frames sent in them.
+    pub sent: u64,
+    /// The driver's calls that brought a frame.
+    pub receive: u64,
+    /// Its last calls of a burst, which brought none.
+    pub look: u64,
+    /// The engine's work on frames on loan: headers, checksum, copy, protocol.
+    pub take: u64,
+    /// The driver's calls that send frames and take back their buffers.
+    pub transmit: u64,
 }
 
 /// One measurement, in the machine's units.

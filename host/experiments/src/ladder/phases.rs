@@ -1,30 +1,9 @@
 //! Where the time of a packet goes over the firmware's driver, as the machine recorded it.
 
 use comfy_table::{CellAlignment, Table, presets};
-use serde::{Deserialize, Serialize};
-
 use wireboot_lab::qemu::TICKS_PER_INSTRUCTION;
 
-use super::figures::{Ladder, Rung, ratio};
-
-/// What turns of the engine that brought frames consisted of, in ticks of the machine's time-stamp counter.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Phases {
-    /// Turns that brought frames.
-    pub turns: u64,
-    /// Frames that they brought.
-    pub frames: u64,
-    /// Frames sent in them.
-    pub sent: u64,
-    /// The driver's calls that brought a frame.
-    pub receive: u64,
-    /// Its last calls of a burst, which brought none.
-    pub look: u64,
-    /// The engine's work on frames on loan: headers, checksum, copy, protocol.
-    pub take: u64,
-    /// The driver's calls that send frames and take back their buffers.
-    pub transmit: u64,
-}
+use super::figures::{Ladder, Phases, Rung, ratio};
 
 const HEADERS: [&str; 10] = [
     "Receive",
