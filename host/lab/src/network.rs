@@ -14,11 +14,9 @@ use anyhow::{Context, Result};
 use crate::ip::IpVersion;
 use crate::netns::{Lab, tool};
 use crate::qemu::NetworkCard;
-pub use crate::station::Station;
+pub use crate::station::{INTERFACE, Station};
 use crate::wire::{self, Impairment, Wire};
 
-/// The interface on which the lab's servers listen.
-pub const INTERFACE: &str = "lab0";
 /// The servers' own address on [`INTERFACE`].
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The same in IPv6.

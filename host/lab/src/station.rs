@@ -10,7 +10,9 @@ use nix::mount::{MsFlags, mount, umount};
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::netns::tool;
-use crate::network::INTERFACE;
+
+/// The interface on which the lab's servers listen.
+pub const INTERFACE: &str = "lab0";
 
 /// A computer of its own: its interface is called `lab0` there too.
 #[derive(Debug)]
