@@ -264,6 +264,16 @@ mod tests {
     }
 
     #[test]
+    fn memory_in_pieces_is_written_as_one() {
+        let (writer, _) = prefix(HeapBlock::in_pieces(&[0; 50], 10));
+        let mut memory = Memory::new(writer);
+        assert_eq!(memory.write(7, Parts::new(&[&[1; 20], &[2; 4]])), 24);
+        let all: Vec<u8> = (0..50).map(|at| memory.rest(at)[0]).collect();
+        let expected = [&[0; 7][..], &[1; 20], &[2; 4], &[0; 19]].concat();
+        assert_eq!(all, expected);
+    }
+
+    #[test]
     fn nothing_is_written_to_what_is_lent() {
         let (writer, _) = prefix(HeapBlock::from(alloc::vec![0; 20]));
         let mut memory = Memory::new(writer);

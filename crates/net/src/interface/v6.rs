@@ -279,7 +279,6 @@ impl Interface {
                 self.heard(&heard, now);
                 Some(Delivery::Neighbor(heard))
             }
-            133..=137 => None,
             mld::QUERY => {
                 self.v6.as_mut()?.mld.heard(packet, random, now);
                 self.changed = true;

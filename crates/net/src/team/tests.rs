@@ -435,3 +435,22 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
     assert_eq!(turn(), [true, true]);
     assert_eq!(turn(), [false, false]);
 }
+
+#[test]
+fn what_an_assistant_does_not_take_in_time_is_counted_as_lost() {
+    let wire = LinkConfig::default();
+    let (mut engines, mut far, clock) = engines(Version::V4, 2, wire, false, Manner::Faithful);
+    let frame = here(Version::V4, SERVER_MAC);
+    for _ in 0..70 {
+        let (_, tx) = far.split();
+        let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
+        tx.send(frame.len(), Offload::None, copy).unwrap();
+        tx.flush().unwrap();
+        clock.advance(200);
+        let now = Instant::from_micros(clock.now());
+        engines[0].poll(now).unwrap();
+    }
+    // Its ring has 64 places.
+    let forwarded = engines[0].forwarded();
+    assert_eq!((forwarded.frames, forwarded.lost), (64, 6));
+}

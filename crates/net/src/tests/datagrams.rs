@@ -461,3 +461,26 @@ fn a_dhcp_client_without_an_address_sends_to_all() {
     );
     assert!(frame.ends_with(b"discover"));
 }
+
+/// RFC 1812, section 4.3.2.3, and RFC 4443, section 2.4: an error message has as much of the packet as fits into the smallest MTU.
+#[test]
+fn an_error_message_fits_into_the_smallest_mtu() {
+    for version in Version::BOTH {
+        let (transport, longest) = match version {
+            Version::V4 => (34, 576),
+            Version::V6 => (54, 1280),
+        };
+        let mut bench = Bench::silent(version);
+        let us = version.client();
+        let datagram = datagram(version, us, &[7; 1400]);
+        bench.send(&framed(version, CLIENT_MAC, us, &datagram));
+        bench.settle();
+        let (kind, code) = unreachable(version);
+        let refusal = |heard: &&Vec<u8>| {
+            let message = heard.get(transport..);
+            message.is_some_and(|message| message.starts_with(&[kind, code]))
+        };
+        let refusal = bench.heard.iter().find(refusal).unwrap();
+        assert_eq!(refusal.len() - 14, longest);
+    }
+}

@@ -1,5 +1,6 @@
 //! Downloads over TCP from smoltcp, over both IP versions.
 
+use super::forged::{Bench, tcp};
 use super::server::{End, FileServer};
 use super::{CLIENT, PATIENCE, REQUEST, SERVER, Version, pattern};
 use crate::{Engine, Ipv4Addr, Ipv6Addr, Memory, NetError, Region};
@@ -11,7 +12,7 @@ use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::{self, LinkConfig, NicConfig};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
-use wireboot_tcp::{Duration, Instant};
+use wireboot_tcp::{Duration, Flags, Instant};
 
 struct Case {
     version: Version,
@@ -457,5 +458,33 @@ proptest! {
             End::Silence(at) => prop_assert!(alone.bytes == case.file[..at]),
             End::Reset(_) => prop_assert!(case.file.starts_with(&alone.bytes)),
         }
+    }
+}
+
+/// The windows of all connections together promise no more than the ring has room for, but for the two segments that each may have.
+#[test]
+fn a_newcomer_gets_what_the_others_leave_of_the_ring() {
+    for version in Version::BOTH {
+        // 38 of 40 buffers are TCP's, of 1460 bytes each: less than the file.
+        let mut bench = Bench::by_a_small_ring(version, 40);
+        let (_, first) = bench.window();
+        assert!(first > 38 * 1460 * 3 / 4, "{first}");
+        let (stack, server) = (
+            bench.stack.clone(),
+            SocketAddr::new(version.server().ip(), 81),
+        );
+        bench.engine.spawn(async move {
+            let _ = stack.connect(server, PATIENCE).await;
+        });
+        bench.settle();
+        let syn = bench
+            .heard
+            .iter()
+            .filter_map(|frame| tcp(frame))
+            .find(|(_, to, ..)| *to == server);
+        let (_, _, (_, _, flags, window, _), _) = syn.unwrap();
+        assert!(flags.contains(Flags::SYN));
+        let left = (38 * 1460 - first).max(2 * 1460);
+        assert_eq!(u32::from(window), left);
     }
 }

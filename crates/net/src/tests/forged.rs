@@ -139,7 +139,21 @@ impl Bench {
 
     /// A download from a host with these options in its SYN; `acknowledges`: it has said that the request came.
     pub fn with(version: Version, options: &[u8], acknowledges: bool) -> Self {
-        let mut bench = Self::silent(version);
+        Self::silent(version).asks(options, acknowledges)
+    }
+
+    /// A download like that of [`Self::downloading`], by a card whose ring has so many buffers.
+    pub fn by_a_small_ring(version: Version, receive_frames: usize) -> Self {
+        let nic = NicConfig {
+            receive_frames,
+            ..NicConfig::new(CLIENT_MAC)
+        };
+        Self::on(version, nic).asks(&OPTIONS, true)
+    }
+
+    fn asks(self, options: &[u8], acknowledges: bool) -> Self {
+        let version = self.version;
+        let mut bench = self;
         bench.scaled = options.windows(2).any(|option| option == [3, 3]);
         let (stack, into) = (bench.stack.clone(), bench.region.clone());
         let (counter, done) = (bench.received.clone(), bench.done.clone());
@@ -172,8 +186,12 @@ impl Bench {
 
     /// Nothing has been asked of the engine.
     pub fn silent(version: Version) -> Self {
+        Self::on(version, NicConfig::new(CLIENT_MAC))
+    }
+
+    fn on(version: Version, nic: NicConfig) -> Self {
         let (mut near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
-        near.configure(NicConfig::new(CLIENT_MAC));
+        near.configure(nic);
         let clock = near.clock();
         let mut engine = Engine::new(near, [7; 32]);
         let stack = engine.stack();
