@@ -239,8 +239,8 @@ impl Stack {
     #[must_use]
     pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
         let inner = self.inner();
-        let settles_at = |v6: &Slaac| v6.settles_at(address, self.now());
-        inner.interface.slaac().and_then(settles_at).is_some()
+        let optimistic_until = |v6: &Slaac| v6.optimistic_until(address, self.now());
+        inner.interface.slaac().and_then(optimistic_until).is_some()
     }
 
     /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.
@@ -277,8 +277,8 @@ impl Stack {
     /// known to be ours alone. `None` without an address or a route.
     pub async fn route(&self, remote: IpAddr) -> Option<Route> {
         loop {
-            let (route, settles_at) = self.inner().interface.route(remote, self.now())?;
-            if settles_at.is_none() {
+            let (route, optimistic_until) = self.inner().interface.route(remote, self.now())?;
+            if optimistic_until.is_none() {
                 return Some(route);
             }
             self.next_turn().await;
@@ -294,7 +294,7 @@ impl Stack {
     /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
     /// one.
     pub fn take_route(&self, route: Route) {
-        self.inner().interface.told(route);
+        self.inner().interface.take_route(route);
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).

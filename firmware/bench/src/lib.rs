@@ -230,7 +230,7 @@ impl<'o> Bench<'o> {
         let claim = Claim::take(&self.interface).map_err(refused(what))?;
         let function = claim.function(self.clock).map_err(refused(what))?;
         let mut driver = Driver(card::start(function, 1)?);
-        self.settle(&mut driver)?;
+        self.wait_for_link(&mut driver)?;
         self.wire("driver", &mut driver);
         self.copied("driver, copied", &mut driver);
         let mut nic = self.uploads(driver.0);
@@ -290,8 +290,8 @@ impl<'o> Bench<'o> {
         nic
     }
 
-    /// Waits for the link.
-    fn settle(&self, driver: &mut Driver<impl Nic>) -> Result<(), Error> {
+    /// Up to [`LINK`] microseconds; the error names the interface.
+    fn wait_for_link(&self, driver: &mut Driver<impl Nic>) -> Result<(), Error> {
         let end = self.clock.micros() + LINK;
         while !driver.0.link_up() {
             if self.clock.micros() > end {

@@ -233,7 +233,7 @@ unsafe impl Block for Pieces {
 /// Pages to be filled by the engine, wherever it runs.
 pub type Landing = PrefixWriter<Pieces>;
 
-/// What is settled of a [`Landing`].
+/// The committed bytes of a [`Landing`].
 pub type Landed = PrefixReader<Pieces>;
 
 /// Allocates at least `bytes` bytes in one piece for a file; their content is unspecified.

@@ -348,7 +348,7 @@ impl Download {
         };
         let next = match (&self.file, &self.landed) {
             (Some(file), _) => file.rest(check.position()),
-            (None, Some(landed)) => landed.settled(check.position()),
+            (None, Some(landed)) => landed.committed(check.position()),
             (None, None) => return Ok(false),
         };
         if check.follow(next, CHECK) {

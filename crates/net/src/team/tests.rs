@@ -56,15 +56,15 @@ fn engines(
         });
     let mut engines: Vec<_> = engines.collect();
     let (lead, assistants) = engines.split_first_mut().unwrap();
-    version.settle(lead);
+    version.configure_before_start(lead);
     let remote = version.server().ip();
-    let (route, settles_at) = lead
+    let (route, optimistic_until) = lead
         .stack()
         .inner()
         .interface
         .route(remote, Instant::ZERO)
         .unwrap();
-    assert_eq!(settles_at, None);
+    assert_eq!(optimistic_until, None);
     for assistant in assistants {
         assistant.stack().take_route(route);
     }
@@ -330,7 +330,7 @@ fn each_engine_hears_that_a_neighbour_has_moved() {
 }
 
 #[test]
-fn a_route_is_told_when_its_address_is_settled() {
+fn a_route_comes_when_its_address_is_no_longer_optimistic() {
     let (near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
     let mut engine = Engine::new(near, [1; 32]);
     let stack = engine.stack();

@@ -76,7 +76,7 @@ impl Case {
         server.end = self.end;
         let mut client = Engine::new(near, [3; 32]);
         let stack = client.stack();
-        self.version.settle(&mut client);
+        self.version.configure_before_start(&mut client);
         let done = Rc::new(RefCell::new(None));
         let out = done.clone();
         let counter = Rc::new(RefCell::new(Rc::default()));
@@ -273,7 +273,7 @@ fn four_connections(version: Version) {
     let mut server = FileServer::new(far, file.clone(), 4, 256 * 1024);
     let mut client = Engine::new(near, [3; 32]);
     let stack = client.stack();
-    version.settle(&mut client);
+    version.configure_before_start(&mut client);
     let done = Rc::new(RefCell::new(Vec::new()));
     for begin in 0..4 {
         let (stack, out, len) = (stack.clone(), done.clone(), file.len());
