@@ -24,7 +24,7 @@ const MIN_MTU: u16 = 576;
 /// fewest: several of them keep no more than 8 buffers filled.
 const RECEIVE_FRAMES: usize = 8;
 /// How many more most of them hold, or what is before them. It is tried.
-const RECEIVE_FRAMES_HOPED: usize = 56;
+const RECEIVE_FRAMES_PROBE: usize = 56;
 
 /// Why a call did not move a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,16 +112,16 @@ impl Told {
         if mtu < MIN_MTU {
             return None;
         }
-        let (receive_frames, receive_frames_hoped) = match self.receive_frames {
+        let (receive_frames, receive_frames_probe) = match self.receive_frames {
             Some(frames) => (frames, 0),
-            None => (RECEIVE_FRAMES, RECEIVE_FRAMES_HOPED),
+            None => (RECEIVE_FRAMES, RECEIVE_FRAMES_PROBE),
         };
         Some(Properties {
             mac: self.mac,
             mtu,
             max_receive: usize::from(mtu) + ETHERNET_LEN + TAG_LEN,
             receive_frames,
-            receive_frames_hoped,
+            receive_frames_probe,
             receive_bytes: receive_frames * (usize::from(mtu) + ETHERNET_LEN),
             transmit_checksum: false,
             transmit_unit: 0,

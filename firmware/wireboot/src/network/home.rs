@@ -1,6 +1,6 @@
 //! Where the network runs: on other processors, or on the boot processor in its turns.
 //!
-//! A card that the firmware's driver drives is the boot processor's in any case. An engine elsewhere gets its frames by a relay, whose near
+//! A card that the firmware's driver drives is the boot processor's in any case. An engine elsewhere gets its frames by a relay, whose driver
 //! end the boot processor turns.
 
 use super::post::{Account, Duty, Post, instant};
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use wireboot_fetch::{Assistant, Command, Event, Lead, Link, Service};
 use wireboot_net::Instant;
-use wireboot_nic::relay::{Far, Near, relay};
+use wireboot_nic::relay::{DriverEnd, EngineEnd, relay};
 use wireboot_nic::virtio::VirtioPair;
 use wireboot_nic::vlan::{Vlan, VlanId};
 use wireboot_nic::{Counters, Either, Fault, Nic, Transmit};
@@ -37,23 +37,23 @@ pub enum Home {
     Gone,
 }
 
-/// What an engine on another processor has: a card that our own driver drives, or the far end of a relay.
-type Away = Either<Native, Far>;
+/// What an engine on another processor has: a card that our own driver drives, or the engine's end of a relay.
+type Away = Either<Native, EngineEnd>;
 
 /// The service on one processor, and assistants on others, each on a queue pair of the card of its own.
 pub struct Crew {
     lead: Post<Engine<Away>>,
     assistants: Vec<Post<Aide>>,
     /// Where the firmware's driver drives the card, for which there are no assistants.
-    near: Option<Box<Near<Firmware>>>,
+    near: Option<Box<DriverEnd<Firmware>>>,
 }
 
 /// The interface itself.
-fn whole(nic: Away, near: Option<Box<Near<Firmware>>>) -> Option<AnyNic> {
+fn whole(nic: Away, near: Option<Box<DriverEnd<Firmware>>>) -> Option<AnyNic> {
     match (nic, near) {
         (_, Some(near)) => Some(Either::Second(near.into_nic())),
         (Either::First(nic), None) => Some(Either::First(nic)),
-        // There is no far end without a near one.
+        // There is no engine end without a driver end.
         (Either::Second(_), None) => None,
     }
 }
@@ -63,7 +63,7 @@ pub struct Wreck {
     /// All that do not stop, with whatever they were in the middle of.
     pub processors: Vec<Processor>,
     /// The interface, where the lost ones do not have it.
-    pub near: Option<Box<Near<Firmware>>>,
+    pub near: Option<Box<DriverEnd<Firmware>>>,
 }
 
 impl fmt::Display for Crew {
