@@ -351,7 +351,7 @@ impl Model {
 }
 
 impl State {
-    /// Complains about the driver, unless the device has driven it mad.
+    /// Complains about the driver, unless the device has misbehaved first.
     fn demand(&self, held: bool, what: &str) {
         assert!(held || self.lied, "the driver {what}");
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, refused};
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
-use wireboot_platform::stock::Mnp;
+use wireboot_platform::firmware_net::Mnp;
 
 /// Units that a driver of ours is asked for at once.
 const BURST: usize = 64;

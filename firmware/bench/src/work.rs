@@ -4,7 +4,7 @@ use super::Sample;
 use crate::error::Error;
 use alloc::vec;
 use alloc::vec::Vec;
-use boot_flow::fetching::{Fetcher, Wanted};
+use wireboot_boot::fetching::{Fetcher, Wanted};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::verify::Check;
 use wireboot_platform::Clock;

@@ -2,7 +2,7 @@
 //!
 //! Everything goes to the firmware's console, which also reaches a serial line where the machine has one.
 
-use crate::processors::on_boot_processor;
+use crate::processors::on_bsp;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
@@ -45,7 +45,7 @@ impl Log for Console {
             Level::Warn => "warning: ",
             _ => "",
         };
-        if on_boot_processor() {
+        if on_bsp() {
             start_line();
             write(format_args!("wireboot: {kind}{}\n", record.args()));
         } else {
@@ -77,7 +77,7 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
 }
 
 /// Writes what other processors have logged. For the boot processor, now and then.
-pub fn tell_waiting() {
+pub fn write_ap_log() {
     let Some(mut waiting) = WAITING.try_lock() else {
         return;
     };

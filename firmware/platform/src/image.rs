@@ -20,7 +20,7 @@ const SECTION: &str = ".wbconf";
 
 /// How the firmware loaded this image.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
+pub struct LoadedSelf {
     /// The device it came from: a network interface, a disk, or unknown.
     pub device: Option<Handle>,
     /// Nodes of that device's path.
@@ -64,7 +64,7 @@ unsafe fn copy(base: NonNull<u8>, range: Range<usize>) -> Vec<u8> {
     bytes
 }
 
-impl Own {
+impl LoadedSelf {
     /// Reads it all.
     #[must_use]
     pub fn read() -> Self {

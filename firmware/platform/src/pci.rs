@@ -6,7 +6,7 @@
 use crate::clock::Clock;
 use crate::device_path;
 use crate::memory::{Dropped, PAGE};
-use crate::processors::on_boot_processor;
+use crate::processors::on_bsp;
 use crate::raw::pci_io::{
     ATTRIBUTE_BUS_MASTER, ATTRIBUTE_MEMORY, ATTRIBUTE_MEMORY_CACHED, PciIoAttributeOperation,
     PciIoOperation, PciIoProtocol, PciIoWidth,
@@ -532,7 +532,7 @@ unsafe impl DmaMemory for Dma {
 
 impl Drop for Dma {
     fn drop(&mut self) {
-        if !on_boot_processor() {
+        if !on_bsp() {
             let owner = Dma { ..*self };
             // SAFETY: whole pages; their former owner has no references left, and the driver has stopped the device.
             unsafe { DROPPED.keep(self.start, owner) };
@@ -556,7 +556,7 @@ impl Drop for Dma {
 mod tests {
     use super::*;
     use crate::memory;
-    use crate::processors::ELSEWHERE;
+    use crate::processors::ON_AP;
     use crate::raw::pci_io::{PciIoAccess, PciIoConfigAccess};
 
     fn descriptor(kind: u8, minimum: u64, len: u64) -> [u8; 46] {
@@ -640,9 +640,9 @@ mod tests {
                 device_address: 0,
                 mapping: 0x100 as *mut c_void,
             };
-            ELSEWHERE.set(elsewhere);
+            ON_AP.set(elsewhere);
             drop(dma);
-            ELSEWHERE.set(false);
+            ON_AP.set(false);
             assert_eq!(freed() - before, if elsewhere { 0 } else { 0x102 });
             memory::collect();
             assert_eq!(freed() - before, 0x102);

@@ -62,7 +62,7 @@ pub enum Error {
     #[error(
         "the firmware does not end what runs on processor {0}; start wireboot.efi with processors=0"
     )]
-    Undying(usize),
+    NotKilled(usize),
     /// Our own load options are wrong.
     #[error(
         "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, floor=KIB, patience=SECONDS, then the URL, then the program's arguments",
@@ -198,8 +198,8 @@ impl Error {
         matches!(self, Self::Start(_) | Self::StartIntel(_))
     }
 
-    /// Tells the user.
-    pub fn tell(&self) {
+    /// Logs the error, for a configuration line by line.
+    pub fn report(&self) {
         log::error!("{self}");
         if let Self::Config { name, errors } = self {
             for error in errors {
@@ -224,7 +224,7 @@ impl Error {
             | Self::Start(_)
             | Self::StartIntel(_)
             | Self::Undi { .. }
-            | Self::Undying(_) => Status::DEVICE_ERROR,
+            | Self::NotKilled(_) => Status::DEVICE_ERROR,
             Self::NoInterface | Self::Unsupported(_) | Self::Misfit { .. } => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
             Self::Fetch(_) => Status::NO_RESPONSE,

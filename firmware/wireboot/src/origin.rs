@@ -9,7 +9,7 @@ use wireboot_fetch::{ClientId, Lease, Lease6, LeaseSource, Leases};
 use wireboot_net::Ipv4Cidr;
 use wireboot_platform::device_path::{IpNode, NetworkPath};
 use wireboot_platform::duid;
-use wireboot_platform::image::Own;
+use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::pxe::{self, Cached};
 
 /// What the firmware knows of the way we came.
@@ -32,7 +32,7 @@ pub struct Origin {
 
 impl Origin {
     /// Reads it. Best before the network interface is taken: the firmware forgets it then.
-    pub fn of(image: &Own) -> Self {
+    pub fn of(image: &LoadedSelf) -> Self {
         // HTTP Boot tells by the whole path (the device's, then the URI); PXE by the device's handle.
         let path = image
             .device_path

@@ -1,5 +1,5 @@
-//! A processor that has nothing to do rests, so that a hypervisor may run something else there and a machine stays cool:
-//! it halts until its own local APIC's timer ends the rest (Intel SDM volume 3, section 11.5.4).
+//! A processor that has nothing to do is parked, so that a hypervisor may run something else there and a machine stays cool:
+//! it halts until its own local APIC's timer interrupts that (Intel SDM volume 3, section 11.5.4).
 
 use crate::clock::Clock;
 use core::arch::asm;
@@ -73,7 +73,7 @@ impl Parking {
     /// gates are the firmware's, and where there is no such timer.
     #[must_use]
     pub fn here(clock: Clock) -> Option<Self> {
-        if !super::exceptions::in_place() {
+        if !super::exceptions::are_loaded() {
             return None;
         }
         // SAFETY: every x86-64 processor has the register.

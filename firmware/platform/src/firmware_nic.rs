@@ -1,4 +1,4 @@
-//! A NIC that a driver of the firmware's drives: a call for each frame, which copies it.
+//! Our [`Nic`] over a driver of the firmware's: a call for each frame, which copies it.
 //!
 //! What differs between the firmware's interfaces ([`snp`](crate::snp), [`undi`](crate::undi)) is a [`Driver`]; what they have in common,
 //! buffers, counters and when to give up, is here.
@@ -6,8 +6,8 @@
 mod receive;
 mod transmit;
 
-pub use receive::DrivenReceive;
-pub use transmit::DrivenTransmit;
+pub use receive::FirmwareNicReceive;
+pub use transmit::FirmwareNicTransmit;
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -92,20 +92,20 @@ impl<D: Driver> Port<D> {
     }
 }
 
-/// What a driver tells of an interface.
+/// What a driver says of an interface.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct DriverInfo {
     /// Station address.
     pub mac: [u8; 6],
     /// Its largest packet, with or without the link's header.
     pub packet: usize,
-    /// Frames that its receive buffers hold, where it tells.
+    /// Frames that its receive buffers hold; `None` where it does not say.
     pub receive_frames: Option<usize>,
     /// It takes a frame before it has been asked for the buffer of the one before.
     pub transmits_several: bool,
 }
 
-impl Told {
+impl DriverInfo {
     /// `None` for a link that carries no full IPv4 packets.
     fn properties(self) -> Option<Properties> {
         let mtu = u16::try_from(self.packet).unwrap_or(u16::MAX).min(MAX_MTU);
@@ -130,7 +130,7 @@ impl Told {
 }
 
 /// A network interface in use. Dropping it stops it and gives it back to the firmware.
-pub struct Driven<D: Driver, C> {
+pub struct FirmwareNic<D: Driver, C> {
     port: Port<D>,
     properties: Properties,
     receive: receive::Inbox,
@@ -139,11 +139,11 @@ pub struct Driven<D: Driver, C> {
     _claim: C,
 }
 
-impl<D: Driver, C> Driven<D, C> {
+impl<D: Driver, C> FirmwareNic<D, C> {
     /// An interface that was started. `None`, with the interface stopped, for a link that carries no full IPv4 packets.
-    pub(crate) fn new(driver: D, told: Told, claim: C) -> Option<Self> {
-        let several = told.transmits_several;
-        let Some(properties) = told.properties() else {
+    pub(crate) fn new(driver: D, info: DriverInfo, claim: C) -> Option<Self> {
+        let several = info.transmits_several;
+        let Some(properties) = info.properties() else {
             driver.stop();
             // The claim goes last.
             drop(driver);
@@ -163,13 +163,13 @@ impl<D: Driver, C> Driven<D, C> {
     }
 }
 
-impl<D: Driver, C> Nic for Driven<D, C> {
+impl<D: Driver, C> Nic for FirmwareNic<D, C> {
     type Rx<'a>
-        = DrivenReceive<'a, D>
+        = FirmwareNicReceive<'a, D>
     where
         Self: 'a;
     type Tx<'a>
-        = DrivenTransmit<'a, D>
+        = FirmwareNicTransmit<'a, D>
     where
         Self: 'a;
 
@@ -187,8 +187,8 @@ impl<D: Driver, C> Nic for Driven<D, C> {
 
     fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
         (
-            DrivenReceive::new(&self.port, &mut self.receive),
-            DrivenTransmit::new(&self.port, &mut self.transmit),
+            FirmwareNicReceive::new(&self.port, &mut self.receive),
+            FirmwareNicTransmit::new(&self.port, &mut self.transmit),
         )
     }
 
@@ -209,7 +209,7 @@ impl<D: Driver, C> Nic for Driven<D, C> {
     }
 }
 
-impl<D: Driver, C> Drop for Driven<D, C> {
+impl<D: Driver, C> Drop for FirmwareNic<D, C> {
     fn drop(&mut self) {
         self.stop();
         if !self.port.using.get() {
