@@ -76,7 +76,7 @@ pub fn firmware_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<S
     Ok(sample(bytes, begin, clock))
 }
 
-/// Ours, as a boot has it, with the time that the boot processor did not rest.
+/// Ours, as a boot has it, with the time that the BSP did not idle.
 pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let idle = fetcher.network().idle_micros();
     let files = fetcher.get(&[Wanted::plain(url)])?;
@@ -90,7 +90,7 @@ pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Er
     })
 }
 
-/// Ours on the boot processor, with the time of each turn. Gives the interface back.
+/// Ours on the BSP, with the time of each turn. Gives the interface back.
 pub fn turns<N: Nic>(
     nic: N,
     leases: &Leases,

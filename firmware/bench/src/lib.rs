@@ -224,7 +224,7 @@ impl<'o> Bench<'o> {
         }
     }
 
-    /// What works with our driver on the boot processor.
+    /// What works with our driver on the BSP.
     fn ours(&mut self) -> Result<(), Error> {
         let what = "the network interface";
         let claim = Claim::take(&self.interface).map_err(refused(what))?;
@@ -260,7 +260,7 @@ impl<'o> Bench<'o> {
         }
     }
 
-    /// A file by our stack on the boot processor.
+    /// A file by our stack on the BSP.
     fn turns<N: Nic>(&mut self, nic: N, scheme: &str, name: &'static str) -> Result<N, Error> {
         if !self.options.wants(name) {
             return Ok(nic);
@@ -271,7 +271,7 @@ impl<'o> Bench<'o> {
         Ok(nic)
     }
 
-    /// TCP that sends, from the boot processor: in frames that we make, and in units that the card cuts where it does.
+    /// TCP that sends, from the BSP: in frames that we make, and in units that the card cuts where it does.
     fn uploads<N: Nic>(&mut self, nic: N) -> N {
         let nic = self.upload(WithoutTso(nic), "wireboot TCP").0;
         match nic.properties().transmit_unit {
@@ -376,7 +376,7 @@ impl<'o> Bench<'o> {
             }
         }
         if let Err(error) = self.relayed() {
-            log::warn!("SNP, engine on another processor: {error}");
+            log::warn!("SNP, engine on an AP: {error}");
         }
         let ethertype = frame::ethertype(self.server);
         self.rung(Kind::Receive, "MNP", |bench| {
@@ -411,7 +411,7 @@ impl<'o> Bench<'o> {
         });
     }
 
-    /// The same by an engine on another processor, where there is one.
+    /// The same by an engine on an AP, where there is one.
     fn relayed(&mut self) -> Result<(), Error> {
         let wanted = [
             ("tftp", "wireboot TFTP, SNP relayed"),
@@ -445,7 +445,7 @@ impl<'o> Bench<'o> {
         let engines = network.worker_stats().len();
         let on = match processors {
             None => String::new(),
-            Some(_) if engines == 0 => ", boot processor".into(),
+            Some(_) if engines == 0 => ", BSP".into(),
             Some(_) if engines == 1 => ", 1 engine".into(),
             Some(_) => format!(", {engines} engines"),
         };
@@ -493,7 +493,7 @@ impl<'o> Bench<'o> {
         }
     }
 
-    /// What the boot processor has left for other things while another one receives.
+    /// What the BSP has left for other things while an AP receives.
     fn work(&mut self, fetcher: &mut Fetcher) {
         self.rung(Kind::Work, "nothing else", |bench| {
             let micros = u64::from(bench.options.millis) * 1000;

@@ -1,4 +1,4 @@
-//! What else the boot processor gets done: it hashes, as a boot loader would unpack or check something.
+//! What else the BSP (bootstrap processor) gets done: it hashes, as a boot loader would unpack or check something.
 
 use super::Sample;
 use crate::error::Error;

@@ -21,7 +21,7 @@ const COLUMNS: usize = 79;
 /// Length of the progress line on screen.
 static DRAWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Lines logged on other processors, which may not call the firmware. The boot processor alone looks here: others would wait for a
+/// Lines logged on APs, which may not call the firmware. The BSP alone looks here: others would wait for a
 /// lock for ever if a processor were lost that has it.
 static WAITING: Spinlock<Option<SharedReceiver<String>>> = Spinlock::new(None);
 /// At most so many; more are dropped.
@@ -76,7 +76,7 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
     });
 }
 
-/// Writes what other processors have logged. For the boot processor, now and then.
+/// Writes what APs have logged. For the BSP, now and then.
 pub fn write_ap_log() {
     let Some(mut waiting) = WAITING.try_lock() else {
         return;

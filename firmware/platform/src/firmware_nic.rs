@@ -37,7 +37,7 @@ pub enum Refusal {
     Fault(Fault),
 }
 
-/// The firmware's driver of an interface that it has started for us alone. For the boot processor.
+/// The firmware's driver of an interface that it has started for us alone. For the BSP.
 pub trait Driver {
     /// Copies the next frame into `buffer`; its length.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Refusal>;

@@ -1,4 +1,4 @@
-//! Rust's heap: one arena for all processors. A processor may die in the middle of an allocation; the boot processor then goes on with
+//! Rust's heap: one arena for all processors. A processor may die in the middle of an allocation; the BSP (bootstrap processor) then goes on with
 //! a second one, and without memory where there is none.
 
 use crate::processors::on_bsp;
@@ -53,8 +53,8 @@ impl Heap {
         (start > 0).then(|| (ptr::with_exposed_provenance_mut(start), end - start))
     }
 
-    /// The arena in use, with its index. None on the boot processor when the holder of the last arena is dead; others wait for the boot
-    /// processor to end them.
+    /// The arena in use, with its index. None on the BSP when the holder of the last arena is dead; others wait for the BSP
+    /// to end them.
     fn lock(&self) -> Option<(usize, Locked<'_>)> {
         let mut looks = 0;
         loop {

@@ -31,7 +31,7 @@ const SPARE: usize = 16 << 20;
 #[global_allocator]
 static HEAP: Heap = Heap::new(spare);
 
-/// Only the boot processor may call the firmware.
+/// Only the BSP may call the firmware.
 #[cfg(target_os = "uefi")]
 fn spare() -> Option<(*mut u8, usize)> {
     let pages = on_bsp().then(|| Pages::allocate(SPARE).ok())??;
@@ -121,7 +121,7 @@ impl Pages {
     }
 }
 
-/// Memory whose owners were dropped on other processors, which may not call the firmware. The owners wait in the memory's own first bytes.
+/// Memory whose owners were dropped on APs, which may not call the firmware. The owners wait in the memory's own first bytes.
 pub(crate) struct Dropped<T>(AtomicPtr<Waiting<T>>);
 
 struct Waiting<T> {
@@ -134,7 +134,7 @@ impl<T: Send> Dropped<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Keeps the owner of `memory` for the boot processor.
+    /// Keeps the owner of `memory` for the BSP.
     ///
     /// # Safety
     /// `memory` is at least a page, aligned to one, and `owner`'s alone.
@@ -153,7 +153,7 @@ impl<T: Send> Dropped<T> {
             });
     }
 
-    /// Drops all of them. For the boot processor.
+    /// Drops all of them. For the BSP.
     pub(crate) fn collect(&self) {
         let mut next = self.0.swap(ptr::null_mut(), Ordering::Acquire);
         while let Some(waiting) = NonNull::new(next) {
@@ -167,7 +167,7 @@ impl<T: Send> Dropped<T> {
 
 static DROPPED: Dropped<Pages> = Dropped::new();
 
-/// Gives back to the firmware what other processors have dropped. For the boot processor.
+/// Gives back to the firmware what APs have dropped. For the BSP.
 pub fn collect() {
     pci::DROPPED.collect();
     DROPPED.collect();

@@ -417,7 +417,7 @@ impl PciFunction for Function {
     }
 
     fn stall_microsecond(&self) {
-        // By the counter, as this may be another processor, where the firmware must not be called.
+        // By the counter, as this may be an AP, where the firmware must not be called.
         let end = self.clock.micros() + 1;
         while self.clock.micros() <= end {
             core::hint::spin_loop();
@@ -510,10 +510,10 @@ pub struct Dma {
     mapping: *mut c_void,
 }
 
-// SAFETY: plain memory at a fixed address; the one owner may be any processor. (What another one drops waits for the boot processor.)
+// SAFETY: plain memory at a fixed address; the one owner may be any processor. (What an AP drops waits for the BSP.)
 unsafe impl Send for Dma {}
 
-/// What other processors have dropped. The functions that it belongs to stay (see [`open`]).
+/// What APs have dropped. The functions that it belongs to stay (see [`open`]).
 pub(crate) static DROPPED: Dropped<Dma> = Dropped::new();
 
 // SAFETY: the pages are allocated and mapped from creation to drop, zeroed at creation, page aligned, and

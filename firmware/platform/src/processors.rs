@@ -1,7 +1,7 @@
-//! The machine's other processors, by EFI_MP_SERVICES_PROTOCOL (PI 1.8, volume 2, section 13.4).
+//! The machine's APs (application processors), by EFI_MP_SERVICES_PROTOCOL (PI 1.8, volume 2, section 13.4).
 //!
 //! What runs there may call no boot service: firmware is not made for it. Such a processor has interrupts off, the
-//! boot processor's page tables, and a stack and exception handlers of ours.
+//! page tables of the BSP (bootstrap processor), and a stack and exception handlers of ours.
 
 mod exceptions;
 mod parking;
@@ -30,14 +30,14 @@ use wireboot_threads::Entry;
 /// Longest message of a panic or an exception that is kept, in bytes.
 const MESSAGE: usize = 300;
 
-/// The boot processor's APIC id; `u32::MAX` until [`remember_bsp`] was called.
+/// The BSP's APIC id; `u32::MAX` until [`remember_bsp`] was called.
 static BSP_APIC_ID: AtomicU32 = AtomicU32::new(u32::MAX);
-/// Why our code has panicked or faulted on another processor.
+/// Why our code has panicked or faulted on an AP.
 static PANICKED: Spinlock<Option<Message>> = Spinlock::new(None);
 
 #[cfg(test)]
 std::thread_local! {
-    /// This thread stands for another processor.
+    /// This thread stands for an AP.
     pub(crate) static ON_AP: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 /// Processors with a higher number are not used.
@@ -48,7 +48,7 @@ static RUNNING: [AtomicU64; MAX_PROCESSORS / 64] =
 /// The firmware's services, once they were found.
 static SERVICES: AtomicPtr<MpServices> = AtomicPtr::new(ptr::null_mut());
 
-/// Notes the calling processor as the boot processor, when the program starts.
+/// Notes the calling processor as the BSP, when the program starts.
 pub(crate) fn remember_bsp() {
     BSP_APIC_ID.store(apic_id(), Ordering::Relaxed);
     exceptions::remember_image();
@@ -96,7 +96,7 @@ impl Write for Message {
     }
 }
 
-/// Keeps the message of code that panics or faults on another processor, and halts that processor for good.
+/// Keeps the message of code that panics or faults on an AP, and halts that processor for good.
 pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
     let mut text = Message {
         of: apic_id(),
@@ -113,23 +113,23 @@ pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
     }
 }
 
-/// Why no other processor can be used.
+/// Why no AP can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAps {
     /// The firmware does not offer them.
     NoServices,
     /// The machine has one.
     SingleProcessor,
-    /// All others are switched off or broken.
+    /// All APs are disabled or broken.
     Disabled,
 }
 
 impl fmt::Display for NoAps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoAps::NoServices => "the firmware does not offer other processors",
+            NoAps::NoServices => "the firmware does not offer APs",
             NoAps::SingleProcessor => "the machine has one processor",
-            NoAps::Disabled => "all other processors are switched off",
+            NoAps::Disabled => "all APs are disabled",
         })
     }
 }
@@ -208,8 +208,8 @@ fn services() -> Option<NonNull<MpServices>> {
     protocol.get().map(NonNull::from)
 }
 
-/// Ends our code on all other processors, wherever it is there: what runs on must not find its memory in other hands. False when the
-/// firmware refuses. For the boot processor; takes neither a lock nor memory of the heap, which a processor that is ended may hold.
+/// Ends our code on all APs, wherever it is there: what runs on must not find its memory in other hands. False when the
+/// firmware refuses. For the BSP; takes neither a lock nor memory of the heap, which a processor that is ended may hold.
 pub(crate) fn stop_all() -> bool {
     let Some(services) = NonNull::new(SERVICES.load(Ordering::Relaxed)) else {
         return true;
@@ -254,7 +254,7 @@ impl Processor {
         self.number
     }
 
-    /// The message of code that panicked or faulted there, once; `None` also while another processor writes one.
+    /// The message of code that panicked or faulted there, once; `None` also while an AP writes one.
     #[must_use]
     pub fn failure_message(&self) -> Option<String> {
         let mut panicked = PANICKED.try_lock()?;
@@ -354,7 +354,7 @@ impl wireboot_threads::Processor for Processor {
     }
 }
 
-/// The first of our code on another processor, on the firmware's stack for it.
+/// The first of our code on an AP, on the firmware's stack for it.
 extern "efiapi" fn on_processor(launch: *mut c_void) {
     let launch = launch.cast::<Launch>();
     // SAFETY: a `Launch` lives until `left` is set, and all of it but that flag is this processor's meanwhile. Interrupts are

@@ -1,7 +1,7 @@
 //! Network interfaces that a driver of the firmware's drives, by `EFI_SIMPLE_NETWORK_PROTOCOL` (UEFI 2.10, section 24.1).
 //!
 //! An [`Snp`] takes the interface for us alone: what the firmware has built on it (MNP and all above) lets go, and comes back
-//! when it is dropped. Every frame is a call of the firmware, so it belongs to the boot processor and is not `Send`.
+//! when it is dropped. Every frame is a call of the firmware, so it belongs to the BSP (bootstrap processor) and is not `Send`.
 
 mod claim;
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
     status
 }
 
-/// Ends our code on other processors. True when the firmware may then take the image's memory: nobody runs or may call what is in it.
+/// Ends our code on APs. True when the firmware may then take the image's memory: nobody runs or may call what is in it.
 fn nothing_is_used() -> bool {
     processors::stop_all() && !callbacks::any()
 }
@@ -83,7 +83,7 @@ mod panic {
     #[panic_handler]
     fn panic(info: &PanicInfo<'_>) -> ! {
         if !processors::on_bsp() {
-            // The boot processor will tell, and go on without.
+            // The BSP will log it, and go on without this processor.
             processors::record_and_halt(info);
         }
         if PANICKING.swap(true, Ordering::Relaxed) {

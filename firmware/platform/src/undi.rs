@@ -2,7 +2,7 @@
 //! `EFI_NETWORK_INTERFACE_IDENTIFIER_PROTOCOL` leads to.
 //!
 //! An [`Undi`] takes the interface for us alone and starts it with callbacks of ours. Every frame is a call of the driver, which may call the
-//! firmware, so it belongs to the boot processor and is not `Send`. A call ends when the driver ends it; what it asks for meanwhile
+//! firmware, so it belongs to the BSP (bootstrap processor) and is not `Send`. A call ends when the driver ends it; what it asks for meanwhile
 //! (delays, mappings) is bounded.
 
 mod callbacks;

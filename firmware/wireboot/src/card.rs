@@ -16,7 +16,7 @@ use wireboot_platform::{Clock, Status};
 
 /// Our own drivers. They call no firmware, so they run on any processor.
 pub type Native = Either<VirtioNet<Function>, E1000e<Function>>;
-/// The firmware's, which only the boot processor may call.
+/// The firmware's, which only the BSP may call.
 pub type AnyFirmwareNic = Either<Undi, Snp>;
 /// Any card.
 pub type AnyNic = Either<Native, AnyFirmwareNic>;

@@ -55,7 +55,7 @@ pub enum Error {
     /// The device failed at work.
     #[error("{0}")]
     Fault(#[from] Fault),
-    /// The processor that ran the network is lost; the boot processor runs it now, and its jobs are to be given again.
+    /// The processor that ran the network is lost; the BSP runs it now, and its jobs are to be given again.
     #[error("the processor that ran the network was lost")]
     Processor,
     /// A lost processor cannot be ended, so the network interface cannot be used.

@@ -1,6 +1,6 @@
-//! Driving the fetch service from the boot processor: memory for its downloads, their check, progress on screen, Escape.
+//! Driving the fetch service from the BSP (bootstrap processor): memory for its downloads, their check, progress on screen, Escape.
 //!
-//! Where the service runs on another processor, this one checks the start of a file while the rest still comes.
+//! Where the service runs on an AP (application processor), the BSP checks the start of a file while the rest still comes.
 
 mod either;
 mod known_hosts;

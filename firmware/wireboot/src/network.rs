@@ -1,4 +1,5 @@
-//! The network interface with our stack on it, from taking it to giving it back.
+//! The network interface with our stack on it, from taking it to giving it back. The stack runs on the BSP (bootstrap processor) or on APs
+//! (application processors).
 
 mod placement;
 mod worker;
@@ -22,7 +23,7 @@ use wireboot_ring::{Receiver, Sender};
 pub use worker::WorkerStats;
 use worker::instant;
 
-/// How long the boot processor polls for an answer, in microseconds: longer than small exchanges with servers near by take. It idles
+/// How long the BSP polls for an answer, in microseconds: longer than small exchanges with servers near by take. It idles
 /// by the firmware's tick, up to 10 ms at a time, which means nothing for large files; awake it takes from virtual machines'
 /// hosts what the network could use.
 const AWAKE: u64 = 3_000;
@@ -35,7 +36,7 @@ const SILENT: u64 = 1_500_000;
 /// Time between two looks at the keyboard, in microseconds.
 const KEYS: u64 = 100_000;
 
-/// The interface and the service on it, which runs on another processor where there is one. Dropping it lets the last
+/// The interface and the service on it, which runs on an AP where there is one. Dropping it lets the last
 /// frames leave, stops the device and gives it back to the firmware.
 pub struct Network {
     /// Before the claim, so that the device's memory goes first.
@@ -53,7 +54,7 @@ pub struct Network {
     /// The last leases that the service has told of or was given, also for a service that is started anew.
     leases: Leases,
     idle_timer: IdleTimer,
-    /// How long the boot processor has waited for ticks, in microseconds.
+    /// How long the BSP has waited for ticks, in microseconds.
     idle_micros: u64,
     /// When something was last asked or answered, in microseconds.
     busy: u64,
@@ -99,7 +100,7 @@ pub struct IdleNic {
 }
 
 impl Network {
-    /// Takes `card`, whose link may take `patience` microseconds to come up. The service goes to another processor, unless the
+    /// Takes `card`, whose link may take `patience` microseconds to come up. The service goes to an AP, unless the
     /// settings say otherwise, there is none, or the firmware's driver drives the card and the settings ask for no other.
     pub fn open(
         card: &Card,
@@ -126,9 +127,9 @@ impl Network {
             log::info!("VLAN {vlan}");
         }
         let aps = match nic {
-            // The boot processor would be no freer: it has to look after the driver.
+            // The BSP would be no freer: it has to look after the driver.
             Either::Second(_) if !aps.is_empty() && settings.processors.is_none() => {
-                log::info!("the network runs on the boot processor, as the firmware's driver does");
+                log::info!("the network runs on the BSP, as the firmware's driver does");
                 Vec::new()
             }
             _ => aps,
@@ -208,7 +209,7 @@ impl Network {
     /// One turn of the network, or a look at the processor that turns it.
     ///
     /// # Errors
-    /// [`Error::Processor`] when that one was lost: the service was started anew on the boot processor, without the jobs
+    /// [`Error::Processor`] when that one was lost: the service was started anew on the BSP, without the jobs
     /// that it had.
     pub fn turn(&mut self) -> Result<(), Error> {
         let now = self.clock.micros();
@@ -229,9 +230,7 @@ impl Network {
                     });
                 }
                 if let Some((number, reason)) = workers.loss(now) {
-                    log::warn!(
-                        "processor {number} is lost ({reason}); going on with the boot processor"
-                    );
+                    log::warn!("processor {number} is lost ({reason}); going on with the BSP");
                     self.restart_service()?;
                     return Err(Error::Processor);
                 }
@@ -241,17 +240,17 @@ impl Network {
         Ok(())
     }
 
-    /// Whether other processors run the network, and this one has no part in it.
+    /// Whether APs run the network, and the BSP has no part in it.
     pub fn is_remote(&self) -> bool {
         matches!(&self.placement, Placement::Remote(workers) if !workers.needs_turns())
     }
 
-    /// What has been done on each of the other processors, by their numbers.
+    /// What has been done on each of the APs, by their numbers.
     pub fn worker_stats(&self) -> Vec<(usize, WorkerStats)> {
         self.placement.worker_stats()
     }
 
-    /// How long the boot processor has waited for ticks since the start, in microseconds.
+    /// How long the BSP has waited for ticks since the start, in microseconds.
     pub fn idle_micros(&self) -> u64 {
         self.idle_micros
     }
@@ -298,7 +297,7 @@ impl Network {
         Some(IdleNic { nic, claim })
     }
 
-    /// Ends the service, and the other processors' part in it.
+    /// Ends the service, and the APs' part in it.
     fn end(&mut self) -> Option<Ended> {
         let ended = match core::mem::replace(&mut self.placement, Placement::Stopped) {
             Placement::Local(service) => Some(Ended {
@@ -319,7 +318,7 @@ impl Network {
         ended
     }
 
-    /// After a processor was lost: a new service, on the boot processor. What the old one had stays allocated.
+    /// After a processor was lost: a new service, on the BSP. What the old one had stays allocated.
     fn restart_service(&mut self) -> Result<(), Error> {
         let Placement::Remote(workers) =
             core::mem::replace(&mut self.placement, Placement::Stopped)
@@ -390,11 +389,11 @@ fn kill(processors: Vec<Processor>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The processors that there are besides the boot processor, and on how many of them engines are wanted: as many as the settings
+/// The APs that there are, and on how many of them engines are wanted: as many as the settings
 /// say, else one. More than one pay only where each has a core of its own, which a virtual machine cannot tell.
 fn choose_aps(wanted: Option<u32>) -> (Vec<Processor>, usize) {
     if wanted == Some(0) {
-        log::info!("the network runs on the boot processor, as the settings say");
+        log::info!("the network runs on the BSP, as the settings say");
         return (Vec::new(), 1);
     }
     match processors::aps() {
@@ -403,8 +402,8 @@ fn choose_aps(wanted: Option<u32>) -> (Vec<Processor>, usize) {
             let engines = wanted.min(aps.len());
             (aps, engines)
         }
-        Err(alone) => {
-            log::info!("the network runs on the boot processor: {alone}");
+        Err(reason) => {
+            log::info!("the network runs on the BSP: {reason}");
             (Vec::new(), 1)
         }
     }

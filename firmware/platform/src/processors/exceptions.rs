@@ -1,4 +1,5 @@
-//! What becomes of a fault on another processor: it is recorded and the processor halts, for the boot processor to see.
+//! What becomes of a fault on an AP (application processor): it is recorded and the processor halts, for the BSP
+//! (bootstrap processor) to see.
 //!
 //! Such a processor gets descriptor tables of its own while our code runs there (Intel SDM volume 3, chapter 7): the firmware's
 //! segments, so that no selector changes, a task state segment whose only use is a stack for exceptions, which must work
@@ -29,7 +30,7 @@ const BUSY: u64 = 1 << 41;
 static IMAGE_BASE: AtomicU64 = AtomicU64::new(0);
 static IMAGE_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Notes where our program lies. For the boot processor.
+/// Notes where our program lies. For the BSP.
 pub(super) fn remember_image() {
     if let Some((base, bytes)) = image::extent() {
         IMAGE_BASE.store(base, Ordering::Relaxed);

@@ -69,7 +69,7 @@ impl Apic {
 }
 
 impl Parking {
-    /// The calling processor's timer, calibrated; takes half a millisecond. None on the boot processor, whose timer and
+    /// The calling processor's timer, calibrated; takes half a millisecond. None on the BSP, whose timer and
     /// gates are the firmware's, and where there is no such timer.
     #[must_use]
     pub fn here(clock: Clock) -> Option<Self> {

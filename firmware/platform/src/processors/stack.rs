@@ -1,4 +1,4 @@
-//! The stack of another processor, with an end that tells.
+//! The stack of an AP, with an end that tells.
 //!
 //! Below it lies a page that nobody may touch, so that code that needs more faults at once instead of writing over someone else's
 //! memory. Where the firmware does not protect pages, a pattern there shows afterwards what happened.
@@ -55,7 +55,7 @@ impl Stack {
     /// True when it was seen that the stack was too small. One with a protected page need not be looked at.
     pub(super) fn is_exhausted(&self) -> bool {
         let start = self.pages.start();
-        // SAFETY: within the pages; the other processor may write them at any time, so each byte is read as plain data.
+        // SAFETY: within the pages; the AP may write them at any time, so each byte is read as plain data.
         !self.guarded
             && (0..PAGE)
                 .step_by(64)

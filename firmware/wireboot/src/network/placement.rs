@@ -1,7 +1,7 @@
-//! Where the network runs: on other processors, or on the boot processor in its turns.
+//! Where the network runs: on APs (application processors), or on the BSP (bootstrap processor).
 //!
-//! A card that the firmware's driver drives is the boot processor's in any case. An engine on another one gets its frames by a relay, whose
-//! driver end the boot processor turns.
+//! A card that the firmware's driver drives is the BSP's in any case. An engine on an AP gets its frames by a relay, whose
+//! driver end the BSP turns.
 
 use super::worker::{Task, Worker, WorkerStats, instant};
 use crate::card::{AnyFirmwareNic, AnyNic, Native};
@@ -29,15 +29,15 @@ const DRAIN: u64 = 50_000;
 
 /// Where the service runs.
 pub enum Placement {
-    /// On the boot processor, in [`Network::turn`](super::Network::turn).
+    /// On the BSP, in [`Network::turn`](super::Network::turn).
     Local(Box<Service<Vlan<AnyNic>>>),
-    /// On other processors, which [`Worker`] watches.
+    /// On APs, which [`Worker`] watches.
     Remote(WorkerSet),
     /// It has ended, or could not be started anew after a processor was lost.
     Stopped,
 }
 
-/// What an engine on another processor has: a card that our own driver drives, or the engine's end of a relay.
+/// What an engine on an AP has: a card that our own driver drives, or the engine's end of a relay.
 type RemoteNic = Either<Native, EngineEnd>;
 
 /// The service on one processor, and assistants on others, each on a queue pair of the card of its own.
@@ -48,7 +48,7 @@ pub struct WorkerSet {
     driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>,
 }
 
-/// The NIC for an engine on the boot processor: without its relay, if it has one.
+/// The NIC for an engine on the BSP: without its relay, if it has one.
 fn local_nic(nic: RemoteNic, driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>) -> Option<AnyNic> {
     match (nic, driver_end) {
         (_, Some(driver_end)) => Some(Either::Second(driver_end.into_nic())),
@@ -78,9 +78,7 @@ impl fmt::Display for WorkerSet {
             write!(f, "{before} {}", worker.number())?;
         }
         if self.driver_end.is_some() {
-            f.write_str(
-                ", frames by way of the boot processor, as the firmware's driver runs there",
-            )?;
+            f.write_str(", frames by way of the BSP, as the firmware's driver runs there")?;
         }
         Ok(())
     }
@@ -112,7 +110,7 @@ impl WorkerSet {
         }
     }
 
-    /// Whether there is a relay, which the boot processor has to turn.
+    /// Whether there is a relay, which the BSP has to turn.
     pub fn needs_turns(&self) -> bool {
         self.driver_end.is_some()
     }
@@ -428,7 +426,7 @@ impl Placement {
         }
     }
 
-    /// What has been done on each of the other processors, by their numbers.
+    /// What has been done on each of the APs, by their numbers.
     pub fn worker_stats(&self) -> Vec<(usize, WorkerStats)> {
         let Self::Remote(workers) = self else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A part of the network on a processor of its own, watched from the boot processor.
+//! A part of the network on an AP (application processor), watched from the BSP (bootstrap processor).
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -16,13 +16,13 @@ const START: u64 = 500_000;
 /// A processor that has not beaten ([`Context::beat`]) for so long is lost, in microseconds. Hypervisors take processors away for
 /// tenths of a second.
 const SILENCE: u64 = 3_000_000;
-/// When nothing has come for so long, in microseconds, the other processor begins to park: longer than what servers near by take to
+/// When nothing has come for so long, in microseconds, the AP begins to park: longer than what servers near by take to
 /// answer, block by block.
 const BUSY: u64 = 1000;
 /// It parks for this long at most, in microseconds, and for an eighth of the wait before, so that is what it may cost a frame at most.
 const LONGEST_PARK: u64 = 1000;
-/// How often the other processor flushes its TLB, in microseconds. QEMU's translator (TCG) makes the TLB of a processor larger only when it
-/// is flushed; the boot processor's was in the firmware. Otherwise most pages of the ring and of the file are looked up in the page tables
+/// How often the AP flushes its TLB, in microseconds. QEMU's translator (TCG) makes the TLB of a processor larger only when it
+/// is flushed; the BSP's was in the firmware. Otherwise most pages of the ring and of the file are looked up in the page tables
 /// for each frame. To processors of silicon it means nothing.
 const FLUSH_TLB: u64 = 20_000;
 
@@ -30,13 +30,13 @@ const FLUSH_TLB: u64 = 20_000;
 pub trait Task: Send + 'static {
     /// The task once it has begun. It need not be `Send`: it stays on its processor.
     type Running;
-    /// What goes back to the boot processor at the end: the NIC.
+    /// What goes back to the BSP at the end: the NIC.
     type Remains: Send + 'static;
     /// Where a planted fault panics, should it be this task's.
     #[cfg(feature = "faults")]
     const PLACE: Place;
 
-    /// The machine's, calibrated by the boot processor.
+    /// The machine's, calibrated by the BSP.
     fn clock(&self) -> Clock;
     /// Begins, on the processor that will run it.
     fn begin(self) -> Self::Running;
@@ -59,7 +59,7 @@ pub struct WorkerStats {
     pub bytes: u64,
 }
 
-/// [`WorkerStats`] that its processor writes and the boot processor reads. Each number for itself: they may be of different turns.
+/// [`WorkerStats`] that its processor writes and the BSP reads. Each number for itself: they may be of different turns.
 #[derive(Default)]
 struct SharedStats {
     ticks: AtomicU64,
