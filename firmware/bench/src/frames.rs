@@ -43,9 +43,9 @@ impl Size {
 
 /// Measures against a sender.
 pub struct Frames {
-    /// Tells the time.
+    /// For ticks and microseconds.
     pub clock: Clock,
-    /// Our address.
+    /// Where requests come from; answers and data go there.
     pub local: IpAddr,
     /// The sender's, of the same version of IP.
     pub sender: IpAddr,

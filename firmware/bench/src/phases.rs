@@ -86,7 +86,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Nothing yet.
+    /// Empty; takes as long as 1000 readings of the clock.
     pub fn new(clock: Clock) -> Self {
         let begin = clock.ticks();
         for _ in 1..READINGS {
@@ -146,7 +146,7 @@ impl<N> Recorded<N> {
     }
 }
 
-/// Its receive half.
+/// The receive half of a [`Recorded`].
 pub struct RecordedReceive<'a, R> {
     inner: R,
     record: &'a Record,
@@ -179,7 +179,7 @@ impl<R: Receive> Receive for RecordedReceive<'_, R> {
     }
 }
 
-/// Its transmit half.
+/// The transmit half of a [`Recorded`].
 pub struct RecordedTransmit<'a, T> {
     inner: T,
     record: &'a Record,

@@ -145,20 +145,20 @@ pub fn clear_progress() {
     }
 }
 
-/// A key.
+/// A key, as far as menus and downloads tell keys apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Escape.
+    /// Leaves the menu or ends the download.
     Escape,
-    /// Return.
+    /// CR or LF: a serial terminal may send either.
     Enter,
-    /// Arrow up.
+    /// The arrow key, by its scan code.
     Up,
-    /// Arrow down.
+    /// As [`Self::Up`].
     Down,
-    /// A character.
+    /// Any printable character but CR, LF and ESC.
     Char(char),
-    /// Any other.
+    /// Function keys and other scan codes.
     Other,
 }
 

@@ -95,7 +95,7 @@ impl<D: Driver> Port<D> {
 /// What a driver says of an interface.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverInfo {
-    /// Station address.
+    /// The current station address, which may differ from the permanent one.
     pub mac: [u8; 6],
     /// Its largest packet, with or without the link's header.
     pub packet: usize,

@@ -65,7 +65,7 @@ unsafe fn copy(base: NonNull<u8>, range: Range<usize>) -> Vec<u8> {
 }
 
 impl LoadedSelf {
-    /// Reads it all.
+    /// By `EFI_LOADED_IMAGE_PROTOCOL` and the image in memory. Empty where the firmware does not offer the protocol.
     #[must_use]
     pub fn read() -> Self {
         let Some(image) = open(boot::image_handle()) else {

@@ -38,9 +38,9 @@ pub struct Candidate {
     pub(crate) handle: Handle,
     /// Segment, bus, device and function.
     location: [usize; 4],
-    /// Vendor id.
+    /// Of PCI configuration space, offset 0.
     pub vendor: u16,
-    /// Device id.
+    /// Of PCI configuration space, offset 2.
     pub device: u16,
     /// Base class (PCI Code and ID Assignment Specification).
     class: u8,
@@ -198,8 +198,8 @@ impl fmt::Debug for PciIo {
 impl Claim {
     /// Disconnects the firmware's drivers from the function and turns on memory decoding and bus mastering.
     ///
-    /// Handles and protocols above the function (network, PXE) are gone afterwards: read what they hold
-    /// before.
+    /// Handles and protocols above the function (network, PXE) are gone afterwards: what they hold is to be
+    /// read before.
     ///
     /// # Errors
     /// What the firmware answers when a driver will not let go of the function.

@@ -118,7 +118,7 @@ pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
 pub enum NoAps {
     /// The firmware does not offer them.
     NoServices,
-    /// The machine has one.
+    /// The BSP is the only one.
     SingleProcessor,
     /// All APs are disabled or broken.
     Disabled,
@@ -152,7 +152,7 @@ struct Started {
 
 /// What the firmware hands to [`on_processor`].
 struct Launch {
-    /// Of the stack.
+    /// Upper end of the stack.
     top: usize,
     tables: Box<Tables>,
     entry: Entry,

@@ -21,13 +21,13 @@ use wireboot_nic::Fault;
 /// A network interface in use. Dropping it stops it and gives it back to the firmware.
 pub type Snp = FirmwareNic<SnpDriver, Option<Claim>>;
 
-/// The protocol of an interface.
+/// Calls `EFI_SIMPLE_NETWORK_PROTOCOL` of one interface.
 pub struct SnpDriver {
     protocol: NonNull<SimpleNetwork>,
 }
 
 impl SnpDriver {
-    /// One call.
+    /// Calls the protocol; `call` has the only reference to it meanwhile.
     fn call<R>(&self, call: impl FnOnce(&mut SimpleNetwork) -> R) -> R {
         // SAFETY: the protocol stays installed while it is open (the claim of the `Snp` that owns this; a test's own
         // value). There is no other reference to it: `call` does not come here again, and the value does not leave it.

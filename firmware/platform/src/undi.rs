@@ -60,9 +60,9 @@ pub enum UndiError {
     /// It does not do what it is asked to.
     #[error("it answers {code:?} to the command {command:?}")]
     Command {
-        /// To what.
+        /// `OpCode` of the CDB.
         command: PxeOpcode,
-        /// Its answer.
+        /// `StatCode` of the CDB afterwards.
         code: PxeStatcode,
     },
     /// It wants more memory than any device needs, or there is none.

@@ -27,23 +27,23 @@ pub enum Kind {
 
 /// A file to be fetched, or fetched already.
 pub struct Planned {
-    /// Where it is.
+    /// Absolute: relative URLs have been resolved.
     pub url: Url,
     /// What it must hash to, if it is still to be fetched.
     pub sha256: Option<[u8; 32]>,
-    /// It.
+    /// `None` until it was fetched.
     pub file: Option<File>,
 }
 
 /// What to boot, with nothing left to decide.
 pub struct Plan {
-    /// The program.
+    /// An EFI application or a kernel with an EFI stub.
     pub program: Planned,
-    /// What it is.
+    /// Decides who has the network card while it runs.
     pub kind: Kind,
-    /// Its initial RAM disks.
+    /// In the order in which Linux gets them; not used for [`Kind::Efi`].
     pub initrds: Vec<Planned>,
-    /// Its arguments.
+    /// Its load options, without its name.
     pub options: String,
 }
 

@@ -18,13 +18,13 @@ use wireboot_platform::{Clock, Status};
 pub type Native = Either<VirtioNet<Function>, E1000e<Function>>;
 /// The firmware's, which only the BSP may call.
 pub type AnyFirmwareNic = Either<Undi, Snp>;
-/// Any card.
+/// A card in use, by whichever driver.
 pub type AnyNic = Either<Native, AnyFirmwareNic>;
 
 /// Whose driver drives a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// Ours.
+    /// Ours: virtio-net or e1000e, by the PCI id.
     Native,
     /// The firmware's, by UNDI.
     Undi,
@@ -49,7 +49,7 @@ impl Driver {
 
 /// A card, with the driver that will drive it.
 pub enum Card {
-    /// Ours.
+    /// A PCI function that one of our drivers knows.
     Native(pci::Candidate),
     /// The firmware's, by UNDI.
     Undi(undi::Candidate),
@@ -145,7 +145,7 @@ fn booted_over(origin: &Origin) -> String {
 
 /// A card in use.
 pub struct Taken {
-    /// It, started.
+    /// Started; the link may still be down.
     pub nic: AnyNic,
     /// The function that our own driver drives. To be dropped behind the NIC: its memory belongs to the device.
     pub claim: Option<Claim>,

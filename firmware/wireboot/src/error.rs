@@ -33,9 +33,9 @@ pub enum Error {
         "the firmware does not give up {interface} ({status}); close whatever uses the network"
     )]
     Refused {
-        /// Which.
+        /// PCI address and ids where there are such.
         interface: String,
-        /// Its answer.
+        /// Of the first call that failed.
         status: Status,
     },
     /// The device does not start.
@@ -47,9 +47,9 @@ pub enum Error {
     /// The firmware's driver does not, by UNDI.
     #[error("{interface} does not start by UNDI: {reason}")]
     Undi {
-        /// Which.
+        /// PCI address and ids where there are such.
         interface: String,
-        /// Why not.
+        /// At which step of UEFI 2.10, appendix E.
         reason: UndiError,
     },
     /// The device failed at work.
@@ -72,9 +72,9 @@ pub enum Error {
     /// A setting in the embedded configuration is wrong.
     #[error("the embedded configuration: {key} {value:?} is not understood: {key} takes {takes}")]
     Embedded {
-        /// Which.
+        /// One of `bootconf::SETTINGS`.
         key: &'static str,
-        /// As written.
+        /// As written behind the key.
         value: String,
         /// What it takes instead.
         takes: &'static str,
@@ -102,12 +102,12 @@ pub enum Error {
     /// A file is not the one that was meant.
     #[error("{url}: {error}")]
     Digest {
-        /// Which.
+        /// Where the file came from.
         url: String,
-        /// Both digests.
+        /// The digest of what came, and the one that it should have.
         error: WrongDigest,
     },
-    /// Nobody said what to boot.
+    /// There are no load options, no embedded entries and no boot file, nor a server to ask for `wireboot.conf`.
     #[error(
         "nothing to boot: no load options, no embedded configuration, no boot file for user class wireboot, and no server \
          to look for wireboot.conf on; put a wireboot.conf beside wireboot.efi"
@@ -119,35 +119,35 @@ pub enum Error {
     /// A file that is neither a configuration nor a program.
     #[error("{url}: is {what}")]
     Misfit {
-        /// Which.
+        /// Where it came from, after redirects.
         url: String,
-        /// What it is.
+        /// What the file is instead: a web page, for example.
         what: &'static str,
     },
     /// The firmware does not load the program.
     #[error("{url}: {}", load_text(.what, .status))]
     Load {
-        /// Which.
+        /// Where the program came from.
         url: String,
         /// What it is, where that is no program for this machine.
         what: Option<&'static str>,
-        /// Its answer.
+        /// What LoadImage answered.
         status: Status,
     },
     /// The firmware has no memory left.
     #[error("the firmware refuses {what} ({status})")]
     Firmware {
-        /// What was asked.
+        /// For the text: "refuses WHAT".
         what: &'static str,
-        /// Its answer.
+        /// What the call returned.
         status: Status,
     },
     /// The program was started and came back.
     #[error("{url} returned ({status})")]
     Returned {
-        /// Which.
+        /// Where the program came from.
         url: String,
-        /// Its status.
+        /// What StartImage returned: the exit status of the program, or why the firmware did not start it.
         status: Status,
     },
 }

@@ -53,7 +53,7 @@ struct Summary {
 /// A file that is wanted.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Where it is.
+    /// Of any scheme that the service knows.
     pub url: &'a Url,
     /// What it must hash to, if it is to be checked.
     pub sha256: Option<[u8; 32]>,
@@ -106,17 +106,17 @@ impl Fetcher {
         self
     }
 
-    /// The network below.
+    /// Events that are taken from it here are lost to the fetcher.
     pub fn network(&mut self) -> &mut Network {
         &mut self.network
     }
 
-    /// The leases in use.
+    /// Empty until DHCP has answered or [`Self::configure`] was called.
     pub fn leases(&self) -> &Leases {
         self.network.leases()
     }
 
-    /// The network back, for taking it down.
+    /// The network back: dropping it stops the device.
     pub fn into_network(self) -> Network {
         self.network
     }
@@ -126,7 +126,7 @@ impl Fetcher {
         self.next_job
     }
 
-    /// Takes on leases.
+    /// Has the service use leases that the firmware has got.
     pub fn configure(&mut self, leases: Leases) -> Result<(), Error> {
         leases
             .commands()
@@ -144,7 +144,7 @@ impl Fetcher {
         }
     }
 
-    /// Obtains leases.
+    /// By DHCP and DHCPv6 at the same time; asked anew, once, when the processor that runs the network is lost.
     pub fn dhcp(&mut self, request: DhcpRequest) -> Result<Leases, Error> {
         self.retry_once(|fetcher| fetcher.discover(request.clone()))
     }

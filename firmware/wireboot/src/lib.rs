@@ -95,7 +95,7 @@ fn connect(
     Err(failure)
 }
 
-/// One card.
+/// Opens one card and gets an address over it. Where our driver does not start it and the settings name none, the firmware's does.
 fn attempt(
     card: &Card,
     timeouts: CardTimeouts,

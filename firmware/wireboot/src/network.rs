@@ -174,7 +174,7 @@ impl Network {
         (self.floor != Floor::default()).then_some(Command::Floor(self.floor))
     }
 
-    /// The interface's address.
+    /// The interface's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
     }
@@ -184,12 +184,12 @@ impl Network {
         &self.leases
     }
 
-    /// Nodes of its device path.
+    /// Nodes of the interface's device path, without end node.
     pub fn interface(&self) -> &[u8] {
         &self.interface
     }
 
-    /// Sends a command.
+    /// Sends a command, with turns while its ring is full.
     pub fn send(&mut self, mut command: Command) -> Result<(), Error> {
         match &command {
             Command::Configure(lease) => self.leases.v4 = Some(lease.clone()),
@@ -269,7 +269,7 @@ impl Network {
         }
     }
 
-    /// The next event.
+    /// The next event of the service; `None` when none waits.
     pub fn event(&mut self) -> Option<Event> {
         let event = self.events.pop()?;
         // Progress is no reason to stay awake.

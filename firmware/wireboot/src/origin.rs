@@ -16,7 +16,7 @@ use wireboot_platform::pxe::{self, Cached};
 pub struct Origin {
     /// Nodes of the path of the device that we were loaded from.
     pub path: Box<[u8]>,
-    /// What its network nodes say.
+    /// The MAC, VLAN, IP, DNS and URI nodes of that path.
     pub network: NetworkPath,
     /// The packets of the firmware's PXE.
     pub cached: Option<Cached>,
@@ -24,7 +24,7 @@ pub struct Origin {
     pub leases: Leases,
     /// As whom the firmware asks DHCPv6.
     pub client_id: Option<ClientId>,
-    /// Where wireboot.efi came from.
+    /// Where wireboot.efi came from; `None` from a disk.
     pub url: Option<Url>,
     /// We came by HTTP Boot.
     pub http: bool,

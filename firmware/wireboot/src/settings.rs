@@ -21,7 +21,7 @@ pub struct Settings {
     pub processors: Option<u32>,
     /// Whose driver drives the network card; ours where there is one, if this does not say.
     pub nic: Option<Driver>,
-    /// The VLAN to be in.
+    /// The VLAN (IEEE 802.1Q) that all frames are in; `None` for untagged ones.
     pub vlan: Option<VlanId>,
     /// The slowest download that goes on.
     pub floor: Floor,

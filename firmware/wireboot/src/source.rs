@@ -32,19 +32,19 @@ const PATIENCE_WITH_LEASE: Duration = Duration::from_secs(4);
 pub enum Choice {
     /// A configuration or an EFI program.
     Url {
-        /// Where.
+        /// Absolute, as the load options give it.
         url: Url,
         /// For what is started.
         arguments: String,
     },
     /// The same as DHCP names it by one version of IP. By the other it may name another.
     Named {
-        /// Where.
+        /// A boot file, or `wireboot.conf` beside wireboot.efi.
         url: Url,
     },
     /// A configuration that is here already.
     Config {
-        /// It.
+        /// Parsed, with at least one entry.
         config: BootConfig,
         /// What its relative URLs are relative to.
         base: Option<Url>,
@@ -53,7 +53,7 @@ pub enum Choice {
     },
 }
 
-/// For messages.
+/// How messages name PE section `.wbconf`.
 const EMBEDDED: &str = "the embedded configuration";
 
 /// The configuration in our own image, if it has one.

@@ -6,7 +6,7 @@ use core::arch::asm;
 use core::ptr::NonNull;
 use x86_64::registers::model_specific::Msr;
 
-/// IA32_APIC_BASE.
+/// IA32_APIC_BASE (Intel SDM volume 4, chapter 2): address and mode of the local APIC.
 const BASE: u32 = 0x1b;
 const ENABLED: u64 = 1 << 11;
 const X2APIC: u64 = 1 << 10;
@@ -33,7 +33,7 @@ pub struct Parking {
     apic: Apic,
     /// Ticks of the timer in a microsecond.
     rate: u32,
-    /// What the firmware had there.
+    /// The firmware's values of these registers, put back on drop.
     timer: u32,
     divide: u32,
 }
