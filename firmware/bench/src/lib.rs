@@ -186,7 +186,7 @@ impl<'o> Bench<'o> {
     }
 
     /// A measurement with the share of the time that was work, and what that was.
-    fn whole(&self, result: Result<Sample, Error>) -> Result<Sample, Error> {
+    fn with_work_share(&self, result: Result<Sample, Error>) -> Result<Sample, Error> {
         let phases = self.record.as_ref().and_then(Record::take);
         result.map(|sample| Sample {
             phases,
@@ -207,11 +207,11 @@ impl<'o> Bench<'o> {
         if let Some(record) = self.record.clone() {
             return self.phases(record);
         }
-        if let Err(error) = self.ours() {
+        if let Err(error) = self.native_driver() {
             log::warn!("our driver: {error}");
         }
         firmware_net::connect(&self.interface);
-        self.firmwares();
+        self.firmware_network();
         let counts = &self.options.processors;
         let counts = match counts.as_slice() {
             [] => vec![None],
@@ -225,7 +225,7 @@ impl<'o> Bench<'o> {
     }
 
     /// What works with our driver on the BSP.
-    fn ours(&mut self) -> Result<(), Error> {
+    fn native_driver(&mut self) -> Result<(), Error> {
         let what = "the network interface";
         let claim = Claim::take(&self.interface).map_err(refused(what))?;
         let function = claim.function(self.clock).map_err(refused(what))?;
@@ -256,7 +256,7 @@ impl<'o> Bench<'o> {
     ) {
         if self.options.wants(name) {
             let result = measure(self);
-            self.ladder.add(kind, name, self.whole(result));
+            self.ladder.add(kind, name, self.with_work_share(result));
         }
     }
 
@@ -267,7 +267,8 @@ impl<'o> Bench<'o> {
         }
         let url = self.url(scheme, &self.options.file)?;
         let (nic, result) = files::turns(nic, &self.leases, &url, self.clock);
-        self.ladder.add(Kind::Receive, name, self.whole(result));
+        self.ladder
+            .add(Kind::Receive, name, self.with_work_share(result));
         Ok(nic)
     }
 
@@ -286,7 +287,8 @@ impl<'o> Bench<'o> {
         }
         let sink = SocketAddr::new(self.server, DATA_PORT);
         let (nic, result) = upload::send(nic, &self.leases, sink, self.clock);
-        self.ladder.add(Kind::Transmit, name, self.whole(result));
+        self.ladder
+            .add(Kind::Transmit, name, self.with_work_share(result));
         nic
     }
 
@@ -351,7 +353,7 @@ impl<'o> Bench<'o> {
     }
 
     /// The firmware's own network, from the driver up.
-    fn firmwares(&mut self) {
+    fn firmware_network(&mut self) {
         match self.snp() {
             Ok(nic) => self.over_firmware_driver(
                 nic,
@@ -388,7 +390,7 @@ impl<'o> Bench<'o> {
             };
             let full = bench.frames.receive(&mut managed, Size::Full, None)?;
             let small = bench.frames.receive(&mut managed, Size::Small, None);
-            let small = bench.whole(small);
+            let small = bench.with_work_share(small);
             bench.ladder.add(Kind::ReceiveSmall, "MNP", small);
             Ok(full)
         });
@@ -460,7 +462,8 @@ impl<'o> Bench<'o> {
             let before = fetcher.network().worker_stats();
             let result = files::boot(&mut fetcher, &url, self.clock);
             let micros = result.as_ref().map_or(0, |sample| sample.micros);
-            self.ladder.add(Kind::Receive, &name, self.whole(result));
+            self.ladder
+                .add(Kind::Receive, &name, self.with_work_share(result));
             if scheme == "http" {
                 let after = fetcher.network().worker_stats();
                 self.engines(&before, &after, micros);
@@ -489,7 +492,8 @@ impl<'o> Bench<'o> {
                 ..Sample::default()
             };
             let name = format!("{} of {engines}", index + 1);
-            self.ladder.add(Kind::Engine, &name, self.whole(Ok(sample)));
+            self.ladder
+                .add(Kind::Engine, &name, self.with_work_share(Ok(sample)));
         }
     }
 

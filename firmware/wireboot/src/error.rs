@@ -179,7 +179,7 @@ fn load_text(what: &Option<&'static str>, status: &Status) -> String {
 
 impl Error {
     /// Before anything was fetched: whether another network card could do better.
-    pub fn may_be_the_cards(&self) -> bool {
+    pub fn is_card_failure(&self) -> bool {
         matches!(
             self,
             Self::NoLink(_)
@@ -194,7 +194,7 @@ impl Error {
     }
 
     /// Whether our own driver did not start: another may.
-    pub fn is_our_drivers(&self) -> bool {
+    pub fn is_native_driver_failure(&self) -> bool {
         matches!(self, Self::Start(_) | Self::StartIntel(_))
     }
 

@@ -81,7 +81,7 @@ fn connect(
     for timeouts in rounds {
         for card in &cards {
             match attempt(card, *timeouts, origin, settings, given.clone(), clock) {
-                Err(error) if error.may_be_the_cards() => {
+                Err(error) if error.is_card_failure() => {
                     if cards.len() > 1 {
                         log::warn!("{error}");
                         log::info!("going on with the next network card");
@@ -105,7 +105,7 @@ fn attempt(
     clock: Clock,
 ) -> Result<(Fetcher, Choice), Error> {
     let network = match Network::open(card, timeouts.link, settings, clock) {
-        Err(error) if error.is_our_drivers() && settings.nic.is_none() => {
+        Err(error) if error.is_native_driver_failure() && settings.nic.is_none() => {
             let Some(card) = card.with_firmware_driver() else {
                 return Err(error);
             };

@@ -63,7 +63,7 @@ pub struct Network {
 }
 
 /// Waits until the link is up.
-fn await_link(nic: &mut AnyNic, card: &Card, patience: u64, clock: Clock) -> Result<(), Error> {
+fn wait_for_link(nic: &mut AnyNic, card: &Card, patience: u64, clock: Clock) -> Result<(), Error> {
     let began = clock.micros();
     let (mut next_look, mut reported) = (began, false);
     while !nic.link_up() {
@@ -117,7 +117,7 @@ impl Network {
         let mac = nic.properties().mac;
         let [a, b, c, d, e, f] = mac;
         log::info!("{card}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, driven by {driver}");
-        if let Err(error) = await_link(&mut nic, card, patience, clock) {
+        if let Err(error) = wait_for_link(&mut nic, card, patience, clock) {
             nic.stop();
             // Before the claim: its memory belongs to the device.
             drop(nic);
