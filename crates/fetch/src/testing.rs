@@ -67,11 +67,11 @@ impl MemoryBlock for Settling {
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.0.rest_mut(at)
     }
-    fn settle(&mut self, len: usize) {
+    fn commit(&mut self, len: usize) {
         assert!(len <= self.0.len(), "settled beyond the end");
-        self.0.settle(len);
+        self.0.commit(len);
         let last = len.saturating_sub(1);
-        let seen = last + self.1.settled(last).len();
+        let seen = last + self.1.committed(last).len();
         assert!(seen >= len, "settled what is lent");
         self.2.fetch_max(len, Ordering::Relaxed);
     }

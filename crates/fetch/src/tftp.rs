@@ -122,7 +122,7 @@ pub async fn get(
         match result {
             Ok(Ending::File(file)) => return Ok(file),
             Ok(Ending::TooFast) => {
-                stack.try_less();
+                stack.stop_probing();
                 // What is still on its way would push the answer to the next request out of the buffers.
                 stack.sleep(SETTLE).await;
             }
@@ -284,7 +284,7 @@ impl Run<'_> {
     /// Where the receive buffers are but hoped for, the first windows tell.
     fn begin_trial(&self) {
         let mut transfer = self.transfer.borrow_mut();
-        let trial = self.stack.tries() && transfer.window > 1;
+        let trial = self.stack.probes_receive_frames() && transfer.window > 1;
         transfer.trial = trial.then_some(Trial {
             end: TRIAL * u64::from(transfer.window),
             retransmissions: transfer.retransmissions,

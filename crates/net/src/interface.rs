@@ -1,10 +1,10 @@
 //! The station on its link, over both IP versions: addresses, routes, neighbours, and the packets that wait for one.
 
-mod told;
+mod lead_routes;
 mod v4;
 mod v6;
 
-pub use told::Route;
+pub use lead_routes::Route;
 pub use v4::Ipv4Config;
 pub use v6::RouterInfo;
 
@@ -20,7 +20,7 @@ use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
-use told::Told;
+use lead_routes::LeadRoutes;
 use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
@@ -68,7 +68,7 @@ pub struct Interface {
     v4: Option<Ipv4Config>,
     v6: Option<V6>,
     /// An assistant's, which has neither of these.
-    told: Told,
+    lead_routes: LeadRoutes,
     neighbors: Cache,
     path_mtus: PathMtus,
     fragments: Fragments,
@@ -88,7 +88,7 @@ impl Interface {
             device: properties.transmit_checksum,
             v4: None,
             v6: None,
-            told: Told::default(),
+            lead_routes: LeadRoutes::default(),
             neighbors: Cache::default(),
             path_mtus: PathMtus::default(),
             fragments: Fragments::default(),
@@ -106,11 +106,11 @@ impl Interface {
             IpAddr::V4(address) => self.address4() == Some(address),
             IpAddr::V6(address) => self.slaac().is_some_and(|v6| v6.is_ours(address, now)),
         };
-        configured || self.told.is_ours(address)
+        configured || self.lead_routes.is_ours(address)
     }
 
     /// How packets get to `remote`, for another engine of the team. `None` without an address or a route, and in a second
-    /// place when the address is settled, if it is not yet: before that neighbours are not to be asked from it.
+    /// place until when the address is optimistic (RFC 4429), if it is: neighbours are not asked from it so long.
     pub fn route(&self, remote: IpAddr, now: Instant) -> Option<(Route, Option<Instant>)> {
         let route = Route {
             remote,
@@ -118,21 +118,21 @@ impl Interface {
             next_hop: self.next_hop(remote, now)?,
             mtu: self.path_mtu(remote, now),
         };
-        let settles_at = match route.local {
-            IpAddr::V6(local) => self.slaac().and_then(|v6| v6.settles_at(local, now)),
+        let optimistic_until = match route.local {
+            IpAddr::V6(local) => self.slaac().and_then(|v6| v6.optimistic_until(local, now)),
             IpAddr::V4(_) => None,
         };
-        Some((route, settles_at))
+        Some((route, optimistic_until))
     }
 
     /// Takes what the lead knows.
-    pub fn told(&mut self, route: Route) {
-        self.told.take(route);
+    pub fn take_route(&mut self, route: Route) {
+        self.lead_routes.take(route);
     }
 
     /// The address to send from to `remote`; `None` without an address or a route.
     pub fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
-        if let Some(route) = self.told.to(remote) {
+        if let Some(route) = self.lead_routes.to(remote) {
             return Some(route.local);
         }
         self.next_hop(remote, now)?;
@@ -156,7 +156,7 @@ impl Interface {
 
     /// Whom a packet to `remote` is handed to.
     fn next_hop(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
-        if let Some(route) = self.told.to(remote) {
+        if let Some(route) = self.lead_routes.to(remote) {
             return Some(route.next_hop);
         }
         match remote {
@@ -172,7 +172,7 @@ impl Interface {
 
     /// The MTU of the path to `remote`, as far as it is known.
     pub fn path_mtu(&self, remote: IpAddr, now: Instant) -> u16 {
-        let link = match (self.told.to(remote), remote) {
+        let link = match (self.lead_routes.to(remote), remote) {
             (Some(route), _) => Some(route.mtu),
             (None, IpAddr::V4(_)) => self.v4.as_ref().and_then(|config| config.mtu),
             (None, IpAddr::V6(_)) => self.slaac().map(|v6| v6.routers.mtu()),
@@ -390,8 +390,8 @@ fn group_mac(hop: IpAddr) -> Option<MacAddress> {
     }
 }
 
-/// What an error message to us tells of a packet of ours. `path`: where the message came from and went to.
-fn told(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Delivery> {
+/// What an ICMP error message to us says of a packet of ours. `path`: where the message came from and went to.
+fn error_delivery(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Delivery> {
     if let Some(quoted) = port_unreachable(version, message) {
         // The host that was meant must say so itself: what routers say is often passing.
         let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
@@ -414,7 +414,7 @@ mod tests {
             mtu: 1500,
             max_receive: 1514,
             receive_frames: 64,
-            receive_frames_hoped: 0,
+            receive_frames_probe: 0,
             receive_bytes: 64 * 1514,
             transmit_checksum: false,
             transmit_unit: 0,

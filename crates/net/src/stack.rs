@@ -44,8 +44,8 @@ struct Shared {
     initial_sequence: InitialSequence,
     random: RefCell<ChaCha12Rng>,
     properties: Properties,
-    /// More receive buffers are counted on than are sure.
-    tries: Cell<bool>,
+    /// Windows count [`Properties::receive_frames_probe`], too.
+    probes: Cell<bool>,
 }
 
 /// Asks `ready` once a turn of the engine, until it has something.
@@ -76,7 +76,7 @@ impl Stack {
             initial_sequence: InitialSequence::new(secret),
             random: RefCell::new(random),
             properties,
-            tries: Cell::new(properties.receive_frames_hoped > 0),
+            probes: Cell::new(properties.receive_frames_probe > 0),
         }))
     }
 
@@ -174,28 +174,28 @@ impl Stack {
         inner.interface.lower_path_mtu(remote, mtu, self.now());
     }
 
-    /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. Where the NIC only hopes
-    /// for some of them, this is less once they turned out to be missing ([`Self::try_less`]).
+    /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. With
+    /// [`Properties::receive_frames_probe`] this is less once they turned out to be missing ([`Self::stop_probing`]).
     #[must_use]
     pub fn receive_frames(&self) -> usize {
         let properties = &self.0.properties;
-        let hoped = if self.tries() {
-            properties.receive_frames_hoped
+        let probe = if self.probes_receive_frames() {
+            properties.receive_frames_probe
         } else {
             0
         };
-        properties.receive_frames + hoped
+        properties.receive_frames + probe
     }
 
-    /// Whether [`Self::receive_frames`] is but a hope.
+    /// Whether [`Self::receive_frames`] counts frames for which there may be no buffer ([`Properties::receive_frames_probe`]).
     #[must_use]
-    pub fn tries(&self) -> bool {
-        self.0.tries.get()
+    pub fn probes_receive_frames(&self) -> bool {
+        self.0.probes.get()
     }
 
-    /// Frames of a window that only hopes had room for were lost: from now on no more is promised than is sure.
-    pub fn try_less(&self) {
-        self.0.tries.set(false);
+    /// Frames were lost for which there was no buffer: from now on windows count only those that there are.
+    pub fn stop_probing(&self) {
+        self.0.probes.set(false);
     }
 
     /// Takes on an IPv4 address, routes and MTU, instead of any former ones.
@@ -239,8 +239,8 @@ impl Stack {
     #[must_use]
     pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
         let inner = self.inner();
-        let settles_at = |v6: &Slaac| v6.settles_at(address, self.now());
-        inner.interface.slaac().and_then(settles_at).is_some()
+        let optimistic_until = |v6: &Slaac| v6.optimistic_until(address, self.now());
+        inner.interface.slaac().and_then(optimistic_until).is_some()
     }
 
     /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.
@@ -277,8 +277,8 @@ impl Stack {
     /// known to be ours alone. `None` without an address or a route.
     pub async fn route(&self, remote: IpAddr) -> Option<Route> {
         loop {
-            let (route, settles_at) = self.inner().interface.route(remote, self.now())?;
-            if settles_at.is_none() {
+            let (route, optimistic_until) = self.inner().interface.route(remote, self.now())?;
+            if optimistic_until.is_none() {
                 return Some(route);
             }
             self.next_turn().await;
@@ -294,7 +294,7 @@ impl Stack {
     /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
     /// one.
     pub fn take_route(&self, route: Route) {
-        self.inner().interface.told(route);
+        self.inner().interface.take_route(route);
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).

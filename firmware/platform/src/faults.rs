@@ -12,7 +12,7 @@ const MIDDLE: u64 = 1_000_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Place {
-    /// The boot processor, while files come.
+    /// The BSP, while files come.
     Boot = 1,
     /// The first engine, while it receives.
     Engine,

@@ -86,7 +86,7 @@ impl<'a, D: Destination> Body<'a, D> {
             None => (position, position),
         };
         if let Some(region) = &self.region {
-            region.settle(settled as usize);
+            region.commit(settled as usize);
         }
         self.destination.progress(received, self.total);
     }

@@ -201,7 +201,7 @@ impl Transfer {
     /// What has been received is final.
     pub(super) fn settle(&mut self) {
         if let Some(memory) = &mut self.memory {
-            memory.settle(self.received as usize);
+            memory.commit(self.received as usize);
         }
     }
 

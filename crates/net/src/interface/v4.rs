@@ -1,6 +1,6 @@
 //! IPv4 (RFC 791), ARP (RFC 826, RFC 5227) and ICMP (RFC 792).
 
-use super::{ANSWERS, Delivery, Interface, NextHop, told};
+use super::{ANSWERS, Delivery, Interface, NextHop, error_delivery};
 use crate::checksum;
 use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
@@ -125,11 +125,11 @@ impl Interface {
 
     /// Asks who has `address`, all or the one that had it.
     pub(super) fn ask4(&mut self, address: Ipv4Addr, at: Option<MacAddress>, now: Instant) {
-        let told = match self.told.source(address.into()) {
-            Some(IpAddr::V4(told)) => Some(told),
+        let from_lead = match self.lead_routes.source(address.into()) {
+            Some(IpAddr::V4(source)) => Some(source),
             _ => None,
         };
-        if let Some(sender) = told.or(self.address4()) {
+        if let Some(sender) = from_lead.or(self.address4()) {
             let frame = arp_packet(1, self.station, sender, [0; 6], address);
             let to = NextHop::Known(at.unwrap_or(BROADCAST));
             self.push(frame, Offload::None, to, now);
@@ -181,7 +181,7 @@ impl Interface {
             self.echo(path, message, now);
             return None;
         }
-        told(Version::V4, path, message)
+        error_delivery(Version::V4, path, message)
     }
 
     fn echo(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) {

@@ -1,6 +1,6 @@
 //! IPv6 (RFC 8200), neighbour and router discovery (RFC 4861), ICMPv6 (RFC 4443) on the link.
 
-use super::{ANSWERS, Delivery, Interface, NextHop, group_mac, told};
+use super::{ANSWERS, Delivery, Interface, NextHop, error_delivery, group_mac};
 use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
@@ -156,19 +156,19 @@ impl Interface {
 
     /// Asks who has `address`: its group, or the one that had it.
     pub(super) fn ask6(&mut self, address: Ipv6Addr, at: Option<MacAddress>, now: Instant) {
-        let source = match (self.told.source(address.into()), &self.v6) {
-            (Some(IpAddr::V6(told)), _) => Some((told, None)),
+        let source = match (self.lead_routes.source(address.into()), &self.v6) {
+            (Some(IpAddr::V6(source)), _) => Some((source, None)),
             (_, Some(v6)) => v6
                 .source(address, now)
-                .map(|source| (source, v6.slaac.settles_at(source, now))),
+                .map(|source| (source, v6.slaac.optimistic_until(source, now))),
             _ => None,
         };
-        let Some((source, settles_at)) = source else {
+        let Some((source, optimistic_until)) = source else {
             return;
         };
         // Nobody shall remember an address that may be somebody else's, and without ours nobody answers (RFC 4429, section 3.2;
         // RFC 4861, section 7.2.2).
-        if let Some(until) = settles_at {
+        if let Some(until) = optimistic_until {
             self.neighbors.postpone(address.into(), until);
             return;
         }
@@ -291,7 +291,7 @@ impl Interface {
                     return None;
                 }
                 let path = (packet.source.into(), packet.destination.into());
-                told(Version::V6, path, message)
+                error_delivery(Version::V6, path, message)
             }
         }
     }

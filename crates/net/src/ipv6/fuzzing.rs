@@ -25,7 +25,7 @@ fn take<'d>(data: &mut &'d [u8], len: usize) -> &'d [u8] {
     taken
 }
 
-/// An interface with a settled link-local address, which asks for its router.
+/// An interface with a link-local address that has passed duplicate address detection, which asks for its router.
 struct Station {
     slaac: Slaac,
     cache: Cache,
@@ -179,7 +179,7 @@ fn read(bytes: &[u8]) -> Option<Message> {
     right.then(parse)?
 }
 
-/// Packets to a station whose link-local address is settled. Each piece of the input: how it comes, its length, its bytes.
+/// Packets to a station whose link-local address has passed duplicate address detection. Each piece of the input: how it comes, its length, its bytes.
 pub fn fuzz_nd(mut data: &[u8]) {
     let mut station = Station::new();
     while let [kind, low, high, rest @ ..] = data {

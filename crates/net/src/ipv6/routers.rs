@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_solicitation_names_the_card_only_for_a_settled_address() {
+    fn a_solicitation_names_the_card_only_for_a_unique_address() {
         let asked = |source| routers().due(source, at(0)).unwrap();
         assert_eq!(
             asked(None),

@@ -213,7 +213,7 @@ impl Slaac {
     /// Takes a checked advertisement, as far as it is about addresses of ours.
     pub fn heard_na(&mut self, said: &NeighborAdvertisement, now: Instant) {
         let ours = said.target_link == Some(self.mac);
-        // A settled address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
+        // A unique address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
         if !ours && self.state(said.target, now) == Some(State::Optimistic) {
             self.conflict(said.target);
         }
@@ -309,7 +309,7 @@ impl Slaac {
     }
 
     /// When `address` will no longer be optimistic, if it is.
-    pub fn settles_at(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
+    pub fn optimistic_until(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
         let known = self.find(address, now)?;
         match known.detection {
             Detection::Due => Some(now + OBJECTIONS),

@@ -77,7 +77,7 @@ impl Case {
         server.end = self.end;
         let mut client = Engine::new(near, [3; 32]);
         let stack = client.stack();
-        self.version.settle(&mut client);
+        self.version.configure_before_start(&mut client);
         let done = Rc::new(RefCell::new(None));
         let out = done.clone();
         let counter = Rc::new(RefCell::new(Rc::default()));
@@ -209,9 +209,9 @@ fn a_reset_is_an_error_after_what_came_before() {
     }
 }
 
-/// Buffers that a NIC only hopes for are counted on until they turn out to be missing.
+/// Buffers that a NIC may have are counted until they turn out to be missing.
 #[test]
-fn what_is_hoped_for_is_tried() {
+fn receive_frames_to_probe_are_counted_until_they_are_lost() {
     for (told, before, after) in [
         (Some((64, 192)), (true, 256), (false, 64)),
         (Some((64, 0)), (false, 64), (false, 64)),
@@ -220,13 +220,19 @@ fn what_is_hoped_for_is_tried() {
         let (mut near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         near.configure(NicConfig {
             receive_frames: 512,
-            receive_frames_told: told,
+            receive_frames_reported: told,
             ..NicConfig::new([2, 0, 0, 0, 0, 0x0a])
         });
         let stack = Engine::new(near, [1; 32]).stack();
-        assert_eq!((stack.tries(), stack.receive_frames()), before);
-        stack.try_less();
-        assert_eq!((stack.tries(), stack.receive_frames()), after);
+        assert_eq!(
+            (stack.probes_receive_frames(), stack.receive_frames()),
+            before
+        );
+        stack.stop_probing();
+        assert_eq!(
+            (stack.probes_receive_frames(), stack.receive_frames()),
+            after
+        );
     }
 }
 
@@ -274,7 +280,7 @@ fn four_connections(version: Version) {
     let mut server = FileServer::new(far, file.clone(), 4, 256 * 1024);
     let mut client = Engine::new(near, [3; 32]);
     let stack = client.stack();
-    version.settle(&mut client);
+    version.configure_before_start(&mut client);
     let done = Rc::new(RefCell::new(Vec::new()));
     for begin in 0..4 {
         let (stack, out, len) = (stack.clone(), done.clone(), file.len());

@@ -178,7 +178,7 @@ impl Bench {
         for _ in 0..10 {
             bench.go_on();
         }
-        bench.settle();
+        bench.run_until_idle();
         bench.ack = request;
         bench.heard.clear();
         bench
@@ -195,7 +195,7 @@ impl Bench {
         let clock = near.clock();
         let mut engine = Engine::new(near, [7; 32]);
         let stack = engine.stack();
-        version.settle(&mut engine);
+        version.configure_before_start(&mut engine);
         Self {
             version,
             engine,
@@ -217,14 +217,14 @@ impl Bench {
 
     /// Answers the SYN, and waits for what the engine says then.
     pub fn handshake(&mut self, options: &[u8]) {
-        self.settle();
+        self.run_until_idle();
         assert_ne!(self.us.port(), 0, "no SYN");
         let mut syn = self.segment(0);
         syn.seq = FIRST.wrapping_sub(1);
         syn.flags = Flags::SYN | Flags::ACK;
         syn.options = options.into();
         self.send(&syn.frame());
-        self.settle();
+        self.run_until_idle();
     }
 
     pub fn host(&self) -> SocketAddr {
@@ -270,7 +270,7 @@ impl Bench {
     }
 
     /// Lets the engine and the wire work until nothing is left to do.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         for _ in 0..8 {
             self.turn();
         }
@@ -418,7 +418,7 @@ impl Bench {
             }
         }
         assert_ne!(count, 0);
-        self.settle();
+        self.run_until_idle();
         let after = self.snapshot();
         let same = after.memory == before.memory;
         let rest = |snapshot: &Snapshot| Snapshot {
@@ -435,7 +435,7 @@ impl Bench {
         while self.position < LEN {
             self.go_on();
         }
-        self.settle();
+        self.run_until_idle();
         assert_eq!(*self.done.borrow(), Some(Ok(LEN)));
         assert!(self.region.with(0, |bytes| bytes == pattern(LEN)));
     }

@@ -17,7 +17,7 @@ use smoltcp::phy;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use wireboot_net::{Engine, Instant, Ipv4Addr, Ipv4Cidr, Ipv4Config, Memory, Stack};
-use wireboot_nic::sim::fan::{Manner, Pair, fan};
+use wireboot_nic::sim::multiqueue::{Manner, Pair, multiqueue};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
 
@@ -432,11 +432,11 @@ impl World {
         let (engine, team) = if wire.engines > 1 {
             let steering = Steering::by_port(wire.engines);
             let manner = if wire.astray {
-                Manner::Astray(wire.seed)
+                Manner::Missteered(wire.seed)
             } else {
-                Manner::Faithful
+                Manner::Steered
             };
-            let mut pairs = fan(client, steering, manner).into_iter();
+            let mut pairs = multiqueue(client, steering, manner).into_iter();
             let (lead, links) = team(&steering);
             let first = Either::Second(pairs.next().unwrap());
             let mut engine = Engine::new(first, [seed; 32]);

@@ -606,7 +606,7 @@ fn windows_are_shared() {
 fn a_window_is_on_trial_for_four_windows() {
     let (mut near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
     let mut config = NicConfig::new(near.properties().mac);
-    config.receive_frames_told = Some((8, 56));
+    config.receive_frames_reported = Some((8, 56));
     near.configure(config);
     let engine = Engine::new(near, [1; 32]);
     let stack = engine.stack();

@@ -673,7 +673,7 @@ fn hoping(buffers: usize, slides: bool) -> Outcome {
     };
     let outcome = fetch_at_intervals(&manner, wire, 12, 40, |nic| {
         nic.receive_frames = buffers;
-        nic.receive_frames_told = Some((8, 56));
+        nic.receive_frames_reported = Some((8, 56));
     });
     assert_eq!(outcome.bytes(), manner.file);
     outcome

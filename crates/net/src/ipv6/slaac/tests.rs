@@ -101,12 +101,12 @@ fn the_first_second() {
     assert_eq!(router.0, us);
     assert_eq!(router.2, Message::RouterSolicitation { source_link });
     assert_eq!(slaac.state(us, at(0)), Some(State::Optimistic));
-    let settled = Instant::from_millis(20);
-    assert_eq!(slaac.settles_at(us, at(0)), Some(settled));
-    assert_eq!(slaac.poll_at(at(0)), Some(settled));
+    let until = Instant::from_millis(20);
+    assert_eq!(slaac.optimistic_until(us, at(0)), Some(until));
+    assert_eq!(slaac.poll_at(at(0)), Some(until));
     assert_eq!(sent(&mut slaac, 1), []);
     assert_eq!(slaac.state(us, at(1)), Some(State::Preferred));
-    assert_eq!(slaac.settles_at(us, at(1)), None);
+    assert_eq!(slaac.optimistic_until(us, at(1)), None);
     assert_eq!(
         slaac.groups(at(1)).collect::<Vec<_>>(),
         [solicited_node(us)]
@@ -139,7 +139,7 @@ fn addresses_of_several_prefixes() {
     let link_local = ip("fe80::ff:fe00:1");
     assert_eq!(addresses(&slaac, 0), [link_local, global, local]);
     assert_eq!(slaac.addresses.len(), 3);
-    // None is settled.
+    // All are optimistic.
     assert!(
         slaac
             .candidates(at(0))
@@ -310,7 +310,7 @@ fn somebody_has_it() {
             // The router is asked from no address.
             assert_eq!(sent(&mut slaac, 4)[0].0, NOBODY);
         } else {
-            // Settled: not given up for a word.
+            // Unique: an advertisement does not take it away.
             slaac.heard_na(&has(us), at(1));
             assert_eq!(addresses(&slaac, 1), [us]);
         }

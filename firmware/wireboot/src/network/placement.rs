@@ -1,17 +1,17 @@
-//! Where the network runs: on other processors, or on the boot processor in its turns.
+//! Where the network runs: on APs (application processors), or on the BSP (bootstrap processor).
 //!
-//! A card that the firmware's driver drives is the boot processor's in any case. An engine elsewhere gets its frames by a relay, whose near
-//! end the boot processor turns.
+//! A card that the firmware's driver drives is the BSP's in any case. An engine on an AP gets its frames by a relay, whose
+//! driver end the BSP turns.
 
-use super::post::{Account, Duty, Post, instant};
-use crate::card::{AnyNic, Firmware, Native};
+use super::worker::{Task, Worker, WorkerStats, instant};
+use crate::card::{AnyFirmwareNic, AnyNic, Native};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use wireboot_fetch::{Assistant, Command, Event, Lead, Link, Service};
 use wireboot_net::Instant;
-use wireboot_nic::relay::{Far, Near, relay};
+use wireboot_nic::relay::{DriverEnd, EngineEnd, relay};
 use wireboot_nic::virtio::VirtioPair;
 use wireboot_nic::vlan::{Vlan, VlanId};
 use wireboot_nic::{Counters, Either, Fault, Nic, Transmit};
@@ -28,162 +28,167 @@ const MAILBOX: usize = 64;
 const DRAIN: u64 = 50_000;
 
 /// Where the service runs.
-pub enum Home {
-    /// On the boot processor, in its turns.
-    Here(Box<Service<Vlan<AnyNic>>>),
-    /// On others.
-    There(Crew),
-    /// Nowhere any more.
-    Gone,
+pub enum Placement {
+    /// On the BSP, in [`Network::turn`](super::Network::turn).
+    Local(Box<Service<Vlan<AnyNic>>>),
+    /// On APs, which [`Worker`] watches.
+    Remote(WorkerSet),
+    /// It has ended, or could not be started anew after a processor was lost.
+    Stopped,
 }
 
-/// What an engine on another processor has: a card that our own driver drives, or the far end of a relay.
-type Away = Either<Native, Far>;
+/// What an engine on an AP has: a card that our own driver drives, or the engine's end of a relay.
+type RemoteNic = Either<Native, EngineEnd>;
 
 /// The service on one processor, and assistants on others, each on a queue pair of the card of its own.
-pub struct Crew {
-    lead: Post<Engine<Away>>,
-    assistants: Vec<Post<Aide>>,
+pub struct WorkerSet {
+    lead: Worker<ServiceTask<RemoteNic>>,
+    assistants: Vec<Worker<AssistantTask>>,
     /// Where the firmware's driver drives the card, for which there are no assistants.
-    near: Option<Box<Near<Firmware>>>,
+    driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>,
 }
 
-/// The interface itself.
-fn whole(nic: Away, near: Option<Box<Near<Firmware>>>) -> Option<AnyNic> {
-    match (nic, near) {
-        (_, Some(near)) => Some(Either::Second(near.into_nic())),
+/// The NIC for an engine on the BSP: without its relay, if it has one.
+fn local_nic(nic: RemoteNic, driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>) -> Option<AnyNic> {
+    match (nic, driver_end) {
+        (_, Some(driver_end)) => Some(Either::Second(driver_end.into_nic())),
         (Either::First(nic), None) => Some(Either::First(nic)),
-        // There is no far end without a near one.
+        // There is no engine end without a driver end.
         (Either::Second(_), None) => None,
     }
 }
 
-/// What remains of a crew that has lost a processor.
-pub struct Wreck {
+/// What remains when a processor is lost.
+pub struct LostWorkers {
     /// All that do not stop, with whatever they were in the middle of.
     pub processors: Vec<Processor>,
     /// The interface, where the lost ones do not have it.
-    pub near: Option<Box<Near<Firmware>>>,
+    pub driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>,
 }
 
-impl fmt::Display for Crew {
+impl fmt::Display for WorkerSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "processor {}", self.lead.number())?;
-        for (index, post) in self.assistants.iter().enumerate() {
+        for (index, worker) in self.assistants.iter().enumerate() {
             let before = if index == 0 {
                 "; parts of large files on"
             } else {
                 ","
             };
-            write!(f, "{before} {}", post.number())?;
+            write!(f, "{before} {}", worker.number())?;
         }
-        if self.near.is_some() {
-            f.write_str(
-                ", frames by way of the boot processor, as the firmware's driver runs there",
-            )?;
+        if self.driver_end.is_some() {
+            f.write_str(", frames by way of the BSP, as the firmware's driver runs there")?;
         }
         Ok(())
     }
 }
 
-impl Crew {
-    /// One of them has ended, asked or not.
+impl WorkerSet {
+    /// A worker has ended, asked or not.
     pub fn is_over(&self) -> bool {
-        self.lead.is_over() || self.assistants.iter().any(Post::is_over)
+        self.lead.is_over() || self.assistants.iter().any(Worker::is_over)
     }
 
     /// A processor that is lost, and why.
     pub fn loss(&mut self, now: u64) -> Option<(usize, String)> {
-        fn of<D: Duty>(post: &mut Post<D>, now: u64) -> Option<(usize, String)> {
-            post.loss(now).map(|reason| (post.number(), reason))
+        fn of<T: Task>(worker: &mut Worker<T>, now: u64) -> Option<(usize, String)> {
+            worker.loss(now).map(|reason| (worker.number(), reason))
         }
         let lost = of(&mut self.lead, now);
-        lost.or_else(|| self.assistants.iter_mut().find_map(|post| of(post, now)))
+        lost.or_else(|| {
+            self.assistants
+                .iter_mut()
+                .find_map(|worker| of(worker, now))
+        })
     }
 
-    /// The boot processor's part.
+    /// Passes frames between the firmware's driver and the engine, where there is a relay.
     pub fn turn(&mut self) {
-        if let Some(near) = &mut self.near {
-            near.turn();
+        if let Some(driver_end) = &mut self.driver_end {
+            driver_end.turn();
         }
     }
 
-    /// Whether the boot processor has a part.
+    /// Whether there is a relay, which the BSP has to turn.
     pub fn needs_turns(&self) -> bool {
-        self.near.is_some()
+        self.driver_end.is_some()
     }
 
     /// Ends all, the lead last: its NIC is the one that stops the card.
     ///
     /// # Errors
     /// What remains, when a processor does not stop.
-    pub fn end(self, clock: Clock) -> Result<(AnyNic, Option<Fault>), Wreck> {
-        let mut near = self.near;
-        self.assistants.iter().for_each(Post::dismiss);
+    pub fn end(self, clock: Clock) -> Result<(AnyNic, Option<Fault>), LostWorkers> {
+        let mut driver_end = self.driver_end;
+        self.assistants.iter().for_each(Worker::request_stop);
         let mut processors = Vec::new();
         let mut faults = None;
-        for post in self.assistants {
-            match post.end(clock, || {}) {
+        for worker in self.assistants {
+            match worker.end(clock, || {}) {
                 Ok((_, fault)) => faults = faults.or(fault),
                 Err(processor) => processors.push(processor),
             }
         }
         let lead = self.lead.end(clock, || {
-            if let Some(near) = &mut near {
-                near.turn();
+            if let Some(driver_end) = &mut driver_end {
+                driver_end.turn();
             }
         });
         match lead {
-            Ok((nic, fault)) => match whole(nic, near) {
+            Ok((nic, fault)) => match local_nic(nic, driver_end) {
                 Some(nic) if processors.is_empty() => Ok((nic, fault.or(faults))),
                 nic => {
                     // Started anew for whoever comes next, as those that do not stop still have parts of it.
                     if let Some(mut nic) = nic {
                         nic.stop();
                     }
-                    Err(Wreck {
+                    Err(LostWorkers {
                         processors,
-                        near: None,
+                        driver_end: None,
                     })
                 }
             },
             Err(processor) => {
                 processors.push(processor);
-                Err(Wreck { processors, near })
+                Err(LostWorkers {
+                    processors,
+                    driver_end,
+                })
             }
         }
     }
 
-    /// What remains when a processor is lost.
-    pub fn abandon(self) -> Wreck {
-        let assistants = self.assistants.into_iter().map(Post::abandon);
-        Wreck {
+    /// Gives up all workers, without waiting for them.
+    pub fn abandon(self) -> LostWorkers {
+        let assistants = self.assistants.into_iter().map(Worker::abandon);
+        LostWorkers {
             processors: core::iter::once(self.lead.abandon())
                 .chain(assistants)
                 .collect(),
-            near: self.near,
+            driver_end: self.driver_end,
         }
     }
 }
 
-/// What the service is made of, for the processor that will run it.
-pub struct Engine<N> {
+/// The fetch service, for the processor that will run it.
+pub struct ServiceTask<N> {
     nic: N,
     parts: Parts,
 }
 
-/// What it is made of besides the NIC.
+/// What a service is made of besides the NIC.
 struct Parts {
     vlan: Option<VlanId>,
     seed: [u8; 32],
     commands: Receiver<Command>,
     events: Sender<Event>,
     clock: Clock,
-    /// Of the assistants, where there are any.
+    /// `None` without assistants.
     lead: Option<Lead>,
 }
 
-impl<N: Nic> Engine<N> {
+impl<N: Nic> ServiceTask<N> {
     fn service(self) -> Service<Vlan<N>> {
         let parts = self.parts;
         let nic = Vlan::new(self.nic, parts.vlan);
@@ -195,10 +200,13 @@ impl<N: Nic> Engine<N> {
     }
 }
 
-impl Engine<Away> {
+impl ServiceTask<RemoteNic> {
     /// Puts assistants on `processors`, one for each further queue pair of the card: all or none, as the card spreads what it receives over
     /// all of them.
-    fn assistants(&mut self, processors: &mut impl Iterator<Item = Processor>) -> Vec<Post<Aide>> {
+    fn assistants(
+        &mut self,
+        processors: &mut impl Iterator<Item = Processor>,
+    ) -> Vec<Worker<AssistantTask>> {
         let Either::First(Either::First(card)) = &mut self.nic else {
             return Vec::new();
         };
@@ -215,30 +223,30 @@ impl Engine<Away> {
         };
         let (lead, links) = wireboot_fetch::team(&steering);
         self.parts.lead = Some(lead);
-        let mut posts = Vec::new();
+        let mut workers = Vec::new();
         for (nic, link) in pairs.into_iter().zip(links) {
-            let aide = Aide {
+            let task = AssistantTask {
                 nic,
                 vlan: self.parts.vlan,
                 seed: seed(),
                 link,
                 clock: self.parts.clock,
             };
-            match Post::fill(processors, aide) {
-                Ok(post) => posts.push(post),
+            match Worker::spawn(processors, task) {
+                Ok(worker) => workers.push(worker),
                 Err(_) => {
-                    self.disband(posts);
+                    self.stop_assistants(workers);
                     return Vec::new();
                 }
             }
         }
-        posts
+        workers
     }
 
-    /// Goes on without assistants.
-    fn disband(&mut self, posts: Vec<Post<Aide>>) {
-        for post in posts {
-            if let Err(mut processor) = post.end(self.parts.clock, || {}) {
+    /// Ends the assistants and has the card use one queue pair.
+    fn stop_assistants(&mut self, workers: Vec<Worker<AssistantTask>>) {
+        for worker in workers {
+            if let Err(mut processor) = worker.end(self.parts.clock, || {}) {
                 // What it had stays allocated.
                 let _ = processor.kill();
             }
@@ -252,8 +260,8 @@ impl Engine<Away> {
     }
 }
 
-/// What an assistant is made of.
-pub struct Aide {
+/// An assistant, for the processor that will run it.
+pub struct AssistantTask {
     nic: VirtioPair<Function>,
     vlan: Option<VlanId>,
     seed: [u8; 32],
@@ -261,7 +269,7 @@ pub struct Aide {
     clock: Clock,
 }
 
-impl Duty for Aide {
+impl Task for AssistantTask {
     type Running = Assistant<Vlan<VirtioPair<Function>>>;
     type Remains = VirtioPair<Function>;
     #[cfg(feature = "faults")]
@@ -288,7 +296,7 @@ impl Duty for Aide {
     }
 }
 
-impl<N: Nic + Send + 'static> Duty for Engine<N> {
+impl<N: Nic + Send + 'static> Task for ServiceTask<N> {
     type Running = (Service<Vlan<N>>, Clock);
     type Remains = N;
     #[cfg(feature = "faults")]
@@ -316,7 +324,7 @@ impl<N: Nic + Send + 'static> Duty for Engine<N> {
     }
 }
 
-/// For the random numbers of an engine.
+/// Seeds an engine's generator; warns where the seed could be guessed.
 fn seed() -> [u8; 32] {
     let (seed, source) = random::seed();
     if source == random::Source::Weak {
@@ -343,21 +351,21 @@ pub fn drained<N: Nic>(mut service: Service<Vlan<N>>, clock: Clock) -> N {
 }
 
 /// A service, and the ends of its mailbox.
-pub struct Settled {
-    pub home: Home,
+pub struct Started {
+    pub placement: Placement,
     pub commands: Sender<Command>,
     pub events: Receiver<Event>,
 }
 
-impl Home {
+impl Placement {
     /// A service on `nic`: on the first of `processors` that comes, with assistants on as many others as the card has queue pairs for;
-    /// or here, where there are none.
-    pub fn settle(
+    /// or on this processor, where none comes.
+    pub fn start(
         nic: AnyNic,
         vlan: Option<VlanId>,
         clock: Clock,
         processors: Vec<Processor>,
-    ) -> Settled {
+    ) -> Started {
         let seed = seed();
         let (commands, for_service) = wireboot_ring::channel(MAILBOX);
         let (to_us, events) = wireboot_ring::channel(MAILBOX);
@@ -369,63 +377,63 @@ impl Home {
             clock,
             lead: None,
         };
-        let home = if processors.is_empty() {
-            Self::here(Engine { nic, parts })
+        let placement = if processors.is_empty() {
+            Self::local(ServiceTask { nic, parts })
         } else {
-            Self::there(nic, parts, processors)
+            Self::remote(nic, parts, processors)
         };
-        Settled {
-            home,
+        Started {
+            placement,
             commands,
             events,
         }
     }
 
-    fn here(engine: Engine<AnyNic>) -> Self {
-        Self::Here(Box::new(engine.service()))
+    fn local(task: ServiceTask<AnyNic>) -> Self {
+        Self::Local(Box::new(task.service()))
     }
 
-    fn there(nic: AnyNic, parts: Parts, processors: Vec<Processor>) -> Self {
-        let (nic, near) = match nic {
+    fn remote(nic: AnyNic, parts: Parts, processors: Vec<Processor>) -> Self {
+        let (nic, driver_end) = match nic {
             Either::First(nic) => (Either::First(nic), None),
             Either::Second(nic) => {
-                let (near, far) = relay(nic);
-                (Either::Second(far), Some(Box::new(near)))
+                let (driver_end, engine_end) = relay(nic);
+                (Either::Second(engine_end), Some(Box::new(driver_end)))
             }
         };
-        let mut engine = Engine { nic, parts };
+        let mut task = ServiceTask { nic, parts };
         let mut processors = processors.into_iter();
         let first = processors.next();
-        let assistants = engine.assistants(&mut processors);
-        match Post::fill(&mut first.into_iter().chain(processors), engine) {
+        let assistants = task.assistants(&mut processors);
+        match Worker::spawn(&mut first.into_iter().chain(processors), task) {
             Ok(lead) => {
-                let crew = Crew {
+                let workers = WorkerSet {
                     lead,
                     assistants,
-                    near,
+                    driver_end,
                 };
-                log::info!("the network runs on {crew}");
-                Self::There(crew)
+                log::info!("the network runs on {workers}");
+                Self::Remote(workers)
             }
-            Err(mut engine) => {
-                engine.disband(assistants);
-                let Engine { nic, parts } = engine;
-                match whole(nic, near) {
-                    Some(nic) => Self::here(Engine { nic, parts }),
-                    None => Self::Gone,
+            Err(mut task) => {
+                task.stop_assistants(assistants);
+                let ServiceTask { nic, parts } = task;
+                match local_nic(nic, driver_end) {
+                    Some(nic) => Self::local(ServiceTask { nic, parts }),
+                    None => Self::Stopped,
                 }
             }
         }
     }
 
-    /// What has been done on each of the other processors, by their numbers.
-    pub fn accounts(&self) -> Vec<(usize, Account)> {
-        let Self::There(crew) = self else {
+    /// What has been done on each of the APs, by their numbers.
+    pub fn worker_stats(&self) -> Vec<(usize, WorkerStats)> {
+        let Self::Remote(workers) = self else {
             return Vec::new();
         };
-        let lead = (crew.lead.number(), crew.lead.account());
-        let assistants = crew.assistants.iter();
-        let assistants = assistants.map(|post| (post.number(), post.account()));
+        let lead = (workers.lead.number(), workers.lead.stats());
+        let assistants = workers.assistants.iter();
+        let assistants = assistants.map(|worker| (worker.number(), worker.stats()));
         core::iter::once(lead).chain(assistants).collect()
     }
 }
