@@ -3,7 +3,6 @@
 use crate::bootp::CLIENT_PORT;
 use crate::datagrams::DatagramSink;
 use crate::interface::Delivery;
-use crate::ipv6::cache::Heard;
 use crate::ipv6::path_mtu::TooBig;
 use crate::packet::{
     self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, Version,
@@ -42,16 +41,15 @@ impl<N: Nic> Engine<N> {
         }
     }
 
-    /// Makes this the engine at `place` of a team, whose NIC is that pair of the card. To be called before it is used.
+    /// Makes this the engine at `place` of a team, whose NIC is that pair of the card. To be called before it is used. An engine that
+    /// joins none is a team of its own.
     pub fn join(&mut self, place: Member) {
-        self.stack.inner().team = Some(place);
+        self.stack.inner().team = place;
     }
 
     /// Frames that it gave to others of its team.
     pub fn forwarded(&self) -> Forwarded {
-        let inner = self.stack.inner();
-        let team = inner.team.as_ref();
-        team.map(|team| team.forwarded).unwrap_or_default()
+        self.stack.inner().team.forwarded
     }
 
     /// The network, for a task.
@@ -124,10 +122,7 @@ struct Ingress<'a> {
 impl Ingress<'_> {
     /// Takes what others of the team received for this engine.
     fn passed(&mut self) -> usize {
-        let Some(team) = &mut self.inner.team else {
-            return 0;
-        };
-        let passed = team.take(BURST);
+        let passed = self.inner.team.take(BURST);
         for one in &passed {
             match one {
                 Passed::Frame(unit) => unit.with(|frame| self.frame(frame)),
@@ -188,7 +183,7 @@ impl Ingress<'_> {
                 if let Some(udp) = packet::udp(frame, ip)
                     && !self.udp(&udp, frame.udp_segment)
                     && !self.bootp(&udp)
-                    && !self.give_lead(frame)
+                    && !self.inner.team.give_lead(frame)
                 {
                     self.nobody_listens(frame, &udp);
                 }
@@ -200,25 +195,10 @@ impl Ingress<'_> {
     #[cold]
     fn arp(&mut self, frame: &Frame<'_>, arp: &Arp) {
         // The lead answers for the station.
-        if !self.give_lead(frame)
+        if !self.inner.team.give_lead(frame)
             && let Some(heard) = self.inner.interface.arp(arp, self.now)
         {
-            self.tell_all(&heard);
-        }
-    }
-
-    /// Gives a frame to the lead if this engine is an assistant.
-    #[cold]
-    fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
-        let team = self.inner.team.as_mut();
-        team.is_some_and(|team| team.give_lead(frame))
-    }
-
-    /// A neighbour may be one of the assistants', too.
-    #[cold]
-    fn tell_all(&mut self, heard: &Heard) {
-        if let Some(team) = &mut self.inner.team {
-            team.tell_all(heard);
+            self.inner.team.tell_all(&heard);
         }
     }
 
@@ -226,8 +206,7 @@ impl Ingress<'_> {
     #[cold]
     fn stray(&mut self, frame: &Frame<'_>, tcp: &Tcp<'_>) {
         let (remote, local) = (tcp.ends.remote_end(), tcp.ends.local_end());
-        let team = self.inner.team.as_mut();
-        if !team.is_some_and(|team| team.give_owner(frame, remote, local))
+        if !self.inner.team.give_owner(frame, remote, local)
             && self.inner.interface.is_ours(local.ip(), self.now)
         {
             self.inner.flows.refuse(tcp);
@@ -285,7 +264,7 @@ impl Ingress<'_> {
     /// A packet of neither TCP nor UDP, or one in fragments or with options: looked at in one piece.
     #[cold]
     fn odd(&mut self, frame: &Frame<'_>, version: Version) {
-        if self.give_lead(frame) {
+        if self.inner.team.give_lead(frame) {
             return;
         }
         // It may say that an address is somebody else's.
@@ -311,7 +290,7 @@ impl Ingress<'_> {
                 }
             }
             Delivery::TooBig(too_big) => self.too_big(&too_big),
-            Delivery::Neighbor(heard) => self.tell_all(&heard),
+            Delivery::Neighbor(heard) => self.inner.team.tell_all(&heard),
         }
     }
 
@@ -330,8 +309,7 @@ impl Ingress<'_> {
     fn too_big(&mut self, too_big: &TooBig) {
         let TooBig { quoted, mtu } = too_big;
         let remote = quoted.remote.ip();
-        let team = self.inner.team.as_mut();
-        if team.is_some_and(|team| team.give_sender(too_big)) {
+        if self.inner.team.give_sender(too_big) {
             return;
         }
         let ends = Ends::new(quoted.remote, quoted.local);

@@ -4,7 +4,7 @@ use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
 use crate::ipv6::slaac::Slaac;
 use crate::tcp::{Flows, window};
-use crate::team::Member;
+use crate::team::{Member, team};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
@@ -14,7 +14,7 @@ use core::task::Poll;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
-use wireboot_nic::{MacAddress, Nic, Properties};
+use wireboot_nic::{MacAddress, Nic, Properties, Steering};
 use wireboot_tcp::{Duration, InitialSequence, Instant};
 
 /// First ephemeral port (RFC 6335).
@@ -32,8 +32,8 @@ pub struct Inner {
     pub udp: Vec<Binding>,
     pub flows: Flows,
     pub bootp: Option<Queue>,
-    /// The engine's place among others on the same card.
-    pub team: Option<Member>,
+    /// The engine's place among those on the same card.
+    pub team: Member,
     /// Contiguous copies of received packets that must be looked at in one piece.
     pub linear: Vec<u8>,
 }
@@ -69,7 +69,7 @@ impl Stack {
                 udp: Vec::new(),
                 flows: Flows::default(),
                 bootp: None,
-                team: None,
+                team: team(&Steering::by_port(1)).0,
                 linear: Vec::with_capacity(properties.max_receive),
             }),
             now: Cell::new(Instant::ZERO),
