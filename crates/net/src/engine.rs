@@ -84,7 +84,6 @@ impl<N: Nic> Engine<N> {
             let inner = &mut *self.stack.inner();
             let mut ingress = Ingress {
                 inner,
-                stack: &self.stack,
                 properties: &self.properties,
                 now,
                 ours: None,
@@ -101,7 +100,7 @@ impl<N: Nic> Engine<N> {
         inner
             .flows
             .transmit(interface, &mut tx, &self.properties, now);
-        interface.turn(|| self.stack.random() as u16, now);
+        interface.turn(now);
         interface.transmit(&mut tx, now)?;
         inner.flows.reap(now);
         tx.flush()?;
@@ -111,8 +110,6 @@ impl<N: Nic> Engine<N> {
 
 struct Ingress<'a> {
     inner: &'a mut Inner,
-    /// For randomness alone: what it shares is on loan already.
-    stack: &'a Stack,
     properties: &'a Properties,
     now: Instant,
     /// An address of ours, as a datagram of this burst has shown: the next one is likely to come there too.
@@ -271,9 +268,8 @@ impl Ingress<'_> {
         self.ours = None;
         let packet = linearize(&mut self.inner.linear, frame);
         let unicast = Parts::new(frame.parts).first() == Some(self.properties.mac);
-        let random = self.stack.random() as u16;
         let interface = &mut self.inner.interface;
-        let Some(delivery) = interface.ip(version, packet, unicast, random, self.now) else {
+        let Some(delivery) = interface.ip(version, packet, unicast, self.now) else {
             return;
         };
         match delivery {
@@ -317,8 +313,8 @@ impl Ingress<'_> {
             && let Some(flow) = self.inner.flows.find(ends)
             && flow.connection.too_big(sequence, mss(remote, *mtu))
         {
-            let interface = &mut self.inner.interface;
-            interface.lower_path_mtu(remote, *mtu, self.now);
+            let path_mtus = &mut self.inner.interface.path_mtus;
+            path_mtus.lower(remote, *mtu, self.now);
         }
     }
 }

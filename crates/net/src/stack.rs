@@ -65,7 +65,7 @@ impl Stack {
         random.fill_bytes(&mut secret);
         Self(Rc::new(Shared {
             inner: RefCell::new(Inner {
-                interface: Interface::new(&properties),
+                interface: Interface::new(&properties, random.fork()),
                 udp: Vec::new(),
                 flows: Flows::default(),
                 bootp: None,
@@ -171,7 +171,7 @@ impl Stack {
     /// Packets longer than `mtu` do not reach `remote`. Believed for ten minutes.
     pub fn set_path_mtu(&self, remote: IpAddr, mtu: u16) {
         let mut inner = self.inner();
-        inner.interface.lower_path_mtu(remote, mtu, self.now());
+        inner.interface.path_mtus.lower(remote, mtu, self.now());
     }
 
     /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. Where the NIC only hopes
@@ -200,27 +200,25 @@ impl Stack {
 
     /// Takes on an IPv4 address, routes and MTU, instead of any former ones.
     pub fn configure(&self, config: &Ipv4Config) {
-        self.inner().interface.configure4(Some(config.clone()));
+        self.inner().interface.v4 = Some(config.clone());
     }
 
     /// Gives the IPv4 address up.
     pub fn unconfigure(&self) {
-        self.inner().interface.configure4(None);
+        self.inner().interface.v4 = None;
     }
 
     /// Our IPv4 address and prefix.
     #[must_use]
     pub fn address(&self) -> Option<Ipv4Cidr> {
         let inner = self.inner();
-        inner.interface.config4().map(|config| config.address)
+        inner.interface.v4.as_ref().map(|config| config.address)
     }
 
     /// Begins with IPv6, if it has not begun: a link-local address at once (optimistic, RFC 4429), router discovery, addresses from
     /// prefixes. They end in the modified EUI-64 of the Ethernet address, as DHCP servers and firewalls of machines that boot expect.
     pub fn ipv6_up(&self) {
-        let mut nonce = [0; 6];
-        self.0.random.borrow_mut().fill_bytes(&mut nonce);
-        self.inner().interface.ipv6_up(nonce, self.now());
+        self.inner().interface.ipv6_up(self.now());
     }
 
     /// What IPv6 routers have said; `None` before one has.
@@ -277,11 +275,11 @@ impl Stack {
     /// known to be ours alone. `None` without an address or a route.
     pub async fn route(&self, remote: IpAddr) -> Option<Route> {
         loop {
-            let (route, settles_at) = self.inner().interface.route(remote, self.now())?;
-            if settles_at.is_none() {
-                return Some(route);
+            let route = self.inner().interface.route(remote, self.now())?;
+            match route.local {
+                IpAddr::V6(local) if self.is_optimistic(local) => self.next_turn().await,
+                _ => return Some(route),
             }
-            self.next_turn().await;
         }
     }
 
@@ -294,7 +292,7 @@ impl Stack {
     /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
     /// one.
     pub fn take_route(&self, route: Route) {
-        self.inner().interface.told(route);
+        self.inner().interface.told.take(route);
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).

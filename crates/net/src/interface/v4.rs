@@ -67,16 +67,6 @@ impl Interface {
         self.v4.as_ref().map(|config| config.address.address())
     }
 
-    /// The IPv4 configuration.
-    pub fn config4(&self) -> Option<&Ipv4Config> {
-        self.v4.as_ref()
-    }
-
-    /// Takes on a configuration instead of any former one, or none.
-    pub fn configure4(&mut self, config: Option<Ipv4Config>) {
-        self.v4 = config;
-    }
-
     /// Hears an ARP packet: who answers, who asks for us, and who uses the address that is being probed (RFC 5227,
     /// section 2.1.1). Returns what it says of its sender.
     pub fn arp(&mut self, arp: &Arp, now: Instant) -> Option<Heard> {
@@ -123,17 +113,17 @@ impl Interface {
         self.probe.take()?.1
     }
 
-    /// Asks who has `address`, all or the one that had it.
-    pub(super) fn ask4(&mut self, address: Ipv4Addr, at: Option<MacAddress>, now: Instant) {
-        let told = match self.told.source(address.into()) {
-            Some(IpAddr::V4(told)) => Some(told),
-            _ => None,
-        };
-        if let Some(sender) = told.or(self.address4()) {
-            let frame = arp_packet(1, self.station, sender, [0; 6], address);
-            let to = NextHop::Known(at.unwrap_or(BROADCAST));
-            self.push(frame, Offload::None, to, now);
-        }
+    /// Asks from the address `us` who has `address`, all or the one that had it.
+    pub(super) fn ask4(
+        &mut self,
+        us: Ipv4Addr,
+        address: Ipv4Addr,
+        at: Option<MacAddress>,
+        now: Instant,
+    ) {
+        let frame = arp_packet(1, self.station, us, [0; 6], address);
+        let to = NextHop::Known(at.unwrap_or(BROADCAST));
+        self.push(frame, Offload::None, to, now);
     }
 
     /// A packet with options, in fragments, or of neither UDP nor TCP.
@@ -178,16 +168,12 @@ impl Interface {
 
     fn icmp(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) -> Option<Delivery> {
         if message.starts_with(&[ECHO_REQUEST, 0]) {
-            self.echo(path, message, now);
+            let mut reply = message.to_vec();
+            put(&mut reply, 0, [ECHO_REPLY, 0]);
+            self.send_icmp((path.1, path.0), reply, now);
             return None;
         }
         told(Version::V4, path, message)
-    }
-
-    fn echo(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) {
-        let mut reply = message.to_vec();
-        put(&mut reply, 0, [ECHO_REPLY, 0]);
-        self.send_icmp((path.1, path.0), reply, now);
     }
 
     pub(super) fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
@@ -212,7 +198,7 @@ impl Interface {
         put(&mut message, 2, [0, 0]);
         let sum = checksum::compute(0, &message);
         put(&mut message, 2, sum.to_be_bytes());
-        let frame = self.unresolved(path).frame(PROTOCOL_ICMP, &message);
+        let frame = self.over([0; 6], path).frame(PROTOCOL_ICMP, &message);
         self.push(frame, Offload::None, to, now);
     }
 }

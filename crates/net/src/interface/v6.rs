@@ -14,7 +14,8 @@ use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, Version, put};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::Ipv6Addr;
+use rand_chacha::rand_core::Rng;
 use wireboot_nic::{MacAddress, Offload};
 use wireboot_tcp::Instant;
 
@@ -64,10 +65,12 @@ impl V6 {
 
 impl Interface {
     /// Begins with IPv6: a link-local address, groups, and looking for routers.
-    pub fn ipv6_up(&mut self, nonce: Nonce, now: Instant) {
+    pub fn ipv6_up(&mut self, now: Instant) {
         if self.v6.is_some() {
             return;
         }
+        let mut nonce = Nonce::default();
+        self.random.fill_bytes(&mut nonce);
         self.v6 = Some(V6 {
             slaac: Slaac::new(self.station, self.link_mtu, nonce, now),
             mld: Mld::default(),
@@ -102,7 +105,7 @@ impl Interface {
     }
 
     /// Sends what duplicate address detection, router discovery and listener discovery have to send.
-    pub(super) fn turn6(&mut self, random: impl FnOnce() -> u16, now: Instant) {
+    pub(super) fn turn6(&mut self, now: Instant) {
         let mut out = Vec::new();
         if let Some(v6) = &mut self.v6 {
             while let Some(packet) = v6.slaac.due(now) {
@@ -111,7 +114,8 @@ impl Interface {
             v6.mld.set(v6.slaac.groups(now), now);
             let source = v6.slaac.link_local(now).unwrap_or(Ipv6Addr::UNSPECIFIED);
             if v6.mld.poll_at().is_some_and(|at| now >= at) {
-                out.extend(v6.mld.due(source, random(), now));
+                let random = self.random.next_u32() as u16;
+                out.extend(v6.mld.due(source, random, now));
             }
         }
         for packet in out {
@@ -154,21 +158,17 @@ impl Interface {
         }
     }
 
-    /// Asks who has `address`: its group, or the one that had it.
-    pub(super) fn ask6(&mut self, address: Ipv6Addr, at: Option<MacAddress>, now: Instant) {
-        let source = match (self.told.source(address.into()), &self.v6) {
-            (Some(IpAddr::V6(told)), _) => Some((told, None)),
-            (_, Some(v6)) => v6
-                .source(address, now)
-                .map(|source| (source, v6.slaac.settles_at(source, now))),
-            _ => None,
-        };
-        let Some((source, settles_at)) = source else {
-            return;
-        };
+    /// Asks from the address `us` who has `address`: its group, or the one that had it.
+    pub(super) fn ask6(
+        &mut self,
+        us: Ipv6Addr,
+        address: Ipv6Addr,
+        at: Option<MacAddress>,
+        now: Instant,
+    ) {
         // Nobody shall remember an address that may be somebody else's, and without ours nobody answers (RFC 4429, section 3.2;
         // RFC 4861, section 7.2.2).
-        if let Some(until) = settles_at {
+        if let Some(until) = self.slaac().and_then(|v6| v6.settles_at(us, now)) {
             self.neighbors.postpone(address.into(), until);
             return;
         }
@@ -181,18 +181,11 @@ impl Interface {
             Some(_) => address,
             None => solicited_node(address),
         };
-        let packet = solicitation.packet(source, to);
-        self.send6(&packet, at, now);
+        self.send6(&solicitation.packet(us, to), at, now);
     }
 
     /// A packet with extension headers, in fragments, or of neither UDP nor TCP.
-    pub(super) fn ipv6(
-        &mut self,
-        bytes: &[u8],
-        unicast: bool,
-        random: u16,
-        now: Instant,
-    ) -> Option<Delivery> {
+    pub(super) fn ipv6(&mut self, bytes: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
         let packet = Packet::parse(bytes)?;
         let v6 = self.v6.as_ref()?;
         let ours = unicast && v6.slaac.is_ours(packet.destination, now);
@@ -218,9 +211,9 @@ impl Interface {
                 };
                 let whole = self.fragments.take(&fragment, now)?;
                 let upper = upper_of_whole(whole.protocol, &whole.payload)?;
-                self.upper6(&packet, &upper, ours, random, now)
+                self.upper6(&packet, &upper, ours, now)
             }
-            Ok(upper) => self.upper6(&packet, &upper, ours, random, now),
+            Ok(upper) => self.upper6(&packet, &upper, ours, now),
             Err(Refusal::Drop) => None,
             Err(Refusal::Problem {
                 code,
@@ -241,7 +234,6 @@ impl Interface {
         packet: &Packet<'_>,
         upper: &Upper<'_>,
         ours: bool,
-        random: u16,
         now: Instant,
     ) -> Option<Delivery> {
         match upper.protocol {
@@ -250,7 +242,7 @@ impl Interface {
                 Some(self.whole(path, upper.protocol, upper.payload, ours))
             }
             ICMP if icmp::verify(packet.source, packet.destination, upper.payload) => {
-                self.icmp6(packet, upper, ours, random, now)
+                self.icmp6(packet, upper, ours, now)
             }
             _ => None,
         }
@@ -261,7 +253,6 @@ impl Interface {
         packet: &Packet<'_>,
         upper: &Upper<'_>,
         ours: bool,
-        random: u16,
         now: Instant,
     ) -> Option<Delivery> {
         let message = upper.payload;
@@ -281,6 +272,7 @@ impl Interface {
             }
             133..=137 => None,
             mld::QUERY => {
+                let random = self.random.next_u32() as u16;
                 self.v6.as_mut()?.mld.heard(packet, random, now);
                 self.changed = true;
                 None
