@@ -92,11 +92,11 @@ impl Interface {
         })
     }
 
-    /// Takes an address that DHCPv6 has given, for ever: a boot is shorter than a lease.
+    /// Takes an address that DHCPv6 has given.
     pub fn add6(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.changed = true;
         let v6 = self.v6.as_mut();
-        v6.is_some_and(|v6| v6.slaac.add(address, u32::MAX, u32::MAX, now))
+        v6.is_some_and(|v6| v6.slaac.add(address, now))
     }
 
     /// Our IPv6 addresses, once [`Self::ipv6_up`] was called.

@@ -6,7 +6,8 @@ use super::header::{self, ICMP, Packet};
 use super::mld::Mld;
 use super::ndisc::{self, Message};
 use super::quote;
-use super::slaac::{Slaac, State};
+use super::slaac::Slaac;
+use super::source::Candidate;
 use super::{ALL_NODES, icmp, path_mtu, solicited_node};
 use crate::packet::{Version, array};
 use alloc::vec::Vec;
@@ -106,7 +107,7 @@ impl Station {
             solicited,
             override_,
         };
-        let ours = self.slaac.state(address, self.now).is_some();
+        let ours = self.slaac.is_ours(address, self.now);
         self.cache.heard(&heard, ours, self.now);
     }
 
@@ -145,8 +146,10 @@ impl Station {
     /// What no packet changes.
     fn check(&mut self) {
         let (slaac, now) = (&self.slaac, self.now);
-        assert_eq!(slaac.state(self.us, now), Some(State::Preferred));
         assert_eq!(slaac.link_local(now), Some(self.us));
+        let us = |candidate: &Candidate| candidate.address == self.us;
+        let us = slaac.candidates(now).find(us);
+        assert!(us.is_some_and(|us| !us.deprecated));
         assert!(slaac.candidates(now).count() <= 9);
         let routers = &slaac.routers;
         assert!((1280..=1500).contains(&routers.mtu()));

@@ -62,6 +62,13 @@ fn addresses(slaac: &Slaac, second: i64) -> Vec<Ipv6Addr> {
     candidates.map(|candidate| candidate.address).collect()
 }
 
+/// Whether the address is to be avoided; `None` when it is not ours.
+fn deprecated(slaac: &Slaac, address: Ipv6Addr, second: i64) -> Option<bool> {
+    let mut candidates = slaac.candidates(at(second));
+    let candidate = candidates.find(|candidate| candidate.address == address);
+    candidate.map(|candidate| candidate.deprecated)
+}
+
 fn asks(target: Ipv6Addr) -> NeighborSolicitation {
     NeighborSolicitation {
         target,
@@ -100,12 +107,12 @@ fn the_first_second() {
     let source_link = None;
     assert_eq!(router.0, us);
     assert_eq!(router.2, Message::RouterSolicitation { source_link });
-    assert_eq!(slaac.state(us, at(0)), Some(State::Optimistic));
+    assert_eq!(deprecated(&slaac, us, 0), Some(true));
     let settled = Instant::from_millis(20);
     assert_eq!(slaac.settles_at(us, at(0)), Some(settled));
     assert_eq!(slaac.poll_at(at(0)), Some(settled));
     assert_eq!(sent(&mut slaac, 1), []);
-    assert_eq!(slaac.state(us, at(1)), Some(State::Preferred));
+    assert_eq!(deprecated(&slaac, us, 1), Some(false));
     assert_eq!(slaac.settles_at(us, at(1)), None);
     assert_eq!(
         slaac.groups(at(1)).collect::<Vec<_>>(),
@@ -147,16 +154,14 @@ fn addresses_of_several_prefixes() {
     );
     assert_eq!(sent(&mut slaac, 0).len(), 3);
     sent(&mut slaac, 1);
-    assert_eq!(slaac.state(global, at(9)), Some(State::Preferred));
-    assert_eq!(slaac.state(global, at(10)), Some(State::Deprecated));
+    assert_eq!(deprecated(&slaac, global, 9), Some(false));
+    assert_eq!(deprecated(&slaac, global, 10), Some(true));
+    assert_eq!(slaac.settles_at(global, at(10)), None);
     assert_eq!(slaac.poll_at(at(10)), Some(at(20)));
-    assert_eq!(slaac.state(global, at(20)), None);
+    assert_eq!(deprecated(&slaac, global, 20), None);
     assert_eq!(addresses(&slaac, 20), [link_local, local]);
     // No router has a say in this one.
-    assert_eq!(
-        slaac.state(link_local, at(1_000_000)),
-        Some(State::Preferred)
-    );
+    assert_eq!(deprecated(&slaac, link_local, 1_000_000), Some(false));
     let candidates: Vec<_> = slaac.candidates(at(10)).collect();
     assert!(candidates[1].deprecated && !candidates[2].deprecated);
     assert_eq!(slaac.groups(at(20)).count(), 2);
@@ -197,7 +202,7 @@ fn a_flood_of_prefixes() {
     }
     assert_eq!(addresses(&slaac, 0).len(), 1 + FROM_PREFIXES);
     // DHCPv6 still has its place, and what has ended gives way.
-    assert!(slaac.add(ip("2001:db8::99"), 10, 100, at(0)));
+    assert!(slaac.add(ip("2001:db8::99"), at(0)));
     hear(&mut slaac, &[prefix("2001:db8:ffff::", 10, 20)], 20);
     assert_eq!(addresses(&slaac, 20).len(), 3);
 }
@@ -207,25 +212,27 @@ fn addresses_by_dhcp() {
     let mut slaac = start();
     let (first, second) = (ip("2001:db8::10"), ip("2001:db8::11"));
     for wrong in [ip("ff02::1"), NOBODY, Ipv6Addr::LOCALHOST] {
-        assert!(!slaac.add(wrong, 1, 1, at(0)));
+        assert!(!slaac.add(wrong, at(0)));
     }
-    assert!(!slaac.add(first, 2, 1, at(0)) && !slaac.add(first, 0, 0, at(0)));
-    assert!(slaac.add(first, 10, 20, at(0)));
-    assert!(slaac.add(second, 10, 20, at(0)));
-    assert!(!slaac.add(ip("2001:db8::12"), 10, 20, at(0)));
+    assert!(slaac.add(first, at(0)));
+    assert!(slaac.add(second, at(0)));
+    assert!(!slaac.add(ip("2001:db8::12"), at(0)));
     // An advertisement for the same network makes an address of its own and leaves this one alone.
     hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 0);
     assert_eq!(addresses(&slaac, 0).len(), 4);
-    assert!(slaac.add(first, 30, 40, at(5)));
-    assert_eq!(slaac.state(first, at(44)), Some(State::Optimistic));
-    assert_eq!(slaac.state(first, at(45)), None);
-    assert_eq!(slaac.state(second, at(20)), None);
-    // Declined: a conflict is not forgotten while the lease lasts.
+    assert!(slaac.add(first, at(5)));
+    assert_eq!(addresses(&slaac, 1000).len(), 3);
+    assert!(slaac.settles_at(first, at(1000)).is_some());
+    // The one that the advertisement made lasts for ever once DHCPv6 has given it.
+    assert!(slaac.add(ip("2001:db8::ff:fe00:1"), at(6)));
+    assert_eq!(addresses(&slaac, 1000).len(), 4);
+    // Declined: a conflict is not forgotten.
     slaac.heard_na(&has(first), at(6));
-    assert_eq!(slaac.state(first, at(6)), None);
-    assert!(!slaac.add(first, 30, 40, at(6)));
-    // What has ended makes room.
-    assert!(slaac.add(ip("2001:db8::12"), 10, 20, at(20)));
+    assert!(!slaac.is_ours(first, at(6)));
+    assert!(!slaac.add(first, at(6)));
+    // It makes room for another one.
+    assert!(slaac.add(ip("2001:db8::12"), at(20)));
+    assert_eq!(addresses(&slaac, 20).len(), 4);
 }
 
 /// However many addresses others have, the next one may be ours.
@@ -234,16 +241,16 @@ fn an_address_of_somebody_else_makes_room() {
     let mut slaac = start();
     let given = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
     for last in 1..9 {
-        assert!(slaac.add(given(last), 10, 20, at(0)));
+        assert!(slaac.add(given(last), at(0)));
         slaac.heard_na(&has(given(last)), at(0));
         assert!(slaac.is_duplicate(given(last)));
         // Not made again, and not while it is the last.
-        assert!(!slaac.add(given(last), 10, 20, at(0)));
+        assert!(!slaac.add(given(last), at(0)));
     }
     assert!(!slaac.is_duplicate(given(6)) && slaac.is_duplicate(given(7)));
-    assert!(slaac.add(given(10), 10, 20, at(0)));
-    assert!(slaac.add(given(11), 10, 20, at(0)));
-    assert!(!slaac.add(given(12), 10, 20, at(0)));
+    assert!(slaac.add(given(10), at(0)));
+    assert!(slaac.add(given(11), at(0)));
+    assert!(!slaac.add(given(12), at(0)));
     let ours = addresses(&slaac, 0);
     assert_eq!(ours[1..], [given(10), given(11)]);
     assert!(!slaac.is_duplicate(given(10)) && !slaac.is_duplicate(given(12)));
@@ -331,7 +338,7 @@ fn an_address_of_somebody_else_is_not_made_again() {
     let mut slaac = start();
     hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 0);
     let mine = ip("2001:db8::ff:fe00:1");
-    assert_eq!(slaac.state(mine, at(0)), Some(State::Optimistic));
+    assert!(slaac.settles_at(mine, at(0)).is_some());
     slaac.heard_na(&has(mine), at(0));
     hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 100);
     assert_eq!(addresses(&slaac, 100), [ip("fe80::ff:fe00:1")]);
