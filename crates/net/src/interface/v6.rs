@@ -25,8 +25,6 @@ const PORT_UNREACHABLE: u8 = 4;
 /// What routers have said, put together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouterInfo {
-    /// There is a default router.
-    pub default_router: bool,
     /// Addresses come from DHCPv6 (M).
     pub managed: bool,
     /// Other things come from DHCPv6 (O).
@@ -83,7 +81,6 @@ impl Interface {
         let routers = &self.v6.as_ref()?.slaac.routers;
         routers.heard_at?;
         Some(RouterInfo {
-            default_router: routers.until(now).is_some(),
             managed: routers.managed,
             other: routers.other,
             mtu: routers.mtu(),
@@ -322,7 +319,6 @@ impl Interface {
                 let mac = said.target_link.filter(|_| known)?;
                 Some(Heard::unasked(said.target, mac))
             }
-            Message::RouterSolicitation { .. } => None,
         }
     }
 }

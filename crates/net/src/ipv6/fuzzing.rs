@@ -8,7 +8,7 @@ use super::ndisc::{self, Message};
 use super::quote;
 use super::slaac::Slaac;
 use super::source::Candidate;
-use super::{ALL_NODES, icmp, path_mtu, solicited_node};
+use super::{ALL_NODES, ALL_ROUTERS, icmp, path_mtu, solicited_node};
 use crate::packet::{Version, array};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -59,7 +59,9 @@ impl Station {
         let now = self.now;
         self.mld.set(self.slaac.groups(now), now);
         while let Some(bytes) = self.slaac.due(now) {
-            assert!(read(&bytes).is_some());
+            let packet = Packet::parse(&bytes).expect("a packet");
+            let asks_routers = packet.destination == ALL_ROUTERS;
+            assert!(asks_routers || read(&bytes).is_some());
         }
         while let Some(bytes) = self.mld.due(self.us, 0x8000, now) {
             let packet = Packet::parse(&bytes).expect("a packet");
@@ -114,9 +116,6 @@ impl Station {
     fn message(&mut self, source: Ipv6Addr, message: &Message) {
         let now = self.now;
         match message {
-            Message::RouterSolicitation { source_link } => {
-                self.hear(source, *source_link, false, true);
-            }
             Message::RouterAdvertisement(said) => {
                 self.hear(source, said.source_link, false, true);
                 self.slaac.heard_ra(source, said, now);

@@ -32,9 +32,9 @@ const MOST: usize = 16;
 
 pub type Nonce = [u8; 6];
 
+/// What hosts take; a router solicitation is for routers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    RouterSolicitation { source_link: Option<MacAddress> },
     RouterAdvertisement(RouterAdvertisement),
     NeighborSolicitation(NeighborSolicitation),
     NeighborAdvertisement(NeighborAdvertisement),
@@ -79,7 +79,6 @@ pub struct NeighborSolicitation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborAdvertisement {
-    pub router: bool,
     pub solicited: bool,
     pub override_: bool,
     pub target: Ipv6Addr,
@@ -109,11 +108,6 @@ pub fn parse(
     let address = |at| be128(message, at).map(Ipv6Addr::from);
     let options = |at| options(message.get(at..)?);
     match kind {
-        ROUTER_SOLICITATION => {
-            let source_link = link_address(&options(8)?, SOURCE_LINK)?;
-            let right = !source.is_unspecified() || source_link.is_none();
-            right.then_some(Message::RouterSolicitation { source_link })
-        }
         ROUTER_ADVERTISEMENT => {
             let advertisement = router_advertisement(message, &options(16)?)?;
             let right = source.is_unicast_link_local();
@@ -146,7 +140,6 @@ pub fn parse(
                 && is_unicast(target)
                 && !(solicited && destination.is_multicast());
             right.then_some(Message::NeighborAdvertisement(NeighborAdvertisement {
-                router: flags & 0x80 != 0,
                 solicited,
                 override_: flags & 0x20 != 0,
                 target,
@@ -304,9 +297,7 @@ impl NeighborSolicitation {
 
 impl NeighborAdvertisement {
     pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
-        let flag = |set, bit: u8| if set { bit } else { 0 };
-        let flags = flag(self.router, 0x80) | flag(self.solicited, 0x40);
-        let flags = flags | flag(self.override_, 0x20);
+        let flags = u8::from(self.solicited) << 6 | u8::from(self.override_) << 5;
         let mut message = Vec::from([NEIGHBOR_ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0]);
         message.extend(self.target.octets());
         push_link(&mut message, TARGET_LINK, self.target_link);

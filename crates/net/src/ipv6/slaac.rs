@@ -186,7 +186,6 @@ impl Slaac {
             return None;
         }
         let answer = NeighborAdvertisement {
-            router: false,
             solicited: !asks_for_itself,
             override_: !optimistic,
             target: said.target,

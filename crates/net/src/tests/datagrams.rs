@@ -178,7 +178,6 @@ fn an_address_that_is_lost_within_a_burst_is_lost_for_what_follows() {
         &datagram(Version::V6, to, b"hello"),
     );
     let claim = NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target: address,

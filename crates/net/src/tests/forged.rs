@@ -442,7 +442,6 @@ pub fn has(address: IpAddr, mac: MacAddress) -> Vec<u8> {
         IpAddr::V4(address) => arp(2, mac, address, CLIENT),
         IpAddr::V6(target) => {
             let said = NeighborAdvertisement {
-                router: false,
                 solicited: true,
                 override_: true,
                 target,

@@ -1,5 +1,5 @@
 use super::super::header::Packet;
-use super::super::ndisc::{Message, parse};
+use super::super::ndisc::{Message, parse, router_solicitation};
 use super::*;
 
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
@@ -41,9 +41,8 @@ fn hear(slaac: &mut Slaac, prefixes: &[PrefixInformation], second: i64) {
 }
 
 /// What is sent at that time.
-fn sent(slaac: &mut Slaac, second: i64) -> Vec<(Ipv6Addr, Ipv6Addr, Message)> {
-    let packets = core::iter::from_fn(|| slaac.due(at(second)));
-    packets.map(|bytes| read(&bytes)).collect()
+fn sent(slaac: &mut Slaac, second: i64) -> Vec<Vec<u8>> {
+    core::iter::from_fn(|| slaac.due(at(second))).collect()
 }
 
 fn read(bytes: &[u8]) -> (Ipv6Addr, Ipv6Addr, Message) {
@@ -79,7 +78,6 @@ fn asks(target: Ipv6Addr) -> NeighborSolicitation {
 
 fn has(target: Ipv6Addr) -> NeighborAdvertisement {
     NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target,
@@ -93,34 +91,27 @@ fn the_first_second() {
     let us = ip("fe80::ff:fe00:1");
     assert_eq!(slaac.link_local(at(0)), Some(us));
     assert_eq!(slaac.poll_at(at(0)), Some(at(0)));
-    let sent_first = sent(&mut slaac, 0);
-    let [
-        (source, destination, Message::NeighborSolicitation(probe)),
-        router,
-    ] = &sent_first[..]
-    else {
-        panic!("{sent_first:?}");
+    let first = sent(&mut slaac, 0);
+    let (source, destination, Message::NeighborSolicitation(probe)) = read(&first[0]) else {
+        panic!("{first:?}");
     };
-    assert_eq!((*source, *destination), (NOBODY, solicited_node(us)));
+    assert_eq!((source, destination), (NOBODY, solicited_node(us)));
     assert_eq!((probe.target, probe.source_link), (us, None));
     // An optimistic source does not tell its Ethernet address.
-    let source_link = None;
-    assert_eq!(router.0, us);
-    assert_eq!(router.2, Message::RouterSolicitation { source_link });
+    assert_eq!(first[1..], [router_solicitation(us, None)]);
     assert_eq!(deprecated(&slaac, us, 0), Some(true));
     let settled = Instant::from_millis(20);
     assert_eq!(slaac.settles_at(us, at(0)), Some(settled));
     assert_eq!(slaac.poll_at(at(0)), Some(settled));
-    assert_eq!(sent(&mut slaac, 1), []);
+    assert!(sent(&mut slaac, 1).is_empty());
     assert_eq!(deprecated(&slaac, us, 1), Some(false));
     assert_eq!(slaac.settles_at(us, at(1)), None);
     assert_eq!(
         slaac.groups(at(1)).collect::<Vec<_>>(),
         [solicited_node(us)]
     );
-    let source_link = Some(MAC);
     let again = sent(&mut slaac, 4);
-    assert_eq!(again[0].2, Message::RouterSolicitation { source_link });
+    assert_eq!(again, [router_solicitation(us, Some(MAC))]);
 }
 
 #[test]
@@ -267,7 +258,6 @@ fn a_neighbour_asks() {
         };
     let advertisement = |solicited, override_| {
         Message::NeighborAdvertisement(NeighborAdvertisement {
-            router: false,
             solicited,
             override_,
             target: us,
@@ -298,7 +288,7 @@ fn somebody_has_it() {
     let us = start().link_local(at(0)).unwrap();
     for second in [0, 1] {
         let mut slaac = start();
-        let probe = sent(&mut slaac, 0)[0].2.clone();
+        let (_, _, probe) = read(&sent(&mut slaac, 0)[0]);
         let Message::NeighborSolicitation(ours) = probe else {
             panic!("{probe:?}");
         };
@@ -315,7 +305,8 @@ fn somebody_has_it() {
             assert!(addresses(&slaac, 0).is_empty());
             assert_eq!(slaac.link_local(at(0)), None);
             // The router is asked from no address.
-            assert_eq!(sent(&mut slaac, 4)[0].0, NOBODY);
+            let asked = sent(&mut slaac, 4);
+            assert_eq!(asked, [router_solicitation(NOBODY, None)]);
         } else {
             // Settled: not given up for a word.
             slaac.heard_na(&has(us), at(1));
