@@ -13,6 +13,7 @@ use crate::tcp::mss;
 use crate::team::{Forwarded, Member, Passed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use wireboot_nic::{Checksum, Fault, Frame, Nic, Properties, Receive, Transmit};
@@ -269,24 +270,26 @@ impl Ingress<'_> {
         let packet = linearize(&mut self.inner.linear, frame);
         let unicast = Parts::new(frame.parts).first() == Some(self.properties.mac);
         let interface = &mut self.inner.interface;
-        let Some(delivery) = interface.ip(version, packet, unicast, self.now) else {
-            return;
+        let delivery = match version {
+            Version::V4 => interface.ipv4(packet, unicast, self.now),
+            Version::V6 => interface.ipv6(packet, unicast, self.now),
         };
         match delivery {
-            Delivery::Whole(bytes) => self.frame(&Frame {
+            None => {}
+            Some(Delivery::Whole(bytes)) => self.frame(&Frame {
                 parts: &[&bytes],
                 len: bytes.len(),
                 checksum: Checksum::Unverified,
                 udp_segment: None,
             }),
-            Delivery::Refused(quoted) => {
+            Some(Delivery::Refused(quoted)) => {
                 let mut ports = self.inner.udp.iter_mut();
                 if let Some(binding) = ports.find(|binding| binding.port == quoted.local.port()) {
                     binding.refused = Some(quoted.remote);
                 }
             }
-            Delivery::TooBig(too_big) => self.too_big(&too_big),
-            Delivery::Neighbor(heard) => self.inner.team.tell_all(&heard),
+            Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
+            Some(Delivery::Neighbor(heard)) => self.inner.team.tell_all(&heard),
         }
     }
 
@@ -294,10 +297,13 @@ impl Ingress<'_> {
     #[cold]
     fn nobody_listens(&mut self, frame: &Frame<'_>, udp: &Udp<'_>) {
         let interface = &mut self.inner.interface;
-        let ours = interface.is_ours(udp.ends.local_end().ip(), self.now);
-        if udp.unicast && ours {
+        let local = udp.ends.local_end().ip();
+        if udp.unicast && interface.is_ours(local, self.now) {
             let packet = linearize(&mut self.inner.linear, frame);
-            interface.port_unreachable(packet, self.now);
+            match local {
+                IpAddr::V4(_) => interface.port_unreachable4(packet, self.now),
+                IpAddr::V6(_) => interface.port_unreachable6(packet, self.now),
+            }
         }
     }
 

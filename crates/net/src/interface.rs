@@ -75,7 +75,7 @@ pub struct Interface {
     fragments: Fragments,
     outbox: VecDeque<Outgoing>,
     /// An address that is being probed, and who claimed it.
-    probe: Option<(Ipv4Addr, Option<MacAddress>)>,
+    pub probe: Option<(Ipv4Addr, Option<MacAddress>)>,
     /// When something is due, unless it changed since.
     wake: Option<Instant>,
     changed: bool,
@@ -266,29 +266,6 @@ impl Interface {
         let ours = self.is_ours(heard.address, now);
         self.neighbors.heard(heard, ours, now);
         self.changed = true;
-    }
-
-    /// Looks at a whole IP packet, from its header on. `unicast`: to this station on the link.
-    pub fn ip(
-        &mut self,
-        version: Version,
-        packet: &[u8],
-        unicast: bool,
-        now: Instant,
-    ) -> Option<Delivery> {
-        match version {
-            Version::V4 => self.ipv4(packet, unicast, now),
-            Version::V6 => self.ipv6(packet, unicast, now),
-        }
-    }
-
-    /// Tells the sender of a datagram to us that nobody has its port (RFC 1122, section 4.1.3.1; RFC 4443, section 3.1).
-    pub fn port_unreachable(&mut self, packet: &[u8], now: Instant) {
-        match packet.first().map(|first| first >> 4) {
-            Some(4) => self.port_unreachable4(packet, now),
-            Some(6) => self.port_unreachable6(packet, now),
-            _ => {}
-        }
     }
 
     /// A frame of a packet that is whole now.

@@ -307,11 +307,11 @@ impl Stack {
 
     /// Asks the link whether somebody uses `address` (RFC 5227 probes, 15 ms in all), and who.
     pub async fn arp_probe(&self, address: Ipv4Addr) -> Option<MacAddress> {
-        self.inner().interface.begin_probe(address);
+        self.inner().interface.probe = Some((address, None));
         for _ in 0..PROBES {
-            self.inner().interface.probe(self.now());
+            self.inner().interface.send_probe(self.now());
             self.sleep(PROBE_INTERVAL).await;
         }
-        self.inner().interface.end_probe()
+        self.inner().interface.probe.take()?.1
     }
 }

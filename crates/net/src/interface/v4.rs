@@ -95,22 +95,12 @@ impl Interface {
         heard
     }
 
-    /// Begins to look for somebody who uses `address`.
-    pub fn begin_probe(&mut self, address: Ipv4Addr) {
-        self.probe = Some((address, None));
-    }
-
-    /// Sends one probe for the address (RFC 5227: a sender address of 0.0.0.0 makes a request a probe).
-    pub fn probe(&mut self, now: Instant) {
+    /// Sends one probe for the address that is being probed (RFC 5227: a sender address of 0.0.0.0 makes a request a probe).
+    pub fn send_probe(&mut self, now: Instant) {
         if let Some((address, _)) = self.probe {
             let frame = arp_packet(1, self.station, Ipv4Addr::UNSPECIFIED, [0; 6], address);
             self.push(frame, Offload::None, NextHop::Known(BROADCAST), now);
         }
-    }
-
-    /// Who has claimed the address that was probed.
-    pub fn end_probe(&mut self) -> Option<MacAddress> {
-        self.probe.take()?.1
     }
 
     /// Asks from the address `us` who has `address`, all or the one that had it.
@@ -126,8 +116,9 @@ impl Interface {
         self.push(frame, Offload::None, to, now);
     }
 
-    /// A packet with options, in fragments, or of neither UDP nor TCP.
-    pub(super) fn ipv4(&mut self, packet: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
+    /// Looks at a packet with options, in fragments, or of neither UDP nor TCP, from its header on. `unicast`: to this station on the
+    /// link.
+    pub fn ipv4(&mut self, packet: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
         let packet = parse(packet)?;
         if self.address4() != Some(packet.dst_addr()) || !unicast {
             return None;
@@ -176,7 +167,8 @@ impl Interface {
         told(Version::V4, path, message)
     }
 
-    pub(super) fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
+    /// Tells the sender of a datagram to us that nobody has its port (RFC 1122, section 4.1.3.1).
+    pub fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
         let Some(header) = parse(packet) else { return };
         let path = (header.dst_addr().into(), header.src_addr().into());
         // As much as fits into what every host takes (RFC 1812, section 4.3.2.3).

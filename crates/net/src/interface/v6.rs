@@ -146,7 +146,8 @@ impl Interface {
         }
     }
 
-    pub(super) fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
+    /// Tells the sender of a datagram to us that nobody has its port (RFC 4443, section 3.1).
+    pub fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
         let (kind, code) = (DESTINATION_UNREACHABLE, PORT_UNREACHABLE);
         if let Some(us) = Packet::parse(packet).map(|packet| packet.destination)
             && let Some(error) = icmp::error(us, kind, code, 0, packet, false)
@@ -181,8 +182,9 @@ impl Interface {
         self.send6(&solicitation.packet(us, to), at, now);
     }
 
-    /// A packet with extension headers, in fragments, or of neither UDP nor TCP.
-    pub(super) fn ipv6(&mut self, bytes: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
+    /// Looks at a packet with extension headers, in fragments, or of neither UDP nor TCP, from its header on. `unicast`: to this station
+    /// on the link.
+    pub fn ipv6(&mut self, bytes: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
         let packet = Packet::parse(bytes)?;
         let v6 = self.v6.as_ref()?;
         let ours = unicast && v6.slaac.is_ours(packet.destination, now);
