@@ -203,9 +203,9 @@ impl Ingress<'_> {
     /// A segment of no connection of this engine's goes towards the engine that it belongs to, or is refused.
     #[cold]
     fn stray(&mut self, frame: &Frame<'_>, tcp: &Tcp<'_>) {
-        let (remote, local) = (tcp.ends.remote_end(), tcp.ends.local_end());
-        if !self.inner.team.give_owner(frame, remote, local)
-            && self.inner.interface.is_ours(local.ip(), self.now)
+        let local = tcp.ends.local_end().ip();
+        if !self.inner.team.give_owner(frame, &tcp.ends)
+            && self.inner.interface.is_ours(local, self.now)
         {
             self.inner.flows.refuse(tcp);
         }
