@@ -133,8 +133,8 @@ impl Ingress<'_> {
 
     fn frame(&mut self, frame: &Frame<'_>) {
         let usual = match packet::parse(frame, &self.properties.mac) {
-            Received::V4(ip) => self.usual(frame, &ip),
-            Received::V6(ip) => self.usual(frame, &ip),
+            Some(Received::V4(ip)) => self.usual(frame, &ip),
+            Some(Received::V6(ip)) => self.usual(frame, &ip),
             _ => false,
         };
         if !usual {
@@ -160,11 +160,11 @@ impl Ingress<'_> {
     #[inline(never)]
     fn any(&mut self, frame: &Frame<'_>) {
         match packet::parse(frame, &self.properties.mac) {
-            Received::V4(ip) => self.packet(frame, Version::V4, &ip),
-            Received::V6(ip) => self.packet(frame, Version::V6, &ip),
-            Received::Odd(version) => self.odd(frame, version),
-            Received::Arp(arp) => self.arp(frame, &arp),
-            Received::Drop => {}
+            Some(Received::V4(ip)) => self.packet(frame, Version::V4, &ip),
+            Some(Received::V6(ip)) => self.packet(frame, Version::V6, &ip),
+            Some(Received::Odd(version)) => self.odd(frame, version),
+            Some(Received::Arp(arp)) => self.arp(frame, &arp),
+            None => {}
         }
     }
 

@@ -309,8 +309,8 @@ impl Bench {
     fn answer(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let host = self.host().ip();
         let right = match (self.version, parse(&lent(frame, &[frame]), &CLIENT_MAC)) {
-            (Version::V4, Received::Arp(arp)) => !arp.reply && IpAddr::V4(arp.target) == host,
-            (Version::V6, Received::V6(_)) => {
+            (Version::V4, Some(Received::Arp(arp))) => !arp.reply && IpAddr::V4(arp.target) == host,
+            (Version::V6, Some(Received::V6(_))) => {
                 let address = |at: usize| -> Ipv6Addr {
                     <[u8; 16]>::try_from(&frame[at..at + 16]).unwrap().into()
                 };
@@ -483,7 +483,7 @@ pub fn tcp(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, Numbers, Vec<u8>)> {
     let to = *frame.first_chunk::<6>()?;
     let parts = [frame];
     let lent = lent(frame, &parts);
-    let (Received::V4(ip) | Received::V6(ip)) = parse(&lent, &to) else {
+    let Some(Received::V4(ip) | Received::V6(ip)) = parse(&lent, &to) else {
         return None;
     };
     if ip.protocol != PROTOCOL_TCP {

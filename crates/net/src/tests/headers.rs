@@ -49,7 +49,7 @@ fn of_udp(udp: &Udp<'_>) -> Read {
 }
 
 fn read(frame: &Frame<'_>) -> Option<Read> {
-    let (Received::V4(ip) | Received::V6(ip)) = parse(frame, &CLIENT_MAC) else {
+    let Some(Received::V4(ip) | Received::V6(ip)) = parse(frame, &CLIENT_MAC) else {
         return None;
     };
     match ip.protocol {
