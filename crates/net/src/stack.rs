@@ -2,7 +2,6 @@
 
 use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
-use crate::ipv6::slaac::Slaac;
 use crate::tcp::{Flows, window};
 use crate::team::{Member, team};
 use alloc::rc::Rc;
@@ -237,8 +236,8 @@ impl Stack {
     #[must_use]
     pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
         let inner = self.inner();
-        let settles_at = |v6: &Slaac| v6.settles_at(address, self.now());
-        inner.interface.slaac().and_then(settles_at).is_some()
+        let v6 = inner.interface.slaac();
+        v6.is_some_and(|v6| v6.settles_at(address, self.now()).is_some())
     }
 
     /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.

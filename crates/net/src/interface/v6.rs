@@ -228,6 +228,7 @@ impl Interface {
         }
     }
 
+    /// What is behind the headers of a packet, in one piece.
     fn upper6(
         &mut self,
         packet: &Packet<'_>,
@@ -235,37 +236,20 @@ impl Interface {
         ours: bool,
         now: Instant,
     ) -> Option<Delivery> {
+        let path = (packet.source.into(), packet.destination.into());
+        let message = upper.payload;
         match upper.protocol {
             PROTOCOL_TCP | PROTOCOL_UDP => {
-                let path = (packet.source.into(), packet.destination.into());
-                Some(self.whole(path, upper.protocol, upper.payload, ours))
+                return Some(self.whole(path, upper.protocol, message, ours));
             }
-            ICMP if icmp::verify(packet.source, packet.destination, upper.payload) => {
-                self.icmp6(packet, upper, ours, now)
-            }
-            _ => None,
+            ICMP if icmp::verify(packet.source, packet.destination, message) => {}
+            _ => return None,
         }
-    }
-
-    fn icmp6(
-        &mut self,
-        packet: &Packet<'_>,
-        upper: &Upper<'_>,
-        ours: bool,
-        now: Instant,
-    ) -> Option<Delivery> {
-        let message = upper.payload;
         match *message.first()? {
             // Neighbour discovery never comes in fragments (RFC 6980).
             133..=137 if !upper.fragmented => {
-                let Packet {
-                    source,
-                    destination,
-                    hop_limit,
-                    ..
-                } = *packet;
-                let said = ndisc::parse(source, destination, hop_limit, message)?;
-                let heard = self.discovery(source, &said, now)?;
+                let said = ndisc::parse(packet, message)?;
+                let heard = self.discovery(packet.source, &said, now)?;
                 self.heard(&heard, now);
                 Some(Delivery::Neighbor(heard))
             }
@@ -282,7 +266,6 @@ impl Interface {
                     self.answer6(&reply, None, now);
                     return None;
                 }
-                let path = (packet.source.into(), packet.destination.into());
                 told(Version::V6, path, message)
             }
         }

@@ -170,15 +170,7 @@ fn read(bytes: &[u8]) -> Option<Message> {
     let right = upper.protocol == ICMP
         && !upper.fragmented
         && icmp::verify(packet.source, packet.destination, upper.payload);
-    let parse = || {
-        ndisc::parse(
-            packet.source,
-            packet.destination,
-            packet.hop_limit,
-            upper.payload,
-        )
-    };
-    right.then(parse)?
+    right.then(|| ndisc::parse(&packet, upper.payload))?
 }
 
 /// Packets to a station whose link-local address is settled. Each piece of the input: how it comes, its length, its bytes.

@@ -4,6 +4,7 @@
 //! (RFC 6980) are for the caller to see. What needs knowledge of the network (who is the first hop, which prefixes are
 //! of use) is for [`super::routers`] and [`super::slaac`].
 
+use super::header::Packet;
 use super::{ALL_ROUTERS, icmp, is_unicast, solicited_node};
 use crate::packet::{array, be32, be128};
 use alloc::string::String;
@@ -94,15 +95,11 @@ pub struct Redirect {
     pub target_link: Option<MacAddress>,
 }
 
-/// Reads a message from the fields of its IPv6 header and what is behind its headers.
-pub fn parse(
-    source: Ipv6Addr,
-    destination: Ipv6Addr,
-    hop_limit: u8,
-    message: &[u8],
-) -> Option<Message> {
+/// Reads the message behind the headers of a packet.
+pub fn parse(packet: &Packet<'_>, message: &[u8]) -> Option<Message> {
+    let (source, destination) = (packet.source, packet.destination);
     let [kind, code] = array(message, 0)?;
-    if hop_limit != HOP_LIMIT || code != 0 {
+    if packet.hop_limit != HOP_LIMIT || code != 0 {
         return None;
     }
     let address = |at| be128(message, at).map(Ipv6Addr::from);

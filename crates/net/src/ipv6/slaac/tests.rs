@@ -47,12 +47,7 @@ fn sent(slaac: &mut Slaac, second: i64) -> Vec<Vec<u8>> {
 
 fn read(bytes: &[u8]) -> (Ipv6Addr, Ipv6Addr, Message) {
     let packet = Packet::parse(bytes).unwrap();
-    let message = parse(
-        packet.source,
-        packet.destination,
-        packet.hop_limit,
-        packet.payload,
-    );
+    let message = parse(&packet, packet.payload);
     (packet.source, packet.destination, message.unwrap())
 }
 
