@@ -129,8 +129,7 @@ impl Interface {
             return self.upper4(path, protocol, packet.payload(), now);
         }
         let fragment = Fragment {
-            source: path.0,
-            destination: path.1,
+            path,
             id: packet.ident().into(),
             protocol,
             offset: packet.frag_offset(),

@@ -200,8 +200,7 @@ impl Interface {
                 ..
             }) => {
                 let fragment = Fragment {
-                    source: packet.source.into(),
-                    destination: packet.destination.into(),
+                    path: (packet.source.into(), packet.destination.into()),
                     id: place.id,
                     protocol,
                     offset: place.offset,

@@ -9,7 +9,7 @@ use super::quote;
 use super::slaac::Slaac;
 use super::source::Candidate;
 use super::{ALL_NODES, ALL_ROUTERS, icmp, path_mtu, solicited_node};
-use crate::packet::{Version, array};
+use crate::packet::{PROTOCOL_UDP, Version, array};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_tcp::{Duration, Instant};
@@ -232,11 +232,10 @@ pub fn fuzz_fragments(mut data: &[u8]) {
             false => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into(),
         };
         let fragment = Fragment {
-            source: host(id >> 5),
-            destination: host(1),
+            path: (host(id >> 5), host(1)),
             id: (*id).into(),
             // UDP, or extension headers of the input's.
-            protocol: if kind & 0x40 == 0 { header::UDP } else { 60 },
+            protocol: if kind & 0x40 == 0 { PROTOCOL_UDP } else { 60 },
             offset: offset as u16,
             more: kind & 0x10 != 0,
             payload: &payload,

@@ -1,9 +1,9 @@
 //! ICMPv6 (RFC 4443): checksums, answers to echo requests, error messages.
 
-use super::header::{self, HEADER, ICMP, Packet};
+use super::header::{self, ICMP, Packet};
 use super::is_unicast;
 use crate::checksum;
-use crate::packet::{array, put};
+use crate::packet::{IPV6_HEADER, array, put};
 use crate::parts::Parts;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -74,8 +74,8 @@ pub fn error(
     if about_error || group || !is_unicast(packet_in.source) {
         return None;
     }
-    let room = usize::from(MIN_MTU) - HEADER - 8;
-    let len = (HEADER + packet_in.payload.len()).min(room);
+    let room = usize::from(MIN_MTU) - IPV6_HEADER - 8;
+    let len = (IPV6_HEADER + packet_in.payload.len()).min(room);
     let mut message = Vec::with_capacity(8 + len);
     message.extend([kind, code, 0, 0]);
     message.extend(value.to_be_bytes());
@@ -88,7 +88,7 @@ mod tests {
     use super::super::ALL_NODES;
     use super::super::quote::port_unreachable;
     use super::*;
-    use crate::packet::Version;
+    use crate::packet::{PROTOCOL_UDP, Version};
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_error_quotes_what_fits() {
-        let udp = header::packet(HOST, US, header::UDP, 64, &[7; 2000]);
+        let udp = header::packet(HOST, US, PROTOCOL_UDP, 64, &[7; 2000]);
         let bytes = error(US, DESTINATION_UNREACHABLE, 4, 0, &udp, false).unwrap();
         assert_eq!(bytes.len(), 1280);
         assert_eq!(message(&bytes)[8..], udp[..1232]);
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(quoted.local, (HOST, 0x0707).into());
         // The padding of a frame is not quoted.
         let padded = [
-            header::packet(HOST, US, header::UDP, 64, &[1; 8]),
+            header::packet(HOST, US, PROTOCOL_UDP, 64, &[1; 8]),
             vec![0; 6],
         ]
         .concat();

@@ -3,9 +3,8 @@
 //! Anybody can send such a message. A caller believes it when the quoted flow is one of its own; for TCP also only when the
 //! quoted sequence number is of data in flight (RFC 5927).
 
-use super::header::{HEADER, TCP, UDP};
 use super::{icmp, is_unicast};
-use crate::packet::{Version, array, be16, be32, be128};
+use crate::packet::{IPV6_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Version, array, be16, be32, be128};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The start of a segment or datagram that we sent, as somebody says. Packets of ours have no extension headers.
@@ -42,15 +41,15 @@ pub fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
             if first >> 4 != 6 || !is_unicast(remote) {
                 return None;
             }
-            let len = HEADER + usize::from(be16(bytes, 4)?);
-            let transport = bytes.get(HEADER..)?;
+            let len = IPV6_HEADER + usize::from(be16(bytes, 4)?);
+            let transport = bytes.get(IPV6_HEADER..)?;
             (*bytes.get(6)?, local.into(), remote.into(), len, transport)
         }
     };
     let [a, b, c, d, sequence @ ..] = array::<8>(transport, 0)?;
     let sequence = match protocol {
-        TCP => Some(u32::from_be_bytes(sequence)),
-        UDP => None,
+        PROTOCOL_TCP => Some(u32::from_be_bytes(sequence)),
+        PROTOCOL_UDP => None,
         _ => return None,
     };
     Some(Quoted {
