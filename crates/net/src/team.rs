@@ -29,6 +29,7 @@ use wireboot_ring::{Receiver, Sender, channel};
 
 use crate::ipv6::cache::Heard;
 use crate::ipv6::path_mtu::TooBig;
+use crate::packet::Ends;
 use crate::parts::Parts;
 
 /// Messages under way from one engine to another: as many as a burst has.
@@ -139,35 +140,23 @@ impl Member {
 
     /// Gives an assistant's frame to the lead; false on the lead itself.
     pub(crate) fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
-        if !self.leads() {
-            self.forward(0, || Passed::Frame(Unit::new(frame)));
-        }
-        !self.leads()
+        self.pass(0, || Passed::Frame(Unit::new(frame)))
     }
 
     /// Gives a segment that this engine does not own towards the one that does; false when it owns it itself.
-    pub(crate) fn give_owner(
-        &mut self,
-        frame: &Frame<'_>,
-        remote: SocketAddr,
-        local: SocketAddr,
-    ) -> bool {
-        self.pass(remote, local, || Passed::Frame(Unit::new(frame)))
+    pub(crate) fn give_owner(&mut self, frame: &Frame<'_>, ends: &Ends) -> bool {
+        let owner = self.steering.pair(ends.remote_end(), ends.local_end());
+        self.pass(owner, || Passed::Frame(Unit::new(frame)))
     }
 
     /// Gives what is said of a packet towards the engine that sent it; false when that is this one.
     pub(crate) fn give_sender(&mut self, too_big: &TooBig) -> bool {
         let quoted = &too_big.quoted;
-        self.pass(quoted.remote, quoted.local, || Passed::TooBig(*too_big))
+        let sender = self.steering.pair(quoted.remote, quoted.local);
+        self.pass(sender, || Passed::TooBig(*too_big))
     }
 
-    fn pass(
-        &mut self,
-        remote: SocketAddr,
-        local: SocketAddr,
-        what: impl FnOnce() -> Passed,
-    ) -> bool {
-        let owner = self.steering.pair(remote, local);
+    fn pass(&mut self, owner: usize, what: impl FnOnce() -> Passed) -> bool {
         if owner == self.index {
             return false;
         }

@@ -21,7 +21,7 @@ pub struct Route {
 
 /// What an assistant knows of the network. Empty on every other engine.
 #[derive(Default)]
-pub(super) struct LeadRoutes(Vec<Route>);
+pub struct LeadRoutes(Vec<Route>);
 
 impl LeadRoutes {
     /// Takes a route instead of a former one to the same host.

@@ -178,7 +178,6 @@ fn an_address_that_is_lost_within_a_burst_is_lost_for_what_follows() {
         &datagram(Version::V6, to, b"hello"),
     );
     let claim = NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target: address,
@@ -474,7 +473,7 @@ fn an_error_message_fits_into_the_smallest_mtu() {
         let us = version.client();
         let datagram = datagram(version, us, &[7; 1400]);
         bench.send(&framed(version, CLIENT_MAC, us, &datagram));
-        bench.settle();
+        bench.run_until_idle();
         let (kind, code) = unreachable(version);
         let refusal = |heard: &&Vec<u8>| {
             let message = heard.get(transport..);

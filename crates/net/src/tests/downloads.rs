@@ -482,7 +482,7 @@ fn a_newcomer_gets_what_the_others_leave_of_the_ring() {
         bench.engine.spawn(async move {
             let _ = stack.connect(server, PATIENCE).await;
         });
-        bench.settle();
+        bench.run_until_idle();
         let syn = bench
             .heard
             .iter()

@@ -2,13 +2,14 @@
 
 use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER_MAC, Version, pattern};
 use crate::checksum;
+use crate::ipv6::header::Packet;
 use crate::ipv6::ndisc::{self, Message, NeighborAdvertisement};
 use crate::output::{Path, headers_len};
 use crate::packet::{self, Ends, PROTOCOL_TCP, Received, TCP_HEADER, Tcp, parse, put};
 use crate::{Engine, Memory, NetError, Region, Stack};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
@@ -327,12 +328,10 @@ impl Bench {
     fn answer(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let host = self.host().ip();
         let right = match (self.version, parse(&lent(frame, &[frame]), &CLIENT_MAC)) {
-            (Version::V4, Received::Arp(arp)) => !arp.reply && IpAddr::V4(arp.target) == host,
-            (Version::V6, Received::V6(_)) => {
-                let address = |at: usize| -> Ipv6Addr {
-                    <[u8; 16]>::try_from(&frame[at..at + 16]).unwrap().into()
-                };
-                let said = ndisc::parse(address(22), address(38), frame[21], &frame[54..]);
+            (Version::V4, Some(Received::Arp(arp))) => !arp.reply && IpAddr::V4(arp.target) == host,
+            (Version::V6, Some(Received::V6(_))) => {
+                let packet = Packet::parse(&frame[14..]).unwrap();
+                let said = ndisc::parse(&packet, packet.payload);
                 matches!(said, Some(Message::NeighborSolicitation(said)) if IpAddr::V6(said.target) == host)
             }
             _ => false,
@@ -460,7 +459,6 @@ pub fn has(address: IpAddr, mac: MacAddress) -> Vec<u8> {
         IpAddr::V4(address) => arp(2, mac, address, CLIENT),
         IpAddr::V6(target) => {
             let said = NeighborAdvertisement {
-                router: false,
                 solicited: true,
                 override_: true,
                 target,
@@ -502,7 +500,7 @@ pub fn tcp(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, Numbers, Vec<u8>)> {
     let to = *frame.first_chunk::<6>()?;
     let parts = [frame];
     let lent = lent(frame, &parts);
-    let (Received::V4(ip) | Received::V6(ip)) = parse(&lent, &to) else {
+    let Some(Received::V4(ip) | Received::V6(ip)) = parse(&lent, &to) else {
         return None;
     };
     if ip.protocol != PROTOCOL_TCP {

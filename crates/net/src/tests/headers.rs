@@ -49,7 +49,7 @@ fn of_udp(udp: &Udp<'_>) -> Read {
 }
 
 fn read(frame: &Frame<'_>) -> Option<Read> {
-    let (Received::V4(ip) | Received::V6(ip)) = parse(frame, &CLIENT_MAC) else {
+    let Some(Received::V4(ip) | Received::V6(ip)) = parse(frame, &CLIENT_MAC) else {
         return None;
     };
     match ip.protocol {
@@ -264,7 +264,7 @@ fn arp_is_read_from_those_that_can_be_there() {
             udp_segment: None,
         };
         match parse(&frame, &CLIENT_MAC) {
-            Received::Arp(arp) => Some((arp.reply, arp.sender, arp.target)),
+            Some(Received::Arp(arp)) => Some((arp.reply, arp.sender, arp.target)),
             _ => None,
         }
     };

@@ -164,7 +164,9 @@ fn router_advertisements_from_afar() {
     // One that is right is believed, and what is on the link stays there.
     bench.send(&good());
     bench.run_until_idle();
-    assert!(bench.stack.router().unwrap().default_router);
+    assert!(bench.stack.router().is_some());
+    let far = Ipv6Addr::new(0x2600, 0, 0, 0, 0, 0, 0, 1);
+    assert!(bench.stack.source(far.into()).is_some());
     assert_eq!(bench.stack.addresses6().len(), 2);
     bench.finishes();
 }
@@ -224,7 +226,6 @@ fn a_connection_ends_when_its_address_is_somebody_elses() {
     turn();
     assert!(stack.is_optimistic(CLIENT6) && !stack.is_duplicate(CLIENT6));
     let claim = NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target: CLIENT6,
@@ -250,7 +251,6 @@ fn neighbor_advertisements_from_afar_or_about_us() {
     bench.clock.advance(1_100_000);
     bench.run_until_idle();
     let evil = |target: Ipv6Addr, solicited| NeighborAdvertisement {
-        router: false,
         solicited,
         override_: true,
         target,
@@ -294,7 +294,6 @@ fn an_address_that_somebody_has_is_given_up() {
     bench.turn();
     assert!(is_there(&bench));
     let theirs = NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target: address,
