@@ -15,7 +15,7 @@ use crate::outbox::Outbox;
 use crate::pace::{Floor, Limits};
 use crate::race;
 use crate::resolve::Resolve;
-use crate::team::{Assistants, Lead};
+use crate::team::{Leader, Workers};
 use crate::tftp;
 use crate::url::{Host, Scheme, Url};
 use alloc::boxed::Box;
@@ -194,7 +194,7 @@ struct Shared {
     mail: RefCell<Vec<Mail>>,
     leases: RefCell<Leases>,
     connections: Connections,
-    assistants: Assistants,
+    workers: Workers,
     floor: Cell<Floor>,
     running: Cell<usize>,
 }
@@ -210,27 +210,27 @@ impl<N: Nic> Service<N> {
     #[must_use]
     pub fn new(nic: N, seed: [u8; 32], commands: Receiver<Command>, events: Sender<Event>) -> Self {
         let engine = Engine::new(nic, seed);
-        Self::on(engine, Assistants::none(), commands, events)
+        Self::on(engine, Workers::none(), commands, events)
     }
 
-    /// The same with assistants. `nic` is the first pair of a card, the assistants are on the others ([`team`](crate::team())).
+    /// The same with workers. `nic` is the first pair of a card, the workers are on the others ([`team`](crate::team())).
     #[must_use]
-    pub fn with_assistants(
+    pub fn with_workers(
         nic: N,
         seed: [u8; 32],
         commands: Receiver<Command>,
         events: Sender<Event>,
-        lead: Lead,
+        leader: Leader,
     ) -> Self {
         let mut engine = Engine::new(nic, seed);
-        let (place, assistants) = Assistants::new(lead);
-        engine.join(place);
-        Self::on(engine, assistants, commands, events)
+        let (peer, workers) = Workers::new(leader);
+        engine.join(peer);
+        Self::on(engine, workers, commands, events)
     }
 
     fn on(
         engine: Engine<N>,
-        assistants: Assistants,
+        workers: Workers,
         commands: Receiver<Command>,
         events: Sender<Event>,
     ) -> Self {
@@ -243,7 +243,7 @@ impl<N: Nic> Service<N> {
             mail: RefCell::new(Vec::new()),
             leases: RefCell::default(),
             connections: Connections::new(),
-            assistants,
+            workers,
             floor: Cell::default(),
             running: Cell::new(0),
         });
@@ -254,7 +254,7 @@ impl<N: Nic> Service<N> {
         }
     }
 
-    /// One turn: takes commands, runs the engine, tells events. Returns whether frames arrived or assistants have work. Never blocks.
+    /// One turn: takes commands, runs the engine, tells events. Returns whether frames arrived or workers have work. Never blocks.
     ///
     /// # Errors
     /// [`Fault`] when the NIC failed; the service is of no more use then, and open jobs are not answered.
@@ -262,10 +262,10 @@ impl<N: Nic> Service<N> {
         while let Some(command) = self.commands.pop() {
             self.command(command);
         }
-        self.shared.assistants.turn(now);
+        self.shared.workers.turn(now);
         let received = self.engine.poll(now)?;
         self.shared.outbox.borrow_mut().flush();
-        Ok(received || self.shared.assistants.busy())
+        Ok(received || self.shared.workers.busy())
     }
 
     /// The NIC, for its counters and link state.
@@ -273,7 +273,7 @@ impl<N: Nic> Service<N> {
         self.engine.nic_mut()
     }
 
-    /// Frames that the engine gave to those of its assistants.
+    /// Frames that the engine gave to those of its workers.
     #[must_use]
     pub fn forwarded(&self) -> Forwarded {
         self.engine.forwarded()
@@ -341,7 +341,7 @@ pub(crate) async fn unless<T>(stop: impl Fn() -> bool, work: impl Future<Output 
 
 impl Shared {
     fn tell(&self, event: Event) {
-        self.outbox.borrow_mut().tell(event);
+        self.outbox.borrow_mut().send(event);
     }
 
     /// Runs `f` on the mail of a job that still runs; what comes for others is too late.
@@ -415,7 +415,7 @@ impl Shared {
                 let file = http::get(
                     &self.stack,
                     &self.connections,
-                    &self.assistants,
+                    &self.workers,
                     &self,
                     url,
                     limits,

@@ -11,7 +11,7 @@ use crate::packet::{
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
 use crate::tcp::mss;
-use crate::team::{Forwarded, Member, Passed};
+use crate::team::{Forwarded, Passed, Peer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::pin::Pin;
@@ -42,9 +42,9 @@ impl<N: Nic> Engine<N> {
         }
     }
 
-    /// Makes this the engine at `place` of a team, whose NIC is that pair of the card. To be called before it is used.
-    pub fn join(&mut self, place: Member) {
-        self.stack.inner().team = Some(place);
+    /// Makes this engine a member of a team. Its NIC is `peer`'s queue pair of the card. To be called before the engine is used.
+    pub fn join(&mut self, peer: Peer) {
+        self.stack.inner().team = Some(peer);
     }
 
     /// Frames that it gave to others of its team.
@@ -188,7 +188,7 @@ impl Ingress<'_> {
                 if let Some(udp) = packet::udp(frame, ip)
                     && !self.udp(&udp, frame.udp_segment)
                     && !self.bootp(&udp)
-                    && !self.give_lead(frame)
+                    && !self.give_leader(frame)
                 {
                     self.nobody_listens(frame, &udp);
                 }
@@ -199,22 +199,22 @@ impl Ingress<'_> {
 
     #[cold]
     fn arp(&mut self, frame: &Frame<'_>, arp: &Arp) {
-        // The lead answers for the station.
-        if !self.give_lead(frame)
+        // The leader answers for the station.
+        if !self.give_leader(frame)
             && let Some(heard) = self.inner.interface.arp(arp, self.now)
         {
             self.tell_all(&heard);
         }
     }
 
-    /// Gives a frame to the lead if this engine is an assistant.
+    /// Gives a frame to the leader if this engine is a worker.
     #[cold]
-    fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
+    fn give_leader(&mut self, frame: &Frame<'_>) -> bool {
         let team = self.inner.team.as_mut();
-        team.is_some_and(|team| team.give_lead(frame))
+        team.is_some_and(|team| team.give_leader(frame))
     }
 
-    /// A neighbour may be one of the assistants', too.
+    /// A neighbour may be one of the workers', too.
     #[cold]
     fn tell_all(&mut self, heard: &Heard) {
         if let Some(team) = &mut self.inner.team {
@@ -285,7 +285,7 @@ impl Ingress<'_> {
     /// A packet of neither TCP nor UDP, or one in fragments or with options: looked at in one piece.
     #[cold]
     fn odd(&mut self, frame: &Frame<'_>, version: Version) {
-        if self.give_lead(frame) {
+        if self.give_leader(frame) {
             return;
         }
         // It may say that an address is somebody else's.

@@ -67,7 +67,7 @@ pub struct Interface {
     device: bool,
     v4: Option<Ipv4Config>,
     v6: Option<V6>,
-    /// An assistant's, which has neither of these.
+    /// A worker's, which has neither of these.
     told: Told,
     neighbors: Cache,
     path_mtus: PathMtus,
@@ -125,7 +125,7 @@ impl Interface {
         Some((route, settles_at))
     }
 
-    /// Takes what the lead knows.
+    /// Takes what the leader knows.
     pub fn told(&mut self, route: Route) {
         self.told.take(route);
     }

@@ -4,7 +4,7 @@ use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
 use crate::ipv6::slaac::Slaac;
 use crate::tcp::{Flows, window};
-use crate::team::Member;
+use crate::team::Peer;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
@@ -33,7 +33,7 @@ pub struct Inner {
     pub flows: Flows,
     pub bootp: Option<Queue>,
     /// The engine's place among others on the same card.
-    pub team: Option<Member>,
+    pub team: Option<Peer>,
     /// Contiguous copies of received packets that must be looked at in one piece.
     pub linear: Vec<u8>,
 }
@@ -291,8 +291,8 @@ impl Stack {
         self.inner().interface.is_on_link(remote, self.now())
     }
 
-    /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
-    /// one.
+    /// Has packets to a host go by the route that the leader of the team knows, for as long as the machine boots or until there is
+    /// another one.
     pub fn take_route(&self, route: Route) {
         self.inner().interface.told(route);
     }

@@ -1,4 +1,4 @@
-//! A range of a file, received over a connection of its own: by a helper beside the first connection, or by an assistant on
+//! A range of a file, received over a connection of its own: by a helper beside the first connection, or by a worker on
 //! another processor.
 
 use core::cell::Cell;

@@ -31,7 +31,7 @@ use super::connections::Connections;
 use super::head::Head;
 use super::piece::{Carrier, Piece, Tally};
 use super::source::{HttpStats, Source};
-use crate::team::{Assistants, Errand, Outcome, State};
+use crate::team::{PieceOutcome, PieceState, PieceTicket, Workers};
 
 /// Round trip from which on a server is distant.
 const DISTANT: Duration = Duration::from_millis(5);
@@ -52,14 +52,14 @@ pub(super) fn is_distant(stack: &Stack, connections: &Connections, server: IpAdd
     far && !stack.is_on_link(server)
 }
 
-/// How many helpers on this engine a file wants whose first response had this head, beside so many assistants; `None` when it
+/// How many helpers on this engine a file wants whose first response had this head, beside so many workers; `None` when it
 /// is not to be split at all. `distant` says so of its server.
 pub(super) fn helpers(
     stack: &Stack,
     distant: bool,
     head: &Head,
     total: u64,
-    assistants: usize,
+    workers: usize,
 ) -> Option<usize> {
     if total < LARGE || !head.accepts_ranges || head.validator().is_none() {
         return None;
@@ -69,8 +69,8 @@ pub(super) fn helpers(
     } else {
         1
     };
-    let helpers = connections.saturating_sub(1 + assistants);
-    (helpers + assistants > 0).then_some(helpers)
+    let helpers = connections.saturating_sub(1 + workers);
+    (helpers + workers > 0).then_some(helpers)
 }
 
 /// A file that several connections receive.
@@ -237,21 +237,25 @@ pub(super) async fn help(stack: &Stack, pool: &Connections, split: Rc<Split>) {
     carrier.finish();
 }
 
-/// Takes pieces and has an assistant receive them until there are none, or it cannot.
-pub(super) async fn assist(stack: &Stack, assistants: &Assistants, index: usize, split: Rc<Split>) {
+/// Takes pieces and has a worker receive them until there are none, or it cannot.
+pub(super) async fn help_by_worker(
+    stack: &Stack,
+    workers: &Workers,
+    index: usize,
+    split: Rc<Split>,
+) {
     while let Some(route) = stack.route(split.source.server.ip()).await
         && let Some(mut claim) = split.claim()
     {
         let (start, end) = (claim.start, claim.piece.end);
         let memory = split.front.lend(start as usize..end as usize);
         let source = || split.source.clone();
-        let errand =
-            memory.and_then(|memory| assistants.send(index, source(), route, start, memory));
-        let Some(errand) = errand else { return };
+        let ticket = memory.and_then(|memory| workers.send(index, source(), route, start, memory));
+        let Some(ticket) = ticket else { return };
         split.lent.set(split.lent.get() + 1);
-        let Some(outcome) = split.attend(stack, &errand).await else {
+        let Some(outcome) = split.attend(stack, &ticket).await else {
             log::warn!(
-                "{}: assistant {index} is lost, and with it {} bytes from {start} on",
+                "{}: worker {index} is lost, and with it {} bytes from {start} on",
                 split.source.url,
                 end - start
             );
@@ -271,8 +275,8 @@ pub(super) async fn assist(stack: &Stack, assistants: &Assistants, index: usize,
 }
 
 impl Split {
-    /// Waits until an assistant is through with its piece; `None` when it is lost.
-    async fn attend(&self, stack: &Stack, errand: &Errand<'_>) -> Option<Outcome> {
+    /// Waits until a worker is through with its piece; `None` when it is lost.
+    async fn attend(&self, stack: &Stack, ticket: &PieceTicket<'_>) -> Option<PieceOutcome> {
         let mut told = 0;
         let received = &self.tally.received;
         let mut note = |now: u64| {
@@ -280,19 +284,19 @@ impl Split {
             told = now;
         };
         loop {
-            match errand.state() {
-                State::Under(count) => note(count),
-                State::Done(outcome) => {
+            match ticket.state() {
+                PieceState::Receiving(count) => note(count),
+                PieceState::Done(outcome) => {
                     note(outcome.received);
                     return Some(outcome);
                 }
-                State::Lost => {
+                PieceState::Lost => {
                     note(0);
                     return None;
                 }
             }
             if self.tally.refused.get() {
-                errand.cancel();
+                ticket.cancel();
             }
             stack.next_turn().await;
         }

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use wireboot_fetch::{Assistant, Command, Event, Lead, Link, Service};
+use wireboot_fetch::{Command, Event, Leader, Link, Service, Worker};
 use wireboot_net::Instant;
 use wireboot_nic::relay::{Far, Near, relay};
 use wireboot_nic::virtio::VirtioPair;
@@ -180,7 +180,7 @@ struct Parts {
     events: Sender<Event>,
     clock: Clock,
     /// Of the assistants, where there are any.
-    lead: Option<Lead>,
+    lead: Option<Leader>,
 }
 
 impl<N: Nic> Engine<N> {
@@ -190,7 +190,7 @@ impl<N: Nic> Engine<N> {
         let (seed, commands, events) = (parts.seed, parts.commands, parts.events);
         match parts.lead {
             None => Service::new(nic, seed, commands, events),
-            Some(lead) => Service::with_assistants(nic, seed, commands, events, lead),
+            Some(lead) => Service::with_workers(nic, seed, commands, events, lead),
         }
     }
 }
@@ -262,7 +262,7 @@ pub struct Aide {
 }
 
 impl Duty for Aide {
-    type Running = Assistant<Vlan<VirtioPair<Function>>>;
+    type Running = Worker<Vlan<VirtioPair<Function>>>;
     type Remains = VirtioPair<Function>;
     #[cfg(feature = "faults")]
     const PLACE: Place = Place::Assistant;
@@ -272,7 +272,7 @@ impl Duty for Aide {
     }
 
     fn begin(self) -> Self::Running {
-        Assistant::new(Vlan::new(self.nic, self.vlan), self.seed, self.link)
+        Worker::new(Vlan::new(self.nic, self.vlan), self.seed, self.link)
     }
 
     fn turn(assistant: &mut Self::Running, now: Instant) -> Result<bool, Fault> {

@@ -283,7 +283,7 @@ fn memory_smaller_than_asked_for_is_not_overrun() {
         get(
             &stack,
             &Connections::new(),
-            &Assistants::none(),
+            &Workers::none(),
             &Hosts,
             &url,
             Limits::default(),
@@ -435,7 +435,7 @@ fn several_files_at_once() {
                 get(
                     &stack,
                     &connections,
-                    &Assistants::none(),
+                    &Workers::none(),
                     &Hosts,
                     &url,
                     Limits::default(),
@@ -593,7 +593,7 @@ fn told(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
     world.run(move |stack| async move {
         let url = Url::parse(URL).unwrap();
         let mut heard = Heard(stack.clone(), Pages::default(), Vec::new());
-        let (connections, team) = (Connections::new(), Assistants::none());
+        let (connections, team) = (Connections::new(), Workers::none());
         let limits = Limits::default();
         let got = get(
             &stack,

@@ -135,7 +135,7 @@ fn a_queue_is_no_distance() {
             // What the crowd knows of the server, it does not tell.
             let others = Connections::new();
             let fetch = async |url: &str, connections: &Connections| {
-                let (url, team) = (Url::parse(url).unwrap(), Assistants::none());
+                let (url, team) = (Url::parse(url).unwrap(), Workers::none());
                 let (limits, mut pages) = (Limits::default(), Pages::default());
                 get(&stack, connections, &team, &Hosts, &url, limits, &mut pages).await
             };
