@@ -34,8 +34,8 @@ use wireboot_ring::{Receiver, Sender};
 /// section 6.2.6).
 const ROUTER_PATIENCE: Duration = Duration::from_secs(4);
 
-/// Downloads that run at the same time; more wait their turn. The receive buffers are shared by all.
-pub const TOGETHER: usize = 4;
+/// Downloads that run at the same time; further ones wait. They share the receive buffers.
+pub const MAX_CONCURRENT: usize = 4;
 
 /// Names a piece of work in commands and events. The sender chooses it and uses it once.
 pub type Job = u32;
@@ -370,7 +370,7 @@ impl Shared {
 
     async fn download(&self, job: Job, url: &str, patience: Duration) -> Result<File, FetchError> {
         let url = Url::parse(url)?;
-        while self.running.get() >= TOGETHER && !self.cancelled(job) {
+        while self.running.get() >= MAX_CONCURRENT && !self.cancelled(job) {
             self.stack.next_turn().await;
         }
         self.running.set(self.running.get() + 1);
@@ -432,7 +432,7 @@ impl Shared {
                     .map(|address| SocketAddr::new(address, url.port()))
                     .collect();
                 // All that have been asked for, since those that wait may start while this one runs.
-                let sharers = self.mail.borrow().len().min(TOGETHER);
+                let sharers = self.mail.borrow().len().min(MAX_CONCURRENT);
                 let file = url.resource();
                 let (stack, destination) = (&self.stack, &mut destination);
                 let result = tftp::get(stack, &mut servers, file, sharers, limits, destination);
