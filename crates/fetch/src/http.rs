@@ -372,7 +372,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
     /// After a part of a split file: what is to be asked for next, or nothing once the helpers are through.
     async fn join(&mut self, split: &Split) -> Result<Step, Problem> {
         loop {
-            self.body.tell(self.body.filled);
+            self.body.report(self.body.filled);
             if self.body.filled < split.front.end() as u64 {
                 return Ok(Step::More);
             }

@@ -48,7 +48,7 @@ pub(crate) enum News {
 /// Asks by both versions in the same turn, and tells what becomes known. The first lease with a boot file decides, or the first at all
 /// where none is wanted. One without waits a little for the other version's; a version that failed is not waited for. A lease that comes
 /// after that is told too: it may name a boot file that can be had where the first cannot.
-pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: impl FnMut(News)) {
+pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut report: impl FnMut(News)) {
     let mut v4 = pin!(dhcp::discover(stack, request));
     let lease6 = Cell::new(None);
     let mut v6 = pin!(dhcpv6::discover(stack, request, |lease| lease6.set(Some(lease))));
@@ -60,7 +60,7 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
             && let Poll::Ready(result) = v4.as_mut().poll(context)
         {
             if let Ok(lease) = &result {
-                tell(News::V4(lease.clone()));
+                report(News::V4(lease.clone()));
             }
             found.v4 = Some((result, now));
         }
@@ -71,11 +71,11 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
             }
         }
         if let Some(lease) = lease6.take() {
-            tell(News::V6(lease.clone()));
+            report(News::V6(lease.clone()));
             found.v6 = Some((Ok(lease), now));
         }
         if let Some(news) = found.news(request.want_boot_file, now) {
-            tell(news);
+            report(news);
         }
         if found.v4.is_some() && !v6_goes_on {
             Poll::Ready(())
@@ -229,7 +229,7 @@ mod tests {
         assert!(found.news(true, at(3)).is_none());
         found.v6 = Some((v6(true), at(3)));
         let Some(News::Both(leases)) = found.news(true, at(3)) else {
-            panic!("not told");
+            panic!("not reported");
         };
         assert_eq!((leases.v4, leases.v6), (v4(true).ok(), v6(true).ok()));
     }

@@ -1,9 +1,9 @@
 //! The engine and all protocols behind a mailbox, so that whoever wants files need not share a processor with
 //! them: commands in, events out, memory handed over and back.
 
-mod by_mail;
+mod mailbox_destination;
 
-use by_mail::ByMail;
+use mailbox_destination::MailboxDestination;
 
 use crate::dhcp::{DhcpRequest, Lease};
 use crate::dhcpv6::Lease6;
@@ -93,7 +93,7 @@ impl Leases {
     }
 }
 
-/// What a [`Service`] tells.
+/// What a [`Service`] reports.
 #[derive(Debug)]
 pub enum Event {
     /// DHCP has ended or has brought what was asked for. On success the leases are in use. Told once more when the other version's lease
@@ -183,24 +183,27 @@ impl Stats {
 pub struct Service<N: Nic> {
     engine: Engine<N>,
     commands: Receiver<Command>,
-    shared: Rc<Shared>,
+    shared: Rc<ServiceState>,
 }
 
 /// What the tasks of a service share.
-struct Shared {
+struct ServiceState {
     stack: Stack,
     outbox: RefCell<Outbox<Event>>,
-    /// Memory and cancellations for running jobs.
-    mail: RefCell<Vec<Mail>>,
+    /// Those of [`Command::Get`].
+    jobs: RefCell<Vec<JobState>>,
     leases: RefCell<Leases>,
     connections: Connections,
     workers: Workers,
     floor: Cell<Floor>,
+    /// Downloads that run, at most [`MAX_CONCURRENT`].
     running: Cell<usize>,
 }
 
-struct Mail {
+/// A download, running or waiting for its turn.
+struct JobState {
     job: Job,
+    /// The answer to [`Event::NeedMemory`], once it is there; inside, `None` after [`Command::NoMemory`].
     memory: Option<Option<Memory>>,
     cancelled: bool,
 }
@@ -237,10 +240,10 @@ impl<N: Nic> Service<N> {
         // Routers are asked at once, and nobody waits for them. Interface ids are the firmware's, from the Ethernet address.
         let stack = engine.stack();
         stack.ipv6_up();
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ServiceState {
             stack,
             outbox: RefCell::new(Outbox::new(events)),
-            mail: RefCell::new(Vec::new()),
+            jobs: RefCell::new(Vec::new()),
             leases: RefCell::default(),
             connections: Connections::new(),
             workers,
@@ -254,7 +257,7 @@ impl<N: Nic> Service<N> {
         }
     }
 
-    /// One turn: takes commands, runs the engine, tells events. Returns whether frames arrived or workers have work. Never blocks.
+    /// One turn: takes commands, runs the engine, sends events. Returns whether frames arrived or workers have work. Never blocks.
     ///
     /// # Errors
     /// [`Fault`] when the NIC failed; the service is of no more use then, and open jobs are not answered.
@@ -298,8 +301,8 @@ impl<N: Nic> Service<N> {
                 leases::discover(&shared.stack, &request, |news| match news {
                     News::V4(lease) => shared.remember(lease),
                     News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
-                    News::Decided(result) => shared.tell(Event::Lease { job, result }),
-                    News::Both(leases) => shared.tell(Event::Lease {
+                    News::Decided(result) => shared.report(Event::Lease { job, result }),
+                    News::Both(leases) => shared.report(Event::Lease {
                         job,
                         result: Ok(leases),
                     }),
@@ -307,22 +310,22 @@ impl<N: Nic> Service<N> {
                 .await;
             }),
             Command::Get { job, url, patience } => {
-                shared.mail.borrow_mut().push(Mail {
+                shared.jobs.borrow_mut().push(JobState {
                     job,
                     memory: None,
                     cancelled: false,
                 });
                 self.engine.spawn(async move {
                     let result = shared.download(job, &url, patience).await;
-                    shared.mail.borrow_mut().retain(|mail| mail.job != job);
-                    shared.tell(Event::Done { job, result });
+                    shared.jobs.borrow_mut().retain(|state| state.job != job);
+                    shared.report(Event::Done { job, result });
                 });
             }
             Command::Memory { job, memory } => {
-                shared.with_mail(job, |mail| mail.memory = Some(Some(memory)));
+                shared.with_job(job, |state| state.memory = Some(Some(memory)));
             }
-            Command::NoMemory { job } => shared.with_mail(job, |mail| mail.memory = Some(None)),
-            Command::Cancel { job } => shared.with_mail(job, |mail| mail.cancelled = true),
+            Command::NoMemory { job } => shared.with_job(job, |state| state.memory = Some(None)),
+            Command::Cancel { job } => shared.with_job(job, |state| state.cancelled = true),
         }
     }
 }
@@ -339,15 +342,15 @@ pub(crate) async fn unless<T>(stop: impl Fn() -> bool, work: impl Future<Output 
     .await
 }
 
-impl Shared {
-    fn tell(&self, event: Event) {
+impl ServiceState {
+    fn report(&self, event: Event) {
         self.outbox.borrow_mut().send(event);
     }
 
-    /// Runs `f` on the mail of a job that still runs; what comes for others is too late.
-    fn with_mail(&self, job: Job, f: impl FnOnce(&mut Mail)) {
-        if let Some(mail) = self.mail.borrow_mut().iter_mut().find(|m| m.job == job) {
-            f(mail);
+    /// Runs `f` on the state of a job. Does nothing for a job that is over.
+    fn with_job(&self, job: Job, f: impl FnOnce(&mut JobState)) {
+        if let Some(state) = self.jobs.borrow_mut().iter_mut().find(|m| m.job == job) {
+            f(state);
         }
     }
 
@@ -397,17 +400,17 @@ impl Shared {
     }
 
     fn cancelled(&self, job: Job) -> bool {
-        self.mail
+        self.jobs
             .borrow()
             .iter()
-            .any(|mail| mail.job == job && mail.cancelled)
+            .any(|state| state.job == job && state.cancelled)
     }
 
     async fn transfer(&self, job: Job, url: &Url, limits: Limits) -> Result<File, FetchError> {
-        let mut destination = ByMail {
+        let mut destination = MailboxDestination {
             shared: self,
             job,
-            told: None,
+            reported: None,
         };
         let begin = self.stack.now();
         let (memory, len, url, retransmissions) = match url.scheme() {
@@ -432,7 +435,7 @@ impl Shared {
                     .map(|address| SocketAddr::new(address, url.port()))
                     .collect();
                 // All that have been asked for, since those that wait may start while this one runs.
-                let sharers = self.mail.borrow().len().min(MAX_CONCURRENT);
+                let sharers = self.jobs.borrow().len().min(MAX_CONCURRENT);
                 let file = url.resource();
                 let (stack, destination) = (&self.stack, &mut destination);
                 let result = tftp::get(stack, &mut servers, file, sharers, limits, destination);
@@ -470,13 +473,13 @@ impl Shared {
     }
 }
 
-impl Resolve for &Shared {
+impl Resolve for &ServiceState {
     async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         (**self).resolve(host).await
     }
 }
 
-impl Shared {
+impl ServiceState {
     async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         let (servers, search) = self.name_servers();
         dns::resolve(&self.stack, &servers, &search, host)
@@ -485,7 +488,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl ServiceState {
     /// Name servers and search list of both leases and of routers, those of IPv4 first.
     fn name_servers(&self) -> (Vec<IpAddr>, Vec<String>) {
         let leases = self.leases.borrow();

@@ -10,8 +10,8 @@ use wireboot_net::{Duration, Instant, Stack};
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause between attempts, unless the server asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// A wait for the same reason is told of again after so long.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+/// Time after which the same reason is reported again.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The pause after so many failures: twice as long each time, at least as long as the server `asked` for, and up to a quarter more, so
 /// that many machines that were turned away at once do not come back at once.
@@ -27,8 +27,8 @@ pub(crate) struct Wait {
     patience: Duration,
     /// When the server failed first.
     since: Option<Instant>,
-    /// What was told, and when.
-    told: Option<(String, Instant)>,
+    /// The last reason reported, and when.
+    reported: Option<(String, Instant)>,
 }
 
 impl Wait {
@@ -36,7 +36,7 @@ impl Wait {
         Self {
             patience,
             since: None,
-            told: None,
+            reported: None,
         }
     }
 
@@ -50,7 +50,7 @@ impl Wait {
     /// The server serves.
     pub(crate) fn over(&mut self) {
         self.since = None;
-        self.told = None;
+        self.reported = None;
     }
 
     /// Why the file does not come, for the user, where that is news.
@@ -61,13 +61,14 @@ impl Wait {
         now: Instant,
     ) -> Option<String> {
         let why = why.to_string();
-        let known = |(told, at): &(String, Instant)| *told == why && now < *at + TELL_EVERY;
-        if self.told.as_ref().is_some_and(known) {
+        let known =
+            |(reported, at): &(String, Instant)| *reported == why && now < *at + REPORT_INTERVAL;
+        if self.reported.as_ref().is_some_and(known) {
             return None;
         }
         let left = left.secs();
         let news = format!("{why}; waiting for the server, {left} s more at most (Esc leaves)");
-        self.told = Some((why, now));
+        self.reported = Some((why, now));
         Some(news)
     }
 }

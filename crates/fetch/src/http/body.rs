@@ -77,7 +77,7 @@ impl<'a, D: Destination> Body<'a, D> {
     }
 
     /// Tells the destination how much is there when the first connection is at `position`.
-    pub(super) fn tell(&mut self, position: u64) {
+    pub(super) fn report(&mut self, position: u64) {
         let (received, settled) = match &self.split {
             Some(split) => (
                 (position + split.tally.received.get()).min(split.source.total),
@@ -348,18 +348,18 @@ impl<'a, D: Destination> Body<'a, D> {
         };
         let received = stream.received();
         let start = received.get();
-        let mut told = start;
+        let mut reported = start;
         let read = stream.read_into(&part, at);
         let result = patience
             .attend(received.clone(), read, || {
                 let now = received.get();
-                if now != told {
-                    told = now;
+                if now != reported {
+                    reported = now;
                     let position = self.filled + (now - start);
                     if let Some(split) = &self.split {
                         split.position.set(position);
                     }
-                    self.tell(position);
+                    self.report(position);
                 }
                 self.position() + (now - start)
             })
@@ -378,11 +378,11 @@ impl<'a, D: Destination> Body<'a, D> {
         if let Some(split) = &self.split {
             split.position.set(self.filled);
         }
-        self.tell(self.filled);
+        self.report(self.filled);
         result?.map_err(Problem::connection)?;
         // It ended early: either nothing came for too long, or the next read tells why.
-        let told_next = |end| matches!(end, Some(Ok(0) | Err(_)));
-        if count < len && !told_next(connections::pending(stream)) {
+        let reported_next = |end| matches!(end, Some(Ok(0) | Err(_)));
+        if count < len && !reported_next(connections::pending(stream)) {
             return Err(Problem::connection(NetError::TimedOut));
         }
         Ok(count as u64)

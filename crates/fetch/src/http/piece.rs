@@ -140,8 +140,8 @@ impl<'a> Carrier<'a> {
             });
         }
         let received = stream.received();
-        let mut told = received.get();
-        let start = told;
+        let mut reported = received.get();
+        let start = reported;
         let at = piece.at.saturating_sub(piece.origin) as usize;
         let mut patience = Patience::new(self.stack, server, self.source.floor, piece.at);
         let read = stream.read_into(&piece.region, at);
@@ -149,9 +149,9 @@ impl<'a> Carrier<'a> {
         let result = patience
             .attend(received.clone(), read, || {
                 let now = received.get();
-                if now != told {
-                    tally.received.set(tally.received.get() + (now - told));
-                    told = now;
+                if now != reported {
+                    tally.received.set(tally.received.get() + (now - reported));
+                    reported = now;
                 }
                 begin + (now - start)
             })
@@ -164,7 +164,7 @@ impl<'a> Carrier<'a> {
         };
         tally
             .received
-            .set((tally.received.get() + count).saturating_sub(told - start));
+            .set((tally.received.get() + count).saturating_sub(reported - start));
         piece.at += count;
         result?.map_err(Problem::connection)?;
         if piece.at < piece.end {

@@ -277,11 +277,11 @@ pub(super) async fn help_by_worker(
 impl Split {
     /// Waits until a worker is through with its piece; `None` when it is lost.
     async fn attend(&self, stack: &Stack, ticket: &PieceTicket<'_>) -> Option<PieceOutcome> {
-        let mut told = 0;
+        let mut reported = 0;
         let received = &self.tally.received;
         let mut note = |now: u64| {
-            received.set((received.get() + now).saturating_sub(told));
-            told = now;
+            received.set((received.get() + now).saturating_sub(reported));
+            reported = now;
         };
         loop {
             match ticket.state() {

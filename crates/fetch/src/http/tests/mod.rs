@@ -574,8 +574,8 @@ fn the_body_of_a_redirect_may_end_early() {
     assert_eq!(world.get(URL).bytes(), b"there");
 }
 
-/// What a destination hears of a file of so many bytes, and when, in milliseconds; and the end.
-fn told(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
+/// The progress reported of a file of so many bytes, each with its time in milliseconds; and the end.
+fn reported(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
     struct Heard(Stack, Pages, Vec<(i64, u64)>);
     impl Destination for Heard {
         async fn memory(
@@ -620,7 +620,7 @@ fn progress_is_told_on_the_way_and_no_sooner_than_the_bytes_come() {
         let mut world = World::new(wire, move |request| {
             ranges::ranges(&served, "\"v\"", request)
         });
-        let (heard, end) = told(&mut world, total);
+        let (heard, end) = reported(&mut world, total);
         let many = world.requests.borrow().len() > 1;
         assert_eq!(many, wire.congestion);
         for tenth in 1..10 {

@@ -36,9 +36,9 @@ pub(crate) struct Manner {
     /// Grants this slide, whatever was asked.
     slide: Option<u16>,
     block_limit: u16,
-    /// Announces this size instead of the file's; see also `tells_size`.
-    tell_size: Option<u64>,
-    tells_size: bool,
+    /// Announces this size instead of the file's; see also `announces_size`.
+    announced_size: Option<u64>,
+    announces_size: bool,
     error: Option<(ErrorCode, &'static str)>,
     pub(crate) refuse_options: bool,
     /// A transfer of former times sends a block, from another port, after each window.
@@ -62,8 +62,8 @@ impl Default for Manner {
             window_limit: u16::MAX,
             slide: None,
             block_limit: u16::MAX,
-            tell_size: None,
-            tells_size: true,
+            announced_size: None,
+            announces_size: true,
             error: None,
             refuse_options: false,
             haunted: false,
@@ -175,10 +175,10 @@ impl Session {
                 .filter(|_| self.manner.slides)
                 .map(|(slide, window)| slide.min(1 << window.ilog2()));
             granted.slide = self.manner.slide.or(granted.slide);
-            let told = asked.transfer_size.filter(|_| self.manner.tells_size);
-            granted.transfer_size = told.map(|_| {
+            let wanted = asked.transfer_size.filter(|_| self.manner.announces_size);
+            granted.transfer_size = wanted.map(|_| {
                 self.manner
-                    .tell_size
+                    .announced_size
                     .unwrap_or(self.manner.file.len() as u64)
             });
         }
@@ -226,10 +226,10 @@ impl Session {
                         let mut packet = data_header(block as u16 + 1).to_vec();
                         packet.extend_from_slice(b"BOO");
                         let _ = ghost.send_to(self.client, &packet);
-                        let told = self
+                        let answer = self
                             .stack
                             .timeout(Duration::from_millis(5), ghost.receive());
-                        if let Some((_, packet)) = told.await
+                        if let Some((_, packet)) = answer.await
                             && let Ok(Packet::Error { code, .. }) = Packet::parse(&packet)
                             && code == ErrorCode::UNKNOWN_ID
                         {
@@ -626,20 +626,20 @@ fn a_dead_server_is_reported_and_a_dying_one_asked_again() {
 
 #[test]
 fn a_wrong_announcement_is_an_error() {
-    for told in [1_199_999, 1_200_001, 0, 10_000] {
+    for size in [1_199_999, 1_200_001, 0, 10_000] {
         let manner = Manner {
-            tell_size: Some(told),
+            announced_size: Some(size),
             ..Manner::default()
         };
         let outcome = fetch(&manner, LinkConfig::default(), 9);
         assert!(
-            matches!(outcome.result, Err(TftpError::WrongSize { announced, .. }) if announced == told),
-            "{told}: {:?}",
+            matches!(outcome.result, Err(TftpError::WrongSize { announced, .. }) if announced == size),
+            "{size}: {:?}",
             outcome.result
         );
     }
     let manner = Manner {
-        tell_size: Some(u64::MAX),
+        announced_size: Some(u64::MAX),
         ..Manner::default()
     };
     let outcome = fetch(&manner, LinkConfig::default(), 9);
@@ -778,7 +778,7 @@ fn a_window_that_slides_survives_what_the_wire_does() {
 fn a_window_that_slides_wraps_and_grows_into_memory() {
     let manner = Manner {
         block_limit: 512,
-        tells_size: false,
+        announces_size: false,
         file: (0..70_000u32 * 512).map(|i| (i / 499) as u8).collect(),
         ..sliding()
     };
@@ -923,10 +923,10 @@ proptest! {
         seed in any::<u64>(), len in 0usize..150_000, loss in 0.0..0.1, reorder in 0.0..0.2,
         duplicate in 0.0..0.1, corrupt in 0.0..0.02, options in any::<bool>(), windows in any::<bool>(),
         block_limit in prop::sample::select(vec![512u16, 1000, 1468]), latency in 1u32..5_000,
-        coalesce in any::<bool>(), slides in any::<bool>(), tells_size in any::<bool>(),
+        coalesce in any::<bool>(), slides in any::<bool>(), announces_size in any::<bool>(),
     ) {
         let file: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
-        let manner = Manner { file, options, windows, slides, tells_size, block_limit, ..Manner::default() };
+        let manner = Manner { file, options, windows, slides, announces_size, block_limit, ..Manner::default() };
         let wire = LinkConfig { loss, reorder, duplicate, corrupt, latency_micros: latency, ..LinkConfig::default() };
         let outcome = fetch_with(&manner, wire, seed, |nic| nic.coalesce = coalesce);
         match &outcome.result {
