@@ -49,8 +49,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 const RETRIES: u32 = 6;
 /// Attempts, each from the first byte: TFTP cannot resume.
 const ATTEMPTS: u32 = 3;
-/// Wait after a window that was too large.
-const SETTLE: Duration = Duration::from_millis(20);
+/// Wait after a window that was too large, for the rest of it to arrive.
+const DRAIN_PAUSE: Duration = Duration::from_millis(20);
 /// Smallest MTU that a path is taken to have (RFC 791).
 const MIN_PATH_MTU: u16 = 576;
 /// Windows after which one that was tried is known to fit.
@@ -124,7 +124,7 @@ pub async fn get(
             Ok(Ending::TooFast) => {
                 stack.try_less();
                 // What is still on its way would push the answer to the next request out of the buffers.
-                stack.sleep(SETTLE).await;
+                stack.sleep(DRAIN_PAUSE).await;
             }
             Ok(Ending::NoBlock) => {
                 let smaller = SMALLER.into_iter().find(|&less| usize::from(less) < size);
@@ -212,7 +212,7 @@ impl Run<'_> {
             let (due, complete, received) = {
                 let mut transfer = self.transfer.borrow_mut();
                 let due = core::mem::take(&mut transfer.due);
-                transfer.settle();
+                transfer.commit();
                 (due, transfer.complete, transfer.received)
             };
             destination.progress(received, self.announced);

@@ -65,8 +65,8 @@ impl<'a, D: Destination> Body<'a, D> {
         split.lends()
     }
 
-    /// Ends the help of others, and gives back the memory unless it is as it came: what is settled is written no more, and
-    /// what is lent not by us.
+    /// Ends the help of others, and gives back the memory unless it is as it came: committed bytes are not written again, and
+    /// lent ones not by us.
     pub(super) fn discard(&mut self) {
         let lent = self.unsplit();
         if self.filled > 0 || lent {
@@ -76,17 +76,17 @@ impl<'a, D: Destination> Body<'a, D> {
         self.filled = 0;
     }
 
-    /// Tells the destination how much is there when the first connection is at `position`.
+    /// Reports to the destination, and commits what has come without a gap. The first connection is at `position`.
     pub(super) fn report(&mut self, position: u64) {
-        let (received, settled) = match &self.split {
+        let (received, committed) = match &self.split {
             Some(split) => (
                 (position + split.tally.received.get()).min(split.source.total),
-                split.settled(),
+                split.committed(),
             ),
             None => (position, position),
         };
         if let Some(region) = &self.region {
-            region.settle(settled as usize);
+            region.settle(committed as usize);
         }
         self.destination.progress(received, self.total);
     }

@@ -136,9 +136,8 @@ impl Split {
         Some(holes.swap_remove(first))
     }
 
-    /// Bytes at the start of the file that are all there: up to the first that the first connection, a helper or nobody
-    /// is still to receive.
-    pub(super) fn settled(&self) -> u64 {
+    /// Bytes at the start of the file that are final: all before the first missing one, whoever is to receive that.
+    pub(super) fn committed(&self) -> u64 {
         let position = self.position.get();
         let own = (position < self.front.end() as u64).then_some(position);
         let (pieces, holes) = (self.pieces.borrow(), self.holes.borrow());

@@ -151,9 +151,9 @@ fn a_file_takes_what_it_has_to_larger_memory() {
     manner.file = (0..5_000_000_u32).map(|at| (at / 7) as u8).collect();
     let mut bench = Bench::new(manner.clone());
     bench.get(1);
-    let settled = Arc::default();
+    let committed = Arc::default();
     bench.run(1, |job, bytes| {
-        let memory = testing::memory(bytes, None, &settled);
+        let memory = testing::memory(bytes, None, &committed);
         Some(Command::Memory { job, memory })
     });
     assert!(bench.needs.len() > 1);

@@ -198,8 +198,8 @@ impl Transfer {
         }
     }
 
-    /// What has been received is final.
-    pub(super) fn settle(&mut self) {
+    /// Declares final what has been received: it is not written again.
+    pub(super) fn commit(&mut self) {
         if let Some(memory) = &mut self.memory {
             memory.settle(self.received as usize);
         }

@@ -121,7 +121,7 @@ fn a_file_with_a_length() {
     assert_eq!(outcome.bytes(), file);
     assert_eq!(outcome.pages.asked, [300_000]);
     assert_eq!(outcome.pages.last_progress, (300_000, Some(300_000)));
-    assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), 300_000);
+    assert_eq!(outcome.pages.committed.load(Ordering::Relaxed), 300_000);
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
         world.requests.borrow()[0].text,

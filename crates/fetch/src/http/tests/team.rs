@@ -32,7 +32,7 @@ fn faithful(wire: Wire, file: &[u8]) -> World {
 /// The file's server by both IP versions.
 const URLS: [&str; 2] = [URL, "http://six/img"];
 
-/// Downloads and checks what must be right however it went: the bytes, and that all of them were settled in the end.
+/// Downloads and checks what must be right however it went: the bytes, and that all of them were committed in the end.
 #[track_caller]
 fn whole(world: &mut World, file: &[u8]) -> Outcome {
     whole_by(world, URL, file)
@@ -42,7 +42,7 @@ fn whole(world: &mut World, file: &[u8]) -> Outcome {
 fn whole_by(world: &mut World, url: &str, file: &[u8]) -> Outcome {
     let outcome = world.get(url);
     assert!(outcome.bytes() == file);
-    assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), file.len());
+    assert_eq!(outcome.pages.committed.load(Ordering::Relaxed), file.len());
     outcome
 }
 
@@ -112,11 +112,11 @@ fn with_another_address_come_other_connections() {
 #[test]
 fn rough_links_and_cards_that_steer_otherwise_change_no_byte() {
     let file = content(4_500_000, 43);
-    for (link, astray) in [(ROUGH, false), (LinkConfig::default(), true), (ROUGH, true)] {
+    for (link, missteered) in [(ROUGH, false), (LinkConfig::default(), true), (ROUGH, true)] {
         for (engines, coalesce) in [(2, true), (4, false), (3, true), (3, false)] {
             let wire = Wire {
                 link,
-                astray,
+                missteered,
                 coalesce,
                 seed: engines as u64,
                 ..near(engines)
@@ -126,14 +126,14 @@ fn rough_links_and_cards_that_steer_otherwise_change_no_byte() {
             let outcome = whole_by(&mut world, url, &file);
             let stats = outcome.result.unwrap().stats;
             if link == LinkConfig::default() {
-                // A reset for a segment that went astray would have broken a connection.
+                // A reset for a segment that was missteered would have broken a connection.
                 assert_eq!((stats.resumed, stats.restarted), (0, 0));
             }
             // Each engine counts what it gave to the leader.
             let none = wireboot_net::Forwarded::default();
             for helper in &world.workers {
                 let forwarded = helper.worker.as_ref().unwrap().forwarded();
-                assert_eq!(forwarded != none, astray, "{forwarded:?}");
+                assert_eq!(forwarded != none, missteered, "{forwarded:?}");
             }
         }
     }
@@ -361,7 +361,7 @@ proptest! {
     fn one_version_or_an_error(
         manners in prop::collection::vec((0..14, 0usize..600_000), 3..20),
         engines in 2usize..5,
-        astray in any::<bool>(),
+        missteered in any::<bool>(),
         silent in prop_oneof![Just(i64::MAX), 0i64..60_000],
         gone in prop_oneof![Just(i64::MAX), 0i64..60_000],
         loss in prop_oneof![Just(0.0), 0.0..0.01],
@@ -373,9 +373,9 @@ proptest! {
         let version = Cell::new(0);
         let latency_micros = if distant { 5000 } else { 50 };
         let link = LinkConfig { loss, latency_micros, ..LinkConfig::default() };
-        // A silent engine swallows what goes astray to it.
-        let astray = astray && silent == i64::MAX && gone == i64::MAX;
-        let wire = Wire { link, seed, engines, astray, ..Wire::default() };
+        // A silent engine swallows what is missteered to it.
+        let missteered = missteered && silent == i64::MAX && gone == i64::MAX;
+        let wire = Wire { link, seed, engines, missteered, ..Wire::default() };
         let mut world = World::new(wire, move |request| {
             let (manner, at) = manners[request.number % manners.len()];
             if manner == 0 {
@@ -397,7 +397,7 @@ proptest! {
         match &outcome.result {
             Ok(_) => {
                 prop_assert!(files.contains(&outcome.bytes()));
-                prop_assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), 4_300_000);
+                prop_assert_eq!(outcome.pages.committed.load(Ordering::Relaxed), 4_300_000);
             }
             // The server never keeps still.
             Err(error) => prop_assert!(!matches!(error.problem, Problem::Silent { .. }), "{error}"),

@@ -88,7 +88,7 @@ fn on_real_threads_the_file_is_the_same() {
         patience: Duration::ZERO,
     };
     assert!(commands.push(get(0)).is_ok() && commands.push(get(1)).is_ok());
-    let settled = [Arc::default(), Arc::default()];
+    let committed = [Arc::default(), Arc::default()];
     let files = thread::scope(|scope| {
         let _stop = StopAll(&turns.stop);
         let pair = pairs.next().unwrap();
@@ -111,7 +111,7 @@ fn on_real_threads_the_file_is_the_same() {
             while let Some(event) = events.pop() {
                 match event {
                     Event::NeedMemory { job, bytes } => {
-                        let memory = testing::memory(bytes, None, &settled[job as usize]);
+                        let memory = testing::memory(bytes, None, &committed[job as usize]);
                         let command = Command::Memory { job, memory };
                         assert!(commands.push(command).is_ok());
                     }

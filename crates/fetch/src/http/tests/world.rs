@@ -344,7 +344,7 @@ pub struct Wire {
     /// Engines of the client, each on a queue pair of its own.
     pub engines: usize,
     /// The client's NIC does not keep to its steering.
-    pub astray: bool,
+    pub missteered: bool,
     /// Longest frame of the server's that gets through, in bytes.
     pub longest: usize,
     /// The server is behind a router, which it plays itself. It has no IPv6 then.
@@ -360,7 +360,7 @@ impl Default for Wire {
             piece: usize::MAX,
             congestion: false,
             engines: 1,
-            astray: false,
+            missteered: false,
             longest: usize::MAX,
             routed: false,
         }
@@ -431,7 +431,7 @@ impl World {
         let mut workers = Vec::new();
         let (engine, team) = if wire.engines > 1 {
             let steering = Steering::by_port(wire.engines);
-            let manner = if wire.astray {
+            let manner = if wire.missteered {
                 Manner::Astray(wire.seed)
             } else {
                 Manner::Faithful
@@ -597,8 +597,8 @@ pub struct Pages {
     /// What was asked for.
     pub asked: Vec<u64>,
     pub last_progress: (u64, Option<u64>),
-    /// Bytes that are settled in the last memory.
-    pub settled: Arc<AtomicUsize>,
+    /// Bytes that are committed in the last memory.
+    pub committed: Arc<AtomicUsize>,
 }
 
 impl Default for Pages {
@@ -607,7 +607,7 @@ impl Default for Pages {
             limit: 64 << 20,
             asked: Vec::new(),
             last_progress: (0, None),
-            settled: Arc::default(),
+            committed: Arc::default(),
         }
     }
 }
@@ -623,7 +623,7 @@ impl Destination for Pages {
         if bytes > self.limit {
             return Err(DestinationError::NoMemory { bytes });
         }
-        Ok(testing::memory(bytes, previous, &self.settled))
+        Ok(testing::memory(bytes, previous, &self.committed))
     }
 
     fn progress(&mut self, received: u64, total: Option<u64>) {

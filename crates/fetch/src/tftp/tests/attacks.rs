@@ -89,7 +89,7 @@ fn attacked_within(
                 stack: stack.clone(),
                 limit: 1 << 30,
                 asked: Vec::new(),
-                settled: Arc::default(),
+                committed: Arc::default(),
             };
             let mut servers = at;
             let result = get(&stack, &mut servers, "x", 1, limits, &mut room).await;

@@ -332,7 +332,7 @@ struct Room {
     stack: Stack,
     limit: u64,
     asked: Vec<u64>,
-    settled: Arc<AtomicUsize>,
+    committed: Arc<AtomicUsize>,
 }
 
 impl Destination for Room {
@@ -347,7 +347,7 @@ impl Destination for Room {
         if bytes > self.limit {
             return Err(DestinationError::NoMemory { bytes });
         }
-        Ok(testing::memory(bytes, previous, &self.settled))
+        Ok(testing::memory(bytes, previous, &self.committed))
     }
     fn progress(&mut self, _: u64, _: Option<u64>) {}
 }
@@ -357,7 +357,7 @@ struct Outcome {
     log: Rc<RefCell<Log>>,
     micros: i64,
     asked: Vec<u64>,
-    settled: usize,
+    committed: usize,
 }
 
 impl Outcome {
@@ -426,7 +426,7 @@ fn fetch_at_intervals(
             stack: stack.clone(),
             limit: 1 << 30,
             asked: Vec::new(),
-            settled: Arc::default(),
+            committed: Arc::default(),
         };
         let limits = Limits::default();
         let result = get(&stack, &mut vec![at], "boot/linux", 1, limits, &mut room).await;
@@ -451,7 +451,7 @@ fn fetch_at_intervals(
         log,
         micros: clock.now() - begin,
         asked: room.asked,
-        settled: room.settled.load(Ordering::Relaxed),
+        committed: room.committed.load(Ordering::Relaxed),
     }
 }
 
@@ -472,7 +472,7 @@ fn a_clean_wire_carries_the_file_in_windows() {
     assert_eq!(log.data, manner.file.len() as u64 / 1468 + 1);
     assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
     assert_eq!(outcome.asked, [manner.file.len() as u64]);
-    assert_eq!(outcome.settled, manner.file.len());
+    assert_eq!(outcome.committed, manner.file.len());
     // 1.2 MB at 1 Gbit/s takes 10 ms; windows keep the wire busy.
     assert!(outcome.micros < 40_000, "{} us", outcome.micros);
 }
