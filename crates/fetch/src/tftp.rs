@@ -257,8 +257,7 @@ impl Run<'_> {
             let timed_out = {
                 let transfer = self.transfer.borrow();
                 let since = transfer.heard.max(transfer.sent);
-                let patience = (transfer.patience() * (1 << silent)).min(MAX_TIMEOUT);
-                now >= since + patience
+                now >= since + transfer.timeout()
             };
             if timed_out {
                 silent += 1;
@@ -268,13 +267,7 @@ impl Run<'_> {
                         _ => Err(TftpError::Stalled { received }),
                     };
                 }
-                {
-                    let mut transfer = self.transfer.borrow_mut();
-                    transfer.retransmissions += 1;
-                    transfer.again = true;
-                    // If our report of a gap was lost, what slides in now shall be reported, too.
-                    transfer.gap &= transfer.slide.is_none();
-                }
+                self.transfer.borrow_mut().timed_out();
                 self.acknowledge()?;
             }
             self.stack.next_turn().await;
@@ -357,7 +350,8 @@ impl Run<'_> {
             transfer.block_size = usize::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
             transfer.window = granted.window_size.unwrap_or(1).max(1);
             transfer.slide = granted.slide;
-            transfer.timing = Some((1, transfer.sent));
+            // A request that was sent again gives no sample (Karn's algorithm).
+            transfer.timing = (transfer.retransmissions == 0).then_some((1, transfer.sent));
         }
         self.grow(destination).await?;
         self.transfer.borrow_mut().streaming = true;

@@ -45,6 +45,8 @@ pub(crate) struct Manner {
     haunted: bool,
     /// Stops for good after this many blocks of the first transfer.
     dies_after: Option<u64>,
+    /// Time before each block but the first.
+    delay: Duration,
     /// Sends each packet twice.
     stutters: bool,
     silent: bool,
@@ -68,6 +70,7 @@ impl Default for Manner {
             refuse_options: false,
             haunted: false,
             dies_after: None,
+            delay: Duration::ZERO,
             stutters: false,
             silent: false,
             v6: false,
@@ -213,6 +216,9 @@ impl Session {
                         return;
                     }
                     *left -= 1;
+                }
+                if block > 1 {
+                    self.stack.sleep(self.manner.delay).await;
                 }
                 self.send_block(block, block_size);
                 if (block - acked) % 8 == 0 {
@@ -501,6 +507,28 @@ fn coalesced_and_scattered_units_are_cut_into_blocks() {
         nic.part_len = Some(1000);
     });
     assert_eq!(outcome.bytes(), manner.file);
+}
+
+/// The server answers the request at once, and takes longer than the shortest time-out for each further block (RFC 6298 section 5.7).
+#[test]
+fn a_server_that_becomes_slow_is_waited_for() {
+    for delay in [150, 350] {
+        let manner = Manner {
+            file: vec![7; 60 * 512 - 1],
+            options: false,
+            delay: Duration::from_millis(delay),
+            ..Manner::default()
+        };
+        let outcome = fetch(&manner, LinkConfig::default(), 3);
+        assert_eq!(outcome.bytes(), manner.file);
+        let retransmissions = outcome.result.unwrap().retransmissions;
+        assert!(
+            (1..=12).contains(&retransmissions),
+            "{delay} ms: {retransmissions}"
+        );
+        let data = outcome.log.borrow().data;
+        assert!(data <= 60 + retransmissions, "{delay} ms: {data} blocks");
+    }
 }
 
 #[test]
@@ -895,7 +923,7 @@ fn a_window_on_trial_is_not_waited_for_long() {
         (5, trial(), 100),
     ] {
         (transfer.next, transfer.trial) = (next, trial);
-        assert_eq!(transfer.patience(), Duration::from_millis(millis), "{next}");
+        assert_eq!(transfer.timeout(), Duration::from_millis(millis), "{next}");
     }
 }
 
