@@ -59,13 +59,13 @@ const FIRST_ATTEMPTS: u32 = 4;
 /// Requests that may fail in a row without [`WORTHWHILE`] progress: with the back-off, a server has half a
 /// minute to come back.
 const RESUME_ATTEMPTS: u32 = 8;
-/// Requests that may fail because too little came, without as much progress between them as the floor asks for: each takes its time.
+/// Requests that may end below the floor, without as much progress between them as the floor asks for. Each lasts as long as the floor
+/// allows.
 const SLOW_ATTEMPTS: u32 = 2;
-/// Times that a download may begin anew. A server that breaks off each time, a little later than the time before, would keep it going for
-/// days.
+/// Times that a download may begin anew. Without a limit, a server that breaks off a little later each time would keep it going for days.
 const RESTARTS: u32 = 8;
-/// Bytes that a download must gain before its failures are forgotten. A server that breaks off after each few bytes
-/// would keep it going for ever.
+/// Bytes that a download must gain before its failures are forgotten. Without them, a server that breaks off after each few bytes would
+/// keep it going for ever.
 const WORTHWHILE: u64 = 64 * 1024;
 /// Longest `Retry-After` obeyed.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(30);
@@ -81,7 +81,7 @@ pub struct Fetched {
     pub len: u64,
     /// Where it came from, after redirects.
     pub url: Url,
-    /// What it took.
+    /// Over all requests for the file, helpers' included.
     pub stats: HttpStats,
 }
 

@@ -19,7 +19,7 @@ const MAX_CONCURRENT: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Versions {
     pub(crate) v4: bool,
-    /// With an address that is known beyond the link.
+    /// An address that is not link-local.
     pub(crate) v6: bool,
 }
 
@@ -36,7 +36,7 @@ impl Versions {
         }
     }
 
-    /// Whether an address can be reached, as far as one's own go.
+    /// Whether this machine has an address of that IP version.
     pub(crate) fn reach(self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(_) => self.v4,

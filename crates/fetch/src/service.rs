@@ -1,5 +1,5 @@
-//! The engine and all protocols behind a mailbox, so that whoever wants files need not share a processor with
-//! them: commands in, events out, memory handed over and back.
+//! The engine and all protocols behind a mailbox of two rings: commands in, events out, memory handed over and back. The caller may
+//! run on another processor.
 
 mod mailbox_destination;
 
@@ -37,13 +37,13 @@ const ROUTER_PATIENCE: Duration = Duration::from_secs(4);
 /// Downloads that run at the same time; further ones wait. They share the receive buffers.
 pub const MAX_CONCURRENT: usize = 4;
 
-/// Names a piece of work in commands and events. The sender chooses it and uses it once.
+/// Identifies a request in commands and events. The sender chooses it and uses it once.
 pub type Job = u32;
 
 /// What can be asked of a [`Service`].
 #[derive(Debug)]
 pub enum Command {
-    /// Take on a lease that somebody else obtained (the firmware).
+    /// Use a lease that the firmware obtained.
     Configure(Lease),
     /// The same for IPv6.
     Configure6(Lease6),
@@ -52,41 +52,41 @@ pub enum Command {
     /// Obtain a lease by both IP versions; answered by [`Event::Lease`] when one has all that was asked for. The other one is taken on
     /// as well, when it is there.
     Dhcp {
-        /// Names the work.
+        /// The events that answer carry it.
         job: Job,
-        /// What to tell and ask the server.
+        /// What to send to the server and ask of it.
         request: DhcpRequest,
     },
     /// Download `url`; answered by [`Event::NeedMemory`], [`Event::Progress`] and in the end [`Event::Done`].
     Get {
-        /// Names the work.
+        /// The events that answer carry it.
         job: Job,
-        /// What to download.
+        /// An `http` or `tftp` URL.
         url: String,
         /// How long its server is waited for ([`Limits::patience`]).
         patience: Duration,
     },
     /// The memory that a job asked for.
     Memory {
-        /// The job.
+        /// That of [`Event::NeedMemory`].
         job: Job,
         /// At least as many bytes as were asked for.
         memory: Memory,
     },
     /// There is no memory for a job: it ends.
     NoMemory {
-        /// The job.
+        /// That of [`Event::NeedMemory`].
         job: Job,
     },
     /// End a job now; it is still answered by [`Event::Done`].
     Cancel {
-        /// The job.
+        /// That of a [`Command::Get`]; others cannot be cancelled.
         job: Job,
     },
 }
 
 impl Leases {
-    /// The commands that have a service take them on.
+    /// The commands by which a service uses them.
     pub fn commands(self) -> impl Iterator<Item = Command> {
         let v4 = self.v4.map(Command::Configure);
         v4.into_iter().chain(self.v6.map(Command::Configure6))
@@ -96,24 +96,24 @@ impl Leases {
 /// What a [`Service`] reports.
 #[derive(Debug)]
 pub enum Event {
-    /// DHCP has ended or has brought what was asked for. On success the leases are in use. Told once more when the other version's lease
+    /// DHCP has ended or has brought what was asked for. On success the leases are in use. Sent once more when the other version's lease
     /// comes later.
     Lease {
-        /// The job.
+        /// That of [`Command::Dhcp`].
         job: Job,
-        /// The leases.
+        /// At least one lease, or why there is none.
         result: Result<Box<Leases>, FetchError>,
     },
     /// A download needs memory, to be answered by [`Command::Memory`] or [`Command::NoMemory`].
     NeedMemory {
-        /// The job.
+        /// That of [`Command::Get`].
         job: Job,
         /// How much: the size of the file in bytes, or a step when the size is not known.
         bytes: u64,
     },
     /// How far a download is.
     Progress {
-        /// The job.
+        /// That of [`Command::Get`].
         job: Job,
         /// Bytes received, anywhere in the file: one that comes in parts is not there from its start up to here.
         received: u64,
@@ -122,9 +122,9 @@ pub enum Event {
     },
     /// A download is over.
     Done {
-        /// The job.
+        /// That of [`Command::Get`].
         job: Job,
-        /// The file.
+        /// The whole file, or why there is none.
         result: Result<File, FetchError>,
     },
 }
@@ -138,7 +138,7 @@ pub struct File {
     pub memory: Memory,
     /// Size in bytes.
     pub len: u64,
-    /// What it took.
+    /// For the user and for benchmarks.
     pub stats: Stats,
 }
 
@@ -159,7 +159,7 @@ impl File {
     }
 }
 
-/// What a download took.
+/// Duration and losses of a download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes of the file.
@@ -387,7 +387,7 @@ impl ServiceState {
         result.unwrap_or_else(|| Err(FetchError::Cancelled { url }))
     }
 
-    /// Waits for a router's word where there is IPv6 alone: before it nobody knows what is on the link, nor the way beyond.
+    /// Waits for a router advertisement where there is only IPv6. Before it, the on-link prefixes and the routers are not known.
     async fn routed(&self) {
         let alone = |leases: &Leases| leases.v6.is_some() && leases.v4.is_none();
         let end = self.stack.now() + ROUTER_PATIENCE;

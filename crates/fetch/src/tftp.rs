@@ -3,7 +3,7 @@
 //!
 //! DATA packets are taken in the middle of the engine's burst (`Transfer` is the port's sink) and copied
 //! straight to their place in the file; the task around it acknowledges windows, asks for memory, keeps
-//! time and understands everything that is not DATA.
+//! time and handles everything that is not DATA.
 //!
 //! Where no block arrives, the path may not take packets of that size: smaller ones are asked for. A server with several
 //! addresses is asked at each, a quarter of a second apart; the first that answers has the transfer.
@@ -43,7 +43,7 @@ const FIRST_BLOCK: Duration = Duration::from_millis(3500);
 const MAX_WINDOW: u16 = 256;
 /// First wait for an answer to a request; doubled for each retransmission.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(1000);
-/// Longest single wait.
+/// Longest wait between two packets of ours, after any number of retransmissions.
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 /// Retransmissions in a row without an answer before an attempt is given up.
 const RETRIES: u32 = 6;
@@ -55,7 +55,7 @@ const DRAIN_PAUSE: Duration = Duration::from_millis(20);
 const MIN_PATH_MTU: u16 = 576;
 /// Windows after which one that was tried is known to fit.
 const TRIAL: u64 = 4;
-/// First memory asked for when the server does not tell the size.
+/// First memory asked for when the server does not announce the size, in bytes.
 const UNKNOWN_SIZE: u64 = 4 << 20;
 
 /// A file received by TFTP.
@@ -274,7 +274,7 @@ impl Run<'_> {
         }
     }
 
-    /// Where the receive buffers are but hoped for, the first windows tell.
+    /// Where nobody knows what the receive buffers hold, the first windows show it.
     fn begin_trial(&self) {
         let mut transfer = self.transfer.borrow_mut();
         let trial = self.stack.tries() && transfer.window > 1;
@@ -321,7 +321,7 @@ impl Run<'_> {
         }
     }
 
-    /// Understands the first answer: an OACK, the first block of a server without options, or an error.
+    /// Handles the first answer: an OACK, the first block of a server without options, or an error.
     async fn begin(
         &mut self,
         first: &[u8],
@@ -399,7 +399,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Understands what is not DATA.
+    /// Handles packets that are not DATA.
     fn control(&self) -> Result<(), TftpError> {
         loop {
             let packet = self.transfer.borrow_mut().control.pop_front();
@@ -437,7 +437,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// RFC 1350 section 4: whoever is not our peer is told so, and our transfer goes on.
+    /// Answers packets of other senders with an error (RFC 1350 section 4). Our transfer goes on.
     fn turn_strangers_away(&self) {
         loop {
             let stranger = self.transfer.borrow_mut().strangers.pop_front();

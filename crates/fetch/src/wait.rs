@@ -21,11 +21,11 @@ pub(crate) fn pause_after(stack: &Stack, failures: u32, asked: Duration) -> Dura
     pause + Duration::from_micros(stack.random() % (pause.total_micros() / 4))
 }
 
-/// The wait of one download for its server. It ends.
+/// How long one download waits for its server.
 pub(crate) struct Wait {
-    /// How long it may be.
+    /// The longest wait without success.
     patience: Duration,
-    /// When the server failed first.
+    /// The first failure since the last success.
     since: Option<Instant>,
     /// The last reason reported, and when.
     reported: Option<(String, Instant)>,
@@ -40,20 +40,20 @@ impl Wait {
         }
     }
 
-    /// The server has failed. How much longer it may do so; `None` when it has been waited for long enough.
+    /// Notes a failure. Returns how much longer the download waits; `None` when it has waited long enough.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let end = since + self.patience;
         (now < end).then(|| end - now)
     }
 
-    /// The server serves.
+    /// Notes that the server serves.
     pub(crate) fn over(&mut self) {
         self.since = None;
         self.reported = None;
     }
 
-    /// Why the file does not come, for the user, where that is news.
+    /// A message for the user, where the reason is new or was reported long ago.
     pub(crate) fn news(
         &mut self,
         why: &dyn Display,

@@ -16,14 +16,14 @@ use crate::wait::FIRST_PAUSE;
 /// Requests for a piece that may fail in a row without progress.
 const ATTEMPTS: u32 = 3;
 
-/// What receiving pieces has come to.
+/// Counts over all pieces that were received.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Bytes received.
+    /// Bytes of the file, over all pieces.
     pub(crate) received: Cell<u64>,
     /// The server does not send ranges of this version: no more requests.
     pub(crate) refused: Cell<bool>,
-    /// What it took.
+    /// Requests, connections and resumptions.
     pub(crate) stats: Cell<HttpStats>,
 }
 
@@ -39,11 +39,11 @@ impl Tally {
 pub(crate) struct Piece {
     /// First byte that is missing, in bytes from the start of the file.
     pub(crate) at: u64,
-    /// Where it ends.
+    /// The byte after its last, in bytes from the start of the file.
     pub(crate) end: u64,
-    /// Where it goes.
+    /// Memory that holds at least the piece.
     pub(crate) region: Region,
-    /// What the first byte of the region's memory is in the file.
+    /// The offset in the file of the region's first byte.
     pub(crate) origin: u64,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Leaves the connection to whoever comes next.
+    /// Returns the connection to the pool.
     pub(crate) fn finish(self) {
         if let Some(stream) = self.stream {
             self.pool.put(self.stack, self.source.server, stream);

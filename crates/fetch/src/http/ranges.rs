@@ -1,24 +1,25 @@
 //! One file over several connections, all into the same memory (RFC 9110 section 14).
 //!
 //! The first connection receives the file from its start, as ever. Helpers take pieces from the end of what it has
-//! still to do, each by a request of its own, and that end moves towards it until all is given out:
+//! still to receive, each by a request of its own. That end moves towards the first connection until nothing is left:
 //!
 //! ```text
 //!  0            position ->                <- front.end                       total
 //!  |== received ===|--- first connection ----|== helper ==|-- helper --|= done =|
 //! ```
 //!
-//! What a helper gives up goes back to the first connection's part where it touches that. Else it is a hole, which the next
-//! helper fills, or the first connection when it is through with its part. So helpers make a download faster, and never make it fail: it is the first connection that reports an error.
+//! What a helper gives up goes back to the first connection's part where it touches that. Else it is a hole. The next helper fills
+//! it, or the first connection at the end of its part. So helpers make a download faster, and never make it fail: only the first
+//! connection reports an error.
 //!
-//! A connection's rate on a path that loses packets goes with one over its round trip, so it is distant servers whose files
-//! are split among connections of one engine. On a local network one connection fills the wire, and more of them would only
+//! On a path that loses packets, a connection's rate is proportional to one over its round trip. So files of distant servers are
+//! split among connections of one engine. On a local network one connection fills the wire, and more of them would only
 //! share its buffers.
 //!
-//! Where other processors have engines ([`crate::team`](mod@crate::team)), helpers are theirs first, one connection each, and on a
-//! local network too: there it is the engine that one connection keeps busy. The memory of such a piece is lent to its engine, which
-//! alone writes it meanwhile. An engine that falls silent is lost, and with it what it was lent: it may write there at any
-//! time. When all the rest is there, the file goes on behind the first such gap in other memory, on one connection.
+//! Where other processors have engines ([`crate::team`](mod@crate::team)), each of these workers gets one connection before further
+//! helpers run here. On a local network, too: one connection keeps an engine busy there. The memory of such a piece is lent to the
+//! worker, which alone writes it meanwhile. A worker that falls silent is lost together with that memory, as it may write there at
+//! any time. When all other parts are there, the file goes on from the first such gap, in other memory and on one connection.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -52,8 +53,8 @@ pub(super) fn is_distant(stack: &Stack, connections: &Connections, server: IpAdd
     far && !stack.is_on_link(server)
 }
 
-/// How many helpers on this engine a file wants whose first response had this head, beside so many workers; `None` when it
-/// is not to be split at all. `distant` says so of its server.
+/// The number of helpers on this engine, beside so many workers, for a file whose first response had this head. `None` when the file
+/// is not to be split at all. `distant`: the server is ([`is_distant`]).
 pub(super) fn helpers(
     stack: &Stack,
     distant: bool,
@@ -79,13 +80,13 @@ pub(super) struct Split {
     connections: usize,
     /// What the first connection fills. Its end moves as helpers take pieces.
     pub(super) front: Region,
-    /// How far the first connection is.
+    /// Position of the first connection, in bytes from the start of the file.
     pub(super) position: Cell<u64>,
-    /// What the helpers did.
+    /// Counts over all helpers.
     pub(super) tally: Tally,
     /// Where the pieces begin that helpers have.
     pieces: RefCell<Vec<u64>>,
-    /// Pieces given up.
+    /// Parts that helpers gave up: first byte and end.
     holes: RefCell<Vec<(u64, u64)>>,
     /// Where the pieces begin that were lost with their engine.
     lost: RefCell<Vec<u64>>,
@@ -109,7 +110,7 @@ impl Split {
         })
     }
 
-    /// Ends the help.
+    /// Has helpers take no more pieces, and end those of workers.
     pub(super) fn refuse(&self) {
         self.tally.refused.set(true);
     }
@@ -205,7 +206,7 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Nobody can say what becomes of it.
+    /// The piece went with its engine, which may still write to it.
     fn lose(mut self) {
         self.split.lost.borrow_mut().push(self.start);
         self.piece.at = self.piece.end;

@@ -16,7 +16,7 @@ pub(super) const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
 /// Packets that are not DATA kept for the task.
 const CONTROL_QUEUE: usize = 8;
 
-/// What became of a transfer, as far as the sink can tell.
+/// The state of a transfer, which the sink of its port and the task share.
 pub(super) struct Transfer {
     /// Those that are asked.
     pub(super) servers: Vec<IpAddr>,
@@ -58,15 +58,15 @@ pub(super) struct Transfer {
     pub(super) retransmissions: u64,
     pub(super) trial: Option<Trial>,
     pub(super) control: VecDeque<Vec<u8>>,
-    /// Senders that are not our peer and shall be told so.
+    /// Senders that are not our peer. The task answers them with an error.
     pub(super) strangers: VecDeque<SocketAddr>,
 }
 
-/// A window of which nobody knows whether the receive buffers hold it.
+/// The first windows, where it is not known whether the receive buffers hold one.
 pub(super) struct Trial {
-    /// The block at which it is over, and well.
+    /// The last block of the trial.
     pub(super) end: u64,
-    /// When it began.
+    /// [`Transfer::retransmissions`] when the trial began.
     pub(super) retransmissions: u64,
 }
 
@@ -155,7 +155,7 @@ impl Transfer {
         // The block number is 16 bits of the count (files beyond 65535 blocks wrap to 0).
         let ahead = block.wrapping_sub(self.next as u16) as i16;
         if ahead < 0 {
-            // Only the newest block tells that our acknowledgement was lost: one answer for a whole window.
+            // Only a repeated newest block shows that our acknowledgement was lost: one answer for a whole window.
             // After a time-out of ours, it may answer the acknowledgement that was sent again.
             let lost_after = self.backed_off.unwrap_or(DUPLICATE_AFTER);
             if ahead == -1 && now >= self.sent + lost_after {
