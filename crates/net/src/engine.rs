@@ -10,7 +10,7 @@ use crate::packet::{
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
 use crate::tcp::mss;
-use crate::team::{Forwarded, Member, Passed};
+use crate::team::{Forwarded, Passed, Peer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -42,10 +42,10 @@ impl<N: Nic> Engine<N> {
         }
     }
 
-    /// Makes this the engine at `place` of a team, whose NIC is that pair of the card. To be called before it is used. An engine that
+    /// Makes this the engine `peer` of a team, whose NIC is that pair of the card. To be called before it is used. An engine that
     /// joins none is a team of its own.
-    pub fn join(&mut self, place: Member) {
-        self.stack.inner().team = place;
+    pub fn join(&mut self, peer: Peer) {
+        self.stack.inner().team = peer;
     }
 
     /// Frames that it gave to others of its team.
@@ -181,7 +181,7 @@ impl Ingress<'_> {
                 if let Some(udp) = packet::udp(frame, ip)
                     && !self.udp(&udp, frame.udp_segment)
                     && !self.bootp(&udp)
-                    && !self.inner.team.give_lead(frame)
+                    && !self.inner.team.give_leader(frame)
                 {
                     self.nobody_listens(frame, &udp);
                 }
@@ -192,8 +192,8 @@ impl Ingress<'_> {
 
     #[cold]
     fn arp(&mut self, frame: &Frame<'_>, arp: &Arp) {
-        // The lead answers for the station.
-        if !self.inner.team.give_lead(frame)
+        // The leader answers for the station.
+        if !self.inner.team.give_leader(frame)
             && let Some(heard) = self.inner.interface.arp(arp, self.now)
         {
             self.inner.team.tell_all(&heard);
@@ -262,7 +262,7 @@ impl Ingress<'_> {
     /// A packet of neither TCP nor UDP, or one in fragments or with options: looked at in one piece.
     #[cold]
     fn odd(&mut self, frame: &Frame<'_>, version: Version) {
-        if self.inner.team.give_lead(frame) {
+        if self.inner.team.give_leader(frame) {
             return;
         }
         // It may say that an address is somebody else's.

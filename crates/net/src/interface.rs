@@ -1,10 +1,10 @@
 //! The station on its link, over both IP versions: addresses, routes, neighbours, and the packets that wait for one.
 
-mod lead_routes;
+mod leader_routes;
 mod v4;
 mod v6;
 
-pub use lead_routes::Route;
+pub use leader_routes::Route;
 pub use v4::Ipv4Config;
 pub use v6::RouterInfo;
 
@@ -20,8 +20,8 @@ use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
+use leader_routes::LeaderRoutes;
 use rand_chacha::ChaCha12Rng;
-use lead_routes::LeadRoutes;
 use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
@@ -68,8 +68,8 @@ pub struct Interface {
     device: bool,
     pub v4: Option<Ipv4Config>,
     v6: Option<V6>,
-    /// An assistant's, which has neither of these.
-    pub lead_routes: LeadRoutes,
+    /// A worker's, which has neither of these.
+    pub leader_routes: LeaderRoutes,
     neighbors: Cache,
     pub path_mtus: PathMtus,
     fragments: Fragments,
@@ -91,7 +91,7 @@ impl Interface {
             device: properties.transmit_checksum,
             v4: None,
             v6: None,
-            lead_routes: LeadRoutes::default(),
+            leader_routes: LeaderRoutes::default(),
             neighbors: Cache::default(),
             path_mtus: PathMtus::default(),
             fragments: Fragments::default(),
@@ -110,7 +110,7 @@ impl Interface {
             IpAddr::V4(address) => self.address4() == Some(address),
             IpAddr::V6(address) => self.slaac().is_some_and(|v6| v6.is_ours(address, now)),
         };
-        configured || self.lead_routes.is_ours(address)
+        configured || self.leader_routes.is_ours(address)
     }
 
     /// How packets get to `remote`, for another engine of the team. `None` without an address or a route.
@@ -125,7 +125,7 @@ impl Interface {
 
     /// The address to send from to `remote`; `None` without an address or a route.
     pub fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
-        if let Some(route) = self.lead_routes.to(remote) {
+        if let Some(route) = self.leader_routes.to(remote) {
             return Some(route.local);
         }
         self.next_hop(remote, now)?;
@@ -149,7 +149,7 @@ impl Interface {
 
     /// Whom a packet to `remote` is handed to.
     fn next_hop(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
-        if let Some(route) = self.lead_routes.to(remote) {
+        if let Some(route) = self.leader_routes.to(remote) {
             return Some(route.next_hop);
         }
         match remote {
@@ -165,7 +165,7 @@ impl Interface {
 
     /// The MTU of the path to `remote`, as far as it is known.
     pub fn path_mtu(&self, remote: IpAddr, now: Instant) -> u16 {
-        let link = match (self.lead_routes.to(remote), remote) {
+        let link = match (self.leader_routes.to(remote), remote) {
             (Some(route), _) => Some(route.mtu),
             (None, IpAddr::V4(_)) => self.v4.as_ref().and_then(|config| config.mtu),
             (None, IpAddr::V6(_)) => self.slaac().map(|v6| v6.routers.mtu()),
@@ -288,7 +288,10 @@ impl Interface {
         self.changed = false;
         while let Some(due) = self.neighbors.due(now) {
             match due {
-                Due::Ask(hop, at) => match (self.lead_routes.source(hop).or(self.source(hop, now)), hop) {
+                Due::Ask(hop, at) => match (
+                    self.leader_routes.source(hop).or(self.source(hop, now)),
+                    hop,
+                ) {
                     (Some(IpAddr::V4(us)), IpAddr::V4(hop)) => self.ask4(us, hop, at, now),
                     (Some(IpAddr::V6(us)), IpAddr::V6(hop)) => self.ask6(us, hop, at, now),
                     _ => {}

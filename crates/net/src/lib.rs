@@ -59,6 +59,6 @@ pub use parts::Parts;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 pub use stack::Stack;
 pub use tcp::TcpStream;
-pub use team::{Forwarded, Member, team};
+pub use team::{Forwarded, Peer, team};
 pub use udp::UdpSocket;
 pub use wireboot_tcp::{Duration, Instant};

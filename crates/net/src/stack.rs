@@ -3,7 +3,7 @@
 use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
 use crate::tcp::{Flows, window};
-use crate::team::{Member, team};
+use crate::team::{Peer, team};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
@@ -32,7 +32,7 @@ pub struct Inner {
     pub flows: Flows,
     pub bootp: Option<Queue>,
     /// The engine's place among those on the same card.
-    pub team: Member,
+    pub team: Peer,
     /// Contiguous copies of received packets that must be looked at in one piece.
     pub linear: Vec<u8>,
 }
@@ -288,10 +288,10 @@ impl Stack {
         self.inner().interface.is_on_link(remote, self.now())
     }
 
-    /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
-    /// one.
+    /// Has packets to a host go by the route that the leader of the team knows, for as long as the machine boots or until there is
+    /// another one.
     pub fn take_route(&self, route: Route) {
-        self.inner().interface.lead_routes.take(route);
+        self.inner().interface.leader_routes.take(route);
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).

@@ -39,7 +39,7 @@ use wire::{Driver, Managed, Wire};
 use wireboot_boot::card::{self, Card};
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
-use wireboot_boot::network::{Network, WorkerStats};
+use wireboot_boot::network::{ApStats, Network};
 use wireboot_boot::origin::Origin;
 use wireboot_boot::settings::Settings;
 use wireboot_boot::source;
@@ -427,7 +427,7 @@ impl<'o> Bench<'o> {
             .with_firmware_driver()
             .ok_or(BootError::NoInterface)?;
         let network = network(&card, Some(1), self.clock)?;
-        if network.worker_stats().is_empty() {
+        if network.ap_stats().is_empty() {
             return Ok(());
         }
         let mut fetcher = Fetcher::new(network);
@@ -444,7 +444,7 @@ impl<'o> Bench<'o> {
     /// wireboot's TFTP and HTTP, as a boot has them, on so many processors.
     fn boots(&mut self, processors: Option<u32>) -> Result<(), Error> {
         let network = network(&self.card, processors, self.clock)?;
-        let engines = network.worker_stats().len();
+        let engines = network.ap_stats().len();
         let on = match processors {
             None => String::new(),
             Some(_) if engines == 0 => ", BSP".into(),
@@ -459,13 +459,13 @@ impl<'o> Bench<'o> {
                 continue;
             }
             let url = self.url(scheme, &self.options.file)?;
-            let before = fetcher.network().worker_stats();
+            let before = fetcher.network().ap_stats();
             let result = files::boot(&mut fetcher, &url, self.clock);
             let micros = result.as_ref().map_or(0, |sample| sample.micros);
             self.ladder
                 .add(Kind::Receive, &name, self.with_work_share(result));
             if scheme == "http" {
-                let after = fetcher.network().worker_stats();
+                let after = fetcher.network().ap_stats();
                 self.engines(&before, &after, micros);
             }
         }
@@ -476,12 +476,7 @@ impl<'o> Bench<'o> {
     }
 
     /// What each engine did in so many microseconds.
-    fn engines(
-        &mut self,
-        before: &[(usize, WorkerStats)],
-        after: &[(usize, WorkerStats)],
-        micros: u64,
-    ) {
+    fn engines(&mut self, before: &[(usize, ApStats)], after: &[(usize, ApStats)], micros: u64) {
         let engines = after.len();
         for (index, ((_, before), (_, after))) in before.iter().zip(after).enumerate() {
             let sample = Sample {

@@ -1,8 +1,8 @@
 //! The network interface with our stack on it, from taking it to giving it back. The stack runs on the BSP (bootstrap processor) or on APs
 //! (application processors).
 
+mod ap_task;
 mod placement;
-mod worker;
 
 use crate::card::{self, AnyNic, Card, Taken};
 use crate::error::Error;
@@ -10,7 +10,9 @@ use crate::settings::Settings;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use placement::{LostWorkers, Placement, Started};
+pub use ap_task::ApStats;
+use ap_task::instant;
+use placement::{LostTasks, Placement, Started};
 use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Either, Fault, Nic};
@@ -20,8 +22,6 @@ use wireboot_platform::pci::Claim;
 use wireboot_platform::processors::{self, Processor};
 use wireboot_platform::{Clock, console, memory};
 use wireboot_ring::{Receiver, Sender};
-pub use worker::WorkerStats;
-use worker::instant;
 
 /// How long the BSP polls for an answer, in microseconds: longer than small exchanges with servers near by take. It idles
 /// by the firmware's tick, up to 10 ms at a time, which means nothing for large files; awake it takes from virtual machines'
@@ -139,7 +139,7 @@ impl Network {
             commands,
             events,
         } = Placement::start(nic, settings.vlan, clock, aps);
-        let engines = placement.worker_stats().len();
+        let engines = placement.ap_stats().len();
         if let Some(wanted) = settings.processors
             && (1..wanted as usize).contains(&engines)
         {
@@ -219,17 +219,17 @@ impl Network {
             Placement::Local(service) => {
                 service.poll(instant(self.clock))?;
             }
-            Placement::Remote(workers) => {
-                workers.turn();
+            Placement::Remote(tasks) => {
+                tasks.turn();
                 console::write_ap_log();
-                if workers.is_over() {
+                if tasks.is_over() {
                     let ended = self.end();
                     return Err(match ended.and_then(|ended| ended.fault) {
                         Some(fault) => fault.into(),
                         None => Error::Nothing,
                     });
                 }
-                if let Some((number, reason)) = workers.loss(now) {
+                if let Some((number, reason)) = tasks.loss(now) {
                     log::warn!("processor {number} is lost ({reason}); going on with the BSP");
                     self.restart_service()?;
                     return Err(Error::Processor);
@@ -242,12 +242,12 @@ impl Network {
 
     /// Whether APs run the network, and the BSP has no part in it.
     pub fn is_remote(&self) -> bool {
-        matches!(&self.placement, Placement::Remote(workers) if !workers.needs_turns())
+        matches!(&self.placement, Placement::Remote(tasks) if !tasks.needs_turns())
     }
 
     /// What has been done on each of the APs, by their numbers.
-    pub fn worker_stats(&self) -> Vec<(usize, WorkerStats)> {
-        self.placement.worker_stats()
+    pub fn ap_stats(&self) -> Vec<(usize, ApStats)> {
+        self.placement.ap_stats()
     }
 
     /// How long the BSP has waited for ticks since the start, in microseconds.
@@ -304,7 +304,7 @@ impl Network {
                 nic: placement::drained(*service, self.clock),
                 fault: None,
             }),
-            Placement::Remote(workers) => match workers.end(self.clock) {
+            Placement::Remote(tasks) => match tasks.end(self.clock) {
                 Ok((nic, fault)) => Some(Ended { nic, fault }),
                 Err(lost) => Some(Ended {
                     nic: self.recover(lost).ok()?,
@@ -320,12 +320,11 @@ impl Network {
 
     /// After a processor was lost: a new service, on the BSP. What the old one had stays allocated.
     fn restart_service(&mut self) -> Result<(), Error> {
-        let Placement::Remote(workers) =
-            core::mem::replace(&mut self.placement, Placement::Stopped)
+        let Placement::Remote(tasks) = core::mem::replace(&mut self.placement, Placement::Stopped)
         else {
             return Err(Error::Nothing);
         };
-        let nic = self.recover(workers.abandon())?;
+        let nic = self.recover(tasks.abandon())?;
         let Started {
             placement,
             commands,
@@ -338,7 +337,7 @@ impl Network {
     }
 
     /// The interface without the processors that are lost. One that our own driver drives is reset first.
-    fn recover(&self, lost: LostWorkers) -> Result<AnyNic, Error> {
+    fn recover(&self, lost: LostTasks) -> Result<AnyNic, Error> {
         kill(lost.processors)?;
         if let Some(driver_end) = lost.driver_end {
             return Ok(Either::Second(driver_end.into_nic()));

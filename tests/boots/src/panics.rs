@@ -143,8 +143,8 @@ pub fn in_the_engine(lab: &Lab) -> Result<()> {
     one_engine(lab, "engine")?.loses_processors()
 }
 
-pub fn in_an_assistant(lab: &Lab) -> Result<()> {
-    three_engines(lab, "assistant")?.loses_processors()
+pub fn in_a_worker(lab: &Lab) -> Result<()> {
+    three_engines(lab, "worker")?.loses_processors()
 }
 
 /// The heap stays locked. The boot goes on with another.

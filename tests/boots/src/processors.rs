@@ -190,7 +190,7 @@ fn bytes_by_queue(machine: &RunningMachine) -> BTreeMap<String, u64> {
     queues
 }
 
-pub fn an_assistant_hangs(lab: &Lab) -> Result<()> {
+pub fn a_worker_hangs(lab: &Lab) -> Result<()> {
     // Much, so that the download is under way when the machine is stopped.
     let mut scene = three_engines(lab, 100)?;
     let stub = scene.debugged();

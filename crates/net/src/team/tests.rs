@@ -25,7 +25,7 @@ use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{MacAddress, Nic, Offload, Receive, Steering, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
-/// The engines of a card with so many pairs, and the other end of its cable. The lead has an address, the others know the way to the
+/// The engines of a card with so many pairs, and the other end of its cable. The leader has an address, the others know the way to the
 /// server.
 fn engines(
     version: Version,
@@ -43,8 +43,8 @@ fn engines(
     });
     let clock = near.clock();
     let steering = Steering::by_port(pairs);
-    let (lead, assistants) = team(&steering);
-    let places = core::iter::once(lead).chain(assistants);
+    let (leader, workers) = team(&steering);
+    let places = core::iter::once(leader).chain(workers);
     let engines = multiqueue(near, steering, manner)
         .into_iter()
         .zip(places)
@@ -55,17 +55,17 @@ fn engines(
             engine
         });
     let mut engines: Vec<_> = engines.collect();
-    let (lead, assistants) = engines.split_first_mut().unwrap();
-    version.configure_before_start(lead);
+    let (leader, workers) = engines.split_first_mut().unwrap();
+    version.configure_before_start(leader);
     let remote = version.server().ip();
-    let route = lead
+    let route = leader
         .stack()
         .inner()
         .interface
         .route(remote, Instant::ZERO)
         .unwrap();
-    for assistant in assistants {
-        assistant.stack().take_route(route);
+    for worker in workers {
+        worker.stack().take_route(route);
     }
     (engines, far, clock)
 }
@@ -131,7 +131,7 @@ fn each_has_its_connections(version: Version, wire: LinkConfig, coalesce: bool, 
     }
     let forwarded = engines.iter().map(|engine| engine.forwarded());
     let (frames, lost) = forwarded.fold((0, 0), |sum, f| (sum.0 + f.frames, sum.1 + f.lost));
-    // The answers to the assistants' requests for the server, and little else.
+    // The answers to the workers' requests for the server, and little else.
     let few = frames <= 12;
     assert_eq!(few, manner == Manner::Steered, "{frames} frames");
     assert!(lost == 0 || manner != Manner::Steered);
@@ -302,7 +302,7 @@ fn who_sent_a_packet_too_big_hears_of_it() {
                 assert_eq!(uploads.mss()[index..], before[index..]);
                 let said = uploads.too_big(index);
                 uploads.host.say(&said);
-                // To an assistant, to the lead, to another assistant.
+                // To a worker, to the leader, to another worker.
                 uploads.turns(4);
                 assert_eq!(
                     uploads.mss()[index],
@@ -367,7 +367,7 @@ fn a_route_comes_when_its_address_is_no_longer_optimistic() {
 }
 
 #[test]
-fn an_assistant_knows_what_it_was_told_and_nothing_else() {
+fn a_worker_knows_what_it_was_told_and_nothing_else() {
     for version in Version::BOTH {
         let (near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         let stack = Engine::new(near, [1; 32]).stack();
@@ -433,7 +433,7 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
         busy.collect()
     };
     assert_eq!(turn(), [false, false]);
-    // The lead hears of a neighbour, and tells the other.
+    // The leader hears of a neighbour, and tells the other.
     let frame = here(Version::V4, SERVER_MAC);
     let (_, tx) = far.split();
     let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
@@ -444,7 +444,7 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
 }
 
 #[test]
-fn what_an_assistant_does_not_take_in_time_is_counted_as_lost() {
+fn what_a_worker_does_not_take_in_time_is_counted_as_lost() {
     let wire = LinkConfig::default();
     let (mut engines, mut far, clock) = engines(Version::V4, 2, wire, false, Manner::Steered);
     let frame = here(Version::V4, SERVER_MAC);

@@ -3,13 +3,13 @@
 //! A card that the firmware's driver drives is the BSP's in any case. An engine on an AP gets its frames by a relay, whose
 //! driver end the BSP turns.
 
-use super::worker::{Task, Worker, WorkerStats, instant};
+use super::ap_task::{ApStats, ApTask, Task, instant};
 use crate::card::{AnyFirmwareNic, AnyNic, Native};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use wireboot_fetch::{Assistant, Command, Event, Lead, Link, Service};
+use wireboot_fetch::{Command, Event, Leader, Link, Service, Worker};
 use wireboot_net::Instant;
 use wireboot_nic::relay::{DriverEnd, EngineEnd, relay};
 use wireboot_nic::virtio::VirtioPair;
@@ -31,8 +31,8 @@ const DRAIN: u64 = 50_000;
 pub enum Placement {
     /// On the BSP, in [`Network::turn`](super::Network::turn).
     Local(Box<Service<Vlan<AnyNic>>>),
-    /// On APs, which [`Worker`] watches.
-    Remote(WorkerSet),
+    /// On APs, which [`ApTask`] watches.
+    Remote(ApTasks),
     /// It has ended, or could not be started anew after a processor was lost.
     Stopped,
 }
@@ -40,11 +40,11 @@ pub enum Placement {
 /// What an engine on an AP has: a card that our own driver drives, or the engine's end of a relay.
 type RemoteNic = Either<Native, EngineEnd>;
 
-/// The service on one processor, and assistants on others, each on a queue pair of the card of its own.
-pub struct WorkerSet {
-    lead: Worker<ServiceTask<RemoteNic>>,
-    assistants: Vec<Worker<AssistantTask>>,
-    /// Where the firmware's driver drives the card, for which there are no assistants.
+/// The service on one processor, and workers on others, each on a queue pair of the card of its own.
+pub struct ApTasks {
+    leader: ApTask<ServiceTask<RemoteNic>>,
+    workers: Vec<ApTask<WorkerTask>>,
+    /// Where the firmware's driver drives the card, for which there are no workers.
     driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>,
 }
 
@@ -59,23 +59,23 @@ fn local_nic(nic: RemoteNic, driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>)
 }
 
 /// What remains when a processor is lost.
-pub struct LostWorkers {
+pub struct LostTasks {
     /// All that do not stop, with whatever they were in the middle of.
     pub processors: Vec<Processor>,
     /// The interface, where the lost ones do not have it.
     pub driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>,
 }
 
-impl fmt::Display for WorkerSet {
+impl fmt::Display for ApTasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "processor {}", self.lead.number())?;
-        for (index, worker) in self.assistants.iter().enumerate() {
+        write!(f, "processor {}", self.leader.number())?;
+        for (index, task) in self.workers.iter().enumerate() {
             let before = if index == 0 {
                 "; parts of large files on"
             } else {
                 ","
             };
-            write!(f, "{before} {}", worker.number())?;
+            write!(f, "{before} {}", task.number())?;
         }
         if self.driver_end.is_some() {
             f.write_str(", frames by way of the BSP, as the firmware's driver runs there")?;
@@ -84,23 +84,19 @@ impl fmt::Display for WorkerSet {
     }
 }
 
-impl WorkerSet {
-    /// A worker has ended, asked or not.
+impl ApTasks {
+    /// A task has ended, asked or not.
     pub fn is_over(&self) -> bool {
-        self.lead.is_over() || self.assistants.iter().any(Worker::is_over)
+        self.leader.is_over() || self.workers.iter().any(ApTask::is_over)
     }
 
     /// A processor that is lost, and why.
     pub fn loss(&mut self, now: u64) -> Option<(usize, String)> {
-        fn of<T: Task>(worker: &mut Worker<T>, now: u64) -> Option<(usize, String)> {
-            worker.loss(now).map(|reason| (worker.number(), reason))
+        fn of<T: Task>(task: &mut ApTask<T>, now: u64) -> Option<(usize, String)> {
+            task.loss(now).map(|reason| (task.number(), reason))
         }
-        let lost = of(&mut self.lead, now);
-        lost.or_else(|| {
-            self.assistants
-                .iter_mut()
-                .find_map(|worker| of(worker, now))
-        })
+        let lost = of(&mut self.leader, now);
+        lost.or_else(|| self.workers.iter_mut().find_map(|task| of(task, now)))
     }
 
     /// Passes frames between the firmware's driver and the engine, where there is a relay.
@@ -115,27 +111,27 @@ impl WorkerSet {
         self.driver_end.is_some()
     }
 
-    /// Ends all, the lead last: its NIC is the one that stops the card.
+    /// Ends all, the leader last: its NIC is the one that stops the card.
     ///
     /// # Errors
     /// What remains, when a processor does not stop.
-    pub fn end(self, clock: Clock) -> Result<(AnyNic, Option<Fault>), LostWorkers> {
+    pub fn end(self, clock: Clock) -> Result<(AnyNic, Option<Fault>), LostTasks> {
         let mut driver_end = self.driver_end;
-        self.assistants.iter().for_each(Worker::request_stop);
+        self.workers.iter().for_each(ApTask::request_stop);
         let mut processors = Vec::new();
         let mut faults = None;
-        for worker in self.assistants {
-            match worker.end(clock, || {}) {
+        for task in self.workers {
+            match task.end(clock, || {}) {
                 Ok((_, fault)) => faults = faults.or(fault),
                 Err(processor) => processors.push(processor),
             }
         }
-        let lead = self.lead.end(clock, || {
+        let leader = self.leader.end(clock, || {
             if let Some(driver_end) = &mut driver_end {
                 driver_end.turn();
             }
         });
-        match lead {
+        match leader {
             Ok((nic, fault)) => match local_nic(nic, driver_end) {
                 Some(nic) if processors.is_empty() => Ok((nic, fault.or(faults))),
                 nic => {
@@ -143,7 +139,7 @@ impl WorkerSet {
                     if let Some(mut nic) = nic {
                         nic.stop();
                     }
-                    Err(LostWorkers {
+                    Err(LostTasks {
                         processors,
                         driver_end: None,
                     })
@@ -151,7 +147,7 @@ impl WorkerSet {
             },
             Err(processor) => {
                 processors.push(processor);
-                Err(LostWorkers {
+                Err(LostTasks {
                     processors,
                     driver_end,
                 })
@@ -159,12 +155,12 @@ impl WorkerSet {
         }
     }
 
-    /// Gives up all workers, without waiting for them.
-    pub fn abandon(self) -> LostWorkers {
-        let assistants = self.assistants.into_iter().map(Worker::abandon);
-        LostWorkers {
-            processors: core::iter::once(self.lead.abandon())
-                .chain(assistants)
+    /// Gives up all tasks, without waiting for them.
+    pub fn abandon(self) -> LostTasks {
+        let workers = self.workers.into_iter().map(ApTask::abandon);
+        LostTasks {
+            processors: core::iter::once(self.leader.abandon())
+                .chain(workers)
                 .collect(),
             driver_end: self.driver_end,
         }
@@ -184,8 +180,8 @@ struct Parts {
     commands: Receiver<Command>,
     events: Sender<Event>,
     clock: Clock,
-    /// `None` without assistants.
-    lead: Option<Lead>,
+    /// `None` without tasks.
+    leader: Option<Leader>,
 }
 
 impl<N: Nic> ServiceTask<N> {
@@ -193,20 +189,20 @@ impl<N: Nic> ServiceTask<N> {
         let parts = self.parts;
         let nic = Vlan::new(self.nic, parts.vlan);
         let (seed, commands, events) = (parts.seed, parts.commands, parts.events);
-        match parts.lead {
+        match parts.leader {
             None => Service::new(nic, seed, commands, events),
-            Some(lead) => Service::with_assistants(nic, seed, commands, events, lead),
+            Some(leader) => Service::with_workers(nic, seed, commands, events, leader),
         }
     }
 }
 
 impl ServiceTask<RemoteNic> {
-    /// Puts assistants on `processors`, one for each further queue pair of the card: all or none, as the card spreads what it receives over
+    /// Puts workers on `processors`, one for each further queue pair of the card: all or none, as the card spreads what it receives over
     /// all of them.
-    fn assistants(
+    fn workers(
         &mut self,
         processors: &mut impl Iterator<Item = Processor>,
-    ) -> Vec<Worker<AssistantTask>> {
+    ) -> Vec<ApTask<WorkerTask>> {
         let Either::First(Either::First(card)) = &mut self.nic else {
             return Vec::new();
         };
@@ -221,37 +217,37 @@ impl ServiceTask<RemoteNic> {
                 return Vec::new();
             }
         };
-        let (lead, links) = wireboot_fetch::team(&steering);
-        self.parts.lead = Some(lead);
-        let mut workers = Vec::new();
+        let (leader, links) = wireboot_fetch::team(&steering);
+        self.parts.leader = Some(leader);
+        let mut tasks = Vec::new();
         for (nic, link) in pairs.into_iter().zip(links) {
-            let task = AssistantTask {
+            let task = WorkerTask {
                 nic,
                 vlan: self.parts.vlan,
                 seed: seed(),
                 link,
                 clock: self.parts.clock,
             };
-            match Worker::spawn(processors, task) {
-                Ok(worker) => workers.push(worker),
+            match ApTask::spawn(processors, task) {
+                Ok(task) => tasks.push(task),
                 Err(_) => {
-                    self.stop_assistants(workers);
+                    self.stop_workers(tasks);
                     return Vec::new();
                 }
             }
         }
-        workers
+        tasks
     }
 
-    /// Ends the assistants and has the card use one queue pair.
-    fn stop_assistants(&mut self, workers: Vec<Worker<AssistantTask>>) {
-        for worker in workers {
-            if let Err(mut processor) = worker.end(self.parts.clock, || {}) {
+    /// Ends the workers and has the card use one queue pair.
+    fn stop_workers(&mut self, tasks: Vec<ApTask<WorkerTask>>) {
+        for task in tasks {
+            if let Err(mut processor) = task.end(self.parts.clock, || {}) {
                 // What it had stays allocated.
                 let _ = processor.kill();
             }
         }
-        if self.parts.lead.take().is_some()
+        if self.parts.leader.take().is_some()
             && let Either::First(Either::First(card)) = &mut self.nic
             && let Err(error) = card.spread(1)
         {
@@ -260,8 +256,8 @@ impl ServiceTask<RemoteNic> {
     }
 }
 
-/// An assistant, for the processor that will run it.
-pub struct AssistantTask {
+/// An worker, for the processor that will run it.
+pub struct WorkerTask {
     nic: VirtioPair<Function>,
     vlan: Option<VlanId>,
     seed: [u8; 32],
@@ -269,30 +265,30 @@ pub struct AssistantTask {
     clock: Clock,
 }
 
-impl Task for AssistantTask {
-    type Running = Assistant<Vlan<VirtioPair<Function>>>;
+impl Task for WorkerTask {
+    type Running = Worker<Vlan<VirtioPair<Function>>>;
     type Remains = VirtioPair<Function>;
     #[cfg(feature = "faults")]
-    const PLACE: Place = Place::Assistant;
+    const PLACE: Place = Place::Worker;
 
     fn clock(&self) -> Clock {
         self.clock
     }
 
     fn begin(self) -> Self::Running {
-        Assistant::new(Vlan::new(self.nic, self.vlan), self.seed, self.link)
+        Worker::new(Vlan::new(self.nic, self.vlan), self.seed, self.link)
     }
 
-    fn turn(assistant: &mut Self::Running, now: Instant) -> Result<bool, Fault> {
-        assistant.poll(now)
+    fn turn(worker: &mut Self::Running, now: Instant) -> Result<bool, Fault> {
+        worker.poll(now)
     }
 
-    fn counters(assistant: &mut Self::Running) -> Counters {
-        assistant.nic_mut().counters()
+    fn counters(worker: &mut Self::Running) -> Counters {
+        worker.nic_mut().counters()
     }
 
-    fn end(assistant: Self::Running) -> VirtioPair<Function> {
-        assistant.into_nic().into_nic()
+    fn end(worker: Self::Running) -> VirtioPair<Function> {
+        worker.into_nic().into_nic()
     }
 }
 
@@ -358,7 +354,7 @@ pub struct Started {
 }
 
 impl Placement {
-    /// A service on `nic`: on the first of `processors` that comes, with assistants on as many others as the card has queue pairs for;
+    /// A service on `nic`: on the first of `processors` that comes, with workers on as many others as the card has queue pairs for;
     /// or on this processor, where none comes.
     pub fn start(
         nic: AnyNic,
@@ -375,7 +371,7 @@ impl Placement {
             commands: for_service,
             events: to_us,
             clock,
-            lead: None,
+            leader: None,
         };
         let placement = if processors.is_empty() {
             Self::local(ServiceTask { nic, parts })
@@ -404,19 +400,19 @@ impl Placement {
         let mut task = ServiceTask { nic, parts };
         let mut processors = processors.into_iter();
         let first = processors.next();
-        let assistants = task.assistants(&mut processors);
-        match Worker::spawn(&mut first.into_iter().chain(processors), task) {
-            Ok(lead) => {
-                let workers = WorkerSet {
-                    lead,
-                    assistants,
+        let workers = task.workers(&mut processors);
+        match ApTask::spawn(&mut first.into_iter().chain(processors), task) {
+            Ok(leader) => {
+                let tasks = ApTasks {
+                    leader,
+                    workers,
                     driver_end,
                 };
-                log::info!("the network runs on {workers}");
-                Self::Remote(workers)
+                log::info!("the network runs on {tasks}");
+                Self::Remote(tasks)
             }
             Err(mut task) => {
-                task.stop_assistants(assistants);
+                task.stop_workers(workers);
                 let ServiceTask { nic, parts } = task;
                 match local_nic(nic, driver_end) {
                     Some(nic) => Self::local(ServiceTask { nic, parts }),
@@ -427,13 +423,13 @@ impl Placement {
     }
 
     /// What has been done on each of the APs, by their numbers.
-    pub fn worker_stats(&self) -> Vec<(usize, WorkerStats)> {
-        let Self::Remote(workers) = self else {
+    pub fn ap_stats(&self) -> Vec<(usize, ApStats)> {
+        let Self::Remote(tasks) = self else {
             return Vec::new();
         };
-        let lead = (workers.lead.number(), workers.lead.stats());
-        let assistants = workers.assistants.iter();
-        let assistants = assistants.map(|worker| (worker.number(), worker.stats()));
-        core::iter::once(lead).chain(assistants).collect()
+        let leader = (tasks.leader.number(), tasks.leader.stats());
+        let workers = tasks.workers.iter();
+        let workers = workers.map(|task| (task.number(), task.stats()));
+        core::iter::once(leader).chain(workers).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Routes that the lead of a team has told its assistants: one for each host that they are to talk to.
+//! Routes that the leader of a team has told its workers: one for each host that they are to talk to.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -19,11 +19,11 @@ pub struct Route {
     pub mtu: u16,
 }
 
-/// What an assistant knows of the network. Empty on every other engine.
+/// What a worker knows of the network. Empty on every other engine.
 #[derive(Default)]
-pub struct LeadRoutes(Vec<Route>);
+pub struct LeaderRoutes(Vec<Route>);
 
-impl LeadRoutes {
+impl LeaderRoutes {
     /// Takes a route instead of a former one to the same host.
     pub fn take(&mut self, route: Route) {
         self.0.retain(|known| known.remote != route.remote);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_latest_route_to_a_host_and_over_a_neighbour() {
-        let mut routes = LeadRoutes::default();
+        let mut routes = LeaderRoutes::default();
         routes.take(route(1, 10, 20));
         routes.take(route(2, 11, 20));
         routes.take(route(1, 12, 21));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_oldest_route_goes_first() {
-        let mut routes = LeadRoutes::default();
+        let mut routes = LeaderRoutes::default();
         for remote in 0..16 {
             routes.take(route(remote, 100, remote));
         }

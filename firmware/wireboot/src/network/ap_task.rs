@@ -26,7 +26,7 @@ const LONGEST_PARK: u64 = 1000;
 /// for each frame. To processors of silicon it means nothing.
 const FLUSH_TLB: u64 = 20_000;
 
-/// What a worker runs.
+/// What a task runs.
 pub trait Task: Send + 'static {
     /// The task once it has begun. It need not be `Send`: it stays on its processor.
     type Running;
@@ -50,7 +50,7 @@ pub trait Task: Send + 'static {
 
 /// What has been done on a processor.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WorkerStats {
+pub struct ApStats {
     /// Ticks of the time-stamp counter in turns that received frames.
     pub ticks: u64,
     /// Units received: frames, or several that the card has joined.
@@ -59,7 +59,7 @@ pub struct WorkerStats {
     pub bytes: u64,
 }
 
-/// [`WorkerStats`] that its processor writes and the BSP reads. Each number for itself: they may be of different turns.
+/// [`ApStats`] that its processor writes and the BSP reads. Each number for itself: they may be of different turns.
 #[derive(Default)]
 struct SharedStats {
     ticks: AtomicU64,
@@ -74,9 +74,9 @@ impl SharedStats {
         self.bytes.store(counters.receive_bytes, Ordering::Relaxed);
     }
 
-    fn load(&self) -> WorkerStats {
+    fn load(&self) -> ApStats {
         let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        WorkerStats {
+        ApStats {
             ticks: read(&self.ticks),
             units: read(&self.units),
             bytes: read(&self.bytes),
@@ -94,7 +94,7 @@ struct TaskWithStats<T> {
 type Ended<T> = (<T as Task>::Remains, Option<Fault>);
 
 /// A task on a processor of its own.
-pub struct Worker<T: Task> {
+pub struct ApTask<T: Task> {
     thread: Thread<TaskWithStats<T>, Ended<T>>,
     processor: Processor,
     stats: Arc<SharedStats>,
@@ -104,7 +104,7 @@ pub struct Worker<T: Task> {
     since: u64,
 }
 
-impl<T: Task> Worker<T> {
+impl<T: Task> ApTask<T> {
     /// Has the first of `processors` that comes do `task`; those that do not come are passed over.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl<T: Task> Worker<T> {
     }
 
     /// Since the task began.
-    pub fn stats(&self) -> WorkerStats {
+    pub fn stats(&self) -> ApStats {
         self.stats.load()
     }
 
