@@ -229,8 +229,9 @@ impl Region {
     #[inline(always)]
     pub(crate) fn with<R>(&self, at: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut memory = self.memory.borrow_mut();
-        let len = self.end.get().saturating_sub(at);
-        write(memory.rest_mut(at).get_mut(..len).unwrap_or_default())
+        let rest = memory.rest_mut(at);
+        let len = self.end.get().saturating_sub(at).min(rest.len());
+        write(rest.get_mut(..len).unwrap_or_default())
     }
 }
 
