@@ -218,8 +218,8 @@ impl Transfer {
         let again = core::mem::take(&mut self.again) || self.complete;
         let (block, copies) = match self.slide.map(u64::from) {
             None => {
-                let whole = self.unacknowledged >= self.window;
-                self.timing = whole.then_some((self.next, now));
+                // The first acknowledgement of this block: what comes next answers it (Karn's algorithm).
+                self.timing = (self.unacknowledged > 0).then_some((self.next, now));
                 (newest, 1)
             }
             Some(slide) if again => {

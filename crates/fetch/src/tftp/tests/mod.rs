@@ -531,6 +531,22 @@ fn a_server_that_becomes_slow_is_waited_for() {
     }
 }
 
+/// A block that is missing in a window is reported by the first acknowledgement of the one before it, so that the answer is a sample of
+/// the round trip: a time-out that was backed off does not last.
+#[test]
+fn a_window_with_a_gap_gives_a_sample() {
+    let manner = Manner {
+        file: vec![7; 400_000],
+        ..Manner::default()
+    };
+    let mut micros: Vec<_> = (0..9)
+        .map(|seed| fetch(&manner, lossy(0.02), seed))
+        .map(|outcome| outcome.result.map(|_| outcome.micros).unwrap())
+        .collect();
+    micros.sort_unstable();
+    assert!(micros[4] < 200_000, "{micros:?} us");
+}
+
 #[test]
 fn every_degree_of_option_support_works() {
     let small = Manner {
