@@ -59,7 +59,9 @@ impl Heap {
         let mut looks = 0;
         loop {
             let index = self.current.load(Ordering::Acquire);
-            if let Some(locked) = self.arenas[index & 1].try_lock()
+            let [first, second] = &self.arenas;
+            let arena = if index == 0 { first } else { second };
+            if let Some(locked) = arena.try_lock()
                 && self.current.load(Ordering::Acquire) == index
             {
                 return Some((index, locked));

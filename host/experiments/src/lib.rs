@@ -1,6 +1,6 @@
 //! What wireboot is measured with, in the machines and networks of [`wireboot_lab`]: how fast files come, beside other stacks
-//! ([`bench`]) and rung by rung ([`ladder`]), how many machines a server serves ([`load`]), and what a thousand boots bring to light
-//! ([`soak`]).
+//! ([`mod@bench`]) and rung by rung ([`ladder`]), how many machines a server serves ([`load`]), and what a thousand disturbed boots
+//! bring to light ([`soak`]).
 
 #![forbid(unsafe_code)]
 
