@@ -157,11 +157,8 @@ impl Found {
 mod tests {
     use super::*;
     use crate::dhcp::LeaseSource;
-    use crate::testing::{Datagram, SECOND, run};
     use std::string::ToString;
-    use std::vec::Vec;
     use wireboot_net::{Ipv4Addr, Ipv4Cidr};
-    use wireboot_nic::sim::LinkConfig;
 
     fn v4(boot_file: bool) -> Result<Lease, DhcpError> {
         let address = Ipv4Cidr::new(Ipv4Addr::new(10, 0, 0, 1), 24);
@@ -261,33 +258,5 @@ mod tests {
             v6: v6(true).ok(),
         };
         assert_eq!(result(v6(true)), Ok(Box::new(expected)));
-    }
-
-    #[test]
-    fn a_version_that_ends_at_once_leaves_the_other_its_time() {
-        let request = DhcpRequest {
-            architecture: 7,
-            uuid: None,
-            client_id: None,
-            vendor_class: dhcp::VendorClass::Pxe,
-            user_class: "wireboot".into(),
-            requested_address: None,
-            want_boot_file: true,
-            patience: Some(Duration::from_secs(3)),
-        };
-        // There is no IPv6, and no server.
-        let link = LinkConfig::default();
-        let nobody = |_: &Datagram| Vec::new();
-        let (decided, micros) = run(link, 1, &[], nobody, async move |stack| {
-            let mut decided = Vec::new();
-            discover(&stack, &request, |news| match news {
-                News::Decided(result) => decided.push(result),
-                _ => panic!("nobody gives a lease"),
-            })
-            .await;
-            decided
-        });
-        assert!(matches!(*decided, [Err(FetchError::Dhcp(_))]));
-        assert!(micros >= 3 * SECOND, "{micros} us");
     }
 }

@@ -938,14 +938,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn without_a_size_four_mebibytes_are_asked_for_first() {
-    let manner = Manner {
-        refuse_options: true,
-        ..Manner::default()
-    };
-    let outcome = fetch(&manner, LinkConfig::default(), 1);
-    assert!(outcome.bytes() == manner.file);
-    assert_eq!(outcome.asked, [4 << 20]);
-}
