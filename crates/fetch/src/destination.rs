@@ -2,7 +2,7 @@
 
 use wireboot_net::Memory;
 
-/// The receiver of one file. A download asks it for memory and tells it how far it is.
+/// The receiver of one file. A download asks it for memory and reports progress to it.
 ///
 /// The protocols run on one processor and are polled by one engine, so the returned futures need not be
 /// `Send`.
@@ -12,7 +12,7 @@ use wireboot_net::Memory;
 )]
 pub trait Destination {
     /// Memory of at least `bytes` bytes (never asked for 0). `bytes` is the size of the whole file when the
-    /// server told it, else a size to go on with, which later calls enlarge.
+    /// server announced it, else a size to go on with, which later calls enlarge.
     ///
     /// `previous` is the memory given before, with the number of bytes at its start that hold received
     /// data. The receiver keeps those bytes: the returned memory starts with a copy of them (or is

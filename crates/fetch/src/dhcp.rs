@@ -100,11 +100,11 @@ pub struct DhcpRequest {
     pub uuid: Option<[u8; 16]>,
     /// As whom the firmware asks DHCPv6, where that is known: a server is to know the machine again.
     pub client_id: Option<ClientId>,
-    /// Kind of boot client.
+    /// As which kind of boot client. Proxies that serve another kind are ignored.
     pub vendor_class: VendorClass,
     /// User class (option 77), sent as the bare name that servers' configurations compare with.
     pub user_class: String,
-    /// An address we had before.
+    /// An address that this machine had before (option 50).
     pub requested_address: Option<Ipv4Addr>,
     /// Whether the offer should name a boot file, and is worth a short wait for one that does.
     pub want_boot_file: bool,
@@ -121,7 +121,7 @@ pub enum DhcpError {
          cable, the switch port (VLAN, spanning tree) and that a DHCP server or relay serves this network"
     )]
     NoAnswer {
-        /// DISCOVERs sent.
+        /// DISCOVERs sent, repetitions included.
         discovers: usize,
         /// How long it took, in seconds.
         seconds: u64,
@@ -134,9 +134,9 @@ pub enum DhcpError {
          information but no addresses, so check that the network's DHCP server runs and has free addresses"
     )]
     OnlyProxy {
-        /// The proxy.
+        /// Its server identifier (option 54), else its source address.
         proxy: Ipv4Addr,
-        /// DISCOVERs sent.
+        /// DISCOVERs sent, repetitions included.
         discovers: usize,
         /// How long it took, in seconds.
         seconds: u64,
@@ -147,19 +147,19 @@ pub enum DhcpError {
          that no firewall drops broadcasts"
     )]
     NoAck {
-        /// The server.
+        /// Its server identifier (option 54).
         server: Ipv4Addr,
-        /// What it offered.
+        /// The offered address (`yiaddr`).
         address: Ipv4Addr,
     },
     /// The server refused what it had offered.
     #[error("the DHCP server {server} refused {address} (NAK: {message}); check its log")]
     Refused {
-        /// The server.
+        /// Its server identifier (option 54).
         server: Ipv4Addr,
-        /// What it had offered.
+        /// The offered address (`yiaddr`).
         address: Ipv4Addr,
-        /// Its words, or what stands for none.
+        /// Text of the NAK (option 56), or a substitute where it has none.
         message: String,
     },
     /// Somebody has the offered address already.
@@ -168,9 +168,9 @@ pub enum DhcpError {
          from the server's range", Mac(*.owner)
     )]
     AddressInUse {
-        /// The server.
+        /// Its server identifier (option 54).
         server: Ipv4Addr,
-        /// What it offered.
+        /// The offered address (`yiaddr`).
         address: Ipv4Addr,
         /// Ethernet address of the one that uses it.
         owner: [u8; 6],
@@ -194,7 +194,7 @@ pub enum DhcpError {
     NoAddress,
 }
 
-/// What stays the same for a machine without a GUID: its Ethernet address.
+/// A GUID for a machine without one: zeros and its Ethernet address.
 fn uuid_of(mac: [u8; 6]) -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid[10..].copy_from_slice(&mac);
@@ -245,7 +245,7 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
             Err(error) => error,
         };
         stack.unconfigure();
-        // Has been asked often enough; the next lease would lead there again.
+        // It has been asked often enough, and the next lease would name it again.
         if matches!(error, DhcpError::NoBootServer { .. }) {
             return Err(error);
         }
@@ -264,13 +264,13 @@ struct Offer {
     server: Ipv4Addr,
 }
 
-/// How a message leads to a boot file.
+/// Who names the boot file, according to a message.
 enum Guide {
-    /// It names the file.
+    /// The message itself.
     File,
-    /// Its sender's port 4011 knows.
+    /// Its sender, on port 4011.
     Sender,
-    /// Boot servers of the given type know.
+    /// Boot servers of type `kind` (PXE 2.1 section 2.2.3).
     BootServers { options: PxeOptions, kind: u16 },
 }
 

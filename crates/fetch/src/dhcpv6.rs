@@ -40,7 +40,7 @@ use crate::dhcp::DhcpRequest;
 use client::{Client, Outcome};
 use lease::is_host;
 
-/// As whom a machine asks.
+/// The identity by which servers know a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientId {
     /// DHCP unique identifier (RFC 8415 section 11).
@@ -93,7 +93,7 @@ pub enum Dhcp6Error {
     Refused {
         /// Link-local address that its message came from.
         server: Ipv6Addr,
-        /// Its status code and its words.
+        /// The status code and its text (RFC 8415 section 21.13).
         reason: String,
     },
     /// The address that a server gave is in use.
@@ -102,13 +102,14 @@ pub enum Dhcp6Error {
          its range"
     )]
     Taken {
-        /// As the server gave it.
+        /// The first of the server's addresses that is in use.
         address: Ipv6Addr,
     },
 }
 
-/// Gets addresses and boot information over IPv6, and tells `found` of them at once: the stack has the addresses then. Ends when no
-/// neighbour has objected to them. Where one has, the server is told, and asked for others: then `found` hears of a second lease.
+/// Gets addresses and boot information over IPv6. Calls `found` with a lease as soon as the stack has its addresses. Ends when duplicate
+/// address detection is through. Where a neighbour has one of the addresses, the server gets a DECLINE and is asked again, and `found` is
+/// called with the second lease.
 ///
 /// # Errors
 /// [`Dhcp6Error`] after [`DhcpRequest::patience`], or at the end of as much time as DHCP over IPv4 takes; at once where there is no

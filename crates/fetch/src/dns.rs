@@ -34,10 +34,10 @@ const PORT: u16 = 53;
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 /// Seconds to wait for each server, in the first round over the servers and the next.
 const WAITS: [u64; 3] = [1, 2, 4];
-/// How long a name may take in all, with its aliases and the search list: a server that answers slowly, and leads from one name to the
-/// next, would be followed for hours.
+/// How long a name may take in all, with its aliases and the search list. Without a limit, a slow server could answer with alias after
+/// alias for hours.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Servers asked, as resolvers have it.
+/// Servers asked, as in other resolvers (`MAXNS`).
 const MAX_SERVERS: usize = 3;
 /// Aliases followed for one name.
 const MAX_ALIASES: usize = 8;
@@ -51,7 +51,7 @@ pub enum DnsError {
          the URL"
     )]
     NoServers {
-        /// The name.
+        /// As the user wrote it, without the search list.
         name: String,
     },
     /// The name cannot be asked for.
@@ -60,23 +60,23 @@ pub enum DnsError {
          their xn-- form)"
     )]
     BadName {
-        /// The name.
+        /// As the user wrote it, without the search list.
         name: String,
     },
     /// The servers say that there is no such name (NXDOMAIN).
     #[error("{name}: no such name (NXDOMAIN for {}); check its spelling, and the domain that DHCP gives", .tried.join(", "))]
     NotFound {
-        /// The name.
+        /// As the user wrote it, without the search list.
         name: String,
-        /// What was asked for, the search list applied.
+        /// The names that were asked for, with the search list.
         tried: Vec<String>,
     },
     /// The name exists but has no address that this machine can use.
     #[error("{name}: the name exists but has no {records}")]
     NoAddress {
-        /// The name.
+        /// As the user wrote it, without the search list.
         name: String,
-        /// What was asked for.
+        /// The record types that were asked for, for the message.
         records: &'static str,
     },
     /// The name's addresses belong to no other host.
@@ -84,9 +84,9 @@ pub enum DnsError {
         "{name}: the DNS server {server} gives it the address {address}, which no other host can have; check the name's records"
     )]
     NoHost {
-        /// The name.
+        /// As the user wrote it, without the search list.
         name: String,
-        /// The server.
+        /// The one that answered.
         server: IpAddr,
         /// The first such address.
         address: IpAddr,
@@ -94,11 +94,11 @@ pub enum DnsError {
     /// A server answers, but cannot answer this.
     #[error("{name}: the DNS server {server} answers {reason}; check that server's log")]
     Failed {
-        /// The name.
+        /// As the user wrote it, without the search list.
         name: String,
-        /// The server.
+        /// The one that answered.
         server: IpAddr,
-        /// SERVFAIL and the like.
+        /// The response code, or why the server could not be asked.
         reason: String,
     },
     /// No server answers.
@@ -107,17 +107,17 @@ pub enum DnsError {
         shown(.servers)
     )]
     NoAnswer {
-        /// The name.
+        /// As the user wrote it, without the search list.
         name: String,
-        /// The servers asked.
+        /// Those that were asked, three at most.
         servers: Vec<IpAddr>,
         /// How long it took, in seconds.
         seconds: u64,
     },
-    /// The name's aliases lead in a circle, or nowhere.
+    /// The name's CNAME records form a circle, or a chain longer than is followed.
     #[error("{name}: its CNAME records form a circle, or a chain of more than 8")]
     Aliases {
-        /// The name.
+        /// As the user wrote it, without the search list.
         name: String,
     },
 }

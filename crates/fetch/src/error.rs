@@ -13,7 +13,7 @@ use core::net::SocketAddr;
 /// Why a lease or a file could not be had. Its text is for the user and complete.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The URL is none, or not one that wireboot can fetch.
+    /// The text is no URL, or none that wireboot can fetch.
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The URL's host has no address.
@@ -21,34 +21,34 @@ pub enum FetchError {
     Unresolved {
         /// What was asked for.
         url: Url,
-        /// Why, for the user.
+        /// The resolver's error, as text for the user.
         reason: String,
     },
-    /// HTTP failed.
+    /// An HTTP download failed. The error names URL and server.
     #[error(transparent)]
     Http(Box<HttpError>),
-    /// TFTP failed.
+    /// A TFTP download failed.
     #[error("{url} (server {}): {error}", shown(.servers))]
     Tftp {
         /// What was asked for.
         url: Url,
-        /// Whom it was asked of: the server that answered, or all its addresses.
+        /// The address that answered, else all addresses that were asked.
         servers: Vec<SocketAddr>,
-        /// What happened.
+        /// The error of the last attempt.
         error: Box<TftpError>,
     },
-    /// DHCP failed.
+    /// DHCP by IPv4 failed, and there was no DHCPv6 to try.
     #[error(transparent)]
     Dhcp(Box<DhcpError>),
     /// DHCP failed by both IP versions.
     #[error("{v4}; and by IPv6, {v6}")]
     NoLease {
-        /// By IPv4.
+        /// Why DHCP by IPv4 gave nothing.
         v4: Box<DhcpError>,
-        /// By IPv6.
+        /// Why DHCPv6 gave nothing.
         v6: Dhcp6Error,
     },
-    /// Whoever asked wants it no more.
+    /// [`Command::Cancel`](crate::Command::Cancel).
     #[error("{url}: cancelled")]
     Cancelled {
         /// What was asked for.

@@ -37,7 +37,7 @@ use crate::destination::Destination;
 use crate::pace::Limits;
 use crate::race;
 use crate::resolve::Resolve;
-use crate::team::Assistants;
+use crate::team::Workers;
 use crate::url::{Host, Scheme, Url};
 use crate::wait::{Wait, pause_after};
 use body::Body;
@@ -59,13 +59,13 @@ const FIRST_ATTEMPTS: u32 = 4;
 /// Requests that may fail in a row without [`WORTHWHILE`] progress: with the back-off, a server has half a
 /// minute to come back.
 const RESUME_ATTEMPTS: u32 = 8;
-/// Requests that may fail because too little came, without as much progress between them as the floor asks for: each takes its time.
+/// Requests that may end below the floor, without as much progress between them as the floor asks for. Each lasts as long as the floor
+/// allows.
 const SLOW_ATTEMPTS: u32 = 2;
-/// Times that a download may begin anew. A server that breaks off each time, a little later than the time before, would keep it going for
-/// days.
+/// Times that a download may begin anew. Without a limit, a server that breaks off a little later each time would keep it going for days.
 const RESTARTS: u32 = 8;
-/// Bytes that a download must gain before its failures are forgotten. A server that breaks off after each few bytes
-/// would keep it going for ever.
+/// Bytes that a download must gain before its failures are forgotten. Without them, a server that breaks off after each few bytes would
+/// keep it going for ever.
 const WORTHWHILE: u64 = 64 * 1024;
 /// Longest `Retry-After` obeyed.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(30);
@@ -81,11 +81,11 @@ pub struct Fetched {
     pub len: u64,
     /// Where it came from, after redirects.
     pub url: Url,
-    /// What it took.
+    /// Over all requests for the file, helpers' included.
     pub stats: HttpStats,
 }
 
-/// Downloads `url` to memory of `destination`, with the help of `assistants` if the file is large.
+/// Downloads `url` to memory of `destination`, with the help of `workers` if the file is large.
 ///
 /// Each wait in it ends: after 10 s without a byte the server is asked again, for the rest of the file if
 /// possible; after 4 requests in a row that failed before the first byte, or 8 that brought less than 64 KiB
@@ -99,7 +99,7 @@ pub struct Fetched {
 pub async fn get<R: Resolve, D: Destination>(
     stack: &Stack,
     connections: &Connections,
-    assistants: &Assistants,
+    workers: &Workers,
     resolver: &R,
     url: &Url,
     limits: Limits,
@@ -108,7 +108,7 @@ pub async fn get<R: Resolve, D: Destination>(
     let mut download = Download {
         stack,
         connections,
-        assistants,
+        workers,
         resolver,
         url: url.clone(),
         limits,
@@ -152,7 +152,7 @@ type Helpers<'a> = Rc<RefCell<Vec<Pin<Box<dyn Future<Output = ()> + 'a>>>>>;
 struct Download<'a, R, D> {
     stack: &'a Stack,
     connections: &'a Connections,
-    assistants: &'a Assistants,
+    workers: &'a Workers,
     resolver: &'a R,
     url: Url,
     limits: Limits,
@@ -330,9 +330,9 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             return Ok(());
         };
         let distant = ranges::is_distant(self.stack, self.connections, server.ip());
-        let helpers = |assistants| ranges::helpers(self.stack, distant, head, total, assistants);
-        let mut assistants = self.assistants.present();
-        if self.body.alone || helpers(assistants.len()).is_none() {
+        let helpers = |workers| ranges::helpers(self.stack, distant, head, total, workers);
+        let mut workers = self.workers.present();
+        if self.body.alone || helpers(workers.len()).is_none() {
             return Ok(());
         }
         self.body.reserve(total).await?;
@@ -341,12 +341,12 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         };
         // Memory that cannot be lent at all is this engine's alone.
         if region.lend(0..1).is_none() {
-            assistants.clear();
+            workers.clear();
         }
-        let Some(helpers) = helpers(assistants.len()) else {
+        let Some(helpers) = helpers(workers.len()) else {
             return Ok(());
         };
-        let connections = 1 + helpers + assistants.len();
+        let connections = 1 + helpers + workers.len();
         log::debug!("{}: on {connections} connections", self.url);
         let source = Source {
             url: self.url.clone(),
@@ -357,9 +357,9 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         };
         let split = Split::new(source, region, connections);
         let mut list = self.helpers.borrow_mut();
-        for index in assistants {
-            let assistant = ranges::assist(self.stack, self.assistants, index, split.clone());
-            list.push(Box::pin(assistant));
+        for index in workers {
+            let worker = ranges::help_by_worker(self.stack, self.workers, index, split.clone());
+            list.push(Box::pin(worker));
         }
         for _ in 0..helpers {
             let helper = ranges::help(self.stack, self.connections, split.clone());
@@ -372,7 +372,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
     /// After a part of a split file: what is to be asked for next, or nothing once the helpers are through.
     async fn join(&mut self, split: &Split) -> Result<Step, Problem> {
         loop {
-            self.body.tell(self.body.filled);
+            self.body.report(self.body.filled);
             if self.body.filled < split.front.end() as u64 {
                 return Ok(Step::More);
             }

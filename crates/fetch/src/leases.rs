@@ -20,9 +20,9 @@ const GRACE_V4: Duration = Duration::from_secs(5);
 /// What a machine has learnt of its network. At least one of the two is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leases {
-    /// By IPv4.
+    /// From DHCP; `None` where that failed or has not ended.
     pub v4: Option<Lease>,
-    /// By IPv6.
+    /// From DHCPv6; `None` where that failed or has not ended.
     pub v6: Option<Lease6>,
 }
 
@@ -35,7 +35,7 @@ impl From<Lease> for Leases {
     }
 }
 
-/// What becomes known.
+/// What [`discover`] reports.
 pub(crate) enum News {
     V4(Lease),
     V6(Lease6),
@@ -45,10 +45,10 @@ pub(crate) enum News {
     Both(Box<Leases>),
 }
 
-/// Asks by both versions in the same turn, and tells what becomes known. The first lease with a boot file decides, or the first at all
-/// where none is wanted. One without waits a little for the other version's; a version that failed is not waited for. A lease that comes
-/// after that is told too: it may name a boot file that can be had where the first cannot.
-pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: impl FnMut(News)) {
+/// Asks by both versions in the same turn, and reports each lease. The first lease with a boot file decides, or the first at all where no
+/// boot file is wanted. A lease without a boot file waits a little for the other version's; a version that failed is not waited for. A
+/// lease that comes after the decision is reported too: its boot file may be reachable where that of the first is not.
+pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut report: impl FnMut(News)) {
     let mut v4 = pin!(dhcp::discover(stack, request));
     let lease6 = Cell::new(None);
     let mut v6 = pin!(dhcpv6::discover(stack, request, |lease| lease6.set(Some(lease))));
@@ -60,7 +60,7 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
             && let Poll::Ready(result) = v4.as_mut().poll(context)
         {
             if let Ok(lease) = &result {
-                tell(News::V4(lease.clone()));
+                report(News::V4(lease.clone()));
             }
             found.v4 = Some((result, now));
         }
@@ -71,11 +71,11 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
             }
         }
         if let Some(lease) = lease6.take() {
-            tell(News::V6(lease.clone()));
+            report(News::V6(lease.clone()));
             found.v6 = Some((Ok(lease), now));
         }
         if let Some(news) = found.news(request.want_boot_file, now) {
-            tell(news);
+            report(news);
         }
         if found.v4.is_some() && !v6_goes_on {
             Poll::Ready(())
@@ -86,7 +86,7 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut tell: imp
     .await;
 }
 
-/// How each version ended, and when.
+/// The result of each version so far, and when it came.
 #[derive(Default)]
 struct Found {
     v4: Option<(Result<Lease, DhcpError>, Instant)>,
@@ -95,7 +95,7 @@ struct Found {
 }
 
 impl Found {
-    /// What there is to tell of both. To be called until both have ended.
+    /// What is to be reported now. To be called until both versions have ended.
     fn news(&mut self, want_boot_file: bool, now: Instant) -> Option<News> {
         if self.decided {
             return self.both().map(|leases| News::Both(Box::new(leases)));
@@ -229,7 +229,7 @@ mod tests {
         assert!(found.news(true, at(3)).is_none());
         found.v6 = Some((v6(true), at(3)));
         let Some(News::Both(leases)) = found.news(true, at(3)) else {
-            panic!("not told");
+            panic!("not reported");
         };
         assert_eq!((leases.v4, leases.v6), (v4(true).ok(), v6(true).ok()));
     }

@@ -1,8 +1,8 @@
 //! What to get and how: an address and boot information by DHCP, names by DNS, files by TFTP and HTTP.
 //!
-//! [`Service`] is the whole of it behind a mailbox: commands in, events out, an engine in between. On a card with several queue
-//! pairs, [`Assistant`]s on other processors help it with large files. The protocols
-//! themselves are `async` functions over a [`wireboot_net::Stack`], and know nothing of who asked.
+//! [`Service`] runs the protocols and their engine behind a mailbox: commands in, events out. On a card with several queue pairs,
+//! [`Worker`]s on other processors receive parts of large files for it. The protocols themselves are `async` functions over a
+//! [`wireboot_net::Stack`], and do not know who asked.
 #![no_std]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -11,7 +11,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod assistant;
 pub mod destination;
 pub mod dhcp;
 pub mod dhcpv6;
@@ -39,12 +38,13 @@ pub mod tftp;
 pub mod url;
 pub mod verify;
 mod wait;
+mod worker;
 
-pub use assistant::Assistant;
 pub use dhcp::{DhcpRequest, Lease, LeaseSource};
 pub use dhcpv6::{ClientId, Dhcp6Error, Lease6};
 pub use error::FetchError;
 pub use leases::Leases;
 pub use pace::{Floor, Limits};
-pub use service::{Command, Event, File, Job, Service, Stats, TOGETHER};
-pub use team::{Assistants, Lead, Link, team};
+pub use service::{Command, Event, File, Job, MAX_CONCURRENT, Service, Stats};
+pub use team::{Leader, Link, Workers, team};
+pub use worker::Worker;

@@ -1,13 +1,13 @@
-//! The sending side of a mailbox, which never waits.
+//! The sending end of a ring, which never blocks.
 
 use alloc::collections::VecDeque;
 
 use wireboot_ring::Sender;
 
-/// A ring, and what found it full.
+/// A ring's sender, and the messages for which the ring had no room.
 pub(crate) struct Outbox<T> {
     ring: Sender<T>,
-    /// What must not be lost: some of it holds memory.
+    /// Messages that must not be lost, as some hold memory.
     waiting: VecDeque<T>,
 }
 
@@ -19,13 +19,13 @@ impl<T: Send> Outbox<T> {
         }
     }
 
-    /// Sends `message`, if need be later.
-    pub(crate) fn tell(&mut self, message: T) {
+    /// Sends `message`, later where the ring is full.
+    pub(crate) fn send(&mut self, message: T) {
         self.waiting.push_back(message);
         self.flush();
     }
 
-    /// Sends `message` if there is room enough; one that is worth nothing late, and must not push out what matters.
+    /// Sends a message that is useless later, if no other waits and the ring keeps room for one more. Else gives it back.
     pub(crate) fn offer(&mut self, message: T) -> Result<(), T> {
         if self.waiting.is_empty() && self.ring.room() > 1 {
             return self.ring.push(message);
@@ -33,7 +33,7 @@ impl<T: Send> Outbox<T> {
         Err(message)
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting messages, as far as there is room.
     pub(crate) fn flush(&mut self) {
         while let Some(message) = self.waiting.pop_front() {
             if let Err(message) = self.ring.push(message) {
@@ -63,8 +63,8 @@ mod tests {
         }
         assert_eq!(outbox.offer(3), Err(3));
         // The last place, and one behind it.
-        outbox.tell(4);
-        outbox.tell(5);
+        outbox.send(4);
+        outbox.send(5);
         assert!(outbox.waits());
         assert_eq!(
             [there.pop(), there.pop(), there.pop()].map(Option::unwrap),

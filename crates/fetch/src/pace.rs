@@ -29,10 +29,10 @@ impl fmt::Display for Floor {
     }
 }
 
-/// What a download may take.
+/// When a download is given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The slowest that goes on.
+    /// Below this rate a transfer ends.
     pub floor: Floor,
     /// How long a server is waited for that is busy, cannot be reached or says nothing. The usual attempts are made in any case.
     pub patience: Duration,

@@ -12,14 +12,14 @@ use wireboot_net::{Duration, Stack};
 
 /// Time between the starts of two attempts (RFC 8305 section 5, "Connection Attempt Delay").
 pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Attempts at the same time.
-const TOGETHER: usize = 6;
+/// Addresses that are tried at most. All attempts may run at the same time.
+const MAX_CONCURRENT: usize = 6;
 
 /// The IP versions that this machine has an address of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Versions {
     pub(crate) v4: bool,
-    /// With an address that is known beyond the link.
+    /// An address that is not link-local.
     pub(crate) v6: bool,
 }
 
@@ -36,7 +36,7 @@ impl Versions {
         }
     }
 
-    /// Whether an address can be reached, as far as one's own go.
+    /// Whether this machine has an address of that IP version.
     pub(crate) fn reach(self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(_) => self.v4,
@@ -80,7 +80,7 @@ pub(crate) async fn first<T, E, F: Future<Output = Result<T, E>>>(
     mut attempt: impl FnMut(SocketAddr) -> F,
 ) -> Result<(SocketAddr, T), E> {
     type Attempt<F> = (SocketAddr, Pin<Box<F>>);
-    let mut waiting = servers.iter().take(TOGETHER).copied();
+    let mut waiting = servers.iter().take(MAX_CONCURRENT).copied();
     let mut running: Vec<Attempt<F>> = Vec::new();
     let mut next = stack.now();
     let mut setback = none;

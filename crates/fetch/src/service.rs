@@ -1,9 +1,9 @@
-//! The engine and all protocols behind a mailbox, so that whoever wants files need not share a processor with
-//! them: commands in, events out, memory handed over and back.
+//! The engine and all protocols behind a mailbox of two rings: commands in, events out, memory handed over and back. The caller may
+//! run on another processor.
 
-mod by_mail;
+mod mailbox_destination;
 
-use by_mail::ByMail;
+use mailbox_destination::MailboxDestination;
 
 use crate::dhcp::{DhcpRequest, Lease};
 use crate::dhcpv6::Lease6;
@@ -15,7 +15,7 @@ use crate::outbox::Outbox;
 use crate::pace::{Floor, Limits};
 use crate::race;
 use crate::resolve::Resolve;
-use crate::team::{Assistants, Lead};
+use crate::team::{Leader, Workers};
 use crate::tftp;
 use crate::url::{Host, Scheme, Url};
 use alloc::boxed::Box;
@@ -34,16 +34,16 @@ use wireboot_ring::{Receiver, Sender};
 /// section 6.2.6).
 const ROUTER_PATIENCE: Duration = Duration::from_secs(4);
 
-/// Downloads that run at the same time; more wait their turn. The receive buffers are shared by all.
-pub const TOGETHER: usize = 4;
+/// Downloads that run at the same time; further ones wait. They share the receive buffers.
+pub const MAX_CONCURRENT: usize = 4;
 
-/// Names a piece of work in commands and events. The sender chooses it and uses it once.
+/// Identifies a request in commands and events. The sender chooses it and uses it once.
 pub type Job = u32;
 
 /// What can be asked of a [`Service`].
 #[derive(Debug)]
 pub enum Command {
-    /// Take on a lease that somebody else obtained (the firmware).
+    /// Use a lease that the firmware obtained.
     Configure(Lease),
     /// The same for IPv6.
     Configure6(Lease6),
@@ -52,68 +52,68 @@ pub enum Command {
     /// Obtain a lease by both IP versions; answered by [`Event::Lease`] when one has all that was asked for. The other one is taken on
     /// as well, when it is there.
     Dhcp {
-        /// Names the work.
+        /// The events that answer carry it.
         job: Job,
-        /// What to tell and ask the server.
+        /// What to send to the server and ask of it.
         request: DhcpRequest,
     },
     /// Download `url`; answered by [`Event::NeedMemory`], [`Event::Progress`] and in the end [`Event::Done`].
     Get {
-        /// Names the work.
+        /// The events that answer carry it.
         job: Job,
-        /// What to download.
+        /// An `http` or `tftp` URL.
         url: String,
         /// How long its server is waited for ([`Limits::patience`]).
         patience: Duration,
     },
     /// The memory that a job asked for.
     Memory {
-        /// The job.
+        /// That of [`Event::NeedMemory`].
         job: Job,
         /// At least as many bytes as were asked for.
         memory: Memory,
     },
     /// There is no memory for a job: it ends.
     NoMemory {
-        /// The job.
+        /// That of [`Event::NeedMemory`].
         job: Job,
     },
     /// End a job now; it is still answered by [`Event::Done`].
     Cancel {
-        /// The job.
+        /// That of a [`Command::Get`]; others cannot be cancelled.
         job: Job,
     },
 }
 
 impl Leases {
-    /// The commands that have a service take them on.
+    /// The commands by which a service uses them.
     pub fn commands(self) -> impl Iterator<Item = Command> {
         let v4 = self.v4.map(Command::Configure);
         v4.into_iter().chain(self.v6.map(Command::Configure6))
     }
 }
 
-/// What a [`Service`] tells.
+/// What a [`Service`] reports.
 #[derive(Debug)]
 pub enum Event {
-    /// DHCP has ended or has brought what was asked for. On success the leases are in use. Told once more when the other version's lease
+    /// DHCP has ended or has brought what was asked for. On success the leases are in use. Sent once more when the other version's lease
     /// comes later.
     Lease {
-        /// The job.
+        /// That of [`Command::Dhcp`].
         job: Job,
-        /// The leases.
+        /// At least one lease, or why there is none.
         result: Result<Box<Leases>, FetchError>,
     },
     /// A download needs memory, to be answered by [`Command::Memory`] or [`Command::NoMemory`].
     NeedMemory {
-        /// The job.
+        /// That of [`Command::Get`].
         job: Job,
         /// How much: the size of the file in bytes, or a step when the size is not known.
         bytes: u64,
     },
     /// How far a download is.
     Progress {
-        /// The job.
+        /// That of [`Command::Get`].
         job: Job,
         /// Bytes received, anywhere in the file: one that comes in parts is not there from its start up to here.
         received: u64,
@@ -122,9 +122,9 @@ pub enum Event {
     },
     /// A download is over.
     Done {
-        /// The job.
+        /// That of [`Command::Get`].
         job: Job,
-        /// The file.
+        /// The whole file, or why there is none.
         result: Result<File, FetchError>,
     },
 }
@@ -138,7 +138,7 @@ pub struct File {
     pub memory: Memory,
     /// Size in bytes.
     pub len: u64,
-    /// What it took.
+    /// For the user and for benchmarks.
     pub stats: Stats,
 }
 
@@ -159,7 +159,7 @@ impl File {
     }
 }
 
-/// What a download took.
+/// Duration and losses of a download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes of the file.
@@ -183,24 +183,27 @@ impl Stats {
 pub struct Service<N: Nic> {
     engine: Engine<N>,
     commands: Receiver<Command>,
-    shared: Rc<Shared>,
+    shared: Rc<ServiceState>,
 }
 
 /// What the tasks of a service share.
-struct Shared {
+struct ServiceState {
     stack: Stack,
     outbox: RefCell<Outbox<Event>>,
-    /// Memory and cancellations for running jobs.
-    mail: RefCell<Vec<Mail>>,
+    /// Those of [`Command::Get`].
+    jobs: RefCell<Vec<JobState>>,
     leases: RefCell<Leases>,
     connections: Connections,
-    assistants: Assistants,
+    workers: Workers,
     floor: Cell<Floor>,
+    /// Downloads that run, at most [`MAX_CONCURRENT`].
     running: Cell<usize>,
 }
 
-struct Mail {
+/// A download, running or waiting for its turn.
+struct JobState {
     job: Job,
+    /// The answer to [`Event::NeedMemory`], once it is there; inside, `None` after [`Command::NoMemory`].
     memory: Option<Option<Memory>>,
     cancelled: bool,
 }
@@ -210,40 +213,40 @@ impl<N: Nic> Service<N> {
     #[must_use]
     pub fn new(nic: N, seed: [u8; 32], commands: Receiver<Command>, events: Sender<Event>) -> Self {
         let engine = Engine::new(nic, seed);
-        Self::on(engine, Assistants::none(), commands, events)
+        Self::on(engine, Workers::none(), commands, events)
     }
 
-    /// The same with assistants. `nic` is the first pair of a card, the assistants are on the others ([`team`](crate::team())).
+    /// The same with workers. `nic` is the first pair of a card, the workers are on the others ([`team`](crate::team())).
     #[must_use]
-    pub fn with_assistants(
+    pub fn with_workers(
         nic: N,
         seed: [u8; 32],
         commands: Receiver<Command>,
         events: Sender<Event>,
-        lead: Lead,
+        leader: Leader,
     ) -> Self {
         let mut engine = Engine::new(nic, seed);
-        let (place, assistants) = Assistants::new(lead);
-        engine.join(place);
-        Self::on(engine, assistants, commands, events)
+        let (peer, workers) = Workers::new(leader);
+        engine.join(peer);
+        Self::on(engine, workers, commands, events)
     }
 
     fn on(
         engine: Engine<N>,
-        assistants: Assistants,
+        workers: Workers,
         commands: Receiver<Command>,
         events: Sender<Event>,
     ) -> Self {
         // Routers are asked at once, and nobody waits for them. Interface ids are the firmware's, from the Ethernet address.
         let stack = engine.stack();
         stack.ipv6_up();
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ServiceState {
             stack,
             outbox: RefCell::new(Outbox::new(events)),
-            mail: RefCell::new(Vec::new()),
+            jobs: RefCell::new(Vec::new()),
             leases: RefCell::default(),
             connections: Connections::new(),
-            assistants,
+            workers,
             floor: Cell::default(),
             running: Cell::new(0),
         });
@@ -254,7 +257,7 @@ impl<N: Nic> Service<N> {
         }
     }
 
-    /// One turn: takes commands, runs the engine, tells events. Returns whether frames arrived or assistants have work. Never blocks.
+    /// One turn: takes commands, runs the engine, sends events. Returns whether frames arrived or workers have work. Never blocks.
     ///
     /// # Errors
     /// [`Fault`] when the NIC failed; the service is of no more use then, and open jobs are not answered.
@@ -262,10 +265,10 @@ impl<N: Nic> Service<N> {
         while let Some(command) = self.commands.pop() {
             self.command(command);
         }
-        self.shared.assistants.turn(now);
+        self.shared.workers.turn(now);
         let received = self.engine.poll(now)?;
         self.shared.outbox.borrow_mut().flush();
-        Ok(received || self.shared.assistants.busy())
+        Ok(received || self.shared.workers.busy())
     }
 
     /// The NIC, for its counters and link state.
@@ -273,7 +276,7 @@ impl<N: Nic> Service<N> {
         self.engine.nic_mut()
     }
 
-    /// Frames that the engine gave to those of its assistants.
+    /// Frames that the engine gave to those of its workers.
     #[must_use]
     pub fn forwarded(&self) -> Forwarded {
         self.engine.forwarded()
@@ -298,8 +301,8 @@ impl<N: Nic> Service<N> {
                 leases::discover(&shared.stack, &request, |news| match news {
                     News::V4(lease) => shared.remember(lease),
                     News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
-                    News::Decided(result) => shared.tell(Event::Lease { job, result }),
-                    News::Both(leases) => shared.tell(Event::Lease {
+                    News::Decided(result) => shared.report(Event::Lease { job, result }),
+                    News::Both(leases) => shared.report(Event::Lease {
                         job,
                         result: Ok(leases),
                     }),
@@ -307,22 +310,22 @@ impl<N: Nic> Service<N> {
                 .await;
             }),
             Command::Get { job, url, patience } => {
-                shared.mail.borrow_mut().push(Mail {
+                shared.jobs.borrow_mut().push(JobState {
                     job,
                     memory: None,
                     cancelled: false,
                 });
                 self.engine.spawn(async move {
                     let result = shared.download(job, &url, patience).await;
-                    shared.mail.borrow_mut().retain(|mail| mail.job != job);
-                    shared.tell(Event::Done { job, result });
+                    shared.jobs.borrow_mut().retain(|state| state.job != job);
+                    shared.report(Event::Done { job, result });
                 });
             }
             Command::Memory { job, memory } => {
-                shared.with_mail(job, |mail| mail.memory = Some(Some(memory)));
+                shared.with_job(job, |state| state.memory = Some(Some(memory)));
             }
-            Command::NoMemory { job } => shared.with_mail(job, |mail| mail.memory = Some(None)),
-            Command::Cancel { job } => shared.with_mail(job, |mail| mail.cancelled = true),
+            Command::NoMemory { job } => shared.with_job(job, |state| state.memory = Some(None)),
+            Command::Cancel { job } => shared.with_job(job, |state| state.cancelled = true),
         }
     }
 }
@@ -339,15 +342,15 @@ pub(crate) async fn unless<T>(stop: impl Fn() -> bool, work: impl Future<Output 
     .await
 }
 
-impl Shared {
-    fn tell(&self, event: Event) {
-        self.outbox.borrow_mut().tell(event);
+impl ServiceState {
+    fn report(&self, event: Event) {
+        self.outbox.borrow_mut().send(event);
     }
 
-    /// Runs `f` on the mail of a job that still runs; what comes for others is too late.
-    fn with_mail(&self, job: Job, f: impl FnOnce(&mut Mail)) {
-        if let Some(mail) = self.mail.borrow_mut().iter_mut().find(|m| m.job == job) {
-            f(mail);
+    /// Runs `f` on the state of a job. Does nothing for a job that is over.
+    fn with_job(&self, job: Job, f: impl FnOnce(&mut JobState)) {
+        if let Some(state) = self.jobs.borrow_mut().iter_mut().find(|m| m.job == job) {
+            f(state);
         }
     }
 
@@ -370,7 +373,7 @@ impl Shared {
 
     async fn download(&self, job: Job, url: &str, patience: Duration) -> Result<File, FetchError> {
         let url = Url::parse(url)?;
-        while self.running.get() >= TOGETHER && !self.cancelled(job) {
+        while self.running.get() >= MAX_CONCURRENT && !self.cancelled(job) {
             self.stack.next_turn().await;
         }
         self.running.set(self.running.get() + 1);
@@ -384,7 +387,7 @@ impl Shared {
         result.unwrap_or_else(|| Err(FetchError::Cancelled { url }))
     }
 
-    /// Waits for a router's word where there is IPv6 alone: before it nobody knows what is on the link, nor the way beyond.
+    /// Waits for a router advertisement where there is only IPv6. Before it, the on-link prefixes and the routers are not known.
     async fn routed(&self) {
         let alone = |leases: &Leases| leases.v6.is_some() && leases.v4.is_none();
         let end = self.stack.now() + ROUTER_PATIENCE;
@@ -397,17 +400,17 @@ impl Shared {
     }
 
     fn cancelled(&self, job: Job) -> bool {
-        self.mail
+        self.jobs
             .borrow()
             .iter()
-            .any(|mail| mail.job == job && mail.cancelled)
+            .any(|state| state.job == job && state.cancelled)
     }
 
     async fn transfer(&self, job: Job, url: &Url, limits: Limits) -> Result<File, FetchError> {
-        let mut destination = ByMail {
+        let mut destination = MailboxDestination {
             shared: self,
             job,
-            told: None,
+            reported: None,
         };
         let begin = self.stack.now();
         let (memory, len, url, retransmissions) = match url.scheme() {
@@ -415,7 +418,7 @@ impl Shared {
                 let file = http::get(
                     &self.stack,
                     &self.connections,
-                    &self.assistants,
+                    &self.workers,
                     &self,
                     url,
                     limits,
@@ -432,7 +435,7 @@ impl Shared {
                     .map(|address| SocketAddr::new(address, url.port()))
                     .collect();
                 // All that have been asked for, since those that wait may start while this one runs.
-                let sharers = self.mail.borrow().len().min(TOGETHER);
+                let sharers = self.jobs.borrow().len().min(MAX_CONCURRENT);
                 let file = url.resource();
                 let (stack, destination) = (&self.stack, &mut destination);
                 let result = tftp::get(stack, &mut servers, file, sharers, limits, destination);
@@ -470,13 +473,13 @@ impl Shared {
     }
 }
 
-impl Resolve for &Shared {
+impl Resolve for &ServiceState {
     async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         (**self).resolve(host).await
     }
 }
 
-impl Shared {
+impl ServiceState {
     async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         let (servers, search) = self.name_servers();
         dns::resolve(&self.stack, &servers, &search, host)
@@ -485,7 +488,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl ServiceState {
     /// Name servers and search list of both leases and of routers, those of IPv4 first.
     fn name_servers(&self) -> (Vec<IpAddr>, Vec<String>) {
         let leases = self.leases.borrow();

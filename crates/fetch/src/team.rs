@@ -1,138 +1,144 @@
-//! Engines on other processors that help with large files: what the lead, whose [`Service`](crate::Service) has the jobs, tells its
-//! assistants, and what they tell it. Each has a ring there and one back, beside those for frames ([`wireboot_net::team()`]).
+//! Engines on other processors that receive parts of large files: what the leader, whose [`Service`](crate::Service) has the jobs,
+//! asks of its workers, and what they report. Each worker has a ring for requests and one for reports, beside those for frames
+//! ([`wireboot_net::team()`]).
 //!
-//! A piece of a file goes to an assistant together with its memory, and is the assistant's alone until that is dropped. While
-//! it has any, an assistant tells every few milliseconds how far it is, and so that it is alive. One that says nothing for
-//! [`PATIENCE`] is lost, for good: nobody can tell when its processor will write next, so its memory is never touched again. One
-//! that is dropped says so, gives back what it has, and gets no more.
+//! A worker gets each piece of a file together with the memory for it. That memory is the worker's alone until the worker drops it.
+//! While a worker has a piece, it reports its progress every few milliseconds, which shows that it is alive. One that reports
+//! nothing for [`PATIENCE`] is lost for good: nobody can tell when its processor will write next, so its memory is never touched
+//! again. A worker that is dropped reports that, gives back what it has, and gets no more pieces.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use wireboot_net::{Duration, Instant, Member, Memory, Route};
+use wireboot_net::{Duration, Instant, Memory, Peer, Route};
 use wireboot_nic::Steering;
 use wireboot_ring::{Receiver, Sender, channel};
 
 use crate::http::source::{HttpStats, Source};
 use crate::outbox::Outbox;
 
-/// Messages under way in each direction. Each of the few files that come at the same time has one piece at an assistant.
+/// Messages that each ring holds. A worker has one piece of each file, and only a few files come at the same time.
 const RING: usize = 64;
-/// Silence after which an assistant that has a piece is lost.
+/// Silence after which a worker that has a piece is lost.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Most of the time between two turns of the lead that counts as silence: where all processors stood still, as those of a virtual
-/// machine do, assistants must have time to speak.
+/// The most that one turn of the leader adds to a worker's silence. All processors of a virtual machine may stand still for longer;
+/// the workers need time to report after that.
 const TURN: Duration = Duration::from_millis(100);
 
-/// What the lead tells an assistant.
-pub(crate) enum Order {
+/// From the leader to a worker.
+pub(crate) enum Request {
     /// Receive a piece.
     Receive(Box<Assignment>),
-    /// The piece of this number is of no use any more; it is still to be reported.
+    /// The piece with this number is not needed any more. The worker still reports its end.
     Cancel(u32),
 }
 
-/// A piece of a file for an assistant.
+/// A piece of a file for a worker.
 pub(crate) struct Assignment {
+    /// The piece's number, used once.
     pub(crate) id: u32,
     pub(crate) source: Source,
-    /// How to get to its server.
+    /// The route to the file's server.
     pub(crate) route: Route,
-    /// Its first byte, in bytes from the start of the file.
+    /// The piece's first byte, counted from the start of the file.
     pub(crate) start: u64,
-    /// Where it goes, and how long it is.
+    /// Where the piece goes. The piece is as long as this memory.
     pub(crate) memory: Memory,
 }
 
-/// What an assistant tells the lead.
+/// From a worker to the leader.
 pub(crate) enum Report {
-    /// So many bytes of a piece are there.
+    /// The first `received` bytes of a piece are there.
     Progress { id: u32, received: u64 },
-    /// A piece is over, and its memory dropped.
-    Done { id: u32, outcome: Outcome },
-    /// The assistant is no more, or never was.
+    /// A piece has ended, and the worker has dropped its memory.
+    Done { id: u32, outcome: PieceOutcome },
+    /// The worker was dropped, or its [`Link`] before there was one.
     Gone,
 }
 
-/// The rings at an assistant's end.
-pub(crate) struct Post {
-    pub(crate) orders: Receiver<Order>,
+/// The worker's ends of the two rings.
+pub(crate) struct WorkerEnd {
+    pub(crate) requests: Receiver<Request>,
     pub(crate) reports: Outbox<Report>,
 }
 
-impl Drop for Post {
+impl Drop for WorkerEnd {
     fn drop(&mut self) {
-        // Orders that nobody will carry out hold memory.
-        while self.orders.pop().is_some() {}
-        self.reports.tell(Report::Gone);
+        // Requests that nobody will carry out hold memory.
+        while self.requests.pop().is_some() {}
+        self.reports.send(Report::Gone);
     }
 }
 
 /// How a piece ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct PieceOutcome {
     /// Bytes at its start that are there.
     pub(crate) received: u64,
     pub(crate) stats: HttpStats,
-    /// The server does not send ranges of this version.
+    /// The server does not send ranges of this version of the file.
     pub(crate) refused: bool,
-    /// It did not come whole.
+    /// The piece is not complete.
     pub(crate) failed: bool,
 }
 
-/// The lead's end of a team, for [`Service::with_assistants`](crate::Service::with_assistants).
-pub struct Lead {
-    pub(crate) place: Member,
-    desks: Vec<Desk>,
+/// The leader's end of a team, for [`Service::with_workers`](crate::Service::with_workers).
+pub struct Leader {
+    peer: Peer,
+    workers: Vec<WorkerHandle>,
 }
 
-/// An assistant's end of a team, for [`Assistant::new`](crate::Assistant::new). One that is dropped is an assistant less.
+/// A worker's end of a team, for [`Worker::new`](crate::Worker::new). When one is dropped, the team goes on without that worker.
 pub struct Link {
-    pub(crate) place: Member,
-    pub(crate) post: Post,
+    pub(crate) peer: Peer,
+    pub(crate) end: WorkerEnd,
 }
 
-/// A team of engines, one for each queue pair that `steering` has: the lead's end, for the first pair, and those of its assistants
-/// for the others, in their order.
+/// A team with an engine for each queue pair of `steering`: the leader's end, for the first pair, and the workers' for the others,
+/// in their order.
 #[must_use]
-pub fn team(steering: &Steering) -> (Lead, Vec<Link>) {
-    let (place, places) = wireboot_net::team(steering);
-    let (desks, links) = places
+pub fn team(steering: &Steering) -> (Leader, Vec<Link>) {
+    let (peer, peers) = wireboot_net::team(steering);
+    let (workers, links) = peers
         .into_iter()
-        .map(|place| {
-            let (there, orders) = channel(RING);
-            let (reports, back) = channel(RING);
+        .map(|peer| {
+            let (to_worker, requests) = channel(RING);
+            let (reports, from_worker) = channel(RING);
             let reports = Outbox::new(reports);
-            let post = Post { orders, reports };
-            (Desk::new(there, back), Link { place, post })
+            let end = WorkerEnd { requests, reports };
+            (
+                WorkerHandle::new(to_worker, from_worker),
+                Link { peer, end },
+            )
         })
         .unzip();
-    (Lead { place, desks }, links)
+    (Leader { peer, workers }, links)
 }
 
-/// What the lead knows of an assistant.
-struct Desk {
-    orders: Outbox<Order>,
+/// What the leader knows of a worker.
+struct WorkerHandle {
+    requests: Outbox<Request>,
     reports: Receiver<Report>,
-    /// Pieces that it has.
-    open: Vec<Open>,
-    /// How long it has said nothing though it has a piece.
+    /// Pieces that the worker has.
+    open: Vec<OpenPiece>,
+    /// For how long it has reported nothing though it has a piece.
     silent: Duration,
-    /// It gets no more pieces, and those that it has are never back: what it gave back it has reported.
+    /// It gets no more pieces. Those that it has reported as done are back; the others never come back.
     lost: bool,
 }
 
-struct Open {
+struct OpenPiece {
     id: u32,
     received: u64,
-    outcome: Option<Outcome>,
+    /// `None` until the worker has reported the piece's end.
+    outcome: Option<PieceOutcome>,
 }
 
-impl Desk {
-    fn new(orders: Sender<Order>, reports: Receiver<Report>) -> Self {
+impl WorkerHandle {
+    fn new(requests: Sender<Request>, reports: Receiver<Report>) -> Self {
         Self {
-            orders: Outbox::new(orders),
+            requests: Outbox::new(requests),
             reports,
             open: Vec::new(),
             silent: Duration::ZERO,
@@ -140,7 +146,7 @@ impl Desk {
         }
     }
 
-    /// Hears what it has to say. `passed` is the time since the last call.
+    /// Takes the worker's reports. `passed` is the time since the last call.
     fn turn(&mut self, passed: Duration) {
         self.silent += passed.min(TURN);
         while let Some(report) = self.reports.pop() {
@@ -155,64 +161,68 @@ impl Desk {
             self.silent = Duration::ZERO;
         }
         self.lost |= self.silent >= PATIENCE;
-        self.orders.flush();
+        self.requests.flush();
     }
 
-    /// Notes what is told of a piece, unless that was given up here before.
-    fn note(&mut self, id: u32, note: impl FnOnce(&mut Open)) {
+    /// Notes what is reported of a piece, unless its ticket was dropped before.
+    fn note(&mut self, id: u32, note: impl FnOnce(&mut OpenPiece)) {
         if let Some(open) = self.open.iter_mut().find(|open| open.id == id) {
             note(open);
         }
     }
 }
 
-/// The assistants of a lead.
+/// The workers of a leader.
 #[derive(Default)]
-pub struct Assistants {
-    desks: RefCell<Vec<Desk>>,
-    /// When they were last heard.
+pub struct Workers {
+    handles: RefCell<Vec<WorkerHandle>>,
+    /// When [`Self::turn`] was last called.
     last: Cell<Option<Instant>>,
+    /// Number of the next piece.
     next: Cell<u32>,
 }
 
-impl Assistants {
-    /// Nobody.
+impl Workers {
+    /// For a service that receives everything itself.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    pub(crate) fn new(lead: Lead) -> (Member, Self) {
-        let assistants = Self {
-            desks: RefCell::new(lead.desks),
+    pub(crate) fn new(leader: Leader) -> (Peer, Self) {
+        let workers = Self {
+            handles: RefCell::new(leader.workers),
             ..Self::default()
         };
-        (lead.place, assistants)
+        (leader.peer, workers)
     }
 
-    /// Hears what they have to say. To be called before each turn of the lead's engine.
+    /// Takes their reports. To be called before each turn of the leader's engine.
     pub(crate) fn turn(&self, now: Instant) {
         let last = self.last.replace(Some(now)).unwrap_or(now);
-        for desk in self.desks.borrow_mut().iter_mut() {
-            desk.turn(now - last);
+        for worker in self.handles.borrow_mut().iter_mut() {
+            worker.turn(now - last);
         }
     }
 
     /// Whether any has a piece.
     pub(crate) fn busy(&self) -> bool {
-        let desks = self.desks.borrow();
-        desks.iter().any(|desk| !desk.open.is_empty())
+        let handles = self.handles.borrow();
+        handles.iter().any(|worker| !worker.open.is_empty())
     }
 
-    /// Those that are not lost.
+    /// Indices of those that are not lost.
     pub(crate) fn present(&self) -> Vec<usize> {
-        let desks = self.desks.borrow();
-        let present = desks.iter().enumerate().filter(|(_, desk)| !desk.lost);
+        let handles = self.handles.borrow();
+        let present = handles
+            .iter()
+            .enumerate()
+            .filter(|(_, worker)| !worker.lost);
         present.map(|(index, _)| index).collect()
     }
 
-    /// Gives one of them a piece that begins at `start` and goes to all of `memory`. `None` when it cannot take it; then the memory is
-    /// dropped.
+    /// Gives worker `index` a piece that begins at `start` and fills all of `memory`. `None` when it cannot take it; then the memory
+    /// is dropped.
     pub(crate) fn send(
         &self,
         index: usize,
@@ -220,9 +230,9 @@ impl Assistants {
         route: Route,
         start: u64,
         memory: Memory,
-    ) -> Option<Errand<'_>> {
-        let mut desks = self.desks.borrow_mut();
-        let desk = desks.get_mut(index).filter(|desk| !desk.lost)?;
+    ) -> Option<PieceTicket<'_>> {
+        let mut handles = self.handles.borrow_mut();
+        let worker = handles.get_mut(index).filter(|worker| !worker.lost)?;
         let id = self.next.get();
         self.next.set(id.wrapping_add(1));
         let assignment = Box::new(Assignment {
@@ -232,14 +242,14 @@ impl Assistants {
             start,
             memory,
         });
-        desk.orders.offer(Order::Receive(assignment)).ok()?;
-        desk.open.push(Open {
+        worker.requests.offer(Request::Receive(assignment)).ok()?;
+        worker.open.push(OpenPiece {
             id,
             received: 0,
             outcome: None,
         });
-        Some(Errand {
-            assistants: self,
+        Some(PieceTicket {
+            workers: self,
             index,
             id,
             cancelled: Cell::new(false),
@@ -247,55 +257,55 @@ impl Assistants {
     }
 }
 
-/// A piece that an assistant has. Dropping it ends the assistant's work on it.
-pub(crate) struct Errand<'a> {
-    assistants: &'a Assistants,
+/// A piece that a worker has. Dropping it cancels the worker's work on it.
+pub(crate) struct PieceTicket<'a> {
+    workers: &'a Workers,
     index: usize,
     id: u32,
     cancelled: Cell<bool>,
 }
 
-/// How it is with a piece.
-pub(crate) enum State {
+/// How far a worker is with a piece.
+pub(crate) enum PieceState {
     /// So many bytes are there.
-    Under(u64),
-    Done(Outcome),
-    /// The assistant may write to its memory for ever.
+    Receiving(u64),
+    Done(PieceOutcome),
+    /// The worker is lost, and may write to the piece's memory at any time.
     Lost,
 }
 
-impl Errand<'_> {
-    pub(crate) fn state(&self) -> State {
-        let desks = self.assistants.desks.borrow();
-        let desk = desks.get(self.index);
-        let open = desk.and_then(|desk| desk.open.iter().find(|open| open.id == self.id));
-        let (Some(desk), Some(open)) = (desk, open) else {
-            return State::Lost;
+impl PieceTicket<'_> {
+    pub(crate) fn state(&self) -> PieceState {
+        let handles = self.workers.handles.borrow();
+        let worker = handles.get(self.index);
+        let open = worker.and_then(|worker| worker.open.iter().find(|open| open.id == self.id));
+        let (Some(worker), Some(open)) = (worker, open) else {
+            return PieceState::Lost;
         };
         match open.outcome {
-            Some(outcome) => State::Done(outcome),
-            None if desk.lost => State::Lost,
-            None => State::Under(open.received),
+            Some(outcome) => PieceState::Done(outcome),
+            None if worker.lost => PieceState::Lost,
+            None => PieceState::Receiving(open.received),
         }
     }
 
-    /// Asks the assistant to end it.
+    /// Asks the worker to end its work on the piece.
     pub(crate) fn cancel(&self) {
         if !self.cancelled.replace(true)
-            && let Some(desk) = self.assistants.desks.borrow_mut().get_mut(self.index)
+            && let Some(worker) = self.workers.handles.borrow_mut().get_mut(self.index)
         {
-            desk.orders.tell(Order::Cancel(self.id));
+            worker.requests.send(Request::Cancel(self.id));
         }
     }
 }
 
-impl Drop for Errand<'_> {
+impl Drop for PieceTicket<'_> {
     fn drop(&mut self) {
-        if !matches!(self.state(), State::Done(_)) {
+        if !matches!(self.state(), PieceState::Done(_)) {
             self.cancel();
         }
-        if let Some(desk) = self.assistants.desks.borrow_mut().get_mut(self.index) {
-            desk.open.retain(|open| open.id != self.id);
+        if let Some(worker) = self.workers.handles.borrow_mut().get_mut(self.index) {
+            worker.open.retain(|open| open.id != self.id);
         }
     }
 }

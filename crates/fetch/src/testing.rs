@@ -1,4 +1,4 @@
-//! For tests: a task on an engine, scripted hosts at the other end of a simulated link, and memory that keeps what is settled.
+//! For tests: a task on an engine, scripted hosts at the other end of a simulated link, and memory whose committed bytes are final.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -28,17 +28,17 @@ pub const SECOND: i64 = 1_000_000;
 /// Bytes of a piece of memory.
 const PIECE: usize = 999;
 
-/// Memory for a file, in small pieces, beginning as `previous` does so far as that is filled. Settled bytes cannot be written again,
-/// so a file of which some were settled too early arrives wrong. `settled` tells how far it is. Parts can be lent.
-pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, settled: &Arc<AtomicUsize>) -> Memory {
+/// Memory for a file, in small pieces, beginning as `previous` does so far as that is filled. Committed bytes cannot be written again,
+/// so a file of which some were committed too early arrives wrong. `committed` counts them. Parts can be lent.
+pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, committed: &Arc<AtomicUsize>) -> Memory {
     let mut room = vec![0xee; bytes as usize];
     if let Some((old, filled)) = previous {
         let filled = filled as usize;
         room[..filled].copy_from_slice(&content(&old, filled));
     }
-    settled.store(0, Ordering::Relaxed);
+    committed.store(0, Ordering::Relaxed);
     let (writer, reader) = prefix(HeapBlock::in_pieces(&room, PIECE));
-    Memory::new(Settling(writer, reader, settled.clone()))
+    Memory::new(Committing(writer, reader, committed.clone()))
 }
 
 /// The first `len` bytes of `memory`.
@@ -51,13 +51,13 @@ pub fn content(memory: &Memory, len: usize) -> Vec<u8> {
     bytes
 }
 
-struct Settling(
+struct Committing(
     PrefixWriter<HeapBlock>,
     PrefixReader<HeapBlock>,
     Arc<AtomicUsize>,
 );
 
-impl MemoryBlock for Settling {
+impl MemoryBlock for Committing {
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -67,12 +67,12 @@ impl MemoryBlock for Settling {
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.0.rest_mut(at)
     }
-    fn settle(&mut self, len: usize) {
-        assert!(len <= self.0.len(), "settled beyond the end");
-        self.0.settle(len);
+    fn commit(&mut self, len: usize) {
+        assert!(len <= self.0.len(), "committed beyond the end");
+        self.0.commit(len);
         let last = len.saturating_sub(1);
-        let seen = last + self.1.settled(last).len();
-        assert!(seen >= len, "settled what is lent");
+        let seen = last + self.1.committed(last).len();
+        assert!(seen >= len, "committed what is lent");
         self.2.fetch_max(len, Ordering::Relaxed);
     }
     fn lend(&mut self, range: Range<usize>) -> Option<Memory> {

@@ -3,7 +3,7 @@
 //!
 //! DATA packets are taken in the middle of the engine's burst (`Transfer` is the port's sink) and copied
 //! straight to their place in the file; the task around it acknowledges windows, asks for memory, keeps
-//! time and understands everything that is not DATA.
+//! time and handles everything that is not DATA.
 //!
 //! Where no block arrives, the path may not take packets of that size: smaller ones are asked for. A server with several
 //! addresses is asked at each, a quarter of a second apart; the first that answers has the transfer.
@@ -43,19 +43,19 @@ const FIRST_BLOCK: Duration = Duration::from_millis(3500);
 const MAX_WINDOW: u16 = 256;
 /// First wait for an answer to a request; doubled for each retransmission.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(1000);
-/// Longest single wait.
+/// Longest wait between two packets of ours, after any number of retransmissions.
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 /// Retransmissions in a row without an answer before an attempt is given up.
 const RETRIES: u32 = 6;
 /// Attempts, each from the first byte: TFTP cannot resume.
 const ATTEMPTS: u32 = 3;
-/// Wait after a window that was too large.
-const SETTLE: Duration = Duration::from_millis(20);
+/// Wait after a window that was too large, for the rest of it to arrive.
+const DRAIN_PAUSE: Duration = Duration::from_millis(20);
 /// Smallest MTU that a path is taken to have (RFC 791).
 const MIN_PATH_MTU: u16 = 576;
 /// Windows after which one that was tried is known to fit.
 const TRIAL: u64 = 4;
-/// First memory asked for when the server does not tell the size.
+/// First memory asked for when the server does not announce the size, in bytes.
 const UNKNOWN_SIZE: u64 = 4 << 20;
 
 /// A file received by TFTP.
@@ -122,9 +122,9 @@ pub async fn get(
         match result {
             Ok(Ending::File(file)) => return Ok(file),
             Ok(Ending::TooFast) => {
-                stack.try_less();
+                stack.stop_probing();
                 // What is still on its way would push the answer to the next request out of the buffers.
-                stack.sleep(SETTLE).await;
+                stack.sleep(DRAIN_PAUSE).await;
             }
             Ok(Ending::NoBlock) => {
                 let smaller = SMALLER.into_iter().find(|&less| usize::from(less) < size);
@@ -212,7 +212,7 @@ impl Run<'_> {
             let (due, complete, received) = {
                 let mut transfer = self.transfer.borrow_mut();
                 let due = core::mem::take(&mut transfer.due);
-                transfer.settle();
+                transfer.commit();
                 (due, transfer.complete, transfer.received)
             };
             destination.progress(received, self.announced);
@@ -257,8 +257,7 @@ impl Run<'_> {
             let timed_out = {
                 let transfer = self.transfer.borrow();
                 let since = transfer.heard.max(transfer.sent);
-                let patience = (transfer.patience() * (1 << silent)).min(MAX_TIMEOUT);
-                now >= since + patience
+                now >= since + transfer.timeout()
             };
             if timed_out {
                 silent += 1;
@@ -268,23 +267,17 @@ impl Run<'_> {
                         _ => Err(TftpError::Stalled { received }),
                     };
                 }
-                {
-                    let mut transfer = self.transfer.borrow_mut();
-                    transfer.retransmissions += 1;
-                    transfer.again = true;
-                    // If our report of a gap was lost, what slides in now shall be reported, too.
-                    transfer.gap &= transfer.slide.is_none();
-                }
+                self.transfer.borrow_mut().timed_out();
                 self.acknowledge()?;
             }
             self.stack.next_turn().await;
         }
     }
 
-    /// Where the receive buffers are but hoped for, the first windows tell.
+    /// Where nobody knows what the receive buffers hold, the first windows show it.
     fn begin_trial(&self) {
         let mut transfer = self.transfer.borrow_mut();
-        let trial = self.stack.tries() && transfer.window > 1;
+        let trial = self.stack.probes_receive_frames() && transfer.window > 1;
         transfer.trial = trial.then_some(Trial {
             end: TRIAL * u64::from(transfer.window),
             retransmissions: transfer.retransmissions,
@@ -328,7 +321,7 @@ impl Run<'_> {
         }
     }
 
-    /// Understands the first answer: an OACK, the first block of a server without options, or an error.
+    /// Handles the first answer: an OACK, the first block of a server without options, or an error.
     async fn begin(
         &mut self,
         first: &[u8],
@@ -357,7 +350,8 @@ impl Run<'_> {
             transfer.block_size = usize::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
             transfer.window = granted.window_size.unwrap_or(1).max(1);
             transfer.slide = granted.slide;
-            transfer.timing = Some((1, transfer.sent));
+            // A request that was sent again gives no sample (Karn's algorithm).
+            transfer.timing = (transfer.retransmissions == 0).then_some((1, transfer.sent));
         }
         self.grow(destination).await?;
         self.transfer.borrow_mut().streaming = true;
@@ -405,7 +399,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Understands what is not DATA.
+    /// Handles packets that are not DATA.
     fn control(&self) -> Result<(), TftpError> {
         loop {
             let packet = self.transfer.borrow_mut().control.pop_front();
@@ -443,7 +437,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// RFC 1350 section 4: whoever is not our peer is told so, and our transfer goes on.
+    /// Answers packets of other senders with an error (RFC 1350 section 4). Our transfer goes on.
     fn turn_strangers_away(&self) {
         loop {
             let stranger = self.transfer.borrow_mut().strangers.pop_front();

@@ -164,17 +164,17 @@ impl Url {
         })
     }
 
-    /// The whole URL.
+    /// The whole URL, without the zone of a link-local address.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// How to fetch it.
+    /// The protocol to fetch it by.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// Whom to ask.
+    /// The server's name or address.
     pub fn host(&self) -> &Host {
         &self.host
     }
@@ -218,7 +218,7 @@ pub enum UrlError {
     /// RFC 3986 does not allow it.
     #[error("{url:?} is not a valid URL: {reason}; write special characters as %XX")]
     Invalid {
-        /// The text.
+        /// The text that was refused.
         url: String,
         /// What is wrong and where.
         reason: String,
@@ -226,25 +226,25 @@ pub enum UrlError {
     /// A line break, tab or other control character.
     #[error("{url:?} holds a control character: remove it")]
     ControlCharacter {
-        /// The text.
+        /// The text that was refused.
         url: String,
     },
     /// A relative reference where an absolute URL is needed.
     #[error("{url:?} has no scheme: write the whole URL, such as http://server/file")]
     NoScheme {
-        /// The text.
+        /// The text that was refused.
         url: String,
     },
-    /// TLS.
+    /// `https`, which needs TLS.
     #[error("{url}: https is not supported; serve the file by http and give its sha256")]
     Https {
-        /// The text.
+        /// The text that was refused.
         url: String,
     },
     /// Any other scheme.
     #[error("{url}: the scheme {scheme:?} is not supported; use http or tftp")]
     Scheme {
-        /// The text.
+        /// The text that was refused.
         url: String,
         /// The scheme, in lower case.
         scheme: String,
@@ -252,21 +252,21 @@ pub enum UrlError {
     /// No server named.
     #[error("{url}: names no host; write it as http://server/file")]
     NoHost {
-        /// The text.
+        /// The text that was refused.
         url: String,
     },
     /// Something in brackets that is no IPv6 address, or none that one host can have.
     #[error("{url}: {host} is no IPv6 address of a host; write it as in http://[2001:db8::1]/file")]
     Ipv6 {
-        /// The text.
+        /// The text that was refused.
         url: String,
-        /// The host in it.
+        /// Its host part.
         host: String,
     },
     /// A zone for an address that is not link-local.
     #[error("{url}: only link-local addresses (fe80::...) have a zone; remove it")]
     Zone {
-        /// The text.
+        /// The text that was refused.
         url: String,
     },
     /// A host that can be neither a name in the DNS nor an address.
@@ -274,21 +274,21 @@ pub enum UrlError {
         "{url}: {host:?} is no host name (letters, digits, hyphens and dots, at most 253 characters)"
     )]
     HostName {
-        /// The text.
+        /// The text that was refused.
         url: String,
-        /// The host in it.
+        /// Its host part.
         host: String,
     },
     /// A port that is 0 or above 65535.
     #[error("{url}: the port must be 1 to 65535")]
     Port {
-        /// The text.
+        /// The text that was refused.
         url: String,
     },
     /// `user:password@`.
     #[error("{url}: user names and passwords in URLs are not supported")]
     UserName {
-        /// The text.
+        /// The text that was refused.
         url: String,
     },
     /// A TFTP file name that is empty, not UTF-8 or has control characters.
@@ -296,7 +296,7 @@ pub enum UrlError {
         "{url}: names no TFTP file (the name must be there, be UTF-8 and hold no control characters)"
     )]
     FileName {
-        /// The text.
+        /// The text that was refused.
         url: String,
     },
 }

@@ -10,8 +10,8 @@ use wireboot_net::{Duration, Instant, Stack};
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause between attempts, unless the server asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// A wait for the same reason is told of again after so long.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+/// Time after which the same reason is reported again.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The pause after so many failures: twice as long each time, at least as long as the server `asked` for, and up to a quarter more, so
 /// that many machines that were turned away at once do not come back at once.
@@ -21,14 +21,14 @@ pub(crate) fn pause_after(stack: &Stack, failures: u32, asked: Duration) -> Dura
     pause + Duration::from_micros(stack.random() % (pause.total_micros() / 4))
 }
 
-/// The wait of one download for its server. It ends.
+/// How long one download waits for its server.
 pub(crate) struct Wait {
-    /// How long it may be.
+    /// The longest wait without success.
     patience: Duration,
-    /// When the server failed first.
+    /// The first failure since the last success.
     since: Option<Instant>,
-    /// What was told, and when.
-    told: Option<(String, Instant)>,
+    /// The last reason reported, and when.
+    reported: Option<(String, Instant)>,
 }
 
 impl Wait {
@@ -36,24 +36,24 @@ impl Wait {
         Self {
             patience,
             since: None,
-            told: None,
+            reported: None,
         }
     }
 
-    /// The server has failed. How much longer it may do so; `None` when it has been waited for long enough.
+    /// Notes a failure. Returns how much longer the download waits; `None` when it has waited long enough.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let end = since + self.patience;
         (now < end).then(|| end - now)
     }
 
-    /// The server serves.
+    /// Notes that the server serves.
     pub(crate) fn over(&mut self) {
         self.since = None;
-        self.told = None;
+        self.reported = None;
     }
 
-    /// Why the file does not come, for the user, where that is news.
+    /// A message for the user, where the reason is new or was reported long ago.
     pub(crate) fn news(
         &mut self,
         why: &dyn Display,
@@ -61,13 +61,14 @@ impl Wait {
         now: Instant,
     ) -> Option<String> {
         let why = why.to_string();
-        let known = |(told, at): &(String, Instant)| *told == why && now < *at + TELL_EVERY;
-        if self.told.as_ref().is_some_and(known) {
+        let known =
+            |(reported, at): &(String, Instant)| *reported == why && now < *at + REPORT_INTERVAL;
+        if self.reported.as_ref().is_some_and(known) {
             return None;
         }
         let left = left.secs();
         let news = format!("{why}; waiting for the server, {left} s more at most (Esc leaves)");
-        self.told = Some((why, now));
+        self.reported = Some((why, now));
         Some(news)
     }
 }

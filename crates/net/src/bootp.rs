@@ -9,14 +9,12 @@ use core::net::{Ipv4Addr, SocketAddr};
 /// The BOOTP client port.
 pub const CLIENT_PORT: u16 = 68;
 const SERVER_PORT: u16 = 67;
-/// Replies kept for a client that is slow to look at them.
-const QUEUE: usize = 32;
 
 impl Stack {
     /// The DHCP client's port.
     #[must_use]
     pub fn bootp(&self) -> Bootp {
-        self.inner().bootp = Some(Queue::new(QUEUE));
+        self.inner().bootp = Some(Queue::default());
         Bootp {
             stack: self.clone(),
         }

@@ -10,6 +10,9 @@ use core::cell::RefCell;
 use core::net::SocketAddr;
 use wireboot_tcp::Instant;
 
+/// Datagrams that wait for a reader that is slow.
+const WAITING: usize = 64;
+
 /// Takes the datagrams of a port while they are on loan: one copy, from DMA memory to their final place.
 pub trait DatagramSink {
     /// One datagram's payload, and between whom. Called in the middle of a burst: it must not use the [`Stack`](crate::Stack).
@@ -24,29 +27,22 @@ pub struct Binding {
     pub refused: Option<SocketAddr>,
 }
 
-/// Datagrams and their senders, for a reader. So many wait for one that is slow; later ones are dropped, as the network would.
-pub struct Queue {
-    limit: usize,
-    datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
-}
+/// Datagrams and their senders, for a reader. Those that find [`WAITING`] are dropped, as the network would.
+#[derive(Default)]
+pub struct Queue(VecDeque<(SocketAddr, Vec<u8>)>);
 
 impl Queue {
-    pub fn new(limit: usize) -> Self {
-        let datagrams = VecDeque::new();
-        Self { limit, datagrams }
-    }
-
     pub fn pop(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
-        self.datagrams.pop_front()
+        self.0.pop_front()
     }
 }
 
 impl DatagramSink for Queue {
     fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, _: Instant) {
-        if self.datagrams.len() < self.limit {
+        if self.0.len() < WAITING {
             let mut bytes = vec![0; payload.len()];
             payload.copy_to(&mut bytes);
-            self.datagrams.push_back((ends.remote_end(), bytes));
+            self.0.push_back((ends.remote_end(), bytes));
         }
     }
 }
@@ -58,12 +54,12 @@ mod tests {
     #[test]
     fn so_many_datagrams_wait_for_a_reader_and_no_more() {
         let ends = Ends::new(([10, 0, 0, 2], 69).into(), ([10, 0, 0, 1], 5000).into());
-        let mut queue = Queue::new(2);
-        for bytes in [b"one", b"two", b"six"] {
-            queue.datagram(&ends, Parts::new(&[bytes]), Instant::ZERO);
+        let mut queue = Queue::default();
+        for number in 0..100 {
+            queue.datagram(&ends, Parts::new(&[&[number]]), Instant::ZERO);
         }
         let waiting = core::iter::from_fn(|| queue.pop());
-        let waiting: Vec<_> = waiting.map(|(_, bytes)| bytes).collect();
-        assert_eq!(waiting, [b"one", b"two"]);
+        let waiting: Vec<_> = waiting.map(|(_, bytes)| bytes[0]).collect();
+        assert_eq!(waiting, (0..64).collect::<Vec<_>>());
     }
 }

@@ -3,7 +3,6 @@
 use crate::bootp::CLIENT_PORT;
 use crate::datagrams::DatagramSink;
 use crate::interface::Delivery;
-use crate::ipv6::cache::Heard;
 use crate::ipv6::path_mtu::TooBig;
 use crate::packet::{
     self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, Version,
@@ -11,9 +10,10 @@ use crate::packet::{
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
 use crate::tcp::mss;
-use crate::team::{Forwarded, Member, Passed};
+use crate::team::{Forwarded, Passed, Peer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use wireboot_nic::{Checksum, Fault, Frame, Nic, Properties, Receive, Transmit};
@@ -42,16 +42,15 @@ impl<N: Nic> Engine<N> {
         }
     }
 
-    /// Makes this the engine at `place` of a team, whose NIC is that pair of the card. To be called before it is used.
-    pub fn join(&mut self, place: Member) {
-        self.stack.inner().team = Some(place);
+    /// Makes this the engine `peer` of a team, whose NIC is that pair of the card. To be called before it is used. An engine that
+    /// joins none is a team of its own.
+    pub fn join(&mut self, peer: Peer) {
+        self.stack.inner().team = peer;
     }
 
     /// Frames that it gave to others of its team.
     pub fn forwarded(&self) -> Forwarded {
-        let inner = self.stack.inner();
-        let team = inner.team.as_ref();
-        team.map(|team| team.forwarded).unwrap_or_default()
+        self.stack.inner().team.forwarded
     }
 
     /// The network, for a task.
@@ -86,7 +85,6 @@ impl<N: Nic> Engine<N> {
             let inner = &mut *self.stack.inner();
             let mut ingress = Ingress {
                 inner,
-                stack: &self.stack,
                 properties: &self.properties,
                 now,
                 ours: None,
@@ -103,7 +101,7 @@ impl<N: Nic> Engine<N> {
         inner
             .flows
             .transmit(interface, &mut tx, &self.properties, now);
-        interface.turn(|| self.stack.random() as u16, now);
+        interface.turn(now);
         interface.transmit(&mut tx, now)?;
         inner.flows.reap(now);
         tx.flush()?;
@@ -113,8 +111,6 @@ impl<N: Nic> Engine<N> {
 
 struct Ingress<'a> {
     inner: &'a mut Inner,
-    /// For randomness alone: what it shares is on loan already.
-    stack: &'a Stack,
     properties: &'a Properties,
     now: Instant,
     /// An address of ours, as a datagram of this burst has shown: the next one is likely to come there too.
@@ -124,10 +120,7 @@ struct Ingress<'a> {
 impl Ingress<'_> {
     /// Takes what others of the team received for this engine.
     fn passed(&mut self) -> usize {
-        let Some(team) = &mut self.inner.team else {
-            return 0;
-        };
-        let passed = team.take(BURST);
+        let passed = self.inner.team.take(BURST);
         for one in &passed {
             match one {
                 Passed::Frame(unit) => unit.with(|frame| self.frame(frame)),
@@ -140,8 +133,8 @@ impl Ingress<'_> {
 
     fn frame(&mut self, frame: &Frame<'_>) {
         let usual = match packet::parse(frame, &self.properties.mac) {
-            Received::V4(ip) => self.usual(frame, &ip),
-            Received::V6(ip) => self.usual(frame, &ip),
+            Some(Received::V4(ip)) => self.usual(frame, &ip),
+            Some(Received::V6(ip)) => self.usual(frame, &ip),
             _ => false,
         };
         if !usual {
@@ -167,11 +160,11 @@ impl Ingress<'_> {
     #[inline(never)]
     fn any(&mut self, frame: &Frame<'_>) {
         match packet::parse(frame, &self.properties.mac) {
-            Received::V4(ip) => self.packet(frame, Version::V4, &ip),
-            Received::V6(ip) => self.packet(frame, Version::V6, &ip),
-            Received::Odd(version) => self.odd(frame, version),
-            Received::Arp(arp) => self.arp(frame, &arp),
-            Received::Drop => {}
+            Some(Received::V4(ip)) => self.packet(frame, Version::V4, &ip),
+            Some(Received::V6(ip)) => self.packet(frame, Version::V6, &ip),
+            Some(Received::Odd(version)) => self.odd(frame, version),
+            Some(Received::Arp(arp)) => self.arp(frame, &arp),
+            None => {}
         }
     }
 
@@ -188,7 +181,7 @@ impl Ingress<'_> {
                 if let Some(udp) = packet::udp(frame, ip)
                     && !self.udp(&udp, frame.udp_segment)
                     && !self.bootp(&udp)
-                    && !self.give_lead(frame)
+                    && !self.inner.team.give_leader(frame)
                 {
                     self.nobody_listens(frame, &udp);
                 }
@@ -199,36 +192,20 @@ impl Ingress<'_> {
 
     #[cold]
     fn arp(&mut self, frame: &Frame<'_>, arp: &Arp) {
-        // The lead answers for the station.
-        if !self.give_lead(frame)
+        // The leader answers for the station.
+        if !self.inner.team.give_leader(frame)
             && let Some(heard) = self.inner.interface.arp(arp, self.now)
         {
-            self.tell_all(&heard);
-        }
-    }
-
-    /// Gives a frame to the lead if this engine is an assistant.
-    #[cold]
-    fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
-        let team = self.inner.team.as_mut();
-        team.is_some_and(|team| team.give_lead(frame))
-    }
-
-    /// A neighbour may be one of the assistants', too.
-    #[cold]
-    fn tell_all(&mut self, heard: &Heard) {
-        if let Some(team) = &mut self.inner.team {
-            team.tell_all(heard);
+            self.inner.team.tell_all(&heard);
         }
     }
 
     /// A segment of no connection of this engine's goes towards the engine that it belongs to, or is refused.
     #[cold]
     fn stray(&mut self, frame: &Frame<'_>, tcp: &Tcp<'_>) {
-        let (remote, local) = (tcp.ends.remote_end(), tcp.ends.local_end());
-        let team = self.inner.team.as_mut();
-        if !team.is_some_and(|team| team.give_owner(frame, remote, local))
-            && self.inner.interface.is_ours(local.ip(), self.now)
+        let local = tcp.ends.local_end().ip();
+        if !self.inner.team.give_owner(frame, &tcp.ends)
+            && self.inner.interface.is_ours(local, self.now)
         {
             self.inner.flows.refuse(tcp);
         }
@@ -285,33 +262,34 @@ impl Ingress<'_> {
     /// A packet of neither TCP nor UDP, or one in fragments or with options: looked at in one piece.
     #[cold]
     fn odd(&mut self, frame: &Frame<'_>, version: Version) {
-        if self.give_lead(frame) {
+        if self.inner.team.give_leader(frame) {
             return;
         }
         // It may say that an address is somebody else's.
         self.ours = None;
         let packet = linearize(&mut self.inner.linear, frame);
         let unicast = Parts::new(frame.parts).first() == Some(self.properties.mac);
-        let random = self.stack.random() as u16;
         let interface = &mut self.inner.interface;
-        let Some(delivery) = interface.ip(version, packet, unicast, random, self.now) else {
-            return;
+        let delivery = match version {
+            Version::V4 => interface.ipv4(packet, unicast, self.now),
+            Version::V6 => interface.ipv6(packet, unicast, self.now),
         };
         match delivery {
-            Delivery::Whole(bytes) => self.frame(&Frame {
+            None => {}
+            Some(Delivery::Whole(bytes)) => self.frame(&Frame {
                 parts: &[&bytes],
                 len: bytes.len(),
                 checksum: Checksum::Unverified,
                 udp_segment: None,
             }),
-            Delivery::Refused(quoted) => {
+            Some(Delivery::Refused(quoted)) => {
                 let mut ports = self.inner.udp.iter_mut();
                 if let Some(binding) = ports.find(|binding| binding.port == quoted.local.port()) {
                     binding.refused = Some(quoted.remote);
                 }
             }
-            Delivery::TooBig(too_big) => self.too_big(&too_big),
-            Delivery::Neighbor(heard) => self.tell_all(&heard),
+            Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
+            Some(Delivery::Neighbor(heard)) => self.inner.team.tell_all(&heard),
         }
     }
 
@@ -319,10 +297,13 @@ impl Ingress<'_> {
     #[cold]
     fn nobody_listens(&mut self, frame: &Frame<'_>, udp: &Udp<'_>) {
         let interface = &mut self.inner.interface;
-        let ours = interface.is_ours(udp.ends.local_end().ip(), self.now);
-        if udp.unicast && ours {
+        let local = udp.ends.local_end().ip();
+        if udp.unicast && interface.is_ours(local, self.now) {
             let packet = linearize(&mut self.inner.linear, frame);
-            interface.port_unreachable(packet, self.now);
+            match local {
+                IpAddr::V4(_) => interface.port_unreachable4(packet, self.now),
+                IpAddr::V6(_) => interface.port_unreachable6(packet, self.now),
+            }
         }
     }
 
@@ -330,8 +311,7 @@ impl Ingress<'_> {
     fn too_big(&mut self, too_big: &TooBig) {
         let TooBig { quoted, mtu } = too_big;
         let remote = quoted.remote.ip();
-        let team = self.inner.team.as_mut();
-        if team.is_some_and(|team| team.give_sender(too_big)) {
+        if self.inner.team.give_sender(too_big) {
             return;
         }
         let ends = Ends::new(quoted.remote, quoted.local);
@@ -339,8 +319,8 @@ impl Ingress<'_> {
             && let Some(flow) = self.inner.flows.find(ends)
             && flow.connection.too_big(sequence, mss(remote, *mtu))
         {
-            let interface = &mut self.inner.interface;
-            interface.lower_path_mtu(remote, *mtu, self.now);
+            let path_mtus = &mut self.inner.interface.path_mtus;
+            path_mtus.lower(remote, *mtu, self.now);
         }
     }
 }

@@ -142,7 +142,7 @@ impl Host {
             udp_segment: None,
         };
         match (parse(&lent, &OUR_MAC), self.peer) {
-            (Received::V4(ip), Some((port, _))) => tcp(&lent, &ip).is_some_and(|tcp| {
+            (Some(Received::V4(ip)), Some((port, _))) => tcp(&lent, &ip).is_some_and(|tcp| {
                 let ends = (tcp.ends.remote_end(), tcp.ends.local_end());
                 ip.protocol == PROTOCOL_TCP
                     && ends
@@ -151,7 +151,7 @@ impl Host {
                             SocketAddr::new(US.into(), port),
                         )
             }),
-            (Received::Odd(_), _) => frame.get(IP + 9) == Some(&PROTOCOL_TCP),
+            (Some(Received::Odd(_)), _) => frame.get(IP + 9) == Some(&PROTOCOL_TCP),
             _ => false,
         }
     }

@@ -1,10 +1,10 @@
 //! The station on its link, over both IP versions: addresses, routes, neighbours, and the packets that wait for one.
 
-mod told;
+mod leader_routes;
 mod v4;
 mod v6;
 
-pub use told::Route;
+pub use leader_routes::Route;
 pub use v4::Ipv4Config;
 pub use v6::RouterInfo;
 
@@ -20,7 +20,8 @@ use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
-use told::Told;
+use leader_routes::LeaderRoutes;
+use rand_chacha::ChaCha12Rng;
 use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
@@ -65,30 +66,32 @@ pub struct Interface {
     link_mtu: u16,
     /// The card completes transport checksums.
     device: bool,
-    v4: Option<Ipv4Config>,
+    pub v4: Option<Ipv4Config>,
     v6: Option<V6>,
-    /// An assistant's, which has neither of these.
-    told: Told,
+    /// A worker's, which has neither of these.
+    pub leader_routes: LeaderRoutes,
     neighbors: Cache,
-    path_mtus: PathMtus,
+    pub path_mtus: PathMtus,
     fragments: Fragments,
     outbox: VecDeque<Outgoing>,
     /// An address that is being probed, and who claimed it.
-    probe: Option<(Ipv4Addr, Option<MacAddress>)>,
+    pub probe: Option<(Ipv4Addr, Option<MacAddress>)>,
     /// When something is due, unless it changed since.
     wake: Option<Instant>,
     changed: bool,
+    /// For delays, and for what tells our packets from others'.
+    random: ChaCha12Rng,
 }
 
 impl Interface {
-    pub fn new(properties: &Properties) -> Self {
+    pub fn new(properties: &Properties, random: ChaCha12Rng) -> Self {
         Self {
             station: properties.mac,
             link_mtu: properties.mtu,
             device: properties.transmit_checksum,
             v4: None,
             v6: None,
-            told: Told::default(),
+            leader_routes: LeaderRoutes::default(),
             neighbors: Cache::default(),
             path_mtus: PathMtus::default(),
             fragments: Fragments::default(),
@@ -96,6 +99,7 @@ impl Interface {
             probe: None,
             wake: None,
             changed: false,
+            random,
         }
     }
 
@@ -106,33 +110,22 @@ impl Interface {
             IpAddr::V4(address) => self.address4() == Some(address),
             IpAddr::V6(address) => self.slaac().is_some_and(|v6| v6.is_ours(address, now)),
         };
-        configured || self.told.is_ours(address)
+        configured || self.leader_routes.is_ours(address)
     }
 
-    /// How packets get to `remote`, for another engine of the team. `None` without an address or a route, and in a second
-    /// place when the address is settled, if it is not yet: before that neighbours are not to be asked from it.
-    pub fn route(&self, remote: IpAddr, now: Instant) -> Option<(Route, Option<Instant>)> {
-        let route = Route {
+    /// How packets get to `remote`, for another engine of the team. `None` without an address or a route.
+    pub fn route(&self, remote: IpAddr, now: Instant) -> Option<Route> {
+        Some(Route {
             remote,
             local: self.source(remote, now)?,
             next_hop: self.next_hop(remote, now)?,
             mtu: self.path_mtu(remote, now),
-        };
-        let settles_at = match route.local {
-            IpAddr::V6(local) => self.slaac().and_then(|v6| v6.settles_at(local, now)),
-            IpAddr::V4(_) => None,
-        };
-        Some((route, settles_at))
-    }
-
-    /// Takes what the lead knows.
-    pub fn told(&mut self, route: Route) {
-        self.told.take(route);
+        })
     }
 
     /// The address to send from to `remote`; `None` without an address or a route.
     pub fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
-        if let Some(route) = self.told.to(remote) {
+        if let Some(route) = self.leader_routes.to(remote) {
             return Some(route.local);
         }
         self.next_hop(remote, now)?;
@@ -156,7 +149,7 @@ impl Interface {
 
     /// Whom a packet to `remote` is handed to.
     fn next_hop(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
-        if let Some(route) = self.told.to(remote) {
+        if let Some(route) = self.leader_routes.to(remote) {
             return Some(route.next_hop);
         }
         match remote {
@@ -172,7 +165,7 @@ impl Interface {
 
     /// The MTU of the path to `remote`, as far as it is known.
     pub fn path_mtu(&self, remote: IpAddr, now: Instant) -> u16 {
-        let link = match (self.told.to(remote), remote) {
+        let link = match (self.leader_routes.to(remote), remote) {
             (Some(route), _) => Some(route.mtu),
             (None, IpAddr::V4(_)) => self.v4.as_ref().and_then(|config| config.mtu),
             (None, IpAddr::V6(_)) => self.slaac().map(|v6| v6.routers.mtu()),
@@ -181,11 +174,6 @@ impl Interface {
         let link = link.map_or(self.link_mtu, |mtu| mtu.max(576).min(self.link_mtu));
         let path = self.path_mtus.get(remote, now).unwrap_or(link);
         path.min(link)
-    }
-
-    /// Packets longer than `mtu` do not reach `remote`.
-    pub fn lower_path_mtu(&mut self, remote: IpAddr, mtu: u16, now: Instant) {
-        self.path_mtus.lower(remote, mtu, now);
     }
 
     /// The Ethernet address of a next hop; it is asked for where it is not known.
@@ -211,12 +199,8 @@ impl Interface {
     /// How to get from `local` to `remote` now; `None` while the next hop is not known.
     pub fn path(&mut self, local: IpAddr, remote: IpAddr, now: Instant) -> Option<Path> {
         let hop = self.next_hop(remote, now)?;
-        Some(Path {
-            station: self.station,
-            next_hop: self.resolve(hop, now)?,
-            local,
-            remote,
-        })
+        let mac = self.resolve(hop, now)?;
+        Some(self.over(mac, (local, remote)))
     }
 
     /// The next hop to `remote` has brought something forward.
@@ -249,18 +233,18 @@ impl Interface {
     }
 
     fn frame(&self, packet: &Packet) -> (Vec<u8>, Offload) {
-        let path = self.unresolved((packet.local, packet.remote));
+        let path = self.over([0; 6], (packet.local, packet.remote));
         let mut frame = path.frame(PROTOCOL_UDP, &packet.segment);
         let start = headers_len(&packet.remote);
         let offload = path.seal(&mut frame, PROTOCOL_UDP, start, 6, self.device);
         (frame, offload)
     }
 
-    /// A path whose next hop is still to be found.
-    fn unresolved(&self, (local, remote): (IpAddr, IpAddr)) -> Path {
+    /// A path over the next hop with this Ethernet address: 0 where it is still to be found.
+    fn over(&self, next_hop: MacAddress, (local, remote): (IpAddr, IpAddr)) -> Path {
         Path {
             station: self.station,
-            next_hop: [0; 6],
+            next_hop,
             local,
             remote,
         }
@@ -284,30 +268,6 @@ impl Interface {
         self.changed = true;
     }
 
-    /// Looks at a whole IP packet, from its header on. `unicast`: to this station on the link. `random` is for delays.
-    pub fn ip(
-        &mut self,
-        version: Version,
-        packet: &[u8],
-        unicast: bool,
-        random: u16,
-        now: Instant,
-    ) -> Option<Delivery> {
-        match version {
-            Version::V4 => self.ipv4(packet, unicast, now),
-            Version::V6 => self.ipv6(packet, unicast, random, now),
-        }
-    }
-
-    /// Tells the sender of a datagram to us that nobody has its port (RFC 1122, section 4.1.3.1; RFC 4443, section 3.1).
-    pub fn port_unreachable(&mut self, packet: &[u8], now: Instant) {
-        match packet.first().map(|first| first >> 4) {
-            Some(4) => self.port_unreachable4(packet, now),
-            Some(6) => self.port_unreachable6(packet, now),
-            _ => {}
-        }
-    }
-
     /// A frame of a packet that is whole now.
     fn whole(
         &self,
@@ -316,25 +276,26 @@ impl Interface {
         payload: &[u8],
         unicast: bool,
     ) -> Delivery {
-        let path = Path {
-            station: [0; 6],
-            next_hop: if unicast { self.station } else { BROADCAST },
-            local: path.0,
-            remote: path.1,
-        };
-        Delivery::Whole(path.frame(protocol, payload))
+        let to = if unicast { self.station } else { BROADCAST };
+        Delivery::Whole(self.over(to, path).frame(protocol, payload))
     }
 
     /// Does what is due: asks neighbours and routers, tests addresses, reports groups.
-    pub fn turn(&mut self, random: impl FnOnce() -> u16, now: Instant) {
+    pub fn turn(&mut self, now: Instant) {
         if !self.changed && self.wake.is_none_or(|wake| now < wake) {
             return;
         }
         self.changed = false;
         while let Some(due) = self.neighbors.due(now) {
             match due {
-                Due::Ask(IpAddr::V4(address), at) => self.ask4(address, at, now),
-                Due::Ask(IpAddr::V6(address), at) => self.ask6(address, at, now),
+                Due::Ask(hop, at) => match (
+                    self.leader_routes.source(hop).or(self.source(hop, now)),
+                    hop,
+                ) {
+                    (Some(IpAddr::V4(us)), IpAddr::V4(hop)) => self.ask4(us, hop, at, now),
+                    (Some(IpAddr::V6(us)), IpAddr::V6(hop)) => self.ask6(us, hop, at, now),
+                    _ => {}
+                },
                 Due::Failed(address) => {
                     if let (Some(v6), IpAddr::V6(address)) = (&mut self.v6, address) {
                         v6.slaac.routers.unreachable(address);
@@ -345,7 +306,7 @@ impl Interface {
                 }
             }
         }
-        self.turn6(random, now);
+        self.turn6(now);
         let v6 = self.v6.as_ref().and_then(|v6| v6.poll_at(now));
         self.wake = [self.neighbors.poll_at(), v6].into_iter().flatten().min();
     }
@@ -390,8 +351,8 @@ fn group_mac(hop: IpAddr) -> Option<MacAddress> {
     }
 }
 
-/// What an error message to us tells of a packet of ours. `path`: where the message came from and went to.
-fn told(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Delivery> {
+/// What an ICMP error message to us says of a packet of ours. `path`: where the message came from and went to.
+fn error_delivery(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Delivery> {
     if let Some(quoted) = port_unreachable(version, message) {
         // The host that was meant must say so itself: what routers say is often passing.
         let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;
@@ -406,31 +367,33 @@ mod tests {
     use super::*;
     use alloc::vec;
     use core::net::SocketAddr;
+    use rand_chacha::rand_core::SeedableRng;
     use smoltcp::wire::Ipv4Cidr;
 
     fn interface() -> Interface {
-        Interface::new(&Properties {
+        let properties = Properties {
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             max_receive: 1514,
             receive_frames: 64,
-            receive_frames_hoped: 0,
+            receive_frames_probe: 0,
             receive_bytes: 64 * 1514,
             transmit_checksum: false,
             transmit_unit: 0,
-        })
+        };
+        Interface::new(&properties, ChaCha12Rng::from_seed([7; 32]))
     }
 
     #[test]
     fn so_many_packets_wait_and_no_more() {
         let (us, host) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         let mut interface = interface();
-        interface.configure4(Some(Ipv4Config {
+        interface.v4 = Some(Ipv4Config {
             address: Ipv4Cidr::new(us, 24),
             router: None,
             routes: vec![],
             mtu: None,
-        }));
+        });
         let ends: [SocketAddr; 2] = [(us, 5000).into(), (host, 69).into()];
         let packet = Packet::udp(ends[0], ends[1], b"hello");
         for count in 1..=WAITING {
@@ -446,13 +409,13 @@ mod tests {
     #[test]
     fn what_is_due_is_done_when_its_time_comes() {
         let mut interface = interface();
-        interface.ipv6_up([7; 6], Instant::ZERO);
-        interface.turn(|| 0, Instant::ZERO);
+        interface.ipv6_up(Instant::ZERO);
+        interface.turn(Instant::ZERO);
         let mut times = 0;
         while let Some(at) = interface.wake {
             // Nobody looks at the very moment.
             let late = at + Duration::from_millis(3);
-            interface.turn(|| 0, late);
+            interface.turn(late);
             assert!(interface.wake.is_none_or(|next| next > late));
             times += 1;
             if times == 10 {

@@ -2,7 +2,7 @@
 //! the protocol tasks that use them.
 //!
 //! [`Engine::poll`] never blocks and calls nobody but its NIC, so it runs wherever somebody calls it: on
-//! the boot processor, on another processor, or in a test on simulated time. Protocol code is `async` over a
+//! the BSP (bootstrap processor), on an AP (application processor), or in a test on simulated time. Protocol code is `async` over a
 //! [`Stack`]; its futures are polled once a turn of the engine, without wakers.
 //!
 //! Several engines can share the queue pairs of one card ([`team()`]), each on a processor of its own.
@@ -59,6 +59,6 @@ pub use parts::Parts;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 pub use stack::Stack;
 pub use tcp::TcpStream;
-pub use team::{Forwarded, Member, team};
+pub use team::{Forwarded, Peer, team};
 pub use udp::UdpSocket;
 pub use wireboot_tcp::{Duration, Instant};

@@ -19,12 +19,12 @@ pub trait MemoryBlock: Send {
     }
     /// The bytes from `at` on, up to the first that is lent or the end of their piece; none beyond the end.
     fn rest(&self, at: usize) -> &[u8];
-    /// The same to be written; none where they are settled or lent, or beyond the end.
+    /// The same to be written; none where they are committed or lent, or beyond the end.
     fn rest_mut(&mut self, at: usize) -> &mut [u8];
     /// The first `len` bytes are what they shall be: the lender may read them from now on, and they are written no more.
-    fn settle(&mut self, len: usize);
+    fn commit(&mut self, len: usize);
     /// A part of it for an engine on another processor, which fills it and drops it: from then on the bytes are here again.
-    /// `None` where any of them is settled or lent already, and where the memory cannot be shared.
+    /// `None` where any of them is committed or lent already, and where the memory cannot be shared.
     fn lend(&mut self, _range: Range<usize>) -> Option<Memory> {
         None
     }
@@ -41,7 +41,7 @@ impl MemoryBlock for Vec<u8> {
         self.get_mut(at..).unwrap_or_default()
     }
     /// The lender of a vector sees it when it is back.
-    fn settle(&mut self, _len: usize) {}
+    fn commit(&mut self, _len: usize) {}
 }
 
 impl<B: Block + 'static> MemoryBlock for PrefixWriter<B> {
@@ -54,8 +54,8 @@ impl<B: Block + 'static> MemoryBlock for PrefixWriter<B> {
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.rest_mut(at)
     }
-    fn settle(&mut self, len: usize) {
-        self.settle(len);
+    fn commit(&mut self, len: usize) {
+        self.commit(len);
     }
     fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
         self.lend(range).map(Memory::new)
@@ -72,8 +72,8 @@ impl<B: Block + 'static> MemoryBlock for PrefixPart<B> {
     fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         self.rest_mut(at)
     }
-    /// The whole block is its writer's to settle.
-    fn settle(&mut self, _len: usize) {}
+    /// The whole block is its writer's to commit.
+    fn commit(&mut self, _len: usize) {}
 }
 
 /// Owned destination memory. Dropping it frees it.
@@ -85,7 +85,7 @@ impl Memory {
         Self(Box::new(block))
     }
 
-    /// Writes `bytes` from `at` on, in as many pieces as it takes, up to the first byte that is settled or lent, or the end. Returns
+    /// Writes `bytes` from `at` on, in as many pieces as it takes, up to the first byte that is committed or lent, or the end. Returns
     /// how many it has written.
     #[inline]
     pub fn write(&mut self, at: usize, bytes: Parts<'_>) -> usize {
@@ -190,9 +190,9 @@ impl Region {
         self.end.set(end.min(self.len()));
     }
 
-    /// Settles the first `len` bytes of the memory ([`MemoryBlock::settle`]), which no part may reach into that is still being filled.
-    pub fn settle(&self, len: usize) {
-        self.memory.borrow_mut().settle(len);
+    /// Commits the first `len` bytes of the memory ([`MemoryBlock::commit`]), which no part may reach into that is still being filled.
+    pub fn commit(&self, len: usize) {
+        self.memory.borrow_mut().commit(len);
     }
 
     /// A part of the memory for an engine on another processor ([`MemoryBlock::lend`]). No part of this engine's may reach
@@ -229,8 +229,9 @@ impl Region {
     #[inline(always)]
     pub(crate) fn with<R>(&self, at: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut memory = self.memory.borrow_mut();
-        let len = self.end.get().saturating_sub(at);
-        write(memory.rest_mut(at).get_mut(..len).unwrap_or_default())
+        let rest = memory.rest_mut(at);
+        let len = self.end.get().saturating_sub(at).min(rest.len());
+        write(rest.get_mut(..len).unwrap_or_default())
     }
 }
 
@@ -264,6 +265,16 @@ mod tests {
     }
 
     #[test]
+    fn memory_in_pieces_is_written_as_one() {
+        let (writer, _) = prefix(HeapBlock::in_pieces(&[0; 50], 10));
+        let mut memory = Memory::new(writer);
+        assert_eq!(memory.write(7, Parts::new(&[&[1; 20], &[2; 4]])), 24);
+        let all: Vec<u8> = (0..50).map(|at| memory.rest(at)[0]).collect();
+        let expected = [&[0; 7][..], &[1; 20], &[2; 4], &[0; 19]].concat();
+        assert_eq!(all, expected);
+    }
+
+    #[test]
     fn nothing_is_written_to_what_is_lent() {
         let (writer, _) = prefix(HeapBlock::from(alloc::vec![0; 20]));
         let mut memory = Memory::new(writer);
@@ -287,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_lent_comes_back_and_is_settled() {
+    fn a_part_that_is_lent_comes_back_and_is_committed() {
         let (writer, reader) = prefix(HeapBlock::from(vec![0; 10]));
         let region = Region::new(Memory::new(writer));
         assert_eq!((region.len(), region.end()), (10, 10));
@@ -298,10 +309,10 @@ mod tests {
         // What is lent is not written here, so the engine's own part ends before it.
         region.set_end(6);
         region.with(0, |bytes| bytes.copy_from_slice(b"abcdef"));
-        region.settle(2);
-        assert_eq!(reader.settled(0), b"ab");
+        region.commit(2);
+        assert_eq!(reader.committed(0), b"ab");
         drop(part);
-        region.settle(10);
-        assert_eq!(reader.settled(0), b"abcdefghij");
+        region.commit(10);
+        assert_eq!(reader.committed(0), b"abcdefghij");
     }
 }

@@ -76,8 +76,6 @@ pub enum Received<'a> {
     V6(Ip<'a>),
     /// Another IP packet, of which only the version was looked at.
     Odd(Version),
-    /// Not for this station, or broken.
-    Drop,
 }
 
 /// The version of an IP packet.
@@ -177,14 +175,9 @@ pub fn is_mapped(bits: u128) -> bool {
     bits >> 32 == MAPPED
 }
 
-/// Sorts a received unit.
+/// Sorts a received unit; `None` for one that is not for this station, or broken.
 #[inline(always)]
-pub fn parse<'a>(frame: &Frame<'a>, station: &MacAddress) -> Received<'a> {
-    classify(frame, station).unwrap_or(Received::Drop)
-}
-
-#[inline(always)]
-fn classify<'a>(frame: &Frame<'a>, station: &MacAddress) -> Option<Received<'a>> {
+pub fn parse<'a>(frame: &Frame<'a>, station: &MacAddress) -> Option<Received<'a>> {
     let head = *frame.parts.first()?;
     let (link, packet) = head.split_first_chunk::<ETHERNET_HEADER>()?;
     let unicast = link.starts_with(station);

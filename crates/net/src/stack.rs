@@ -2,9 +2,8 @@
 
 use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
-use crate::ipv6::slaac::Slaac;
 use crate::tcp::{Flows, window};
-use crate::team::Member;
+use crate::team::{Peer, team};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
@@ -14,7 +13,7 @@ use core::task::Poll;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
-use wireboot_nic::{MacAddress, Nic, Properties};
+use wireboot_nic::{MacAddress, Nic, Properties, Steering};
 use wireboot_tcp::{Duration, InitialSequence, Instant};
 
 /// First ephemeral port (RFC 6335).
@@ -32,8 +31,8 @@ pub struct Inner {
     pub udp: Vec<Binding>,
     pub flows: Flows,
     pub bootp: Option<Queue>,
-    /// The engine's place among others on the same card.
-    pub team: Option<Member>,
+    /// The engine's place among those on the same card.
+    pub team: Peer,
     /// Contiguous copies of received packets that must be looked at in one piece.
     pub linear: Vec<u8>,
 }
@@ -44,8 +43,8 @@ struct Shared {
     initial_sequence: InitialSequence,
     random: RefCell<ChaCha12Rng>,
     properties: Properties,
-    /// More receive buffers are counted on than are sure.
-    tries: Cell<bool>,
+    /// Windows count [`Properties::receive_frames_probe`], too.
+    probes: Cell<bool>,
 }
 
 /// Asks `ready` once a turn of the engine, until it has something.
@@ -65,18 +64,18 @@ impl Stack {
         random.fill_bytes(&mut secret);
         Self(Rc::new(Shared {
             inner: RefCell::new(Inner {
-                interface: Interface::new(&properties),
+                interface: Interface::new(&properties, random.fork()),
                 udp: Vec::new(),
                 flows: Flows::default(),
                 bootp: None,
-                team: None,
+                team: team(&Steering::by_port(1)).0,
                 linear: Vec::with_capacity(properties.max_receive),
             }),
             now: Cell::new(Instant::ZERO),
             initial_sequence: InitialSequence::new(secret),
             random: RefCell::new(random),
             properties,
-            tries: Cell::new(properties.receive_frames_hoped > 0),
+            probes: Cell::new(properties.receive_frames_probe > 0),
         }))
     }
 
@@ -171,56 +170,54 @@ impl Stack {
     /// Packets longer than `mtu` do not reach `remote`. Believed for ten minutes.
     pub fn set_path_mtu(&self, remote: IpAddr, mtu: u16) {
         let mut inner = self.inner();
-        inner.interface.lower_path_mtu(remote, mtu, self.now());
+        inner.interface.path_mtus.lower(remote, mtu, self.now());
     }
 
-    /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. Where the NIC only hopes
-    /// for some of them, this is less once they turned out to be missing ([`Self::try_less`]).
+    /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. With
+    /// [`Properties::receive_frames_probe`] this is less once they turned out to be missing ([`Self::stop_probing`]).
     #[must_use]
     pub fn receive_frames(&self) -> usize {
         let properties = &self.0.properties;
-        let hoped = if self.tries() {
-            properties.receive_frames_hoped
+        let probe = if self.probes_receive_frames() {
+            properties.receive_frames_probe
         } else {
             0
         };
-        properties.receive_frames + hoped
+        properties.receive_frames + probe
     }
 
-    /// Whether [`Self::receive_frames`] is but a hope.
+    /// Whether [`Self::receive_frames`] counts frames for which there may be no buffer ([`Properties::receive_frames_probe`]).
     #[must_use]
-    pub fn tries(&self) -> bool {
-        self.0.tries.get()
+    pub fn probes_receive_frames(&self) -> bool {
+        self.0.probes.get()
     }
 
-    /// Frames of a window that only hopes had room for were lost: from now on no more is promised than is sure.
-    pub fn try_less(&self) {
-        self.0.tries.set(false);
+    /// Frames were lost for which there was no buffer: from now on windows count only those that there are.
+    pub fn stop_probing(&self) {
+        self.0.probes.set(false);
     }
 
     /// Takes on an IPv4 address, routes and MTU, instead of any former ones.
     pub fn configure(&self, config: &Ipv4Config) {
-        self.inner().interface.configure4(Some(config.clone()));
+        self.inner().interface.v4 = Some(config.clone());
     }
 
     /// Gives the IPv4 address up.
     pub fn unconfigure(&self) {
-        self.inner().interface.configure4(None);
+        self.inner().interface.v4 = None;
     }
 
     /// Our IPv4 address and prefix.
     #[must_use]
     pub fn address(&self) -> Option<Ipv4Cidr> {
         let inner = self.inner();
-        inner.interface.config4().map(|config| config.address)
+        inner.interface.v4.as_ref().map(|config| config.address)
     }
 
     /// Begins with IPv6, if it has not begun: a link-local address at once (optimistic, RFC 4429), router discovery, addresses from
     /// prefixes. They end in the modified EUI-64 of the Ethernet address, as DHCP servers and firewalls of machines that boot expect.
     pub fn ipv6_up(&self) {
-        let mut nonce = [0; 6];
-        self.0.random.borrow_mut().fill_bytes(&mut nonce);
-        self.inner().interface.ipv6_up(nonce, self.now());
+        self.inner().interface.ipv6_up(self.now());
     }
 
     /// What IPv6 routers have said; `None` before one has.
@@ -239,8 +236,8 @@ impl Stack {
     #[must_use]
     pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
         let inner = self.inner();
-        let settles_at = |v6: &Slaac| v6.settles_at(address, self.now());
-        inner.interface.slaac().and_then(settles_at).is_some()
+        let v6 = inner.interface.slaac();
+        v6.is_some_and(|v6| v6.optimistic_until(address, self.now()).is_some())
     }
 
     /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.
@@ -277,11 +274,11 @@ impl Stack {
     /// known to be ours alone. `None` without an address or a route.
     pub async fn route(&self, remote: IpAddr) -> Option<Route> {
         loop {
-            let (route, settles_at) = self.inner().interface.route(remote, self.now())?;
-            if settles_at.is_none() {
-                return Some(route);
+            let route = self.inner().interface.route(remote, self.now())?;
+            match route.local {
+                IpAddr::V6(local) if self.is_optimistic(local) => self.next_turn().await,
+                _ => return Some(route),
             }
-            self.next_turn().await;
         }
     }
 
@@ -291,10 +288,10 @@ impl Stack {
         self.inner().interface.is_on_link(remote, self.now())
     }
 
-    /// Has packets to a host go by the route that the lead of the team knows, for as long as the machine boots or until there is another
-    /// one.
+    /// Has packets to a host go by the route that the leader of the team knows, for as long as the machine boots or until there is
+    /// another one.
     pub fn take_route(&self, route: Route) {
-        self.inner().interface.told(route);
+        self.inner().interface.leader_routes.take(route);
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
@@ -309,11 +306,11 @@ impl Stack {
 
     /// Asks the link whether somebody uses `address` (RFC 5227 probes, 15 ms in all), and who.
     pub async fn arp_probe(&self, address: Ipv4Addr) -> Option<MacAddress> {
-        self.inner().interface.begin_probe(address);
+        self.inner().interface.probe = Some((address, None));
         for _ in 0..PROBES {
-            self.inner().interface.probe(self.now());
+            self.inner().interface.send_probe(self.now());
             self.sleep(PROBE_INTERVAL).await;
         }
-        self.inner().interface.end_probe()
+        self.inner().interface.probe.take()?.1
     }
 }

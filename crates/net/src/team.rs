@@ -2,19 +2,19 @@
 //!
 //! They share a station and IP address and nothing else. A connection belongs to the engine that made it, which chose a local port
 //! for which the card's [`Steering`] leads to its queue. What a queue receives beside that goes to its owner through rings, with
-//! the lead, the engine on the first pair, in the middle:
+//! the leader, the engine on the first pair, in the middle:
 //!
 //! ```text
-//!            TCP of assistant 1's, packets of its that were too long,
-//!            what neighbours say of themselves                             ... of assistant 2's
-//!  assistant 1  <----------------------------------------  lead  ---------------------------------->  assistant 2
-//!               ---------------------------------------->        <----------------------------------
-//!                everything but TCP of its own: ARP, ICMP, UDP, TCP of others
+//!         TCP of worker 1's, packets of its that were too long,
+//!         what neighbours say of themselves                             ... of worker 2's
+//!  worker 1  <----------------------------------------  leader  ---------------------------------->  worker 2
+//!            ---------------------------------------->          <----------------------------------
+//!             everything but TCP of its own: ARP, ICMP, UDP, TCP of others
 //! ```
 //!
 //! So one engine alone speaks for the station, and no segment is answered with a reset by an engine that merely does not know its
-//! connection. An assistant has no configuration: for each host that it is to talk to, it is told a [`Route`](crate::Route). It asks for
-//! the next hop itself, by ARP or neighbour discovery, and hears the answer through the lead.
+//! connection. A worker has no configuration: for each host that it is to talk to, it is told a [`Route`](crate::Route). It asks for
+//! the next hop itself, by ARP or neighbour discovery, and hears the answer through the leader.
 //!
 //! Frames on this way are copied, for they are few; where they are not (a card that steers otherwise than it says), a full
 //! ring loses them as a wire does, and counts them.
@@ -29,6 +29,7 @@ use wireboot_ring::{Receiver, Sender, channel};
 
 use crate::ipv6::cache::Heard;
 use crate::ipv6::path_mtu::TooBig;
+use crate::packet::Ends;
 use crate::parts::Parts;
 
 /// Messages under way from one engine to another: as many as a burst has.
@@ -38,9 +39,9 @@ const RING: usize = 64;
 pub(crate) enum Passed {
     /// A received unit, to the engine that it belongs to.
     Frame(Unit),
-    /// The lead has heard of a neighbour's Ethernet address.
+    /// The leader has heard of a neighbour's Ethernet address.
     Neighbor(Heard),
-    /// The lead has heard that a packet of an assistant's was too long.
+    /// The leader has heard that a packet of a worker's was too long.
     TooBig(TooBig),
 }
 
@@ -89,46 +90,46 @@ pub struct Forwarded {
     pub lost: u64,
 }
 
-/// The place of an engine in a team.
-pub struct Member {
+/// One engine of a team: which queue pair is its own, and the rings to the others.
+pub struct Peer {
     index: usize,
     steering: Steering,
-    /// An assistant's to the lead; the lead's to each assistant, from the first on.
+    /// A worker's to the leader; the leader's to each worker, from the first on.
     lanes: Vec<Lane>,
     pub(crate) forwarded: Forwarded,
 }
 
-/// The places of a team with an engine for each pair of `steering`: the lead's, whose engine runs on the first pair, and those of
-/// its assistants on the others, in their order.
+/// A team with an engine for each pair of `steering`: the leader, whose engine runs on the first pair, and its workers on the
+/// others, in their order.
 #[must_use]
-pub fn team(steering: &Steering) -> (Member, Vec<Member>) {
-    let member = |index, lanes| Member {
+pub fn team(steering: &Steering) -> (Peer, Vec<Peer>) {
+    let peer = |index, lanes| Peer {
         index,
         steering: *steering,
         lanes,
         forwarded: Forwarded::default(),
     };
     let mut lanes = Vec::new();
-    let mut assistants = Vec::new();
+    let mut workers = Vec::new();
     for index in 1..steering.pairs() {
-        let (there, from_lead) = channel(RING);
-        let (to_lead, back) = channel(RING);
+        let (there, from_leader) = channel(RING);
+        let (to_leader, back) = channel(RING);
         lanes.push(Lane {
             to: there,
             from: back,
         });
         let lane = Lane {
-            to: to_lead,
-            from: from_lead,
+            to: to_leader,
+            from: from_leader,
         };
-        assistants.push(member(index, vec![lane]));
+        workers.push(peer(index, vec![lane]));
     }
-    (member(0, lanes), assistants)
+    (peer(0, lanes), workers)
 }
 
-impl Member {
-    /// Whether this engine is the lead.
-    pub(crate) fn leads(&self) -> bool {
+impl Peer {
+    /// Whether this engine is the leader.
+    pub(crate) fn is_leader(&self) -> bool {
         self.index == 0
     }
 
@@ -137,42 +138,30 @@ impl Member {
         self.steering.pair(remote, local) == self.index
     }
 
-    /// Gives an assistant's frame to the lead; false on the lead itself.
-    pub(crate) fn give_lead(&mut self, frame: &Frame<'_>) -> bool {
-        if !self.leads() {
-            self.forward(0, || Passed::Frame(Unit::new(frame)));
-        }
-        !self.leads()
+    /// Gives a worker's frame to the leader; false on the leader itself.
+    pub(crate) fn give_leader(&mut self, frame: &Frame<'_>) -> bool {
+        self.pass(0, || Passed::Frame(Unit::new(frame)))
     }
 
     /// Gives a segment that this engine does not own towards the one that does; false when it owns it itself.
-    pub(crate) fn give_owner(
-        &mut self,
-        frame: &Frame<'_>,
-        remote: SocketAddr,
-        local: SocketAddr,
-    ) -> bool {
-        self.pass(remote, local, || Passed::Frame(Unit::new(frame)))
+    pub(crate) fn give_owner(&mut self, frame: &Frame<'_>, ends: &Ends) -> bool {
+        let owner = self.steering.pair(ends.remote_end(), ends.local_end());
+        self.pass(owner, || Passed::Frame(Unit::new(frame)))
     }
 
     /// Gives what is said of a packet towards the engine that sent it; false when that is this one.
     pub(crate) fn give_sender(&mut self, too_big: &TooBig) -> bool {
         let quoted = &too_big.quoted;
-        self.pass(quoted.remote, quoted.local, || Passed::TooBig(*too_big))
+        let sender = self.steering.pair(quoted.remote, quoted.local);
+        self.pass(sender, || Passed::TooBig(*too_big))
     }
 
-    fn pass(
-        &mut self,
-        remote: SocketAddr,
-        local: SocketAddr,
-        what: impl FnOnce() -> Passed,
-    ) -> bool {
-        let owner = self.steering.pair(remote, local);
+    fn pass(&mut self, owner: usize, what: impl FnOnce() -> Passed) -> bool {
         if owner == self.index {
             return false;
         }
-        // The lead's lanes begin with the first assistant's; an assistant has the one to the lead.
-        let lane = if self.leads() {
+        // The leader's lanes begin with the first worker's; a worker has the one to the leader.
+        let lane = if self.is_leader() {
             owner.saturating_sub(1)
         } else {
             0
@@ -181,9 +170,9 @@ impl Member {
         true
     }
 
-    /// Tells all assistants what the lead has heard of a neighbour.
+    /// Tells all workers what the leader has heard of a neighbour.
     pub(crate) fn tell_all(&mut self, heard: &Heard) {
-        if self.leads() {
+        if self.is_leader() {
             for lane in 0..self.lanes.len() {
                 self.forward(lane, || Passed::Neighbor(*heard));
             }

@@ -9,14 +9,11 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::SocketAddr;
 
-/// Datagrams kept for a reader that is slow.
-const QUEUE: usize = 64;
-
 impl Stack {
     /// A UDP socket on the port `port`, which nothing else has.
     #[must_use]
     pub fn udp_on(&self, port: u16) -> UdpSocket {
-        let queue = Rc::new(RefCell::new(Queue::new(QUEUE)));
+        let queue = Rc::<RefCell<Queue>>::default();
         UdpSocket::bind(self, port, queue.clone(), Some(queue))
     }
 

@@ -197,7 +197,7 @@ impl<P: PciFunction> E1000e<P> {
             mtu: MTU,
             max_receive: MAX_FRAME,
             receive_frames,
-            receive_frames_hoped: 0,
+            receive_frames_probe: 0,
             receive_bytes: receive_frames * MAX_FRAME,
             transmit_checksum: false,
             transmit_unit: 0,

@@ -79,7 +79,7 @@ pub struct Properties {
     pub receive_frames: usize,
     /// Further frames that they may well hold where nobody tells how many they are: windows may try them, and do without where
     /// that loses frames. 0 where it is known.
-    pub receive_frames_hoped: usize,
+    pub receive_frames_probe: usize,
     /// Bytes that the receive buffers hold when the device packs segments into large units.
     pub receive_bytes: usize,
     /// The device completes TCP and UDP checksums on transmit when asked by [`Offload::L4Checksum`].

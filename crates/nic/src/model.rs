@@ -44,8 +44,8 @@ pub struct ModelConfig {
     pub queue_sizes: [u16; 2],
     /// Queue pairs that there are.
     pub pairs: u16,
-    /// Queue pairs that it tells of, when that is not the truth.
-    pub pairs_told: Option<u16>,
+    /// Queue pairs that its configuration space says it has, where that is not the truth.
+    pub pairs_reported: Option<u16>,
     /// Size of the control queue.
     pub control_size: u16,
     /// Limits of receive-side scaling: bytes of the key, entries of the table, and the types of hash.
@@ -66,7 +66,7 @@ impl Default for ModelConfig {
             refused: 0,
             queue_sizes: [256; 2],
             pairs: 1,
-            pairs_told: None,
+            pairs_reported: None,
             control_size: 64,
             rss: (40, 128, 0x1ff),
             mac: [2, 0, 0, 0, 0, 0x0d],
@@ -351,7 +351,7 @@ impl Model {
 }
 
 impl State {
-    /// Complains about the driver, unless the device has driven it mad.
+    /// Complains about the driver, unless the device has misbehaved first.
     fn demand(&self, held: bool, what: &str) {
         assert!(held || self.lied, "the driver {what}");
     }

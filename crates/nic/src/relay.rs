@@ -1,17 +1,17 @@
 //! A NIC whose driver can only be called on one processor, for an engine on another: its frames pass through rings.
 //!
 //! ```text
-//! the driver's processor               the engine's processor
-//! N ── Near::turn ──> units ─────────> Far (a Nic) ── burst ──> engine
-//!                <── frames to send ──     └──────── send <──
+//! the driver's processor                    the engine's processor
+//! N ── DriverEnd::turn ──> units ─────────> EngineEnd (a Nic) ── burst ──> engine
+//!                     <── frames to send ──     └──────── send <──
 //! ```
 //!
-//! [`Near::turn`] has to be called again and again, as the driver would be polled. Buffers go round: each is empty at one end, on its way,
+//! [`DriverEnd::turn`] has to be called again and again, as the driver would be polled. Buffers go round: each is empty at one end, on its way,
 //! or full at the other, so nothing is allocated once both ends are made. A frame is copied once on its way, from the driver's memory to a
 //! buffer or from a buffer to the driver's memory. Where no buffer is free, received frames stay with the driver.
 
-mod far;
-mod near;
+mod driver_end;
+mod engine_end;
 #[cfg(test)]
 mod tests;
 
@@ -20,14 +20,14 @@ use alloc::vec::Vec;
 use wireboot_ring::channel;
 
 use crate::{Checksum, Fault, Frame, Nic, Offload, Properties};
-pub use far::{Far, FarReceive, FarTransmit};
-pub use near::Near;
+pub use driver_end::DriverEnd;
+pub use engine_end::{EngineEnd, EngineEndReceive, EngineEndTransmit};
 
 /// Buffers for received units.
 const UNITS: usize = 256;
 /// Buffers for frames to send.
 const FRAMES: usize = 64;
-/// Received units a turn of the near end, and frames to send: few, so that neither direction waits long for the other.
+/// Received units a turn of the driver end, and frames to send: few, so that neither direction waits long for the other.
 const BURST: usize = 32;
 /// Link header with a VLAN tag, in bytes.
 const HEADER: usize = 18;
@@ -76,14 +76,14 @@ impl Buffer {
     }
 }
 
-/// What the far end is told in the order of receiving.
+/// What the engine end is told in the order of receiving.
 enum Arrival {
     Unit(Buffer),
     /// The last.
     Fault(Fault),
 }
 
-/// What the far end asks for.
+/// What the engine end asks for.
 enum Request {
     Send(Buffer, Offload),
     /// To be answered when all that was sent before has left the device.
@@ -92,7 +92,7 @@ enum Request {
     Stop,
 }
 
-/// What the far end is answered.
+/// What the engine end is answered.
 enum Answer {
     /// A frame was taken: its buffer.
     Taken(Buffer),
@@ -100,10 +100,10 @@ enum Answer {
     Link(bool),
 }
 
-/// Makes both ends of a relay for `nic`. The far end has its properties (but cuts no segments): as long as the near end is looked after as well as the driver would
+/// Makes both ends of a relay for `nic`. The engine end has its properties (but cuts no segments): as long as the driver end is looked after as well as the driver would
 /// have been, the buffers in between only add to what the driver's hold.
 #[must_use]
-pub fn relay<N: Nic>(mut nic: N) -> (Near<N>, Far) {
+pub fn relay<N: Nic>(mut nic: N) -> (DriverEnd<N>, EngineEnd) {
     let properties = Properties {
         // No buffer is long enough.
         transmit_unit: 0,
@@ -111,13 +111,13 @@ pub fn relay<N: Nic>(mut nic: N) -> (Near<N>, Far) {
     };
     let link = nic.link_up();
     // Room for all buffers, and for all else that may be under way: one of each kind.
-    let (to_far, arrivals) = channel(UNITS + 1);
-    let (to_near, empty) = channel(UNITS);
+    let (to_engine, arrivals) = channel(UNITS + 1);
+    let (to_driver, empty) = channel(UNITS);
     let (ask, requests) = channel(FRAMES + 3);
     let (answer, answers) = channel(FRAMES + 2);
-    let near = Near::new(nic, to_far, empty, requests, answer);
+    let driver_end = DriverEnd::new(nic, to_engine, empty, requests, answer);
     (
-        near,
-        Far::new(properties, link, arrivals, to_near, ask, answers),
+        driver_end,
+        EngineEnd::new(properties, link, arrivals, to_driver, ask, answers),
     )
 }

@@ -17,7 +17,7 @@
 
 mod coalesce;
 mod cut;
-pub mod fan;
+pub mod multiqueue;
 mod wire;
 
 use alloc::sync::Arc;
@@ -98,8 +98,8 @@ pub struct NicConfig {
     pub mtu: u16,
     /// Frames that the receive buffers hold between two bursts; more are lost.
     pub receive_frames: usize,
-    /// What it tells of them where it does not know: how many are sure, and how many more to be hoped for.
-    pub receive_frames_told: Option<(usize, usize)>,
+    /// What its properties say of them, where that differs: `receive_frames` and `receive_frames_probe`.
+    pub receive_frames_reported: Option<(usize, usize)>,
     /// Frames that can be queued between two flushes.
     pub transmit_frames: usize,
     /// Whether the device joins TCP segments and UDP datagrams that arrive together into units of up to
@@ -124,7 +124,7 @@ impl NicConfig {
             mac,
             mtu: 1500,
             receive_frames: 256,
-            receive_frames_told: None,
+            receive_frames_reported: None,
             transmit_frames: 256,
             coalesce: false,
             part_len: None,
@@ -253,8 +253,8 @@ impl Nic for SimNic {
 
     fn properties(&self) -> Properties {
         let frame = usize::from(self.config.mtu) + 14;
-        let told = self.config.receive_frames_told;
-        let (sure, hoped) = told.unwrap_or((self.config.receive_frames, 0));
+        let reported = self.config.receive_frames_reported;
+        let (sure, probe) = reported.unwrap_or((self.config.receive_frames, 0));
         Properties {
             mac: self.config.mac,
             mtu: self.config.mtu,
@@ -264,7 +264,7 @@ impl Nic for SimNic {
                 frame
             },
             receive_frames: sure,
-            receive_frames_hoped: hoped,
+            receive_frames_probe: probe,
             receive_bytes: sure * frame,
             transmit_checksum: self.config.transmit_checksum,
             transmit_unit: self.config.transmit_unit,

@@ -1,9 +1,9 @@
 //! A block of memory that one processor fills from its start while another reads what is filled, and of which it may lend ranges to
 //! further processors, which fill them.
 //!
-//! `settled` counts the bytes at the start that are final. The writer alone moves it, and only onwards; it hands out bytes for
+//! `committed` counts the bytes at the start that are final. The writer alone moves it, and only onwards; it hands out bytes for
 //! writing behind it alone, the reader bytes before it. A lent range lies behind it too, and is the borrower's alone until the
-//! [`PrefixPart`] is dropped: the writer keeps a list of what is out, and neither hands out nor settles any of it. So no end
+//! [`PrefixPart`] is dropped: the writer keeps a list of what is out, and neither hands out nor commits any of it. So no end
 //! ever has a reference to what another may touch.
 
 use alloc::boxed::Box;
@@ -36,7 +36,7 @@ pub unsafe trait Block: Send {
 
 struct Shared<B> {
     block: B,
-    settled: AtomicUsize,
+    committed: AtomicUsize,
 }
 
 impl<B: Block> Shared<B> {
@@ -80,7 +80,7 @@ pub struct PrefixPart<B> {
     back: Arc<AtomicBool>,
 }
 
-/// The end that reads what is settled.
+/// The end that reads what is committed.
 pub struct PrefixReader<B>(Arc<Shared<B>>);
 
 // SAFETY: of the block itself, only its place is asked for through the shared reference; its bytes are divided between the
@@ -96,7 +96,7 @@ unsafe impl<B: Block> Send for PrefixPart<B> {}
 pub fn prefix<B: Block>(block: B) -> (PrefixWriter<B>, PrefixReader<B>) {
     let shared = Arc::new(Shared {
         block,
-        settled: AtomicUsize::new(0),
+        committed: AtomicUsize::new(0),
     });
     let writer = PrefixWriter {
         shared: shared.clone(),
@@ -127,33 +127,33 @@ impl<B: Block> PrefixWriter<B> {
         unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// The bytes from `at` on, up to the first that is lent or the end of their piece; none where they are settled or lent, or beyond
+    /// The bytes from `at` on, up to the first that is lent or the end of their piece; none where they are committed or lent, or beyond
     /// the end.
     #[must_use]
     pub fn rest_mut(&mut self, at: usize) -> &mut [u8] {
         // Relaxed: nobody else writes it.
-        if at < self.shared.settled.load(Ordering::Relaxed) {
+        if at < self.shared.committed.load(Ordering::Relaxed) {
             return &mut [];
         }
         let (start, len) = self.shared.piece(at, self.bound(at));
-        // SAFETY: within the block. The reader has no reference to bytes behind what is settled, which does not change
+        // SAFETY: within the block. The reader has no reference to bytes behind what is committed, which does not change
         // while this end is borrowed; and no borrower has one before the bound.
         unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
     }
 
     /// The first `len` bytes are final. Bytes from the first that is lent on are not.
-    pub fn settle(&mut self, len: usize) {
+    pub fn commit(&mut self, len: usize) {
         let len = len.min(self.bound(0));
-        let settled = &self.shared.settled;
-        if len > settled.load(Ordering::Relaxed) {
+        let committed = &self.shared.committed;
+        if len > committed.load(Ordering::Relaxed) {
             // Release: the bytes are written before the reader learns of them; those of borrowers too, whose ranges are
             // back.
-            settled.store(len, Ordering::Release);
+            committed.store(len, Ordering::Release);
         }
     }
 
     /// Lends a range, to be written by whoever gets the part, until that is dropped. `None` for one that is empty, has bytes that
-    /// are settled or lent already, or ends beyond the block.
+    /// are committed or lent already, or ends beyond the block.
     #[must_use]
     pub fn lend(&mut self, range: Range<usize>) -> Option<PrefixPart<B>> {
         self.lent.retain(Lent::is_out);
@@ -162,8 +162,8 @@ impl<B: Block> PrefixWriter<B> {
             .iter()
             .all(|lent| range.end <= lent.range.start || lent.range.end <= range.start);
         // Relaxed: nobody else writes it.
-        let settled = self.shared.settled.load(Ordering::Relaxed);
-        if !free || range.is_empty() || range.start < settled || range.end > self.len() {
+        let committed = self.shared.committed.load(Ordering::Relaxed);
+        if !free || range.is_empty() || range.start < committed || range.end > self.len() {
             return None;
         }
         let back = Arc::new(AtomicBool::new(false));
@@ -214,7 +214,7 @@ impl<B: Block> PrefixPart<B> {
     #[must_use]
     pub fn rest(&self, at: usize) -> &[u8] {
         let (start, len) = self.place(at);
-        // SAFETY: `lend` has seen to it that the range lies in the block, is not settled, and is lent to nobody else; the writer
+        // SAFETY: `lend` has seen to it that the range lies in the block, is not committed, and is lent to nobody else; the writer
         // touches nothing of it until `back` is set, which is when this value is dropped.
         unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
@@ -241,12 +241,12 @@ impl<B> Drop for PrefixPart<B> {
 }
 
 impl<B: Block> PrefixReader<B> {
-    /// The bytes from `at` on that are settled, up to the end of their piece.
+    /// The bytes from `at` on that are committed, up to the end of their piece.
     #[must_use]
-    pub fn settled(&self, at: usize) -> &[u8] {
+    pub fn committed(&self, at: usize) -> &[u8] {
         // Acquire: they were written before.
-        let settled = self.0.settled.load(Ordering::Acquire);
-        let (start, len) = self.0.piece(at, settled);
+        let committed = self.0.committed.load(Ordering::Acquire);
+        let (start, len) = self.0.piece(at, committed);
         // SAFETY: `Block` vouches for the bytes, of which there are at least so many, and none of them is written any more.
         unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
@@ -314,25 +314,25 @@ mod tests {
 
     #[cfg(not(loom))]
     #[test]
-    fn settled_bytes_are_read_and_not_written() {
+    fn committed_bytes_are_read_and_not_written() {
         let (mut writer, reader) = prefix(block(10));
-        assert!(reader.settled(0).is_empty());
+        assert!(reader.committed(0).is_empty());
         assert_eq!(writer.rest_mut(3).len(), 7);
         writer.rest_mut(0)[..4].copy_from_slice(b"abcd");
-        writer.settle(3);
-        assert_eq!(reader.settled(0), b"abc");
+        writer.commit(3);
+        assert_eq!(reader.committed(0), b"abc");
         assert!(writer.rest_mut(2).is_empty());
         writer.rest_mut(3)[0] = b'D';
         // Neither back nor beyond the end.
-        writer.settle(1);
-        assert_eq!(reader.settled(0), b"abc");
-        writer.settle(usize::MAX);
-        assert_eq!(reader.settled(0), b"abcD\0\0\0\0\0\0");
-        assert_eq!(reader.settled(0), writer.rest(0));
+        writer.commit(1);
+        assert_eq!(reader.committed(0), b"abc");
+        writer.commit(usize::MAX);
+        assert_eq!(reader.committed(0), b"abcD\0\0\0\0\0\0");
+        assert_eq!(reader.committed(0), writer.rest(0));
         assert!(writer.rest_mut(10).is_empty());
         assert!(writer.rest_mut(11).is_empty());
         drop(writer);
-        assert_eq!(reader.settled(0).len(), 10);
+        assert_eq!(reader.committed(0).len(), 10);
     }
 
     #[cfg(not(loom))]
@@ -350,12 +350,12 @@ mod tests {
     #[test]
     fn what_is_lent_is_the_borrowers_until_it_is_back() {
         let (mut writer, reader) = prefix(block(20));
-        writer.settle(2);
-        // Settled, empty, beyond the end.
+        writer.commit(2);
+        // Committed, empty, beyond the end.
         for range in [1..4, 4..4, Range { start: 7, end: 3 }, 15..21, 20..21] {
             assert!(writer.lend(range).is_none());
         }
-        // From the first byte that is not settled.
+        // From the first byte that is not committed.
         drop(writer.lend(2..4).unwrap());
         let mut part = writer.lend(8..12).unwrap();
         let last = writer.lend(16..20).unwrap();
@@ -369,16 +369,16 @@ mod tests {
             rest,
             [0, 0, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]
         );
-        writer.settle(20);
-        assert_eq!(reader.settled(0).len(), 8);
+        writer.commit(20);
+        assert_eq!(reader.committed(0).len(), 8);
         part.rest_mut(0).copy_from_slice(b"part");
         assert_eq!(part.rest(0), b"part");
         drop(part);
         assert_eq!(&writer.rest(0)[8..], b"part\0\0\0\0");
         assert_eq!(writer.rest_mut(8).len(), 8);
         // The last one outlives its writer, and the block with it.
-        writer.settle(20);
-        assert_eq!(reader.settled(0).len(), 16);
+        writer.commit(20);
+        assert_eq!(reader.committed(0).len(), 16);
         let again = writer.lend(16..17);
         assert!(again.is_none());
         drop((writer, reader));
@@ -405,11 +405,11 @@ mod tests {
         for at in (0..4).chain(16..21) {
             writer.rest_mut(at)[0] = at as u8;
         }
-        writer.settle(18);
-        assert_eq!(reader.settled(0), [0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(reader.settled(8), [8, 9, 10, 11, 12, 13]);
-        assert_eq!(reader.settled(14), [14, 15, 16, 17]);
-        assert!(reader.settled(18).is_empty() && reader.settled(22).is_empty());
+        writer.commit(18);
+        assert_eq!(reader.committed(0), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(reader.committed(8), [8, 9, 10, 11, 12, 13]);
+        assert_eq!(reader.committed(14), [14, 15, 16, 17]);
+        assert!(reader.committed(18).is_empty() && reader.committed(22).is_empty());
         assert_eq!(writer.rest(15), [15, 16, 17, 18, 19, 20]);
         assert!(writer.rest(21).is_empty() && writer.rest(22).is_empty());
         assert!(writer.rest_mut(17).is_empty());
@@ -420,7 +420,7 @@ mod tests {
             let room = writer.rest_mut(at);
             let len = step.min(room.len());
             room[..len].fill(at as u8 + 1);
-            writer.settle(at + len);
+            writer.commit(at + len);
         }
     }
 
@@ -432,13 +432,13 @@ mod tests {
         let thread = std::thread::spawn(move || fill(&mut writer, 1));
         let mut seen = 0;
         while seen < 200 && !thread.is_finished() {
-            let bytes = reader.settled(0);
+            let bytes = reader.committed(0);
             assert!(bytes.iter().enumerate().all(|(at, &b)| b == at as u8 + 1));
             assert!(bytes.len() >= seen);
             seen = bytes.len();
         }
         thread.join().unwrap();
-        assert_eq!(reader.settled(0).len(), 200);
+        assert_eq!(reader.committed(0).len(), 200);
     }
 
     #[cfg(loom)]
@@ -448,7 +448,7 @@ mod tests {
             let (mut writer, reader) = prefix(block(4));
             let thread = loom::thread::spawn(move || fill(&mut writer, 2));
             for _ in 0..2 {
-                let bytes = reader.settled(0);
+                let bytes = reader.committed(0);
                 let want: &[u8] = &[1, 1, 3, 3];
                 assert!(bytes.len() % 2 == 0 && want.starts_with(bytes));
             }
@@ -479,16 +479,16 @@ mod tests {
             });
             let seen = cell.clone();
             let checker = loom::thread::spawn(move || {
-                let bytes = reader.settled(0);
+                let bytes = reader.committed(0);
                 if bytes.len() > 2 {
                     assert_eq!(bytes, [1, 1, 7, 7]);
-                    // SAFETY: settled, so nobody writes it any more.
+                    // SAFETY: committed, so nobody writes it any more.
                     seen.0.with(|byte| assert_eq!(unsafe { *byte }, 7));
                 }
             });
             writer.rest_mut(0)[..2].fill(1);
             for _ in 0..2 {
-                writer.settle(4);
+                writer.commit(4);
                 if writer.rest_mut(2).len() == 2 || writer.rest(0).len() == 4 {
                     // SAFETY: the range is back, and read only from now on.
                     cell.0.with(|byte| assert_eq!(unsafe { *byte }, 7));
@@ -496,7 +496,7 @@ mod tests {
                 }
             }
             borrower.join().unwrap();
-            writer.settle(4);
+            writer.commit(4);
             assert_eq!(writer.rest(0), [1, 1, 7, 7]);
             checker.join().unwrap();
         });

@@ -118,7 +118,7 @@ impl Connection {
 
     /// The state after a handshake; CLOSE may have come before.
     fn established(&mut self) {
-        self.state = if self.send.is_finishing() {
+        self.state = if self.send.fin {
             State::FinWait1
         } else {
             State::Established
@@ -162,7 +162,14 @@ impl Connection {
             return None;
         }
         self.heard(now);
-        let placement = self.text(now, segment, room);
+        // Seventh, the text, and the place of a FIN.
+        let placement = match self.state {
+            State::Established | State::FinWait1 | State::FinWait2 => {
+                self.receive.text(segment, room, now)
+            }
+            _ => None,
+        };
+        // Eighth, the FIN bit.
         if self.receive.finish() {
             self.peer_has_ended(now);
         }
@@ -258,17 +265,7 @@ impl Connection {
         true
     }
 
-    /// Seventh, the text, and the place of a FIN.
-    fn text(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<Placement> {
-        match self.state {
-            State::Established | State::FinWait1 | State::FinWait2 => {
-                self.receive.text(segment, room, now)
-            }
-            _ => None,
-        }
-    }
-
-    /// Eighth, the FIN bit.
+    /// The peer's FIN has come, and all before it.
     fn peer_has_ended(&mut self, now: Instant) {
         match self.state {
             State::Established => self.state = State::CloseWait,

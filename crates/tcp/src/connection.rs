@@ -4,6 +4,7 @@ use crate::options::Options;
 use crate::receive::Receive;
 use crate::segment::{Flags, Reply, Segment};
 use crate::send::Send;
+use crate::sequence::ahead;
 use crate::time::{Duration, Instant};
 
 /// Twice the maximum segment lifetime, as Linux has it.
@@ -197,13 +198,14 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn out_of_order(&self) -> u32 {
-        self.receive.out_of_order()
+        let end = self.receive.out_of_order.end();
+        end.map_or(0, |end| ahead(end, self.receive.rcv_nxt))
     }
 
     /// The shortest round trip that was measured.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
-        self.send.timer.shortest()
+        self.send.timer.shortest
     }
 
     /// SEND: so many more bytes wait in the caller's send buffer. It shall hold less than 1 GiB.
@@ -215,12 +217,12 @@ impl Connection {
 
     /// Bytes at the start of the send buffer that the peer has acknowledged since this was last asked: the caller drops them.
     pub fn acknowledged(&mut self) -> u32 {
-        self.send.released()
+        core::mem::take(&mut self.send.released)
     }
 
-    /// Forgets what has come behind gaps, because the caller lost it. It will come again.
+    /// Forgets what has come behind gaps, because the caller lost it (RFC 2018, section 8, allows it). It will come again.
     pub fn renege(&mut self) {
-        self.receive.renege();
+        self.receive.out_of_order.clear();
     }
 
     /// An ICMP message says that the segment with this sequence number was too large for the path, which takes `mss` bytes of
@@ -228,11 +230,7 @@ impl Connection {
     ///
     /// Returns whether it was believed.
     pub fn too_big(&mut self, seq: u32, mss: u16) -> bool {
-        let under_way = self.send.under_way(seq);
-        if under_way {
-            self.send.too_big(mss);
-        }
-        under_way
+        self.send.too_big(seq, mss)
     }
 
     /// CLOSE (RFC 9293, section 3.10.4): what is queued is still sent, then a FIN.
@@ -240,13 +238,13 @@ impl Connection {
         match self.state {
             State::SynSent => self.end(None),
             // A FIN of SYN-RECEIVED leaves once the connection is established.
-            State::SynReceived => self.send.finish(),
+            State::SynReceived => self.send.fin = true,
             State::Established => {
-                self.send.finish();
+                self.send.fin = true;
                 self.state = State::FinWait1;
             }
             State::CloseWait => {
-                self.send.finish();
+                self.send.fin = true;
                 self.state = State::LastAck;
             }
             _ => {}
@@ -326,7 +324,7 @@ impl Connection {
             return None;
         }
         let timers = [
-            self.send.timer.expires(),
+            self.send.timer.expires,
             self.receive.due_at(),
             self.ends,
             self.keep_alive_at(),

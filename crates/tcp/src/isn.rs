@@ -1,7 +1,7 @@
 //! Initial sequence numbers that no one can compute from others (RFC 6528).
 
 use crate::time::Instant;
-use core::hash::Hasher;
+use core::hash::{Hash, Hasher};
 use core::net::SocketAddr;
 use siphasher::sip::SipHasher24;
 
@@ -24,13 +24,7 @@ impl InitialSequence {
     #[must_use]
     pub fn iss(&self, local: SocketAddr, remote: SocketAddr, now: Instant) -> u32 {
         let mut hasher = self.hasher;
-        for end in [local, remote] {
-            match end {
-                SocketAddr::V4(end) => hasher.write(&end.ip().octets()),
-                SocketAddr::V6(end) => hasher.write(&end.ip().octets()),
-            }
-            hasher.write(&end.port().to_be_bytes());
-        }
+        (local, remote).hash(&mut hasher);
         let clock = now.total_micros() / 4;
         (clock as u32).wrapping_add(hasher.finish() as u32)
     }

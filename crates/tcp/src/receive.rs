@@ -2,7 +2,7 @@
 
 use crate::sack::Ranges;
 use crate::segment::{Flags, Segment};
-use crate::sequence::{after, ahead, at_or_after, earlier, later};
+use crate::sequence::{after, at_or_after, earlier, later};
 use crate::time::{Duration, Instant};
 use crate::window::Window;
 
@@ -32,7 +32,8 @@ pub struct Placement {
 pub(crate) struct Receive {
     pub rcv_nxt: u32,
     pub window: Window,
-    out_of_order: Ranges,
+    /// What has come behind gaps.
+    pub out_of_order: Ranges,
     /// Sequence number of the peer's FIN, once it has come.
     fin: Option<u32>,
     /// In-order bytes that were not acknowledged yet, and when the last of them came.
@@ -154,23 +155,6 @@ impl Receive {
         done
     }
 
-    /// Forgets what lies behind gaps: the caller has lost it (RFC 2018, section 8, allows it).
-    pub fn renege(&mut self) {
-        self.out_of_order.clear();
-    }
-
-    /// Bytes behind RCV.NXT up to the end of the last ones that are there.
-    pub fn out_of_order(&self) -> u32 {
-        self.out_of_order
-            .end()
-            .map_or(0, |end| ahead(end, self.rcv_nxt))
-    }
-
-    /// The SACK blocks to tell.
-    pub fn blocks(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.out_of_order.blocks()
-    }
-
     /// Whether an acknowledgement must leave now, even if it tells of no more than a window that may grow to `limit` bytes. It is
     /// not told of less than `worth` bytes more.
     pub fn due(&self, limit: u32, worth: u32, now: Instant) -> bool {
@@ -191,11 +175,6 @@ impl Receive {
     /// When an acknowledgement must leave at the latest.
     pub fn due_at(&self) -> Option<Instant> {
         (self.pending > 0).then(|| self.last_data + ACK_DELAY)
-    }
-
-    /// A SYN that acknowledges the peer's has left.
-    pub fn syn_acknowledged(&mut self) {
-        self.urgent = 0;
     }
 
     /// Opens the window to `limit` bytes at most, by `worth` bytes at least, and returns its field; all that has come is acknowledged

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 /// Most ranges kept; what comes beside them is as if it had not come. A window of 16 MiB with one segment in a
 /// hundred missing has as many.
 const LIMIT: usize = 128;
-/// Ranges above a gap that tell that what is in it was lost (RFC 6675, DupThresh).
-const DUP_THRESH: u32 = 3;
+/// Equal acknowledgements (RFC 5681, section 3.2), or ranges above a gap (RFC 6675), that tell of a loss.
+pub(crate) const DUP_THRESH: u32 = 3;
 
 /// Sorted, disjoint ranges of sequence numbers. All lie within half the sequence space of each other.
 #[derive(Clone, Debug, Default)]
@@ -32,16 +32,11 @@ impl Ranges {
         self.ranges.last().map(|range| range.1)
     }
 
-    /// Whether there is room for another range beside those that are kept.
-    pub fn has_room(&self) -> bool {
-        self.ranges.len() < LIMIT
-    }
-
     /// Notes the numbers from `start` to before `end`. False when there are too many ranges already.
     pub fn insert(&mut self, start: u32, end: u32) -> bool {
         let first = self.ranges.partition_point(|r| after(start, r.1));
         let behind = self.ranges.partition_point(|r| !after(r.0, end));
-        if first >= behind && !self.has_room() {
+        if first >= behind && self.ranges.len() >= LIMIT {
             return false;
         }
         // What touches the new range becomes one with it.

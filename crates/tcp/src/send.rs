@@ -2,13 +2,11 @@
 
 use crate::congestion::Congestion;
 use crate::options::Options;
-use crate::sack::Ranges;
+use crate::sack::{DUP_THRESH, Ranges};
 use crate::sequence::{after, ahead, at_or_after, earlier, later};
 use crate::time::Instant;
 use crate::timers::Retransmission;
 
-/// Equal acknowledgements that tell of a loss (RFC 5681, section 3.2).
-const DUP_THRESH: u32 = 3;
 /// A segment of this size that was sent again so often without an answer may be too large for the path (RFC 4821, section 7.7).
 const BLACK_HOLE: u32 = 2;
 /// Payload that passes nearly every path (1280 bytes of IPv6, RFC 8200), and every one (576 bytes of IPv4).
@@ -46,9 +44,9 @@ pub(crate) struct Send {
     /// Behind the last byte in the caller's send buffer.
     end: u32,
     /// A FIN follows the last byte.
-    fin: bool,
-    /// Acknowledged bytes that the caller has not dropped yet.
-    released: u32,
+    pub fin: bool,
+    /// Bytes at the start of the caller's send buffer that were acknowledged, and that it has not dropped yet.
+    pub released: u32,
     sacked: Ranges,
     dup_acks: u32,
     recovery: Option<Recovery>,
@@ -124,29 +122,14 @@ impl Send {
         }
     }
 
-    /// The FIN follows what is in the send buffer.
-    pub fn finish(&mut self) {
-        self.fin = true;
-    }
-
     /// Whether our FIN has been sent and acknowledged.
     pub fn fin_acknowledged(&self) -> bool {
         self.fin && self.snd_una == self.end.wrapping_add(1)
     }
 
-    /// Whether a FIN follows what is in the send buffer.
-    pub fn is_finishing(&self) -> bool {
-        self.fin
-    }
-
     /// Whether the piece ends with the last byte of the send buffer.
     pub fn is_last(&self, piece: &Piece) -> bool {
         piece.seq.wrapping_add(piece.len) == self.end
-    }
-
-    /// Bytes of the send buffer that were acknowledged since this was last asked.
-    pub fn released(&mut self) -> u32 {
-        core::mem::take(&mut self.released)
     }
 
     /// Sequence numbers that were sent and not acknowledged.
@@ -157,11 +140,6 @@ impl Send {
     /// Sequence numbers, a FIN's included, that were not sent yet.
     fn unsent(&self) -> u32 {
         ahead(self.end.wrapping_add(self.fin.into()), self.snd_nxt)
-    }
-
-    /// Whether `seq` belongs to a segment that is under way (what an ICMP message must show).
-    pub fn under_way(&self, seq: u32) -> bool {
-        seq.wrapping_sub(self.snd_una) < self.flight()
     }
 
     /// Takes the window of an acceptable segment (RFC 9293, section 3.10.7.4, fifth).
@@ -326,12 +304,15 @@ impl Send {
     }
 
     /// The path takes segments of `mss` bytes at most; what was larger was lost, though not by congestion (RFC 8201, section 5.4).
-    pub fn too_big(&mut self, mss: u16) {
+    /// False when `seq` is of no segment that is under way: nothing has changed then.
+    pub fn too_big(&mut self, seq: u32, mss: u16) -> bool {
+        let under_way = seq.wrapping_sub(self.snd_una) < self.flight();
         let mss = mss.max(LEAST_MSS);
-        if mss < self.mss {
+        if under_way && mss < self.mss {
             self.mss = mss;
             self.recover(true);
         }
+        under_way
     }
 
     /// The next piece that may leave, and notes that it does. `unit` bytes at most, one segment or a multiple of segments.

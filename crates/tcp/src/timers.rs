@@ -20,10 +20,12 @@ pub(crate) struct Retransmission {
     rto: Duration,
     /// How often the time-out was doubled since something new was acknowledged.
     pub backoffs: u32,
-    expires: Option<Instant>,
+    /// When the timer expires, if it runs.
+    pub expires: Option<Instant>,
     /// What is timed: the acknowledgement that ends it, and when its segment left.
     timing: Option<(u32, Instant)>,
-    shortest: Option<Duration>,
+    /// The shortest round trip that was measured.
+    pub shortest: Option<Duration>,
 }
 
 impl Default for Retransmission {
@@ -123,16 +125,6 @@ impl Retransmission {
         self.timing = None;
         self.backoffs = 0;
     }
-
-    /// When the timer expires, if it runs.
-    pub fn expires(&self) -> Option<Instant> {
-        self.expires
-    }
-
-    /// The shortest round trip that was measured.
-    pub fn shortest(&self) -> Option<Duration> {
-        self.shortest
-    }
 }
 
 #[cfg(test)]
@@ -148,17 +140,17 @@ mod tests {
     fn the_rfcs_formulas() {
         let mut timer = Retransmission::default();
         timer.sent(10, at(0));
-        assert_eq!(timer.expires(), Some(at(1000)), "(2.1)");
+        assert_eq!(timer.expires, Some(at(1000)), "(2.1)");
         timer.sent(20, at(100));
-        assert_eq!(timer.expires(), Some(at(1000)), "(5.1): it runs already");
+        assert_eq!(timer.expires, Some(at(1000)), "(5.1): it runs already");
         timer.acknowledged(10, true, at(400));
-        assert_eq!(timer.expires(), Some(at(1600)), "(2.2), (5.3)");
+        assert_eq!(timer.expires, Some(at(1600)), "(2.2), (5.3)");
         timer.sent(30, at(400));
         timer.acknowledged(30, true, at(1200));
-        assert_eq!(timer.expires(), Some(at(2650)), "(2.3)");
-        assert_eq!(timer.shortest(), Some(Duration::from_millis(400)));
+        assert_eq!(timer.expires, Some(at(2650)), "(2.3)");
+        assert_eq!(timer.shortest, Some(Duration::from_millis(400)));
         timer.acknowledged(40, false, at(1300));
-        assert_eq!(timer.expires(), None, "(5.2)");
+        assert_eq!(timer.expires, None, "(5.2)");
     }
 
     #[test]
@@ -167,17 +159,17 @@ mod tests {
         timer.sent(10, at(0));
         timer.back_off(at(1000));
         timer.resent(at(1000));
-        assert_eq!(timer.expires(), Some(at(3000)), "(5.5)");
+        assert_eq!(timer.expires, Some(at(3000)), "(5.5)");
         timer.acknowledged(10, false, at(1001));
-        assert_eq!(timer.shortest(), None);
+        assert_eq!(timer.shortest, None);
         timer.sent(20, at(2000));
         timer.resent(at(2100));
         timer.acknowledged(20, false, at(2101));
-        assert_eq!(timer.shortest(), None);
+        assert_eq!(timer.shortest, None);
         // Half of what was timed is no answer to it.
         timer.sent(30, at(3000));
         timer.acknowledged(25, true, at(3001));
-        assert_eq!(timer.shortest(), None);
+        assert_eq!(timer.shortest, None);
     }
 
     #[test]
@@ -185,16 +177,16 @@ mod tests {
         let mut timer = Retransmission::default();
         timer.sent(10, at(0));
         timer.taken_back(10, true);
-        assert_eq!(timer.expires(), Some(at(1000)), "what is before it left");
+        assert_eq!(timer.expires, Some(at(1000)), "what is before it left");
         timer.acknowledged(10, true, at(100));
-        assert_eq!(timer.shortest(), Some(Duration::from_millis(100)));
+        assert_eq!(timer.shortest, Some(Duration::from_millis(100)));
         timer.sent(20, at(100));
         timer.taken_back(15, true);
         timer.acknowledged(20, false, at(101));
-        assert_eq!(timer.shortest(), Some(Duration::from_millis(100)));
+        assert_eq!(timer.shortest, Some(Duration::from_millis(100)));
         timer.sent(30, at(200));
         timer.taken_back(20, false);
-        assert_eq!(timer.expires(), None, "nothing is under way");
+        assert_eq!(timer.expires, None, "nothing is under way");
     }
 
     #[test]
@@ -204,11 +196,11 @@ mod tests {
         let mut now = at(0);
         for expected in [2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000] {
             timer.back_off(now);
-            assert_eq!(timer.expires(), Some(now + Duration::from_millis(expected)));
-            now = timer.expires().unwrap();
+            assert_eq!(timer.expires, Some(now + Duration::from_millis(expected)));
+            now = timer.expires.unwrap();
         }
         timer.acknowledged(10, true, now);
-        assert_eq!(timer.expires(), Some(now + INITIAL));
+        assert_eq!(timer.expires, Some(now + INITIAL));
     }
 
     #[test]
@@ -216,6 +208,6 @@ mod tests {
         let mut timer = Retransmission::default();
         timer.sent(10, at(0));
         timer.acknowledged(10, true, at(1));
-        assert_eq!(timer.expires(), Some(at(301)));
+        assert_eq!(timer.expires, Some(at(301)));
     }
 }

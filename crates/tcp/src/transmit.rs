@@ -78,12 +78,8 @@ impl Connection {
         if self.ends.is_some_and(|ends| now >= ends) {
             self.end(None);
         }
-        if self
-            .send
-            .timer
-            .expires()
-            .is_some_and(|expires| now >= expires)
-        {
+        let expires = self.send.timer.expires;
+        if expires.is_some_and(|expires| now >= expires) {
             if self.waiting_since.is_some_and(|since| now >= since + R2) {
                 self.end(Some(Error::TimedOut));
             } else if matches!(self.state, State::SynSent | State::SynReceived) {
@@ -136,7 +132,7 @@ impl Connection {
         if received {
             syn.ack = self.receive.rcv_nxt;
             syn.flags = Flags::SYN | Flags::ACK;
-            self.receive.syn_acknowledged();
+            self.receive.urgent = 0;
         }
         Some(syn)
     }
@@ -186,7 +182,7 @@ impl Connection {
         let (limit, worth) = (limits.open(), self.worth(limits));
         let wnd = self.receive.acknowledge(limit, worth);
         let options = if self.send.sack && len == 0 {
-            OptionBytes::sack(self.receive.blocks())
+            OptionBytes::sack(self.receive.out_of_order.blocks())
         } else {
             OptionBytes::NONE
         };

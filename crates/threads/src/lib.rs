@@ -2,7 +2,7 @@
 //! stopped by a flag.
 //!
 //! ```text
-//!   boot processor                          another processor
+//!   BSP (bootstrap processor)               AP (application processor)
 //!   spawn(processor, value, body)  ------>  body(value, &context)
 //!   Thread::stop                   --flag-> Context::stopping
 //!   Thread::beats                  <-count- Context::beat

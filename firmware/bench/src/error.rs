@@ -1,8 +1,8 @@
 //! Why something was not measured.
 
 use alloc::string::String;
-use boot_flow::error::Error as BootError;
 use core::net::IpAddr;
+use wireboot_boot::error::Error as BootError;
 use wireboot_fetch::FetchError;
 use wireboot_fetch::url::UrlError;
 use wireboot_net::NetError;

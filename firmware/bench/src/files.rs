@@ -3,15 +3,15 @@
 use super::Sample;
 use crate::error::{Error, refused};
 use alloc::string::ToString;
-use boot_flow::fetching::{Fetcher, Wanted};
 use core::net::IpAddr;
+use wireboot_boot::fetching::{Fetcher, Wanted};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Leases, Service};
 use wireboot_net::{Duration, Instant, Memory};
 use wireboot_nic::Nic;
+use wireboot_platform::firmware_net::{Http, Pxe};
 use wireboot_platform::memory;
 use wireboot_platform::pci::Candidate;
-use wireboot_platform::stock::{Http, Pxe};
 use wireboot_platform::{Clock, random};
 
 /// Commands and events under way at most.
@@ -46,7 +46,7 @@ fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
 }
 
 /// The firmware's TFTP, by its PXE.
-pub fn stock_tftp(
+pub fn firmware_tftp(
     interface: &Candidate,
     leases: &Leases,
     server: IpAddr,
@@ -57,7 +57,7 @@ pub fn stock_tftp(
     let mask = leases.v4.as_ref().map(|lease| lease.address.netmask());
     let mut pxe = Pxe::open(interface, station, mask.map(IpAddr::V4))
         .map_err(refused("PXE on this interface"))?;
-    let (mut room, _) = memory::landing(ROOM).map_err(refused("memory for the file"))?;
+    let (mut room, _) = memory::download_buffer(ROOM).map_err(refused("memory for the file"))?;
     let begin = clock.micros();
     let bytes = pxe
         .read(server, file, room.rest_mut(0))
@@ -66,9 +66,9 @@ pub fn stock_tftp(
 }
 
 /// The firmware's HTTP. It obtains an address first, which is not counted.
-pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Sample, Error> {
+pub fn firmware_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let mut http = Http::open(interface).map_err(refused("HTTP on this interface"))?;
-    let (mut room, _) = memory::landing(ROOM).map_err(refused("memory for the file"))?;
+    let (mut room, _) = memory::download_buffer(ROOM).map_err(refused("memory for the file"))?;
     let begin = clock.micros();
     let bytes = http
         .read(url.as_str(), room.rest_mut(0))
@@ -76,21 +76,21 @@ pub fn stock_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Samp
     Ok(sample(bytes, begin, clock))
 }
 
-/// Ours, as a boot has it, with the time that the boot processor did not rest.
+/// Ours, as a boot has it, with the time that the BSP did not idle.
 pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
-    let rested = fetcher.network().rested();
+    let idle = fetcher.network().idle_micros();
     let files = fetcher.get(&[Wanted::plain(url)])?;
     let stats = files.first().map(|file| file.stats).unwrap_or_default();
-    let rested = fetcher.network().rested() - rested;
+    let idle = fetcher.network().idle_micros() - idle;
     Ok(Sample {
         bytes: stats.bytes,
         micros: stats.micros,
-        busy: clock.ticks_of(stats.micros.saturating_sub(rested)),
+        busy: clock.ticks_of(stats.micros.saturating_sub(idle)),
         ..Sample::default()
     })
 }
 
-/// Ours on the boot processor, with the time of each turn. Gives the interface back.
+/// Ours on the BSP, with the time of each turn. Gives the interface back.
 pub fn turns<N: Nic>(
     nic: N,
     leases: &Leases,
@@ -101,8 +101,8 @@ pub fn turns<N: Nic>(
     let (to_us, mut events) = wireboot_ring::channel(MAILBOX);
     let mut service = Service::new(nic, random::seed().0, for_service, to_us);
     let before = service.nic_mut().counters();
-    let landing = memory::landing(ROOM * 2).ok();
-    let mut memory = landing.map(|(memory, _)| Memory::new(memory));
+    let buffer = memory::download_buffer(ROOM * 2).ok();
+    let mut memory = buffer.map(|(memory, _)| Memory::new(memory));
     let mut sample = Sample::default();
     // Into an empty mailbox.
     for command in leases.clone().commands() {

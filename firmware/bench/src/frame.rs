@@ -17,22 +17,22 @@ const HOP_LIMIT: u8 = 64;
 /// One end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Ethernet address.
+    /// Source or destination of the frame's Ethernet header.
     pub mac: [u8; 6],
-    /// IP address.
+    /// Of the same IP version at both ends.
     pub address: IpAddr,
-    /// UDP port.
+    /// Of UDP, in host byte order.
     pub port: u16,
 }
 
 /// What a frame says of the datagram in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Destination port.
+    /// Of UDP, the destination, in host byte order.
     pub port: u16,
     /// Where in the frame the payload begins.
     pub at: usize,
-    /// Length of the payload.
+    /// Length of the payload in bytes, by the UDP header; the frame may be shorter.
     pub len: usize,
 }
 

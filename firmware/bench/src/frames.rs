@@ -43,9 +43,9 @@ impl Size {
 
 /// Measures against a sender.
 pub struct Frames {
-    /// Tells the time.
+    /// For ticks and microseconds.
     pub clock: Clock,
-    /// Our address.
+    /// Where requests come from; answers and data go there.
     pub local: IpAddr,
     /// The sender's, of the same version of IP.
     pub sender: IpAddr,
@@ -142,7 +142,7 @@ impl Frames {
         // What came first, when, and when the last came. The clock begins behind the first burst, which is not counted.
         let mut first = None;
         let mut last = 0;
-        self.talk(wire, &request, &mut tally, |tally, before, after| {
+        self.ask_until_answered(wire, &request, &mut tally, |tally, before, after| {
             let (_, datagrams, bytes) = *first.get_or_insert((after, tally.datagrams, tally.bytes));
             if tally.datagrams - datagrams > sample.packets {
                 sample.packets = tally.datagrams - datagrams;
@@ -207,7 +207,7 @@ impl Frames {
             mac: wire.mac(),
         };
         let mut tally = self.tally(None);
-        let requests = self.talk(wire, &request, &mut tally, |_, _, _| {})?;
+        let requests = self.ask_until_answered(wire, &request, &mut tally, |_, _, _| {})?;
         match tally.answer {
             Some((Answer::Counted { frames, .. }, mac)) => Ok((frames, mac, requests)),
             _ => Err(Error::NoSender(self.sender)),
@@ -226,7 +226,7 @@ impl Frames {
     }
 
     /// Asks until there is an answer, and shows `look` each burst before it, with its time in ticks. Returns how often it had to ask.
-    fn talk(
+    fn ask_until_answered(
         &self,
         wire: &mut impl Wire,
         request: &Request,

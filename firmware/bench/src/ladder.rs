@@ -17,7 +17,7 @@ pub enum Kind {
     Transmit,
     /// Sending the smallest frames.
     TransmitSmall,
-    /// Hashing by the boot processor, which is not the network's.
+    /// Hashing by the BSP, which is not the network's.
     Work,
     /// What each of the network's processors took for its part of a file.
     Engine,
@@ -51,7 +51,7 @@ impl Kind {
             Self::ReceiveSmall => "receive, small frames",
             Self::Transmit => "transmit, full frames",
             Self::TransmitSmall => "transmit, small frames",
-            Self::Work => "boot processor hashes",
+            Self::Work => "BSP hashes",
             Self::Engine => "each engine, HTTP",
         }
     }

@@ -28,29 +28,29 @@ mod work;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use boot_flow::card::{self, Card};
-use boot_flow::error::Error as BootError;
-use boot_flow::fetching::Fetcher;
-use boot_flow::network::{Account, Network};
-use boot_flow::origin::Origin;
-use boot_flow::settings::Settings;
-use boot_flow::source;
 use core::net::{IpAddr, SocketAddr};
 use error::{Error, refused};
 use frames::{Frames, Size};
 use ladder::{Kind, Ladder};
 use options::Options;
 use phases::{Phases, Record};
-use upload::Uncut;
+use upload::WithoutTso;
 use wire::{Driver, Managed, Wire};
+use wireboot_boot::card::{self, Card};
+use wireboot_boot::error::Error as BootError;
+use wireboot_boot::fetching::Fetcher;
+use wireboot_boot::network::{ApStats, Network};
+use wireboot_boot::origin::Origin;
+use wireboot_boot::settings::Settings;
+use wireboot_boot::source;
 use wireboot_fetch::Leases;
 use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
-use wireboot_platform::image::Own;
+use wireboot_platform::firmware_net::{self, Mnp};
+use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::memory;
 use wireboot_platform::pci::{Candidate, Claim};
 use wireboot_platform::snp::{self, Snp};
-use wireboot_platform::stock::{self, Mnp};
 use wireboot_platform::undi::{self, Undi};
 use wireboot_platform::{Clock, Status, console};
 use wireboot_wire::ladder::DATA_PORT;
@@ -105,7 +105,7 @@ pub fn main() -> Status {
 }
 
 fn run(clock: Clock) -> Result<(), Error> {
-    let image = Own::read();
+    let image = LoadedSelf::read();
     let options = Options::parse(&image.options)?;
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(&image);
@@ -186,7 +186,7 @@ impl<'o> Bench<'o> {
     }
 
     /// A measurement with the share of the time that was work, and what that was.
-    fn whole(&self, result: Result<Sample, Error>) -> Result<Sample, Error> {
+    fn with_work_share(&self, result: Result<Sample, Error>) -> Result<Sample, Error> {
         let phases = self.record.as_ref().and_then(Record::take);
         result.map(|sample| Sample {
             phases,
@@ -207,11 +207,11 @@ impl<'o> Bench<'o> {
         if let Some(record) = self.record.clone() {
             return self.phases(record);
         }
-        if let Err(error) = self.ours() {
+        if let Err(error) = self.native_driver() {
             log::warn!("our driver: {error}");
         }
-        stock::connect(&self.interface);
-        self.firmwares();
+        firmware_net::connect(&self.interface);
+        self.firmware_network();
         let counts = &self.options.processors;
         let counts = match counts.as_slice() {
             [] => vec![None],
@@ -224,13 +224,13 @@ impl<'o> Bench<'o> {
         }
     }
 
-    /// What works with our driver on the boot processor.
-    fn ours(&mut self) -> Result<(), Error> {
+    /// What works with our driver on the BSP.
+    fn native_driver(&mut self) -> Result<(), Error> {
         let what = "the network interface";
         let claim = Claim::take(&self.interface).map_err(refused(what))?;
         let function = claim.function(self.clock).map_err(refused(what))?;
         let mut driver = Driver(card::start(function, 1)?);
-        self.settle(&mut driver)?;
+        self.wait_for_link(&mut driver)?;
         self.wire("driver", &mut driver);
         self.copied("driver, copied", &mut driver);
         let mut nic = self.uploads(driver.0);
@@ -256,24 +256,25 @@ impl<'o> Bench<'o> {
     ) {
         if self.options.wants(name) {
             let result = measure(self);
-            self.ladder.add(kind, name, self.whole(result));
+            self.ladder.add(kind, name, self.with_work_share(result));
         }
     }
 
-    /// A file by our stack on the boot processor.
+    /// A file by our stack on the BSP.
     fn turns<N: Nic>(&mut self, nic: N, scheme: &str, name: &'static str) -> Result<N, Error> {
         if !self.options.wants(name) {
             return Ok(nic);
         }
         let url = self.url(scheme, &self.options.file)?;
         let (nic, result) = files::turns(nic, &self.leases, &url, self.clock);
-        self.ladder.add(Kind::Receive, name, self.whole(result));
+        self.ladder
+            .add(Kind::Receive, name, self.with_work_share(result));
         Ok(nic)
     }
 
-    /// TCP that sends, from the boot processor: in frames that we make, and in units that the card cuts where it does.
+    /// TCP that sends, from the BSP: in frames that we make, and in units that the card cuts where it does.
     fn uploads<N: Nic>(&mut self, nic: N) -> N {
-        let nic = self.upload(Uncut(nic), "wireboot TCP").0;
+        let nic = self.upload(WithoutTso(nic), "wireboot TCP").0;
         match nic.properties().transmit_unit {
             0 => nic,
             _ => self.upload(nic, "wireboot TCP, TSO"),
@@ -286,12 +287,13 @@ impl<'o> Bench<'o> {
         }
         let sink = SocketAddr::new(self.server, DATA_PORT);
         let (nic, result) = upload::send(nic, &self.leases, sink, self.clock);
-        self.ladder.add(Kind::Transmit, name, self.whole(result));
+        self.ladder
+            .add(Kind::Transmit, name, self.with_work_share(result));
         nic
     }
 
-    /// Waits for the link.
-    fn settle(&self, driver: &mut Driver<impl Nic>) -> Result<(), Error> {
+    /// Up to [`LINK`] microseconds; the error names the interface.
+    fn wait_for_link(&self, driver: &mut Driver<impl Nic>) -> Result<(), Error> {
         let end = self.clock.micros() + LINK;
         while !driver.0.link_up() {
             if self.clock.micros() > end {
@@ -320,8 +322,8 @@ impl<'o> Bench<'o> {
     /// Full frames, each payload copied to memory.
     fn copied(&mut self, name: &str, wire: &mut impl Wire) {
         self.rung(Kind::Receive, name, |bench| {
-            let landing = memory::landing(MEMORY);
-            let (mut memory, _) = landing.map_err(refused("memory to copy to"))?;
+            let buffer = memory::download_buffer(MEMORY);
+            let (mut memory, _) = buffer.map_err(refused("memory to copy to"))?;
             bench
                 .frames
                 .receive(wire, Size::Full, Some(memory.rest_mut(0)))
@@ -329,7 +331,7 @@ impl<'o> Bench<'o> {
     }
 
     /// Frames by the firmware's driver, and our stack over it.
-    fn driven(&mut self, nic: impl Nic, [wire, tftp, http]: [&'static str; 3]) {
+    fn over_firmware_driver(&mut self, nic: impl Nic, [wire, tftp, http]: [&'static str; 3]) {
         let mut driver = Driver(nic);
         self.wire(wire, &mut driver);
         let nic = self
@@ -351,9 +353,9 @@ impl<'o> Bench<'o> {
     }
 
     /// The firmware's own network, from the driver up.
-    fn firmwares(&mut self) {
+    fn firmware_network(&mut self) {
         match self.snp() {
-            Ok(nic) => self.driven(
+            Ok(nic) => self.over_firmware_driver(
                 nic,
                 ["SNP", "wireboot TFTP over SNP", "wireboot HTTP over SNP"],
             ),
@@ -364,7 +366,7 @@ impl<'o> Bench<'o> {
         let undi = undis.find(|interface| interface.path.starts_with(&self.interface.path));
         if let Some(interface) = undi {
             match Undi::open(&interface, self.clock) {
-                Ok(nic) => self.driven(
+                Ok(nic) => self.over_firmware_driver(
                     nic,
                     ["UNDI", "wireboot TFTP over UNDI", "wireboot HTTP over UNDI"],
                 ),
@@ -376,7 +378,7 @@ impl<'o> Bench<'o> {
             }
         }
         if let Err(error) = self.relayed() {
-            log::warn!("SNP, engine on another processor: {error}");
+            log::warn!("SNP, engine on an AP: {error}");
         }
         let ethertype = frame::ethertype(self.server);
         self.rung(Kind::Receive, "MNP", |bench| {
@@ -388,12 +390,12 @@ impl<'o> Bench<'o> {
             };
             let full = bench.frames.receive(&mut managed, Size::Full, None)?;
             let small = bench.frames.receive(&mut managed, Size::Small, None);
-            let small = bench.whole(small);
+            let small = bench.with_work_share(small);
             bench.ladder.add(Kind::ReceiveSmall, "MNP", small);
             Ok(full)
         });
         self.rung(Kind::Receive, "firmware's TFTP (PXE)", |bench| {
-            files::stock_tftp(
+            files::firmware_tftp(
                 &bench.interface,
                 &bench.leases,
                 bench.server,
@@ -407,11 +409,11 @@ impl<'o> Bench<'o> {
         }
         self.rung(Kind::Receive, "firmware's HTTP", |bench| {
             let url = bench.url("http", &bench.options.small)?;
-            files::stock_http(&bench.interface, &url, bench.clock)
+            files::firmware_http(&bench.interface, &url, bench.clock)
         });
     }
 
-    /// The same by an engine on another processor, where there is one.
+    /// The same by an engine on an AP, where there is one.
     fn relayed(&mut self) -> Result<(), Error> {
         let wanted = [
             ("tftp", "wireboot TFTP, SNP relayed"),
@@ -420,9 +422,12 @@ impl<'o> Bench<'o> {
         if !wanted.iter().any(|(_, name)| self.options.wants(name)) {
             return Ok(());
         }
-        let card = self.card.by_the_firmware().ok_or(BootError::NoInterface)?;
+        let card = self
+            .card
+            .with_firmware_driver()
+            .ok_or(BootError::NoInterface)?;
         let network = network(&card, Some(1), self.clock)?;
-        if network.accounts().is_empty() {
+        if network.ap_stats().is_empty() {
             return Ok(());
         }
         let mut fetcher = Fetcher::new(network);
@@ -439,10 +444,10 @@ impl<'o> Bench<'o> {
     /// wireboot's TFTP and HTTP, as a boot has them, on so many processors.
     fn boots(&mut self, processors: Option<u32>) -> Result<(), Error> {
         let network = network(&self.card, processors, self.clock)?;
-        let engines = network.accounts().len();
+        let engines = network.ap_stats().len();
         let on = match processors {
             None => String::new(),
-            Some(_) if engines == 0 => ", boot processor".into(),
+            Some(_) if engines == 0 => ", BSP".into(),
             Some(_) if engines == 1 => ", 1 engine".into(),
             Some(_) => format!(", {engines} engines"),
         };
@@ -454,23 +459,24 @@ impl<'o> Bench<'o> {
                 continue;
             }
             let url = self.url(scheme, &self.options.file)?;
-            let before = fetcher.network().accounts();
+            let before = fetcher.network().ap_stats();
             let result = files::boot(&mut fetcher, &url, self.clock);
             let micros = result.as_ref().map_or(0, |sample| sample.micros);
-            self.ladder.add(Kind::Receive, &name, self.whole(result));
+            self.ladder
+                .add(Kind::Receive, &name, self.with_work_share(result));
             if scheme == "http" {
-                let after = fetcher.network().accounts();
+                let after = fetcher.network().ap_stats();
                 self.engines(&before, &after, micros);
             }
         }
-        if processors.is_none() && fetcher.network().is_elsewhere() {
+        if processors.is_none() && fetcher.network().is_remote() {
             self.work(&mut fetcher);
         }
         Ok(())
     }
 
     /// What each engine did in so many microseconds.
-    fn engines(&mut self, before: &[(usize, Account)], after: &[(usize, Account)], micros: u64) {
+    fn engines(&mut self, before: &[(usize, ApStats)], after: &[(usize, ApStats)], micros: u64) {
         let engines = after.len();
         for (index, ((_, before), (_, after))) in before.iter().zip(after).enumerate() {
             let sample = Sample {
@@ -481,11 +487,12 @@ impl<'o> Bench<'o> {
                 ..Sample::default()
             };
             let name = format!("{} of {engines}", index + 1);
-            self.ladder.add(Kind::Engine, &name, self.whole(Ok(sample)));
+            self.ladder
+                .add(Kind::Engine, &name, self.with_work_share(Ok(sample)));
         }
     }
 
-    /// What the boot processor has left for other things while another one receives.
+    /// What the BSP has left for other things while an AP receives.
     fn work(&mut self, fetcher: &mut Fetcher) {
         self.rung(Kind::Work, "nothing else", |bench| {
             let micros = u64::from(bench.options.millis) * 1000;

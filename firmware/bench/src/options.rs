@@ -18,9 +18,9 @@ pub struct Options {
     pub file: String,
     /// The file for the firmware's TFTP and HTTP.
     pub small: String,
-    /// The file that comes while the boot processor does something else.
+    /// The file that comes while the BSP does something else.
     pub large: String,
-    /// Numbers of processors for the network besides the boot processor, each to be measured; none for what a boot takes.
+    /// Numbers of APs for the network, each to be measured; none for what a boot takes.
     pub processors: Vec<u32>,
     /// Parts of the names of rungs, which alone are measured; none for all.
     pub only: Vec<String>,

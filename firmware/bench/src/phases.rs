@@ -12,7 +12,7 @@ use core::cell::Cell;
 use wireboot_nic::{
     Checksum, Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit,
 };
-use wireboot_platform::{Clock, stock};
+use wireboot_platform::{Clock, firmware_net};
 
 /// Readings of the clock to find out what one takes.
 const READINGS: u64 = 1000;
@@ -86,7 +86,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Nothing yet.
+    /// Empty; takes as long as 1000 readings of the clock.
     pub fn new(clock: Clock) -> Self {
         let begin = clock.ticks();
         for _ in 1..READINGS {
@@ -146,7 +146,7 @@ impl<N> Recorded<N> {
     }
 }
 
-/// Its receive half.
+/// The receive half of a [`Recorded`].
 pub struct RecordedReceive<'a, R> {
     inner: R,
     record: &'a Record,
@@ -179,7 +179,7 @@ impl<R: Receive> Receive for RecordedReceive<'_, R> {
     }
 }
 
-/// Its transmit half.
+/// The transmit half of a [`Recorded`].
 pub struct RecordedTransmit<'a, T> {
     inner: T,
     record: &'a Record,
@@ -267,7 +267,7 @@ impl<N: Nic> Nic for Recorded<N> {
 impl Bench<'_> {
     /// The rungs of receiving by the firmware's driver: frames thrown away, copied, and by our stack, with and without checksums.
     pub(super) fn phases(&mut self, record: Record) {
-        stock::connect(&self.interface);
+        firmware_net::connect(&self.interface);
         let nic = self.snp().map(|nic| Recorded::new(nic, record));
         if let Err(error) = nic.and_then(|nic| self.recorded(nic)) {
             self.ladder.add(Kind::Receive, "SNP", Err(error));

@@ -18,10 +18,10 @@ const PATIENCE: u64 = 60_000_000;
 const ROUTER: Duration = Duration::from_secs(4);
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A card that cuts no segments.
-pub struct Uncut<N>(pub N);
+/// A card whose segmentation offload is not used.
+pub struct WithoutTso<N>(pub N);
 
-impl<N: Nic> Nic for Uncut<N> {
+impl<N: Nic> Nic for WithoutTso<N> {
     type Rx<'a>
         = N::Rx<'a>
     where
@@ -73,7 +73,7 @@ fn transfer<N: Nic>(
     sink: SocketAddr,
     clock: Clock,
 ) -> Result<Sample, Error> {
-    let (memory, _) = memory::landing(BYTES).map_err(refused("memory to send from"))?;
+    let (memory, _) = memory::download_buffer(BYTES).map_err(refused("memory to send from"))?;
     let region = Region::new(Memory::new(memory));
     let stack = engine.stack();
     configure(&stack, leases);
@@ -96,7 +96,7 @@ fn transfer<N: Nic>(
     };
     // Firmware that clears what it takes back needs a second for it, which is not TCP's.
     drop(region);
-    drive(engine, clock, goodbye(stream))?
+    drive(engine, clock, close(stream))?
         .0
         .map_err(Error::Sink)?;
     Ok(sample)
@@ -123,7 +123,7 @@ async fn connect(stack: &Stack, sink: SocketAddr) -> Result<TcpStream, NetError>
 }
 
 /// Closes, and waits until the other end has, too.
-async fn goodbye(mut stream: TcpStream) -> Result<(), NetError> {
+async fn close(mut stream: TcpStream) -> Result<(), NetError> {
     stream.close();
     while stream.read(|bytes| bytes.len()).await? > 0 {}
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, refused};
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
-use wireboot_platform::stock::Mnp;
+use wireboot_platform::firmware_net::Mnp;
 
 /// Units that a driver of ours is asked for at once.
 const BURST: usize = 64;
@@ -12,7 +12,7 @@ pub type Unit<'a> = (&'a [&'a [u8]], Option<u16>);
 
 /// A way to the cable.
 pub trait Wire {
-    /// The interface's address.
+    /// The station's Ethernet address, which frames to it must have.
     fn mac(&mut self) -> [u8; 6];
 
     /// Shows what has come to `sink`. Returns how many units.
@@ -65,11 +65,11 @@ impl<N: Nic> Wire for Driver<N> {
     }
 }
 
-/// The firmware's packet service, which does not tell its address.
+/// The firmware's packet service. MNP's mode data is not read, so the address is given.
 pub struct Managed {
-    /// It.
+    /// Open for the EtherType of the packets that are measured.
     pub mnp: Mnp,
-    /// The interface's address.
+    /// As our own driver has read it.
     pub mac: [u8; 6],
 }
 

@@ -1,10 +1,10 @@
-//! What else the boot processor gets done: it hashes, as a boot loader would unpack or check something.
+//! What else the BSP (bootstrap processor) gets done: it hashes, as a boot loader would unpack or check something.
 
 use super::Sample;
 use crate::error::Error;
 use alloc::vec;
 use alloc::vec::Vec;
-use boot_flow::fetching::{Fetcher, Wanted};
+use wireboot_boot::fetching::{Fetcher, Wanted};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::verify::Check;
 use wireboot_platform::Clock;

@@ -55,13 +55,13 @@ impl Clock {
         ticks().wrapping_sub(self.start)
     }
 
-    /// Ticks as microseconds.
+    /// Microseconds that so many ticks take, rounded down.
     #[must_use]
     pub fn micros_of(&self, ticks: u64) -> u64 {
         convert(ticks, self.scale)
     }
 
-    /// Microseconds as ticks.
+    /// Ticks that so many microseconds take, rounded down.
     #[must_use]
     pub fn ticks_of(&self, micros: u64) -> u64 {
         (u128::from(micros) * u128::from(self.hertz) / 1_000_000) as u64

@@ -2,7 +2,7 @@
 //!
 //! Everything goes to the firmware's console, which also reaches a serial line where the machine has one.
 
-use crate::processors::on_boot_processor;
+use crate::processors::on_bsp;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
@@ -21,7 +21,7 @@ const COLUMNS: usize = 79;
 /// Length of the progress line on screen.
 static DRAWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Lines logged on other processors, which may not call the firmware. The boot processor alone looks here: others would wait for a
+/// Lines logged on APs, which may not call the firmware. The BSP alone looks here: others would wait for a
 /// lock for ever if a processor were lost that has it.
 static WAITING: Spinlock<Option<SharedReceiver<String>>> = Spinlock::new(None);
 /// At most so many; more are dropped.
@@ -45,7 +45,7 @@ impl Log for Console {
             Level::Warn => "warning: ",
             _ => "",
         };
-        if on_boot_processor() {
+        if on_bsp() {
             start_line();
             write(format_args!("wireboot: {kind}{}\n", record.args()));
         } else {
@@ -76,8 +76,8 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
     });
 }
 
-/// Writes what other processors have logged. For the boot processor, now and then.
-pub fn tell_waiting() {
+/// Writes what APs have logged. For the BSP, now and then.
+pub fn write_ap_log() {
     let Some(mut waiting) = WAITING.try_lock() else {
         return;
     };
@@ -145,20 +145,20 @@ pub fn clear_progress() {
     }
 }
 
-/// A key.
+/// A key, as far as menus and downloads tell keys apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Escape.
+    /// Leaves the menu or ends the download.
     Escape,
-    /// Return.
+    /// CR or LF: a serial terminal may send either.
     Enter,
-    /// Arrow up.
+    /// The arrow key, by its scan code.
     Up,
-    /// Arrow down.
+    /// As [`Self::Up`].
     Down,
-    /// A character.
+    /// Any printable character but CR, LF and ESC.
     Char(char),
-    /// Any other.
+    /// Function keys and other scan codes.
     Other,
 }
 

@@ -12,12 +12,12 @@ const MIDDLE: u64 = 1_000_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Place {
-    /// The boot processor, while files come.
+    /// The BSP, while files come.
     Boot = 1,
     /// The first engine, while it receives.
     Engine,
     /// Another engine, while it receives.
-    Assistant,
+    Worker,
     /// The heap, on the processor of an engine that receives: it dies with the lock in its hands.
     Heap,
     /// The callback that gives Linux its initrds.
@@ -29,7 +29,7 @@ pub enum Place {
 const NAMES: [(&str, Place); 6] = [
     ("boot", Place::Boot),
     ("engine", Place::Engine),
-    ("assistant", Place::Assistant),
+    ("worker", Place::Worker),
     ("heap", Place::Heap),
     ("initrd", Place::Initrd),
     ("exit", Place::Exit),

@@ -1,7 +1,7 @@
-//! Rust's heap: one arena for all processors. A processor may die in the middle of an allocation; the boot processor then goes on with
+//! Rust's heap: one arena for all processors. A processor may die in the middle of an allocation; the BSP (bootstrap processor) then goes on with
 //! a second one, and without memory where there is none.
 
-use crate::processors::on_boot_processor;
+use crate::processors::on_bsp;
 use core::alloc::{GlobalAlloc, Layout};
 use core::hint;
 use core::ptr;
@@ -53,8 +53,8 @@ impl Heap {
         (start > 0).then(|| (ptr::with_exposed_provenance_mut(start), end - start))
     }
 
-    /// The arena in use, with its index. None on the boot processor when the holder of the last arena is dead; others wait for the boot
-    /// processor to end them.
+    /// The arena in use, with its index. None on the BSP when the holder of the last arena is dead; others wait for the BSP
+    /// to end them.
     fn lock(&self) -> Option<(usize, Locked<'_>)> {
         let mut looks = 0;
         loop {
@@ -67,8 +67,8 @@ impl Heap {
             looks += 1;
             if looks == PATIENCE {
                 looks = 0;
-                let goes_on = index == 0 && self.leave_the_first();
-                if !goes_on && on_boot_processor() {
+                let switched = index == 0 && self.switch_to_second();
+                if !switched && on_bsp() {
                     return None;
                 }
             }
@@ -76,9 +76,9 @@ impl Heap {
         }
     }
 
-    /// Goes on with the second arena, if there is memory for it. What lies in the first stays as it is.
+    /// Allocates from the second arena from now on, if there is memory for it. What lies in the first stays as it is.
     #[cold]
-    fn leave_the_first(&self) -> bool {
+    fn switch_to_second(&self) -> bool {
         let Some((start, bytes)) = (self.spare)() else {
             return false;
         };

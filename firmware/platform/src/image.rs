@@ -20,7 +20,7 @@ const SECTION: &str = ".wbconf";
 
 /// How the firmware loaded this image.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
+pub struct LoadedSelf {
     /// The device it came from: a network interface, a disk, or unknown.
     pub device: Option<Handle>,
     /// Nodes of that device's path.
@@ -64,8 +64,8 @@ unsafe fn copy(base: NonNull<u8>, range: Range<usize>) -> Vec<u8> {
     bytes
 }
 
-impl Own {
-    /// Reads it all.
+impl LoadedSelf {
+    /// By `EFI_LOADED_IMAGE_PROTOCOL` and the image in memory. Empty where the firmware does not offer the protocol.
     #[must_use]
     pub fn read() -> Self {
         let Some(image) = open(boot::image_handle()) else {

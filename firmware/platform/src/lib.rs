@@ -11,13 +11,15 @@ mod callbacks;
 mod clock;
 pub mod console;
 pub mod device_path;
-mod driven;
 pub mod duid;
 pub mod exit;
 #[cfg(feature = "faults")]
 pub mod faults;
+pub mod firmware_net;
+mod firmware_nic;
 #[cfg(any(target_os = "uefi", test))]
 mod heap;
+pub mod idle;
 pub mod image;
 pub mod initrd;
 pub mod memory;
@@ -27,12 +29,10 @@ pub mod processors;
 pub mod pxe;
 pub mod random;
 pub mod raw;
-pub mod rest;
 mod section;
 pub mod smbios;
 pub mod snp;
 mod start;
-pub mod stock;
 pub mod undi;
 
 pub use clock::Clock;

@@ -9,7 +9,7 @@ use crate::heap::Heap;
 use crate::pci;
 pub use crate::place::Free;
 use crate::place::{self, Span};
-use crate::processors::on_boot_processor;
+use crate::processors::on_bsp;
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -31,10 +31,10 @@ const SPARE: usize = 16 << 20;
 #[global_allocator]
 static HEAP: Heap = Heap::new(spare);
 
-/// Only the boot processor may call the firmware.
+/// Only the BSP may call the firmware.
 #[cfg(target_os = "uefi")]
 fn spare() -> Option<(*mut u8, usize)> {
-    let pages = on_boot_processor().then(|| Pages::allocate(SPARE).ok())??;
+    let pages = on_bsp().then(|| Pages::allocate(SPARE).ok())??;
     let pages = core::mem::ManuallyDrop::new(pages);
     Some((pages.start.as_ptr(), pages.bytes))
 }
@@ -121,7 +121,7 @@ impl Pages {
     }
 }
 
-/// Memory whose owners were dropped on other processors, which may not call the firmware. The owners wait in the memory's own first bytes.
+/// Memory whose owners were dropped on APs, which may not call the firmware. The owners wait in the memory's own first bytes.
 pub(crate) struct Dropped<T>(AtomicPtr<Waiting<T>>);
 
 struct Waiting<T> {
@@ -134,7 +134,7 @@ impl<T: Send> Dropped<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Keeps the owner of `memory` for the boot processor.
+    /// Keeps the owner of `memory` for the BSP.
     ///
     /// # Safety
     /// `memory` is at least a page, aligned to one, and `owner`'s alone.
@@ -153,7 +153,7 @@ impl<T: Send> Dropped<T> {
             });
     }
 
-    /// Drops all of them. For the boot processor.
+    /// Drops all of them. For the BSP.
     pub(crate) fn collect(&self) {
         let mut next = self.0.swap(ptr::null_mut(), Ordering::Acquire);
         while let Some(waiting) = NonNull::new(next) {
@@ -167,7 +167,7 @@ impl<T: Send> Dropped<T> {
 
 static DROPPED: Dropped<Pages> = Dropped::new();
 
-/// Gives back to the firmware what other processors have dropped. For the boot processor.
+/// Gives back to the firmware what APs have dropped. For the BSP.
 pub fn collect() {
     pci::DROPPED.collect();
     DROPPED.collect();
@@ -175,7 +175,7 @@ pub fn collect() {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        if !on_boot_processor() {
+        if !on_bsp() {
             let owner = Pages {
                 start: self.start,
                 bytes: self.bytes,
@@ -231,16 +231,16 @@ unsafe impl Block for Pieces {
 }
 
 /// Pages to be filled by the engine, wherever it runs.
-pub type Landing = PrefixWriter<Pieces>;
+pub type DownloadBuffer = PrefixWriter<Pieces>;
 
-/// What is settled of a [`Landing`].
-pub type Landed = PrefixReader<Pieces>;
+/// The committed bytes of a [`DownloadBuffer`], for whoever checks them.
+pub type DownloadReader = PrefixReader<Pieces>;
 
 /// Allocates at least `bytes` bytes in one piece for a file; their content is unspecified.
 ///
 /// # Errors
 /// As of [`Pages::allocate`].
-pub fn landing(bytes: usize) -> uefi::Result<(Landing, Landed)> {
+pub fn download_buffer(bytes: usize) -> uefi::Result<(DownloadBuffer, DownloadReader)> {
     let pages = Pages::allocate(bytes)?;
     Ok(prefix(Pieces {
         bytes: pages.bytes,
@@ -252,7 +252,7 @@ pub fn landing(bytes: usize) -> uefi::Result<(Landing, Landed)> {
 ///
 /// # Errors
 /// What is free, where that is not enough.
-pub fn initrd_landing(bytes: u64, copy: u64) -> Result<(Landing, Landed), Free> {
+pub fn initrd_buffer(bytes: u64, copy: u64) -> Result<(DownloadBuffer, DownloadReader), Free> {
     collect();
     let holes = holes();
     place::places(&holes, whole_pages(bytes), whole_pages(copy))

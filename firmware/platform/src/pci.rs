@@ -6,7 +6,7 @@
 use crate::clock::Clock;
 use crate::device_path;
 use crate::memory::{Dropped, PAGE};
-use crate::processors::on_boot_processor;
+use crate::processors::on_bsp;
 use crate::raw::pci_io::{
     ATTRIBUTE_BUS_MASTER, ATTRIBUTE_MEMORY, ATTRIBUTE_MEMORY_CACHED, PciIoAttributeOperation,
     PciIoOperation, PciIoProtocol, PciIoWidth,
@@ -38,9 +38,9 @@ pub struct Candidate {
     pub(crate) handle: Handle,
     /// Segment, bus, device and function.
     location: [usize; 4],
-    /// Vendor id.
+    /// Of PCI configuration space, offset 0.
     pub vendor: u16,
-    /// Device id.
+    /// Of PCI configuration space, offset 2.
     pub device: u16,
     /// Base class (PCI Code and ID Assignment Specification).
     class: u8,
@@ -198,8 +198,8 @@ impl fmt::Debug for PciIo {
 impl Claim {
     /// Disconnects the firmware's drivers from the function and turns on memory decoding and bus mastering.
     ///
-    /// Handles and protocols above the function (network, PXE) are gone afterwards: read what they hold
-    /// before.
+    /// Handles and protocols above the function (network, PXE) are gone afterwards: what they hold is to be
+    /// read before.
     ///
     /// # Errors
     /// What the firmware answers when a driver will not let go of the function.
@@ -417,7 +417,7 @@ impl PciFunction for Function {
     }
 
     fn stall_microsecond(&self) {
-        // By the counter, as this may be another processor, where the firmware must not be called.
+        // By the counter, as this may be an AP, where the firmware must not be called.
         let end = self.clock.micros() + 1;
         while self.clock.micros() <= end {
             core::hint::spin_loop();
@@ -510,10 +510,10 @@ pub struct Dma {
     mapping: *mut c_void,
 }
 
-// SAFETY: plain memory at a fixed address; the one owner may be any processor. (What another one drops waits for the boot processor.)
+// SAFETY: plain memory at a fixed address; the one owner may be any processor. (What an AP drops waits for the BSP.)
 unsafe impl Send for Dma {}
 
-/// What other processors have dropped. The functions that it belongs to stay (see [`open`]).
+/// What APs have dropped. The functions that it belongs to stay (see [`open`]).
 pub(crate) static DROPPED: Dropped<Dma> = Dropped::new();
 
 // SAFETY: the pages are allocated and mapped from creation to drop, zeroed at creation, page aligned, and
@@ -532,7 +532,7 @@ unsafe impl DmaMemory for Dma {
 
 impl Drop for Dma {
     fn drop(&mut self) {
-        if !on_boot_processor() {
+        if !on_bsp() {
             let owner = Dma { ..*self };
             // SAFETY: whole pages; their former owner has no references left, and the driver has stopped the device.
             unsafe { DROPPED.keep(self.start, owner) };
@@ -556,7 +556,7 @@ impl Drop for Dma {
 mod tests {
     use super::*;
     use crate::memory;
-    use crate::processors::ELSEWHERE;
+    use crate::processors::ON_AP;
     use crate::raw::pci_io::{PciIoAccess, PciIoConfigAccess};
 
     fn descriptor(kind: u8, minimum: u64, len: u64) -> [u8; 46] {
@@ -640,9 +640,9 @@ mod tests {
                 device_address: 0,
                 mapping: 0x100 as *mut c_void,
             };
-            ELSEWHERE.set(elsewhere);
+            ON_AP.set(elsewhere);
             drop(dma);
-            ELSEWHERE.set(false);
+            ON_AP.set(false);
             assert_eq!(freed() - before, if elsewhere { 0 } else { 0x102 });
             memory::collect();
             assert_eq!(freed() - before, 0x102);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// Memory below is left to the firmware, and to other processors' first instructions.
+/// Memory below is left to the firmware, and to APs' first instructions.
 const LOWEST: u64 = 16 << 20;
 /// Smaller holes are left to the firmware.
 const SMALLEST: u64 = 1 << 20;

@@ -1,15 +1,15 @@
-//! The machine's other processors, by EFI_MP_SERVICES_PROTOCOL (PI 1.8, volume 2, section 13.4).
+//! The machine's APs (application processors), by EFI_MP_SERVICES_PROTOCOL (PI 1.8, volume 2, section 13.4).
 //!
 //! What runs there may call no boot service: firmware is not made for it. Such a processor has interrupts off, the
-//! boot processor's page tables, and a stack and exception handlers of ours.
+//! page tables of the BSP (bootstrap processor), and a stack and exception handlers of ours.
 
 mod exceptions;
 mod parking;
 mod stack;
-mod translations;
+mod tlb;
 
 pub use parking::Parking;
-pub use translations::forget as forget_translations;
+pub use tlb::flush as flush_tlb;
 
 use self::exceptions::Tables;
 use self::stack::Stack;
@@ -30,37 +30,38 @@ use wireboot_threads::Entry;
 /// Longest message of a panic or an exception that is kept, in bytes.
 const MESSAGE: usize = 300;
 
-/// The boot processor's APIC id; `u32::MAX` until [`remember_boot_processor`] was called.
-static BOOT_PROCESSOR: AtomicU32 = AtomicU32::new(u32::MAX);
-/// Why our code came to a bad end on another processor.
+/// The BSP's APIC id; `u32::MAX` until [`remember_bsp`] was called.
+static BSP_APIC_ID: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Why our code has panicked or faulted on an AP.
 static PANICKED: Spinlock<Option<Message>> = Spinlock::new(None);
 
 #[cfg(test)]
 std::thread_local! {
-    /// This thread stands for another processor.
-    pub(crate) static ELSEWHERE: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+    /// This thread stands for an AP.
+    pub(crate) static ON_AP: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
-/// Processors are used up to this number.
-const MOST: usize = 1024;
+/// Processors with a higher number are not used.
+const MAX_PROCESSORS: usize = 1024;
 /// On which processors our code may run: a bit for each, by their numbers. For those whose [`Processor`] nobody has any more.
-static RUNNING: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
+static RUNNING: [AtomicU64; MAX_PROCESSORS / 64] =
+    [const { AtomicU64::new(0) }; MAX_PROCESSORS / 64];
 /// The firmware's services, once they were found.
 static SERVICES: AtomicPtr<MpServices> = AtomicPtr::new(ptr::null_mut());
 
-/// Notes who we are when the program starts.
-pub(crate) fn remember_boot_processor() {
-    BOOT_PROCESSOR.store(apic_id(), Ordering::Relaxed);
+/// Notes the calling processor as the BSP, when the program starts.
+pub(crate) fn remember_bsp() {
+    BSP_APIC_ID.store(apic_id(), Ordering::Relaxed);
     exceptions::remember_image();
 }
 
 /// True on the processor that runs the firmware. Not for every packet: virtual machines leave the guest for it.
 #[must_use]
-pub fn on_boot_processor() -> bool {
+pub fn on_bsp() -> bool {
     #[cfg(test)]
-    if ELSEWHERE.get() {
+    if ON_AP.get() {
         return false;
     }
-    let boot = BOOT_PROCESSOR.load(Ordering::Relaxed);
+    let boot = BSP_APIC_ID.load(Ordering::Relaxed);
     boot == u32::MAX || boot == apic_id()
 }
 
@@ -95,40 +96,40 @@ impl Write for Message {
     }
 }
 
-/// Keeps the last words of code that panics or faults on another processor, and halts that processor for good.
-pub(crate) fn end(words: &dyn fmt::Display) -> ! {
-    let mut message = Message {
+/// Keeps the message of code that panics or faults on an AP, and halts that processor for good.
+pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
+    let mut text = Message {
         of: apic_id(),
         bytes: [0; MESSAGE],
         len: 0,
     };
-    let _ = write!(message, "{words}");
+    let _ = write!(text, "{message}");
     if let Some(mut panicked) = PANICKED.try_lock() {
-        *panicked = Some(message);
+        *panicked = Some(text);
     }
     loop {
-        // SAFETY: interrupts are off here, so this rests until the firmware starts the processor anew.
+        // SAFETY: interrupts are off here, so this halts until the firmware starts the processor anew.
         unsafe { asm!("hlt", options(nomem, nostack)) };
     }
 }
 
-/// Why there is no other processor to be had.
+/// Why no AP can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
+pub enum NoAps {
     /// The firmware does not offer them.
     NoServices,
-    /// The machine has one.
-    One,
-    /// All others are switched off or broken.
+    /// The BSP is the only one.
+    SingleProcessor,
+    /// All APs are disabled or broken.
     Disabled,
 }
 
-impl fmt::Display for Alone {
+impl fmt::Display for NoAps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Alone::NoServices => "the firmware does not offer other processors",
-            Alone::One => "the machine has one processor",
-            Alone::Disabled => "all other processors are switched off",
+            NoAps::NoServices => "the firmware does not offer APs",
+            NoAps::SingleProcessor => "the machine has one processor",
+            NoAps::Disabled => "all APs are disabled",
         })
     }
 }
@@ -151,7 +152,7 @@ struct Started {
 
 /// What the firmware hands to [`on_processor`].
 struct Launch {
-    /// Of the stack.
+    /// Upper end of the stack.
     top: usize,
     tables: Box<Tables>,
     entry: Entry,
@@ -163,18 +164,18 @@ struct Launch {
 /// The processors that can be started.
 ///
 /// # Errors
-/// [`Alone`] when there is none.
-pub fn others() -> Result<Vec<Processor>, Alone> {
-    let services = services().ok_or(Alone::NoServices)?;
+/// [`NoAps`] when there is none.
+pub fn aps() -> Result<Vec<Processor>, NoAps> {
+    let services = services().ok_or(NoAps::NoServices)?;
     SERVICES.store(services.as_ptr(), Ordering::Relaxed);
     // SAFETY: the firmware's protocol stays installed until boot services end.
     let mp = unsafe { services.as_ref() };
     let total = mp
         .get_number_of_processors()
-        .map_err(|_| Alone::NoServices)?
+        .map_err(|_| NoAps::NoServices)?
         .total;
     if total < 2 {
-        return Err(Alone::One);
+        return Err(NoAps::SingleProcessor);
     }
     let usable = |number: usize| {
         let info = mp.get_processor_info(number).ok()?;
@@ -186,9 +187,9 @@ pub fn others() -> Result<Vec<Processor>, Alone> {
             started: None,
         })
     };
-    let found: Vec<Processor> = (0..total.min(MOST)).filter_map(usable).collect();
+    let found: Vec<Processor> = (0..total.min(MAX_PROCESSORS)).filter_map(usable).collect();
     if found.is_empty() {
-        return Err(Alone::Disabled);
+        return Err(NoAps::Disabled);
     }
     Ok(found)
 }
@@ -207,8 +208,8 @@ fn services() -> Option<NonNull<MpServices>> {
     protocol.get().map(NonNull::from)
 }
 
-/// Ends our code on all other processors, wherever it is there: what runs on must not find its memory in other hands. False when the
-/// firmware refuses. For the boot processor; takes neither a lock nor memory of the heap, which a processor that is ended may hold.
+/// Ends our code on all APs, wherever it is there: what runs on must not find its memory in other hands. False when the
+/// firmware refuses. For the BSP; takes neither a lock nor memory of the heap, which a processor that is ended may hold.
 pub(crate) fn stop_all() -> bool {
     let Some(services) = NonNull::new(SERVICES.load(Ordering::Relaxed)) else {
         return true;
@@ -219,7 +220,7 @@ pub(crate) fn stop_all() -> bool {
     };
     // Each, also where one does not stop.
     let stays = |number: &usize| !stop(services, *number);
-    (0..MOST).filter(runs).filter(stays).count() == 0
+    (0..MAX_PROCESSORS).filter(runs).filter(stays).count() == 0
 }
 
 /// Has the firmware reset a processor to idle. False when it refuses.
@@ -255,9 +256,9 @@ impl Processor {
         self.number
     }
 
-    /// The last words of code that panicked or faulted there, once.
+    /// The message of code that panicked or faulted there, once; `None` also while an AP writes one.
     #[must_use]
-    pub fn last_words(&self) -> Option<String> {
+    pub fn failure_message(&self) -> Option<String> {
         let mut panicked = PANICKED.try_lock()?;
         let message = panicked.take_if(|message| message.of == self.apic_id)?;
         let bytes = message.bytes.get(..message.len).unwrap_or_default();
@@ -355,7 +356,7 @@ impl wireboot_threads::Processor for Processor {
     }
 }
 
-/// The first of our code on another processor, on the firmware's stack for it.
+/// The first of our code on an AP, on the firmware's stack for it.
 extern "efiapi" fn on_processor(launch: *mut c_void) {
     let launch = launch.cast::<Launch>();
     // SAFETY: a `Launch` lives until `left` is set, and all of it but that flag is this processor's meanwhile. Interrupts are
@@ -443,7 +444,7 @@ mod tests {
         let services: Services = [enable_disable_ap; 7];
         assert!(stop_all(), "without processors there is nothing to stop");
         SERVICES.store((&raw const services).cast_mut().cast(), Ordering::Relaxed);
-        for number in [3, 5, 70, STUBBORN, MOST] {
+        for number in [3, 5, 70, STUBBORN, MAX_PROCESSORS] {
             set_running(number, true);
         }
         set_running(5, false);

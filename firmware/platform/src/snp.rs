@@ -1,7 +1,7 @@
 //! Network interfaces that a driver of the firmware's drives, by `EFI_SIMPLE_NETWORK_PROTOCOL` (UEFI 2.10, section 24.1).
 //!
 //! An [`Snp`] takes the interface for us alone: what the firmware has built on it (MNP and all above) lets go, and comes back
-//! when it is dropped. Every frame is a call of the firmware, so it belongs to the boot processor and is not `Send`.
+//! when it is dropped. Every frame is a call of the firmware, so it belongs to the BSP (bootstrap processor) and is not `Send`.
 
 mod claim;
 #[cfg(test)]
@@ -12,22 +12,22 @@ pub(crate) use claim::release_in_panic;
 pub use claim::{Candidate, interfaces};
 pub(crate) use claim::{Claim, ETHERNET};
 
-use crate::driven::{Driven, Driver, Refusal, Told};
+use crate::firmware_nic::{Driver, DriverInfo, FirmwareNic, Refusal};
 use core::ptr::NonNull;
 use uefi::Status;
 use uefi::proto::network::snp::{NetworkState, ReceiveFlags, SimpleNetwork};
 use wireboot_nic::Fault;
 
 /// A network interface in use. Dropping it stops it and gives it back to the firmware.
-pub type Snp = Driven<Simple, Option<Claim>>;
+pub type Snp = FirmwareNic<SnpDriver, Option<Claim>>;
 
-/// The protocol of an interface.
-pub struct Simple {
+/// Calls `EFI_SIMPLE_NETWORK_PROTOCOL` of one interface.
+pub struct SnpDriver {
     protocol: NonNull<SimpleNetwork>,
 }
 
-impl Simple {
-    /// One call.
+impl SnpDriver {
+    /// Calls the protocol; `call` has the only reference to it meanwhile.
     fn call<R>(&self, call: impl FnOnce(&mut SimpleNetwork) -> R) -> R {
         // SAFETY: the protocol stays installed while it is open (the claim of the `Snp` that owns this; a test's own
         // value). There is no other reference to it: `call` does not come here again, and the value does not leave it.
@@ -43,7 +43,7 @@ fn fault(status: Status) -> Fault {
     }
 }
 
-impl Driver for Simple {
+impl Driver for SnpDriver {
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Refusal> {
         self.call(|snp| snp.receive(buffer, None, None, None, None))
             .map_err(|error| match error.status() {
@@ -109,9 +109,9 @@ impl Snp {
     /// # Safety
     /// `protocol` must be valid, and nobody else may use it, as long as the value lives.
     unsafe fn start(protocol: NonNull<SimpleNetwork>, claim: Option<Claim>) -> uefi::Result<Self> {
-        let driver = Simple { protocol };
+        let driver = SnpDriver { protocol };
         match driver.call(start) {
-            Ok(told) => Self::new(driver, told, claim).ok_or(Status::UNSUPPORTED.into()),
+            Ok(info) => Self::new(driver, info, claim).ok_or(Status::UNSUPPORTED.into()),
             Err(error) => {
                 driver.stop();
                 Err(error)
@@ -121,7 +121,7 @@ impl Snp {
 }
 
 /// Starts the interface anew.
-fn start(snp: &mut SimpleNetwork) -> uefi::Result<Told> {
+fn start(snp: &mut SimpleNetwork) -> uefi::Result<DriverInfo> {
     if snp.mode().state == NetworkState::INITIALIZED {
         // Somebody left it running, with filters and buffers of their own.
         snp.shutdown()?;
@@ -142,7 +142,7 @@ fn start(snp: &mut SimpleNetwork) -> uefi::Result<Told> {
         .0
         .first_chunk()
         .ok_or(Status::UNSUPPORTED)?;
-    Ok(Told {
+    Ok(DriverInfo {
         mac,
         packet: usize::try_from(mode.max_packet_size).unwrap_or(usize::MAX),
         receive_frames: None,

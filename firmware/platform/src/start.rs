@@ -31,7 +31,7 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
         uefi::boot::set_image_handle(image);
         uefi::table::set_system_table(system_table.cast());
     }
-    processors::remember_boot_processor();
+    processors::remember_bsp();
     let arena = match memory::Arena::open() {
         Ok(arena) => arena,
         Err(error) => return error.status(),
@@ -48,7 +48,7 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
     status
 }
 
-/// Ends our code on other processors. True when the firmware may then take the image's memory: nobody runs or may call what is in it.
+/// Ends our code on APs. True when the firmware may then take the image's memory: nobody runs or may call what is in it.
 fn nothing_is_used() -> bool {
     processors::stop_all() && !callbacks::any()
 }
@@ -82,9 +82,9 @@ mod panic {
     /// All of this takes no lock and no memory of the heap: a processor that is ended here may hold it.
     #[panic_handler]
     fn panic(info: &PanicInfo<'_>) -> ! {
-        if !processors::on_boot_processor() {
-            // The boot processor will tell, and go on without.
-            processors::end(info);
+        if !processors::on_bsp() {
+            // The BSP will log it, and go on without this processor.
+            processors::record_and_halt(info);
         }
         if PANICKING.swap(true, Ordering::Relaxed) {
             // On the way out of a panic: nothing of what follows is sure to work.

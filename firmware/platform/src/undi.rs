@@ -2,7 +2,7 @@
 //! `EFI_NETWORK_INTERFACE_IDENTIFIER_PROTOCOL` leads to.
 //!
 //! An [`Undi`] takes the interface for us alone and starts it with callbacks of ours. Every frame is a call of the driver, which may call the
-//! firmware, so it belongs to the boot processor and is not `Send`. A call ends when the driver ends it; what it asks for meanwhile
+//! firmware, so it belongs to the BSP (bootstrap processor) and is not `Send`. A call ends when the driver ends it; what it asks for meanwhile
 //! (delays, mappings) is bounded.
 
 mod callbacks;
@@ -16,7 +16,7 @@ pub(crate) use claim::release_in_panic;
 pub use claim::{Candidate, interfaces};
 
 use crate::clock::Clock;
-use crate::driven::{Driven, Driver, Refusal, Told};
+use crate::firmware_nic::{Driver, DriverInfo, FirmwareNic, Refusal};
 use crate::memory::Pages;
 use crate::raw::undi::{
     OPFLAGS_GET_MEDIA_STATUS, OPFLAGS_GET_TRANSMITTED_BUFFERS,
@@ -60,9 +60,9 @@ pub enum UndiError {
     /// It does not do what it is asked to.
     #[error("it answers {code:?} to the command {command:?}")]
     Command {
-        /// To what.
+        /// `OpCode` of the CDB.
         command: PxeOpcode,
-        /// Its answer.
+        /// `StatCode` of the CDB afterwards.
         code: PxeStatcode,
     },
     /// It wants more memory than any device needs, or there is none.
@@ -74,7 +74,7 @@ pub enum UndiError {
 }
 
 /// A network interface in use. Dropping it stops it and gives it back to the firmware.
-pub type Undi = Driven<Interface, Option<Claim>>;
+pub type Undi = FirmwareNic<Interface, Option<Claim>>;
 
 /// An UNDI's commands to one interface.
 #[derive(Clone, Copy)]
@@ -214,7 +214,7 @@ impl Interface {
     }
 
     /// Starts it anew.
-    fn start(&mut self, broadcast: bool) -> Result<Told, UndiError> {
+    fn start(&mut self, broadcast: bool) -> Result<DriverInfo, UndiError> {
         let state = self.ask::<(), ()>(PxeOpcode::GET_STATE, 0, None, None)?;
         // Somebody left it running, with callbacks of their own.
         match state & STATFLAGS_GET_STATE_MASK {
@@ -236,7 +236,7 @@ impl Interface {
             return Err(UndiError::Link);
         }
         self.tells_link = flags & STATFLAGS_GET_STATUS_NO_MEDIA_SUPPORTED != 0;
-        let told = self.initialize(&info)?;
+        let driver_info = self.initialize(&info)?;
         let wanted = if broadcast {
             OPFLAGS_RECEIVE_FILTER_BROADCAST
         } else {
@@ -244,11 +244,11 @@ impl Interface {
         };
         let filters = OPFLAGS_RECEIVE_FILTER_ENABLE | OPFLAGS_RECEIVE_FILTER_UNICAST | wanted;
         self.ask::<(), ()>(PxeOpcode::RECEIVE_FILTERS, filters, None, None)?;
-        Ok(told)
+        Ok(driver_info)
     }
 
     /// Has it start the device.
-    fn initialize(&mut self, info: &PxeDbGetInitInfo) -> Result<Told, UndiError> {
+    fn initialize(&mut self, info: &PxeDbGetInitInfo) -> Result<DriverInfo, UndiError> {
         let mut parameters = PxeCpbInitialize::default();
         let bytes = info.memory_required;
         if bytes > 0 {
@@ -270,7 +270,7 @@ impl Interface {
         let mut addresses = PxeDbStationAddress::default();
         self.ask::<(), _>(PxeOpcode::STATION_ADDRESS, 0, None, Some(&mut addresses))?;
         let [a, b, c, d, e, f, ..] = addresses.station_addr;
-        Ok(Told {
+        Ok(DriverInfo {
             mac: [a, b, c, d, e, f],
             packet: info.frame_data_len as usize,
             receive_frames: Some(usize::from(results.rx_buf_cnt)).filter(|&frames| frames > 0),
@@ -420,7 +420,7 @@ impl Undi {
             entry,
             number: claim.number(),
         };
-        claim.tell_panic(commands);
+        claim.stop_on_panic(commands);
         // SAFETY: the claim has taken it from everybody else.
         let interface = unsafe { Interface::new(commands, clock, Some(bus)) };
         Self::start(interface, broadcast, Some(claim))
@@ -432,7 +432,7 @@ impl Undi {
         claim: Option<Claim>,
     ) -> Result<Self, UndiError> {
         match interface.start(broadcast) {
-            Ok(told) => Self::new(interface, told, claim).ok_or(UndiError::Link),
+            Ok(info) => Self::new(interface, info, claim).ok_or(UndiError::Link),
             Err(error) => {
                 if !interface.stopped.get() {
                     interface.stop();

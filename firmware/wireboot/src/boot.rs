@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::fetching::{Fetcher, Wanted};
-use crate::network::{Network, Quiet};
+use crate::network::{IdleNic, Network};
 use crate::origin::Origin;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -27,23 +27,23 @@ pub enum Kind {
 
 /// A file to be fetched, or fetched already.
 pub struct Planned {
-    /// Where it is.
+    /// Absolute: relative URLs have been resolved.
     pub url: Url,
     /// What it must hash to, if it is still to be fetched.
     pub sha256: Option<[u8; 32]>,
-    /// It.
+    /// `None` until it was fetched.
     pub file: Option<File>,
 }
 
 /// What to boot, with nothing left to decide.
 pub struct Plan {
-    /// The program.
+    /// An EFI application or a kernel with an EFI stub.
     pub program: Planned,
-    /// What it is.
+    /// Decides who has the network card while it runs.
     pub kind: Kind,
-    /// Its initial RAM disks.
+    /// In the order in which Linux gets them; not used for [`Kind::Efi`].
     pub initrds: Vec<Planned>,
-    /// Its arguments.
+    /// Its load options, without its name.
     pub options: String,
 }
 
@@ -69,7 +69,7 @@ pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallib
     for ((planned, _), file) in missing.into_iter().zip(files) {
         planned.file = Some(file);
     }
-    fetcher.tell_summary();
+    fetcher.report_summary();
     let program = Program {
         path: path(&mut fetcher, origin, &program.url),
         url: program.url,
@@ -170,7 +170,7 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
             memory: file.memory,
         })
         .collect();
-    let quiet = network.quiet().ok_or(Error::Nothing)?;
+    let nic = network.into_idle().ok_or(Error::Nothing)?;
     // Before the kernel takes memory, and as late as can be: while the firmware knows them, a panic resets the machine. Without any, it must
     // find none rather than an empty one.
     let offered = if parts.is_empty() {
@@ -180,7 +180,7 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
         Some(offered.map_err(|error| refused("memory for Linux' copy of the initrds", error))?)
     };
     let (loaded, url) = load(program)?;
-    let guard = StopOnExit::new(quiet, Quiet::stop)
+    let guard = StopOnExit::new(nic, IdleNic::stop)
         .map_err(|(_, error)| refused("an event for the end of boot services", error))?;
     log::info!(
         "starting linux {url} after {} ms: {arguments}",

@@ -16,15 +16,15 @@ use wireboot_platform::{Clock, Status};
 
 /// Our own drivers. They call no firmware, so they run on any processor.
 pub type Native = Either<VirtioNet<Function>, E1000e<Function>>;
-/// The firmware's, which only the boot processor may call.
-pub type Firmware = Either<Undi, Snp>;
-/// Any card.
-pub type AnyNic = Either<Native, Firmware>;
+/// The firmware's, which only the BSP may call.
+pub type AnyFirmwareNic = Either<Undi, Snp>;
+/// A card in use, by whichever driver.
+pub type AnyNic = Either<Native, AnyFirmwareNic>;
 
 /// Whose driver drives a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// Ours.
+    /// Ours: virtio-net or e1000e, by the PCI id.
     Native,
     /// The firmware's, by UNDI.
     Undi,
@@ -49,7 +49,7 @@ impl Driver {
 
 /// A card, with the driver that will drive it.
 pub enum Card {
-    /// Ours.
+    /// A PCI function that one of our drivers knows.
     Native(pci::Candidate),
     /// The firmware's, by UNDI.
     Undi(undi::Candidate),
@@ -90,7 +90,7 @@ pub fn start(function: Function, pairs: usize) -> Result<Native, Error> {
 }
 
 /// What the firmware's drivers offer: by UNDI where that is wanted, else by EFI_SIMPLE_NETWORK_PROTOCOL, which every firmware uses itself.
-fn firmwares(wanted: Option<Driver>) -> Vec<Card> {
+fn firmware_cards(wanted: Option<Driver>) -> Vec<Card> {
     match wanted {
         Some(Driver::Undi) => undi::interfaces().into_iter().map(Card::Undi).collect(),
         _ => snp::interfaces().into_iter().map(Card::Snp).collect(),
@@ -120,7 +120,7 @@ pub fn all(origin: &Origin, wanted: Option<Driver>) -> Result<Vec<Card>, Error> 
             let mut functions = functions.iter().filter(|function| ours(function));
             functions.any(|function| card.path().starts_with(&function.path))
         };
-        let interfaces = firmwares(wanted).into_iter();
+        let interfaces = firmware_cards(wanted).into_iter();
         cards.extend(interfaces.filter(|card| !above_ours(card)));
     }
     if origin.network.mac.is_some() {
@@ -145,7 +145,7 @@ fn booted_over(origin: &Origin) -> String {
 
 /// A card in use.
 pub struct Taken {
-    /// It, started.
+    /// Started; the link may still be down.
     pub nic: AnyNic,
     /// The function that our own driver drives. To be dropped behind the NIC: its memory belongs to the device.
     pub claim: Option<Claim>,
@@ -164,11 +164,11 @@ impl Card {
     }
 
     /// The same card as the firmware's driver offers it, for when ours does not start.
-    pub fn by_the_firmware(&self) -> Option<Self> {
+    pub fn with_firmware_driver(&self) -> Option<Self> {
         let Self::Native(function) = self else {
             return None;
         };
-        let mut interfaces = firmwares(None).into_iter();
+        let mut interfaces = firmware_cards(None).into_iter();
         interfaces.find(|card| card.path().starts_with(&function.path))
     }
 

@@ -33,9 +33,9 @@ pub enum Error {
         "the firmware does not give up {interface} ({status}); close whatever uses the network"
     )]
     Refused {
-        /// Which.
+        /// PCI address and ids where there are such.
         interface: String,
-        /// Its answer.
+        /// Of the first call that failed.
         status: Status,
     },
     /// The device does not start.
@@ -47,22 +47,22 @@ pub enum Error {
     /// The firmware's driver does not, by UNDI.
     #[error("{interface} does not start by UNDI: {reason}")]
     Undi {
-        /// Which.
+        /// PCI address and ids where there are such.
         interface: String,
-        /// Why not.
+        /// At which step of UEFI 2.10, appendix E.
         reason: UndiError,
     },
     /// The device failed at work.
     #[error("{0}")]
     Fault(#[from] Fault),
-    /// The processor that ran the network is lost; the boot processor runs it now, and its jobs are to be given again.
+    /// The processor that ran the network is lost; the BSP runs it now, and its jobs are to be given again.
     #[error("the processor that ran the network was lost")]
     Processor,
     /// A lost processor cannot be ended, so the network interface cannot be used.
     #[error(
         "the firmware does not end what runs on processor {0}; start wireboot.efi with processors=0"
     )]
-    Undying(usize),
+    NotKilled(usize),
     /// Our own load options are wrong.
     #[error(
         "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, floor=KIB, patience=SECONDS, then the URL, then the program's arguments",
@@ -72,9 +72,9 @@ pub enum Error {
     /// A setting in the embedded configuration is wrong.
     #[error("the embedded configuration: {key} {value:?} is not understood: {key} takes {takes}")]
     Embedded {
-        /// Which.
+        /// One of `bootconf::SETTINGS`.
         key: &'static str,
-        /// As written.
+        /// As written behind the key.
         value: String,
         /// What it takes instead.
         takes: &'static str,
@@ -102,12 +102,12 @@ pub enum Error {
     /// A file is not the one that was meant.
     #[error("{url}: {error}")]
     Digest {
-        /// Which.
+        /// Where the file came from.
         url: String,
-        /// Both digests.
+        /// The digest of what came, and the one that it should have.
         error: WrongDigest,
     },
-    /// Nobody said what to boot.
+    /// There are no load options, no embedded entries and no boot file, nor a server to ask for `wireboot.conf`.
     #[error(
         "nothing to boot: no load options, no embedded configuration, no boot file for user class wireboot, and no server \
          to look for wireboot.conf on; put a wireboot.conf beside wireboot.efi"
@@ -119,35 +119,35 @@ pub enum Error {
     /// A file that is neither a configuration nor a program.
     #[error("{url}: is {what}")]
     Misfit {
-        /// Which.
+        /// Where it came from, after redirects.
         url: String,
-        /// What it is.
+        /// What the file is instead: a web page, for example.
         what: &'static str,
     },
     /// The firmware does not load the program.
     #[error("{url}: {}", load_text(.what, .status))]
     Load {
-        /// Which.
+        /// Where the program came from.
         url: String,
         /// What it is, where that is no program for this machine.
         what: Option<&'static str>,
-        /// Its answer.
+        /// What LoadImage answered.
         status: Status,
     },
     /// The firmware has no memory left.
     #[error("the firmware refuses {what} ({status})")]
     Firmware {
-        /// What was asked.
+        /// For the text: "refuses WHAT".
         what: &'static str,
-        /// Its answer.
+        /// What the call returned.
         status: Status,
     },
     /// The program was started and came back.
     #[error("{url} returned ({status})")]
     Returned {
-        /// Which.
+        /// Where the program came from.
         url: String,
-        /// Its status.
+        /// What StartImage returned: the exit status of the program, or why the firmware did not start it.
         status: Status,
     },
 }
@@ -179,7 +179,7 @@ fn load_text(what: &Option<&'static str>, status: &Status) -> String {
 
 impl Error {
     /// Before anything was fetched: whether another network card could do better.
-    pub fn may_be_the_cards(&self) -> bool {
+    pub fn is_card_failure(&self) -> bool {
         matches!(
             self,
             Self::NoLink(_)
@@ -194,12 +194,12 @@ impl Error {
     }
 
     /// Whether our own driver did not start: another may.
-    pub fn is_our_drivers(&self) -> bool {
+    pub fn is_native_driver_failure(&self) -> bool {
         matches!(self, Self::Start(_) | Self::StartIntel(_))
     }
 
-    /// Tells the user.
-    pub fn tell(&self) {
+    /// Logs the error, for a configuration line by line.
+    pub fn report(&self) {
         log::error!("{self}");
         if let Self::Config { name, errors } = self {
             for error in errors {
@@ -224,7 +224,7 @@ impl Error {
             | Self::Start(_)
             | Self::StartIntel(_)
             | Self::Undi { .. }
-            | Self::Undying(_) => Status::DEVICE_ERROR,
+            | Self::NotKilled(_) => Status::DEVICE_ERROR,
             Self::NoInterface | Self::Unsupported(_) | Self::Misfit { .. } => Status::UNSUPPORTED,
             Self::NoLink(_) => Status::NO_MEDIA,
             Self::Fetch(_) => Status::NO_RESPONSE,

@@ -1,9 +1,9 @@
-//! Driving the fetch service from the boot processor: memory for its downloads, their check, progress on screen, Escape.
+//! Driving the fetch service from the BSP (bootstrap processor): memory for its downloads, their check, progress on screen, Escape.
 //!
-//! Where the service runs on another processor, this one checks the start of a file while the rest still comes.
+//! Where the service runs on an AP (application processor), the BSP checks the start of a file while the rest still comes.
 
 mod either;
-mod known;
+mod known_hosts;
 
 use crate::error::Error;
 use crate::network::Network;
@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
-use known::Known;
+use known_hosts::KnownHosts;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::verify::Check;
 use wireboot_fetch::{Command, Event, File, Job};
@@ -21,7 +21,7 @@ use wireboot_platform::console::{self, Key};
 #[cfg(feature = "faults")]
 use wireboot_platform::faults;
 use wireboot_platform::initrd;
-use wireboot_platform::memory::{self, Free, Landed, Landing};
+use wireboot_platform::memory::{self, DownloadBuffer, DownloadReader, Free};
 
 /// Time between two looks at the keyboard, in microseconds: each costs a firmware call.
 const KEYS: u64 = 100_000;
@@ -37,7 +37,7 @@ pub struct Fetcher {
     network: Network,
     next_job: Job,
     next_look: u64,
-    known: Known,
+    known: KnownHosts,
     summary: Summary,
 }
 
@@ -53,7 +53,7 @@ struct Summary {
 /// A file that is wanted.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Where it is.
+    /// Of any scheme that the service knows.
     pub url: &'a Url,
     /// What it must hash to, if it is to be checked.
     pub sha256: Option<[u8; 32]>,
@@ -82,8 +82,8 @@ struct Download {
     received: u64,
     total: Option<u64>,
     file: Option<File>,
-    /// What has come of the file, while it comes.
-    landed: Option<Landed>,
+    /// The bytes that have come without a gap, while the file comes.
+    reader: Option<DownloadReader>,
     /// The check of its digest, until it is over.
     check: Option<Check>,
 }
@@ -95,28 +95,28 @@ impl Fetcher {
             network,
             next_job: 0,
             next_look: 0,
-            known: Known::default(),
+            known: KnownHosts::default(),
             summary: Summary::default(),
         }
     }
 
     /// With so much patience for servers that a file has come from: wireboot.efi from `origin`, others from now on.
     pub fn with_patience(mut self, patience: Duration, origin: Option<&Url>) -> Self {
-        self.known = Known::new(patience, origin);
+        self.known = KnownHosts::new(patience, origin);
         self
     }
 
-    /// The network below.
+    /// Events that are taken from it here are lost to the fetcher.
     pub fn network(&mut self) -> &mut Network {
         &mut self.network
     }
 
-    /// The leases in use.
+    /// Empty until DHCP has answered or [`Self::configure`] was called.
     pub fn leases(&self) -> &Leases {
         self.network.leases()
     }
 
-    /// The network back, for taking it down.
+    /// The network back: dropping it stops the device.
     pub fn into_network(self) -> Network {
         self.network
     }
@@ -126,7 +126,7 @@ impl Fetcher {
         self.next_job
     }
 
-    /// Takes on leases.
+    /// Has the service use leases that the firmware has got.
     pub fn configure(&mut self, leases: Leases) -> Result<(), Error> {
         leases
             .commands()
@@ -134,7 +134,7 @@ impl Fetcher {
     }
 
     /// Does `work`, and once more when the processor that ran the network was lost meanwhile.
-    fn surely<T>(
+    fn retry_once<T>(
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -144,9 +144,9 @@ impl Fetcher {
         }
     }
 
-    /// Obtains leases.
+    /// By DHCP and DHCPv6 at the same time; asked anew, once, when the processor that runs the network is lost.
     pub fn dhcp(&mut self, request: DhcpRequest) -> Result<Leases, Error> {
-        self.surely(|fetcher| fetcher.discover(request.clone()))
+        self.retry_once(|fetcher| fetcher.discover(request.clone()))
     }
 
     fn discover(&mut self, request: DhcpRequest) -> Result<Leases, Error> {
@@ -165,7 +165,7 @@ impl Fetcher {
     /// Downloads all of `wanted` at the same time, checks the SHA-256 digests of those that have one, and returns the files in the
     /// same order. The first that fails ends all.
     pub fn get(&mut self, wanted: &[Wanted<'_>]) -> Result<Vec<File>, Error> {
-        self.surely(|fetcher| fetcher.download(wanted, None))
+        self.retry_once(|fetcher| fetcher.download(wanted, None))
     }
 
     /// The same, doing some of `work` whenever there is nothing else to do.
@@ -174,7 +174,7 @@ impl Fetcher {
         wanted: &[Wanted<'_>],
         work: &mut dyn FnMut(),
     ) -> Result<Vec<File>, Error> {
-        self.surely(|fetcher| fetcher.download(wanted, Some(&mut *work)))
+        self.retry_once(|fetcher| fetcher.download(wanted, Some(&mut *work)))
     }
 
     fn download(
@@ -200,7 +200,7 @@ impl Fetcher {
                 }),
                 None => {
                     progress.draw(now, &downloads);
-                    let mut worked = check(&mut downloads, network.is_elsewhere());
+                    let mut worked = check(&mut downloads, network.is_remote());
                     if let (Ok(false), Some(work)) = (&worked, &mut work) {
                         work();
                         worked = Ok(true);
@@ -243,8 +243,8 @@ impl Fetcher {
         );
     }
 
-    /// Tells what all downloads together took.
-    pub fn tell_summary(&self) {
+    /// Logs what all downloads together took.
+    pub fn report_summary(&self) {
         let Summary {
             bytes,
             micros,
@@ -293,7 +293,7 @@ impl Download {
     /// Asks the network for a file.
     fn begin(
         network: &mut Network,
-        known: &Known,
+        known: &KnownHosts,
         job: Job,
         wanted: Wanted<'_>,
     ) -> Result<Self, Error> {
@@ -312,15 +312,15 @@ impl Download {
             received: 0,
             total: None,
             file: None,
-            landed: None,
+            reader: None,
             check: wanted.sha256.map(Check::new),
         })
     }
 
-    /// Memory for the file's `bytes` bytes. Linux' copy of the other initial RAM disks takes `others` bytes.
-    fn landing(&mut self, bytes: u64, others: u64) -> Option<(Landing, Landed)> {
+    /// Memory for the file's `bytes` bytes; `None` where there is too little. Linux' copy of the other initial RAM disks takes `others` bytes.
+    fn buffer(&mut self, bytes: u64, others: u64) -> Option<(DownloadBuffer, DownloadReader)> {
         if !self.is_initrd {
-            return memory::landing(usize::try_from(bytes).ok()?).ok();
+            return memory::download_buffer(usize::try_from(bytes).ok()?).ok();
         }
         self.room = initrd::padded(bytes);
         let copy = self.room.saturating_add(others);
@@ -334,7 +334,7 @@ impl Download {
                 free.largest / MIB,
             );
         };
-        memory::initrd_landing(bytes, copy).map_err(refused).ok()
+        memory::initrd_buffer(bytes, copy).map_err(refused).ok()
     }
 
     fn is_over(&self) -> bool {
@@ -346,9 +346,9 @@ impl Download {
         let Some(check) = &mut self.check else {
             return Ok(false);
         };
-        let next = match (&self.file, &self.landed) {
+        let next = match (&self.file, &self.reader) {
             (Some(file), _) => file.rest(check.position()),
-            (None, Some(landed)) => landed.settled(check.position()),
+            (None, Some(reader)) => reader.committed(check.position()),
             (None, None) => return Ok(false),
         };
         if check.follow(next, CHECK) {
@@ -391,17 +391,17 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
     match event {
         Event::NeedMemory { bytes, .. } => {
             // What is given up for this memory is free before it is asked for.
-            download.landed = None;
-            let (landing, landed) = download.landing(bytes, others).unzip();
-            download.landed = landed;
+            download.reader = None;
+            let (buffer, reader) = download.buffer(bytes, others).unzip();
+            download.reader = reader;
             // The file grew beyond its memory, or comes anew.
             if let Some(check) = &mut download.check {
                 check.restart();
             }
-            network.send(match landing {
-                Some(landing) => Command::Memory {
+            network.send(match buffer {
+                Some(buffer) => Command::Memory {
                     job,
-                    memory: Memory::new(landing),
+                    memory: Memory::new(buffer),
                 },
                 None => Command::NoMemory { job },
             })?;
@@ -521,7 +521,7 @@ mod tests {
             received,
             total,
             file: None,
-            landed: None,
+            reader: None,
             check: None,
         };
         let mut downloads = alloc::vec![
@@ -550,7 +550,7 @@ mod tests {
             received: 0,
             total: None,
             file: None,
-            landed: None,
+            reader: None,
             check: None,
         };
         let downloads = [download(1, 8), download(2, 4), download(3, 12)];

@@ -24,24 +24,24 @@ use settings::Settings;
 use source::Choice;
 use wireboot_net::Duration;
 use wireboot_nic::vlan::VlanId;
-use wireboot_platform::image::Own;
+use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::{Clock, Status};
 
 /// The program: returns only when nothing was booted, with an error status that makes the firmware go on.
 pub fn main() -> Status {
     let clock = Clock::calibrate();
     log::info!("wireboot {}", env!("CARGO_PKG_VERSION"));
-    let image = Own::read();
+    let image = LoadedSelf::read();
     // All that can be booted is started inside; coming back means that nothing was.
     let Err(error) = run(&image, clock);
-    error.tell();
+    error.report();
     log::info!("the firmware goes on with its next boot option");
     error.status()
 }
 
-/// How long to wait on a card.
+/// How long a card is waited for.
 #[derive(Clone, Copy)]
-struct Patience {
+struct CardTimeouts {
     /// For its link, in microseconds.
     link: u64,
     /// For a DHCP server; `None`: as long as a switch port with spanning tree takes.
@@ -49,17 +49,17 @@ struct Patience {
 }
 
 /// For the only card: a switch may take as long until it lets anything through (spanning tree, 802.1D: 2 times 15 s, and 20 s before).
-const PATIENT: Patience = Patience {
+const ONLY_CARD: CardTimeouts = CardTimeouts {
     link: 50_000_000,
     dhcp: None,
 };
 /// For one of several of which none was ready.
-const PATIENT_WITH_ANY: Patience = Patience {
+const SECOND_ROUND: CardTimeouts = CardTimeouts {
     link: 10_000_000,
     dhcp: None,
 };
 /// For one of several: another may be ready.
-const HASTY: Patience = Patience {
+const FIRST_ROUND: CardTimeouts = CardTimeouts {
     link: 1_000_000,
     dhcp: Some(Duration::from_secs(8)),
 };
@@ -73,15 +73,15 @@ fn connect(
     clock: Clock,
 ) -> Result<(Fetcher, Choice), Error> {
     let cards = card::all(origin, settings.nic)?;
-    let rounds: &[Patience] = match cards.len() {
-        1 => &[PATIENT],
-        _ => &[HASTY, PATIENT_WITH_ANY],
+    let rounds: &[CardTimeouts] = match cards.len() {
+        1 => &[ONLY_CARD],
+        _ => &[FIRST_ROUND, SECOND_ROUND],
     };
     let mut failure = Error::NoInterface;
-    for patience in rounds {
+    for timeouts in rounds {
         for card in &cards {
-            match attempt(card, *patience, origin, settings, given.clone(), clock) {
-                Err(error) if error.may_be_the_cards() => {
+            match attempt(card, *timeouts, origin, settings, given.clone(), clock) {
+                Err(error) if error.is_card_failure() => {
                     if cards.len() > 1 {
                         log::warn!("{error}");
                         log::info!("going on with the next network card");
@@ -95,22 +95,22 @@ fn connect(
     Err(failure)
 }
 
-/// One card.
+/// Opens one card and gets an address over it. Where our driver does not start it and the settings name none, the firmware's does.
 fn attempt(
     card: &Card,
-    patience: Patience,
+    timeouts: CardTimeouts,
     origin: &Origin,
     settings: &Settings,
     given: Option<Choice>,
     clock: Clock,
 ) -> Result<(Fetcher, Choice), Error> {
-    let network = match Network::open(card, patience.link, settings, clock) {
-        Err(error) if error.is_our_drivers() && settings.nic.is_none() => {
-            let Some(card) = card.by_the_firmware() else {
+    let network = match Network::open(card, timeouts.link, settings, clock) {
+        Err(error) if error.is_native_driver_failure() && settings.nic.is_none() => {
+            let Some(card) = card.with_firmware_driver() else {
                 return Err(error);
             };
             log::warn!("{error}; going on with the firmware's driver");
-            Network::open(&card, patience.link, settings, clock)?
+            Network::open(&card, timeouts.link, settings, clock)?
         }
         result => result?,
     };
@@ -118,15 +118,15 @@ fn attempt(
     let mut fetcher = Fetcher::new(network).with_patience(settings.patience, origin.url.as_ref());
     let choice = match given {
         Some(choice) => {
-            source::take_lease(&mut fetcher, origin, patience.dhcp)?;
+            source::take_lease(&mut fetcher, origin, timeouts.dhcp)?;
             choice
         }
-        None => source::by_dhcp(&mut fetcher, origin, patience.dhcp)?,
+        None => source::by_dhcp(&mut fetcher, origin, timeouts.dhcp)?,
     };
     Ok((fetcher, choice))
 }
 
-fn run(image: &Own, clock: Clock) -> Result<core::convert::Infallible, Error> {
+fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Error> {
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(image);
     let embedded = source::embedded(image)?;

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "uefi")]
-wireboot_platform::entry!(boot_flow::main);
+wireboot_platform::entry!(wireboot_boot::main);
 
 #[cfg(not(target_os = "uefi"))]
 fn main() {

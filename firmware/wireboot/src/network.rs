@@ -1,7 +1,8 @@
-//! The network interface with our stack on it, from taking it to giving it back.
+//! The network interface with our stack on it, from taking it to giving it back. The stack runs on the BSP (bootstrap processor) or on APs
+//! (application processors).
 
-mod home;
-mod post;
+mod ap_task;
+mod placement;
 
 use crate::card::{self, AnyNic, Card, Taken};
 use crate::error::Error;
@@ -9,37 +10,37 @@ use crate::settings::Settings;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use home::{Home, Settled, Wreck};
-pub use post::Account;
-use post::instant;
+pub use ap_task::ApStats;
+use ap_task::instant;
+use placement::{LostTasks, Placement, Started};
 use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Either, Fault, Nic};
 use wireboot_platform::console::Key;
+use wireboot_platform::idle::IdleTimer;
 use wireboot_platform::pci::Claim;
 use wireboot_platform::processors::{self, Processor};
-use wireboot_platform::rest::Rest;
 use wireboot_platform::{Clock, console, memory};
 use wireboot_ring::{Receiver, Sender};
 
-/// How long the boot processor stays awake for an answer, in microseconds: longer than small exchanges with servers near by take. It rests
+/// How long the BSP polls for an answer, in microseconds: longer than small exchanges with servers near by take. It idles
 /// by the firmware's tick, up to 10 ms at a time, which means nothing for large files; awake it takes from virtual machines'
 /// hosts what the network could use.
 const AWAKE: u64 = 3_000;
 /// The same while a file has been asked for and nothing is known of it, in microseconds: when its size comes, the network stands still until there is
-/// memory for it, and a rest would cost more than a tenth of the time that 64 MB take.
+/// memory for it, and a tick would cost more than a tenth of the time that 64 MB take.
 const AWAKE_FOR_SIZE: u64 = 30_000;
 
-/// How long the link is waited for before that is told, in microseconds.
+/// How long the link is waited for before the console says so, in microseconds.
 const SILENT: u64 = 1_500_000;
 /// Time between two looks at the keyboard, in microseconds.
 const KEYS: u64 = 100_000;
 
-/// The interface and the service on it, which runs on another processor where there is one. Dropping it lets the last
+/// The interface and the service on it, which runs on an AP where there is one. Dropping it lets the last
 /// frames leave, stops the device and gives it back to the firmware.
 pub struct Network {
     /// Before the claim, so that the device's memory goes first.
-    home: Home,
+    placement: Placement,
     /// `None` where the firmware's driver drives the interface.
     claim: Option<Claim>,
     vlan: Option<VlanId>,
@@ -50,11 +51,11 @@ pub struct Network {
     pub clock: Clock,
     mac: [u8; 6],
     interface: Box<[u8]>,
-    /// The last leases that the service has told of or was given, for a service that has to begin again too.
+    /// The last leases that the service has told of or was given, also for a service that is started anew.
     leases: Leases,
-    rest: Rest,
-    /// How long the boot processor has rested, in microseconds.
-    rested: u64,
+    idle_timer: IdleTimer,
+    /// How long the BSP has waited for ticks, in microseconds.
+    idle_micros: u64,
     /// When something was last asked or answered, in microseconds.
     busy: u64,
     /// The last thing asked was for a file.
@@ -62,16 +63,16 @@ pub struct Network {
 }
 
 /// Waits until the link is up.
-fn await_link(nic: &mut AnyNic, card: &Card, patience: u64, clock: Clock) -> Result<(), Error> {
+fn wait_for_link(nic: &mut AnyNic, card: &Card, patience: u64, clock: Clock) -> Result<(), Error> {
     let began = clock.micros();
-    let (mut next_look, mut told) = (began, false);
+    let (mut next_look, mut reported) = (began, false);
     while !nic.link_up() {
         let now = clock.micros();
         if now > began + patience {
             return Err(Error::NoLink(card.to_string()));
         }
-        if !told && now > began + SILENT {
-            told = true;
+        if !reported && now > began + SILENT {
+            reported = true;
             let seconds = patience / 1_000_000;
             log::info!("no link yet on {card}; waiting {seconds} s for it (Esc leaves)");
         }
@@ -92,14 +93,14 @@ struct Ended {
     fault: Option<Fault>,
 }
 
-/// An interface whose engine is gone, still receiving: what is kept while a system starts.
-pub struct Quiet {
+/// An interface without an engine, still receiving: what is kept while a system starts.
+pub struct IdleNic {
     nic: AnyNic,
     claim: Option<Claim>,
 }
 
 impl Network {
-    /// Takes `card`, whose link may take `patience` microseconds to come up. The service goes to another processor, unless the
+    /// Takes `card`, whose link may take `patience` microseconds to come up. The service goes to an AP, unless the
     /// settings say otherwise, there is none, or the firmware's driver drives the card and the settings ask for no other.
     pub fn open(
         card: &Card,
@@ -107,7 +108,7 @@ impl Network {
         settings: &Settings,
         clock: Clock,
     ) -> Result<Self, Error> {
-        let (others, pairs) = processors(settings.processors);
+        let (aps, pairs) = choose_aps(settings.processors);
         let Taken {
             mut nic,
             claim,
@@ -116,7 +117,7 @@ impl Network {
         let mac = nic.properties().mac;
         let [a, b, c, d, e, f] = mac;
         log::info!("{card}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, driven by {driver}");
-        if let Err(error) = await_link(&mut nic, card, patience, clock) {
+        if let Err(error) = wait_for_link(&mut nic, card, patience, clock) {
             nic.stop();
             // Before the claim: its memory belongs to the device.
             drop(nic);
@@ -125,20 +126,20 @@ impl Network {
         if let Some(vlan) = settings.vlan {
             log::info!("VLAN {vlan}");
         }
-        let others = match nic {
-            // The boot processor would be no freer: it has to look after the driver.
-            Either::Second(_) if !others.is_empty() && settings.processors.is_none() => {
-                log::info!("the network runs on the boot processor, as the firmware's driver does");
+        let aps = match nic {
+            // The BSP would be no freer: it has to look after the driver.
+            Either::Second(_) if !aps.is_empty() && settings.processors.is_none() => {
+                log::info!("the network runs on the BSP, as the firmware's driver does");
                 Vec::new()
             }
-            _ => others,
+            _ => aps,
         };
-        let Settled {
-            home,
+        let Started {
+            placement,
             commands,
             events,
-        } = Home::settle(nic, settings.vlan, clock, others);
-        let engines = home.accounts().len();
+        } = Placement::start(nic, settings.vlan, clock, aps);
+        let engines = placement.ap_stats().len();
         if let Some(wanted) = settings.processors
             && (1..wanted as usize).contains(&engines)
         {
@@ -147,7 +148,7 @@ impl Network {
             );
         }
         let mut network = Self {
-            home,
+            placement,
             claim,
             vlan: settings.vlan,
             floor: settings.floor,
@@ -157,8 +158,8 @@ impl Network {
             mac,
             interface: card.path().into(),
             leases: Leases::default(),
-            rest: Rest::new(),
-            rested: 0,
+            idle_timer: IdleTimer::new(),
+            idle_micros: 0,
             busy: clock.micros(),
             asked: false,
         };
@@ -173,7 +174,7 @@ impl Network {
         (self.floor != Floor::default()).then_some(Command::Floor(self.floor))
     }
 
-    /// The interface's address.
+    /// The interface's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
     }
@@ -183,12 +184,12 @@ impl Network {
         &self.leases
     }
 
-    /// Nodes of its device path.
+    /// Nodes of the interface's device path, without end node.
     pub fn interface(&self) -> &[u8] {
         &self.interface
     }
 
-    /// Sends a command.
+    /// Sends a command, with turns while its ring is full.
     pub fn send(&mut self, mut command: Command) -> Result<(), Error> {
         match &command {
             Command::Configure(lease) => self.leases.v4 = Some(lease.clone()),
@@ -208,69 +209,67 @@ impl Network {
     /// One turn of the network, or a look at the processor that turns it.
     ///
     /// # Errors
-    /// [`Error::Processor`] when that one was lost: the service has begun again on the boot processor, without the jobs
+    /// [`Error::Processor`] when that one was lost: the service was started anew on the BSP, without the jobs
     /// that it had.
     pub fn turn(&mut self) -> Result<(), Error> {
         let now = self.clock.micros();
-        match &mut self.home {
+        match &mut self.placement {
             // No pause in an idle turn: a translator, and a hypervisor where several follow one another, gives the
             // processor away at it, and takes its time to give it back.
-            Home::Here(service) => {
+            Placement::Local(service) => {
                 service.poll(instant(self.clock))?;
             }
-            Home::There(crew) => {
-                crew.turn();
-                console::tell_waiting();
-                if crew.is_over() {
+            Placement::Remote(tasks) => {
+                tasks.turn();
+                console::write_ap_log();
+                if tasks.is_over() {
                     let ended = self.end();
                     return Err(match ended.and_then(|ended| ended.fault) {
                         Some(fault) => fault.into(),
                         None => Error::Nothing,
                     });
                 }
-                if let Some((number, reason)) = crew.loss(now) {
-                    log::warn!(
-                        "processor {number} is lost ({reason}); going on with the boot processor"
-                    );
-                    self.begin_again()?;
+                if let Some((number, reason)) = tasks.loss(now) {
+                    log::warn!("processor {number} is lost ({reason}); going on with the BSP");
+                    self.restart_service()?;
                     return Err(Error::Processor);
                 }
             }
-            Home::Gone => return Err(Error::Nothing),
+            Placement::Stopped => return Err(Error::Nothing),
         }
         Ok(())
     }
 
-    /// Whether other processors run the network, and this one has no part in it.
-    pub fn is_elsewhere(&self) -> bool {
-        matches!(&self.home, Home::There(crew) if !crew.needs_turns())
+    /// Whether APs run the network, and the BSP has no part in it.
+    pub fn is_remote(&self) -> bool {
+        matches!(&self.placement, Placement::Remote(tasks) if !tasks.needs_turns())
     }
 
-    /// What has been done on each of the other processors, by their numbers.
-    pub fn accounts(&self) -> Vec<(usize, Account)> {
-        self.home.accounts()
+    /// What has been done on each of the APs, by their numbers.
+    pub fn ap_stats(&self) -> Vec<(usize, ApStats)> {
+        self.placement.ap_stats()
     }
 
-    /// How long the boot processor has rested since the start, in microseconds.
-    pub fn rested(&self) -> u64 {
-        self.rested
+    /// How long the BSP has waited for ticks since the start, in microseconds.
+    pub fn idle_micros(&self) -> u64 {
+        self.idle_micros
     }
 
-    /// Nothing to do at the moment: rests the boot processor, once it is clear that nothing will happen soon.
+    /// Nothing to do at the moment: waits for the firmware's next tick, once it is clear that nothing will happen soon.
     pub fn idle(&mut self) {
-        if !self.is_elsewhere() {
+        if !self.is_remote() {
             return;
         }
         // Awake without a pause, for the reason given in `turn`.
         let now = self.clock.micros();
         let awake = if self.asked { AWAKE_FOR_SIZE } else { AWAKE };
         if now >= self.busy + awake {
-            self.rest.nap();
-            self.rested += self.clock.micros() - now;
+            self.idle_timer.wait_for_tick();
+            self.idle_micros += self.clock.micros() - now;
         }
     }
 
-    /// The next event.
+    /// The next event of the service; `None` when none waits.
     pub fn event(&mut self) -> Option<Event> {
         let event = self.events.pop()?;
         // Progress is no reason to stay awake.
@@ -288,59 +287,60 @@ impl Network {
     }
 
     /// Ends the service and keeps the interface.
-    pub fn quiet(mut self) -> Option<Quiet> {
+    pub fn into_idle(mut self) -> Option<IdleNic> {
         let mut nic = self.end()?.nic;
         if let Either::Second(snp) = &mut nic {
             // At once: where boot services end, the firmware's driver can no longer be asked to.
             snp.stop();
         }
         let claim = self.claim.take();
-        Some(Quiet { nic, claim })
+        Some(IdleNic { nic, claim })
     }
 
-    /// Ends the service, and the other processors' part in it.
+    /// Ends the service, and the APs' part in it.
     fn end(&mut self) -> Option<Ended> {
-        let ended = match core::mem::replace(&mut self.home, Home::Gone) {
-            Home::Here(service) => Some(Ended {
-                nic: home::drained(*service, self.clock),
+        let ended = match core::mem::replace(&mut self.placement, Placement::Stopped) {
+            Placement::Local(service) => Some(Ended {
+                nic: placement::drained(*service, self.clock),
                 fault: None,
             }),
-            Home::There(crew) => match crew.end(self.clock) {
+            Placement::Remote(tasks) => match tasks.end(self.clock) {
                 Ok((nic, fault)) => Some(Ended { nic, fault }),
-                Err(wreck) => Some(Ended {
-                    nic: self.recover(wreck).ok()?,
+                Err(lost) => Some(Ended {
+                    nic: self.recover(lost).ok()?,
                     fault: None,
                 }),
             },
-            Home::Gone => None,
+            Placement::Stopped => None,
         };
-        console::tell_waiting();
+        console::write_ap_log();
         memory::collect();
         ended
     }
 
-    /// After a processor was lost: a new service, here. What the old one had stays allocated.
-    fn begin_again(&mut self) -> Result<(), Error> {
-        let Home::There(crew) = core::mem::replace(&mut self.home, Home::Gone) else {
+    /// After a processor was lost: a new service, on the BSP. What the old one had stays allocated.
+    fn restart_service(&mut self) -> Result<(), Error> {
+        let Placement::Remote(tasks) = core::mem::replace(&mut self.placement, Placement::Stopped)
+        else {
             return Err(Error::Nothing);
         };
-        let nic = self.recover(crew.abandon())?;
-        let Settled {
-            home,
+        let nic = self.recover(tasks.abandon())?;
+        let Started {
+            placement,
             commands,
             events,
-        } = Home::settle(nic, self.vlan, self.clock, Vec::new());
-        (self.home, self.commands, self.events) = (home, commands, events);
+        } = Placement::start(nic, self.vlan, self.clock, Vec::new());
+        (self.placement, self.commands, self.events) = (placement, commands, events);
         let leases = self.leases.clone().commands();
         let mut commands = self.floor().into_iter().chain(leases);
         commands.try_for_each(|command| self.send(command))
     }
 
     /// The interface without the processors that are lost. One that our own driver drives is reset first.
-    fn recover(&self, wreck: Wreck) -> Result<AnyNic, Error> {
-        kill(wreck.processors)?;
-        if let Some(near) = wreck.near {
-            return Ok(Either::Second(near.into_nic()));
+    fn recover(&self, lost: LostTasks) -> Result<AnyNic, Error> {
+        kill(lost.processors)?;
+        if let Some(driver_end) = lost.driver_end {
+            return Ok(Either::Second(driver_end.into_nic()));
         }
         let function = self
             .claim
@@ -361,7 +361,7 @@ impl Drop for Network {
     }
 }
 
-impl Quiet {
+impl IdleNic {
     /// Stops the device: no DMA any more. May be called again.
     pub fn stop(&mut self) {
         self.nic.stop();
@@ -371,7 +371,7 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for IdleNic {
     fn drop(&mut self) {
         self.stop();
     }
@@ -382,27 +382,27 @@ impl Drop for Quiet {
 fn kill(processors: Vec<Processor>) -> Result<(), Error> {
     for mut processor in processors {
         if !processor.kill() {
-            return Err(Error::Undying(processor.number()));
+            return Err(Error::NotKilled(processor.number()));
         }
     }
     Ok(())
 }
 
-/// The processors that there are besides the boot processor, and on how many of them engines are wanted: as many as the settings
+/// The APs that there are, and on how many of them engines are wanted: as many as the settings
 /// say, else one. More than one pay only where each has a core of its own, which a virtual machine cannot tell.
-fn processors(wanted: Option<u32>) -> (Vec<Processor>, usize) {
+fn choose_aps(wanted: Option<u32>) -> (Vec<Processor>, usize) {
     if wanted == Some(0) {
-        log::info!("the network runs on the boot processor, as the settings say");
+        log::info!("the network runs on the BSP, as the settings say");
         return (Vec::new(), 1);
     }
-    match processors::others() {
-        Ok(others) => {
+    match processors::aps() {
+        Ok(aps) => {
             let wanted = wanted.map_or(1, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
-            let engines = wanted.min(others.len());
-            (others, engines)
+            let engines = wanted.min(aps.len());
+            (aps, engines)
         }
-        Err(alone) => {
-            log::info!("the network runs on the boot processor: {alone}");
+        Err(reason) => {
+            log::info!("the network runs on the BSP: {reason}");
             (Vec::new(), 1)
         }
     }

@@ -9,14 +9,14 @@ use wireboot_fetch::{ClientId, Lease, Lease6, LeaseSource, Leases};
 use wireboot_net::Ipv4Cidr;
 use wireboot_platform::device_path::{IpNode, NetworkPath};
 use wireboot_platform::duid;
-use wireboot_platform::image::Own;
+use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::pxe::{self, Cached};
 
 /// What the firmware knows of the way we came.
 pub struct Origin {
     /// Nodes of the path of the device that we were loaded from.
     pub path: Box<[u8]>,
-    /// What its network nodes say.
+    /// The MAC, VLAN, IP, DNS and URI nodes of that path.
     pub network: NetworkPath,
     /// The packets of the firmware's PXE.
     pub cached: Option<Cached>,
@@ -24,7 +24,7 @@ pub struct Origin {
     pub leases: Leases,
     /// As whom the firmware asks DHCPv6.
     pub client_id: Option<ClientId>,
-    /// Where wireboot.efi came from.
+    /// Where wireboot.efi came from; `None` from a disk.
     pub url: Option<Url>,
     /// We came by HTTP Boot.
     pub http: bool,
@@ -32,7 +32,7 @@ pub struct Origin {
 
 impl Origin {
     /// Reads it. Best before the network interface is taken: the firmware forgets it then.
-    pub fn of(image: &Own) -> Self {
+    pub fn of(image: &LoadedSelf) -> Self {
         // HTTP Boot tells by the whole path (the device's, then the URI); PXE by the device's handle.
         let path = image
             .device_path

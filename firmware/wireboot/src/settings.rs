@@ -17,11 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How we are to work.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Processors for the network besides the boot processor: 0 for none, else as many as are of use.
+    /// APs for the network: 0 for none, else as many as are of use.
     pub processors: Option<u32>,
     /// Whose driver drives the network card; ours where there is one, if this does not say.
     pub nic: Option<Driver>,
-    /// The VLAN to be in.
+    /// The VLAN (IEEE 802.1Q) that all frames are in; `None` for untagged ones.
     pub vlan: Option<VlanId>,
     /// The slowest download that goes on.
     pub floor: Floor,
@@ -92,7 +92,7 @@ impl Settings {
     fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
         match key {
             "processors" => {
-                let takes = "a number: 0 for the boot processor alone, else on how many others the network may run";
+                let takes = "a number: 0 for the BSP (bootstrap processor) alone, else on how many APs the network may run";
                 let number = value.parse().map_err(|_| Refusal::Takes(takes))?;
                 self.processors = Some(number);
             }

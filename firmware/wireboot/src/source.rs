@@ -12,7 +12,7 @@ use wireboot_fetch::dhcp::{DhcpRequest, VendorClass};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{File, Leases};
 use wireboot_net::Duration;
-use wireboot_platform::image::Own;
+use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::smbios;
 use wireboot_wire::bootconf::{self, BootConfig, Program, Setting};
 use wireboot_wire::filetype;
@@ -32,19 +32,19 @@ const PATIENCE_WITH_LEASE: Duration = Duration::from_secs(4);
 pub enum Choice {
     /// A configuration or an EFI program.
     Url {
-        /// Where.
+        /// Absolute, as the load options give it.
         url: Url,
         /// For what is started.
         arguments: String,
     },
     /// The same as DHCP names it by one version of IP. By the other it may name another.
     Named {
-        /// Where.
+        /// A boot file, or `wireboot.conf` beside wireboot.efi.
         url: Url,
     },
     /// A configuration that is here already.
     Config {
-        /// It.
+        /// Parsed, with at least one entry.
         config: BootConfig,
         /// What its relative URLs are relative to.
         base: Option<Url>,
@@ -53,11 +53,11 @@ pub enum Choice {
     },
 }
 
-/// For messages.
+/// How messages name PE section `.wbconf`.
 const EMBEDDED: &str = "the embedded configuration";
 
 /// The configuration in our own image, if it has one.
-pub fn embedded(image: &Own) -> Result<Option<BootConfig>, Error> {
+pub fn embedded(image: &LoadedSelf) -> Result<Option<BootConfig>, Error> {
     let Some(text) = &image.section else {
         return Ok(None);
     };
@@ -77,7 +77,7 @@ fn warn(name: &str, config: &BootConfig) {
 
 /// What load options or embedded configuration say. One without entries says nothing.
 pub fn given(
-    image: &Own,
+    image: &LoadedSelf,
     embedded: Option<BootConfig>,
     origin: &Origin,
 ) -> Result<Option<Choice>, Error> {
@@ -134,11 +134,11 @@ pub fn take_lease(
 }
 
 fn adopt(fetcher: &mut Fetcher, leases: &Leases) -> Result<(), Error> {
-    tell(leases, "the firmware's lease");
+    report(leases, "the firmware's lease");
     fetcher.configure(leases.clone())
 }
 
-fn tell(leases: &Leases, source: &str) {
+fn report(leases: &Leases, source: &str) {
     if let Some(lease) = &leases.v4 {
         log::info!("address {} ({source})", lease.address);
     }
@@ -177,7 +177,7 @@ fn ask(
             patience
         },
     })?;
-    tell(&leases, "DHCP");
+    report(&leases, "DHCP");
     Ok(leases)
 }
 

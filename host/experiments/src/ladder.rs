@@ -76,7 +76,7 @@ pub struct LadderArgs {
     /// Processors of the machine
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: u32,
-    /// Numbers of engines to measure, each on a processor and a queue of the card of its own, 0 for one on the boot processor; the
+    /// Numbers of engines to measure, each on an AP and a queue of the card of its own, 0 for one on the BSP (bootstrap processor); the
     /// machine gets as many of both
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=64))]
     pub processors: Vec<u16>,

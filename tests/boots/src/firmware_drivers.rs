@@ -33,7 +33,7 @@ fn boots(scene: &Scene<'_>) -> Result<()> {
     boots_by(
         scene,
         "the firmware's driver",
-        "the boot processor, as the firmware's driver does",
+        "the BSP, as the firmware's driver does",
     )
 }
 
@@ -78,11 +78,7 @@ fn by_undi(lab: &Lab, model: &str, rom: &str) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     plug_in(&mut scene, model, rom)?;
     scene.boot_from_disk("nic=undi http://10.77.0.1/wireboot.conf")?;
-    boots_by(
-        &scene,
-        BY_UNDI,
-        "the boot processor, as the firmware's driver does",
-    )
+    boots_by(&scene, BY_UNDI, "the BSP, as the firmware's driver does")
 }
 
 pub fn by_undi_over_an_rtl8139(lab: &Lab) -> Result<()> {
@@ -144,9 +140,8 @@ pub fn by_option_over_virtio(lab: &Lab) -> Result<()> {
     boots(&scene)
 }
 
-/// The engine's frames pass through the boot processor.
-const RELAYED: &str =
-    "processor 1, frames by way of the boot processor, as the firmware's driver runs there";
+/// The engine's frames pass through the BSP.
+const RELAYED: &str = "processor 1, frames by way of the BSP, as the firmware's driver runs there";
 
 pub fn relayed_over_an_rtl8139(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;

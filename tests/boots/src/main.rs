@@ -242,7 +242,7 @@ const CASES: &[(&str, Case)] = &[
         "more_engines_than_queue_pairs",
         processors::more_engines_than_queue_pairs,
     ),
-    ("an_assistant_hangs", processors::an_assistant_hangs),
+    ("a_worker_hangs", processors::a_worker_hangs),
     ("processor_hangs", processors::processor_hangs),
     (
         "processor_of_a_relay_hangs",
@@ -264,7 +264,7 @@ const CASES: &[(&str, Case)] = &[
         panics::on_the_boot_processor_with_several_engines,
     ),
     ("panic_in_the_engine", panics::in_the_engine),
-    ("panic_in_an_assistant", panics::in_an_assistant),
+    ("panic_in_a_worker", panics::in_a_worker),
     ("panic_in_an_allocation", panics::in_an_allocation),
     (
         "panic_in_the_initrds_callback",

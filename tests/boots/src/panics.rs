@@ -25,7 +25,7 @@ struct Victim<'lab> {
     home: &'static str,
 }
 
-/// An engine on another processor, as usual.
+/// An engine on an AP, as usual.
 fn one_engine<'lab>(lab: &'lab Lab, fault: &str) -> Result<Victim<'lab>> {
     let scene = Scene::on(lab, slow(), 4)?;
     let program = scene.system.directory.join("wireboot.efi");
@@ -112,7 +112,7 @@ impl Victim<'_> {
         scene.arrives(&mut machine)
     }
 
-    /// The boot goes on without the other processors.
+    /// The boot goes on without the APs.
     fn loses_processors(self) -> Result<()> {
         let scene = &self.scene;
         let _server = scene.serve_program(&self.program, &[])?;
@@ -123,10 +123,7 @@ impl Victim<'_> {
             &mut machine,
             r"wireboot: warning: processor \d is lost \(panicked at",
         )?;
-        expect(
-            &mut machine,
-            r"a planted fault\); going on with the boot processor",
-        )?;
+        expect(&mut machine, r"a planted fault\); going on with the BSP")?;
         // Told when all is there, long after the processors were ended.
         expect(&mut machine, r"wireboot: \S+/linux: \d+ bytes in")?;
         self.is_out_of_the_image(&self.stub, 2, image)?;
@@ -146,8 +143,8 @@ pub fn in_the_engine(lab: &Lab) -> Result<()> {
     one_engine(lab, "engine")?.loses_processors()
 }
 
-pub fn in_an_assistant(lab: &Lab) -> Result<()> {
-    three_engines(lab, "assistant")?.loses_processors()
+pub fn in_a_worker(lab: &Lab) -> Result<()> {
+    three_engines(lab, "worker")?.loses_processors()
 }
 
 /// The heap stays locked. The boot goes on with another.

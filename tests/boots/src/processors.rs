@@ -23,7 +23,7 @@ pub fn one_processor(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     expect(
         &mut machine,
-        "wireboot: the network runs on the boot processor: the machine has one processor",
+        "wireboot: the network runs on the BSP: the machine has one processor",
     )?;
     scene.arrives(&mut machine)
 }
@@ -35,7 +35,7 @@ pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     expect(
         &mut machine,
-        "wireboot: the network runs on the boot processor, as the settings say",
+        "wireboot: the network runs on the BSP, as the settings say",
     )?;
     // What the service says that it was told.
     expect(
@@ -190,7 +190,7 @@ fn bytes_by_queue(machine: &RunningMachine) -> BTreeMap<String, u64> {
     queues
 }
 
-pub fn an_assistant_hangs(lab: &Lab) -> Result<()> {
+pub fn a_worker_hangs(lab: &Lab) -> Result<()> {
     // Much, so that the download is under way when the machine is stopped.
     let mut scene = three_engines(lab, 100)?;
     let stub = scene.debugged();
@@ -200,7 +200,7 @@ pub fn an_assistant_hangs(lab: &Lab) -> Result<()> {
     Debugger::attach(&stub)?.run(3, CIRCLE)?;
     expect(
         &mut machine,
-        r"wireboot: warning: processor 2 is lost \(it stopped answering\); going on with the boot processor",
+        r"wireboot: warning: processor 2 is lost \(it stopped answering\); going on with the BSP",
     )?;
     scene.arrives(&mut machine)
 }
@@ -216,7 +216,7 @@ pub fn processor_hangs(lab: &Lab) -> Result<()> {
     processor_is_lost(lab, CIRCLE, "it stopped answering")
 }
 
-/// The boot goes on over the firmware's driver, which the boot processor has called all the time.
+/// The boot goes on over the firmware's driver, which the BSP has called all the time.
 pub fn processor_of_a_relay_hangs(lab: &Lab) -> Result<()> {
     processor_is_lost_by(
         lab,
@@ -275,9 +275,7 @@ fn processor_is_lost_by(
     Debugger::attach(&stub)?.run(2, code)?;
     expect(
         &mut machine,
-        &format!(
-            r"wireboot: warning: processor 1 is lost \({reason}\); going on with the boot processor"
-        ),
+        &format!(r"wireboot: warning: processor 1 is lost \({reason}\); going on with the BSP"),
     )?;
     scene.arrives(&mut machine)
 }

@@ -1,4 +1,4 @@
-//! The soak in short: each kind of fault once, on the boot processor, on another or on several, with the same seed each time. `make soak` goes on from here.
+//! The soak in short: each kind of fault once, on the BSP (bootstrap processor), on an AP or on several, with the same seed each time. `make soak` goes on from here.
 
 use anyhow::{Result, anyhow};
 use wireboot_experiments::soak::{DATA, Engines, Fault, Plan, System, Testbed};

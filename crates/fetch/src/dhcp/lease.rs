@@ -1,4 +1,4 @@
-//! What DHCP tells a machine that boots, whoever asked for it.
+//! What DHCP gives a machine that boots. The firmware or this program asked for it.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -23,7 +23,7 @@ pub enum LeaseSource {
 pub struct Lease {
     /// Our address and the prefix of the link.
     pub address: Ipv4Cidr,
-    /// Default gateway.
+    /// Default gateway (option 3, or the default route in option 121).
     pub router: Option<Ipv4Addr>,
     /// Other routes: destination and gateway (option 121).
     pub routes: Vec<(Ipv4Cidr, Ipv4Addr)>,
@@ -31,7 +31,7 @@ pub struct Lease {
     pub dns: Vec<Ipv4Addr>,
     /// Domains to try for names without a dot (option 119, else 15).
     pub search: Vec<String>,
-    /// MTU of the network in bytes.
+    /// MTU of the network in bytes (option 26).
     pub mtu: Option<u16>,
     /// The DHCP server (option 54).
     pub server: Option<Ipv4Addr>,

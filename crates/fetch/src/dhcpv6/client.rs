@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_RT: Duration = Duration::from_secs(8);
 /// Requests to a server that has advertised, at most.
 const REQUESTS: u32 = 3;
-/// DEC_MAX_RC.
+/// DEC_MAX_RC (RFC 8415 section 7.6).
 const DECLINES: u32 = 4;
 /// Messages without an answer after which an address by a router's prefix is all that there is.
 const MESSAGES: u32 = 3;
@@ -33,21 +33,21 @@ const PATIENCE: Duration = Duration::from_secs(39);
 /// ADVERTISEs kept of a network with many servers; later ones are dropped.
 const MAX_OFFERS: usize = 16;
 
-/// How it ended.
+/// The end of the client's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Lease(Lease6),
     Failed(Dhcp6Error),
 }
 
-/// What is being asked.
+/// The exchange under way (RFC 8415 section 18.2).
 #[derive(Clone, Debug)]
 enum Exchange {
     Solicit,
     Request(Offer),
     InformationRequest,
     Over(Lease6),
-    /// That others have these addresses.
+    /// Reports the addresses that neighbours have (section 18.2.8).
     Decline(Vec<Ipv6Addr>),
 }
 
@@ -280,7 +280,7 @@ impl Client {
         }
     }
 
-    /// Neighbours have these addresses of the lease: the server is told (section 18.2.8), then asked again.
+    /// Neighbours have these addresses of the lease. The server gets a DECLINE (section 18.2.8), then it is asked again.
     pub(super) fn decline(&mut self, addresses: Vec<Ipv6Addr>, now: Instant) {
         let first = addresses.first();
         self.setback = first.map(|&address| Dhcp6Error::Taken { address });

@@ -1,4 +1,4 @@
-//! What DHCPv6 tells a machine that boots, whoever asked for it.
+//! What DHCPv6 gives a machine that boots. The firmware or this program asked for it.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -82,7 +82,7 @@ impl Lease6 {
         Ok(lease)
     }
 
-    /// Gives the stack the addresses. As with IPv4, a boot is over long before they are.
+    /// Gives the stack the addresses. As with IPv4, a boot ends long before their lifetimes do.
     pub(crate) fn take_on(&self, stack: &Stack) {
         for &address in &self.addresses {
             if !stack.add_ipv6(address) {

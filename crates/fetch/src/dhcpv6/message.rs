@@ -26,7 +26,7 @@ const INFORMATION_REFRESH_TIME: u16 = 32;
 /// Intel's enterprise number: the vendor of PXE, and so that of its classes.
 const INTEL: u32 = 343;
 
-/// Who asks, in options.
+/// What the options of each message say of this client.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) duid: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The file as far as it is there, and how responses add to it.
+//! The received part of a file, and how responses add to it.
 
 use alloc::rc::Rc;
 
@@ -17,7 +17,7 @@ pub(super) const FIRST_GROWTH: u64 = 1024 * 1024;
 /// See [`FIRST_GROWTH`].
 const GROWTH_LIMIT: u64 = 256 * 1024 * 1024;
 
-/// The file as far as it is there.
+/// The received part of a file.
 pub(super) struct Body<'a, D> {
     pub(super) destination: &'a mut D,
     pub(super) region: Option<Region>,
@@ -29,12 +29,12 @@ pub(super) struct Body<'a, D> {
     pub(super) validator: Option<Validator>,
     /// Most bytes that were ever there: the measure of progress, which starting anew does not undo.
     pub(super) reach: u64,
-    /// Set while helpers receive other parts: then `filled` is where the first connection is, and its part ends where
-    /// the split says.
+    /// `Some` while helpers receive other parts. Then `filled` is the position of the first connection, whose part ends at
+    /// [`Split::front`]'s end.
     pub(super) split: Option<Rc<Split>>,
-    /// A split came to nothing: there is no other.
+    /// A split was given up. The file is not split again.
     pub(super) alone: bool,
-    /// How often what was there was given up.
+    /// How often received bytes were discarded.
     pub(super) discarded: u32,
 }
 
@@ -53,8 +53,7 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    /// Ends the help of others, for good: on this engine they keep no way to the memory. Returns whether other engines
-    /// do.
+    /// Ends the split for good. Helpers on this engine cannot write to the memory any more. Returns whether other engines can.
     pub(super) fn unsplit(&mut self) -> bool {
         let Some(split) = self.split.take() else {
             return false;
@@ -65,8 +64,8 @@ impl<'a, D: Destination> Body<'a, D> {
         split.lends()
     }
 
-    /// Ends the help of others, and gives back the memory unless it is as it came: what is settled is written no more, and
-    /// what is lent not by us.
+    /// Ends the split, and gives back the memory unless it is as it came: committed bytes are not written again, and
+    /// lent ones not by us.
     pub(super) fn discard(&mut self) {
         let lent = self.unsplit();
         if self.filled > 0 || lent {
@@ -76,22 +75,22 @@ impl<'a, D: Destination> Body<'a, D> {
         self.filled = 0;
     }
 
-    /// Tells the destination how much is there when the first connection is at `position`.
-    pub(super) fn tell(&mut self, position: u64) {
-        let (received, settled) = match &self.split {
+    /// Reports to the destination, and commits what has come without a gap. The first connection is at `position`.
+    pub(super) fn report(&mut self, position: u64) {
+        let (received, committed) = match &self.split {
             Some(split) => (
                 (position + split.tally.received.get()).min(split.source.total),
-                split.settled(),
+                split.committed(),
             ),
             None => (position, position),
         };
         if let Some(region) = &self.region {
-            region.settle(settled as usize);
+            region.commit(committed as usize);
         }
         self.destination.progress(received, self.total);
     }
 
-    /// From where to go on, and with which version, if that is possible.
+    /// The first byte to ask for and the file's version; `None` where the file has to be asked for from its start.
     pub(super) fn resume(&self) -> Option<(u64, &Validator)> {
         let validator = self.validator.as_ref().filter(|_| self.filled > 0)?;
         Some((self.filled, validator))
@@ -134,7 +133,7 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    /// The server has nothing behind what is there.
+    /// Status 416: the server has no byte after those received.
     pub(super) fn refused(&mut self, head: &Head) -> Result<(), Problem> {
         let size = head.range.and_then(|range| range.total);
         match self.total {
@@ -154,7 +153,7 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    /// What is there is of no use: the next request asks for the file from its start.
+    /// Discards what was received. The next request asks for the file from its start.
     pub(super) fn forget(&mut self) {
         self.discard();
         self.total = None;
@@ -348,18 +347,18 @@ impl<'a, D: Destination> Body<'a, D> {
         };
         let received = stream.received();
         let start = received.get();
-        let mut told = start;
+        let mut reported = start;
         let read = stream.read_into(&part, at);
         let result = patience
             .attend(received.clone(), read, || {
                 let now = received.get();
-                if now != told {
-                    told = now;
+                if now != reported {
+                    reported = now;
                     let position = self.filled + (now - start);
                     if let Some(split) = &self.split {
                         split.position.set(position);
                     }
-                    self.tell(position);
+                    self.report(position);
                 }
                 self.position() + (now - start)
             })
@@ -378,11 +377,11 @@ impl<'a, D: Destination> Body<'a, D> {
         if let Some(split) = &self.split {
             split.position.set(self.filled);
         }
-        self.tell(self.filled);
+        self.report(self.filled);
         result?.map_err(Problem::connection)?;
         // It ended early: either nothing came for too long, or the next read tells why.
-        let told_next = |end| matches!(end, Some(Ok(0) | Err(_)));
-        if count < len && !told_next(connections::pending(stream)) {
+        let reported_next = |end| matches!(end, Some(Ok(0) | Err(_)));
+        if count < len && !reported_next(connections::pending(stream)) {
             return Err(Problem::connection(NetError::TimedOut));
         }
         Ok(count as u64)

@@ -1,4 +1,4 @@
-//! The chunked transfer coding (RFC 9112 section 7.1), without the data: what stands between it.
+//! The chunked transfer coding (RFC 9112 section 7.1): everything but the data itself.
 
 use super::head::HEAD_LIMIT;
 

@@ -9,15 +9,15 @@ use core::task::{Context, Poll, Waker};
 
 use wireboot_net::{Duration, Instant, NetError, Stack, TcpStream};
 
-/// Most connections kept.
+/// Idle connections kept at most.
 const LIMIT: usize = 4;
-/// Servers whose round trips are kept.
+/// Servers whose round trips are kept at most.
 const SERVERS: usize = 16;
 
 /// How long a connection is kept. Servers close theirs after 5 s (Apache httpd) to 75 s (nginx).
 const LIFETIME: Duration = Duration::from_secs(4);
 
-/// Idle connections, each waiting for the next request to its server, and what all have told of the way to it.
+/// Idle connections, each waiting for the next request to its server; and the round trips that connections have measured.
 #[derive(Default)]
 pub struct Connections {
     idle: RefCell<Vec<Idle>>,
@@ -32,13 +32,13 @@ struct Idle {
 }
 
 impl Connections {
-    /// None yet.
+    /// A pool without connections.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Closes all that are kept, and forgets what they told: the way may be another one now.
+    /// Closes all connections and forgets the round trips: the path may be another one now.
     pub fn clear(&self) {
         self.round_trips.borrow_mut().clear();
         for mut idle in self.idle.take() {

@@ -17,11 +17,11 @@ use crate::url::{Url, UrlError};
 pub struct HttpError {
     /// What was asked for (after redirects, the last one).
     pub url: Url,
-    /// Who was asked, once that was known.
+    /// The address that was asked last; `None` before the host was resolved.
     pub server: Option<SocketAddr>,
     /// How many requests in a row failed without progress worth the name.
     pub attempts: u32,
-    /// What happened at the last one.
+    /// How the last of them ended.
     pub problem: Problem,
 }
 
@@ -45,7 +45,7 @@ impl core::error::Error for HttpError {
     }
 }
 
-/// What went wrong.
+/// Why a request or a download ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The URL is of another scheme.
@@ -54,12 +54,12 @@ pub enum Problem {
     /// No address for the host.
     #[error("cannot find the address of {host}: {reason}")]
     Resolve {
-        /// The name.
+        /// As the URL names it.
         host: String,
-        /// What the resolver says.
+        /// The resolver's error, as text for the user.
         reason: String,
     },
-    /// No connection.
+    /// None of the server's addresses accepted a TCP connection.
     #[error("cannot connect: {0}; is the server running, and does it listen on this port?")]
     Connect(NetError),
     /// The connection failed before the end of the file.
@@ -74,7 +74,7 @@ pub enum Problem {
     /// The transfer hardly gets on.
     #[error("too slow: less than {floor} came; look at the server and the network")]
     Slow {
-        /// What there must be.
+        /// The slowest transfer that goes on.
         floor: Floor,
     },
     /// The server closed the connection instead of answering.
@@ -86,14 +86,14 @@ pub enum Problem {
     /// The chunked body is unusable.
     #[error("the server's answer cannot be used: {0}")]
     Chunks(#[from] ChunkError),
-    /// Not a success.
+    /// A final status other than success or redirect.
     #[error("the server says {status}{}{reason}; {}", if reason.is_empty() { "" } else { " " }, advice(*status))]
     Status {
         /// The status code (RFC 9110 section 15).
         status: u16,
-        /// The server's words, may be empty.
+        /// The reason phrase; may be empty.
         reason: String,
-        /// Seconds after which the server wants to be asked again, if it told.
+        /// `Retry-After` in seconds; `None` where it is missing or a date.
         retry_after: Option<u64>,
     },
     /// A redirect that leads nowhere.
@@ -105,21 +105,21 @@ pub enum Problem {
     /// A redirect to another protocol.
     #[error("the server redirects from http to {target}; only http is followed")]
     RedirectScheme {
-        /// Where it leads.
+        /// What the redirect points to.
         target: Url,
     },
-    /// Redirects go round.
+    /// A redirect to a URL that was asked before.
     #[error("the server redirects in a circle, back to {target}")]
     RedirectLoop {
         /// The URL met twice.
         target: Url,
     },
-    /// Too long a chain.
+    /// Too many redirects in a row.
     #[error("more than {limit} redirects, the last to {target}")]
     RedirectChain {
-        /// How many are followed.
+        /// Redirects followed in a row.
         limit: u32,
-        /// Where the next leads.
+        /// What the next one points to.
         target: Url,
     },
     /// The body ended early, and asking for the rest did not help.
@@ -128,15 +128,15 @@ pub enum Problem {
          unchanged?"
     )]
     Short {
-        /// Bytes that came.
+        /// Bytes of the file that are there.
         received: u64,
-        /// Bytes announced.
+        /// Size of the file by `Content-Length` or `Content-Range`.
         announced: u64,
     },
     /// The body broke off, and its size was never known.
     #[error("the file broke off after {received} bytes")]
     BrokeOff {
-        /// Bytes that came.
+        /// Bytes of the file that are there.
         received: u64,
     },
     /// A partial response that does not continue what is there.
@@ -144,7 +144,7 @@ pub enum Problem {
         "the server's answer to a request for the rest of the file does not fit what it sent before"
     )]
     Range,
-    /// The destination ended it.
+    /// The file's destination has no memory, or does not want the file any more.
     #[error(transparent)]
     Destination(#[from] DestinationError),
 }
@@ -160,7 +160,7 @@ impl Problem {
         }
     }
 
-    /// Asking again may help.
+    /// Whether asking again may help.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Problem::Connect(_)
@@ -176,7 +176,7 @@ impl Problem {
         }
     }
 
-    /// The server is busy, cannot be reached or says nothing: it may serve later.
+    /// Whether the server may serve later: it is busy, cannot be reached or says nothing.
     pub(super) fn is_of_a_server_to_wait_for(&self) -> bool {
         match self {
             Problem::Connect(_) | Problem::Silent { .. } => true,

@@ -67,17 +67,17 @@ pub(crate) struct ContentRange {
     pub(crate) total: Option<u64>,
 }
 
-/// What tells one version of a file from another for sure (RFC 9110 section 8.8), as an `If-Range` value.
+/// A strong validator (RFC 9110 section 8.8) that identifies one version of a file, as an `If-Range` value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Validator {
     /// A strong entity tag, quotes included.
     Tag(String),
-    /// A modification date that is older than the response which told it.
+    /// A modification date that is older than its response.
     Modified(String),
 }
 
 impl Validator {
-    /// The value of `If-Range`.
+    /// As it goes into `If-Range`.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Validator::Tag(value) | Validator::Modified(value) => value,
@@ -99,7 +99,7 @@ impl Validator {
 pub(crate) struct Head {
     /// 100 to 999.
     pub(crate) status: u16,
-    /// The server's words; may be empty.
+    /// The reason phrase; may be empty.
     pub(crate) reason: String,
     pub(crate) framing: Framing,
     /// The connection may be used again after the body.

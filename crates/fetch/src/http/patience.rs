@@ -14,14 +14,14 @@ use crate::pace::{Floor, Pace};
 
 /// A server that sends nothing for so long is asked again.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
-/// The same on a new connection to a host that was told of large packets: perhaps the path swallows them.
+/// The same on a new connection whose MSS allows large packets: the path may drop those.
 const SUSPICION: Duration = Duration::from_secs(4);
-/// Bytes after which a connection is new no more: large packets have come by then.
+/// Bytes after which a connection counts as proven: large packets have come by then.
 const PROVEN: u64 = 64 * 1024;
 /// MTU of each path of IPv6, and of most tunnels (RFC 8200 section 5).
 const SAFE_MTU: u16 = 1280;
 
-/// The patience with one response of a server.
+/// The time limits of one response: silence and the floor.
 pub(crate) struct Patience<'a> {
     stack: &'a Stack,
     server: IpAddr,
@@ -38,7 +38,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Runs `work`, which is not the server's.
+    /// Runs `work` of this machine, whose time does not count.
     pub(super) async fn pause<T>(&mut self, work: impl Future<Output = T>) -> T {
         let then = self.stack.now();
         let result = work.await;

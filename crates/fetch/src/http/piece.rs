@@ -1,4 +1,4 @@
-//! A range of a file, received over a connection of its own: by a helper beside the first connection, or by an assistant on
+//! A range of a file, received over a connection of its own: by a helper beside the first connection, or by a worker on
 //! another processor.
 
 use core::cell::Cell;
@@ -16,14 +16,14 @@ use crate::wait::FIRST_PAUSE;
 /// Requests for a piece that may fail in a row without progress.
 const ATTEMPTS: u32 = 3;
 
-/// What receiving pieces has come to.
+/// Counts over all pieces that were received.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Bytes received.
+    /// Bytes of the file, over all pieces.
     pub(crate) received: Cell<u64>,
     /// The server does not send ranges of this version: no more requests.
     pub(crate) refused: Cell<bool>,
-    /// What it took.
+    /// Requests, connections and resumptions.
     pub(crate) stats: Cell<HttpStats>,
 }
 
@@ -39,11 +39,11 @@ impl Tally {
 pub(crate) struct Piece {
     /// First byte that is missing, in bytes from the start of the file.
     pub(crate) at: u64,
-    /// Where it ends.
+    /// The byte after its last, in bytes from the start of the file.
     pub(crate) end: u64,
-    /// Where it goes.
+    /// Memory that holds at least the piece.
     pub(crate) region: Region,
-    /// What the first byte of the region's memory is in the file.
+    /// The offset in the file of the region's first byte.
     pub(crate) origin: u64,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Leaves the connection to whoever comes next.
+    /// Returns the connection to the pool.
     pub(crate) fn finish(self) {
         if let Some(stream) = self.stream {
             self.pool.put(self.stack, self.source.server, stream);
@@ -140,8 +140,8 @@ impl<'a> Carrier<'a> {
             });
         }
         let received = stream.received();
-        let mut told = received.get();
-        let start = told;
+        let mut reported = received.get();
+        let start = reported;
         let at = piece.at.saturating_sub(piece.origin) as usize;
         let mut patience = Patience::new(self.stack, server, self.source.floor, piece.at);
         let read = stream.read_into(&piece.region, at);
@@ -149,9 +149,9 @@ impl<'a> Carrier<'a> {
         let result = patience
             .attend(received.clone(), read, || {
                 let now = received.get();
-                if now != told {
-                    tally.received.set(tally.received.get() + (now - told));
-                    told = now;
+                if now != reported {
+                    tally.received.set(tally.received.get() + (now - reported));
+                    reported = now;
                 }
                 begin + (now - start)
             })
@@ -164,7 +164,7 @@ impl<'a> Carrier<'a> {
         };
         tally
             .received
-            .set((tally.received.get() + count).saturating_sub(told - start));
+            .set((tally.received.get() + count).saturating_sub(reported - start));
         piece.at += count;
         result?.map_err(Problem::connection)?;
         if piece.at < piece.end {

@@ -1,24 +1,25 @@
 //! One file over several connections, all into the same memory (RFC 9110 section 14).
 //!
 //! The first connection receives the file from its start, as ever. Helpers take pieces from the end of what it has
-//! still to do, each by a request of its own, and that end moves towards it until all is given out:
+//! still to receive, each by a request of its own. That end moves towards the first connection until nothing is left:
 //!
 //! ```text
 //!  0            position ->                <- front.end                       total
 //!  |== received ===|--- first connection ----|== helper ==|-- helper --|= done =|
 //! ```
 //!
-//! What a helper gives up goes back to the first connection's part where it touches that. Else it is a hole, which the next
-//! helper fills, or the first connection when it is through with its part. So helpers make a download faster, and never make it fail: it is the first connection that reports an error.
+//! What a helper gives up goes back to the first connection's part where it touches that. Else it is a hole. The next helper fills
+//! it, or the first connection at the end of its part. So helpers make a download faster, and never make it fail: only the first
+//! connection reports an error.
 //!
-//! A connection's rate on a path that loses packets goes with one over its round trip, so it is distant servers whose files
-//! are split among connections of one engine. On a local network one connection fills the wire, and more of them would only
+//! On a path that loses packets, a connection's rate is proportional to one over its round trip. So files of distant servers are
+//! split among connections of one engine. On a local network one connection fills the wire, and more of them would only
 //! share its buffers.
 //!
-//! Where other processors have engines ([`crate::team`](mod@crate::team)), helpers are theirs first, one connection each, and on a
-//! local network too: there it is the engine that one connection keeps busy. The memory of such a piece is lent to its engine, which
-//! alone writes it meanwhile. An engine that falls silent is lost, and with it what it was lent: it may write there at any
-//! time. When all the rest is there, the file goes on behind the first such gap in other memory, on one connection.
+//! Where other processors have engines ([`crate::team`](mod@crate::team)), each of these workers gets one connection before further
+//! helpers run here. On a local network, too: one connection keeps an engine busy there. The memory of such a piece is lent to the
+//! worker, which alone writes it meanwhile. A worker that falls silent is lost together with that memory, as it may write there at
+//! any time. When all other parts are there, the file goes on from the first such gap, in other memory and on one connection.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -31,7 +32,7 @@ use super::connections::Connections;
 use super::head::Head;
 use super::piece::{Carrier, Piece, Tally};
 use super::source::{HttpStats, Source};
-use crate::team::{Assistants, Errand, Outcome, State};
+use crate::team::{PieceOutcome, PieceState, PieceTicket, Workers};
 
 /// Round trip from which on a server is distant.
 const DISTANT: Duration = Duration::from_millis(5);
@@ -52,14 +53,14 @@ pub(super) fn is_distant(stack: &Stack, connections: &Connections, server: IpAdd
     far && !stack.is_on_link(server)
 }
 
-/// How many helpers on this engine a file wants whose first response had this head, beside so many assistants; `None` when it
-/// is not to be split at all. `distant` says so of its server.
+/// The number of helpers on this engine, beside so many workers, for a file whose first response had this head. `None` when the file
+/// is not to be split at all. `distant`: the server is ([`is_distant`]).
 pub(super) fn helpers(
     stack: &Stack,
     distant: bool,
     head: &Head,
     total: u64,
-    assistants: usize,
+    workers: usize,
 ) -> Option<usize> {
     if total < LARGE || !head.accepts_ranges || head.validator().is_none() {
         return None;
@@ -69,8 +70,8 @@ pub(super) fn helpers(
     } else {
         1
     };
-    let helpers = connections.saturating_sub(1 + assistants);
-    (helpers + assistants > 0).then_some(helpers)
+    let helpers = connections.saturating_sub(1 + workers);
+    (helpers + workers > 0).then_some(helpers)
 }
 
 /// A file that several connections receive.
@@ -79,13 +80,13 @@ pub(super) struct Split {
     connections: usize,
     /// What the first connection fills. Its end moves as helpers take pieces.
     pub(super) front: Region,
-    /// How far the first connection is.
+    /// Position of the first connection, in bytes from the start of the file.
     pub(super) position: Cell<u64>,
-    /// What the helpers did.
+    /// Counts over all helpers.
     pub(super) tally: Tally,
     /// Where the pieces begin that helpers have.
     pieces: RefCell<Vec<u64>>,
-    /// Pieces given up.
+    /// Parts that helpers gave up: first byte and end.
     holes: RefCell<Vec<(u64, u64)>>,
     /// Where the pieces begin that were lost with their engine.
     lost: RefCell<Vec<u64>>,
@@ -109,7 +110,7 @@ impl Split {
         })
     }
 
-    /// Ends the help.
+    /// Has helpers take no more pieces, and end those of workers.
     pub(super) fn refuse(&self) {
         self.tally.refused.set(true);
     }
@@ -136,9 +137,8 @@ impl Split {
         Some(holes.swap_remove(first))
     }
 
-    /// Bytes at the start of the file that are all there: up to the first that the first connection, a helper or nobody
-    /// is still to receive.
-    pub(super) fn settled(&self) -> u64 {
+    /// Bytes at the start of the file that are final: all before the first missing one, whoever is to receive that.
+    pub(super) fn committed(&self) -> u64 {
         let position = self.position.get();
         let own = (position < self.front.end() as u64).then_some(position);
         let (pieces, holes) = (self.pieces.borrow(), self.holes.borrow());
@@ -206,7 +206,7 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Nobody can say what becomes of it.
+    /// The piece went with its engine, which may still write to it.
     fn lose(mut self) {
         self.split.lost.borrow_mut().push(self.start);
         self.piece.at = self.piece.end;
@@ -237,21 +237,25 @@ pub(super) async fn help(stack: &Stack, pool: &Connections, split: Rc<Split>) {
     carrier.finish();
 }
 
-/// Takes pieces and has an assistant receive them until there are none, or it cannot.
-pub(super) async fn assist(stack: &Stack, assistants: &Assistants, index: usize, split: Rc<Split>) {
+/// Takes pieces and has a worker receive them until there are none, or it cannot.
+pub(super) async fn help_by_worker(
+    stack: &Stack,
+    workers: &Workers,
+    index: usize,
+    split: Rc<Split>,
+) {
     while let Some(route) = stack.route(split.source.server.ip()).await
         && let Some(mut claim) = split.claim()
     {
         let (start, end) = (claim.start, claim.piece.end);
         let memory = split.front.lend(start as usize..end as usize);
         let source = || split.source.clone();
-        let errand =
-            memory.and_then(|memory| assistants.send(index, source(), route, start, memory));
-        let Some(errand) = errand else { return };
+        let ticket = memory.and_then(|memory| workers.send(index, source(), route, start, memory));
+        let Some(ticket) = ticket else { return };
         split.lent.set(split.lent.get() + 1);
-        let Some(outcome) = split.attend(stack, &errand).await else {
+        let Some(outcome) = split.attend(stack, &ticket).await else {
             log::warn!(
-                "{}: assistant {index} is lost, and with it {} bytes from {start} on",
+                "{}: worker {index} is lost, and with it {} bytes from {start} on",
                 split.source.url,
                 end - start
             );
@@ -271,28 +275,28 @@ pub(super) async fn assist(stack: &Stack, assistants: &Assistants, index: usize,
 }
 
 impl Split {
-    /// Waits until an assistant is through with its piece; `None` when it is lost.
-    async fn attend(&self, stack: &Stack, errand: &Errand<'_>) -> Option<Outcome> {
-        let mut told = 0;
+    /// Waits until a worker is through with its piece; `None` when it is lost.
+    async fn attend(&self, stack: &Stack, ticket: &PieceTicket<'_>) -> Option<PieceOutcome> {
+        let mut reported = 0;
         let received = &self.tally.received;
         let mut note = |now: u64| {
-            received.set((received.get() + now).saturating_sub(told));
-            told = now;
+            received.set((received.get() + now).saturating_sub(reported));
+            reported = now;
         };
         loop {
-            match errand.state() {
-                State::Under(count) => note(count),
-                State::Done(outcome) => {
+            match ticket.state() {
+                PieceState::Receiving(count) => note(count),
+                PieceState::Done(outcome) => {
                     note(outcome.received);
                     return Some(outcome);
                 }
-                State::Lost => {
+                PieceState::Lost => {
                     note(0);
                     return None;
                 }
             }
             if self.tally.refused.get() {
-                errand.cancel();
+                ticket.cancel();
             }
             stack.next_turn().await;
         }

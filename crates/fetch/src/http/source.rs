@@ -1,4 +1,4 @@
-//! What several connections, and engines, must know to bring parts of one file, and what it took them.
+//! What a connection or another engine must know to receive a part of a file, and statistics of a download.
 
 use core::net::SocketAddr;
 
@@ -14,11 +14,11 @@ pub(crate) struct Source {
     pub(crate) validator: Validator,
     /// Size of the file in bytes.
     pub(crate) total: u64,
-    /// The slowest connection that goes on.
+    /// Slower connections are given up.
     pub(crate) floor: Floor,
 }
 
-/// What a download took.
+/// Requests and connections of a download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpStats {
     /// Requests, those that got no answer included.
@@ -34,7 +34,7 @@ pub struct HttpStats {
 }
 
 impl HttpStats {
-    /// Adds what helpers took.
+    /// Adds the counts of helpers.
     pub(crate) fn add_help(&mut self, helpers: &Self) {
         self.requests += helpers.requests;
         self.connections += helpers.connections;

@@ -114,7 +114,7 @@ fn give(job: Job, bytes: u64) -> Option<Command> {
 fn more_downloads_than_run_together_all_arrive() {
     let manner = Manner::default();
     let mut bench = Bench::new(manner.clone());
-    let jobs = 2 * TOGETHER as u32 + 1;
+    let jobs = 2 * MAX_CONCURRENT as u32 + 1;
     (0..jobs).for_each(|job| bench.get(job));
     bench.run(jobs as usize, give);
     assert_eq!(bench.needs.len(), jobs as usize);
@@ -152,9 +152,9 @@ fn a_file_takes_what_it_has_to_larger_memory() {
     manner.file = (0..5_000_000_u32).map(|at| (at / 7) as u8).collect();
     let mut bench = Bench::new(manner.clone());
     bench.get(1);
-    let settled = Arc::default();
+    let committed = Arc::default();
     bench.run(1, |job, bytes| {
-        let memory = testing::memory(bytes, None, &settled);
+        let memory = testing::memory(bytes, None, &committed);
         Some(Command::Memory { job, memory })
     });
     assert!(bench.needs.len() > 1);
@@ -283,10 +283,10 @@ fn ipv6_alone_waits_for_a_router_and_then_goes_on() {
 #[test]
 fn no_more_downloads_run_together_than_share_the_buffers() {
     let mut bench = Bench::new(Manner::default());
-    (0..=TOGETHER as u32).for_each(|job| bench.get(job));
+    (0..=MAX_CONCURRENT as u32).for_each(|job| bench.get(job));
     pass(&mut bench, 200_000);
-    assert_eq!(bench.service.shared.running.get(), TOGETHER);
-    bench.run(TOGETHER + 1, give);
+    assert_eq!(bench.service.shared.running.get(), MAX_CONCURRENT);
+    bench.run(MAX_CONCURRENT + 1, give);
     assert!(bench.done.values().all(Result::is_ok));
 }
 

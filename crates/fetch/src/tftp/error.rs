@@ -14,7 +14,7 @@ pub enum TftpError {
     /// The server sent an ERROR packet.
     #[error("the TFTP server says: {text} (error {code})")]
     Server {
-        /// TFTP error code.
+        /// The error code (RFC 1350 section 5, RFC 2347).
         code: u16,
         /// The server's text, or the code's meaning when it sent none.
         text: String,
@@ -24,7 +24,7 @@ pub enum TftpError {
         "no answer from the TFTP server after {requests} requests in {seconds} s: is it running, and does UDP port {port} pass the firewall?"
     )]
     NoAnswer {
-        /// Requests sent.
+        /// Requests sent to one address, repetitions included.
         requests: u32,
         /// Seconds waited in all.
         seconds: i64,
@@ -36,9 +36,9 @@ pub enum TftpError {
         "nobody listens on UDP port {port} of the TFTP server (asked {requests} times): is it running?"
     )]
     Refused {
-        /// Requests sent.
+        /// Requests sent to one address, repetitions included.
         requests: u32,
-        /// The port.
+        /// The UDP port that was asked.
         port: u16,
     },
     /// The server stopped in the middle.
@@ -59,9 +59,9 @@ pub enum TftpError {
     /// The transfer hardly gets on.
     #[error("too slow: {received} bytes of the file are there, and less than {floor} came last")]
     Slow {
-        /// Bytes received.
+        /// Bytes of the file that are there.
         received: u64,
-        /// What there must be.
+        /// The slowest transfer that goes on.
         floor: Floor,
     },
     /// The server granted an option value that was not asked for.
@@ -82,7 +82,7 @@ pub enum TftpError {
         /// Bytes that it sent, or would have to send next.
         received: u64,
     },
-    /// No memory, or no interest any more.
+    /// The file's destination has no memory, or does not want the file any more.
     #[error(transparent)]
     Destination(#[from] DestinationError),
     /// The network refused to send.
@@ -91,7 +91,7 @@ pub enum TftpError {
 }
 
 impl TftpError {
-    /// The server cannot be reached or says nothing: it may serve later.
+    /// Whether the server may serve later: it cannot be reached or says nothing.
     pub(super) fn is_of_a_server_to_wait_for(&self) -> bool {
         matches!(
             self,

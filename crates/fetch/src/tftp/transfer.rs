@@ -10,13 +10,13 @@ use super::{FIRST_TIMEOUT, MAX_TIMEOUT};
 
 /// Shortest wait for the next packet of a running transfer: servers stall for tens of milliseconds.
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network
-/// duplicated a packet, and answering would start the sorcerer's apprentice.
+/// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network duplicated a packet,
+/// and an answer would double all packets from there on (RFC 1123 section 4.2.3.1, "Sorcerer's Apprentice").
 pub(super) const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
 /// Packets that are not DATA kept for the task.
 const CONTROL_QUEUE: usize = 8;
 
-/// What became of a transfer, as far as the sink can tell.
+/// The state of a transfer, which the sink of its port and the task share.
 pub(super) struct Transfer {
     /// Those that are asked.
     pub(super) servers: Vec<IpAddr>,
@@ -52,18 +52,21 @@ pub(super) struct Transfer {
     /// The round trip is being measured: from an acknowledgement to the first block that could not come without it.
     pub(super) timing: Option<(u64, Instant)>,
     pub(super) round_trip: Option<Duration>,
+    /// The time-out after the last retransmission, doubled each time. It holds until the next sample of the round trip, which no
+    /// retransmitted acknowledgement gives (RFC 6298 section 5.5 to 5.7, Karn's algorithm).
+    backed_off: Option<Duration>,
     pub(super) retransmissions: u64,
     pub(super) trial: Option<Trial>,
     pub(super) control: VecDeque<Vec<u8>>,
-    /// Senders that are not our peer and shall be told so.
+    /// Senders that are not our peer. The task answers them with an error.
     pub(super) strangers: VecDeque<SocketAddr>,
 }
 
-/// A window of which nobody knows whether the receive buffers hold it.
+/// The first windows, where it is not known whether the receive buffers hold one.
 pub(super) struct Trial {
-    /// The block at which it is over, and well.
+    /// The last block of the trial.
     pub(super) end: u64,
-    /// When it began.
+    /// [`Transfer::retransmissions`] when the trial began.
     pub(super) retransmissions: u64,
 }
 
@@ -129,6 +132,7 @@ impl Transfer {
             sent: now,
             timing: None,
             round_trip: None,
+            backed_off: None,
             retransmissions: 0,
             trial: None,
             control: VecDeque::new(),
@@ -151,8 +155,10 @@ impl Transfer {
         // The block number is 16 bits of the count (files beyond 65535 blocks wrap to 0).
         let ahead = block.wrapping_sub(self.next as u16) as i16;
         if ahead < 0 {
-            // Only the newest block tells that our acknowledgement was lost: one answer for a whole window.
-            if ahead == -1 && now >= self.sent + DUPLICATE_AFTER {
+            // Only a repeated newest block shows that our acknowledgement was lost: one answer for a whole window.
+            // After a time-out of ours, it may answer the acknowledgement that was sent again.
+            let lost_after = self.backed_off.unwrap_or(DUPLICATE_AFTER);
+            if ahead == -1 && now >= self.sent + lost_after {
                 self.retransmissions += 1;
                 self.due = true;
                 self.again = true;
@@ -183,6 +189,7 @@ impl Transfer {
                 Some(smooth) => (smooth * 7 + sample) / 8,
                 None => sample,
             });
+            self.backed_off = None;
         }
         self.received += data.len() as u64;
         self.next += 1;
@@ -198,10 +205,10 @@ impl Transfer {
         }
     }
 
-    /// What has been received is final.
-    pub(super) fn settle(&mut self) {
+    /// Declares final what has been received: it is not written again.
+    pub(super) fn commit(&mut self) {
         if let Some(memory) = &mut self.memory {
-            memory.settle(self.received as usize);
+            memory.commit(self.received as usize);
         }
     }
 
@@ -211,8 +218,8 @@ impl Transfer {
         let again = core::mem::take(&mut self.again) || self.complete;
         let (block, copies) = match self.slide.map(u64::from) {
             None => {
-                let whole = self.unacknowledged >= self.window;
-                self.timing = whole.then_some((self.next, now));
+                // The first acknowledgement of this block: what comes next answers it (Karn's algorithm).
+                self.timing = (self.unacknowledged > 0).then_some((self.next, now));
                 (newest, 1)
             }
             Some(slide) if again => {
@@ -248,7 +255,10 @@ impl Transfer {
     }
 
     /// How long to wait for the next packet.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn timeout(&self) -> Duration {
+        if let Some(timeout) = self.backed_off {
+            return timeout;
+        }
         if self.trial.is_some() && self.next > 1 {
             // The end of a window that was too large is gone without a trace.
             return MIN_TIMEOUT;
@@ -256,5 +266,14 @@ impl Transfer {
         self.round_trip
             .map_or(FIRST_TIMEOUT, |smooth| (smooth * 3).max(MIN_TIMEOUT))
             .min(MAX_TIMEOUT)
+    }
+
+    /// Nothing has come for [`Self::timeout`]: the last acknowledgement is to be sent again.
+    pub(super) fn timed_out(&mut self) {
+        self.backed_off = Some((self.timeout() * 2).min(MAX_TIMEOUT));
+        self.retransmissions += 1;
+        self.again = true;
+        // If our report of a gap was lost, what slides in now shall be reported, too.
+        self.gap &= self.slide.is_none();
     }
 }

@@ -1,6 +1,6 @@
 //! IPv4 (RFC 791), ARP (RFC 826, RFC 5227) and ICMP (RFC 792).
 
-use super::{ANSWERS, Delivery, Interface, NextHop, told};
+use super::{ANSWERS, Delivery, Interface, NextHop, error_delivery};
 use crate::checksum;
 use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
@@ -67,16 +67,6 @@ impl Interface {
         self.v4.as_ref().map(|config| config.address.address())
     }
 
-    /// The IPv4 configuration.
-    pub fn config4(&self) -> Option<&Ipv4Config> {
-        self.v4.as_ref()
-    }
-
-    /// Takes on a configuration instead of any former one, or none.
-    pub fn configure4(&mut self, config: Option<Ipv4Config>) {
-        self.v4 = config;
-    }
-
     /// Hears an ARP packet: who answers, who asks for us, and who uses the address that is being probed (RFC 5227,
     /// section 2.1.1). Returns what it says of its sender.
     pub fn arp(&mut self, arp: &Arp, now: Instant) -> Option<Heard> {
@@ -105,39 +95,30 @@ impl Interface {
         heard
     }
 
-    /// Begins to look for somebody who uses `address`.
-    pub fn begin_probe(&mut self, address: Ipv4Addr) {
-        self.probe = Some((address, None));
-    }
-
-    /// Sends one probe for the address (RFC 5227: a sender address of 0.0.0.0 makes a request a probe).
-    pub fn probe(&mut self, now: Instant) {
+    /// Sends one probe for the address that is being probed (RFC 5227: a sender address of 0.0.0.0 makes a request a probe).
+    pub fn send_probe(&mut self, now: Instant) {
         if let Some((address, _)) = self.probe {
             let frame = arp_packet(1, self.station, Ipv4Addr::UNSPECIFIED, [0; 6], address);
             self.push(frame, Offload::None, NextHop::Known(BROADCAST), now);
         }
     }
 
-    /// Who has claimed the address that was probed.
-    pub fn end_probe(&mut self) -> Option<MacAddress> {
-        self.probe.take()?.1
+    /// Asks from the address `us` who has `address`, all or the one that had it.
+    pub(super) fn ask4(
+        &mut self,
+        us: Ipv4Addr,
+        address: Ipv4Addr,
+        at: Option<MacAddress>,
+        now: Instant,
+    ) {
+        let frame = arp_packet(1, self.station, us, [0; 6], address);
+        let to = NextHop::Known(at.unwrap_or(BROADCAST));
+        self.push(frame, Offload::None, to, now);
     }
 
-    /// Asks who has `address`, all or the one that had it.
-    pub(super) fn ask4(&mut self, address: Ipv4Addr, at: Option<MacAddress>, now: Instant) {
-        let told = match self.told.source(address.into()) {
-            Some(IpAddr::V4(told)) => Some(told),
-            _ => None,
-        };
-        if let Some(sender) = told.or(self.address4()) {
-            let frame = arp_packet(1, self.station, sender, [0; 6], address);
-            let to = NextHop::Known(at.unwrap_or(BROADCAST));
-            self.push(frame, Offload::None, to, now);
-        }
-    }
-
-    /// A packet with options, in fragments, or of neither UDP nor TCP.
-    pub(super) fn ipv4(&mut self, packet: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
+    /// Looks at a packet with options, in fragments, or of neither UDP nor TCP, from its header on. `unicast`: to this station on the
+    /// link.
+    pub fn ipv4(&mut self, packet: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
         let packet = parse(packet)?;
         if self.address4() != Some(packet.dst_addr()) || !unicast {
             return None;
@@ -148,8 +129,7 @@ impl Interface {
             return self.upper4(path, protocol, packet.payload(), now);
         }
         let fragment = Fragment {
-            source: path.0,
-            destination: path.1,
+            path,
             id: packet.ident().into(),
             protocol,
             offset: packet.frag_offset(),
@@ -178,19 +158,16 @@ impl Interface {
 
     fn icmp(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) -> Option<Delivery> {
         if message.starts_with(&[ECHO_REQUEST, 0]) {
-            self.echo(path, message, now);
+            let mut reply = message.to_vec();
+            put(&mut reply, 0, [ECHO_REPLY, 0]);
+            self.send_icmp((path.1, path.0), reply, now);
             return None;
         }
-        told(Version::V4, path, message)
+        error_delivery(Version::V4, path, message)
     }
 
-    fn echo(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) {
-        let mut reply = message.to_vec();
-        put(&mut reply, 0, [ECHO_REPLY, 0]);
-        self.send_icmp((path.1, path.0), reply, now);
-    }
-
-    pub(super) fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
+    /// Tells the sender of a datagram to us that nobody has its port (RFC 1122, section 4.1.3.1).
+    pub fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
         let Some(header) = parse(packet) else { return };
         let path = (header.dst_addr().into(), header.src_addr().into());
         // As much as fits into what every host takes (RFC 1812, section 4.3.2.3).
@@ -212,7 +189,7 @@ impl Interface {
         put(&mut message, 2, [0, 0]);
         let sum = checksum::compute(0, &message);
         put(&mut message, 2, sum.to_be_bytes());
-        let frame = self.unresolved(path).frame(PROTOCOL_ICMP, &message);
+        let frame = self.over([0; 6], path).frame(PROTOCOL_ICMP, &message);
         self.push(frame, Offload::None, to, now);
     }
 }

@@ -1,6 +1,6 @@
 //! IPv6 (RFC 8200), neighbour and router discovery (RFC 4861), ICMPv6 (RFC 4443) on the link.
 
-use super::{ANSWERS, Delivery, Interface, NextHop, group_mac, told};
+use super::{ANSWERS, Delivery, Interface, NextHop, error_delivery, group_mac};
 use crate::ipv6::cache::Heard;
 use crate::ipv6::fragments::Fragment;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
@@ -14,7 +14,8 @@ use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, Version, put};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::Ipv6Addr;
+use rand_chacha::rand_core::Rng;
 use wireboot_nic::{MacAddress, Offload};
 use wireboot_tcp::Instant;
 
@@ -24,8 +25,6 @@ const PORT_UNREACHABLE: u8 = 4;
 /// What routers have said, put together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouterInfo {
-    /// There is a default router.
-    pub default_router: bool,
     /// Addresses come from DHCPv6 (M).
     pub managed: bool,
     /// Other things come from DHCPv6 (O).
@@ -64,10 +63,12 @@ impl V6 {
 
 impl Interface {
     /// Begins with IPv6: a link-local address, groups, and looking for routers.
-    pub fn ipv6_up(&mut self, nonce: Nonce, now: Instant) {
+    pub fn ipv6_up(&mut self, now: Instant) {
         if self.v6.is_some() {
             return;
         }
+        let mut nonce = Nonce::default();
+        self.random.fill_bytes(&mut nonce);
         self.v6 = Some(V6 {
             slaac: Slaac::new(self.station, self.link_mtu, nonce, now),
             mld: Mld::default(),
@@ -80,7 +81,6 @@ impl Interface {
         let routers = &self.v6.as_ref()?.slaac.routers;
         routers.heard_at?;
         Some(RouterInfo {
-            default_router: routers.until(now).is_some(),
             managed: routers.managed,
             other: routers.other,
             mtu: routers.mtu(),
@@ -89,11 +89,11 @@ impl Interface {
         })
     }
 
-    /// Takes an address that DHCPv6 has given, for ever: a boot is shorter than a lease.
+    /// Takes an address that DHCPv6 has given.
     pub fn add6(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.changed = true;
         let v6 = self.v6.as_mut();
-        v6.is_some_and(|v6| v6.slaac.add(address, u32::MAX, u32::MAX, now))
+        v6.is_some_and(|v6| v6.slaac.add(address, now))
     }
 
     /// Our IPv6 addresses, once [`Self::ipv6_up`] was called.
@@ -102,7 +102,7 @@ impl Interface {
     }
 
     /// Sends what duplicate address detection, router discovery and listener discovery have to send.
-    pub(super) fn turn6(&mut self, random: impl FnOnce() -> u16, now: Instant) {
+    pub(super) fn turn6(&mut self, now: Instant) {
         let mut out = Vec::new();
         if let Some(v6) = &mut self.v6 {
             while let Some(packet) = v6.slaac.due(now) {
@@ -111,7 +111,8 @@ impl Interface {
             v6.mld.set(v6.slaac.groups(now), now);
             let source = v6.slaac.link_local(now).unwrap_or(Ipv6Addr::UNSPECIFIED);
             if v6.mld.poll_at().is_some_and(|at| now >= at) {
-                out.extend(v6.mld.due(source, random(), now));
+                let random = self.random.next_u32() as u16;
+                out.extend(v6.mld.due(source, random, now));
             }
         }
         for packet in out {
@@ -145,7 +146,8 @@ impl Interface {
         }
     }
 
-    pub(super) fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
+    /// Tells the sender of a datagram to us that nobody has its port (RFC 4443, section 3.1).
+    pub fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
         let (kind, code) = (DESTINATION_UNREACHABLE, PORT_UNREACHABLE);
         if let Some(us) = Packet::parse(packet).map(|packet| packet.destination)
             && let Some(error) = icmp::error(us, kind, code, 0, packet, false)
@@ -154,21 +156,17 @@ impl Interface {
         }
     }
 
-    /// Asks who has `address`: its group, or the one that had it.
-    pub(super) fn ask6(&mut self, address: Ipv6Addr, at: Option<MacAddress>, now: Instant) {
-        let source = match (self.told.source(address.into()), &self.v6) {
-            (Some(IpAddr::V6(told)), _) => Some((told, None)),
-            (_, Some(v6)) => v6
-                .source(address, now)
-                .map(|source| (source, v6.slaac.settles_at(source, now))),
-            _ => None,
-        };
-        let Some((source, settles_at)) = source else {
-            return;
-        };
+    /// Asks from the address `us` who has `address`: its group, or the one that had it.
+    pub(super) fn ask6(
+        &mut self,
+        us: Ipv6Addr,
+        address: Ipv6Addr,
+        at: Option<MacAddress>,
+        now: Instant,
+    ) {
         // Nobody shall remember an address that may be somebody else's, and without ours nobody answers (RFC 4429, section 3.2;
         // RFC 4861, section 7.2.2).
-        if let Some(until) = settles_at {
+        if let Some(until) = self.slaac().and_then(|v6| v6.optimistic_until(us, now)) {
             self.neighbors.postpone(address.into(), until);
             return;
         }
@@ -181,18 +179,12 @@ impl Interface {
             Some(_) => address,
             None => solicited_node(address),
         };
-        let packet = solicitation.packet(source, to);
-        self.send6(&packet, at, now);
+        self.send6(&solicitation.packet(us, to), at, now);
     }
 
-    /// A packet with extension headers, in fragments, or of neither UDP nor TCP.
-    pub(super) fn ipv6(
-        &mut self,
-        bytes: &[u8],
-        unicast: bool,
-        random: u16,
-        now: Instant,
-    ) -> Option<Delivery> {
+    /// Looks at a packet with extension headers, in fragments, or of neither UDP nor TCP, from its header on. `unicast`: to this station
+    /// on the link.
+    pub fn ipv6(&mut self, bytes: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
         let packet = Packet::parse(bytes)?;
         let v6 = self.v6.as_ref()?;
         let ours = unicast && v6.slaac.is_ours(packet.destination, now);
@@ -208,8 +200,7 @@ impl Interface {
                 ..
             }) => {
                 let fragment = Fragment {
-                    source: packet.source.into(),
-                    destination: packet.destination.into(),
+                    path: (packet.source.into(), packet.destination.into()),
                     id: place.id,
                     protocol,
                     offset: place.offset,
@@ -218,9 +209,9 @@ impl Interface {
                 };
                 let whole = self.fragments.take(&fragment, now)?;
                 let upper = upper_of_whole(whole.protocol, &whole.payload)?;
-                self.upper6(&packet, &upper, ours, random, now)
+                self.upper6(&packet, &upper, ours, now)
             }
-            Ok(upper) => self.upper6(&packet, &upper, ours, random, now),
+            Ok(upper) => self.upper6(&packet, &upper, ours, now),
             Err(Refusal::Drop) => None,
             Err(Refusal::Problem {
                 code,
@@ -236,51 +227,33 @@ impl Interface {
         }
     }
 
+    /// What is behind the headers of a packet, in one piece.
     fn upper6(
         &mut self,
         packet: &Packet<'_>,
         upper: &Upper<'_>,
         ours: bool,
-        random: u16,
         now: Instant,
     ) -> Option<Delivery> {
+        let path = (packet.source.into(), packet.destination.into());
+        let message = upper.payload;
         match upper.protocol {
             PROTOCOL_TCP | PROTOCOL_UDP => {
-                let path = (packet.source.into(), packet.destination.into());
-                Some(self.whole(path, upper.protocol, upper.payload, ours))
+                return Some(self.whole(path, upper.protocol, message, ours));
             }
-            ICMP if icmp::verify(packet.source, packet.destination, upper.payload) => {
-                self.icmp6(packet, upper, ours, random, now)
-            }
-            _ => None,
+            ICMP if icmp::verify(packet.source, packet.destination, message) => {}
+            _ => return None,
         }
-    }
-
-    fn icmp6(
-        &mut self,
-        packet: &Packet<'_>,
-        upper: &Upper<'_>,
-        ours: bool,
-        random: u16,
-        now: Instant,
-    ) -> Option<Delivery> {
-        let message = upper.payload;
         match *message.first()? {
             // Neighbour discovery never comes in fragments (RFC 6980).
             133..=137 if !upper.fragmented => {
-                let Packet {
-                    source,
-                    destination,
-                    hop_limit,
-                    ..
-                } = *packet;
-                let said = ndisc::parse(source, destination, hop_limit, message)?;
-                let heard = self.discovery(source, &said, now)?;
+                let said = ndisc::parse(packet, message)?;
+                let heard = self.discovery(packet.source, &said, now)?;
                 self.heard(&heard, now);
                 Some(Delivery::Neighbor(heard))
             }
-            133..=137 => None,
             mld::QUERY => {
+                let random = self.random.next_u32() as u16;
                 self.v6.as_mut()?.mld.heard(packet, random, now);
                 self.changed = true;
                 None
@@ -291,8 +264,7 @@ impl Interface {
                     self.answer6(&reply, None, now);
                     return None;
                 }
-                let path = (packet.source.into(), packet.destination.into());
-                told(Version::V6, path, message)
+                error_delivery(Version::V6, path, message)
             }
         }
     }
@@ -330,7 +302,6 @@ impl Interface {
                 let mac = said.target_link.filter(|_| known)?;
                 Some(Heard::unasked(said.target, mac))
             }
-            Message::RouterSolicitation { .. } => None,
         }
     }
 }

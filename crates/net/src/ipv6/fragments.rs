@@ -7,7 +7,8 @@
 //! - A packet gives way to another only when nothing has come of it for a while, and one sender never has more than half of
 //!   the table. Memory: [`PACKETS`] times 64 KB.
 
-use super::header::{self, TCP, UDP, upper_of_whole};
+use super::header::{self, upper_of_whole};
+use crate::packet::{PROTOCOL_ICMP, PROTOCOL_TCP, PROTOCOL_UDP};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use wireboot_tcp::{Duration, Instant};
@@ -22,15 +23,14 @@ const LIFETIME_V4: Duration = Duration::from_secs(15);
 const LIFETIME_V6: Duration = Duration::from_secs(60);
 /// The pieces of a packet come right after each other: when one is missing so long, it is lost.
 const IDLE: Duration = Duration::from_millis(200);
-const ICMPV4: u8 = 1;
 /// The largest IP packet, IPv4's header included.
 const LONGEST: usize = 65_535;
 
 /// A fragment, its IP header (and checksum) checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragment<'a> {
-    pub source: IpAddr,
-    pub destination: IpAddr,
+    /// From whom to whom.
+    pub path: (IpAddr, IpAddr),
     pub id: u32,
     /// IPv4's protocol; of IPv6 the next header of the Fragment header.
     pub protocol: u8,
@@ -48,8 +48,7 @@ pub struct Whole {
 }
 
 struct Packet {
-    source: IpAddr,
-    destination: IpAddr,
+    path: (IpAddr, IpAddr),
     id: u32,
     /// As the first fragment says.
     protocol: u8,
@@ -73,12 +72,13 @@ impl Fragments {
     pub fn take(&mut self, fragment: &Fragment<'_>, now: Instant) -> Option<Whole> {
         let (start, data) = (usize::from(fragment.offset), fragment.payload);
         let end = start + data.len();
-        let room = match fragment.source {
+        let (source, destination) = fragment.path;
+        let room = match source {
             IpAddr::V4(_) => LONGEST - 20,
             IpAddr::V6(_) => LONGEST,
         };
         let in_units = start % 8 == 0 && (!fragment.more || data.len().is_multiple_of(8));
-        let right = fragment.source.is_ipv4() == fragment.destination.is_ipv4()
+        let right = source.is_ipv4() == destination.is_ipv4()
             && !data.is_empty()
             && in_units
             && end <= room
@@ -111,10 +111,9 @@ impl Fragments {
     /// The packet that the fragment belongs to, a new one if there is room.
     fn packet(&mut self, fragment: &Fragment<'_>, now: Instant) -> Option<usize> {
         self.0.retain(|packet| now < packet.until);
-        let v4 = fragment.source.is_ipv4();
+        let v4 = fragment.path.0.is_ipv4();
         let of_packet = |packet: &Packet| {
-            packet.source == fragment.source
-                && packet.destination == fragment.destination
+            packet.path == fragment.path
                 && packet.id == fragment.id
                 // Pieces of an IPv6 packet may differ (RFC 8200, section 4.5).
                 && (!v4 || packet.protocol == fragment.protocol)
@@ -123,7 +122,7 @@ impl Fragments {
         if known.is_some() {
             return known;
         }
-        let of_sender = |packet: &Packet| packet.source == fragment.source;
+        let of_sender = |packet: &Packet| packet.path.0 == fragment.path.0;
         let many = self.0.iter().filter(|packet| of_sender(packet)).count() >= OF_ONE_SENDER;
         if many || self.0.len() >= PACKETS {
             let packets = self.0.iter().enumerate();
@@ -136,8 +135,7 @@ impl Fragments {
             self.0.swap_remove(oldest);
         }
         self.0.push(Packet {
-            source: fragment.source,
-            destination: fragment.destination,
+            path: fragment.path,
             id: fragment.id,
             protocol: fragment.protocol,
             bytes: Vec::new(),
@@ -202,7 +200,7 @@ impl Packet {
 
 /// True when a first fragment has the transport header and all before it (RFC 7112; RFC 1858 for IPv4).
 fn holds_headers(fragment: &Fragment<'_>) -> bool {
-    let (protocol, payload) = match fragment.source {
+    let (protocol, payload) = match fragment.path.0 {
         IpAddr::V4(_) => (fragment.protocol, fragment.payload),
         IpAddr::V6(_) => match upper_of_whole(fragment.protocol, fragment.payload) {
             Some(upper) => (upper.protocol, upper.payload),
@@ -210,11 +208,11 @@ fn holds_headers(fragment: &Fragment<'_>) -> bool {
         },
     };
     let needed = match protocol {
-        TCP => payload
+        PROTOCOL_TCP => payload
             .get(12)
             .map_or(20, |b| usize::from(b >> 4) * 4)
             .max(20),
-        UDP | ICMPV4 | header::ICMP => 8,
+        PROTOCOL_UDP | PROTOCOL_ICMP | header::ICMP => 8,
         _ => 0,
     };
     payload.len() >= needed
@@ -242,10 +240,9 @@ mod tests {
 
     fn piece(v6: bool, id: u32, offset: u16, more: bool, payload: &[u8]) -> Fragment<'_> {
         Fragment {
-            source: host(v6, 2),
-            destination: host(v6, 1),
+            path: (host(v6, 2), host(v6, 1)),
             id,
-            protocol: UDP,
+            protocol: PROTOCOL_UDP,
             offset,
             more,
             payload,
@@ -281,7 +278,7 @@ mod tests {
                 let mut table = Fragments::default();
                 let pieces = order.map(|index| [(0, 40), (40, 48), (48, 100)][index]);
                 let whole = give(&mut table, v6, 7, &data, &pieces).unwrap();
-                assert_eq!((whole.protocol, &whole.payload), (UDP, &data));
+                assert_eq!((whole.protocol, &whole.payload), (PROTOCOL_UDP, &data));
                 assert!(table.0.is_empty());
             }
         }
@@ -295,22 +292,25 @@ mod tests {
             let right = piece(v6, 7, 16, false, &data[16..]);
             let mut others = vec![right; 3];
             others[0].id = 8;
-            others[1].source = host(v6, 3);
-            others[2].destination = host(v6, 3);
+            others[1].path.0 = host(v6, 3);
+            others[2].path.1 = host(v6, 3);
             let mut table = Fragments::default();
             for piece in [first].iter().chain(&others) {
                 assert_eq!(table.take(piece, at(0)), None);
             }
             // The protocol is one more field of IPv4. Of IPv6 the first fragment's counts.
             let mut other = right;
-            other.protocol = TCP;
+            other.protocol = PROTOCOL_TCP;
             let whole = table.take(&other, at(0));
-            assert_eq!(whole.map(|whole| whole.protocol), v6.then_some(UDP));
+            assert_eq!(
+                whole.map(|whole| whole.protocol),
+                v6.then_some(PROTOCOL_UDP)
+            );
             assert_eq!(table.take(&right, at(0)).is_some(), !v6);
             if v6 {
                 let mut table = Fragments::default();
                 assert_eq!(table.take(&other, at(0)), None);
-                assert_eq!(table.take(&first, at(0)).unwrap().protocol, UDP);
+                assert_eq!(table.take(&first, at(0)).unwrap().protocol, PROTOCOL_UDP);
             }
         }
     }
@@ -407,7 +407,7 @@ mod tests {
             let last = 65_528_u16 - if v6 { 0 } else { 24 };
             let room = longest - usize::from(last);
             let mut mixed = piece(v6, 7, 16, true, &data[..16]);
-            mixed.destination = host(!v6, 1);
+            mixed.path.1 = host(!v6, 1);
             let mut table = Fragments::default();
             for wrong in [
                 piece(v6, 7, 16, true, &[]),
@@ -450,20 +450,20 @@ mod tests {
     fn tiny_first_fragments() {
         let mut tcp = [0; 64];
         tcp[12] = 0x60;
-        let headers = [&[UDP, 0, 1, 4, 0, 0, 0, 0][..], &[0; 8]].concat();
+        let headers = [&[PROTOCOL_UDP, 0, 1, 4, 0, 0, 0, 0][..], &[0; 8]].concat();
         for (v6, protocol, payload, right) in [
-            (false, UDP, &tcp[..8], true),
-            (false, TCP, &tcp[..24], true),
-            (false, TCP, &tcp[..16], false),
-            (false, TCP, &tcp[..8], false),
-            (true, UDP, &tcp[..8], true),
-            (true, TCP, &tcp[..24], true),
-            (true, TCP, &tcp[..16], false),
+            (false, PROTOCOL_UDP, &tcp[..8], true),
+            (false, PROTOCOL_TCP, &tcp[..24], true),
+            (false, PROTOCOL_TCP, &tcp[..16], false),
+            (false, PROTOCOL_TCP, &tcp[..8], false),
+            (true, PROTOCOL_UDP, &tcp[..8], true),
+            (true, PROTOCOL_TCP, &tcp[..24], true),
+            (true, PROTOCOL_TCP, &tcp[..16], false),
             (true, header::ICMP, &tcp[..8], true),
             // Destination options, whole and cut behind them; a length of them that leads out of the fragment.
             (true, 60, &headers[..], true),
             (true, 60, &headers[..8], false),
-            (true, 60, &[UDP, 1, 1, 4, 0, 0, 0, 0], false),
+            (true, 60, &[PROTOCOL_UDP, 1, 1, 4, 0, 0, 0, 0], false),
             // A fragment within a fragment.
             (true, 44, &headers[..], false),
         ] {
@@ -481,14 +481,14 @@ mod tests {
         // The data offset of TCP counts.
         tcp[12] = 0xf0;
         let mut first = piece(false, 7, 0, true, &tcp[..56]);
-        first.protocol = TCP;
+        first.protocol = PROTOCOL_TCP;
         let mut table = Fragments::default();
         assert_eq!((table.take(&first, at(0)), table.0.len()), (None, 0));
         let mut short = tcp;
         short[12] = 0x10;
         first.payload = &short[..16];
         assert_eq!((table.take(&first, at(0)), table.0.len()), (None, 0));
-        for (v6, protocol) in [(true, UDP), (true, header::ICMP), (false, 1)] {
+        for (v6, protocol) in [(true, PROTOCOL_UDP), (true, header::ICMP), (false, 1)] {
             let mut atomic = piece(v6, 7, 0, false, &tcp[..7]);
             atomic.protocol = protocol;
             assert_eq!(table.take(&atomic, at(0)), None);
@@ -523,7 +523,7 @@ mod tests {
                 for id in 100..300 {
                     for source in [2, 3, id as u8] {
                         let mut flood = piece(v6, id * 4 + step as u32, 8, true, &data[..8]);
-                        flood.source = host(v6, source);
+                        flood.path.0 = host(v6, source);
                         if step > 0 {
                             table.take(&flood, now);
                         }
@@ -566,13 +566,13 @@ mod tests {
         let data = bytes(8);
         let mut table = Fragments::default();
         let mut other = piece(true, 0, 8, true, &data);
-        other.source = host(true, 3);
+        other.path.0 = host(true, 3);
         table.take(&other, at(0));
         for id in 0..4 {
             table.take(&piece(true, id, 8, true, &data), at(300));
         }
         table.take(&piece(true, 9, 8, true, &data), at(300));
-        assert!(table.0.iter().any(|packet| packet.source == other.source));
+        assert!(table.0.iter().any(|packet| packet.path.0 == other.path.0));
         assert!(table.0.iter().all(|packet| packet.id != 9));
     }
 

@@ -6,9 +6,10 @@ use super::header::{self, ICMP, Packet};
 use super::mld::Mld;
 use super::ndisc::{self, Message};
 use super::quote;
-use super::slaac::{Slaac, State};
-use super::{ALL_NODES, icmp, path_mtu, solicited_node};
-use crate::packet::{Version, array};
+use super::slaac::Slaac;
+use super::source::Candidate;
+use super::{ALL_NODES, ALL_ROUTERS, icmp, path_mtu, solicited_node};
+use crate::packet::{PROTOCOL_UDP, Version, array};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_tcp::{Duration, Instant};
@@ -25,7 +26,7 @@ fn take<'d>(data: &mut &'d [u8], len: usize) -> &'d [u8] {
     taken
 }
 
-/// An interface with a settled link-local address, which asks for its router.
+/// An interface with a link-local address that has passed duplicate address detection, which asks for its router.
 struct Station {
     slaac: Slaac,
     cache: Cache,
@@ -58,7 +59,9 @@ impl Station {
         let now = self.now;
         self.mld.set(self.slaac.groups(now), now);
         while let Some(bytes) = self.slaac.due(now) {
-            assert!(read(&bytes).is_some());
+            let packet = Packet::parse(&bytes).expect("a packet");
+            let asks_routers = packet.destination == ALL_ROUTERS;
+            assert!(asks_routers || read(&bytes).is_some());
         }
         while let Some(bytes) = self.mld.due(self.us, 0x8000, now) {
             let packet = Packet::parse(&bytes).expect("a packet");
@@ -106,16 +109,13 @@ impl Station {
             solicited,
             override_,
         };
-        let ours = self.slaac.state(address, self.now).is_some();
+        let ours = self.slaac.is_ours(address, self.now);
         self.cache.heard(&heard, ours, self.now);
     }
 
     fn message(&mut self, source: Ipv6Addr, message: &Message) {
         let now = self.now;
         match message {
-            Message::RouterSolicitation { source_link } => {
-                self.hear(source, *source_link, false, true);
-            }
             Message::RouterAdvertisement(said) => {
                 self.hear(source, said.source_link, false, true);
                 self.slaac.heard_ra(source, said, now);
@@ -145,8 +145,10 @@ impl Station {
     /// What no packet changes.
     fn check(&mut self) {
         let (slaac, now) = (&self.slaac, self.now);
-        assert_eq!(slaac.state(self.us, now), Some(State::Preferred));
         assert_eq!(slaac.link_local(now), Some(self.us));
+        let us = |candidate: &Candidate| candidate.address == self.us;
+        let us = slaac.candidates(now).find(us);
+        assert!(us.is_some_and(|us| !us.deprecated));
         assert!(slaac.candidates(now).count() <= 9);
         let routers = &slaac.routers;
         assert!((1280..=1500).contains(&routers.mtu()));
@@ -168,18 +170,10 @@ fn read(bytes: &[u8]) -> Option<Message> {
     let right = upper.protocol == ICMP
         && !upper.fragmented
         && icmp::verify(packet.source, packet.destination, upper.payload);
-    let parse = || {
-        ndisc::parse(
-            packet.source,
-            packet.destination,
-            packet.hop_limit,
-            upper.payload,
-        )
-    };
-    right.then(parse)?
+    right.then(|| ndisc::parse(&packet, upper.payload))?
 }
 
-/// Packets to a station whose link-local address is settled. Each piece of the input: how it comes, its length, its bytes.
+/// Packets to a station whose link-local address has passed duplicate address detection. Each piece of the input: how it comes, its length, its bytes.
 pub fn fuzz_nd(mut data: &[u8]) {
     let mut station = Station::new();
     while let [kind, low, high, rest @ ..] = data {
@@ -238,11 +232,10 @@ pub fn fuzz_fragments(mut data: &[u8]) {
             false => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into(),
         };
         let fragment = Fragment {
-            source: host(id >> 5),
-            destination: host(1),
+            path: (host(id >> 5), host(1)),
             id: (*id).into(),
             // UDP, or extension headers of the input's.
-            protocol: if kind & 0x40 == 0 { header::UDP } else { 60 },
+            protocol: if kind & 0x40 == 0 { PROTOCOL_UDP } else { 60 },
             offset: offset as u16,
             more: kind & 0x10 != 0,
             payload: &payload,

@@ -1,19 +1,14 @@
 //! The IPv6 header and the extension headers behind it (RFC 8200).
 
-use crate::packet::array;
+use crate::packet::{IPV6_HEADER, array};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use smoltcp::wire::Ipv6Packet;
-
-/// Bytes of the fixed header.
-pub const HEADER: usize = 40;
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
-pub const TCP: u8 = 6;
-pub const UDP: u8 = 17;
 pub const ICMP: u8 = 58;
 
 const PAD1: u8 = 0;
@@ -103,7 +98,7 @@ fn walk(mut next: u8, bytes: &[u8], start: bool) -> Result<Upper<'_>, Refusal> {
     let (mut at, mut fragmented, mut router_alert) = (0, !start, false);
     let problem = |code, at: usize| Refusal::Problem {
         code,
-        pointer: (HEADER + at) as u32,
+        pointer: (IPV6_HEADER + at) as u32,
         to_group: false,
     };
     loop {
@@ -181,7 +176,7 @@ fn options(header: &[u8], at: usize) -> Result<bool, Refusal> {
             (_, action) => {
                 return Err(Refusal::Problem {
                     code: 2,
-                    pointer: (HEADER + at + here) as u32,
+                    pointer: (IPV6_HEADER + at + here) as u32,
                     to_group: action == 2,
                 });
             }
@@ -199,7 +194,7 @@ pub fn packet(
     hop_limit: u8,
     payload: &[u8],
 ) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEADER + payload.len());
+    let mut bytes = Vec::with_capacity(IPV6_HEADER + payload.len());
     bytes.extend([0x60, 0, 0, 0]);
     bytes.extend((payload.len() as u16).to_be_bytes());
     bytes.extend([next_header, hop_limit]);
@@ -217,6 +212,7 @@ pub fn router_alert(next_header: u8) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::PROTOCOL_UDP;
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -240,10 +236,10 @@ mod tests {
 
     #[test]
     fn the_fixed_header() {
-        let mut bytes = packet(A, B, UDP, 64, &[1, 2, 3]);
+        let mut bytes = packet(A, B, PROTOCOL_UDP, 64, &[1, 2, 3]);
         let parsed = Packet::parse(&bytes).unwrap();
         assert_eq!((parsed.source, parsed.destination), (A, B));
-        assert_eq!((parsed.next_header, parsed.hop_limit), (UDP, 64));
+        assert_eq!((parsed.next_header, parsed.hop_limit), (PROTOCOL_UDP, 64));
         assert_eq!(Packet::parse(&bytes[..42]), None);
         bytes.extend([0; 9]);
         assert_eq!(Packet::parse(&bytes).unwrap().payload, [1, 2, 3]);
@@ -253,10 +249,10 @@ mod tests {
         let none = Ipv6Addr::UNSPECIFIED;
         let loopback = Ipv6Addr::LOCALHOST;
         for (source, destination) in [(group, A), (loopback, A), (A, loopback), (A, none)] {
-            let bytes = packet(source, destination, UDP, 64, &[]);
+            let bytes = packet(source, destination, PROTOCOL_UDP, 64, &[]);
             assert_eq!(Packet::parse(&bytes), None, "{source} {destination}");
         }
-        assert!(Packet::parse(&packet(none, group, UDP, 64, &[])).is_some());
+        assert!(Packet::parse(&packet(none, group, PROTOCOL_UDP, 64, &[])).is_some());
     }
 
     #[test]
@@ -264,14 +260,14 @@ mod tests {
         let mut payload = router_alert(DESTINATION_OPTIONS).to_vec();
         payload.extend([ROUTING, 0, PADN, 4, 0, 0, 0, 0]);
         payload.extend([FRAGMENT, 0, 0, 0, 0, 0, 0, 0]);
-        payload.extend([UDP, 99, 0, 0, 0, 0, 0, 7]);
+        payload.extend([PROTOCOL_UDP, 99, 0, 0, 0, 0, 0, 7]);
         payload.extend([9; 8]);
         let bytes = packet(A, B, HOP_BY_HOP, 1, &payload);
         let upper = Packet::parse(&bytes).unwrap().upper().unwrap();
-        assert_eq!((upper.protocol, upper.payload), (UDP, &[9; 8][..]));
+        assert_eq!((upper.protocol, upper.payload), (PROTOCOL_UDP, &[9; 8][..]));
         assert!(upper.router_alert && upper.fragmented && upper.fragment.is_none());
         // A Router Alert counts in a Hop-by-Hop Options header alone, with MLD's value alone.
-        let mut other = router_alert(UDP);
+        let mut other = router_alert(PROTOCOL_UDP);
         let alert = |first, header: &[u8]| {
             let bytes = packet(A, B, first, 1, header);
             Packet::parse(&bytes).unwrap().upper().unwrap().router_alert
@@ -297,27 +293,41 @@ mod tests {
             (DESTINATION_OPTIONS, &[9][..])
         );
         // Fragments within fragments, within a packet or within what was put together.
-        let twice = [[FRAGMENT, 0, 0, 0, 0, 0, 0, 1], [UDP, 0, 0, 1, 0, 0, 0, 2]].concat();
+        let twice = [
+            [FRAGMENT, 0, 0, 0, 0, 0, 0, 1],
+            [PROTOCOL_UDP, 0, 0, 1, 0, 0, 0, 2],
+        ]
+        .concat();
         assert_eq!(super::tests::upper(FRAGMENT, &twice), Err(Refusal::Drop));
         assert_eq!(upper_of_whole(FRAGMENT, &twice), None);
-        assert_eq!(upper_of_whole(HOP_BY_HOP, &router_alert(UDP)), None);
-        assert_eq!(upper_of_whole(UDP, &[1; 8]).unwrap().payload, [1; 8]);
+        assert_eq!(
+            upper_of_whole(HOP_BY_HOP, &router_alert(PROTOCOL_UDP)),
+            None
+        );
+        assert_eq!(
+            upper_of_whole(PROTOCOL_UDP, &[1; 8]).unwrap().payload,
+            [1; 8]
+        );
     }
 
     #[test]
     fn headers_out_of_place() {
-        let late = [[HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0], router_alert(UDP)].concat();
+        let late = [
+            [HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0],
+            router_alert(PROTOCOL_UDP),
+        ]
+        .concat();
         assert_eq!(upper(DESTINATION_OPTIONS, &late), problem(1, 48, false));
         assert_eq!(
-            upper(ROUTING, &[UDP, 0, 0, 1, 0, 0, 0, 0]),
+            upper(ROUTING, &[PROTOCOL_UDP, 0, 0, 1, 0, 0, 0, 0]),
             problem(0, 42, false)
         );
         assert_eq!(
-            upper(ROUTING, &[UDP, 1, 0, 0, 0, 0, 0, 0]),
+            upper(ROUTING, &[PROTOCOL_UDP, 1, 0, 0, 0, 0, 0, 0]),
             Err(Refusal::Drop)
         );
         assert_eq!(
-            upper(HOP_BY_HOP, &[UDP, 0, 1, 3, 0, 0, 0]),
+            upper(HOP_BY_HOP, &[PROTOCOL_UDP, 0, 1, 3, 0, 0, 0]),
             Err(Refusal::Drop)
         );
         assert_eq!(upper(59, &[1]), Ok((59, vec![1])));
@@ -326,8 +336,8 @@ mod tests {
     /// CVE-2023-45232: an unknown option of length 0 in a Destination Options header held EDK II for ever.
     #[test]
     fn pixiefail_45232_unknown_option_of_length_0() {
-        let header = |kind| [UDP, 0, kind, 0, PADN, 2, 0, 0];
-        let (at, done) = (DESTINATION_OPTIONS, Ok((UDP, vec![])));
+        let header = |kind| [PROTOCOL_UDP, 0, kind, 0, PADN, 2, 0, 0];
+        let (at, done) = (DESTINATION_OPTIONS, Ok((PROTOCOL_UDP, vec![])));
         assert_eq!(upper(at, &header(0x39)), done);
         assert_eq!(upper(at, &header(0x79)), Err(Refusal::Drop));
         assert_eq!(upper(at, &header(0xb9)), problem(2, 42, true));
@@ -338,15 +348,18 @@ mod tests {
     #[test]
     fn pixiefail_45233_padn_beyond_its_header() {
         for len in [0xfe, 0xff, 5] {
-            let header = [UDP, 0, PADN, len, 0, 0, 0, 0];
+            let header = [PROTOCOL_UDP, 0, PADN, len, 0, 0, 0, 0];
             assert_eq!(upper(DESTINATION_OPTIONS, &header), Err(Refusal::Drop));
         }
         // An option whose length is missing, and a PadN as long as one can be.
-        let header = [UDP, 0, PADN, 3, 0, 0, 0, PADN];
+        let header = [PROTOCOL_UDP, 0, PADN, 3, 0, 0, 0, PADN];
         assert_eq!(upper(DESTINATION_OPTIONS, &header), Err(Refusal::Drop));
         let mut long = vec![0; 264];
-        long[..4].copy_from_slice(&[UDP, 32, PADN, 0xfe]);
-        assert_eq!(upper(DESTINATION_OPTIONS, &long), Ok((UDP, vec![])));
+        long[..4].copy_from_slice(&[PROTOCOL_UDP, 32, PADN, 0xfe]);
+        assert_eq!(
+            upper(DESTINATION_OPTIONS, &long),
+            Ok((PROTOCOL_UDP, vec![]))
+        );
     }
 
     proptest! {

@@ -1,9 +1,9 @@
 //! ICMPv6 (RFC 4443): checksums, answers to echo requests, error messages.
 
-use super::header::{self, HEADER, ICMP, Packet};
+use super::header::{self, ICMP, Packet};
 use super::is_unicast;
 use crate::checksum;
-use crate::packet::array;
+use crate::packet::{IPV6_HEADER, array, put};
 use crate::parts::Parts;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -13,8 +13,6 @@ pub const PARAMETER_PROBLEM: u8 = 4;
 const ECHO_REQUEST: u8 = 128;
 const ECHO_REPLY: u8 = 129;
 const REDIRECT: u8 = 137;
-/// Type, code and checksum.
-const ICMP_HEADER: usize = 4;
 /// What every link carries.
 pub const MIN_MTU: u16 = 1280;
 /// Hop limit of what may leave the link.
@@ -29,10 +27,8 @@ pub fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> bool {
 /// Writes the checksum of a message that has zero there.
 pub fn seal(source: Ipv6Addr, destination: Ipv6Addr, message: &mut [u8]) {
     let pseudo = checksum::pseudo_header(source.into(), destination.into(), ICMP, message.len());
-    let sum = checksum::compute(pseudo, message).to_be_bytes();
-    if let Some(field) = message.get_mut(2..ICMP_HEADER) {
-        field.copy_from_slice(&sum);
-    }
+    let sum = checksum::compute(pseudo, message);
+    put(message, 2, sum.to_be_bytes());
 }
 
 /// A packet with a message whose checksum is still zero.
@@ -49,13 +45,12 @@ pub fn packet(
 /// The answer to an echo request that came from `source`, whose checksum is right. `us`: where it went, or for a group one
 /// of our addresses. How often is for the caller to say.
 pub fn echo_reply(source: Ipv6Addr, us: Ipv6Addr, message: &[u8]) -> Option<Vec<u8>> {
-    let [kind, code, _, _, _id_and_sequence @ ..] = array::<8>(message, 0)?;
+    let [kind, code, ..] = array::<8>(message, 0)?;
     if kind != ECHO_REQUEST || code != 0 || !is_unicast(source) {
         return None;
     }
-    let mut reply = Vec::with_capacity(message.len());
-    reply.extend([ECHO_REPLY, 0, 0, 0]);
-    reply.extend(message.get(ICMP_HEADER..)?);
+    let mut reply = message.to_vec();
+    put(&mut reply, 0, [ECHO_REPLY, 0, 0, 0]);
     Some(packet(us, source, HOP_LIMIT, reply))
 }
 
@@ -79,8 +74,8 @@ pub fn error(
     if about_error || group || !is_unicast(packet_in.source) {
         return None;
     }
-    let room = usize::from(MIN_MTU) - HEADER - 8;
-    let len = (HEADER + packet_in.payload.len()).min(room);
+    let room = usize::from(MIN_MTU) - IPV6_HEADER - 8;
+    let len = (IPV6_HEADER + packet_in.payload.len()).min(room);
     let mut message = Vec::with_capacity(8 + len);
     message.extend([kind, code, 0, 0]);
     message.extend(value.to_be_bytes());
@@ -93,7 +88,7 @@ mod tests {
     use super::super::ALL_NODES;
     use super::super::quote::port_unreachable;
     use super::*;
-    use crate::packet::Version;
+    use crate::packet::{PROTOCOL_UDP, Version};
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -149,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_error_quotes_what_fits() {
-        let udp = header::packet(HOST, US, header::UDP, 64, &[7; 2000]);
+        let udp = header::packet(HOST, US, PROTOCOL_UDP, 64, &[7; 2000]);
         let bytes = error(US, DESTINATION_UNREACHABLE, 4, 0, &udp, false).unwrap();
         assert_eq!(bytes.len(), 1280);
         assert_eq!(message(&bytes)[8..], udp[..1232]);
@@ -157,7 +152,7 @@ mod tests {
         assert_eq!(quoted.local, (HOST, 0x0707).into());
         // The padding of a frame is not quoted.
         let padded = [
-            header::packet(HOST, US, header::UDP, 64, &[1; 8]),
+            header::packet(HOST, US, PROTOCOL_UDP, 64, &[1; 8]),
             vec![0; 6],
         ]
         .concat();

@@ -158,6 +158,7 @@ fn report(source: Ipv6Addr, records: &[(u8, Ipv6Addr)]) -> Vec<u8> {
 mod tests {
     use super::super::header;
     use super::*;
+    use crate::packet::PROTOCOL_UDP;
     use proptest::prelude::*;
     use std::vec;
 
@@ -294,7 +295,7 @@ mod tests {
         let mut report = right.clone();
         report[8] = 143;
         let mut udp = right.clone();
-        udp[0] = header::UDP;
+        udp[0] = PROTOCOL_UDP;
         let mut fragmented = right.clone();
         fragmented[0] = 44;
         fragmented.splice(8..8, [ICMP, 0, 0, 0, 0, 0, 0, 0]);

@@ -4,6 +4,7 @@
 //! (RFC 6980) are for the caller to see. What needs knowledge of the network (who is the first hop, which prefixes are
 //! of use) is for [`super::routers`] and [`super::slaac`].
 
+use super::header::Packet;
 use super::{ALL_ROUTERS, icmp, is_unicast, solicited_node};
 use crate::packet::{array, be32, be128};
 use alloc::string::String;
@@ -32,9 +33,9 @@ const MOST: usize = 16;
 
 pub type Nonce = [u8; 6];
 
+/// What hosts take; a router solicitation is for routers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    RouterSolicitation { source_link: Option<MacAddress> },
     RouterAdvertisement(RouterAdvertisement),
     NeighborSolicitation(NeighborSolicitation),
     NeighborAdvertisement(NeighborAdvertisement),
@@ -79,7 +80,6 @@ pub struct NeighborSolicitation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborAdvertisement {
-    pub router: bool,
     pub solicited: bool,
     pub override_: bool,
     pub target: Ipv6Addr,
@@ -95,25 +95,16 @@ pub struct Redirect {
     pub target_link: Option<MacAddress>,
 }
 
-/// Reads a message from the fields of its IPv6 header and what is behind its headers.
-pub fn parse(
-    source: Ipv6Addr,
-    destination: Ipv6Addr,
-    hop_limit: u8,
-    message: &[u8],
-) -> Option<Message> {
+/// Reads the message behind the headers of a packet.
+pub fn parse(packet: &Packet<'_>, message: &[u8]) -> Option<Message> {
+    let (source, destination) = (packet.source, packet.destination);
     let [kind, code] = array(message, 0)?;
-    if hop_limit != HOP_LIMIT || code != 0 {
+    if packet.hop_limit != HOP_LIMIT || code != 0 {
         return None;
     }
     let address = |at| be128(message, at).map(Ipv6Addr::from);
     let options = |at| options(message.get(at..)?);
     match kind {
-        ROUTER_SOLICITATION => {
-            let source_link = link_address(&options(8)?, SOURCE_LINK)?;
-            let right = !source.is_unspecified() || source_link.is_none();
-            right.then_some(Message::RouterSolicitation { source_link })
-        }
         ROUTER_ADVERTISEMENT => {
             let advertisement = router_advertisement(message, &options(16)?)?;
             let right = source.is_unicast_link_local();
@@ -146,7 +137,6 @@ pub fn parse(
                 && is_unicast(target)
                 && !(solicited && destination.is_multicast());
             right.then_some(Message::NeighborAdvertisement(NeighborAdvertisement {
-                router: flags & 0x80 != 0,
                 solicited,
                 override_: flags & 0x20 != 0,
                 target,
@@ -304,9 +294,7 @@ impl NeighborSolicitation {
 
 impl NeighborAdvertisement {
     pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
-        let flag = |set, bit: u8| if set { bit } else { 0 };
-        let flags = flag(self.router, 0x80) | flag(self.solicited, 0x40);
-        let flags = flags | flag(self.override_, 0x20);
+        let flags = u8::from(self.solicited) << 6 | u8::from(self.override_) << 5;
         let mut message = Vec::from([NEIGHBOR_ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0]);
         message.extend(self.target.octets());
         push_link(&mut message, TARGET_LINK, self.target_link);

@@ -89,15 +89,18 @@ impl PathMtus {
 
 #[cfg(test)]
 mod tests {
-    use super::super::header::{TCP, UDP};
     use super::super::quote::tests::{HOST4, HOST6, about, sent};
     use super::*;
+    use crate::packet::{PROTOCOL_TCP, PROTOCOL_UDP};
     use proptest::prelude::*;
 
     fn says(version: Version, kind: u8, code: u8, mtu: u32, len: u16) -> Option<u16> {
-        let message = about(kind, code, mtu, &sent(version, TCP, len));
+        let message = about(kind, code, mtu, &sent(version, PROTOCOL_TCP, len));
         let got = parse(version, &message)?;
-        assert_eq!(Some(got.quoted), read(version, &sent(version, TCP, len)));
+        assert_eq!(
+            Some(got.quoted),
+            read(version, &sent(version, PROTOCOL_TCP, len))
+        );
         Some(got.mtu)
     }
 
@@ -167,7 +170,7 @@ mod tests {
         fn no_bytes_make_it_panic(bytes: Vec<u8>, value: u32, len in 40..u16::MAX) {
             for (version, kind, code) in [(Version::V4, 3, 4), (Version::V6, 2, 0)] {
                 parse(version, &bytes);
-                let message = about(kind, code, value, &sent(version, UDP, len));
+                let message = about(kind, code, value, &sent(version, PROTOCOL_UDP, len));
                 if let Some(got) = parse(version, &message) {
                     prop_assert!(usize::from(got.mtu) < usize::from(len) && got.mtu >= 576);
                 }

@@ -3,19 +3,17 @@
 //! Anybody can send such a message. A caller believes it when the quoted flow is one of its own; for TCP also only when the
 //! quoted sequence number is of data in flight (RFC 5927).
 
-use super::header::{HEADER, ICMP, TCP, UDP, upper_of_whole};
 use super::{icmp, is_unicast};
-use crate::packet::{Version, array, be16, be32, be128};
+use crate::packet::{IPV6_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Version, array, be16, be32, be128};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The start of a packet that we sent, as somebody says.
+/// The start of a segment or datagram that we sent, as somebody says. Packets of ours have no extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    pub protocol: u8,
-    /// Our side of the flow. Echo requests have port 0.
+    /// Our side of the flow.
     pub local: SocketAddr,
     pub remote: SocketAddr,
-    /// TCP's sequence number.
+    /// TCP's sequence number; a datagram has none.
     pub sequence: Option<u32>,
     /// Of the whole packet, IP header included.
     pub len: usize,
@@ -43,35 +41,23 @@ pub fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
             if first >> 4 != 6 || !is_unicast(remote) {
                 return None;
             }
-            let upper = upper_of_quote(*bytes.get(6)?, bytes.get(HEADER..)?)?;
-            let len = HEADER + usize::from(be16(bytes, 4)?);
-            (upper.0, local.into(), remote.into(), len, upper.1)
+            let len = IPV6_HEADER + usize::from(be16(bytes, 4)?);
+            let transport = bytes.get(IPV6_HEADER..)?;
+            (*bytes.get(6)?, local.into(), remote.into(), len, transport)
         }
     };
     let [a, b, c, d, sequence @ ..] = array::<8>(transport, 0)?;
-    let (local_port, remote_port) = match protocol {
-        TCP | UDP => (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
-        _ => (0, 0),
+    let sequence = match protocol {
+        PROTOCOL_TCP => Some(u32::from_be_bytes(sequence)),
+        PROTOCOL_UDP => None,
+        _ => return None,
     };
     Some(Quoted {
-        protocol,
-        local: SocketAddr::new(local, local_port),
-        remote: SocketAddr::new(remote, remote_port),
-        sequence: (protocol == TCP).then_some(u32::from_be_bytes(sequence)),
+        local: SocketAddr::new(local, u16::from_be_bytes([a, b])),
+        remote: SocketAddr::new(remote, u16::from_be_bytes([c, d])),
+        sequence,
         len,
     })
-}
-
-/// Passes by the one extension header that packets of ours can have, the Fragment header of a first piece.
-fn upper_of_quote(next: u8, bytes: &[u8]) -> Option<(u8, &[u8])> {
-    const FRAGMENT: u8 = 44;
-    if next != FRAGMENT {
-        return matches!(next, TCP | UDP | ICMP).then_some((next, bytes));
-    }
-    let [next, _, offset_high, offset_low, ..] = array::<8>(bytes, 0)?;
-    let first = u16::from_be_bytes([offset_high, offset_low]) & !7 == 0;
-    let upper = upper_of_whole(next, bytes.get(8..)?)?;
-    first.then_some((upper.protocol, upper.payload))
 }
 
 /// The datagram that came to nobody, when that is what `message` (its checksum is right) says. The caller believes only the host
@@ -83,7 +69,7 @@ pub fn port_unreachable(version: Version, message: &[u8]) -> Option<Quoted> {
     };
     let [kind, code, ..] = array::<8>(message, 0)?;
     let quoted = read(version, message.get(8..)?)?;
-    ((kind, code) == unreachable && quoted.protocol == UDP).then_some(quoted)
+    ((kind, code) == unreachable && quoted.sequence.is_none()).then_some(quoted)
 }
 
 #[cfg(test)]

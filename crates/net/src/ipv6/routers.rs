@@ -5,7 +5,7 @@
 //! itself alone (or when it no longer answers, never by a neighbour advertisement without the router flag), the hop limit is
 //! not taken over, and the MTU stays between 1280 and the card's.
 
-use super::lasting::{Lasting, end, is_over};
+use super::lasting::Lasting;
 use super::ndisc::{Redirect, RouterAdvertisement, router_solicitation};
 use super::{icmp, same_prefix};
 use alloc::string::String;
@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(4);
 #[derive(Clone, Copy, Debug)]
 struct Router {
     address: Ipv6Addr,
-    until: Option<Instant>,
+    until: Instant,
     preference: i8,
     /// Did not answer when it was last asked for.
     failed: bool,
@@ -99,7 +99,7 @@ impl Routers {
     fn heard_router(&mut self, source: Ipv6Addr, said: &RouterAdvertisement, now: Instant) {
         let lives = said.router_lifetime != 0;
         self.routers
-            .retain(|router| !is_over(router.until, now) && (lives || router.address != source));
+            .retain(|router| now < router.until && (lives || router.address != source));
         if !lives {
             self.redirects.retain(|(_, hop)| *hop != source);
             return;
@@ -107,7 +107,7 @@ impl Routers {
         self.solicitations = 0;
         let router = Router {
             address: source,
-            until: end(said.router_lifetime.into(), now),
+            until: now + Duration::from_secs(said.router_lifetime.into()),
             preference: said.preference,
             failed: false,
         };
@@ -154,19 +154,10 @@ impl Routers {
             return Some(*hop);
         }
         // The first of the best.
-        let best = self.live(now).rev();
-        best.max_by_key(|router| (!router.failed, router.preference))
+        let live = self.routers.iter().filter(|router| now < router.until);
+        live.rev()
+            .max_by_key(|router| (!router.failed, router.preference))
             .map(|router| router.address)
-    }
-
-    fn live(&self, now: Instant) -> impl DoubleEndedIterator<Item = &Router> {
-        let live = move |router: &&Router| !is_over(router.until, now);
-        self.routers.iter().filter(live)
-    }
-
-    /// When the last default router ends, if there is one.
-    pub fn until(&self, now: Instant) -> Option<Instant> {
-        self.live(now).filter_map(|router| router.until).max()
     }
 
     /// The link's MTU.
@@ -244,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_solicitation_names_the_card_only_for_a_settled_address() {
+    fn a_solicitation_names_the_card_only_for_a_unique_address() {
         let asked = |source| routers().due(source, at(0)).unwrap();
         assert_eq!(
             asked(None),
@@ -274,9 +265,8 @@ mod tests {
         assert_eq!(hop(&routers, "2001:db8::1", 0), Some(router(1)));
         routers.heard(router(3), &with(0), at(50));
         assert_eq!(hop(&routers, "2001:db8::1", 100), Some(router(3)));
-        assert_eq!(routers.until(at(100)), Some(at(150)));
+        assert_eq!(hop(&routers, "2001:db8::1", 149), Some(router(3)));
         assert_eq!(hop(&routers, "2001:db8::1", 150), None);
-        assert_eq!(routers.until(at(150)), None);
     }
 
     /// A router is removed by its own words alone, and a flood of routers does not drive one out.

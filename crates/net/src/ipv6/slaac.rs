@@ -41,16 +41,6 @@ enum Detection {
     Duplicate,
 }
 
-/// What an address may be used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// For everything, but no neighbour is told to forget another's Ethernet address for it.
-    Optimistic,
-    Preferred,
-    /// For what has begun.
-    Deprecated,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Address {
     address: Ipv6Addr,
@@ -85,7 +75,7 @@ impl Slaac {
             addresses: Vec::new(),
             routers: Routers::new(mac, nic_mtu, now),
         };
-        slaac.make(LINK_LOCAL, u32::MAX, u32::MAX, now);
+        slaac.push(eui64(LINK_LOCAL, mac), Origin::Prefix, None, None);
         slaac
     }
 
@@ -109,19 +99,20 @@ impl Slaac {
         if !of_use {
             return;
         }
+        let (preferred_until, valid_until) = (end(preferred, now), end(valid, now));
         let made = |known: &Address| known.origin != Origin::Dhcp;
         let mut known = self.addresses.iter_mut();
         let of_prefix = |known: &Address| same_prefix(known.address, said.prefix, 64);
         if let Some(known) = known.find(|known| made(known) && of_prefix(known)) {
-            known.preferred_until = end(preferred, now);
+            known.preferred_until = preferred_until;
             let two_hours = now + Duration::from_secs(TWO_HOURS.into());
-            let longer = match (end(valid, now), known.valid_until) {
+            let longer = match (valid_until, known.valid_until) {
                 (None, _) => true,
                 (Some(said), Some(left)) => said > left,
                 (Some(_), None) => false,
             };
             if longer || valid > TWO_HOURS {
-                known.valid_until = end(valid, now);
+                known.valid_until = valid_until;
             } else if known.valid_until.is_none_or(|left| left > two_hours) {
                 known.valid_until = Some(two_hours);
             }
@@ -130,44 +121,39 @@ impl Slaac {
         // Besides the link-local one.
         let room = self.addresses.iter().filter(|known| made(known)).count() <= FROM_PREFIXES;
         if valid != 0 && room {
-            self.make(said.prefix, preferred, valid, now);
+            let address = eui64(said.prefix, self.mac);
+            self.push(address, Origin::Prefix, preferred_until, valid_until);
         }
-    }
-
-    fn make(&mut self, prefix: Ipv6Addr, preferred: u32, valid: u32, now: Instant) {
-        let address = eui64(prefix, self.mac);
-        self.push(address, Origin::Prefix, (preferred, valid), now);
     }
 
     fn push(
         &mut self,
         address: Ipv6Addr,
         origin: Origin,
-        (preferred, valid): (u32, u32),
-        now: Instant,
+        preferred_until: Option<Instant>,
+        valid_until: Option<Instant>,
     ) {
         self.addresses.push(Address {
             address,
             origin,
             detection: Detection::Due,
-            preferred_until: end(preferred, now),
-            valid_until: end(valid, now),
+            preferred_until,
+            valid_until,
         });
     }
 
-    /// Takes an address that DHCPv6 has given, or gives it new lifetimes (in seconds). False when it is none that we can have. One that
-    /// turned out to be somebody else's makes room.
-    pub fn add(&mut self, address: Ipv6Addr, preferred: u32, valid: u32, now: Instant) -> bool {
+    /// Takes an address that DHCPv6 has given, for ever: a boot is shorter than a lease. False when it is none that we can have. One
+    /// that turned out to be somebody else's makes room.
+    pub fn add(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.expire(now);
-        if !is_unicast(address) || preferred > valid || valid == 0 {
+        if !is_unicast(address) {
             return false;
         }
         if let Some(known) = self.known(address) {
             if known.detection == Detection::Duplicate {
                 return false;
             }
-            known.preferred_until = end(preferred, now);
-            known.valid_until = end(valid, now);
+            (known.preferred_until, known.valid_until) = (None, None);
             return true;
         }
         let of_dhcp = |known: &&Address| known.origin == Origin::Dhcp;
@@ -178,7 +164,7 @@ impl Slaac {
             };
             self.addresses.remove(place);
         }
-        self.push(address, Origin::Dhcp, (preferred, valid), now);
+        self.push(address, Origin::Dhcp, None, None);
         true
     }
 
@@ -189,8 +175,8 @@ impl Slaac {
         said: &NeighborSolicitation,
         now: Instant,
     ) -> Option<Vec<u8>> {
-        let state = self.state(said.target, now)?;
-        let optimistic = state == State::Optimistic;
+        self.find(said.target, now)?;
+        let optimistic = self.optimistic_until(said.target, now).is_some();
         let asks_for_itself = source.is_unspecified();
         if asks_for_itself && optimistic {
             // Ours comes back where the network loops (RFC 7527).
@@ -200,7 +186,6 @@ impl Slaac {
             return None;
         }
         let answer = NeighborAdvertisement {
-            router: false,
             solicited: !asks_for_itself,
             override_: !optimistic,
             target: said.target,
@@ -213,8 +198,8 @@ impl Slaac {
     /// Takes a checked advertisement, as far as it is about addresses of ours.
     pub fn heard_na(&mut self, said: &NeighborAdvertisement, now: Instant) {
         let ours = said.target_link == Some(self.mac);
-        // A settled address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
-        if !ours && self.state(said.target, now) == Some(State::Optimistic) {
+        // A unique address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
+        if !ours && self.optimistic_until(said.target, now).is_some() {
             self.conflict(said.target);
         }
     }
@@ -248,7 +233,7 @@ impl Slaac {
             return Some(solicitation.packet(Ipv6Addr::UNSPECIFIED, solicited_node(target)));
         }
         let link_local = self.link_local(now);
-        let optimistic = |address| self.state(address, now) == Some(State::Optimistic);
+        let optimistic = |address| self.optimistic_until(address, now).is_some();
         let source = link_local.map(|address| (address, optimistic(address)));
         self.routers.due(source, now)
     }
@@ -292,24 +277,15 @@ impl Slaac {
         self.find(address, now).is_some()
     }
 
-    /// What `address` may be used for; `None` when it is not ours.
-    pub fn state(&self, address: Ipv6Addr, now: Instant) -> Option<State> {
-        let known = self.find(address, now)?;
-        Some(match known.detection {
-            Detection::Unique if is_over(known.preferred_until, now) => State::Deprecated,
-            Detection::Unique => State::Preferred,
-            _ => State::Optimistic,
-        })
-    }
-
     /// Whether `address` was one of ours until somebody said that it is theirs.
     pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
         let mut known = self.addresses.iter();
         known.any(|known| known.address == address && known.detection == Detection::Duplicate)
     }
 
-    /// When `address` will no longer be optimistic, if it is.
-    pub fn settles_at(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
+    /// When `address` will no longer be optimistic, if it is: until then no neighbour is told to forget another's Ethernet address for
+    /// it.
+    pub fn optimistic_until(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
         let known = self.find(address, now)?;
         match known.detection {
             Detection::Due => Some(now + OBJECTIONS),

@@ -314,4 +314,18 @@ mod tests {
         none.place(&place(0, 1, 0), Parts::new(&bytes));
         assert_eq!((none.held(), none.room()), (0, 0));
     }
+
+    /// What is held lies round the end of its ring; nothing of what lay there before comes along.
+    #[test]
+    fn no_byte_more_is_moved_than_is_held() {
+        let mut buffer = ReceiveBuffer::new(8);
+        buffer.place(&place(0, 8, 8), Parts::new(&[&[7; 8]]));
+        assert_eq!(buffer.read(|bytes| bytes.len().min(6)), 6);
+        buffer.place(&place(0, 2, 2), Parts::new(&[&[1; 2]]));
+        let region = Region::new(Memory::from(vec![0xee; 30]));
+        assert_eq!(buffer.set_destination(region.part(30), 0, 0), 4);
+        assert_eq!((buffer.held(), buffer.room()), (0, 26 + 8));
+        let memory = region.take();
+        assert_eq!(memory.rest(0)[..5], [7, 7, 1, 1, 0xee]);
+    }
 }

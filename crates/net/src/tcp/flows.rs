@@ -159,11 +159,9 @@ impl Flows {
         let slot = self.slots.iter().position(Option::is_none);
         let slot = slot.unwrap_or(self.slots.len());
         self.by_ends.insert(flow.ends, slot);
-        if slot == self.slots.len() {
-            self.slots.push(None);
-        }
-        if let Some(place) = self.slots.get_mut(slot) {
-            *place = Some(flow);
+        match self.slots.get_mut(slot) {
+            Some(place) => *place = Some(flow),
+            None => self.slots.push(Some(flow)),
         }
         slot
     }

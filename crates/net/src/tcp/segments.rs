@@ -220,7 +220,7 @@ mod tests {
             mtu: 1500,
             max_receive: 1514,
             receive_frames: 1,
-            receive_frames_hoped: 0,
+            receive_frames_probe: 0,
             receive_bytes: 2048,
             transmit_checksum: false,
             transmit_unit: 0,

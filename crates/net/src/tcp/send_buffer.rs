@@ -1,42 +1,29 @@
 //! What a connection sends: from memory of the caller's, without a copy before the one into the transmit ring.
 
 use crate::memory::Region;
+use crate::parts::Parts;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// A piece of what is to be sent.
-enum Source {
-    Bytes(Vec<u8>),
-    /// A region, from a byte on to one before another.
-    Region(Region, usize, usize),
+/// A piece of what is to be sent: what a region holds from a byte on to one before another.
+struct Source {
+    region: Region,
+    from: usize,
+    to: usize,
 }
 
 impl Source {
     fn len(&self) -> usize {
-        match self {
-            Source::Bytes(bytes) => bytes.len(),
-            Source::Region(_, from, to) => to - from,
-        }
+        self.to - self.from
     }
 
     /// Copies what begins at `offset` to `to`, as far as both reach.
     fn copy(&self, offset: usize, to: &mut [u8]) -> usize {
-        let copy = |bytes: &[u8], to: &mut [u8]| {
-            let count = bytes.len().min(to.len());
-            if let (Some(to), Some(from)) = (to.get_mut(..count), bytes.get(..count)) {
-                to.copy_from_slice(from);
-            }
-            count
-        };
-        match self {
-            Source::Bytes(bytes) => copy(bytes.get(offset..).unwrap_or_default(), to),
-            Source::Region(region, from, end) => {
-                let len = (end - from).saturating_sub(offset);
-                region.with(from + offset, |bytes| {
-                    copy(bytes.get(..len).unwrap_or(bytes), to)
-                })
-            }
-        }
+        let len = self.len().saturating_sub(offset).min(to.len());
+        self.region.with(self.from + offset, |bytes| {
+            let bytes = bytes.get(..len).unwrap_or(bytes);
+            Parts::new(&[bytes]).copy_to(to)
+        })
     }
 }
 
@@ -57,15 +44,15 @@ impl SendBuffer {
 
     /// Adds a copy of `bytes`.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.len += bytes.len();
-        self.sources.push_back(Source::Bytes(bytes.into()));
+        let region = Region::new(Vec::from(bytes).into());
+        self.push_region(region, 0, bytes.len());
     }
 
     /// Adds what `region` holds from `from` to before `to`, which must not change until it is acknowledged.
     pub fn push_region(&mut self, region: Region, from: usize, to: usize) {
         let to = to.min(region.end()).max(from);
         self.len += to - from;
-        self.sources.push_back(Source::Region(region, from, to));
+        self.sources.push_back(Source { region, from, to });
     }
 
     /// So many bytes at the start were acknowledged.
@@ -84,16 +71,16 @@ impl SendBuffer {
     pub fn fill(&self, offset: usize, mut to: &mut [u8]) {
         let mut offset = offset + self.done;
         for source in &self.sources {
-            if offset >= source.len() {
-                offset -= source.len();
-                continue;
+            // A region may be in pieces.
+            while offset < source.len() {
+                let count = source.copy(offset, to);
+                to = to.get_mut(count..).unwrap_or_default();
+                if to.is_empty() || count == 0 {
+                    return;
+                }
+                offset += count;
             }
-            let count = source.copy(offset, to);
-            to = to.get_mut(count..).unwrap_or_default();
-            if to.is_empty() || count == 0 {
-                return;
-            }
-            offset = 0;
+            offset -= source.len();
         }
     }
 }
@@ -102,6 +89,7 @@ impl SendBuffer {
 mod tests {
     use super::*;
     use crate::memory::Memory;
+    use wireboot_ring::{HeapBlock, prefix};
 
     #[test]
     fn it_is_one_stream_of_bytes() {
@@ -128,5 +116,19 @@ mod tests {
         buffer.release(30);
         assert_eq!(buffer.len(), 0);
         assert!(buffer.sources.is_empty());
+    }
+
+    #[test]
+    fn memory_in_pieces_is_sent_like_any_other() {
+        let bytes: Vec<u8> = (0..50).collect();
+        let (writer, _) = prefix(HeapBlock::in_pieces(&bytes, 10));
+        let mut buffer = SendBuffer::default();
+        buffer.push_region(Region::new(Memory::new(writer)), 3, 45);
+        buffer.push(&bytes[45..]);
+        for from in 0..buffer.len() {
+            let mut to = alloc::vec![0xee; buffer.len() - from];
+            buffer.fill(from, &mut to);
+            assert_eq!(to, bytes[3 + from..]);
+        }
     }
 }

@@ -39,24 +39,18 @@ impl Stack {
     ) -> Result<TcpStream, NetError> {
         let local = self.source(remote.ip()).ok_or(NetError::Unreachable)?;
         // What the server sends must come to this engine.
-        let comes_here = |inner: &Inner, port| {
-            let team = inner.team.as_ref();
-            team.is_none_or(|team| team.owns(remote, SocketAddr::new(local, port)))
+        let usable = |inner: &Inner, port| {
+            let local = SocketAddr::new(local, port);
+            !inner.flows.uses(port) && inner.team.owns(remote, local)
         };
-        let port = self
-            .rare_port(|inner, port| !inner.flows.uses(port) && comes_here(inner, port))
-            .ok_or(NetError::NoPort)?;
+        let port = self.rare_port(usable).ok_or(NetError::NoPort)?;
         let local = SocketAddr::new(local, port);
         let now = self.now();
         let mss = mss(remote.ip(), self.path_mtu(remote.ip()));
         let ring = self.ring(remote.ip());
         let connection = Connection::connect(mss, self.iss(local, remote), now);
-        let flow = Flow::new(
-            Ends::new(remote, local),
-            connection,
-            window::held(ring),
-            now,
-        );
+        let ends = Ends::new(remote, local);
+        let flow = Flow::new(ends, connection, window::held(ring), now);
         let received = flow.received.clone();
         let slot = {
             let mut inner = self.inner();

@@ -20,12 +20,12 @@ use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
 use std::vec;
 use std::vec::Vec;
-use wireboot_nic::sim::fan::{Manner, Pair, fan};
+use wireboot_nic::sim::multiqueue::{Manner, Pair, multiqueue};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{MacAddress, Nic, Offload, Receive, Steering, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
-/// The engines of a card with so many pairs, and the other end of its cable. The lead has an address, the others know the way to the
+/// The engines of a card with so many pairs, and the other end of its cable. The leader has an address, the others know the way to the
 /// server.
 fn engines(
     version: Version,
@@ -43,9 +43,9 @@ fn engines(
     });
     let clock = near.clock();
     let steering = Steering::by_port(pairs);
-    let (lead, assistants) = team(&steering);
-    let places = core::iter::once(lead).chain(assistants);
-    let engines = fan(near, steering, manner)
+    let (leader, workers) = team(&steering);
+    let places = core::iter::once(leader).chain(workers);
+    let engines = multiqueue(near, steering, manner)
         .into_iter()
         .zip(places)
         .enumerate()
@@ -55,18 +55,17 @@ fn engines(
             engine
         });
     let mut engines: Vec<_> = engines.collect();
-    let (lead, assistants) = engines.split_first_mut().unwrap();
-    version.settle(lead);
+    let (leader, workers) = engines.split_first_mut().unwrap();
+    version.configure_before_start(leader);
     let remote = version.server().ip();
-    let (route, settles_at) = lead
+    let route = leader
         .stack()
         .inner()
         .interface
         .route(remote, Instant::ZERO)
         .unwrap();
-    assert_eq!(settles_at, None);
-    for assistant in assistants {
-        assistant.stack().take_route(route);
+    for worker in workers {
+        worker.stack().take_route(route);
     }
     (engines, far, clock)
 }
@@ -92,13 +91,13 @@ fn each_engine_has_its_connections_whatever_queue_their_frames_come_to() {
         ..LinkConfig::default()
     };
     for (wire, coalesce, manner) in [
-        (LinkConfig::default(), false, Manner::Faithful),
-        (LinkConfig::default(), false, Manner::Astray(1)),
+        (LinkConfig::default(), false, Manner::Steered),
+        (LinkConfig::default(), false, Manner::Missteered(1)),
         // Of joined segments the checksum field is stale: the device's word must come along.
-        (LinkConfig::default(), true, Manner::Astray(2)),
+        (LinkConfig::default(), true, Manner::Missteered(2)),
         // Here it must not be taken for granted.
-        (rough, false, Manner::Astray(3)),
-        (rough, true, Manner::Astray(4)),
+        (rough, false, Manner::Missteered(3)),
+        (rough, true, Manner::Missteered(4)),
     ] {
         for version in Version::BOTH {
             each_has_its_connections(version, wire, coalesce, manner);
@@ -132,10 +131,10 @@ fn each_has_its_connections(version: Version, wire: LinkConfig, coalesce: bool, 
     }
     let forwarded = engines.iter().map(|engine| engine.forwarded());
     let (frames, lost) = forwarded.fold((0, 0), |sum, f| (sum.0 + f.frames, sum.1 + f.lost));
-    // The answers to the assistants' requests for the server, and little else.
+    // The answers to the workers' requests for the server, and little else.
     let few = frames <= 12;
-    assert_eq!(few, manner == Manner::Faithful, "{frames} frames");
-    assert!(lost == 0 || manner != Manner::Faithful);
+    assert_eq!(few, manner == Manner::Steered, "{frames} frames");
+    assert!(lost == 0 || manner != Manner::Steered);
 }
 
 /// Sends `frame` and returns what comes back.
@@ -183,7 +182,7 @@ fn the_station_answers_once_wherever_the_question_arrives() {
         let right =
             |frame: &&Vec<u8>| frame[12..14] == answer[..2] && frame[place.clone()] == answer[2..];
         for seed in 0..8 {
-            let answers = answers(version, &question, Manner::Astray(seed));
+            let answers = answers(version, &question, Manner::Missteered(seed));
             assert_eq!(answers.iter().filter(right).count(), 1);
         }
     }
@@ -292,14 +291,18 @@ impl Uploads {
 fn who_sent_a_packet_too_big_hears_of_it() {
     for version in Version::BOTH {
         let headers = too_big(version).2 as u16 + 20;
-        for manner in [Manner::Faithful, Manner::Astray(1), Manner::Astray(2)] {
+        for manner in [
+            Manner::Steered,
+            Manner::Missteered(1),
+            Manner::Missteered(2),
+        ] {
             let mut uploads = Uploads::new(version, manner);
             let before = uploads.mss();
             for index in 0..3 {
                 assert_eq!(uploads.mss()[index..], before[index..]);
                 let said = uploads.too_big(index);
                 uploads.host.say(&said);
-                // To an assistant, to the lead, to another assistant.
+                // To a worker, to the leader, to another worker.
                 uploads.turns(4);
                 assert_eq!(
                     uploads.mss()[index],
@@ -315,7 +318,11 @@ fn who_sent_a_packet_too_big_hears_of_it() {
 fn each_engine_hears_that_a_neighbour_has_moved() {
     const OTHER_MAC: MacAddress = [2, 0, 0, 0, 0, 0x0c];
     for version in Version::BOTH {
-        for manner in [Manner::Faithful, Manner::Astray(1), Manner::Astray(2)] {
+        for manner in [
+            Manner::Steered,
+            Manner::Missteered(1),
+            Manner::Missteered(2),
+        ] {
             let mut uploads = Uploads::new(version, manner);
             assert_eq!(uploads.neighbors(), [SERVER_MAC; 3]);
             uploads.host.say(&here(version, OTHER_MAC));
@@ -330,7 +337,7 @@ fn each_engine_hears_that_a_neighbour_has_moved() {
 }
 
 #[test]
-fn a_route_is_told_when_its_address_is_settled() {
+fn a_route_comes_when_its_address_is_no_longer_optimistic() {
     let (near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
     let mut engine = Engine::new(near, [1; 32]);
     let stack = engine.stack();
@@ -360,7 +367,7 @@ fn a_route_is_told_when_its_address_is_settled() {
 }
 
 #[test]
-fn an_assistant_knows_what_it_was_told_and_nothing_else() {
+fn a_worker_knows_what_it_was_told_and_nothing_else() {
     for version in Version::BOTH {
         let (near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         let stack = Engine::new(near, [1; 32]).stack();
@@ -382,7 +389,7 @@ fn an_assistant_knows_what_it_was_told_and_nothing_else() {
         assert!(stack.ring(remote) < stack.ring(router(version)));
         let inner = stack.inner();
         let way = inner.interface.route(remote, Instant::ZERO).unwrap();
-        assert_eq!((way.0.next_hop, way.1), (router(version), None));
+        assert_eq!(way.next_hop, router(version));
         assert!(inner.interface.is_ours(version.client(), Instant::ZERO));
     }
 }
@@ -418,7 +425,7 @@ fn without_a_port_that_leads_home_there_is_no_connection() {
 #[test]
 fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
     let wire = LinkConfig::default();
-    let (mut engines, mut far, clock) = engines(Version::V4, 2, wire, false, Manner::Faithful);
+    let (mut engines, mut far, clock) = engines(Version::V4, 2, wire, false, Manner::Steered);
     let mut turn = || -> Vec<bool> {
         clock.advance(200);
         let now = Instant::from_micros(clock.now());
@@ -426,7 +433,7 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
         busy.collect()
     };
     assert_eq!(turn(), [false, false]);
-    // The lead hears of a neighbour, and tells the other.
+    // The leader hears of a neighbour, and tells the other.
     let frame = here(Version::V4, SERVER_MAC);
     let (_, tx) = far.split();
     let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
@@ -434,4 +441,23 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
     tx.flush().unwrap();
     assert_eq!(turn(), [true, true]);
     assert_eq!(turn(), [false, false]);
+}
+
+#[test]
+fn what_a_worker_does_not_take_in_time_is_counted_as_lost() {
+    let wire = LinkConfig::default();
+    let (mut engines, mut far, clock) = engines(Version::V4, 2, wire, false, Manner::Steered);
+    let frame = here(Version::V4, SERVER_MAC);
+    for _ in 0..70 {
+        let (_, tx) = far.split();
+        let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
+        tx.send(frame.len(), Offload::None, copy).unwrap();
+        tx.flush().unwrap();
+        clock.advance(200);
+        let now = Instant::from_micros(clock.now());
+        engines[0].poll(now).unwrap();
+    }
+    // Its ring has 64 places.
+    let forwarded = engines[0].forwarded();
+    assert_eq!((forwarded.frames, forwarded.lost), (64, 6));
 }

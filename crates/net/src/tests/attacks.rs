@@ -163,7 +163,7 @@ fn resets_and_syns_near_the_next_number() {
             ] {
                 for len in [0, STEP] {
                     bench.clock.advance(1_000_000);
-                    bench.settle();
+                    bench.run_until_idle();
                     bench.heard.clear();
                     let frame = changed(&forged, |f| {
                         (f.flags, f.seq) = (flags, rcv_nxt.wrapping_add(by));
@@ -219,7 +219,7 @@ fn what_was_delivered_is_never_written_again() {
         next.payload.splice(0..0, [b'!'; 500]);
         bench.send(&next.frame());
         bench.position += 700;
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(bench.window().0, FIRST.wrapping_add(10_700));
         bench.finishes();
     });
@@ -232,7 +232,7 @@ fn what_lies_behind_a_gap_is_not_written_again_before_the_gap_is_filled() {
         bench.position = at + STEP;
         bench.go_on();
         bench.position = at;
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(bench.out_of_order(), 2 * STEP as u32);
         let mut forged = bench.forged();
         forged.seq = forged.seq.wrapping_add(STEP as u32);
@@ -324,7 +324,7 @@ fn another_port_or_source_address() {
 fn mapped_addresses_are_nobodys() {
     let mut bench = Bench::downloading(Version::V4);
     bench.stack.ipv6_up();
-    bench.settle();
+    bench.run_until_idle();
     let forged = bench.forged();
     let mapped = |end: &mut SocketAddr| match end.ip() {
         IpAddr::V4(address) => end.set_ip(address.to_ipv6_mapped().into()),
@@ -377,7 +377,7 @@ fn acknowledgements_ahead_of_the_data() {
         assert_eq!(*sent.borrow(), None);
         // What was sent is acknowledged: slow start goes on.
         bench.send(&pure.frame());
-        bench.settle();
+        bench.run_until_idle();
         let more: usize = bench.segments().iter().map(|(numbers, _)| numbers.4).sum();
         assert_eq!(more, 28_000);
     }

@@ -120,7 +120,7 @@ fn only_what_is_sent_to_us_arrives() {
                 &datagram(version, to, b"hello"),
             ));
         }
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*log.borrow(), []);
         // Nobody is told that they do not.
         assert!(bench.heard.iter().all(|frame| frame[..6] != SERVER_MAC));
@@ -129,7 +129,7 @@ fn only_what_is_sent_to_us_arrives() {
         without[6..8].fill(0);
         bench.send(&framed(version, CLIENT_MAC, us, &without));
         bench.send(&framed(version, CLIENT_MAC, us, &whole));
-        bench.settle();
+        bench.run_until_idle();
         let from = SocketAddr::new(version.server().ip(), 69);
         let hello = (from, b"hello".to_vec());
         match version {
@@ -145,14 +145,14 @@ fn burst(bench: &mut Bench, frames: &[Vec<u8>]) {
         bench.send(frame);
     }
     bench.clock.advance(200);
-    bench.settle();
+    bench.run_until_idle();
 }
 
 #[test]
 fn what_a_burst_has_shown_of_one_address_holds_for_that_one_alone() {
     for version in Version::BOTH {
         let (mut bench, log) = listening(version);
-        bench.settle();
+        bench.run_until_idle();
         let other = match version {
             Version::V4 => "10.0.0.77".parse().unwrap(),
             Version::V6 => "fe80::77".parse().unwrap(),
@@ -178,7 +178,6 @@ fn an_address_that_is_lost_within_a_burst_is_lost_for_what_follows() {
         &datagram(Version::V6, to, b"hello"),
     );
     let claim = NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target: address,
@@ -199,7 +198,7 @@ fn each_datagram_of_a_joined_unit_arrives() {
             part_len: Some(200),
             ..NicConfig::new(CLIENT_MAC)
         };
-        bench.settle();
+        bench.run_until_idle();
         bench.engine.nic_mut().configure(config);
         let before = bench.engine.nic_mut().counters().receive_units;
         let sent: Vec<Vec<u8>> = (0..6_u8)
@@ -214,7 +213,7 @@ fn each_datagram_of_a_joined_unit_arrives() {
         }
         tx.flush().unwrap();
         bench.clock.advance(200);
-        bench.settle();
+        bench.run_until_idle();
         let received: Vec<Vec<u8>> = log.borrow().iter().map(|one| one.1.clone()).collect();
         assert_eq!(received, sent);
         let units = bench.engine.nic_mut().counters().receive_units - before;
@@ -246,7 +245,7 @@ fn options_and_extension_headers_before_udp() {
         put(&mut frame, 24, sum.to_be_bytes());
         bench.send(&frame);
     }
-    bench.settle();
+    bench.run_until_idle();
     assert_eq!(log.borrow().len(), 3);
     let (mut bench, log) = listening(Version::V6);
     let (IpAddr::V6(us), IpAddr::V6(host)) = (Version::V6.client(), Version::V6.server().ip())
@@ -267,7 +266,7 @@ fn options_and_extension_headers_before_udp() {
         let cut = header::packet(host, us, first, 64, &headers[..headers.len() - 3]);
         bench.send(&super::forged::frame6(CLIENT_MAC, &cut));
     }
-    bench.settle();
+    bench.run_until_idle();
     assert_eq!(log.borrow().len(), 3);
     assert!(log.borrow().iter().all(|(_, bytes)| bytes == b"headers"));
 }
@@ -276,12 +275,12 @@ fn options_and_extension_headers_before_udp() {
 fn a_port_that_nobody_has_is_told() {
     for version in Version::BOTH {
         let mut bench = Bench::silent(version);
-        bench.settle();
+        bench.run_until_idle();
         bench.heard.clear();
         let us = version.client();
         let frame = framed(version, CLIENT_MAC, us, &datagram(version, us, b"hello"));
         bench.send(&frame);
-        bench.settle();
+        bench.run_until_idle();
         let (protocol, transport) = match version {
             Version::V4 => (23, 34),
             Version::V6 => (20, 54),
@@ -317,7 +316,7 @@ fn the_bootp_port_is_open_while_somebody_has_it() {
     let says = |bench: &mut Bench, mac, to: IpAddr, payload: &[u8]| {
         let datagram = datagram_to(Version::V4, SocketAddr::new(to, 68), payload);
         bench.send(&framed(Version::V4, mac, to, &datagram));
-        bench.settle();
+        bench.run_until_idle();
     };
     listen(&mut bench, 2);
     says(&mut bench, [0xff; 6], [255; 4].into(), b"offer");
@@ -330,7 +329,7 @@ fn the_bootp_port_is_open_while_somebody_has_it() {
     let refusals = bench.heard.iter().filter(|heard| heard[34..36] == [3, 3]);
     assert_eq!(refusals.count(), 1);
     listen(&mut bench, 1);
-    bench.settle();
+    bench.run_until_idle();
     assert_eq!(log.borrow().len(), 2);
 }
 
@@ -340,10 +339,10 @@ fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
         let mut bench = Bench::silent(version);
         let host = SocketAddr::new(version.server().ip(), 69);
         let socket = bench.stack.udp_on(PORT);
-        bench.settle();
+        bench.run_until_idle();
         bench.heard.clear();
         socket.send_to(host, b"request").unwrap();
-        bench.settle();
+        bench.run_until_idle();
         let sent = |frame: &&Vec<u8>| frame.ends_with(b"request");
         let sent = bench.heard.iter().find(sent).unwrap()[14..].to_vec();
         let (kind, code) = unreachable(version);
@@ -367,11 +366,11 @@ fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
             broken,
         ] {
             bench.send(&frame);
-            bench.settle();
+            bench.run_until_idle();
             assert!(!socket.was_refused_by(host));
         }
         bench.send(&icmp(version, host.ip(), kind, code, 0, &sent));
-        bench.settle();
+        bench.run_until_idle();
         assert!(socket.was_refused_by(host));
         assert!(!socket.was_refused_by(host), "once");
     }
@@ -382,7 +381,7 @@ fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
 fn nobody_is_told_of_a_port_that_was_not_asked_for_here_alone() {
     for version in Version::BOTH {
         let mut bench = Bench::silent(version);
-        bench.settle();
+        bench.run_until_idle();
         bench.heard.clear();
         let us = version.client();
         for mac in [
@@ -402,7 +401,7 @@ fn nobody_is_told_of_a_port_that_was_not_asked_for_here_alone() {
             let datagram = datagram(version, to, b"hello");
             bench.send(&framed(version, CLIENT_MAC, to, &datagram));
         }
-        bench.settle();
+        bench.run_until_idle();
         assert!(bench.heard.iter().all(|frame| frame[..6] != SERVER_MAC));
     }
 }
@@ -413,14 +412,14 @@ fn a_port_is_its_sockets_until_that_is_dropped() {
         let (mut bench, log) = listening(version);
         let us = version.client();
         let other = bench.stack.udp_on(PORT + 1);
-        bench.settle();
+        bench.run_until_idle();
         drop(other);
         bench.heard.clear();
         for port in [PORT, PORT + 1] {
             let datagram = datagram_to(version, SocketAddr::new(us, port), b"hello");
             bench.send(&framed(version, CLIENT_MAC, us, &datagram));
         }
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(log.borrow().len(), 1);
         let refusals = bench.heard.iter().filter(|frame| frame[..6] == SERVER_MAC);
         assert_eq!(refusals.count(), 1);
@@ -446,10 +445,10 @@ fn a_dhcp_client_without_an_address_sends_to_all() {
     let mut bench = Bench::silent(Version::V4);
     bench.stack.unconfigure();
     let bootp = bench.stack.bootp();
-    bench.settle();
+    bench.run_until_idle();
     bench.heard.clear();
     bootp.broadcast(b"discover");
-    bench.settle();
+    bench.run_until_idle();
     let [frame] = &bench.heard[..] else {
         panic!("{} frames", bench.heard.len());
     };
@@ -460,4 +459,27 @@ fn a_dhcp_client_without_an_address_sends_to_all() {
         [0, 0, 0, 0, 255, 255, 255, 255, 0, 68, 0, 67]
     );
     assert!(frame.ends_with(b"discover"));
+}
+
+/// RFC 1812, section 4.3.2.3, and RFC 4443, section 2.4: an error message has as much of the packet as fits into the smallest MTU.
+#[test]
+fn an_error_message_fits_into_the_smallest_mtu() {
+    for version in Version::BOTH {
+        let (transport, longest) = match version {
+            Version::V4 => (34, 576),
+            Version::V6 => (54, 1280),
+        };
+        let mut bench = Bench::silent(version);
+        let us = version.client();
+        let datagram = datagram(version, us, &[7; 1400]);
+        bench.send(&framed(version, CLIENT_MAC, us, &datagram));
+        bench.run_until_idle();
+        let (kind, code) = unreachable(version);
+        let refusal = |heard: &&Vec<u8>| {
+            let message = heard.get(transport..);
+            message.is_some_and(|message| message.starts_with(&[kind, code]))
+        };
+        let refusal = bench.heard.iter().find(refusal).unwrap();
+        assert_eq!(refusal.len() - 14, longest);
+    }
 }

@@ -1,5 +1,6 @@
 //! Downloads over TCP from smoltcp, over both IP versions.
 
+use super::forged::{Bench, tcp};
 use super::server::{End, FileServer};
 use super::{CLIENT, PATIENCE, REQUEST, SERVER, Version, pattern};
 use crate::{Engine, Ipv4Addr, Ipv6Addr, Memory, NetError, Region};
@@ -11,7 +12,7 @@ use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::{self, LinkConfig, NicConfig};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
-use wireboot_tcp::{Duration, Instant};
+use wireboot_tcp::{Duration, Flags, Instant};
 
 struct Case {
     version: Version,
@@ -76,7 +77,7 @@ impl Case {
         server.end = self.end;
         let mut client = Engine::new(near, [3; 32]);
         let stack = client.stack();
-        self.version.settle(&mut client);
+        self.version.configure_before_start(&mut client);
         let done = Rc::new(RefCell::new(None));
         let out = done.clone();
         let counter = Rc::new(RefCell::new(Rc::default()));
@@ -208,9 +209,9 @@ fn a_reset_is_an_error_after_what_came_before() {
     }
 }
 
-/// Buffers that a NIC only hopes for are counted on until they turn out to be missing.
+/// Buffers that a NIC may have are counted until they turn out to be missing.
 #[test]
-fn what_is_hoped_for_is_tried() {
+fn receive_frames_to_probe_are_counted_until_they_are_lost() {
     for (told, before, after) in [
         (Some((64, 192)), (true, 256), (false, 64)),
         (Some((64, 0)), (false, 64), (false, 64)),
@@ -219,13 +220,19 @@ fn what_is_hoped_for_is_tried() {
         let (mut near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         near.configure(NicConfig {
             receive_frames: 512,
-            receive_frames_told: told,
+            receive_frames_reported: told,
             ..NicConfig::new([2, 0, 0, 0, 0, 0x0a])
         });
         let stack = Engine::new(near, [1; 32]).stack();
-        assert_eq!((stack.tries(), stack.receive_frames()), before);
-        stack.try_less();
-        assert_eq!((stack.tries(), stack.receive_frames()), after);
+        assert_eq!(
+            (stack.probes_receive_frames(), stack.receive_frames()),
+            before
+        );
+        stack.stop_probing();
+        assert_eq!(
+            (stack.probes_receive_frames(), stack.receive_frames()),
+            after
+        );
     }
 }
 
@@ -273,7 +280,7 @@ fn four_connections(version: Version) {
     let mut server = FileServer::new(far, file.clone(), 4, 256 * 1024);
     let mut client = Engine::new(near, [3; 32]);
     let stack = client.stack();
-    version.settle(&mut client);
+    version.configure_before_start(&mut client);
     let done = Rc::new(RefCell::new(Vec::new()));
     for begin in 0..4 {
         let (stack, out, len) = (stack.clone(), done.clone(), file.len());
@@ -457,5 +464,33 @@ proptest! {
             End::Silence(at) => prop_assert!(alone.bytes == case.file[..at]),
             End::Reset(_) => prop_assert!(case.file.starts_with(&alone.bytes)),
         }
+    }
+}
+
+/// The windows of all connections together promise no more than the ring has room for, but for the two segments that each may have.
+#[test]
+fn a_newcomer_gets_what_the_others_leave_of_the_ring() {
+    for version in Version::BOTH {
+        // 38 of 40 buffers are TCP's, of 1460 bytes each: less than the file.
+        let mut bench = Bench::by_a_small_ring(version, 40);
+        let (_, first) = bench.window();
+        assert!(first > 38 * 1460 * 3 / 4, "{first}");
+        let (stack, server) = (
+            bench.stack.clone(),
+            SocketAddr::new(version.server().ip(), 81),
+        );
+        bench.engine.spawn(async move {
+            let _ = stack.connect(server, PATIENCE).await;
+        });
+        bench.run_until_idle();
+        let syn = bench
+            .heard
+            .iter()
+            .filter_map(|frame| tcp(frame))
+            .find(|(_, to, ..)| *to == server);
+        let (_, _, (_, _, flags, window, _), _) = syn.unwrap();
+        assert!(flags.contains(Flags::SYN));
+        let left = (38 * 1460 - first).max(2 * 1460);
+        assert_eq!(u32::from(window), left);
     }
 }

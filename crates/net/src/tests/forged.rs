@@ -2,13 +2,14 @@
 
 use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER_MAC, Version, pattern};
 use crate::checksum;
+use crate::ipv6::header::Packet;
 use crate::ipv6::ndisc::{self, Message, NeighborAdvertisement};
 use crate::output::{Path, headers_len};
 use crate::packet::{self, Ends, PROTOCOL_TCP, Received, TCP_HEADER, Tcp, parse, put};
 use crate::{Engine, Memory, NetError, Region, Stack};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
@@ -139,7 +140,21 @@ impl Bench {
 
     /// A download from a host with these options in its SYN; `acknowledges`: it has said that the request came.
     pub fn with(version: Version, options: &[u8], acknowledges: bool) -> Self {
-        let mut bench = Self::silent(version);
+        Self::silent(version).asks(options, acknowledges)
+    }
+
+    /// A download like that of [`Self::downloading`], by a card whose ring has so many buffers.
+    pub fn by_a_small_ring(version: Version, receive_frames: usize) -> Self {
+        let nic = NicConfig {
+            receive_frames,
+            ..NicConfig::new(CLIENT_MAC)
+        };
+        Self::on(version, nic).asks(&OPTIONS, true)
+    }
+
+    fn asks(self, options: &[u8], acknowledges: bool) -> Self {
+        let version = self.version;
+        let mut bench = self;
         bench.scaled = options.windows(2).any(|option| option == [3, 3]);
         let (stack, into) = (bench.stack.clone(), bench.region.clone());
         let (counter, done) = (bench.received.clone(), bench.done.clone());
@@ -164,7 +179,7 @@ impl Bench {
         for _ in 0..10 {
             bench.go_on();
         }
-        bench.settle();
+        bench.run_until_idle();
         bench.ack = request;
         bench.heard.clear();
         bench
@@ -172,12 +187,16 @@ impl Bench {
 
     /// Nothing has been asked of the engine.
     pub fn silent(version: Version) -> Self {
+        Self::on(version, NicConfig::new(CLIENT_MAC))
+    }
+
+    fn on(version: Version, nic: NicConfig) -> Self {
         let (mut near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
-        near.configure(NicConfig::new(CLIENT_MAC));
+        near.configure(nic);
         let clock = near.clock();
         let mut engine = Engine::new(near, [7; 32]);
         let stack = engine.stack();
-        version.settle(&mut engine);
+        version.configure_before_start(&mut engine);
         Self {
             version,
             engine,
@@ -199,14 +218,14 @@ impl Bench {
 
     /// Answers the SYN, and waits for what the engine says then.
     pub fn handshake(&mut self, options: &[u8]) {
-        self.settle();
+        self.run_until_idle();
         assert_ne!(self.us.port(), 0, "no SYN");
         let mut syn = self.segment(0);
         syn.seq = FIRST.wrapping_sub(1);
         syn.flags = Flags::SYN | Flags::ACK;
         syn.options = options.into();
         self.send(&syn.frame());
-        self.settle();
+        self.run_until_idle();
     }
 
     pub fn host(&self) -> SocketAddr {
@@ -252,7 +271,7 @@ impl Bench {
     }
 
     /// Lets the engine and the wire work until nothing is left to do.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         for _ in 0..8 {
             self.turn();
         }
@@ -309,12 +328,10 @@ impl Bench {
     fn answer(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let host = self.host().ip();
         let right = match (self.version, parse(&lent(frame, &[frame]), &CLIENT_MAC)) {
-            (Version::V4, Received::Arp(arp)) => !arp.reply && IpAddr::V4(arp.target) == host,
-            (Version::V6, Received::V6(_)) => {
-                let address = |at: usize| -> Ipv6Addr {
-                    <[u8; 16]>::try_from(&frame[at..at + 16]).unwrap().into()
-                };
-                let said = ndisc::parse(address(22), address(38), frame[21], &frame[54..]);
+            (Version::V4, Some(Received::Arp(arp))) => !arp.reply && IpAddr::V4(arp.target) == host,
+            (Version::V6, Some(Received::V6(_))) => {
+                let packet = Packet::parse(&frame[14..]).unwrap();
+                let said = ndisc::parse(&packet, packet.payload);
                 matches!(said, Some(Message::NeighborSolicitation(said)) if IpAddr::V6(said.target) == host)
             }
             _ => false,
@@ -400,7 +417,7 @@ impl Bench {
             }
         }
         assert_ne!(count, 0);
-        self.settle();
+        self.run_until_idle();
         let after = self.snapshot();
         let same = after.memory == before.memory;
         let rest = |snapshot: &Snapshot| Snapshot {
@@ -417,7 +434,7 @@ impl Bench {
         while self.position < LEN {
             self.go_on();
         }
-        self.settle();
+        self.run_until_idle();
         assert_eq!(*self.done.borrow(), Some(Ok(LEN)));
         assert!(self.region.with(0, |bytes| bytes == pattern(LEN)));
     }
@@ -442,7 +459,6 @@ pub fn has(address: IpAddr, mac: MacAddress) -> Vec<u8> {
         IpAddr::V4(address) => arp(2, mac, address, CLIENT),
         IpAddr::V6(target) => {
             let said = NeighborAdvertisement {
-                router: false,
                 solicited: true,
                 override_: true,
                 target,
@@ -484,7 +500,7 @@ pub fn tcp(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, Numbers, Vec<u8>)> {
     let to = *frame.first_chunk::<6>()?;
     let parts = [frame];
     let lent = lent(frame, &parts);
-    let (Received::V4(ip) | Received::V6(ip)) = parse(&lent, &to) else {
+    let Some(Received::V4(ip) | Received::V6(ip)) = parse(&lent, &to) else {
         return None;
     };
     if ip.protocol != PROTOCOL_TCP {

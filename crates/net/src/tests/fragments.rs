@@ -68,7 +68,7 @@ fn a_datagram_in_fragments_arrives_whole_in_any_order() {
             bench.send(&frame);
             bench.turn();
         }
-        bench.settle();
+        bench.run_until_idle();
         let received: Vec<_> = log.borrow().iter().map(|one| one.1 == payload).collect();
         assert_eq!(received, [true; 3]);
     }
@@ -97,7 +97,7 @@ fn pieces_that_overlap_are_nothing() {
                 bench.turn();
             }
         }
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(log.borrow().len(), 0);
     }
 }
@@ -154,7 +154,7 @@ fn a_flood_of_pieces_stops_nothing() {
             bench.send(&frame);
             bench.turn();
         }
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(log.borrow().len(), 1);
         bench.finishes();
     }

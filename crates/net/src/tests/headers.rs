@@ -1,11 +1,11 @@
 //! What [`crate::packet`] reads of frames.
 
-use super::forged::{Forged, packet, transport_checksum};
-use super::{CLIENT_MAC, SERVER_MAC, Version};
+use super::forged::{Forged, arp, packet, transport_checksum};
+use super::{CLIENT_MAC, SERVER, SERVER_MAC, Version};
 use crate::checksum;
 use crate::packet::{
-    ETHERNET_HEADER, Ends, IPV4_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, parse, put,
-    tcp, udp,
+    ETHERNET_HEADER, Ends, IPV4_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, is_host,
+    parse, put, tcp, udp,
 };
 use crate::parts::Parts;
 use core::net::{IpAddr, SocketAddr};
@@ -49,7 +49,7 @@ fn of_udp(udp: &Udp<'_>) -> Read {
 }
 
 fn read(frame: &Frame<'_>) -> Option<Read> {
-    let (Received::V4(ip) | Received::V6(ip)) = parse(frame, &CLIENT_MAC) else {
+    let Some(Received::V4(ip) | Received::V6(ip)) = parse(frame, &CLIENT_MAC) else {
         return None;
     };
     match ip.protocol {
@@ -232,5 +232,53 @@ fn headers_with_other_lengths_versions_and_ends() {
         let mut forged = segment(Version::V6);
         (forged.source, forged.destination) = (source, destination);
         assert_eq!(both(&forged.frame(), Checksum::Trusted), None);
+    }
+}
+
+/// RFC 1122, section 3.2.1.3.
+#[test]
+fn addresses_that_one_host_can_have() {
+    for (address, host) in [
+        ("10.0.0.1", true),
+        ("192.0.2.255", true),
+        ("0.0.0.0", false),
+        ("127.0.0.1", false),
+        ("224.0.0.1", false),
+        ("239.255.255.255", false),
+        ("255.255.255.255", false),
+    ] {
+        assert_eq!(is_host(address.parse().unwrap()), host, "{address}");
+    }
+}
+
+/// RFC 826, and RFC 5227 for probes: requests without a sender's address.
+#[test]
+fn arp_is_read_from_those_that_can_be_there() {
+    let read = |operation, mac, sender: &str| {
+        let frame = arp(operation, mac, sender.parse().unwrap(), SERVER);
+        let parts = [&frame[..]];
+        let frame = Frame {
+            parts: &parts,
+            len: frame.len(),
+            checksum: Checksum::Unverified,
+            udp_segment: None,
+        };
+        match parse(&frame, &CLIENT_MAC) {
+            Some(Received::Arp(arp)) => Some((arp.reply, arp.sender, arp.target)),
+            _ => None,
+        }
+    };
+    let host = "10.0.0.9";
+    let said = |reply, sender: &str| Some((reply, sender.parse().unwrap(), SERVER));
+    assert_eq!(read(1, SERVER_MAC, host), said(false, host));
+    assert_eq!(read(2, SERVER_MAC, host), said(true, host));
+    assert_eq!(read(1, SERVER_MAC, "0.0.0.0"), said(false, "0.0.0.0"));
+    assert_eq!(read(2, SERVER_MAC, "0.0.0.0"), None);
+    for operation in [1, 2] {
+        assert_eq!(read(operation, SERVER_MAC, "224.0.0.1"), None);
+        assert_eq!(read(operation, [0xff; 6], host), None);
+    }
+    for operation in [0, 3] {
+        assert_eq!(read(operation, SERVER_MAC, host), None);
     }
 }

@@ -76,7 +76,7 @@ fn an_echo_request_is_answered() {
         let mut bench = Bench::silent(version);
         let ends = (version.server().ip(), version.client());
         bench.send(&request(version, CLIENT_MAC, ends));
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(replies(&bench), [(SERVER_MAC, reply(version, ends))]);
     }
 }
@@ -109,7 +109,7 @@ fn what_is_not_to_us_is_not_answered() {
             wrong[at] ^= 1;
             bench.send(&wrong);
         }
-        bench.settle();
+        bench.run_until_idle();
         assert!(replies(&bench).is_empty());
     }
 }
@@ -128,7 +128,7 @@ fn few_answers_wait_for_a_stranger() {
         assert!(replies(&bench).is_empty());
         let mac = [2, 0, 0, 0, 0, 0x77];
         bench.send(&has(stranger, mac));
-        bench.settle();
+        bench.run_until_idle();
         let replies = replies(&bench);
         assert!(
             replies

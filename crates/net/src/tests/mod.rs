@@ -77,8 +77,8 @@ impl Version {
         }
     }
 
-    /// The same before the clock begins, so that an IPv6 address is settled then.
-    pub fn settle<N: Nic>(self, engine: &mut Engine<N>) {
+    /// The same before the clock begins, so that duplicate address detection is over then.
+    pub fn configure_before_start<N: Nic>(self, engine: &mut Engine<N>) {
         let mut turn = |millis| engine.poll(Instant::from_millis(millis)).unwrap();
         turn(-30);
         self.configure(&engine.stack());

@@ -35,7 +35,7 @@ fn asking(version: Version) -> Bench {
             .connect(version.server(), Duration::from_secs(60))
             .await;
     });
-    bench.settle();
+    bench.run_until_idle();
     bench
 }
 
@@ -46,12 +46,12 @@ fn an_answer_that_names_no_station_is_none() {
         for mac in NOBODY {
             let answer = bench.here(mac);
             bench.send(&answer);
-            bench.settle();
+            bench.run_until_idle();
             assert_eq!(bench.us.port(), 0, "no SYN leaves");
         }
         let answer = bench.here(SERVER_MAC);
         bench.send(&answer);
-        bench.settle();
+        bench.run_until_idle();
         assert_ne!(bench.us.port(), 0);
     }
 }
@@ -88,7 +88,7 @@ fn arp_from_addresses_that_nobody_can_have() {
         wrong[at] = byte;
         bench.send(&wrong);
     }
-    bench.settle();
+    bench.run_until_idle();
     assert_eq!(bench.us.port(), 0);
     assert_eq!(bench.stack.address().unwrap().address(), CLIENT);
 }
@@ -163,8 +163,10 @@ fn router_advertisements_from_afar() {
     assert_eq!(bench.stack.router(), None);
     // One that is right is believed, and what is on the link stays there.
     bench.send(&good());
-    bench.settle();
-    assert!(bench.stack.router().unwrap().default_router);
+    bench.run_until_idle();
+    assert!(bench.stack.router().is_some());
+    let far = Ipv6Addr::new(0x2600, 0, 0, 0, 0, 0, 0, 1);
+    assert!(bench.stack.source(far.into()).is_some());
     assert_eq!(bench.stack.addresses6().len(), 2);
     bench.finishes();
 }
@@ -188,7 +190,7 @@ fn redirects_of_who_is_no_router() {
         ],
     );
     bench.send(&says(ROUTER, ALL_NODES, 255, advertisement()));
-    bench.settle();
+    bench.run_until_idle();
     // A router now, but not the first hop to a host on the link.
     bench.ignores(
         "redirects",
@@ -224,7 +226,6 @@ fn a_connection_ends_when_its_address_is_somebody_elses() {
     turn();
     assert!(stack.is_optimistic(CLIENT6) && !stack.is_duplicate(CLIENT6));
     let claim = NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target: CLIENT6,
@@ -248,9 +249,8 @@ fn neighbor_advertisements_from_afar_or_about_us() {
     let mut bench = Bench::downloading(Version::V6);
     // Duplicate address detection has ended: the address is ours.
     bench.clock.advance(1_100_000);
-    bench.settle();
+    bench.run_until_idle();
     let evil = |target: Ipv6Addr, solicited| NeighborAdvertisement {
-        router: false,
         solicited,
         override_: true,
         target,
@@ -294,7 +294,6 @@ fn an_address_that_somebody_has_is_given_up() {
     bench.turn();
     assert!(is_there(&bench));
     let theirs = NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target: address,
@@ -304,7 +303,7 @@ fn an_address_that_somebody_has_is_given_up() {
         multicast_mac(ALL_NODES),
         &theirs.packet(address, ALL_NODES),
     ));
-    bench.settle();
+    bench.run_until_idle();
     assert!(!is_there(&bench));
 }
 
@@ -347,17 +346,17 @@ fn neighbors_are_asked_once_our_address_is_settled() {
 #[test]
 fn a_request_for_our_address_is_answered() {
     let mut bench = Bench::silent(Version::V4);
-    bench.settle();
+    bench.run_until_idle();
     bench.heard.clear();
     let other = Ipv4Addr::new(10, 0, 0, 77);
     for (operation, target) in [(1, other), (2, CLIENT), (2, other)] {
         bench.send(&arp(operation, SERVER_MAC, SERVER, target));
-        bench.settle();
+        bench.run_until_idle();
     }
     assert!(bench.heard.is_empty());
     let question = arp(1, SERVER_MAC, SERVER, CLIENT);
     bench.send(&question);
-    bench.settle();
+    bench.run_until_idle();
     let mut answer = [
         &SERVER_MAC[..],
         &CLIENT_MAC,
@@ -380,7 +379,7 @@ fn a_request_for_our_address_is_answered() {
         bench.send(&question);
     }
     bench.clock.advance(200);
-    bench.settle();
+    bench.run_until_idle();
     assert_eq!(bench.heard, vec![answer; 16]);
 }
 
@@ -398,7 +397,7 @@ fn who_sends_a_file_is_not_asked_whether_he_is_there() {
         };
         let second = |bench: &mut Bench| {
             bench.clock.advance(1_000_000);
-            bench.settle();
+            bench.run_until_idle();
         };
         for _ in 0..45 {
             bench.go_on();
@@ -427,7 +426,7 @@ fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() 
             frames.count()
         };
         socket.send_to((stranger, 69).into(), b"first").unwrap();
-        bench.settle();
+        bench.run_until_idle();
         // Asked five times, every 100 ms.
         for _ in 0..4 {
             bench.clock.advance(100_000);
@@ -438,12 +437,12 @@ fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() 
         bench.clock.advance(100_000);
         bench.turn();
         bench.send(&bench.here(SERVER_MAC));
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(sent(&bench, b"other"), 1);
         socket.send_to((stranger, 69).into(), b"second").unwrap();
-        bench.settle();
+        bench.run_until_idle();
         bench.send(&has(stranger, [2, 0, 0, 0, 0, 0x77]));
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!((sent(&bench, b"first"), sent(&bench, b"second")), (0, 1));
     }
 }
@@ -470,7 +469,7 @@ fn who_claims_an_address_that_is_probed() {
         });
         bench.turn();
         bench.send(&arp(operation, EVIL_MAC, sender, target));
-        bench.settle();
+        bench.run_until_idle();
         for _ in 0..3 {
             bench.clock.advance(5_000);
             bench.turn();

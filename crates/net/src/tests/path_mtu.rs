@@ -58,12 +58,12 @@ fn a_packet_too_big_makes_segments_smaller() {
         bench.heard.clear();
         let said = icmp(version, router(version), kind, code, 1300, &sent[0]);
         bench.send(&said);
-        bench.settle();
+        bench.run_until_idle();
         let host = version.server().ip();
         assert_eq!(bench.stack.path_mtu(host), 1300);
         assert_eq!(usize::from(bench.mss()), 1300 - headers - 20);
         bench.clock.advance(2_000_000);
-        bench.settle();
+        bench.run_until_idle();
         let again = packets(&bench);
         assert!(!again.is_empty());
         assert!(again.iter().all(|packet| packet.len() <= 1300));
@@ -114,7 +114,7 @@ fn what_strangers_say_of_the_path_is_nothing() {
             // Never below what every network carries.
             Version::V4 => {
                 bench.send(&frame);
-                bench.settle();
+                bench.run_until_idle();
                 assert_eq!(bench.mss(), 536);
             }
             Version::V6 => bench.ignores("below 1280", [frame]),

@@ -20,7 +20,7 @@ fn a_reset_with_text_at_the_next_number_ends_it_and_its_text_is_nothing() {
             reset.flags = Flags::RST | Flags::ACK;
             reset.payload.truncate(len);
             bench.send(&reset.frame());
-            bench.settle();
+            bench.run_until_idle();
             // What came before is handed over; the error follows.
             assert_eq!(*bench.done.borrow(), Some(Ok(10 * STEP)));
         });
@@ -42,7 +42,7 @@ fn data_with_other_flags() {
         let mut fin = bench.segment(STEP);
         fin.flags = Flags::ACK | Flags::FIN | Flags::PSH;
         bench.send(&fin.frame());
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*bench.done.borrow(), Some(Ok(11 * STEP)));
         assert_eq!(bench.window().0, FIRST.wrapping_add(11_001));
     });
@@ -53,10 +53,10 @@ fn data_with_other_flags() {
         fin.seq = fin.seq.wrapping_add(STEP as u32);
         fin.flags = Flags::ACK | Flags::FIN;
         bench.send(&fin.frame());
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*bench.done.borrow(), None);
         bench.go_on();
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*bench.done.borrow(), Some(Ok(12 * STEP)));
     });
 }
@@ -80,7 +80,7 @@ fn gaps_are_told_by_their_edges() {
         let start = FIRST.wrapping_add(bench.position as u32);
         bench.go_on();
         bench.go_on();
-        bench.settle();
+        bench.run_until_idle();
         let (numbers, options) = bench.segments().pop().unwrap();
         assert_eq!(numbers.1, start.wrapping_sub(STEP as u32));
         let mut block = vec![1, 1, 5, 10];
@@ -97,7 +97,7 @@ fn nothing_is_used_that_the_peer_does_not_know() {
         let mut bench = Bench::with(version, &[2, 4, 5, 120], true);
         bench.position += STEP;
         bench.go_on();
-        bench.settle();
+        bench.run_until_idle();
         let segments = bench.segments();
         assert!(!segments.is_empty());
         assert!(segments.iter().all(|(_, options)| options.is_empty()));
@@ -118,7 +118,7 @@ fn memory_that_shrinks_does_not_take_a_promise_back() {
         bench.shorten(15 * STEP);
         for _ in 0..8 {
             bench.go_on();
-            bench.settle();
+            bench.run_until_idle();
         }
         assert!(bench.segments().len() >= 8);
         assert_eq!(*bench.done.borrow(), Some(Ok(15 * STEP)));
@@ -132,16 +132,16 @@ fn memory_that_shrinks_keeps_nothing_behind_a_gap() {
     each(|mut bench| {
         bench.position += STEP;
         bench.go_on();
-        bench.settle();
+        bench.run_until_idle();
         assert_ne!(bench.out_of_order(), 0);
         bench.shorten(11 * STEP + 500);
         bench.position -= 2 * STEP;
         bench.go_on();
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(bench.out_of_order(), 0);
         assert_eq!(bench.window().0, FIRST.wrapping_add(11 * STEP as u32));
         bench.go_on();
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(bench.window().0, FIRST.wrapping_add(12 * STEP as u32));
         assert_eq!(*bench.done.borrow(), Some(Ok(11 * STEP + 500)));
     });
@@ -178,15 +178,15 @@ fn a_reader_that_gave_up_reads_the_rest_elsewhere() {
         bench.position += STEP;
         bench.go_on();
         bench.clock.advance(6_000_000);
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*bench.done.borrow(), Some(Ok(2 * STEP)));
         let before = memory.with(0, |bytes| bytes.to_vec());
         bench.position = 2 * STEP;
         bench.go_on();
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(bench.window().0, FIRST.wrapping_add(3 * STEP as u32));
         bench.go_on();
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*rest.borrow(), pattern(LEN)[2 * STEP..4 * STEP]);
         assert_eq!(memory.with(0, |bytes| bytes.to_vec()), before);
     }
@@ -216,9 +216,9 @@ fn a_reader_of_nothing_is_told_why() {
             let mut end = bench.segment(0);
             end.flags = flags;
             bench.send(&end.frame());
-            bench.settle();
+            bench.run_until_idle();
             bench.clock.advance(6_000_000);
-            bench.settle();
+            bench.run_until_idle();
             assert_eq!(*bench.done.borrow(), Some(expected), "{flags:?}");
         }
     }
@@ -246,7 +246,7 @@ fn a_region_follows_what_was_written() {
         let last = first.wrapping_add(3007);
         assert_eq!(bench.ack, last, "of what was sent");
         bench.send(&bench.segment(0).frame());
-        bench.settle();
+        bench.run_until_idle();
         let (numbers, _) = bench.segments().pop().unwrap();
         assert_eq!(numbers.0, last);
         assert!(numbers.2.contains(Flags::FIN));
@@ -266,7 +266,7 @@ fn connections_have_ports_of_their_own() {
                 let _ = stack.connect(server, Duration::from_secs(60)).await;
             });
         }
-        bench.settle();
+        bench.run_until_idle();
     }
     let syns = bench.heard.iter().filter_map(|frame| tcp(frame));
     let ports: BTreeSet<u16> = syns.map(|(us, ..)| us.port()).collect();
@@ -300,7 +300,7 @@ fn a_dropped_stream_is_reset() {
                 // It is forgotten: what comes still is answered as for any closed port.
                 bench.heard.clear();
                 bench.send(&bench.segment(STEP).frame());
-                bench.settle();
+                bench.run_until_idle();
                 let (numbers, _) = bench.segments().pop().unwrap();
                 assert_eq!((numbers.0, numbers.2), (bench.ack, Flags::RST));
             }
@@ -325,16 +325,16 @@ fn what_comes_by_segments_with_options_is_progress() {
         bench.handshake(&OPTIONS);
         for _ in 0..4 {
             bench.clock.advance(3_000_000);
-            bench.settle();
+            bench.run_until_idle();
             let mut segment = bench.segment(STEP);
             segment.options = vec![1, 1, 1, 0];
             bench.position += STEP;
             bench.send(&segment.frame());
-            bench.settle();
+            bench.run_until_idle();
             assert_eq!(*bench.done.borrow(), None);
         }
         bench.clock.advance(6_000_000);
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*bench.done.borrow(), Some(Ok(4 * STEP)));
     }
 }
@@ -357,16 +357,16 @@ fn an_upload_lasts_while_it_is_acknowledged() {
         bench.handshake(&OPTIONS);
         for _ in 0..4 {
             bench.clock.advance(3_000_000);
-            bench.settle();
+            bench.run_until_idle();
             assert_eq!(*bench.done.borrow(), None);
             // Of the oldest segment alone.
             let mut acknowledges = bench.segment(0);
             acknowledges.ack = bench.snd_una().wrapping_add(1400);
             bench.send(&acknowledges.frame());
-            bench.settle();
+            bench.run_until_idle();
         }
         bench.clock.advance(6_000_000);
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*bench.done.borrow(), Some(Err(NetError::TimedOut)));
     }
 }
@@ -392,7 +392,7 @@ fn strangers_are_refused() {
         }
         // All are there at the next turn.
         bench.clock.advance(200);
-        bench.settle();
+        bench.run_until_idle();
         assert!(
             (1..=4).contains(&bench.heard.len()),
             "{}",
@@ -423,7 +423,7 @@ fn a_long_text_leaves_piece_by_piece() {
             assert!(waits <= 16 * 1024);
             // The host has heard what came up to here.
             bench.send(&bench.segment(0).frame());
-            bench.settle();
+            bench.run_until_idle();
         }
         assert_eq!(*bench.done.borrow(), Some(Ok(40_000)));
         assert_eq!(bench.ack, first.wrapping_add(40_000));
@@ -463,11 +463,11 @@ fn a_closed_stream_says_goodbye_again() {
         assert_eq!(goodbyes(&bench), 1);
         for _ in 0..28 {
             bench.clock.advance(100_000);
-            bench.settle();
+            bench.run_until_idle();
         }
         assert!(goodbyes(&bench) > 1 && is_kept(&bench));
         bench.clock.advance(400_000);
-        bench.settle();
+        bench.run_until_idle();
         assert!(!is_kept(&bench));
     }
 }
@@ -502,11 +502,11 @@ fn a_stream_tells_its_round_trip_and_what_it_received() {
         bench.go_on();
         bench.go_on();
         bench.clock.advance(100_000);
-        bench.settle();
+        bench.run_until_idle();
         for _ in 0..3 {
             bench.go_on();
         }
-        bench.settle();
+        bench.run_until_idle();
         assert_eq!(*bench.done.borrow(), Some(Ok(4 * STEP)));
         let (round_trip, read, before, received) = told.borrow_mut().take().unwrap();
         // One turn of the bench and the next.

@@ -1,7 +1,7 @@
 //! What a station tells of itself.
 
 use super::forged::Bench;
-use super::{CLIENT, CLIENT_MAC, Version};
+use super::{CLIENT, CLIENT_MAC, SERVER, Version};
 use crate::{Ipv4Cidr, Ipv4Config};
 use core::net::IpAddr;
 use std::vec::Vec;
@@ -45,4 +45,26 @@ fn packets_are_as_long_as_the_network_says_within_reason() {
         });
         assert_eq!(bench.stack.mtu(), mtu);
     }
+}
+
+#[test]
+fn who_is_on_the_link_is_told_by_the_prefix() {
+    for version in Version::BOTH {
+        let stack = Bench::silent(version).stack;
+        let (here, far) = match version {
+            Version::V4 => ("10.0.0.77", "10.0.1.1"),
+            Version::V6 => ("fe80::77", "2001:db8::1"),
+        };
+        assert!(stack.is_on_link(here.parse().unwrap()));
+        assert!(!stack.is_on_link(far.parse().unwrap()));
+    }
+}
+
+#[test]
+fn an_address_that_is_given_up_is_no_longer_ours() {
+    let stack = Bench::silent(Version::V4).stack;
+    assert_eq!(stack.address(), Some(Ipv4Cidr::new(CLIENT, 24)));
+    stack.unconfigure();
+    assert_eq!(stack.address(), None);
+    assert_eq!(stack.source(IpAddr::V4(SERVER)), None);
 }

@@ -94,7 +94,7 @@ impl Case {
         let mut sink = Sink::new(far, self.file.len(), self.buffer);
         let mut client = Engine::new(near, [3; 32]);
         let stack = client.stack();
-        self.version.settle(&mut client);
+        self.version.configure_before_start(&mut client);
         let (server, file) = (self.version.server(), self.file.clone());
         let done = Rc::new(RefCell::new(None));
         let out = done.clone();

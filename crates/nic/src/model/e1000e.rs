@@ -227,7 +227,7 @@ impl Model {
 }
 
 impl State {
-    /// Complains about the driver, unless the chip has driven it mad.
+    /// Complains about the driver, unless the chip has misbehaved first.
     fn demand(&self, held: bool, what: &str) {
         assert!(held || self.lied, "the driver {what}");
     }

@@ -85,7 +85,7 @@ fn config(bytes: &mut Bytes<'_>) -> (ModelConfig, usize) {
         if how & 8 != 0 {
             // With fewer than there are, the driver asks a queue that nobody answers on; it waits too long for that to be done often.
             let told = Some(bytes.u16());
-            config.pairs_told = told.filter(|told| *told == 0 || *told > config.pairs);
+            config.pairs_reported = told.filter(|told| *told == 0 || *told > config.pairs);
         }
     }
     if kind & 0x20 != 0 {

@@ -41,7 +41,7 @@ impl State {
                 let mut bytes = [0; DEVICE_LEN];
                 bytes[..6].copy_from_slice(&self.config.mac);
                 bytes[6] = u8::from(self.link_up);
-                let pairs = self.config.pairs_told.unwrap_or(self.config.pairs);
+                let pairs = self.config.pairs_reported.unwrap_or(self.config.pairs);
                 bytes[8..10].copy_from_slice(&pairs.to_le_bytes());
                 bytes[10..12].copy_from_slice(&self.config.mtu.to_le_bytes());
                 let (key, table, hashes) = self.config.rss;

@@ -8,8 +8,8 @@ use std::thread;
 
 /// A NIC with a relay, and the other end of its cable.
 struct Scene {
-    near: Near<SimNic>,
-    far: Far,
+    driver_end: DriverEnd<SimNic>,
+    engine_end: EngineEnd,
     peer: SimNic,
 }
 
@@ -27,8 +27,12 @@ impl Scene {
         configure(&mut config);
         nic.configure(config);
         peer.configure(roomy);
-        let (near, far) = relay(nic);
-        Self { near, far, peer }
+        let (driver_end, engine_end) = relay(nic);
+        Self {
+            driver_end,
+            engine_end,
+            peer,
+        }
     }
 
     /// The peer sends a frame with `number` in it, and it arrives.
@@ -72,13 +76,17 @@ fn seen(nic: &mut impl Nic, budget: usize) -> Result<Vec<u32>, Fault> {
 }
 
 #[test]
-fn what_the_nic_is_the_far_end_is() {
+fn what_the_nic_is_the_engine_end_is() {
     let mut scene = Scene::new(|config| config.transmit_checksum = true);
-    let nic = scene.near.into_nic();
-    assert_eq!(scene.far.properties(), nic.properties());
-    assert!(scene.far.link_up());
+    let nic = scene.driver_end.into_nic();
+    assert_eq!(scene.engine_end.properties(), nic.properties());
+    assert!(scene.engine_end.link_up());
     let scene = Scene::new(|config| config.transmit_unit = 60_000);
-    assert_eq!(scene.far.properties().transmit_unit, 0, "it cuts nothing");
+    assert_eq!(
+        scene.engine_end.properties().transmit_unit,
+        0,
+        "it cuts nothing"
+    );
 }
 
 #[test]
@@ -87,18 +95,18 @@ fn frames_go_both_ways_again_and_again() {
     // More than there are buffers.
     for number in 0..1000 {
         scene.peer_sends(number);
-        assert!(scene.near.turn());
-        assert_eq!(seen(&mut scene.far, 8), Ok([number].into()));
-        send(&mut scene.far, number).unwrap();
-        assert!(scene.near.turn());
+        assert!(scene.driver_end.turn());
+        assert_eq!(seen(&mut scene.engine_end, 8), Ok([number].into()));
+        send(&mut scene.engine_end, number).unwrap();
+        assert!(scene.driver_end.turn());
         assert_eq!(scene.peer_sees(), [number]);
     }
-    assert!(!scene.near.turn());
-    let (near, far) = (scene.near.counters(), scene.far.counters());
-    assert_eq!(near.receive_units, far.receive_units);
-    assert_eq!(near.receive_bytes, far.receive_bytes);
-    assert_eq!(near.transmit_frames, far.transmit_frames);
-    assert_eq!(near.transmit_bytes, far.transmit_bytes);
+    assert!(!scene.driver_end.turn());
+    let (driver_end, engine_end) = (scene.driver_end.counters(), scene.engine_end.counters());
+    assert_eq!(driver_end.receive_units, engine_end.receive_units);
+    assert_eq!(driver_end.receive_bytes, engine_end.receive_bytes);
+    assert_eq!(driver_end.transmit_frames, engine_end.transmit_frames);
+    assert_eq!(driver_end.transmit_bytes, engine_end.transmit_bytes);
 }
 
 #[test]
@@ -124,28 +132,28 @@ fn without_free_buffers_frames_stay_with_the_driver() {
     for number in 0..count {
         scene.peer_sends(number);
     }
-    while scene.near.turn() {}
-    assert_eq!(scene.near.counters().receive_units, UNITS as u64);
+    while scene.driver_end.turn() {}
+    assert_eq!(scene.driver_end.counters().receive_units, UNITS as u64);
     let mut numbers = Vec::new();
     while numbers.len() < count as usize {
-        numbers.extend(seen(&mut scene.far, 10).unwrap());
-        scene.near.turn();
+        numbers.extend(seen(&mut scene.engine_end, 10).unwrap());
+        scene.driver_end.turn();
     }
     assert!(numbers.into_iter().eq(0..count));
 }
 
 #[test]
-fn a_far_end_that_nobody_looks_after_is_full() {
+fn an_engine_end_that_nobody_looks_after_is_full() {
     let mut scene = Scene::new(|_| {});
-    let (_, mut tx) = scene.far.split();
+    let (_, mut tx) = scene.engine_end.split();
     assert_eq!(tx.room(), FRAMES);
     for number in 0..FRAMES as u32 {
-        send(&mut scene.far, number).unwrap();
+        send(&mut scene.engine_end, number).unwrap();
     }
-    assert_eq!(send(&mut scene.far, 0), Err(SendError::Full));
-    assert_eq!(scene.far.counters().transmit_full, 1);
-    scene.near.turn();
-    let (_, mut tx) = scene.far.split();
+    assert_eq!(send(&mut scene.engine_end, 0), Err(SendError::Full));
+    assert_eq!(scene.engine_end.counters().transmit_full, 1);
+    scene.driver_end.turn();
+    let (_, mut tx) = scene.engine_end.split();
     assert_eq!(tx.room(), BURST);
     assert_eq!(
         tx.send(1519, Offload::None, |_| ()),
@@ -164,11 +172,11 @@ fn a_far_end_that_nobody_looks_after_is_full() {
 fn a_full_driver_gets_the_frames_later_in_order() {
     let mut scene = Scene::new(|config| config.transmit_frames = 3);
     for number in 0..10 {
-        send(&mut scene.far, number).unwrap();
+        send(&mut scene.engine_end, number).unwrap();
     }
     let mut numbers = Vec::new();
     for _ in 0..4 {
-        scene.near.turn();
+        scene.driver_end.turn();
         numbers.extend(scene.peer_sees());
     }
     assert!(numbers.into_iter().eq(0..10));
@@ -177,26 +185,26 @@ fn a_full_driver_gets_the_frames_later_in_order() {
 #[test]
 fn idle_means_that_all_has_left() {
     let mut scene = Scene::new(|config| config.transmit_frames = 1);
-    let idle = |far: &mut Far| far.split().1.idle();
-    assert!(idle(&mut scene.far));
-    send(&mut scene.far, 1).unwrap();
-    send(&mut scene.far, 2).unwrap();
-    assert!(!idle(&mut scene.far));
-    scene.near.turn();
+    let idle = |engine_end: &mut EngineEnd| engine_end.split().1.idle();
+    assert!(idle(&mut scene.engine_end));
+    send(&mut scene.engine_end, 1).unwrap();
+    send(&mut scene.engine_end, 2).unwrap();
+    assert!(!idle(&mut scene.engine_end));
+    scene.driver_end.turn();
     // One is leaving; the driver had no room for the other.
-    assert!(!idle(&mut scene.far));
+    assert!(!idle(&mut scene.engine_end));
     scene.peer.clock().advance(1000);
-    scene.near.turn();
-    assert!(!idle(&mut scene.far));
+    scene.driver_end.turn();
+    assert!(!idle(&mut scene.engine_end));
     scene.peer.clock().advance(1000);
     // Behind the question.
-    send(&mut scene.far, 3).unwrap();
-    scene.near.turn();
+    send(&mut scene.engine_end, 3).unwrap();
+    scene.driver_end.turn();
     scene.peer.clock().advance(1000);
-    scene.near.turn();
-    assert!(!idle(&mut scene.far));
-    scene.near.turn();
-    assert!(idle(&mut scene.far));
+    scene.driver_end.turn();
+    assert!(!idle(&mut scene.engine_end));
+    scene.driver_end.turn();
+    assert!(idle(&mut scene.engine_end));
     assert_eq!(scene.peer_sees(), [1, 2, 3]);
 }
 
@@ -208,76 +216,76 @@ fn faults_come_behind_the_frames_and_stay() {
         fault: Some((2, Fault::NeedsReset)),
         ..FaultConfig::default()
     };
-    let (mut near, mut far) = relay(inject(nic, config, 1));
+    let (mut driver_end, mut engine_end) = relay(inject(nic, config, 1));
     send(&mut peer, 7).unwrap();
     peer.clock().advance(1000);
-    assert!(near.turn());
-    assert!(!near.turn());
-    assert!(!near.turn());
-    assert_eq!(seen(&mut far, 8), Err(Fault::NeedsReset));
-    assert_eq!(seen(&mut far, 8), Err(Fault::NeedsReset));
+    assert!(driver_end.turn());
+    assert!(!driver_end.turn());
+    assert!(!driver_end.turn());
+    assert_eq!(seen(&mut engine_end, 8), Err(Fault::NeedsReset));
+    assert_eq!(seen(&mut engine_end, 8), Err(Fault::NeedsReset));
     let refused = Err(SendError::Fault(Fault::NeedsReset));
-    assert_eq!(send(&mut far, 1), refused);
-    let (_, mut tx) = far.split();
+    assert_eq!(send(&mut engine_end, 1), refused);
+    let (_, mut tx) = engine_end.split();
     assert_eq!(tx.flush(), Err(Fault::NeedsReset));
     assert!(tx.idle());
-    assert!(!far.link_up());
-    assert_eq!(far.counters().receive_units, 1);
+    assert!(!engine_end.link_up());
+    assert_eq!(engine_end.counters().receive_units, 1);
 }
 
 #[test]
-fn stopped_at_the_far_end_the_device_stops() {
+fn stopped_at_the_engine_end_the_device_stops() {
     let mut scene = Scene::new(|_| {});
     scene.peer_sends(1);
-    scene.near.turn();
-    scene.far.stop();
-    scene.far.stop();
-    assert_eq!(seen(&mut scene.far, 8), Ok(Vec::new()));
+    scene.driver_end.turn();
+    scene.engine_end.stop();
+    scene.engine_end.stop();
+    assert_eq!(seen(&mut scene.engine_end, 8), Ok(Vec::new()));
     assert_eq!(
-        send(&mut scene.far, 1),
+        send(&mut scene.engine_end, 1),
         Err(SendError::Fault(Fault::Removed))
     );
-    assert!(scene.far.split().1.idle());
-    scene.near.turn();
+    assert!(scene.engine_end.split().1.idle());
+    scene.driver_end.turn();
     scene.peer_sends(2);
-    assert!(!scene.near.turn());
-    let mut nic = scene.near.into_nic();
+    assert!(!scene.driver_end.turn());
+    let mut nic = scene.driver_end.into_nic();
     assert_eq!(send(&mut nic, 1), Err(SendError::Fault(Fault::Removed)));
 }
 
 #[test]
-fn the_link_is_as_the_near_end_last_saw_it() {
+fn the_link_is_as_the_driver_end_last_saw_it() {
     let mut scene = Scene::new(|_| {});
     scene.peer.set_link_up(false);
-    assert!(scene.far.link_up());
-    scene.near.turn();
-    assert!(!scene.far.link_up());
+    assert!(scene.engine_end.link_up());
+    scene.driver_end.turn();
+    assert!(!scene.engine_end.link_up());
     scene.peer.set_link_up(true);
-    scene.near.turn();
-    assert!(scene.far.link_up());
+    scene.driver_end.turn();
+    assert!(scene.engine_end.link_up());
 }
 
 #[test]
 fn ends_may_be_on_two_processors() {
     const COUNT: u32 = 5000;
     let mut scene = Scene::new(|_| {});
-    let (mut far, mut peer) = (scene.far, scene.peer);
+    let (mut engine_end, mut peer) = (scene.engine_end, scene.peer);
     let engine = thread::spawn(move || {
         let mut expected = 0;
         while expected < COUNT {
-            for number in seen(&mut far, 16).unwrap() {
+            for number in seen(&mut engine_end, 16).unwrap() {
                 assert_eq!(number, expected);
                 expected += 1;
-                while send(&mut far, number) == Err(SendError::Full) {
+                while send(&mut engine_end, number) == Err(SendError::Full) {
                     thread::yield_now();
                 }
             }
             thread::yield_now();
         }
-        while !far.split().1.idle() {
+        while !engine_end.split().1.idle() {
             thread::yield_now();
         }
-        far
+        engine_end
     });
     for number in 0..COUNT {
         send(&mut peer, number).unwrap();
@@ -285,33 +293,33 @@ fn ends_may_be_on_two_processors() {
     peer.clock().advance(1_000_000);
     let mut numbers = Vec::new();
     while !engine.is_finished() {
-        scene.near.turn();
+        scene.driver_end.turn();
         peer.clock().advance(100);
         numbers.extend(seen(&mut peer, usize::MAX).unwrap());
     }
-    let far = engine.join().unwrap();
+    let engine_end = engine.join().unwrap();
     peer.clock().advance(1_000_000);
     numbers.extend(seen(&mut peer, usize::MAX).unwrap());
     assert!(numbers.into_iter().eq(0..COUNT));
-    assert_eq!(far.counters().receive_units, u64::from(COUNT));
+    assert_eq!(engine_end.counters().receive_units, u64::from(COUNT));
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     PeerSends(u8),
-    NearTurns,
-    FarReceives(u8),
-    FarSends(u8),
-    FarAsks,
+    DriverTurns,
+    EngineReceives(u8),
+    EngineSends(u8),
+    EngineAsks,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0..60_u8).prop_map(Step::PeerSends),
-        Just(Step::NearTurns),
-        (0..80_u8).prop_map(Step::FarReceives),
-        (0..100_u8).prop_map(Step::FarSends),
-        Just(Step::FarAsks),
+        Just(Step::DriverTurns),
+        (0..80_u8).prop_map(Step::EngineReceives),
+        (0..100_u8).prop_map(Step::EngineSends),
+        Just(Step::EngineAsks),
     ]
 }
 
@@ -332,20 +340,20 @@ proptest! {
                     scene.peer_sends(number);
                     inbound.push_back(number);
                 },
-                Step::NearTurns => {
-                    scene.near.turn();
+                Step::DriverTurns => {
+                    scene.driver_end.turn();
                 }
-                Step::FarReceives(budget) => {
-                    let numbers = seen(&mut scene.far, budget.into()).unwrap();
+                Step::EngineReceives(budget) => {
+                    let numbers = seen(&mut scene.engine_end, budget.into()).unwrap();
                     prop_assert!(numbers.len() <= budget.into());
                     for number in numbers {
                         prop_assert_eq!(Some(number), inbound.pop_front());
                     }
                 }
-                Step::FarSends(count) => for _ in 0..count {
+                Step::EngineSends(count) => for _ in 0..count {
                     number += 1;
-                    let room = scene.far.split().1.room();
-                    match send(&mut scene.far, number) {
+                    let room = scene.engine_end.split().1.room();
+                    match send(&mut scene.engine_end, number) {
                         Ok(()) => outbound.push_back(number),
                         Err(error) => {
                             prop_assert_eq!(error, SendError::Full);
@@ -353,8 +361,8 @@ proptest! {
                         }
                     }
                 },
-                Step::FarAsks => {
-                    let idle = scene.far.split().1.idle();
+                Step::EngineAsks => {
+                    let idle = scene.engine_end.split().1.idle();
                     for number in scene.peer_sees() {
                         prop_assert_eq!(Some(number), outbound.pop_front());
                     }
@@ -362,9 +370,9 @@ proptest! {
                 }
             }
         }
-        while scene.near.turn() || !inbound.is_empty() {
+        while scene.driver_end.turn() || !inbound.is_empty() {
             scene.peer.clock().advance(1000);
-            for number in seen(&mut scene.far, 64).unwrap() {
+            for number in seen(&mut scene.engine_end, 64).unwrap() {
                 prop_assert_eq!(Some(number), inbound.pop_front());
             }
         }

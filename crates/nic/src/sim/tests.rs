@@ -506,11 +506,11 @@ proptest! {
 #[test]
 fn a_fan_sorts_by_its_steering_or_not_at_all() {
     use crate::Steering;
-    use fan::{Manner, fan};
-    for manner in [Manner::Faithful, Manner::Astray(3)] {
+    use multiqueue::{Manner, multiqueue};
+    for manner in [Manner::Steered, Manner::Missteered(3)] {
         let (mut far, near) = link(LinkConfig::default(), LinkConfig::default(), 1);
         let clock = near.clock();
-        let mut pairs = fan(near, Steering::by_port(3), manner);
+        let mut pairs = multiqueue(near, Steering::by_port(3), manner);
         let mut sent = Vec::new();
         for port in 0..60_u16 {
             let (build, start) = VERSIONS[usize::from(port / 30)];
@@ -552,7 +552,7 @@ fn a_fan_sorts_by_its_steering_or_not_at_all() {
         };
         assert_eq!(
             seen.iter().enumerate().all(right),
-            manner == Manner::Faithful
+            manner == Manner::Steered
         );
         let received: u64 = pairs.iter().map(|p| p.counters().receive_units).sum();
         assert_eq!(received, 62);

@@ -97,7 +97,7 @@ impl Shape {
             mtu: self.mtu,
             max_receive: self.max_receive(),
             receive_frames: buffers / (HEADER_LEN + frame).div_ceil(buffer),
-            receive_frames_hoped: 0,
+            receive_frames_probe: 0,
             receive_bytes: buffers
                 * match (self.mergeable(), self.coalescing()) {
                     (true, true) => buffer,

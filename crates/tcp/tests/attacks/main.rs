@@ -29,7 +29,7 @@ fn connection(flight: u32) -> Bench {
     bench.take(2000);
     bench.connection.queue(flight);
     bench.transmit();
-    bench.settle();
+    bench.receive_widest_window();
     bench
 }
 

@@ -4,7 +4,7 @@
 
 use wireboot_tcp::{Connection, Duration, Flags, Instant, Limits, Placement, Segment};
 
-/// The window field's value in the other end's segments, before the last one of [`Bench::settle`].
+/// The window field's value in the other end's segments, before the last one of [`Bench::receive_widest_window`].
 const WND: u32 = 4000;
 /// The largest window that the other end tells.
 pub const MAX_SND_WND: u32 = 4096;
@@ -345,7 +345,7 @@ impl Bench {
     }
 
     /// The other end acknowledges nothing new, with the largest window: now SND.WL1 is RCV.NXT, SND.WL2 SND.UNA, and SND.WND is MAX_SND_WND.
-    pub fn settle(&mut self) {
+    pub fn receive_widest_window(&mut self) {
         let ack = self.connection.snd_una();
         self.receive(Flags::ACK, self.peer_nxt, ack, 0, MAX_SND_WND);
         let sent = self.transmit();

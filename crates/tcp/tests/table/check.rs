@@ -279,7 +279,7 @@ fn bring(case: &Case) -> Bench {
         bench.receive_next(Flags::FIN | Flags::ACK, 0);
         bench.transmit_within(10);
     }
-    bench.settle();
+    bench.receive_widest_window();
     bench.connection.acknowledged();
     assert_eq!(bench.connection.state(), state(case.state), "{case:?}");
     bench

@@ -1,4 +1,5 @@
-//! What becomes of a fault on another processor: it is written down and the processor rests, for the boot processor to see.
+//! What becomes of a fault on an AP (application processor): it is recorded and the processor halts, for the BSP
+//! (bootstrap processor) to see.
 //!
 //! Such a processor gets descriptor tables of its own while our code runs there (Intel SDM volume 3, chapter 7): the firmware's
 //! segments, so that no selector changes, a task state segment whose only use is a stack for exceptions, which must work
@@ -29,7 +30,7 @@ const BUSY: u64 = 1 << 41;
 static IMAGE_BASE: AtomicU64 = AtomicU64::new(0);
 static IMAGE_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Notes where our program lies. For the boot processor.
+/// Notes where our program lies. For the BSP.
 pub(super) fn remember_image() {
     if let Some((base, bytes)) = image::extent() {
         IMAGE_BASE.store(base, Ordering::Relaxed);
@@ -45,7 +46,7 @@ pub(super) struct Tables {
     stack: [u8; STACK],
 }
 
-/// What the processor had before.
+/// The firmware's tables and task register.
 pub(super) struct Before {
     gdt: DescriptorTablePointer,
     idt: DescriptorTablePointer,
@@ -131,7 +132,7 @@ fn task_register() -> u16 {
     selector
 }
 
-/// Gates that write down, by the vectors' names in the table, and for the interrupts one that returns.
+/// Gates that record, by the vectors' names in the table, and for the interrupts one that returns.
 macro_rules! exceptions {
     ($($field:ident $vector:literal $code:literal $name:literal,)*) => {
         fn fill(idt: &mut InterruptDescriptorTable) {
@@ -142,7 +143,7 @@ macro_rules! exceptions {
                     idt.$field.set_handler_addr(VirtAddr::new_truncate(handler)).set_stack_index(0);
                 )*
                 for gate in idt.slice_mut(32..=255) {
-                    gate.set_handler_addr(VirtAddr::new_truncate(nothing as *const () as u64));
+                    gate.set_handler_addr(VirtAddr::new_truncate(return_from_interrupt as *const () as u64));
                 }
             }
         }
@@ -210,9 +211,9 @@ impl fmt::Display for Fault<'_> {
     }
 }
 
-extern "C" fn write_down(frame: *const c_void) -> ! {
+extern "C" fn record_exception(frame: *const c_void) -> ! {
     // SAFETY: `stub` has put it together on a stack that stays.
-    super::end(&Fault(unsafe { &*frame.cast() }))
+    super::record_and_halt(&Fault(unsafe { &*frame.cast() }))
 }
 
 /// Completes the frame with the error code, where the processor gives none, and the vector.
@@ -229,16 +230,16 @@ extern "C" fn stub<const VECTOR: u64, const HAS_CODE: u64>() {
         "mov rdi, rsp",
         "and rsp, -16",
         "sub rsp, 32",
-        "call {write_down}",
+        "call {record_exception}",
         "ud2",
         has_code = const HAS_CODE,
         vector = const VECTOR,
-        write_down = sym write_down,
+        record_exception = sym record_exception,
     )
 }
 
-/// True on a processor whose gates these are.
-pub(super) fn in_place() -> bool {
+/// True on a processor that has loaded [`Tables`].
+pub(super) fn are_loaded() -> bool {
     let idt = sidt();
     let gate = usize::from(super::parking::VECTOR);
     let end = (gate + 1) * size_of::<Entry<HandlerFunc>>() - 1;
@@ -247,12 +248,12 @@ pub(super) fn in_place() -> bool {
     }
     // SAFETY: the processor's own register says that the table is there and so long.
     let gate = unsafe { &*idt.base.as_ptr::<Entry<HandlerFunc>>().add(gate) };
-    gate.handler_addr().as_u64() == nothing as *const () as u64
+    gate.handler_addr().as_u64() == return_from_interrupt as *const () as u64
 }
 
 /// An interrupt, whose only use is that `hlt` has ended.
 #[unsafe(naked)]
-extern "C" fn nothing() {
+extern "C" fn return_from_interrupt() {
     naked_asm!("iretq")
 }
 

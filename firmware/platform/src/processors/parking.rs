@@ -1,12 +1,12 @@
-//! A processor that has nothing to do rests, so that a hypervisor may run something else there and a machine stays cool:
-//! it halts until its own local APIC's timer ends the rest (Intel SDM volume 3, section 11.5.4).
+//! A processor that has nothing to do is parked, so that a hypervisor may run something else there and a machine stays cool:
+//! it halts until its own local APIC's timer interrupts that (Intel SDM volume 3, section 11.5.4).
 
 use crate::clock::Clock;
 use core::arch::asm;
 use core::ptr::NonNull;
 use x86_64::registers::model_specific::Msr;
 
-/// IA32_APIC_BASE.
+/// IA32_APIC_BASE (Intel SDM volume 4, chapter 2): address and mode of the local APIC.
 const BASE: u32 = 0x1b;
 const ENABLED: u64 = 1 << 11;
 const X2APIC: u64 = 1 << 10;
@@ -33,7 +33,7 @@ pub struct Parking {
     apic: Apic,
     /// Ticks of the timer in a microsecond.
     rate: u32,
-    /// What the firmware had there.
+    /// The firmware's values of these registers, put back on drop.
     timer: u32,
     divide: u32,
 }
@@ -69,11 +69,11 @@ impl Apic {
 }
 
 impl Parking {
-    /// The calling processor's timer, calibrated; takes half a millisecond. None on the boot processor, whose timer and
+    /// The calling processor's timer, calibrated; takes half a millisecond. None on the BSP, whose timer and
     /// gates are the firmware's, and where there is no such timer.
     #[must_use]
     pub fn here(clock: Clock) -> Option<Self> {
-        if !super::exceptions::in_place() {
+        if !super::exceptions::are_loaded() {
             return None;
         }
         // SAFETY: every x86-64 processor has the register.

@@ -1,7 +1,7 @@
-//! The stack of another processor, with an end that tells.
+//! The stack of an AP (application processor), with a guard page below it.
 //!
-//! Below it lies a page that nobody may touch, so that code that needs more faults at once instead of writing over someone else's
-//! memory. Where the firmware does not protect pages, a pattern there shows afterwards what happened.
+//! Code that needs more than the stack faults at the guard page instead of writing over someone else's memory. Where the firmware does not
+//! protect pages, a pattern in that page shows afterwards what happened.
 
 use crate::memory::{PAGE, Pages};
 use core::ffi::c_void;
@@ -26,7 +26,7 @@ struct CpuArch {
     set_memory_attributes: unsafe extern "efiapi" fn(*mut CpuArch, u64, u64, u64) -> Status,
 }
 
-/// A stack.
+/// [`STACK`] bytes behind a guard page. Its memory is leaked where the page cannot be unprotected.
 #[derive(Debug)]
 pub(super) struct Stack {
     pages: ManuallyDrop<Pages>,
@@ -55,7 +55,7 @@ impl Stack {
     /// True when it was seen that the stack was too small. One with a protected page need not be looked at.
     pub(super) fn is_exhausted(&self) -> bool {
         let start = self.pages.start();
-        // SAFETY: within the pages; the other processor may write them at any time, so each byte is read as plain data.
+        // SAFETY: within the pages; the AP may write them at any time, so each byte is read as plain data.
         !self.guarded
             && (0..PAGE)
                 .step_by(64)

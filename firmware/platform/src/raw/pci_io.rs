@@ -7,13 +7,13 @@ use uefi_raw::{Guid, PhysicalAddress, Status, guid, newtype_enum};
 newtype_enum! {
     /// Unit of a register access (`EFI_PCI_IO_PROTOCOL_WIDTH`).
     pub enum PciIoWidth: u32 => {
-        /// 8 bits.
+        /// `EfiPciIoWidthUint8`.
         UINT8 = 0,
-        /// 16 bits.
+        /// `EfiPciIoWidthUint16`.
         UINT16 = 1,
-        /// 32 bits.
+        /// `EfiPciIoWidthUint32`.
         UINT32 = 2,
-        /// 64 bits.
+        /// `EfiPciIoWidthUint64`.
         UINT64 = 3,
     }
 }
@@ -46,9 +46,9 @@ newtype_enum! {
     }
 }
 
-/// I/O decoding.
+/// The device answers at its I/O BARs (bit 0 of the PCI command register).
 pub const ATTRIBUTE_IO: u64 = 0x0100;
-/// Memory decoding.
+/// The device answers at its memory BARs (bit 1 of the PCI command register).
 pub const ATTRIBUTE_MEMORY: u64 = 0x0200;
 /// The function may start transfers of its own (DMA).
 pub const ATTRIBUTE_BUS_MASTER: u64 = 0x0400;

@@ -92,7 +92,7 @@ pub struct Claim {
     /// `EFI_SIMPLE_NETWORK_PROTOCOL`, where the driver offers it as well: what is built on that lets go too.
     simple: Option<snp::Claim>,
     handle: Handle,
-    told_panic: Cell<bool>,
+    stops_on_panic: Cell<bool>,
 }
 
 impl Claim {
@@ -111,7 +111,7 @@ impl Claim {
             identifier: Some(identifier.map_err(refused)?),
             simple: None,
             handle,
-            told_panic: Cell::new(false),
+            stops_on_panic: Cell::new(false),
         };
         if has_simple_network(handle) {
             claim.simple = Some(snp::Claim::take(handle).map_err(refused)?);
@@ -150,17 +150,17 @@ impl Claim {
     }
 
     /// From now on, a panic has the interface stopped.
-    pub(super) fn tell_panic(&self, commands: Commands) {
+    pub(super) fn stop_on_panic(&self, commands: Commands) {
         CLAIMED_NUMBER.store(commands.number, Ordering::Relaxed);
         CLAIMED_ENTRY.store(commands.entry as *mut (), Ordering::Relaxed);
         CLAIMED_HANDLE.store(self.handle.as_ptr(), Ordering::Release);
-        self.told_panic.set(true);
+        self.stops_on_panic.set(true);
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.told_panic.get() {
+        if self.stops_on_panic.get() {
             CLAIMED_HANDLE.store(ptr::null_mut(), Ordering::Release);
         }
         self.identifier = None;

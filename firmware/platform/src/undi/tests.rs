@@ -207,7 +207,7 @@ fn starts_whatever_the_state_and_stops() {
         let undi = opened(true, |machine| machine.state = state).unwrap();
         let properties = undi.properties();
         assert_eq!((properties.mac, properties.mtu), ([2, 0, 0, 0, 0, 7], 1500));
-        assert_eq!(properties.receive_frames_hoped, 56);
+        assert_eq!(properties.receive_frames_probe, 56);
         machine(|machine| {
             assert_eq!(machine.state, STATFLAGS_GET_STATE_INITIALIZED);
             // Unicast and broadcast.
@@ -224,7 +224,7 @@ fn starts_whatever_the_state_and_stops() {
     // It tells.
     let properties = undi.properties();
     assert_eq!(
-        (properties.receive_frames, properties.receive_frames_hoped),
+        (properties.receive_frames, properties.receive_frames_probe),
         (20, 0)
     );
 }

@@ -20,7 +20,7 @@ impl Fetcher {
         first: &Url,
         other: impl Fn(&Leases) -> Option<Url>,
     ) -> Result<File, Error> {
-        self.surely(|fetcher| fetcher.either(first, &other))
+        self.retry_once(|fetcher| fetcher.either(first, &other))
     }
 
     fn either(

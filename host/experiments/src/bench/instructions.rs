@@ -19,9 +19,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::Serialize;
-use wireboot_fetch::{
-    Assistant, Command as Ask, Event, Lease, Lease6, LeaseSource, Leases, Service,
-};
+use wireboot_fetch::{Command as Ask, Event, Lease, Lease6, LeaseSource, Leases, Service, Worker};
 use wireboot_net::{Duration, Instant, Ipv4Cidr, Memory};
 use wireboot_nic::{Fault, Steering};
 use wireboot_ring::{HeapBlock, prefix};
@@ -145,7 +143,7 @@ fn totals(profile: &str) -> Option<u64> {
 /// Receives a file over `stream` from a server in memory.
 ///
 /// # Errors
-/// When the file does not come whole, and for several engines with IPv6, by which assistants do not receive.
+/// When the file does not come whole, and for several engines with IPv6, by which workers do not receive.
 pub fn receive(stream: Stream, ip: IpVersion) -> Result<()> {
     if ip == IpVersion::V6 && stream.engines() > 1 {
         bail!("several engines receive by IPv4 only");
@@ -162,16 +160,16 @@ fn receive_bytes(stream: Stream, ip: IpVersion, bytes: u64) -> Result<()> {
     let (mut ask, commands) = wireboot_ring::channel(8);
     let (events, mut told) = wireboot_ring::channel(64);
     let steering = Steering::by_port(stream.engines());
-    let (lead, links) = wireboot_fetch::team(&steering);
+    let (leader, links) = wireboot_fetch::team(&steering);
     let nic = LoopNic::new(stream, ip);
     let service = match stream.engines() {
         1 => Service::new(nic, [7; 32], commands, events),
-        _ => Service::with_assistants(nic, [7; 32], commands, events, lead),
+        _ => Service::with_workers(nic, [7; 32], commands, events, leader),
     };
     let mut engines = vec![Running::Service(service)];
     for (index, link) in (8..).zip(links) {
-        let assistant = Assistant::new(LoopNic::new(stream, ip), [index; 32], link);
-        engines.push(Running::Assistant(assistant));
+        let worker = Worker::new(LoopNic::new(stream, ip), [index; 32], link);
+        engines.push(Running::Worker(worker));
     }
     let mut engines: Vec<(Running, Peer)> = engines
         .into_iter()
@@ -244,21 +242,21 @@ const MOST_ALONE: u64 = 8 << 20;
 /// An engine at work.
 enum Running {
     Service(Service<LoopNic>),
-    Assistant(Assistant<LoopNic>),
+    Worker(Worker<LoopNic>),
 }
 
 impl Running {
     fn nic(&mut self) -> &mut LoopNic {
         match self {
             Running::Service(service) => service.nic_mut(),
-            Running::Assistant(assistant) => assistant.nic_mut(),
+            Running::Worker(worker) => worker.nic_mut(),
         }
     }
 
     fn poll(&mut self, now: Instant) -> Result<bool, Fault> {
         match self {
             Running::Service(service) => service.poll(now),
-            Running::Assistant(assistant) => assistant.poll(now),
+            Running::Worker(worker) => worker.poll(now),
         }
     }
 }

@@ -40,7 +40,7 @@ pub enum Kind {
     Transmit,
     /// Sending the smallest frames.
     TransmitSmall,
-    /// Hashing by the boot processor, which is not the network's.
+    /// Hashing by the BSP, which is not the network's.
     Work,
     /// What each of the network's processors took for its part of a file.
     Engine,
@@ -65,7 +65,7 @@ impl Kind {
             Kind::ReceiveSmall => "receive, small frames",
             Kind::Transmit => "transmit, full frames",
             Kind::TransmitSmall => "transmit, small frames",
-            Kind::Work => "boot processor hashes (SHA-256)",
+            Kind::Work => "BSP hashes (SHA-256)",
             Kind::Engine => "each engine, HTTP",
         }
     }

@@ -48,7 +48,7 @@ pub struct Testbed<'a> {
 /// What a good boot showed.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Facts {
-    /// Engines that ran, 0 where the boot processor did it all. Fewer than planned where a processor did not come in time.
+    /// Engines that ran, 0 where the BSP did it all. Fewer than planned where a processor did not come in time.
     pub engines: u32,
     /// Pages that the card could write to while wireboot had it.
     pub receive_pages: usize,
@@ -173,7 +173,7 @@ impl<'a> Story<'a> {
 
     /// Waits until wireboot has the card. The number of its engines.
     fn ready(&mut self) -> Result<u32> {
-        // "the boot processor, as ...", "processor 1", or "processor 1; parts of large files on 2, 3".
+        // "the BSP, as ...", "processor 1", or "processor 1; parts of large files on 2, 3".
         let on = self.expect(r"wireboot: the network runs on ([^\n]*)\n")?;
         let on = group(&on, 1)?;
         let engines = match on.strip_prefix("processor ") {

@@ -32,7 +32,7 @@ pub const DATA: usize = 12_000_000;
 ///
 /// Each boot has a fault, chosen at random: the server is killed in mid-transfer, the cable is pulled, frames are lost, somebody still
 /// sends while the kernel ends the boot services, wireboot gives the card back and is loaded again; or nothing. The network runs on the
-/// boot processor, on one other or on several, chosen at random too. Linux, on all
+/// BSP (bootstrap processor), on one AP or on several, chosen at random too. Linux, on all
 /// processors, tells the checksum of the data and fills its memory with a pattern, while frames are sent to the card that nobody owns. A boot is
 /// good when it came to its end in time, no byte of the data differs, the device is reset and off the bus, and no byte of the memory changed.
 #[derive(Args, Clone, Debug)]

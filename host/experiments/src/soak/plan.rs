@@ -61,7 +61,7 @@ impl fmt::Display for Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engines {
-    /// None: the boot processor does it all.
+    /// None: the BSP does it all.
     None,
     /// One, as without a setting.
     One,

@@ -189,7 +189,7 @@ impl Nic for TapNic {
             mtu: MTU,
             max_receive: LONGEST,
             receive_frames: FRAMES,
-            receive_frames_hoped: 0,
+            receive_frames_probe: 0,
             receive_bytes: FRAMES * LONGEST,
             transmit_checksum: false,
             transmit_unit: 0,

@@ -299,8 +299,8 @@ fn known(
     let news = Rc::new(RefCell::new(Vec::new()));
     let out = news.clone();
     engine.spawn(async move {
-        let tell = |one| out.borrow_mut().push((stack.now().total_micros(), one));
-        leases::discover(&stack, &request, tell).await;
+        let report = |one| out.borrow_mut().push((stack.now().total_micros(), one));
+        leases::discover(&stack, &request, report).await;
     });
     let mut waiting = VecDeque::new();
     while clock.now() < micros {

@@ -121,7 +121,7 @@ fn a_file_with_a_length() {
     assert_eq!(outcome.bytes(), file);
     assert_eq!(outcome.pages.asked, [300_000]);
     assert_eq!(outcome.pages.last_progress, (300_000, Some(300_000)));
-    assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), 300_000);
+    assert_eq!(outcome.pages.committed.load(Ordering::Relaxed), 300_000);
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
         world.requests.borrow()[0].text,
@@ -283,7 +283,7 @@ fn memory_smaller_than_asked_for_is_not_overrun() {
         get(
             &stack,
             &Connections::new(),
-            &Assistants::none(),
+            &Workers::none(),
             &Hosts,
             &url,
             Limits::default(),
@@ -435,7 +435,7 @@ fn several_files_at_once() {
                 get(
                     &stack,
                     &connections,
-                    &Assistants::none(),
+                    &Workers::none(),
                     &Hosts,
                     &url,
                     Limits::default(),
@@ -574,8 +574,8 @@ fn the_body_of_a_redirect_may_end_early() {
     assert_eq!(world.get(URL).bytes(), b"there");
 }
 
-/// What a destination hears of a file of so many bytes, and when, in milliseconds; and the end.
-fn told(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
+/// The progress reported of a file of so many bytes, each with its time in milliseconds; and the end.
+fn reported(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
     struct Heard(Stack, Pages, Vec<(i64, u64)>);
     impl Destination for Heard {
         async fn memory(
@@ -593,7 +593,7 @@ fn told(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
     world.run(move |stack| async move {
         let url = Url::parse(URL).unwrap();
         let mut heard = Heard(stack.clone(), Pages::default(), Vec::new());
-        let (connections, team) = (Connections::new(), Assistants::none());
+        let (connections, team) = (Connections::new(), Workers::none());
         let limits = Limits::default();
         let got = get(
             &stack,
@@ -620,7 +620,7 @@ fn progress_is_told_on_the_way_and_no_sooner_than_the_bytes_come() {
         let mut world = World::new(wire, move |request| {
             ranges::ranges(&served, "\"v\"", request)
         });
-        let (heard, end) = told(&mut world, total);
+        let (heard, end) = reported(&mut world, total);
         let many = world.requests.borrow().len() > 1;
         assert_eq!(many, wire.congestion);
         for tenth in 1..10 {

@@ -135,7 +135,7 @@ fn a_queue_is_no_distance() {
             // What the crowd knows of the server, it does not tell.
             let others = Connections::new();
             let fetch = async |url: &str, connections: &Connections| {
-                let (url, team) = (Url::parse(url).unwrap(), Assistants::none());
+                let (url, team) = (Url::parse(url).unwrap(), Workers::none());
                 let (limits, mut pages) = (Limits::default(), Pages::default());
                 get(&stack, connections, &team, &Hosts, &url, limits, &mut pages).await
             };
@@ -211,7 +211,7 @@ fn the_first_connection_breaks() {
 }
 
 #[test]
-fn memory_in_which_nothing_was_settled_is_used_again() {
+fn memory_in_which_nothing_was_committed_is_used_again() {
     let file = content(6_000_000, 39);
     let served = file.clone();
     // The first connection ends behind the head, when helpers are at work.
@@ -247,7 +247,7 @@ fn a_server_restarts_while_eight_connections_run() {
     });
     let outcome = world.get(URL);
     assert!(outcome.bytes() == file);
-    assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), file.len());
+    assert_eq!(outcome.pages.committed.load(Ordering::Relaxed), file.len());
     assert_eq!(outcome.result.unwrap().stats.restarted, 0);
     assert!(world.seconds() < 10.0, "{} s", world.seconds());
 }

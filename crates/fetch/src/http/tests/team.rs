@@ -32,7 +32,7 @@ fn faithful(wire: Wire, file: &[u8]) -> World {
 /// The file's server by both IP versions.
 const URLS: [&str; 2] = [URL, "http://six/img"];
 
-/// Downloads and checks what must be right however it went: the bytes, and that all of them were settled in the end.
+/// Downloads and checks what must be right however it went: the bytes, and that all of them were committed in the end.
 #[track_caller]
 fn whole(world: &mut World, file: &[u8]) -> Outcome {
     whole_by(world, URL, file)
@@ -42,7 +42,7 @@ fn whole(world: &mut World, file: &[u8]) -> Outcome {
 fn whole_by(world: &mut World, url: &str, file: &[u8]) -> Outcome {
     let outcome = world.get(url);
     assert!(outcome.bytes() == file);
-    assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), file.len());
+    assert_eq!(outcome.pages.committed.load(Ordering::Relaxed), file.len());
     outcome
 }
 
@@ -79,8 +79,8 @@ fn each_engine_brings_its_part() {
         let share = (file.len() - share.0.parse::<usize>().unwrap()) * engines;
         let least = file.len() * 4 / 5;
         assert!((least..=file.len()).contains(&share), "{share}");
-        for helper in &mut world.assistants {
-            let counters = helper.assistant.as_mut().unwrap().nic_mut().counters();
+        for helper in &mut world.workers {
+            let counters = helper.worker.as_mut().unwrap().nic_mut().counters();
             assert!(counters.receive_bytes > 500_000, "{counters}");
         }
     }
@@ -93,7 +93,7 @@ fn the_next_file_comes_on_the_same_connections() {
         let mut world = faithful(near(3), &file);
         whole_by(&mut world, url, &file);
         let stats = whole_by(&mut world, url, &file).result.unwrap().stats;
-        // The first connection ends in the middle of a response, those of assistants between two.
+        // The first connection ends in the middle of a response, those of workers between two.
         assert_eq!(stats.connections, 1);
     }
 }
@@ -106,17 +106,17 @@ fn with_another_address_come_other_connections() {
     world.moves(Ipv4Addr::new(10, 0, 0, 3));
     let stats = whole(&mut world, &file).result.unwrap().stats;
     assert_eq!(stats.connections, 3);
-    assert!(world.assistants.iter().all(|helper| helper.busy > 0));
+    assert!(world.workers.iter().all(|helper| helper.busy > 0));
 }
 
 #[test]
 fn rough_links_and_cards_that_steer_otherwise_change_no_byte() {
     let file = content(4_500_000, 43);
-    for (link, astray) in [(ROUGH, false), (LinkConfig::default(), true), (ROUGH, true)] {
+    for (link, missteered) in [(ROUGH, false), (LinkConfig::default(), true), (ROUGH, true)] {
         for (engines, coalesce) in [(2, true), (4, false), (3, true), (3, false)] {
             let wire = Wire {
                 link,
-                astray,
+                missteered,
                 coalesce,
                 seed: engines as u64,
                 ..near(engines)
@@ -126,14 +126,14 @@ fn rough_links_and_cards_that_steer_otherwise_change_no_byte() {
             let outcome = whole_by(&mut world, url, &file);
             let stats = outcome.result.unwrap().stats;
             if link == LinkConfig::default() {
-                // A reset for a segment that went astray would have broken a connection.
+                // A reset for a segment that was missteered would have broken a connection.
                 assert_eq!((stats.resumed, stats.restarted), (0, 0));
             }
-            // Each engine counts what it gave to the lead.
+            // Each engine counts what it gave to the leader.
             let none = wireboot_net::Forwarded::default();
-            for helper in &world.assistants {
-                let forwarded = helper.assistant.as_ref().unwrap().forwarded();
-                assert_eq!(forwarded != none, astray, "{forwarded:?}");
+            for helper in &world.workers {
+                let forwarded = helper.worker.as_ref().unwrap().forwarded();
+                assert_eq!(forwarded != none, missteered, "{forwarded:?}");
             }
         }
     }
@@ -151,11 +151,11 @@ fn a_distant_server_has_no_more_connections_than_from_one_engine() {
     );
     let outcome = whole(&mut world, &file);
     assert_eq!(outcome.result.unwrap().stats.connections, 8);
-    assert!(world.assistants.iter().all(|helper| helper.busy > 0));
+    assert!(world.workers.iter().all(|helper| helper.busy > 0));
 }
 
 #[test]
-fn a_server_restarts_while_assistants_work() {
+fn a_server_restarts_while_workers_work() {
     let file = content(6_000_000, 45);
     for (number, micros) in [(1, 3_000_000), (2, 100_000)] {
         let served = file.clone();
@@ -239,12 +239,12 @@ fn memory_that_cannot_be_lent_is_filled_by_one_engine() {
 }
 
 #[test]
-fn an_assistant_that_falls_silent_costs_seconds_and_other_memory() {
+fn a_worker_that_falls_silent_costs_seconds_and_other_memory() {
     let file = content(6_000_000, 48);
     // From the start, and with a piece half done.
     for silent in [0, 20_000] {
         let mut world = faithful(near(4), &file);
-        world.assistants[1].silent = silent;
+        world.workers[1].silent = silent;
         let outcome = whole(&mut world, &file);
         assert_eq!(outcome.pages.asked, [6_000_000, 6_000_000]);
         let stats = outcome.result.unwrap().stats;
@@ -255,23 +255,23 @@ fn an_assistant_that_falls_silent_costs_seconds_and_other_memory() {
         let outcome = whole(&mut world, &file);
         assert_eq!(outcome.pages.asked, [6_000_000]);
         assert!(world.seconds() < before + 1.0);
-        assert!(world.assistants[2].busy > 0);
+        assert!(world.workers[2].busy > 0);
     }
 }
 
 #[test]
-fn an_assistant_that_goes_gives_back_what_it_has() {
+fn a_worker_that_goes_gives_back_what_it_has() {
     let file = content(6_000_000, 49);
     // Before it had anything, and with a piece half done.
     for gone in [0, 15_000] {
         let mut world = faithful(near(3), &file);
-        world.assistants[0].gone = gone;
+        world.workers[0].gone = gone;
         for _ in 0..2 {
             let outcome = whole(&mut world, &file);
             assert_eq!(outcome.pages.asked, [6_000_000]);
             assert!(world.seconds() < 1.0, "{} s", world.seconds());
         }
-        assert!(world.assistants[1].busy > 0);
+        assert!(world.workers[1].busy > 0);
     }
 }
 
@@ -311,17 +311,17 @@ fn a_file_given_up_in_the_middle_leaves_nothing_behind() {
     });
     assert!(received > 1_000_000 && received < 6_000_000, "{received}");
     world.wait(10_000);
-    for helper in &mut world.assistants {
+    for helper in &mut world.workers {
         assert!(helper.busy > 0);
         helper.busy = 0;
     }
     world.wait(100_000);
-    assert!(world.assistants.iter().all(|helper| helper.busy == 0));
+    assert!(world.workers.iter().all(|helper| helper.busy == 0));
     whole(&mut world, &file);
 }
 
 #[test]
-fn a_first_connection_that_brings_nothing_starts_anew_beside_assistants() {
+fn a_first_connection_that_brings_nothing_starts_anew_beside_workers() {
     let file = content(5_000_000, 55);
     let served = file.clone();
     let mut world = World::new(near(3), move |request| {
@@ -333,11 +333,11 @@ fn a_first_connection_that_brings_nothing_starts_anew_beside_assistants() {
         }
     });
     whole(&mut world, &file);
-    assert!(world.assistants[0].busy > 0);
+    assert!(world.workers[0].busy > 0);
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_comes_anew_while_assistants_still_write() {
+fn a_file_that_changes_meanwhile_comes_anew_while_workers_still_write() {
     let files = [content(5_000_000, 51), content(5_100_000, 52)];
     let expected = files[1].clone();
     let mut world = World::new(near(3), move |request| match request.number {
@@ -361,7 +361,7 @@ proptest! {
     fn one_version_or_an_error(
         manners in prop::collection::vec((0..14, 0usize..600_000), 3..20),
         engines in 2usize..5,
-        astray in any::<bool>(),
+        missteered in any::<bool>(),
         silent in prop_oneof![Just(i64::MAX), 0i64..60_000],
         gone in prop_oneof![Just(i64::MAX), 0i64..60_000],
         loss in prop_oneof![Just(0.0), 0.0..0.01],
@@ -373,9 +373,9 @@ proptest! {
         let version = Cell::new(0);
         let latency_micros = if distant { 5000 } else { 50 };
         let link = LinkConfig { loss, latency_micros, ..LinkConfig::default() };
-        // A silent engine swallows what goes astray to it.
-        let astray = astray && silent == i64::MAX && gone == i64::MAX;
-        let wire = Wire { link, seed, engines, astray, ..Wire::default() };
+        // A silent engine swallows what is missteered to it.
+        let missteered = missteered && silent == i64::MAX && gone == i64::MAX;
+        let wire = Wire { link, seed, engines, missteered, ..Wire::default() };
         let mut world = World::new(wire, move |request| {
             let (manner, at) = manners[request.number % manners.len()];
             if manner == 0 {
@@ -391,13 +391,13 @@ proptest! {
                 _ => ranges(file, tag, request),
             }
         });
-        world.assistants[0].silent = silent;
-        world.assistants[engines - 2].gone = gone;
+        world.workers[0].silent = silent;
+        world.workers[engines - 2].gone = gone;
         let outcome = world.get(URL);
         match &outcome.result {
             Ok(_) => {
                 prop_assert!(files.contains(&outcome.bytes()));
-                prop_assert_eq!(outcome.pages.settled.load(Ordering::Relaxed), 4_300_000);
+                prop_assert_eq!(outcome.pages.committed.load(Ordering::Relaxed), 4_300_000);
             }
             // The server never keeps still.
             Err(error) => prop_assert!(!matches!(error.problem, Problem::Silent { .. }), "{error}"),

@@ -1,18 +1,18 @@
-//! A service and its assistants on threads of their own, as on processors of a machine.
+//! A service and its workers on threads of their own, as on processors of a machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
 use wireboot_net::Ipv4Cidr;
-use wireboot_nic::sim::fan::{Manner, fan};
+use wireboot_nic::sim::multiqueue::{Manner, multiqueue};
 use wireboot_nic::{Fault, Steering, sim};
 
 use super::ranges::ranges;
 use super::world::{CLIENT, Server};
 use super::*;
 use crate::testing;
-use crate::{Assistant, Command, Event, Lease, LeaseSource, Service, team};
+use crate::{Command, Event, Lease, LeaseSource, Service, Worker, team};
 use wireboot_net::Instant;
 
 /// Counts the turns of each engine, so that virtual time waits for all of them.
@@ -71,8 +71,8 @@ fn on_real_threads_the_file_is_the_same() {
     let clock = client.clock();
     let mut server = Server::new(far, wire, move |request| ranges(&served, "\"v\"", request));
     let steering = Steering::by_port(ENGINES);
-    let (lead, links) = team(&steering);
-    let mut pairs = fan(client, steering, Manner::Faithful).into_iter();
+    let (leader, links) = team(&steering);
+    let mut pairs = multiqueue(client, steering, Manner::Steered).into_iter();
     let (mut commands, inbox) = wireboot_ring::channel(16);
     let (outbox, mut events) = wireboot_ring::channel(64);
     let turns = Turns {
@@ -88,18 +88,18 @@ fn on_real_threads_the_file_is_the_same() {
         patience: Duration::ZERO,
     };
     assert!(commands.push(get(0)).is_ok() && commands.push(get(1)).is_ok());
-    let settled = [Arc::default(), Arc::default()];
+    let committed = [Arc::default(), Arc::default()];
     let files = thread::scope(|scope| {
         let _stop = StopAll(&turns.stop);
         let pair = pairs.next().unwrap();
         scope.spawn(move || {
-            let mut service = Service::with_assistants(pair, [7; 32], inbox, outbox, lead);
+            let mut service = Service::with_workers(pair, [7; 32], inbox, outbox, leader);
             turns.run(0, clock, |now| service.poll(now));
         });
         for (index, (pair, link)) in pairs.zip(links).enumerate() {
             scope.spawn(move || {
-                let mut assistant = Assistant::new(pair, [8 + index as u8; 32], link);
-                turns.run(index + 1, clock, |now| assistant.poll(now));
+                let mut worker = Worker::new(pair, [8 + index as u8; 32], link);
+                turns.run(index + 1, clock, |now| worker.poll(now));
             });
         }
         let mut files = Vec::new();
@@ -111,7 +111,7 @@ fn on_real_threads_the_file_is_the_same() {
             while let Some(event) = events.pop() {
                 match event {
                     Event::NeedMemory { job, bytes } => {
-                        let memory = testing::memory(bytes, None, &settled[job as usize]);
+                        let memory = testing::memory(bytes, None, &committed[job as usize]);
                         let command = Command::Memory { job, memory };
                         assert!(commands.push(command).is_ok());
                     }

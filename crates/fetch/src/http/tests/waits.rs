@@ -89,7 +89,7 @@ fn a_body_below_a_high_floor_is_too_slow() {
     };
     let error = world.run(move |stack| async move {
         let url = Url::parse(URL).unwrap();
-        let (connections, team) = (Connections::new(), Assistants::none());
+        let (connections, team) = (Connections::new(), Workers::none());
         let mut pages = Pages::default();
         let got = get(
             &stack,

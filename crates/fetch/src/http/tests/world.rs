@@ -17,18 +17,18 @@ use smoltcp::phy;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use wireboot_net::{Engine, Instant, Ipv4Addr, Ipv4Cidr, Ipv4Config, Memory, Stack};
-use wireboot_nic::sim::fan::{Manner, Pair, fan};
+use wireboot_nic::sim::multiqueue::{Manner, Pair, multiqueue};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
 
-use crate::assistant::Assistant;
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
 use crate::pace::Limits;
 use crate::resolve::Resolve;
-use crate::team::{Assistants, team};
+use crate::team::{Workers, team};
 use crate::testing;
 use crate::url::Url;
+use crate::worker::Worker;
 
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -354,7 +354,7 @@ pub struct Wire {
     /// Engines of the client, each on a queue pair of its own.
     pub engines: usize,
     /// The client's NIC does not keep to its steering.
-    pub astray: bool,
+    pub missteered: bool,
     /// Longest frame of the server's that gets through, in bytes.
     pub longest: usize,
     /// The server is behind a router, which it plays itself. It has no IPv6 then.
@@ -370,7 +370,7 @@ impl Default for Wire {
             piece: usize::MAX,
             congestion: false,
             engines: 1,
-            astray: false,
+            missteered: false,
             longest: usize::MAX,
             routed: false,
         }
@@ -379,17 +379,17 @@ impl Default for Wire {
 
 pub struct World {
     engine: Engine<Either<SimNic, Pair>>,
-    pub assistants: Vec<Helper>,
-    pub team: Rc<Assistants>,
+    pub workers: Vec<Helper>,
+    pub team: Rc<Workers>,
     server: Server,
     clock: Clock,
     pub connections: Rc<Connections>,
     pub requests: Rc<RefCell<Vec<Request>>>,
 }
 
-/// An assistant, and when it falls silent and when it is gone, in microseconds.
+/// A worker, and when it falls silent and when it is gone, in microseconds.
 pub struct Helper {
-    pub assistant: Option<Assistant<Pair>>,
+    pub worker: Option<Worker<Pair>>,
     pub silent: i64,
     pub gone: i64,
     /// Turns in which it had work.
@@ -399,19 +399,19 @@ pub struct Helper {
 impl Helper {
     fn poll(&mut self, now: i64) {
         if now >= self.gone {
-            self.assistant = None;
+            self.worker = None;
         }
         if now < self.silent
-            && let Some(assistant) = &mut self.assistant
+            && let Some(worker) = &mut self.worker
         {
-            let busy = assistant.poll(Instant::from_micros(now)).unwrap();
+            let busy = worker.poll(Instant::from_micros(now)).unwrap();
             self.busy += usize::from(busy);
         }
     }
 
     fn next_delivery(&mut self, now: i64) -> Option<i64> {
-        let assistant = self.assistant.as_mut().filter(|_| now < self.silent)?;
-        assistant.nic_mut().next_delivery()
+        let worker = self.worker.as_mut().filter(|_| now < self.silent)?;
+        worker.nic_mut().next_delivery()
     }
 }
 
@@ -438,25 +438,25 @@ impl World {
         let clock = client.clock();
         let server = Server::new(nic, wire, handler);
         let seed = wire.seed as u8;
-        let mut assistants = Vec::new();
+        let mut workers = Vec::new();
         let (engine, team) = if wire.engines > 1 {
             let steering = Steering::by_port(wire.engines);
-            let manner = if wire.astray {
-                Manner::Astray(wire.seed)
+            let manner = if wire.missteered {
+                Manner::Missteered(wire.seed)
             } else {
-                Manner::Faithful
+                Manner::Steered
             };
-            let mut pairs = fan(client, steering, manner).into_iter();
-            let (lead, links) = team(&steering);
+            let mut pairs = multiqueue(client, steering, manner).into_iter();
+            let (leader, links) = team(&steering);
             let first = Either::Second(pairs.next().unwrap());
             let mut engine = Engine::new(first, [seed; 32]);
-            let (place, team) = Assistants::new(lead);
-            engine.join(place);
+            let (peer, team) = Workers::new(leader);
+            engine.join(peer);
             for (number, (pair, link)) in pairs.zip(links).enumerate() {
                 let mut seed = [seed; 32];
                 seed[0] = number as u8 + 1;
-                assistants.push(Helper {
-                    assistant: Some(Assistant::new(pair, seed, link)),
+                workers.push(Helper {
+                    worker: Some(Worker::new(pair, seed, link)),
                     silent: i64::MAX,
                     gone: i64::MAX,
                     busy: 0,
@@ -465,14 +465,14 @@ impl World {
             (engine, team)
         } else {
             let engine = Engine::new(Either::First(client), [seed; 32]);
-            (engine, Assistants::none())
+            (engine, Workers::none())
         };
         engine.stack().configure(&config(CLIENT, wire.routed));
         engine.stack().ipv6_up();
         let requests = Rc::clone(&server.requests);
         World {
             engine,
-            assistants,
+            workers,
             team: Rc::new(team),
             server,
             clock,
@@ -514,8 +514,8 @@ impl World {
             assert!(now < END, "the download never ended");
             self.team.turn(Instant::from_micros(now));
             self.engine.poll(Instant::from_micros(now)).unwrap();
-            for assistant in &mut self.assistants {
-                assistant.poll(now);
+            for worker in &mut self.workers {
+                worker.poll(now);
             }
             self.server.poll(Instant::from_micros(now));
             if let Some(value) = result.borrow_mut().take() {
@@ -525,10 +525,10 @@ impl World {
                 Either::First(nic) => nic.next_delivery(),
                 Either::Second(pair) => pair.next_delivery(),
             };
-            let assistants = self.assistants.iter_mut();
+            let workers = self.workers.iter_mut();
             let next = [near, self.server.nic.next_delivery()]
                 .into_iter()
-                .chain(assistants.map(|assistant| assistant.next_delivery(now)))
+                .chain(workers.map(|worker| worker.next_delivery(now)))
                 .flatten()
                 .fold(now + 1000, i64::min);
             self.clock.set(next.max(now + 1));
@@ -612,8 +612,8 @@ pub struct Pages {
     /// What was asked for.
     pub asked: Vec<u64>,
     pub last_progress: (u64, Option<u64>),
-    /// Bytes that are settled in the last memory.
-    pub settled: Arc<AtomicUsize>,
+    /// Bytes that are committed in the last memory.
+    pub committed: Arc<AtomicUsize>,
 }
 
 impl Default for Pages {
@@ -622,7 +622,7 @@ impl Default for Pages {
             limit: 64 << 20,
             asked: Vec::new(),
             last_progress: (0, None),
-            settled: Arc::default(),
+            committed: Arc::default(),
         }
     }
 }
@@ -638,7 +638,7 @@ impl Destination for Pages {
         if bytes > self.limit {
             return Err(DestinationError::NoMemory { bytes });
         }
-        Ok(testing::memory(bytes, previous, &self.settled))
+        Ok(testing::memory(bytes, previous, &self.committed))
     }
 
     fn progress(&mut self, received: u64, total: Option<u64>) {

@@ -36,15 +36,17 @@ pub(crate) struct Manner {
     /// Grants this slide, whatever was asked.
     slide: Option<u16>,
     block_limit: u16,
-    /// Announces this size instead of the file's; see also `tells_size`.
-    tell_size: Option<u64>,
-    tells_size: bool,
+    /// Announces this size instead of the file's; see also `announces_size`.
+    announced_size: Option<u64>,
+    announces_size: bool,
     error: Option<(ErrorCode, &'static str)>,
     pub(crate) refuse_options: bool,
     /// A transfer of former times sends a block, from another port, after each window.
     haunted: bool,
     /// Stops for good after this many blocks of the first transfer.
     dies_after: Option<u64>,
+    /// Time before each block but the first.
+    delay: Duration,
     /// Sends each packet twice.
     stutters: bool,
     silent: bool,
@@ -62,12 +64,13 @@ impl Default for Manner {
             window_limit: u16::MAX,
             slide: None,
             block_limit: u16::MAX,
-            tell_size: None,
-            tells_size: true,
+            announced_size: None,
+            announces_size: true,
             error: None,
             refuse_options: false,
             haunted: false,
             dies_after: None,
+            delay: Duration::ZERO,
             stutters: false,
             silent: false,
             v6: false,
@@ -175,10 +178,10 @@ impl Session {
                 .filter(|_| self.manner.slides)
                 .map(|(slide, window)| slide.min(1 << window.ilog2()));
             granted.slide = self.manner.slide.or(granted.slide);
-            let told = asked.transfer_size.filter(|_| self.manner.tells_size);
-            granted.transfer_size = told.map(|_| {
+            let wanted = asked.transfer_size.filter(|_| self.manner.announces_size);
+            granted.transfer_size = wanted.map(|_| {
                 self.manner
-                    .tell_size
+                    .announced_size
                     .unwrap_or(self.manner.file.len() as u64)
             });
         }
@@ -214,6 +217,9 @@ impl Session {
                     }
                     *left -= 1;
                 }
+                if block > 1 {
+                    self.stack.sleep(self.manner.delay).await;
+                }
                 self.send_block(block, block_size);
                 if (block - acked) % 8 == 0 {
                     // The socket's queue is short; a turn empties it.
@@ -226,10 +232,10 @@ impl Session {
                         let mut packet = data_header(block as u16 + 1).to_vec();
                         packet.extend_from_slice(b"BOO");
                         let _ = ghost.send_to(self.client, &packet);
-                        let told = self
+                        let answer = self
                             .stack
                             .timeout(Duration::from_millis(5), ghost.receive());
-                        if let Some((_, packet)) = told.await
+                        if let Some((_, packet)) = answer.await
                             && let Ok(Packet::Error { code, .. }) = Packet::parse(&packet)
                             && code == ErrorCode::UNKNOWN_ID
                         {
@@ -332,7 +338,7 @@ struct Room {
     stack: Stack,
     limit: u64,
     asked: Vec<u64>,
-    settled: Arc<AtomicUsize>,
+    committed: Arc<AtomicUsize>,
 }
 
 impl Destination for Room {
@@ -347,7 +353,7 @@ impl Destination for Room {
         if bytes > self.limit {
             return Err(DestinationError::NoMemory { bytes });
         }
-        Ok(testing::memory(bytes, previous, &self.settled))
+        Ok(testing::memory(bytes, previous, &self.committed))
     }
     fn progress(&mut self, _: u64, _: Option<u64>) {}
 }
@@ -357,7 +363,7 @@ struct Outcome {
     log: Rc<RefCell<Log>>,
     micros: i64,
     asked: Vec<u64>,
-    settled: usize,
+    committed: usize,
 }
 
 impl Outcome {
@@ -426,7 +432,7 @@ fn fetch_at_intervals(
             stack: stack.clone(),
             limit: 1 << 30,
             asked: Vec::new(),
-            settled: Arc::default(),
+            committed: Arc::default(),
         };
         let limits = Limits::default();
         let result = get(&stack, &mut vec![at], "boot/linux", 1, limits, &mut room).await;
@@ -451,7 +457,7 @@ fn fetch_at_intervals(
         log,
         micros: clock.now() - begin,
         asked: room.asked,
-        settled: room.settled.load(Ordering::Relaxed),
+        committed: room.committed.load(Ordering::Relaxed),
     }
 }
 
@@ -472,7 +478,7 @@ fn a_clean_wire_carries_the_file_in_windows() {
     assert_eq!(log.data, manner.file.len() as u64 / 1468 + 1);
     assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
     assert_eq!(outcome.asked, [manner.file.len() as u64]);
-    assert_eq!(outcome.settled, manner.file.len());
+    assert_eq!(outcome.committed, manner.file.len());
     // 1.2 MB at 1 Gbit/s takes 10 ms; windows keep the wire busy.
     assert!(outcome.micros < 40_000, "{} us", outcome.micros);
 }
@@ -501,6 +507,44 @@ fn coalesced_and_scattered_units_are_cut_into_blocks() {
         nic.part_len = Some(1000);
     });
     assert_eq!(outcome.bytes(), manner.file);
+}
+
+/// The server answers the request at once, and takes longer than the shortest time-out for each further block (RFC 6298 section 5.7).
+#[test]
+fn a_server_that_becomes_slow_is_waited_for() {
+    for delay in [150, 350] {
+        let manner = Manner {
+            file: vec![7; 60 * 512 - 1],
+            options: false,
+            delay: Duration::from_millis(delay),
+            ..Manner::default()
+        };
+        let outcome = fetch(&manner, LinkConfig::default(), 3);
+        assert_eq!(outcome.bytes(), manner.file);
+        let retransmissions = outcome.result.unwrap().retransmissions;
+        assert!(
+            (1..=12).contains(&retransmissions),
+            "{delay} ms: {retransmissions}"
+        );
+        let data = outcome.log.borrow().data;
+        assert!(data <= 60 + retransmissions, "{delay} ms: {data} blocks");
+    }
+}
+
+/// A block that is missing in a window is reported by the first acknowledgement of the one before it, so that the answer is a sample of
+/// the round trip: a time-out that was backed off does not last.
+#[test]
+fn a_window_with_a_gap_gives_a_sample() {
+    let manner = Manner {
+        file: vec![7; 400_000],
+        ..Manner::default()
+    };
+    let mut micros: Vec<_> = (0..9)
+        .map(|seed| fetch(&manner, lossy(0.02), seed))
+        .map(|outcome| outcome.result.map(|_| outcome.micros).unwrap())
+        .collect();
+    micros.sort_unstable();
+    assert!(micros[4] < 200_000, "{micros:?} us");
 }
 
 #[test]
@@ -626,20 +670,20 @@ fn a_dead_server_is_reported_and_a_dying_one_asked_again() {
 
 #[test]
 fn a_wrong_announcement_is_an_error() {
-    for told in [1_199_999, 1_200_001, 0, 10_000] {
+    for size in [1_199_999, 1_200_001, 0, 10_000] {
         let manner = Manner {
-            tell_size: Some(told),
+            announced_size: Some(size),
             ..Manner::default()
         };
         let outcome = fetch(&manner, LinkConfig::default(), 9);
         assert!(
-            matches!(outcome.result, Err(TftpError::WrongSize { announced, .. }) if announced == told),
-            "{told}: {:?}",
+            matches!(outcome.result, Err(TftpError::WrongSize { announced, .. }) if announced == size),
+            "{size}: {:?}",
             outcome.result
         );
     }
     let manner = Manner {
-        tell_size: Some(u64::MAX),
+        announced_size: Some(u64::MAX),
         ..Manner::default()
     };
     let outcome = fetch(&manner, LinkConfig::default(), 9);
@@ -673,7 +717,7 @@ fn hoping(buffers: usize, slides: bool) -> Outcome {
     };
     let outcome = fetch_at_intervals(&manner, wire, 12, 40, |nic| {
         nic.receive_frames = buffers;
-        nic.receive_frames_told = Some((8, 56));
+        nic.receive_frames_reported = Some((8, 56));
     });
     assert_eq!(outcome.bytes(), manner.file);
     outcome
@@ -778,7 +822,7 @@ fn a_window_that_slides_survives_what_the_wire_does() {
 fn a_window_that_slides_wraps_and_grows_into_memory() {
     let manner = Manner {
         block_limit: 512,
-        tells_size: false,
+        announces_size: false,
         file: (0..70_000u32 * 512).map(|i| (i / 499) as u8).collect(),
         ..sliding()
     };
@@ -895,7 +939,7 @@ fn a_window_on_trial_is_not_waited_for_long() {
         (5, trial(), 100),
     ] {
         (transfer.next, transfer.trial) = (next, trial);
-        assert_eq!(transfer.patience(), Duration::from_millis(millis), "{next}");
+        assert_eq!(transfer.timeout(), Duration::from_millis(millis), "{next}");
     }
 }
 
@@ -923,10 +967,10 @@ proptest! {
         seed in any::<u64>(), len in 0usize..150_000, loss in 0.0..0.1, reorder in 0.0..0.2,
         duplicate in 0.0..0.1, corrupt in 0.0..0.02, options in any::<bool>(), windows in any::<bool>(),
         block_limit in prop::sample::select(vec![512u16, 1000, 1468]), latency in 1u32..5_000,
-        coalesce in any::<bool>(), slides in any::<bool>(), tells_size in any::<bool>(),
+        coalesce in any::<bool>(), slides in any::<bool>(), announces_size in any::<bool>(),
     ) {
         let file: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
-        let manner = Manner { file, options, windows, slides, tells_size, block_limit, ..Manner::default() };
+        let manner = Manner { file, options, windows, slides, announces_size, block_limit, ..Manner::default() };
         let wire = LinkConfig { loss, reorder, duplicate, corrupt, latency_micros: latency, ..LinkConfig::default() };
         let outcome = fetch_with(&manner, wire, seed, |nic| nic.coalesce = coalesce);
         match &outcome.result {

@@ -1,5 +1,5 @@
 use super::super::header::Packet;
-use super::super::ndisc::{Message, parse};
+use super::super::ndisc::{Message, parse, router_solicitation};
 use super::*;
 
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
@@ -41,25 +41,26 @@ fn hear(slaac: &mut Slaac, prefixes: &[PrefixInformation], second: i64) {
 }
 
 /// What is sent at that time.
-fn sent(slaac: &mut Slaac, second: i64) -> Vec<(Ipv6Addr, Ipv6Addr, Message)> {
-    let packets = core::iter::from_fn(|| slaac.due(at(second)));
-    packets.map(|bytes| read(&bytes)).collect()
+fn sent(slaac: &mut Slaac, second: i64) -> Vec<Vec<u8>> {
+    core::iter::from_fn(|| slaac.due(at(second))).collect()
 }
 
 fn read(bytes: &[u8]) -> (Ipv6Addr, Ipv6Addr, Message) {
     let packet = Packet::parse(bytes).unwrap();
-    let message = parse(
-        packet.source,
-        packet.destination,
-        packet.hop_limit,
-        packet.payload,
-    );
+    let message = parse(&packet, packet.payload);
     (packet.source, packet.destination, message.unwrap())
 }
 
 fn addresses(slaac: &Slaac, second: i64) -> Vec<Ipv6Addr> {
     let candidates = slaac.candidates(at(second));
     candidates.map(|candidate| candidate.address).collect()
+}
+
+/// Whether the address is to be avoided; `None` when it is not ours.
+fn deprecated(slaac: &Slaac, address: Ipv6Addr, second: i64) -> Option<bool> {
+    let mut candidates = slaac.candidates(at(second));
+    let candidate = candidates.find(|candidate| candidate.address == address);
+    candidate.map(|candidate| candidate.deprecated)
 }
 
 fn asks(target: Ipv6Addr) -> NeighborSolicitation {
@@ -72,7 +73,6 @@ fn asks(target: Ipv6Addr) -> NeighborSolicitation {
 
 fn has(target: Ipv6Addr) -> NeighborAdvertisement {
     NeighborAdvertisement {
-        router: false,
         solicited: false,
         override_: true,
         target,
@@ -86,34 +86,27 @@ fn the_first_second() {
     let us = ip("fe80::ff:fe00:1");
     assert_eq!(slaac.link_local(at(0)), Some(us));
     assert_eq!(slaac.poll_at(at(0)), Some(at(0)));
-    let sent_first = sent(&mut slaac, 0);
-    let [
-        (source, destination, Message::NeighborSolicitation(probe)),
-        router,
-    ] = &sent_first[..]
-    else {
-        panic!("{sent_first:?}");
+    let first = sent(&mut slaac, 0);
+    let (source, destination, Message::NeighborSolicitation(probe)) = read(&first[0]) else {
+        panic!("{first:?}");
     };
-    assert_eq!((*source, *destination), (NOBODY, solicited_node(us)));
+    assert_eq!((source, destination), (NOBODY, solicited_node(us)));
     assert_eq!((probe.target, probe.source_link), (us, None));
     // An optimistic source does not tell its Ethernet address.
-    let source_link = None;
-    assert_eq!(router.0, us);
-    assert_eq!(router.2, Message::RouterSolicitation { source_link });
-    assert_eq!(slaac.state(us, at(0)), Some(State::Optimistic));
-    let settled = Instant::from_millis(20);
-    assert_eq!(slaac.settles_at(us, at(0)), Some(settled));
-    assert_eq!(slaac.poll_at(at(0)), Some(settled));
-    assert_eq!(sent(&mut slaac, 1), []);
-    assert_eq!(slaac.state(us, at(1)), Some(State::Preferred));
-    assert_eq!(slaac.settles_at(us, at(1)), None);
+    assert_eq!(first[1..], [router_solicitation(us, None)]);
+    assert_eq!(deprecated(&slaac, us, 0), Some(true));
+    let until = Instant::from_millis(20);
+    assert_eq!(slaac.optimistic_until(us, at(0)), Some(until));
+    assert_eq!(slaac.poll_at(at(0)), Some(until));
+    assert!(sent(&mut slaac, 1).is_empty());
+    assert_eq!(deprecated(&slaac, us, 1), Some(false));
+    assert_eq!(slaac.optimistic_until(us, at(1)), None);
     assert_eq!(
         slaac.groups(at(1)).collect::<Vec<_>>(),
         [solicited_node(us)]
     );
-    let source_link = Some(MAC);
     let again = sent(&mut slaac, 4);
-    assert_eq!(again[0].2, Message::RouterSolicitation { source_link });
+    assert_eq!(again, [router_solicitation(us, Some(MAC))]);
 }
 
 #[test]
@@ -139,7 +132,7 @@ fn addresses_of_several_prefixes() {
     let link_local = ip("fe80::ff:fe00:1");
     assert_eq!(addresses(&slaac, 0), [link_local, global, local]);
     assert_eq!(slaac.addresses.len(), 3);
-    // None is settled.
+    // All are optimistic.
     assert!(
         slaac
             .candidates(at(0))
@@ -147,16 +140,14 @@ fn addresses_of_several_prefixes() {
     );
     assert_eq!(sent(&mut slaac, 0).len(), 3);
     sent(&mut slaac, 1);
-    assert_eq!(slaac.state(global, at(9)), Some(State::Preferred));
-    assert_eq!(slaac.state(global, at(10)), Some(State::Deprecated));
+    assert_eq!(deprecated(&slaac, global, 9), Some(false));
+    assert_eq!(deprecated(&slaac, global, 10), Some(true));
+    assert_eq!(slaac.optimistic_until(global, at(10)), None);
     assert_eq!(slaac.poll_at(at(10)), Some(at(20)));
-    assert_eq!(slaac.state(global, at(20)), None);
+    assert_eq!(deprecated(&slaac, global, 20), None);
     assert_eq!(addresses(&slaac, 20), [link_local, local]);
     // No router has a say in this one.
-    assert_eq!(
-        slaac.state(link_local, at(1_000_000)),
-        Some(State::Preferred)
-    );
+    assert_eq!(deprecated(&slaac, link_local, 1_000_000), Some(false));
     let candidates: Vec<_> = slaac.candidates(at(10)).collect();
     assert!(candidates[1].deprecated && !candidates[2].deprecated);
     assert_eq!(slaac.groups(at(20)).count(), 2);
@@ -197,7 +188,7 @@ fn a_flood_of_prefixes() {
     }
     assert_eq!(addresses(&slaac, 0).len(), 1 + FROM_PREFIXES);
     // DHCPv6 still has its place, and what has ended gives way.
-    assert!(slaac.add(ip("2001:db8::99"), 10, 100, at(0)));
+    assert!(slaac.add(ip("2001:db8::99"), at(0)));
     hear(&mut slaac, &[prefix("2001:db8:ffff::", 10, 20)], 20);
     assert_eq!(addresses(&slaac, 20).len(), 3);
 }
@@ -207,25 +198,27 @@ fn addresses_by_dhcp() {
     let mut slaac = start();
     let (first, second) = (ip("2001:db8::10"), ip("2001:db8::11"));
     for wrong in [ip("ff02::1"), NOBODY, Ipv6Addr::LOCALHOST] {
-        assert!(!slaac.add(wrong, 1, 1, at(0)));
+        assert!(!slaac.add(wrong, at(0)));
     }
-    assert!(!slaac.add(first, 2, 1, at(0)) && !slaac.add(first, 0, 0, at(0)));
-    assert!(slaac.add(first, 10, 20, at(0)));
-    assert!(slaac.add(second, 10, 20, at(0)));
-    assert!(!slaac.add(ip("2001:db8::12"), 10, 20, at(0)));
+    assert!(slaac.add(first, at(0)));
+    assert!(slaac.add(second, at(0)));
+    assert!(!slaac.add(ip("2001:db8::12"), at(0)));
     // An advertisement for the same network makes an address of its own and leaves this one alone.
     hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 0);
     assert_eq!(addresses(&slaac, 0).len(), 4);
-    assert!(slaac.add(first, 30, 40, at(5)));
-    assert_eq!(slaac.state(first, at(44)), Some(State::Optimistic));
-    assert_eq!(slaac.state(first, at(45)), None);
-    assert_eq!(slaac.state(second, at(20)), None);
-    // Declined: a conflict is not forgotten while the lease lasts.
+    assert!(slaac.add(first, at(5)));
+    assert_eq!(addresses(&slaac, 1000).len(), 3);
+    assert!(slaac.optimistic_until(first, at(1000)).is_some());
+    // The one that the advertisement made lasts for ever once DHCPv6 has given it.
+    assert!(slaac.add(ip("2001:db8::ff:fe00:1"), at(6)));
+    assert_eq!(addresses(&slaac, 1000).len(), 4);
+    // Declined: a conflict is not forgotten.
     slaac.heard_na(&has(first), at(6));
-    assert_eq!(slaac.state(first, at(6)), None);
-    assert!(!slaac.add(first, 30, 40, at(6)));
-    // What has ended makes room.
-    assert!(slaac.add(ip("2001:db8::12"), 10, 20, at(20)));
+    assert!(!slaac.is_ours(first, at(6)));
+    assert!(!slaac.add(first, at(6)));
+    // It makes room for another one.
+    assert!(slaac.add(ip("2001:db8::12"), at(20)));
+    assert_eq!(addresses(&slaac, 20).len(), 4);
 }
 
 /// However many addresses others have, the next one may be ours.
@@ -234,16 +227,16 @@ fn an_address_of_somebody_else_makes_room() {
     let mut slaac = start();
     let given = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
     for last in 1..9 {
-        assert!(slaac.add(given(last), 10, 20, at(0)));
+        assert!(slaac.add(given(last), at(0)));
         slaac.heard_na(&has(given(last)), at(0));
         assert!(slaac.is_duplicate(given(last)));
         // Not made again, and not while it is the last.
-        assert!(!slaac.add(given(last), 10, 20, at(0)));
+        assert!(!slaac.add(given(last), at(0)));
     }
     assert!(!slaac.is_duplicate(given(6)) && slaac.is_duplicate(given(7)));
-    assert!(slaac.add(given(10), 10, 20, at(0)));
-    assert!(slaac.add(given(11), 10, 20, at(0)));
-    assert!(!slaac.add(given(12), 10, 20, at(0)));
+    assert!(slaac.add(given(10), at(0)));
+    assert!(slaac.add(given(11), at(0)));
+    assert!(!slaac.add(given(12), at(0)));
     let ours = addresses(&slaac, 0);
     assert_eq!(ours[1..], [given(10), given(11)]);
     assert!(!slaac.is_duplicate(given(10)) && !slaac.is_duplicate(given(12)));
@@ -260,7 +253,6 @@ fn a_neighbour_asks() {
         };
     let advertisement = |solicited, override_| {
         Message::NeighborAdvertisement(NeighborAdvertisement {
-            router: false,
             solicited,
             override_,
             target: us,
@@ -291,7 +283,7 @@ fn somebody_has_it() {
     let us = start().link_local(at(0)).unwrap();
     for second in [0, 1] {
         let mut slaac = start();
-        let probe = sent(&mut slaac, 0)[0].2.clone();
+        let (_, _, probe) = read(&sent(&mut slaac, 0)[0]);
         let Message::NeighborSolicitation(ours) = probe else {
             panic!("{probe:?}");
         };
@@ -308,9 +300,10 @@ fn somebody_has_it() {
             assert!(addresses(&slaac, 0).is_empty());
             assert_eq!(slaac.link_local(at(0)), None);
             // The router is asked from no address.
-            assert_eq!(sent(&mut slaac, 4)[0].0, NOBODY);
+            let asked = sent(&mut slaac, 4);
+            assert_eq!(asked, [router_solicitation(NOBODY, None)]);
         } else {
-            // Settled: not given up for a word.
+            // Unique: an advertisement does not take it away.
             slaac.heard_na(&has(us), at(1));
             assert_eq!(addresses(&slaac, 1), [us]);
         }
@@ -331,7 +324,7 @@ fn an_address_of_somebody_else_is_not_made_again() {
     let mut slaac = start();
     hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 0);
     let mine = ip("2001:db8::ff:fe00:1");
-    assert_eq!(slaac.state(mine, at(0)), Some(State::Optimistic));
+    assert!(slaac.optimistic_until(mine, at(0)).is_some());
     slaac.heard_na(&has(mine), at(0));
     hear(&mut slaac, &[prefix("2001:db8::", 1000, 1000)], 100);
     assert_eq!(addresses(&slaac, 100), [ip("fe80::ff:fe00:1")]);

@@ -110,7 +110,7 @@ fn with_one_pair_all_is_as_on_a_device_that_has_no_more() {
     // A number that nobody asked for.
     one(
         ModelConfig {
-            pairs_told: Some(0),
+            pairs_reported: Some(0),
             ..ModelConfig::with_pairs(4)
         },
         1,
@@ -140,11 +140,11 @@ fn pairs_are_started_and_not_used() {
 #[test]
 fn what_a_device_says_of_its_pairs_is_not_believed() {
     for told in [0, 0x8000, 0x8001, u16::MAX] {
-        let error = refused_pairs(2, |config| config.pairs_told = Some(told));
+        let error = refused_pairs(2, |config| config.pairs_reported = Some(told));
         assert!(matches!(error, InitError::Misbehaved(_)));
     }
     // More than there are: the control queue is missing, or a pair before it.
-    let missing = |pairs, told| refused_pairs(pairs, |config| config.pairs_told = Some(told));
+    let missing = |pairs, told| refused_pairs(pairs, |config| config.pairs_reported = Some(told));
     let (control, pair) = (missing(2, 8), missing(8, 8));
     assert_eq!(control, InitError::QueueSize { queue: 16, size: 0 });
     // Number 8 is the control queue of four pairs, and has a doorbell; number 9 is none.
@@ -310,7 +310,7 @@ fn a_device_that_does_not_answer_is_given_up() {
     assert_eq!(fault, Fault::NeedsReset);
     // It has four pairs and tells of two, so what is taken for the control queue is a receive queue.
     let (model, mut nic, others) = start_config(ModelConfig {
-        pairs_told: Some(2),
+        pairs_reported: Some(2),
         ..ModelConfig::with_pairs(4)
     });
     assert!(matches!(nic.spread(2), Err(SpreadError::Fault(_))));

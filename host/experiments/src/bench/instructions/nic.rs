@@ -95,7 +95,7 @@ impl Nic for LoopNic {
             mtu: 1500,
             max_receive: 65_562,
             receive_frames: 1024,
-            receive_frames_hoped: 0,
+            receive_frames_probe: 0,
             receive_bytes: 1024 * BUFFER,
             transmit_checksum: true,
             transmit_unit: 0,

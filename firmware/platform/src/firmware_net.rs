@@ -21,16 +21,16 @@ pub fn connect(interface: &Candidate) {
     let _ = boot::connect_controller(interface.handle, &[], None, true);
 }
 
-/// The first handle of the interface that carries a protocol, and whose device path pleases.
+/// The first handle of the interface that carries a protocol, and whose device path matches.
 fn handle_with(
     interface: &Candidate,
     protocol: &Guid,
-    pleases: impl Fn(&[u8]) -> bool,
+    matches: impl Fn(&[u8]) -> bool,
 ) -> uefi::Result<Handle> {
     let handles = boot::locate_handle_buffer(SearchType::ByProtocol(protocol))?;
     let found = handles.iter().find(|&&handle| {
         device_path::of_handle(handle)
-            .is_some_and(|path| path.starts_with(&interface.path) && pleases(&path))
+            .is_some_and(|path| path.starts_with(&interface.path) && matches(&path))
     });
     found.copied().ok_or_else(|| Status::NOT_FOUND.into())
 }

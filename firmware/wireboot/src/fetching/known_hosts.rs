@@ -7,12 +7,12 @@ use wireboot_net::Duration;
 
 /// Hosts that files of this boot have come from, and how long each is waited for.
 #[derive(Clone, Default)]
-pub struct Known {
+pub struct KnownHosts {
     patience: Duration,
     hosts: Vec<Host>,
 }
 
-impl Known {
+impl KnownHosts {
     /// `origin` is where wireboot.efi came from.
     pub fn new(patience: Duration, origin: Option<&Url>) -> Self {
         Self {
@@ -46,7 +46,7 @@ mod tests {
     fn a_server_is_waited_for_once_something_has_come_from_it() {
         let url = |text| Url::parse(text).unwrap();
         let long = Duration::from_secs(600);
-        let mut known = Known::new(long, Some(&url("tftp://10.0.0.1/wireboot.efi")));
+        let mut known = KnownHosts::new(long, Some(&url("tftp://10.0.0.1/wireboot.efi")));
         // By whatever protocol: it is one machine, and starts all its servers.
         assert_eq!(known.patience(&url("http://10.0.0.1:8080/linux")), long);
         let other = url("http://mirror/linux");
@@ -55,7 +55,7 @@ mod tests {
         known.add(&other);
         assert_eq!(known.patience(&url("http://mirror/initrd")), long);
         assert_eq!(known.hosts.len(), 2);
-        let mut known = Known::new(long, None);
+        let mut known = KnownHosts::new(long, None);
         assert_eq!(known.patience(&other), Duration::ZERO);
         known.add(&other);
         assert_eq!(known.patience(&other), long);

@@ -7,7 +7,7 @@ use super::{Answer, Arrival, BURST, Buffer, Request, UNITS};
 use crate::{Counters, Fault, Nic, Offload, Receive, SendError, Transmit};
 
 /// The end that calls the driver.
-pub struct Near<N> {
+pub struct DriverEnd<N> {
     nic: N,
     arrivals: Sender<Arrival>,
     empty: Receiver<Buffer>,
@@ -17,13 +17,13 @@ pub struct Near<N> {
     /// A frame that the driver had no room for.
     waiting: Option<(Buffer, Offload)>,
     idle_asked: bool,
-    /// The driver failed, or was stopped by the far end.
+    /// The driver failed, or was stopped by the engine end.
     over: bool,
     /// Units that no buffer was long enough for.
     dropped: u64,
 }
 
-impl<N: Nic> Near<N> {
+impl<N: Nic> DriverEnd<N> {
     pub(super) fn new(
         nic: N,
         arrivals: Sender<Arrival>,
@@ -45,8 +45,8 @@ impl<N: Nic> Near<N> {
         }
     }
 
-    /// Hands the driver what the far end sends, and the far end what the driver receives. Returns whether there was anything. A fault of
-    /// the driver ends it; the far end is told.
+    /// Hands the driver what the engine end sends, and the engine end what the driver receives. Returns whether there was anything. A fault of
+    /// the driver ends it; the engine end is told.
     pub fn turn(&mut self) -> bool {
         if self.over {
             return false;
@@ -70,7 +70,7 @@ impl<N: Nic> Near<N> {
         Ok(self.inward()? || sent)
     }
 
-    /// Does what the far end asks for.
+    /// Does what the engine end asks for.
     fn outward(&mut self) -> Result<bool, Fault> {
         let mut busy = false;
         let mut link_asked = false;
@@ -159,7 +159,7 @@ impl<N: Nic> Near<N> {
         }
     }
 
-    /// Ends the relay: the NIC, still running unless the far end stopped it. What is still on its way between the ends is lost.
+    /// Ends the relay: the NIC, still running unless the engine end stopped it. What is still on its way between the ends is lost.
     #[must_use]
     pub fn into_nic(self) -> N {
         self.nic

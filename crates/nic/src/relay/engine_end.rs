@@ -15,13 +15,13 @@ enum Life {
     Failed(Fault),
 }
 
-/// What both halves of the far end have to know.
+/// What both halves of the engine end have to know.
 struct State {
     life: Cell<Life>,
 }
 
 impl State {
-    /// `Ok(false)` when the far end was stopped.
+    /// `Ok(false)` when the engine end was stopped.
     fn running(&self) -> Result<bool, Fault> {
         match self.life.get() {
             Life::Running => Ok(true),
@@ -31,8 +31,8 @@ impl State {
     }
 }
 
-/// The end for the engine. Counts what goes through itself; what the driver threw away, [`Near::counters`](super::Near::counters) tells.
-pub struct Far {
+/// The end for the engine. Counts what goes through itself; what the driver threw away, [`DriverEnd::counters`](super::DriverEnd::counters) tells.
+pub struct EngineEnd {
     properties: Properties,
     state: State,
     rx: Inbox,
@@ -50,7 +50,7 @@ struct Outbox {
     requests: Sender<Request>,
     answers: Receiver<Answer>,
     free: Vec<Buffer>,
-    /// As the near end last told.
+    /// As the driver end last answered.
     link: bool,
     link_asked: bool,
     frames: u64,
@@ -58,12 +58,12 @@ struct Outbox {
     full: u64,
     /// How many of the frames are known to have left the device.
     left: u64,
-    /// How many there were when the near end was last asked.
+    /// How many there were when the driver end was last asked.
     idle_asked: Option<u64>,
 }
 
 impl Outbox {
-    /// Takes what the near end answers.
+    /// Takes what the driver end answers.
     fn hear(&mut self) {
         while let Some(answer) = self.answers.pop() {
             match answer {
@@ -78,7 +78,7 @@ impl Outbox {
     }
 }
 
-impl Far {
+impl EngineEnd {
     pub(super) fn new(
         properties: Properties,
         link: bool,
@@ -114,15 +114,15 @@ impl Far {
     }
 }
 
-impl Nic for Far {
-    type Rx<'a> = FarReceive<'a>;
-    type Tx<'a> = FarTransmit<'a>;
+impl Nic for EngineEnd {
+    type Rx<'a> = EngineEndReceive<'a>;
+    type Tx<'a> = EngineEndTransmit<'a>;
 
     fn properties(&self) -> Properties {
         self.properties
     }
 
-    /// What the near end answered last; each call asks anew.
+    /// What the driver end answered last; each call asks anew.
     fn link_up(&mut self) -> bool {
         if self.state.running() != Ok(true) {
             return false;
@@ -134,13 +134,13 @@ impl Nic for Far {
         self.tx.link
     }
 
-    fn split(&mut self) -> (FarReceive<'_>, FarTransmit<'_>) {
+    fn split(&mut self) -> (EngineEndReceive<'_>, EngineEndTransmit<'_>) {
         (
-            FarReceive {
+            EngineEndReceive {
                 state: &self.state,
                 inbox: &mut self.rx,
             },
-            FarTransmit {
+            EngineEndTransmit {
                 state: &self.state,
                 outbox: &mut self.tx,
             },
@@ -158,7 +158,7 @@ impl Nic for Far {
         }
     }
 
-    /// Has the near end stop the device at its next turn, and does not wait for it.
+    /// Has the driver end stop the device at its next turn, and does not wait for it.
     fn stop(&mut self) {
         if self.state.running() == Ok(true) {
             self.state.life.set(Life::Stopped);
@@ -167,13 +167,13 @@ impl Nic for Far {
     }
 }
 
-/// The receive half of a [`Far`].
-pub struct FarReceive<'a> {
+/// The receive half of an [`EngineEnd`].
+pub struct EngineEndReceive<'a> {
     state: &'a State,
     inbox: &'a mut Inbox,
 }
 
-impl Receive for FarReceive<'_> {
+impl Receive for EngineEndReceive<'_> {
     fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
         if !self.state.running()? {
             return Ok(0);
@@ -205,13 +205,13 @@ impl Receive for FarReceive<'_> {
     }
 }
 
-/// The transmit half of a [`Far`].
-pub struct FarTransmit<'a> {
+/// The transmit half of an [`EngineEnd`].
+pub struct EngineEndTransmit<'a> {
     state: &'a State,
     outbox: &'a mut Outbox,
 }
 
-impl Transmit for FarTransmit<'_> {
+impl Transmit for EngineEndTransmit<'_> {
     fn send<R>(
         &mut self,
         len: usize,
@@ -252,7 +252,7 @@ impl Transmit for FarTransmit<'_> {
         self.outbox.free.len()
     }
 
-    /// The near end has heard of each frame already.
+    /// The driver end has heard of each frame already.
     fn flush(&mut self) -> Result<(), Fault> {
         if self.state.running()? {
             Ok(())
@@ -261,7 +261,7 @@ impl Transmit for FarTransmit<'_> {
         }
     }
 
-    /// Asks the near end, so it is true some calls later.
+    /// Asks the driver end, so it is true some calls later.
     fn idle(&mut self) -> bool {
         if self.state.running() != Ok(true) {
             return true;

@@ -1,21 +1,21 @@
-//! Waiting without burning the processor: in the firmware's idle loop, which halts.
+//! Waiting in the firmware's idle loop, which halts the processor.
 
 use core::time::Duration;
 use uefi::Event;
 use uefi::boot::{self, EventType, TimerTrigger, Tpl};
 
-/// A timer to rest by.
+/// A timer event. `None` where the firmware has none to give.
 #[derive(Debug)]
-pub struct Rest(Option<Event>);
+pub struct IdleTimer(Option<Event>);
 
-impl Default for Rest {
+impl Default for IdleTimer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Rest {
-    /// A timer. Where the firmware has none to give, [`Self::nap`] does not rest.
+impl IdleTimer {
+    /// Where the firmware has no event to give, [`Self::wait_for_tick`] returns at once.
     #[must_use]
     pub fn new() -> Self {
         // SAFETY: an event without a notification function.
@@ -23,8 +23,8 @@ impl Rest {
         Self(timer.ok())
     }
 
-    /// Rests until the firmware's next timer tick: 1 to 10 ms on most.
-    pub fn nap(&self) {
+    /// Halts until the firmware's next timer tick: 1 to 10 ms on most.
+    pub fn wait_for_tick(&self) {
         let Some(timer) = &self.0 else {
             core::hint::spin_loop();
             return;
@@ -36,7 +36,7 @@ impl Rest {
     }
 }
 
-impl Drop for Rest {
+impl Drop for IdleTimer {
     fn drop(&mut self) {
         if let Some(timer) = self.0.take() {
             let _ = boot::close_event(timer);

@@ -15,18 +15,18 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// TCP and UDP go where the steering says, all else to the first pair.
-    Faithful,
+    Steered,
     /// Each unit goes to any pair, the same for the same seed.
-    Astray(u64),
+    Missteered(u64),
 }
 
 /// Splits a NIC into the pairs that `steering` has. They share its station address, and each has as many receive buffers as it.
 #[must_use]
-pub fn fan(nic: SimNic, steering: Steering, manner: Manner) -> Vec<Pair> {
+pub fn multiqueue(nic: SimNic, steering: Steering, manner: Manner) -> Vec<Pair> {
     let pairs = steering.pairs();
     let random = match manner {
-        Manner::Faithful => None,
-        Manner::Astray(seed) => Some(fastrand::Rng::with_seed(seed)),
+        Manner::Steered => None,
+        Manner::Missteered(seed) => Some(fastrand::Rng::with_seed(seed)),
     };
     let clock = nic.clock();
     let properties = nic.properties();
@@ -52,7 +52,7 @@ pub fn fan(nic: SimNic, steering: Steering, manner: Manner) -> Vec<Pair> {
 struct Hub {
     nic: SimNic,
     steering: Steering,
-    /// Set where units go astray.
+    /// Chooses the pair where units are missteered.
     random: Option<fastrand::Rng>,
     queues: Vec<VecDeque<Unit>>,
 }

@@ -1,4 +1,4 @@
-//! Routes that the lead of a team has told its assistants: one for each host that they are to talk to.
+//! Routes that the leader of a team has told its workers: one for each host that they are to talk to.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -19,11 +19,11 @@ pub struct Route {
     pub mtu: u16,
 }
 
-/// What an assistant knows of the network. Empty on every other engine.
+/// What a worker knows of the network. Empty on every other engine.
 #[derive(Default)]
-pub(super) struct Told(Vec<Route>);
+pub struct LeaderRoutes(Vec<Route>);
 
-impl Told {
+impl LeaderRoutes {
     /// Takes a route instead of a former one to the same host.
     pub fn take(&mut self, route: Route) {
         self.0.retain(|known| known.remote != route.remote);
@@ -44,8 +44,8 @@ impl Told {
 
     /// The address of ours from which packets go over `next_hop`: neighbours are asked from it (RFC 4861, section 7.2.2).
     pub fn source(&self, next_hop: IpAddr) -> Option<IpAddr> {
-        let mut routes = self.0.iter().rev();
-        let route = routes.find(|route| route.next_hop == next_hop)?;
+        let mut latest_first = self.0.iter().rev();
+        let route = latest_first.find(|route| route.next_hop == next_hop)?;
         Some(route.local)
     }
 }
@@ -70,29 +70,29 @@ mod tests {
 
     #[test]
     fn the_latest_route_to_a_host_and_over_a_neighbour() {
-        let mut told = Told::default();
-        told.take(route(1, 10, 20));
-        told.take(route(2, 11, 20));
-        told.take(route(1, 12, 21));
-        assert_eq!(told.to(ip(1)), Some(&route(1, 12, 21)));
-        assert_eq!(told.source(ip(20)), Some(ip(11)));
-        assert_eq!(told.source(ip(21)), Some(ip(12)));
-        assert_eq!(told.source(ip(1)), None);
+        let mut routes = LeaderRoutes::default();
+        routes.take(route(1, 10, 20));
+        routes.take(route(2, 11, 20));
+        routes.take(route(1, 12, 21));
+        assert_eq!(routes.to(ip(1)), Some(&route(1, 12, 21)));
+        assert_eq!(routes.source(ip(20)), Some(ip(11)));
+        assert_eq!(routes.source(ip(21)), Some(ip(12)));
+        assert_eq!(routes.source(ip(1)), None);
         // The address before is no longer ours.
-        let ours = [10, 11, 12].map(|last| told.is_ours(ip(last)));
+        let ours = [10, 11, 12].map(|last| routes.is_ours(ip(last)));
         assert_eq!(ours, [false, true, true]);
     }
 
     #[test]
     fn the_oldest_route_goes_first() {
-        let mut told = Told::default();
+        let mut routes = LeaderRoutes::default();
         for remote in 0..16 {
-            told.take(route(remote, 100, remote));
+            routes.take(route(remote, 100, remote));
         }
-        told.take(route(0, 100, 0));
-        told.take(route(16, 100, 16));
-        assert_eq!(told.to(ip(1)), None);
-        assert!(told.to(ip(0)).is_some() && told.to(ip(2)).is_some());
-        assert_eq!(told.0.len(), ROUTES);
+        routes.take(route(0, 100, 0));
+        routes.take(route(16, 100, 16));
+        assert_eq!(routes.to(ip(1)), None);
+        assert!(routes.to(ip(0)).is_some() && routes.to(ip(2)).is_some());
+        assert_eq!(routes.0.len(), ROUTES);
     }
 }

@@ -1,4 +1,4 @@
-//! A NIC that a driver of the firmware's drives: a call for each frame, which copies it.
+//! Our [`Nic`] over a driver of the firmware's: a call for each frame, which copies it.
 //!
 //! What differs between the firmware's interfaces ([`snp`](crate::snp), [`undi`](crate::undi)) is a [`Driver`]; what they have in common,
 //! buffers, counters and when to give up, is here.
@@ -6,8 +6,8 @@
 mod receive;
 mod transmit;
 
-pub use receive::DrivenReceive;
-pub use transmit::DrivenTransmit;
+pub use receive::FirmwareNicReceive;
+pub use transmit::FirmwareNicTransmit;
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -24,7 +24,7 @@ const MIN_MTU: u16 = 576;
 /// fewest: several of them keep no more than 8 buffers filled.
 const RECEIVE_FRAMES: usize = 8;
 /// How many more most of them hold, or what is before them. It is tried.
-const RECEIVE_FRAMES_HOPED: usize = 56;
+const RECEIVE_FRAMES_PROBE: usize = 56;
 
 /// Why a call did not move a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Refusal {
     Fault(Fault),
 }
 
-/// The firmware's driver of an interface that it has started for us alone. For the boot processor.
+/// The firmware's driver of an interface that it has started for us alone. For the BSP.
 pub trait Driver {
     /// Copies the next frame into `buffer`; its length.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Refusal>;
@@ -92,36 +92,36 @@ impl<D: Driver> Port<D> {
     }
 }
 
-/// What a driver tells of an interface.
+/// What a driver says of an interface.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
-    /// Station address.
+pub struct DriverInfo {
+    /// The current station address, which may differ from the permanent one.
     pub mac: [u8; 6],
     /// Its largest packet, with or without the link's header.
     pub packet: usize,
-    /// Frames that its receive buffers hold, where it tells.
+    /// Frames that its receive buffers hold; `None` where it does not say.
     pub receive_frames: Option<usize>,
     /// It takes a frame before it has been asked for the buffer of the one before.
     pub transmits_several: bool,
 }
 
-impl Told {
+impl DriverInfo {
     /// `None` for a link that carries no full IPv4 packets.
     fn properties(self) -> Option<Properties> {
         let mtu = u16::try_from(self.packet).unwrap_or(u16::MAX).min(MAX_MTU);
         if mtu < MIN_MTU {
             return None;
         }
-        let (receive_frames, receive_frames_hoped) = match self.receive_frames {
+        let (receive_frames, receive_frames_probe) = match self.receive_frames {
             Some(frames) => (frames, 0),
-            None => (RECEIVE_FRAMES, RECEIVE_FRAMES_HOPED),
+            None => (RECEIVE_FRAMES, RECEIVE_FRAMES_PROBE),
         };
         Some(Properties {
             mac: self.mac,
             mtu,
             max_receive: usize::from(mtu) + ETHERNET_LEN + TAG_LEN,
             receive_frames,
-            receive_frames_hoped,
+            receive_frames_probe,
             receive_bytes: receive_frames * (usize::from(mtu) + ETHERNET_LEN),
             transmit_checksum: false,
             transmit_unit: 0,
@@ -130,7 +130,7 @@ impl Told {
 }
 
 /// A network interface in use. Dropping it stops it and gives it back to the firmware.
-pub struct Driven<D: Driver, C> {
+pub struct FirmwareNic<D: Driver, C> {
     port: Port<D>,
     properties: Properties,
     receive: receive::Inbox,
@@ -139,11 +139,11 @@ pub struct Driven<D: Driver, C> {
     _claim: C,
 }
 
-impl<D: Driver, C> Driven<D, C> {
+impl<D: Driver, C> FirmwareNic<D, C> {
     /// An interface that was started. `None`, with the interface stopped, for a link that carries no full IPv4 packets.
-    pub(crate) fn new(driver: D, told: Told, claim: C) -> Option<Self> {
-        let several = told.transmits_several;
-        let Some(properties) = told.properties() else {
+    pub(crate) fn new(driver: D, info: DriverInfo, claim: C) -> Option<Self> {
+        let several = info.transmits_several;
+        let Some(properties) = info.properties() else {
             driver.stop();
             // The claim goes last.
             drop(driver);
@@ -163,13 +163,13 @@ impl<D: Driver, C> Driven<D, C> {
     }
 }
 
-impl<D: Driver, C> Nic for Driven<D, C> {
+impl<D: Driver, C> Nic for FirmwareNic<D, C> {
     type Rx<'a>
-        = DrivenReceive<'a, D>
+        = FirmwareNicReceive<'a, D>
     where
         Self: 'a;
     type Tx<'a>
-        = DrivenTransmit<'a, D>
+        = FirmwareNicTransmit<'a, D>
     where
         Self: 'a;
 
@@ -187,8 +187,8 @@ impl<D: Driver, C> Nic for Driven<D, C> {
 
     fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
         (
-            DrivenReceive::new(&self.port, &mut self.receive),
-            DrivenTransmit::new(&self.port, &mut self.transmit),
+            FirmwareNicReceive::new(&self.port, &mut self.receive),
+            FirmwareNicTransmit::new(&self.port, &mut self.transmit),
         )
     }
 
@@ -209,7 +209,7 @@ impl<D: Driver, C> Nic for Driven<D, C> {
     }
 }
 
-impl<D: Driver, C> Drop for Driven<D, C> {
+impl<D: Driver, C> Drop for FirmwareNic<D, C> {
     fn drop(&mut self) {
         self.stop();
         if !self.port.using.get() {

@@ -83,12 +83,12 @@ impl Outbox {
 }
 
 /// The transmit half of an interface.
-pub struct DrivenTransmit<'a, D> {
+pub struct FirmwareNicTransmit<'a, D> {
     port: &'a Port<D>,
     outbox: &'a mut Outbox,
 }
 
-impl<'a, D: Driver> DrivenTransmit<'a, D> {
+impl<'a, D: Driver> FirmwareNicTransmit<'a, D> {
     pub(super) fn new(port: &'a Port<D>, outbox: &'a mut Outbox) -> Self {
         Self { port, outbox }
     }
@@ -116,7 +116,7 @@ impl<'a, D: Driver> DrivenTransmit<'a, D> {
     }
 }
 
-impl<D: Driver> Transmit for DrivenTransmit<'_, D> {
+impl<D: Driver> Transmit for FirmwareNicTransmit<'_, D> {
     fn send<R>(
         &mut self,
         len: usize,

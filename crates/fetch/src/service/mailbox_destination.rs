@@ -1,33 +1,33 @@
-//! A destination at the other end of the mailbox.
+//! Memory and progress of a download by way of the service's mailbox.
 
 use wireboot_net::{Duration, Instant, Memory, Parts};
 
-use super::{Event, Job, Shared};
+use super::{Event, Job, ServiceState};
 use crate::destination::{Destination, DestinationError};
 
 /// Time between two progress events of a job.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Asks for memory by mail, and tells the progress.
-pub(super) struct ByMail<'a> {
-    pub(super) shared: &'a Shared,
+/// Asks for memory by [`Event::NeedMemory`], and reports progress by [`Event::Progress`].
+pub(super) struct MailboxDestination<'a> {
+    pub(super) shared: &'a ServiceState,
     pub(super) job: Job,
-    /// When progress was last told.
-    pub(super) told: Option<Instant>,
+    /// When progress was last reported.
+    pub(super) reported: Option<Instant>,
 }
 
-impl Destination for ByMail<'_> {
+impl Destination for MailboxDestination<'_> {
     async fn memory(
         &mut self,
         bytes: u64,
         previous: Option<(Memory, u64)>,
     ) -> Result<Memory, DestinationError> {
         let job = self.job;
-        self.shared.tell(Event::NeedMemory { job, bytes });
+        self.shared.report(Event::NeedMemory { job, bytes });
         loop {
             let mut answer = None;
             self.shared
-                .with_mail(job, |mail| answer = mail.memory.take());
+                .with_job(job, |state| answer = state.memory.take());
             let Some(answer) = answer else {
                 self.shared.stack.next_turn().await;
                 continue;
@@ -53,9 +53,12 @@ impl Destination for ByMail<'_> {
 
     fn progress(&mut self, received: u64, total: Option<u64>) {
         let now = self.shared.stack.now();
-        if self.told.is_none_or(|told| now >= told + PROGRESS_INTERVAL) {
-            self.told = Some(now);
-            // Where there is no room, the next one tells more.
+        if self
+            .reported
+            .is_none_or(|reported| now >= reported + PROGRESS_INTERVAL)
+        {
+            self.reported = Some(now);
+            // Where there is no room, a later event says more.
             let _ = self.shared.outbox.borrow_mut().offer(Event::Progress {
                 job: self.job,
                 received,

@@ -35,18 +35,18 @@ impl Inbox {
 }
 
 /// The receive half of an interface.
-pub struct DrivenReceive<'a, D> {
+pub struct FirmwareNicReceive<'a, D> {
     port: &'a Port<D>,
     inbox: &'a mut Inbox,
 }
 
-impl<'a, D> DrivenReceive<'a, D> {
+impl<'a, D> FirmwareNicReceive<'a, D> {
     pub(super) fn new(port: &'a Port<D>, inbox: &'a mut Inbox) -> Self {
         Self { port, inbox }
     }
 }
 
-impl<D: Driver> Receive for DrivenReceive<'_, D> {
+impl<D: Driver> Receive for FirmwareNicReceive<'_, D> {
     fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
         let mut lent = 0;
         for _ in 0..budget {

@@ -1,4 +1,4 @@
-//! A part of the network on a processor of its own, watched from the boot processor.
+//! A part of the network on an AP (application processor), watched from the BSP (bootstrap processor).
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -13,36 +13,36 @@ use wireboot_threads::{Context, Thread, spawn};
 
 /// How long a processor may take to come, in microseconds. 15 ms are common.
 const START: u64 = 500_000;
-/// A processor that has not told for so long that it is alive is lost, in microseconds. Hypervisors take processors away for
+/// A processor that has not beaten ([`Context::beat`]) for so long is lost, in microseconds. Hypervisors take processors away for
 /// tenths of a second.
 const SILENCE: u64 = 3_000_000;
-/// When nothing has come for so long, in microseconds, the other processor begins to rest: longer than what servers near by take to
+/// When nothing has come for so long, in microseconds, the AP begins to park: longer than what servers near by take to
 /// answer, block by block.
 const BUSY: u64 = 1000;
-/// Its longest rest, in microseconds. A rest is an eighth of the wait before it, so that is what it may cost a frame at most.
-const LONGEST_REST: u64 = 1000;
-/// How often the other processor forgets its translations of addresses, in microseconds. QEMU's translator lets a processor remember
-/// more of them only when it has forgotten many; the boot processor has had occasion in the firmware. Otherwise most pages
-/// of the ring and of the file are looked up in the page tables for each frame. To processors of silicon it means nothing.
-const FORGET: u64 = 20_000;
+/// It parks for this long at most, in microseconds, and for an eighth of the wait before, so that is what it may cost a frame at most.
+const LONGEST_PARK: u64 = 1000;
+/// How often the AP flushes its TLB, in microseconds. QEMU's translator (TCG) makes the TLB of a processor larger only when it
+/// is flushed; the BSP's was in the firmware. Otherwise most pages of the ring and of the file are looked up in the page tables
+/// for each frame. To processors of silicon it means nothing.
+const FLUSH_TLB: u64 = 20_000;
 
-/// What runs there.
-pub trait Duty: Send + 'static {
-    /// What it becomes on the processor, which it cannot leave any more.
+/// What a task runs.
+pub trait Task: Send + 'static {
+    /// The task once it has begun. It need not be `Send`: it stays on its processor.
     type Running;
-    /// What remains of it.
+    /// What goes back to the BSP at the end: the NIC.
     type Remains: Send + 'static;
-    /// It, for a planted fault.
+    /// Where a planted fault panics, should it be this task's.
     #[cfg(feature = "faults")]
     const PLACE: Place;
 
-    /// The clock that it goes by.
+    /// The machine's, calibrated by the BSP.
     fn clock(&self) -> Clock;
     /// Begins, on the processor that will run it.
     fn begin(self) -> Self::Running;
     /// One turn. Returns whether something was to be done.
     fn turn(running: &mut Self::Running, now: Instant) -> Result<bool, Fault>;
-    /// What went through its NIC.
+    /// Of its NIC, since the NIC was started.
     fn counters(running: &mut Self::Running) -> Counters;
     /// Lets the last frames leave, and ends.
     fn end(running: Self::Running) -> Self::Remains;
@@ -50,33 +50,33 @@ pub trait Duty: Send + 'static {
 
 /// What has been done on a processor.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Account {
+pub struct ApStats {
     /// Ticks of the time-stamp counter in turns that received frames.
     pub ticks: u64,
-    /// Received units.
+    /// Units received: frames, or several that the card has joined.
     pub units: u64,
     /// Bytes received, link headers included.
     pub bytes: u64,
 }
 
-/// An account that its processor writes and the boot processor reads.
+/// [`ApStats`] that its processor writes and the BSP reads. Each number for itself: they may be of different turns.
 #[derive(Default)]
-struct Ledger {
+struct SharedStats {
     ticks: AtomicU64,
     units: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Ledger {
-    fn enter(&self, ticks: u64, counters: &Counters) {
+impl SharedStats {
+    fn store(&self, ticks: u64, counters: &Counters) {
         self.ticks.store(ticks, Ordering::Relaxed);
         self.units.store(counters.receive_units, Ordering::Relaxed);
         self.bytes.store(counters.receive_bytes, Ordering::Relaxed);
     }
 
-    fn read(&self) -> Account {
+    fn load(&self) -> ApStats {
         let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        Account {
+        ApStats {
             ticks: read(&self.ticks),
             units: read(&self.units),
             bytes: read(&self.bytes),
@@ -84,47 +84,48 @@ impl Ledger {
     }
 }
 
-/// A duty with the account that it keeps.
-struct Manned<D> {
-    duty: D,
-    ledger: Arc<Ledger>,
+/// A task, with the numbers that it keeps.
+struct TaskWithStats<T> {
+    task: T,
+    stats: Arc<SharedStats>,
 }
 
-/// How a duty ended: what remains, and the fault that ended it unless it was asked to.
-type Ended<D> = (<D as Duty>::Remains, Option<Fault>);
+/// How a task ended: what remains, and the fault that ended it unless it was asked to.
+type Ended<T> = (<T as Task>::Remains, Option<Fault>);
 
-/// A duty on a processor of its own.
-pub struct Post<D: Duty> {
-    thread: Thread<Manned<D>, Ended<D>>,
+/// A task on a processor of its own.
+pub struct ApTask<T: Task> {
+    thread: Thread<TaskWithStats<T>, Ended<T>>,
     processor: Processor,
-    ledger: Arc<Ledger>,
-    /// How often the thread had told that it is alive, and since when.
+    stats: Arc<SharedStats>,
+    /// [`Thread::beats`] when it last changed.
     beats: u64,
+    /// When that was, in microseconds.
     since: u64,
 }
 
-impl<D: Duty> Post<D> {
-    /// Has the first of `processors` that comes do `duty`; those that do not come are passed over.
+impl<T: Task> ApTask<T> {
+    /// Has the first of `processors` that comes do `task`; those that do not come are passed over.
     ///
     /// # Errors
-    /// The duty, when none came.
-    pub fn fill(processors: &mut impl Iterator<Item = Processor>, duty: D) -> Result<Self, D> {
-        let clock = duty.clock();
-        let ledger = Arc::new(Ledger::default());
-        let mut manned = Manned {
-            duty,
-            ledger: ledger.clone(),
+    /// The task, when none came.
+    pub fn spawn(processors: &mut impl Iterator<Item = Processor>, task: T) -> Result<Self, T> {
+        let clock = task.clock();
+        let stats = Arc::new(SharedStats::default());
+        let mut task = TaskWithStats {
+            task,
+            stats: stats.clone(),
         };
         for mut processor in processors {
             let number = processor.number();
-            let mut thread = match spawn(&mut processor, manned, serve) {
+            let mut thread = match spawn(&mut processor, task, serve) {
                 Ok(thread) => thread,
                 Err(refused) => {
                     log::warn!(
                         "processor {number} does not start ({})",
                         refused.error.status()
                     );
-                    manned = refused.value;
+                    task = refused.value;
                     continue;
                 }
             };
@@ -138,7 +139,7 @@ impl<D: Duty> Post<D> {
                         log::warn!("processor {number} does not come");
                         // Should the firmware refuse: it will find nothing to do.
                         let _ = processor.kill();
-                        manned = back;
+                        task = back;
                         continue;
                     }
                     Err(came) => thread = came,
@@ -149,49 +150,49 @@ impl<D: Duty> Post<D> {
                 since: clock.micros(),
                 thread,
                 processor,
-                ledger,
+                stats,
             });
         }
-        Err(manned.duty)
+        Err(task.task)
     }
 
-    /// The processor's number.
+    /// The processor's number, by EFI_MP_SERVICES_PROTOCOL.
     pub fn number(&self) -> usize {
         self.processor.number()
     }
 
-    /// What has been done so far.
-    pub fn account(&self) -> Account {
-        self.ledger.read()
+    /// Since the task began.
+    pub fn stats(&self) -> ApStats {
+        self.stats.load()
     }
 
-    /// The duty has ended, asked or not.
+    /// The task has ended, asked or not.
     pub fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
 
     /// Why the processor is lost, if it is.
     pub fn loss(&mut self, now: u64) -> Option<String> {
-        let told = self.thread.beats();
-        if told != self.beats {
-            (self.beats, self.since) = (told, now);
+        let beats = self.thread.beats();
+        if beats != self.beats {
+            (self.beats, self.since) = (beats, now);
         }
         let silent = now > self.since + SILENCE;
-        let words = self.processor.last_words();
-        (words.is_some() || self.processor.is_overflowing() || silent)
-            .then(|| words.unwrap_or_else(|| "it stopped answering".to_string()))
+        let message = self.processor.failure_message();
+        (message.is_some() || self.processor.is_overflowing() || silent)
+            .then(|| message.unwrap_or_else(|| "it stopped answering".to_string()))
     }
 
-    /// Asks the duty to end, and does not wait for it.
-    pub fn dismiss(&self) {
+    /// Asks the task to end, and does not wait for it.
+    pub fn request_stop(&self) {
         self.thread.stop();
     }
 
-    /// Ends the duty, and does what it needs of this processor `meanwhile`.
+    /// Ends the task, and does what it needs of this processor `meanwhile`.
     ///
     /// # Errors
     /// The processor, when it does not stop.
-    pub fn end(self, clock: Clock, mut meanwhile: impl FnMut()) -> Result<Ended<D>, Processor> {
+    pub fn end(self, clock: Clock, mut meanwhile: impl FnMut()) -> Result<Ended<T>, Processor> {
         let Self {
             mut thread,
             processor,
@@ -218,20 +219,20 @@ impl<D: Duty> Post<D> {
         Ok(ended)
     }
 
-    /// The processor, with whatever the duty was in the middle of.
+    /// The processor, with whatever the task was in the middle of.
     pub fn abandon(self) -> Processor {
         self.processor
     }
 }
 
-/// The life of a duty on a processor of its own.
-fn serve<D: Duty>(manned: Manned<D>, context: &Context<'_>) -> Ended<D> {
-    let Manned { duty, ledger } = manned;
-    let clock = duty.clock();
-    let mut running = duty.begin();
+/// Runs a task on its processor until it is asked to stop or meets a fault.
+fn serve<T: Task>(task: TaskWithStats<T>, context: &Context<'_>) -> Ended<T> {
+    let TaskWithStats { task, stats } = task;
+    let clock = task.clock();
+    let mut running = task.begin();
     let parking = Parking::here(clock);
     let mut busy = clock.micros();
-    let mut forgotten = busy;
+    let mut flushed = busy;
     let (mut ticks, mut units) = (0, 0);
     let fault = loop {
         if context.stopping() {
@@ -239,23 +240,23 @@ fn serve<D: Duty>(manned: Manned<D>, context: &Context<'_>) -> Ended<D> {
         }
         context.beat();
         let begin = clock.ticks();
-        match D::turn(&mut running, instant(clock)) {
+        match T::turn(&mut running, instant(clock)) {
             Err(fault) => break Some(fault),
             Ok(true) => {
                 busy = clock.micros();
-                let counters = D::counters(&mut running);
+                let counters = T::counters(&mut running);
                 if counters.receive_units != units {
                     units = counters.receive_units;
                     ticks += clock.ticks() - begin;
-                    ledger.enter(ticks, &counters);
+                    stats.store(ticks, &counters);
                     #[cfg(feature = "faults")]
-                    for place in [D::PLACE, Place::Heap] {
+                    for place in [T::PLACE, Place::Heap] {
                         faults::reach_receiving(place, counters.receive_bytes);
                     }
                 }
-                if busy >= forgotten + FORGET {
-                    processors::forget_translations();
-                    forgotten = busy;
+                if busy >= flushed + FLUSH_TLB {
+                    processors::flush_tlb();
+                    flushed = busy;
                 }
             }
             Ok(false) => {
@@ -263,15 +264,15 @@ fn serve<D: Duty>(manned: Manned<D>, context: &Context<'_>) -> Ended<D> {
                 if let Some(parking) = &parking
                     && idle >= BUSY
                 {
-                    parking.park((idle / 8).min(LONGEST_REST) as u32);
+                    parking.park((idle / 8).min(LONGEST_PARK) as u32);
                 }
             }
         }
     };
-    (D::end(running), fault)
+    (T::end(running), fault)
 }
 
-/// Now, for an engine.
+/// The clock's time as engines take it.
 pub fn instant(clock: Clock) -> Instant {
     Instant::from_micros(i64::try_from(clock.micros()).unwrap_or(i64::MAX))
 }
