@@ -72,3 +72,22 @@ impl From<DhcpError> for FetchError {
         Self::Dhcp(Box::new(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_servers_that_were_asked_are_named() {
+        let error = FetchError::Tftp {
+            url: Url::parse("tftp://boot/linux").unwrap(),
+            servers: ["192.0.2.1:69", "[2001:db8::1]:69"]
+                .map(|server| server.parse::<SocketAddr>().unwrap())
+                .into(),
+            error: Box::new(TftpError::NoBlock { size: 512 }),
+        };
+        let text = error.to_string();
+        let begin = "tftp://boot/linux (server 192.0.2.1:69, [2001:db8::1]:69): the TFTP server";
+        assert!(text.starts_with(begin), "{text}");
+    }
+}

@@ -481,7 +481,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 };
                 let mut patience = self.patience();
                 self.body.receive(stream, framing, &mut patience).await?;
-                let at_end = head.framing == framing && self.body.filled == end;
+                let at_end = self.body.filled == end;
                 self.body.check_end(end)?;
                 Ok((Step::Complete, at_end))
             }

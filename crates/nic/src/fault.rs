@@ -45,7 +45,7 @@ impl FaultInjector {
     }
 
     fn drawn(&mut self, probability: f64) -> bool {
-        probability > 0.0 && self.random.f64() < probability
+        self.random.f64() < probability
     }
 }
 
@@ -191,5 +191,21 @@ mod tests {
             assert_eq!(sent, [byte; 2]);
             injector.frame(Direction::Receive, &mut []);
         }
+    }
+
+    #[test]
+    fn faults_can_be_changed_on_the_way() {
+        let (mut a, mut b) = pair(FaultConfig::default());
+        let clock = b.clock();
+        let mut arrived = |transmit_loss| {
+            a.with(|_, hook| {
+                hook.configure(FaultConfig {
+                    transmit_loss,
+                    ..FaultConfig::default()
+                });
+            });
+            through(&mut a, &mut b, || clock.advance(1000), 100).len()
+        };
+        assert_eq!([1.0, 0.0].map(&mut arrived), [0, 100]);
     }
 }

@@ -297,3 +297,27 @@ pub trait Nic {
     /// afterwards: bursts are empty and sends fail with [`Fault::Removed`].
     fn stop(&mut self);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn counters_are_all_shown() {
+        let counters = Counters {
+            receive_units: 1,
+            receive_bytes: 20,
+            receive_dropped: 3,
+            receive_doorbells: 4,
+            transmit_frames: 5,
+            transmit_bytes: 600,
+            transmit_full: 7,
+            transmit_doorbells: 8,
+        };
+        assert_eq!(
+            counters.to_string(),
+            "rx 1 units 20 bytes 3 dropped 4 doorbells, tx 5 frames 600 bytes 7 full 8 doorbells"
+        );
+    }
+}

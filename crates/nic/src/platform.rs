@@ -6,13 +6,13 @@ use core::ptr::NonNull;
 /// A block of device registers (a PCI BAR or part of one). Offsets are in bytes from its start.
 ///
 /// An access beyond [`Registers::len`] is a bug in the driver: reads return all ones, writes do nothing.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "a device without registers is none"
+)]
 pub trait Registers {
     /// Size in bytes.
     fn len(&self) -> usize;
-    /// True when the block has no register.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
     /// Reads 8 bits.
     fn read8(&self, offset: usize) -> u8;
     /// Reads 16 bits, little endian; `offset` is a multiple of 2.
@@ -35,15 +35,15 @@ pub trait Registers {
 /// `as_ptr` must be valid for reads and writes of `len` bytes for the life of the value, aligned to 4096
 /// bytes, zeroed at allocation, and referenced by no Rust reference. `device_address` must be where the
 /// device sees byte 0, with the following bytes contiguous.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "nobody asks for memory of no bytes"
+)]
 pub unsafe trait DmaMemory {
     /// First byte, as the processor sees it.
     fn as_ptr(&self) -> NonNull<u8>;
     /// Size in bytes.
     fn len(&self) -> usize;
-    /// True when the block has no byte.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
     /// First byte, as the device sees it.
     fn device_address(&self) -> u64;
 }

@@ -247,4 +247,12 @@ mod tests {
             prop_assert!(!is_efi_program(&begin) || misfit(&begin).is_none());
         }
     }
+
+    /// Linux 3.3 had an EFI stub before the protocol told of 64 bits.
+    #[test]
+    fn the_stub_of_an_old_kernel_tells_its_bits() {
+        let kernel = |machine| bz_image(image(machine, 10), 0x020b, 0);
+        is(&kernel(0x014c), "a 32-bit Linux kernel");
+        assert!(misfit(&kernel(0x8664)).is_none());
+    }
 }

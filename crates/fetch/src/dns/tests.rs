@@ -615,3 +615,17 @@ proptest! {
         fuzz_dns(&bytes);
     }
 }
+
+#[test]
+fn the_record_that_is_missing_is_named() {
+    for (v4, record) in [
+        (true, "IPv4 address (A record)"),
+        (false, "IPv6 address (AAAA record)"),
+    ] {
+        let (addresses, _) = found(Versions { v4, v6: !v4 }, |query, _| {
+            vec![query.answer(answer(&query.payload, 0, &[]))]
+        });
+        let text = addresses.unwrap_err().to_string();
+        assert!(text.ends_with(&format!("has no {record}")), "{text}");
+    }
+}

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::vec;
 use wireboot_net::Ipv4Addr;
 use wireboot_net::{Ipv4Cidr, Ipv4Config};
+use wireboot_nic::Steering;
 use wireboot_nic::sim::{self, Clock, LinkConfig, SimNic};
 use wireboot_ring::channel;
 
@@ -287,4 +288,20 @@ fn no_more_downloads_run_together_than_share_the_buffers() {
     assert_eq!(bench.service.shared.running.get(), MAX_CONCURRENT);
     bench.run(MAX_CONCURRENT + 1, give);
     assert!(bench.done.values().all(Result::is_ok));
+}
+
+#[test]
+fn what_is_given_to_another_engine_is_counted() {
+    let mut bench = Bench::new(Manner::default());
+    let (lead, _others) = wireboot_net::team(&Steering::by_port(2));
+    bench.service.engine.join(lead);
+    // All frames come to the first engine, and an odd port is the second one's.
+    let stack = bench.server.stack();
+    bench.server.spawn(async move {
+        let odd = SocketAddr::new(CLIENT.into(), 7001);
+        let _ = stack.connect(odd, Duration::from_secs(1)).await;
+    });
+    assert_eq!(bench.service.forwarded(), Forwarded::default());
+    pass(&mut bench, 500_000);
+    assert!(bench.service.forwarded().frames > 0);
 }

@@ -233,7 +233,9 @@ mod tests {
 
     use super::super::{Shared, State};
     use super::*;
+    use crate::model::ModelMemory;
     use crate::model::e1000e::{Model, ModelConfig};
+    use crate::platform::PlatformError;
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
     use std::rc::Rc;
@@ -248,6 +250,8 @@ mod tests {
     struct Bar {
         values: Rc<RefCell<BTreeMap<usize, u32>>>,
         written: Rc<RefCell<Vec<(usize, u32)>>>,
+        /// Bytes; as the datasheet says where there is none.
+        len: Option<usize>,
     }
 
     impl Bar {
@@ -258,7 +262,7 @@ mod tests {
 
     impl Registers for Bar {
         fn len(&self) -> usize {
-            0x2_0000
+            self.len.unwrap_or(0x2_0000)
         }
         fn read8(&self, _: usize) -> u8 {
             unreachable!()
@@ -465,6 +469,38 @@ mod tests {
                 (0x0100, 0x0400_8012),
             ]);
             assert_eq!(*bar.written.borrow(), expected);
+        }
+    }
+
+    #[test]
+    fn registers_that_end_before_the_last_one_are_refused() {
+        struct Pci(Bar);
+        impl PciFunction for Pci {
+            type Dma = ModelMemory;
+            type Bar = Bar;
+            fn config32(&self, _: u8) -> u32 {
+                unreachable!()
+            }
+            fn map_bar(&self, _: u8) -> Result<Bar, PlatformError> {
+                Ok(self.0.clone())
+            }
+            fn allocate(&self, _: usize) -> Result<ModelMemory, PlatformError> {
+                unreachable!()
+            }
+            fn stall_microsecond(&self) {}
+        }
+        let refused = |len| {
+            let bar = Bar {
+                len: Some(len),
+                ..Bar::default()
+            };
+            Chip::new(&Pci(bar), true).err()
+        };
+        // MRQC, of four bytes at 0x5818.
+        assert_eq!(refused(0x581c), None);
+        for len in [0, 0x5818, 0x581b] {
+            let few = InitError::Misbehaved("its registers are too few");
+            assert_eq!(refused(len), Some(few), "{len:#x}");
         }
     }
 }

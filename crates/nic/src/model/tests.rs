@@ -727,3 +727,90 @@ proptest! {
         fuzz_virtio(&all);
     }
 }
+
+#[test]
+fn what_is_full_has_room_as_soon_as_the_device_is_done() {
+    let (model, mut nic) = start(ModelConfig::default());
+    // All descriptors, and all buffers for frames to be cut.
+    for (count, offload) in [(256, Offload::None), (16, CUT)] {
+        let (_, mut tx) = nic.split();
+        for _ in 0..count {
+            tx.send(60, offload, |frame| frame.fill(0)).unwrap();
+        }
+        assert_eq!(tx.send(60, offload, |_| ()), Err(SendError::Full));
+        tx.flush().unwrap();
+        assert_eq!(model.collect().len(), count);
+        assert_eq!(tx.send(60, offload, |frame| frame.fill(0)), Ok(()));
+        tx.flush().unwrap();
+        assert_eq!(model.collect().len(), 1);
+    }
+    assert_eq!(nic.counters().transmit_full, 2);
+}
+
+#[test]
+fn the_largest_unit_fits_the_shortest_buffers() {
+    let (model, mut nic) = start(ModelConfig {
+        queue_sizes: [1024, 256],
+        ..ModelConfig::default()
+    });
+    assert!(model.deliver(plain(), &pattern(65_550)));
+    let [unit] = receive(&mut nic, 8).unwrap().try_into().unwrap();
+    assert_eq!(unit.bytes, pattern(65_550));
+    // 65,562 bytes with the header, in buffers of 4096.
+    assert_eq!(unit.parts, 17);
+}
+
+/// To read a register takes a virtual machine some microseconds.
+#[test]
+fn an_empty_burst_asks_the_device_nothing() {
+    let (model, mut nic) = start(ModelConfig::default());
+    model.remove();
+    for _ in 0..1000 {
+        assert_eq!(receive(&mut nic, 64), Ok(vec![]));
+    }
+}
+
+#[test]
+fn the_shortest_queues_are_used() {
+    let (model, mut nic) = start(ModelConfig {
+        queue_sizes: [32; 2],
+        ..ModelConfig::default()
+    });
+    assert_eq!(model.receive_buffers(), 32);
+    assert_eq!(nic.split().1.room(), 32);
+}
+
+/// Virtio 1.2, section 4.1.4.4: `cap.length` is at least `queue_notify_off * notify_off_multiplier + 2`. It is 256 here, and so the
+/// multiplier is the place of the doorbell that sends.
+#[test]
+fn a_doorbell_may_be_the_last_register() {
+    let multiplier = |[low, high]: [u8; 2]| ModelConfig {
+        config_lies: vec![(0x64, low), (0x65, high)],
+        ..ModelConfig::default()
+    };
+    let (model, mut nic) = start(multiplier([254, 0]));
+    let (_, mut tx) = nic.split();
+    tx.send(60, Offload::None, |_| ()).unwrap();
+    tx.flush().unwrap();
+    assert_eq!(nic.counters().transmit_doorbells, 1);
+    assert_eq!(model.collect().len(), 1);
+    // The first behind its registers, and one that is not aligned.
+    for beyond in [[0, 1], [253, 0]] {
+        let error = refused(multiplier(beyond));
+        assert_eq!(
+            error,
+            InitError::Misbehaved("a doorbell beyond its registers")
+        );
+    }
+}
+
+#[test]
+fn behind_its_end_the_configuration_tells_nothing() {
+    // It ends behind the address, before the state of the link.
+    let (model, mut nic) = start(ModelConfig {
+        config_lies: vec![(0x7c, 6)],
+        ..without(feature::MTU)
+    });
+    model.set_link_up(false);
+    assert!(nic.link_up(), "cannot tell");
+}

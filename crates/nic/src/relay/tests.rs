@@ -1,7 +1,7 @@
 use super::*;
 use crate::fault::{FaultConfig, inject};
 use crate::sim::{LinkConfig, NicConfig, SimNic, link};
-use crate::{Receive, SendError, Transmit};
+use crate::{Counters, Receive, SendError, Transmit};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::thread;
@@ -381,4 +381,100 @@ proptest! {
         }
         prop_assert!(outbound.is_empty());
     }
+}
+
+#[test]
+fn a_fault_finds_room_behind_all_units() {
+    let (nic, mut peer) = link(LinkConfig::default(), LinkConfig::default(), 1);
+    let turns = (UNITS / BURST) as u64;
+    let config = FaultConfig {
+        // Each turn flushes and bursts.
+        fault: Some((2 * turns, Fault::NeedsReset)),
+        ..FaultConfig::default()
+    };
+    let (mut driver, mut engine) = relay(inject(nic, config, 1));
+    let numbers: Vec<u32> = (0..UNITS as u32).collect();
+    for &number in &numbers {
+        send(&mut peer, number).unwrap();
+    }
+    peer.clock().advance(10_000);
+    for _ in 0..turns {
+        assert!(driver.turn());
+    }
+    assert!(!driver.turn());
+    assert_eq!(seen(&mut engine, UNITS), Ok(numbers));
+    assert_eq!(seen(&mut engine, UNITS), Err(Fault::NeedsReset));
+}
+
+#[test]
+fn answers_find_room_behind_all_buffers() {
+    let (nic, mut peer) = link(LinkConfig::default(), LinkConfig::default(), 1);
+    let (mut driver, mut engine) = relay(nic);
+    for number in 0..FRAMES as u32 {
+        send(&mut engine, number).unwrap();
+    }
+    assert!(!engine.split().1.idle());
+    assert!(engine.link_up());
+    for _ in 0..FRAMES / BURST {
+        assert!(driver.turn());
+    }
+    peer.clock().advance(10_000);
+    peer.set_link_up(false);
+    driver.turn();
+    assert!(engine.split().1.idle());
+    assert!(!engine.link_up());
+    assert_eq!(engine.split().1.room(), FRAMES);
+}
+
+/// A NIC that says that its units are shorter than they are.
+struct Modest(SimNic);
+
+impl Nic for Modest {
+    type Rx<'a> = <SimNic as Nic>::Rx<'a>;
+    type Tx<'a> = <SimNic as Nic>::Tx<'a>;
+
+    fn properties(&self) -> Properties {
+        Properties {
+            max_receive: 100,
+            ..self.0.properties()
+        }
+    }
+
+    fn link_up(&mut self) -> bool {
+        self.0.link_up()
+    }
+
+    fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
+        self.0.split()
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+
+    fn stop(&mut self) {
+        self.0.stop();
+    }
+}
+
+#[test]
+fn units_that_no_buffer_holds_are_counted_as_dropped() {
+    let (nic, mut peer) = link(LinkConfig::default(), LinkConfig::default(), 1);
+    peer.configure(NicConfig {
+        mtu: 9000,
+        ..NicConfig::new(peer.properties().mac)
+    });
+    let (mut driver, mut engine) = relay(Modest(nic));
+    let (_, tx) = peer.split();
+    // The driver drops one, the relay two.
+    for len in [2000, 101, 100, 1514] {
+        tx.send(len, Offload::None, |frame| frame.fill(1)).unwrap();
+    }
+    tx.flush().unwrap();
+    peer.clock().advance(1000);
+    assert!(driver.turn());
+    assert_eq!(driver.counters().receive_dropped, 3);
+    let mut lengths = Vec::new();
+    let lent = engine.split().0.burst(8, |frame| lengths.push(frame.len));
+    assert_eq!((lent, lengths), (Ok(1), [100].into()));
 }

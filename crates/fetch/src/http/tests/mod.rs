@@ -1210,3 +1210,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn less_than_64_kib_in_eight_requests_is_no_progress() {
+    let file = content(2_000_000, 18);
+    let mut world = World::new(Wire::default(), move |request| {
+        let whole = serve(&file, "\"v\"", request);
+        let head = whole.bytes.windows(4).position(|end| end == b"\r\n\r\n");
+        cut(whole, head.unwrap() + 4 + 8000, Then::Close)
+    });
+    let outcome = world.get(URL);
+    assert!(matches!(
+        outcome.error().problem,
+        Problem::Short {
+            received: 64_000,
+            ..
+        }
+    ));
+    assert_eq!(outcome.error().attempts, 8);
+}
+
+#[test]
+fn a_connection_that_is_not_kept_is_closed_and_not_reset() {
+    let close = "HTTP/1.1 200 OK\nConnection: close\nContent-Length: 4\n\n";
+    for then in [Then::Listen, Then::Close] {
+        let mut world = always(reply(close, b"file", then));
+        assert_eq!(world.get(URL).bytes(), b"file");
+        world.wait(1_000_000);
+        assert_eq!(world.resets(), 0, "{then:?}");
+    }
+}

@@ -95,8 +95,8 @@ pub fn reply(head: &str, body: &[u8], then: Then) -> Reply {
     }
 }
 
-/// The server's NIC, and the longest frame that the path takes.
-struct Port<'a>(&'a mut SimNic, usize);
+/// The server's NIC, the longest frame that the path takes, and the resets that have come.
+struct Port<'a>(&'a mut SimNic, usize, &'a mut usize);
 struct Rx(Vec<u8>);
 struct Tx<'a>(&'a mut SimNic, usize);
 
@@ -117,6 +117,7 @@ impl phy::Device for Port<'_> {
             .split()
             .0
             .burst(1, |frame| bytes = frame.parts.concat());
+        *self.2 += usize::from(is_reset(&bytes));
         (lent == Ok(1)).then_some((Rx(bytes), Tx(self.0, self.1)))
     }
 
@@ -130,6 +131,13 @@ impl phy::Device for Port<'_> {
         capabilities.max_transmission_unit = 1514;
         capabilities
     }
+}
+
+/// Whether a frame is a TCP reset over IPv4.
+fn is_reset(frame: &[u8]) -> bool {
+    const RST: u8 = 4;
+    let is_tcp = frame.len() >= 54 && frame[12..15] == [0x08, 0x00, 0x45] && frame[23] == 6;
+    is_tcp && frame[47] & RST != 0
 }
 
 impl phy::RxToken for Rx {
@@ -176,6 +184,7 @@ pub struct Server {
     /// Most bytes handed to TCP at a time.
     piece: usize,
     longest: usize,
+    resets: usize,
 }
 
 impl Server {
@@ -189,7 +198,7 @@ impl Server {
         config.random_seed = wire.seed;
         let mut iface = Interface::new(
             config,
-            &mut Port(&mut nic, wire.longest),
+            &mut Port(&mut nic, wire.longest, &mut 0),
             smoltcp::time::Instant::ZERO,
         );
         iface.update_ip_addrs(|addresses| {
@@ -239,6 +248,7 @@ impl Server {
             down_until: 0,
             piece: wire.piece,
             longest: wire.longest,
+            resets: 0,
         }
     }
 
@@ -246,7 +256,7 @@ impl Server {
         let time = smoltcp::time::Instant::from_micros(now.total_micros());
         self.iface.poll(
             time,
-            &mut Port(&mut self.nic, self.longest),
+            &mut Port(&mut self.nic, self.longest, &mut self.resets),
             &mut self.sockets,
         );
         let down = now.total_micros() < self.down_until;
@@ -324,7 +334,7 @@ impl Server {
         }
         self.iface.poll(
             time,
-            &mut Port(&mut self.nic, self.longest),
+            &mut Port(&mut self.nic, self.longest, &mut self.resets),
             &mut self.sockets,
         );
     }
@@ -475,6 +485,11 @@ impl World {
     pub fn moves(&mut self, address: Ipv4Addr) {
         self.engine.stack().configure(&config(address, false));
         self.connections.clear();
+    }
+
+    /// Connections that the client has reset.
+    pub fn resets(&self) -> usize {
+        self.server.resets
     }
 
     /// Virtual seconds since the start.

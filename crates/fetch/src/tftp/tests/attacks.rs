@@ -701,3 +701,23 @@ fn a_server_that_is_away_is_waited_for_with_patience() {
     assert!(ended.error().contains("none"), "{}", ended.error());
     assert!(ended.micros < SECOND, "{} us", ended.micros);
 }
+
+#[test]
+fn a_server_that_sends_no_block_says_nothing_of_the_path() {
+    // To all requests it agrees.
+    let ended = attacked(narrow(&[7; 5000], 300));
+    let error = ended.error();
+    assert!(error.contains("no block of the file arrives"), "{error}");
+    assert_eq!(ended.path_mtu, 1500);
+}
+
+#[test]
+fn a_first_block_that_is_small_may_take_longer() {
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => vec![answer(query, oack(&[("blksize", "512")]))],
+        Ok(Packet::Ack { block: 0 }) => vec![after(answer(query, data(1, 7)), 5 * SECOND)],
+        _ => vec![],
+    });
+    assert_eq!(ended.bytes().len(), 7);
+    assert_eq!(ended.micros / SECOND, 5);
+}

@@ -492,3 +492,18 @@ proptest! {
         fuzz_e1000e(&all);
     }
 }
+
+#[test]
+fn the_longest_frame_is_full_size_with_a_vlan_tag() {
+    let (model, mut nic) = start();
+    let (_, tx) = nic.split();
+    let long = |frame: &mut [u8]| frame.copy_from_slice(&pattern(1518));
+    tx.send(1518, Offload::None, long).unwrap();
+    tx.send(17, Offload::None, |_| ()).unwrap();
+    tx.flush().unwrap();
+    assert_eq!(model.collect()[0], pattern(1518));
+    // Without what pads the other.
+    let counters = nic.counters();
+    let sent = (counters.transmit_frames, counters.transmit_bytes);
+    assert_eq!(sent, (2, 1518 + 17));
+}

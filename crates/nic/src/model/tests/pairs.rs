@@ -1,11 +1,14 @@
 //! Several queue pairs.
 
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Barrier;
 use std::thread;
 
 use super::*;
 use crate::Steering;
+use crate::platform::PciFunction;
 use crate::virtio::{SpreadError, VirtioPair};
 
 type Pair = VirtioPair<ModelPci>;
@@ -644,4 +647,62 @@ proptest! {
         all.extend(data);
         fuzz_virtio(&all);
     }
+}
+
+#[test]
+fn a_command_that_comes_back_without_an_answer_is_refused() {
+    let (model, mut nic, _others) = start_pairs(2);
+    // The device returns the buffers, and writes nothing.
+    model.lie_used(4, 0, 1);
+    assert_eq!(nic.spread(1), Err(SpreadError::Refused(1)));
+}
+
+/// A device that fails when the driver has waited so many times.
+struct Failing {
+    pci: ModelPci,
+    model: Model,
+    after: u32,
+    waits: Rc<Cell<u32>>,
+}
+
+impl PciFunction for Failing {
+    type Dma = ModelMemory;
+    type Bar = ModelBar;
+
+    fn config32(&self, offset: u8) -> u32 {
+        self.pci.config32(offset)
+    }
+
+    fn map_bar(&self, index: u8) -> Result<ModelBar, PlatformError> {
+        self.pci.map_bar(index)
+    }
+
+    fn allocate(&self, len: usize) -> Result<ModelMemory, PlatformError> {
+        self.pci.allocate(len)
+    }
+
+    fn stall_microsecond(&self) {
+        self.waits.set(self.waits.get() + 1);
+        if self.waits.get() == self.after {
+            self.model.set_status(0x4f);
+        }
+        self.pci.stall_microsecond();
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of looks")]
+fn a_device_that_fails_in_the_middle_of_a_command_is_given_up_soon() {
+    let model = Model::new(ModelConfig::with_pairs(2));
+    model.set_commands(Commands::Ignore);
+    let waits = Rc::new(Cell::new(0));
+    let device = Failing {
+        pci: model.pci(),
+        model: model.clone(),
+        after: 5500,
+        waits: waits.clone(),
+    };
+    let mut nic = VirtioNet::with_pairs(device, 2).unwrap();
+    assert_eq!(nic.spread(2), Err(Fault::NeedsReset.into()));
+    assert!((5500..=6500).contains(&waits.get()), "{waits:?}");
 }
