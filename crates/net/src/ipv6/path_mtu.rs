@@ -136,6 +136,15 @@ mod tests {
     }
 
     #[test]
+    fn a_path_may_turn_out_shorter_still() {
+        let mut paths = PathMtus::default();
+        paths.lower(HOST4.into(), 1400, Instant::from_secs(0));
+        paths.lower(HOST4.into(), 1300, Instant::from_secs(1));
+        assert_eq!(paths.get(HOST4.into(), Instant::from_secs(2)), Some(1300));
+        assert_eq!(paths.0.len(), 1);
+    }
+
+    #[test]
     fn a_path_is_remembered_for_ten_minutes() {
         let at = Instant::from_secs;
         let mut paths = PathMtus::default();

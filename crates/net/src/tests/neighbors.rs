@@ -1,8 +1,8 @@
 //! ARP, neighbour discovery and router advertisements that lie, at the wire of the running engine.
 
-use super::forged::{Bench, arp, frame6, has};
+use super::forged::{Bench, arp, frame6, has, transport_checksum};
 use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER, SERVER_MAC, SERVER6, Version};
-use crate::ipv6::{ALL_NODES, icmp, multicast_mac, ndisc::NeighborAdvertisement};
+use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac, ndisc::NeighborAdvertisement};
 use crate::packet::put;
 use crate::{Engine, Ipv4Addr, Ipv6Addr, NetError};
 use alloc::rc::Rc;
@@ -481,4 +481,31 @@ fn who_claims_an_address_that_is_probed() {
             "{operation} {sender} {target}"
         );
     }
+}
+
+/// A general query of MLDv2 (RFC 3810, section 5.1): the groups of our addresses are reported within its 100 ms.
+#[test]
+fn a_router_that_asks_for_groups_is_answered() {
+    let mut bench = Bench::silent(Version::V6);
+    // What is reported unasked.
+    for _ in 0..30 {
+        bench.clock.advance(1_000_000);
+        bench.run_until_idle();
+    }
+    bench.heard.clear();
+    let mut message = vec![130, 0, 0, 0, 0, 100, 0, 0];
+    message.extend([0; 16]);
+    message.extend([2, 125, 0, 0]);
+    let ends = (ROUTER.into(), ALL_NODES.into());
+    let sum = transport_checksum(ends, 58, &message);
+    put(&mut message, 2, sum);
+    // Hop-by-hop options: a router alert.
+    let payload = [&[58, 0, 5, 2, 0, 0, 1, 0][..], &message].concat();
+    let packet = header::packet(ROUTER, ALL_NODES, 0, 1, &payload);
+    bench.send(&frame6(multicast_mac(ALL_NODES), &packet));
+    bench.run_until_idle();
+    bench.clock.advance(100_000);
+    bench.run_until_idle();
+    let report = |frame: &&Vec<u8>| frame[12..14] == [0x86, 0xdd] && frame.get(62) == Some(&143);
+    assert_eq!(bench.heard.iter().filter(report).count(), 1);
 }
