@@ -4,7 +4,7 @@ use clap::Subcommand;
 use wireboot_experiments::{bench, ladder, load, soak};
 use wireboot_lab::boot;
 
-/// What the lab does.
+/// The commands of `wireboot lab`.
 #[derive(Subcommand)]
 pub enum Lab {
     Boot(boot::BootArgs),
@@ -14,7 +14,7 @@ pub enum Lab {
     Soak(soak::SoakArgs),
 }
 
-/// Does it.
+/// Runs the command to its end.
 ///
 /// # Errors
 /// When it cannot be done, and why.
