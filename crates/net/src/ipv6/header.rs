@@ -310,6 +310,18 @@ mod tests {
         );
     }
 
+    /// RFC 8200, section 4.2: the pointer says where the option is, from the first byte of the packet on.
+    #[test]
+    fn an_option_that_nobody_knows_is_pointed_at() {
+        let unknown = |kind| [PROTOCOL_UDP, 0, kind, 4, 0, 0, 0, 0];
+        assert_eq!(upper(HOP_BY_HOP, &unknown(0x8a)), problem(2, 42, true));
+        let later = |kind| [router_alert(DESTINATION_OPTIONS), unknown(kind)].concat();
+        assert_eq!(upper(HOP_BY_HOP, &later(0x8a)), problem(2, 50, true));
+        assert_eq!(upper(HOP_BY_HOP, &later(0xca)), problem(2, 50, false));
+        assert_eq!(upper(HOP_BY_HOP, &later(0x4a)), Err(Refusal::Drop));
+        assert!(upper(HOP_BY_HOP, &later(0x0a)).is_ok());
+    }
+
     #[test]
     fn headers_out_of_place() {
         let late = [
