@@ -16,7 +16,9 @@ mod lease;
 #[cfg(test)]
 mod tests;
 
-pub use lease::{Lease, LeaseSource};
+pub use lease::Lease;
+
+pub use crate::dhcp_request::{DhcpRequest, LeaseSource, VendorClass};
 
 use alloc::format;
 use alloc::string::String;
@@ -31,7 +33,6 @@ use wireboot_wire::dhcp::{
     Message, MessageType, Operation, PXE_PORT, ParseError, PxeOptions, option,
 };
 
-use crate::dhcpv6::ClientId;
 use lease::host_address;
 pub(crate) use lease::is_host;
 
@@ -71,46 +72,6 @@ const PARAMETERS: [u8; 17] = [
     option::DOMAIN_SEARCH,
     option::IPXE,
 ];
-
-/// Which kind of boot client to be for the server (option 60).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VendorClass {
-    /// `PXEClient`: a boot file by TFTP, proxies and boot servers.
-    Pxe,
-    /// `HTTPClient`: a boot file by URL.
-    Http,
-}
-
-impl VendorClass {
-    /// What the option of a client and of a server that serves it begins with.
-    pub fn prefix(self) -> &'static str {
-        match self {
-            Self::Pxe => "PXEClient",
-            Self::Http => "HTTPClient",
-        }
-    }
-}
-
-/// What to ask for, and as whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DhcpRequest {
-    /// Client system architecture (option 93, and in option 60): 7 for x64 UEFI, 16 for x64 UEFI HTTP.
-    pub architecture: u16,
-    /// The machine's GUID as SMBIOS has it (option 97), if it has one.
-    pub uuid: Option<[u8; 16]>,
-    /// As whom the firmware asks DHCPv6, where that is known: a server is to know the machine again.
-    pub client_id: Option<ClientId>,
-    /// As which kind of boot client. Proxies that serve another kind are ignored.
-    pub vendor_class: VendorClass,
-    /// User class (option 77), sent as the bare name that servers' configurations compare with.
-    pub user_class: String,
-    /// An address that this machine had before (option 50).
-    pub requested_address: Option<Ipv4Addr>,
-    /// Whether the offer should name a boot file, and is worth a short wait for one that does.
-    pub want_boot_file: bool,
-    /// How long to wait for an offer; `None`: 39 s, to outlast a switch port's spanning tree.
-    pub patience: Option<Duration>,
-}
 
 /// Why there is no lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -27,6 +27,8 @@ mod tests;
 
 pub use lease::Lease6;
 
+pub use crate::dhcp_request::ClientId;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -34,32 +36,11 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
 use wireboot_net::Stack;
-use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, Message, SERVER_PORT};
+use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
 
-use crate::dhcp::DhcpRequest;
+use crate::dhcp_request::DhcpRequest;
 use client::{Client, Outcome};
 use lease::is_host;
-
-/// The identity by which servers know a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientId {
-    /// DHCP unique identifier (RFC 8415 section 11).
-    pub duid: Vec<u8>,
-    /// Identifier of the association that addresses are for, if it is known.
-    pub iaid: Option<u32>,
-}
-
-impl ClientId {
-    /// Whom a server's message was for.
-    #[must_use]
-    pub fn of_packet(packet: &[u8]) -> Option<Self> {
-        let options = Message::parse(packet).ok()?.options;
-        Some(Self {
-            duid: options.client_id()?.to_vec(),
-            iaid: options.ia_na().next().map(|ia| ia.iaid),
-        })
-    }
-}
 
 /// Why DHCPv6 gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

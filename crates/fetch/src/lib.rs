@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod destination;
 pub mod dhcp;
+mod dhcp_request;
 pub mod dhcpv6;
 pub mod dns;
 mod error;

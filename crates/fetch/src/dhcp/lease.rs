@@ -8,15 +8,7 @@ use wireboot_net::{Ipv4Addr, Ipv4Cidr, Ipv4Config};
 use wireboot_wire::dhcp::{Message, MessageType, Operation, option};
 
 use super::DhcpError;
-
-/// Where a lease comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseSource {
-    /// The firmware had it before this program began.
-    Firmware,
-    /// [`super::discover`].
-    Dhcp,
-}
+use crate::dhcp_request::LeaseSource;
 
 /// An address and all that came with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::Dhcp6Error;
 use super::lease::Lease6;
 use super::message::Identity;
 use super::retransmission::{Rand, Retransmission};
-use crate::dhcp::{DhcpRequest, LeaseSource};
+use crate::dhcp_request::{DhcpRequest, LeaseSource};
 
 /// SOL_TIMEOUT, REQ_TIMEOUT, DEC_TIMEOUT and INF_TIMEOUT (RFC 8415 section 7.6).
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use wireboot_net::Stack;
 use wireboot_wire::dhcpv6::option::{self, Options};
 use wireboot_wire::dhcpv6::{Message, MessageType, ParseError, StatusCode};
 
-use crate::dhcp::LeaseSource;
+use crate::dhcp_request::LeaseSource;
 
 /// Addresses and servers kept of one message.
 const MOST: usize = 8;

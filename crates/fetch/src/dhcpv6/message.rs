@@ -6,8 +6,7 @@ use core::net::Ipv6Addr;
 
 use wireboot_wire::dhcpv6::{IaAddress, IaNa, MessageType, Options, Writer, duid, option};
 
-use super::ClientId;
-use crate::dhcp::DhcpRequest;
+use crate::dhcp_request::{ClientId, DhcpRequest};
 
 /// Options to ask for.
 const OPTION_REQUEST: [u16; 6] = [
