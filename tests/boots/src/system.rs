@@ -9,8 +9,10 @@ use sha2::{Digest, Sha256};
 use wireboot_lab::guest::{Archive, Kernel};
 
 /// What the kernel is told. Few messages: each costs time on a slow console.
-/// On a busy host the kernel takes an emulated timer for broken (`no_timer_check`).
-pub const OPTIONS: &str = "console=ttyS0,115200n8 loglevel=4 panic=-1 no_timer_check";
+/// On a busy host the kernel takes an emulated timer for broken (`no_timer_check`), and once a processor slept for ever behind a one-shot
+/// timer that did not fire: a periodic one (`nohz=off highres=off`) fires again.
+pub const OPTIONS: &str =
+    "console=ttyS0,115200n8 loglevel=4 panic=-1 no_timer_check nohz=off highres=off";
 
 const INIT: &str = "#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys
