@@ -131,4 +131,16 @@ mod tests {
             assert_eq!(to, bytes[3 + from..]);
         }
     }
+
+    /// Whoever gave the memory may take it back.
+    #[test]
+    fn what_is_no_longer_there_is_not_waited_for() {
+        let region = Region::new(Memory::from(alloc::vec![7; 20]));
+        let mut buffer = SendBuffer::default();
+        buffer.push_region(region.clone(), 0, 20);
+        drop(region.take());
+        let mut to = [0xee; 8];
+        buffer.fill(4, &mut to);
+        assert_eq!(to, [0xee; 8]);
+    }
 }
