@@ -426,6 +426,17 @@ mod tests {
     use proptest::prelude::*;
     use std::os::unix::fs::{FileExt, symlink};
 
+    #[test]
+    fn folders_are_told_from_files_where_the_file_system_does_not_say() {
+        let above = tempfile::tempdir().unwrap();
+        std::fs::create_dir(above.path().join("folder")).unwrap();
+        std::fs::write(above.path().join("file"), "").unwrap();
+        symlink("folder", above.path().join("link")).unwrap();
+        let above = Dir::open(above.path(), OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        let folders = ["folder", "file", "link", "none"].map(|name| is_folder(&above, name));
+        assert_eq!(folders, [true, false, false, false]);
+    }
+
     /// `served/` with files and links, beside a secret.
     fn house() -> (tempfile::TempDir, Directory) {
         let house = tempfile::tempdir().unwrap();

@@ -559,6 +559,42 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_range_of_ipv6_is_beside_the_servers_own_address() {
+        let range = |address: &str, prefix| {
+            let ipv6 = Some((address.parse().unwrap(), prefix));
+            let range = ipv6_range(Addresses { ipv4: None, ipv6 })?;
+            Some([range.start().to_string(), range.end().to_string()])
+        };
+        let expected = ["2001:db8::1000", "2001:db8::ffff"].map(str::to_owned);
+        assert_eq!(range("2001:db8::5", 64), Some(expected));
+        let expected = ["2001:db8::7:1000", "2001:db8::7:ffff"].map(str::to_owned);
+        assert_eq!(range("2001:db8::7:5", 112), Some(expected));
+        assert_eq!(range("2001:db8::5", 113), None);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_said_with_what_to_do() {
+        let said = |kind: io::ErrorKind, protocol| {
+            format!(
+                "{:#}",
+                bind_error(kind.into(), protocol, 69, "TFTP", "--no-tftp")
+            )
+        };
+        let taken = said(io::ErrorKind::AddrInUse, "UDP");
+        assert!(
+            taken.starts_with("cannot use UDP port 69 for TFTP: another program"),
+            "{taken}"
+        );
+        assert!(
+            taken.contains("`ss -lunp sport = :69`, or use --no-tftp"),
+            "{taken}"
+        );
+        assert!(said(io::ErrorKind::AddrInUse, "TCP").contains("`ss -ltnp sport = :69`"));
+        assert!(said(io::ErrorKind::PermissionDenied, "UDP").contains("run as root"));
+        assert!(said(io::ErrorKind::AddrNotAvailable, "UDP").contains("see --no-tftp"));
+    }
+
+    #[test]
     fn the_default_range_is_the_upper_half_of_the_network() {
         let default = |cidr: &str| {
             let (address, prefix) = cidr.split_once('/').unwrap();

@@ -436,6 +436,15 @@ mod tests {
 
     const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
+    #[test]
+    fn an_ethernet_address_is_shown_as_everywhere() {
+        assert_eq!(
+            hardware_address(&[0x52, 0x54, 0, 0x0a, 0xff, 1]),
+            "52:54:00:0a:ff:01"
+        );
+        assert_eq!(hardware_address(&[]), "");
+    }
+
     const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68);
 
     fn answers(proxy: bool) -> Answers {

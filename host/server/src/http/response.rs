@@ -146,3 +146,24 @@ fn media_type(name: &str) -> &'static str {
         _ => "application/octet-stream",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// UEFI 2.11, section 24.7.3.1: firmware goes by these types.
+    #[test]
+    fn files_have_the_media_types_that_firmware_looks_at() {
+        for (name, expected) in [
+            ("wireboot.efi", "application/efi"),
+            ("a/SHIMX64.EFI", "application/efi"),
+            ("disk.iso", "application/vnd.efi-iso"),
+            ("disk.img", "application/vnd.efi-img"),
+            ("wireboot.conf", "text/plain; charset=utf-8"),
+            ("initrd.gz", "application/octet-stream"),
+            ("efi", "application/octet-stream"),
+        ] {
+            assert_eq!(media_type(name), expected, "{name}");
+        }
+    }
+}
