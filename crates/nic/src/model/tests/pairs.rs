@@ -214,12 +214,14 @@ fn without_rss_the_device_follows_what_it_was_sent() {
     let (model, mut nic, mut others) = start_config(config);
     let steering = nic.spread(4).unwrap();
     assert_eq!(steering, Steering::by_port(4));
+    let mut sent = [0; 4];
     for [remote, local] in ADDRESSES {
         let remote = SocketAddr::new(remote, 80);
         for port in 50_000..50_016 {
             let local = SocketAddr::new(local, port);
             let pair = steering.pair(remote, local);
             let frame = packet(TCP, local, remote);
+            sent[pair] += frame.len() as u64;
             match pair {
                 0 => send(&mut nic, &frame),
                 pair => send(&mut others[pair - 1], &frame),
@@ -230,10 +232,11 @@ fn without_rss_the_device_follows_what_it_was_sent() {
         }
     }
     assert_eq!(receive(&mut nic, 16).unwrap().len(), 8);
-    for other in &mut others {
+    for (other, sent) in others.iter_mut().zip(&sent[1..]) {
         assert_eq!(receive(other, 16).unwrap().len(), 8);
         assert_eq!(other.counters().receive_units, 8);
         assert_eq!(other.counters().transmit_frames, 8);
+        assert_eq!(other.counters().transmit_bytes, *sent);
     }
 }
 
