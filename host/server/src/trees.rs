@@ -403,6 +403,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_star_stands_for_something_that_can_be_shown() {
+        let served = served(&["vmlinuz-6.1", "vmlinuz-", "vmlinuz-a\u{1b}b", "other"]);
+        let found = matches(&served.directory, "", "vmlinuz-*");
+        assert_eq!(found, [("vmlinuz-6.1".to_owned(), Some("6.1".to_owned()))]);
+        let other = [("other".to_owned(), None)];
+        assert_eq!(matches(&served.directory, "", "other"), other);
+    }
+
     const IPV4: &str = "http://10.0.0.1/";
     const IPV6: &str = "http://[fd00::1]:8080/";
 

@@ -7,6 +7,25 @@ const CLIENT_ID: [u8; 10] = [0, 3, 0, 1, 2, 0, 0, 0, 0, 7];
 const SOURCE: SocketAddrV6 =
     SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7), 546, 0, 2);
 
+/// RFC 8415, section 21.13: a status has a text for people.
+#[test]
+fn a_refusal_says_why() {
+    for (code, text) in [
+        (StatusCode::NO_ADDRS_AVAIL, "all addresses are taken"),
+        (StatusCode::NO_BINDING, "this server knows nothing of it"),
+        (
+            StatusCode::NOT_ON_LINK,
+            "the address is not of this network",
+        ),
+        (StatusCode::SUCCESS, ""),
+    ] {
+        assert_eq!(
+            (status(code).code, status(code).message),
+            (code, text.as_bytes())
+        );
+    }
+}
+
 /// An address of the network.
 fn host(last: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)
