@@ -7,11 +7,11 @@ use uefi_raw::{Guid, PhysicalAddress, Status, guid, newtype_enum};
 newtype_enum! {
     /// Unit of a register access (`EFI_PCI_IO_PROTOCOL_WIDTH`).
     pub enum PciIoWidth: u32 => {
-        /// `EfiPciIoWidthUint8`.
+        /// 8 bits (`EfiPciIoWidthUint8`).
         UINT8 = 0,
-        /// `EfiPciIoWidthUint16`.
+        /// 16 bits (`EfiPciIoWidthUint16`).
         UINT16 = 1,
-        /// `EfiPciIoWidthUint32`.
+        /// 32 bits (`EfiPciIoWidthUint32`).
         UINT32 = 2,
         /// `EfiPciIoWidthUint64`.
         UINT64 = 3,

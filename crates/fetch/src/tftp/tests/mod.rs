@@ -531,6 +531,21 @@ fn a_server_that_becomes_slow_is_waited_for() {
     }
 }
 
+/// RFC 6298 section 5.7: a sample ends the back-off, so that one lost block does not slow down what comes after it.
+#[test]
+fn a_time_out_is_short_again_after_a_sample() {
+    let manner = Manner {
+        options: false,
+        file: vec![7; 400_000],
+        ..Manner::default()
+    };
+    for seed in 0..3 {
+        let outcome = fetch(&manner, lossy(0.02), seed);
+        assert_eq!(outcome.bytes(), manner.file);
+        assert!(outcome.micros < 10_000_000, "{} us", outcome.micros);
+    }
+}
+
 /// A block that is missing in a window is reported by the first acknowledgement of the one before it, so that the answer is a sample of
 /// the round trip: a time-out that was backed off does not last.
 #[test]
