@@ -1,8 +1,8 @@
-//! One of two NICs, so that what stands above need not be built for each: which one is decided when the machine is known.
+//! One of two kinds of NIC, so that what stands above need not be built for each: which one is decided when the machine is known.
 
-use crate::{Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit};
+use crate::{Fault, Frame, Offload, Receive, SendError, Transmit};
 
-/// One of two NICs, or a half of one of two.
+/// The receive or transmit half of one of two kinds of NIC: see [`nic_enum`](crate::nic_enum).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Either<A, B> {
     /// The one.
@@ -49,58 +49,100 @@ impl<A: Transmit, B: Transmit> Transmit for Either<A, B> {
     }
 }
 
-impl<A: Nic, B: Nic> Nic for Either<A, B> {
-    type Rx<'a>
-        = Either<A::Rx<'a>, B::Rx<'a>>
-    where
-        Self: 'a;
-    type Tx<'a>
-        = Either<A::Tx<'a>, B::Tx<'a>>
-    where
-        Self: 'a;
+/// Declares an enum of two kinds of NIC that is a [`Nic`](crate::Nic) itself.
+#[macro_export]
+macro_rules! nic_enum {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $name:ident {
+            $(#[$first_attribute:meta])*
+            $first:ident($first_nic:ty),
+            $(#[$second_attribute:meta])*
+            $second:ident($second_nic:ty),
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility enum $name {
+            $(#[$first_attribute])*
+            $first($first_nic),
+            $(#[$second_attribute])*
+            $second($second_nic),
+        }
 
-    fn properties(&self) -> Properties {
-        of_both!(self, nic => nic.properties())
-    }
+        impl $crate::Nic for $name {
+            type Rx<'a>
+                = $crate::Either<<$first_nic as $crate::Nic>::Rx<'a>, <$second_nic as $crate::Nic>::Rx<'a>>
+            where
+                Self: 'a;
+            type Tx<'a>
+                = $crate::Either<<$first_nic as $crate::Nic>::Tx<'a>, <$second_nic as $crate::Nic>::Tx<'a>>
+            where
+                Self: 'a;
 
-    fn link_up(&mut self) -> bool {
-        of_both!(self, nic => nic.link_up())
-    }
-
-    fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
-        match self {
-            Either::First(nic) => {
-                let (rx, tx) = nic.split();
-                (Either::First(rx), Either::First(tx))
+            fn properties(&self) -> $crate::Properties {
+                match self {
+                    Self::$first(nic) => nic.properties(),
+                    Self::$second(nic) => nic.properties(),
+                }
             }
-            Either::Second(nic) => {
-                let (rx, tx) = nic.split();
-                (Either::Second(rx), Either::Second(tx))
+
+            fn link_up(&mut self) -> bool {
+                match self {
+                    Self::$first(nic) => nic.link_up(),
+                    Self::$second(nic) => nic.link_up(),
+                }
+            }
+
+            fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
+                match self {
+                    Self::$first(nic) => {
+                        let (rx, tx) = nic.split();
+                        ($crate::Either::First(rx), $crate::Either::First(tx))
+                    }
+                    Self::$second(nic) => {
+                        let (rx, tx) = nic.split();
+                        ($crate::Either::Second(rx), $crate::Either::Second(tx))
+                    }
+                }
+            }
+
+            fn counters(&self) -> $crate::Counters {
+                match self {
+                    Self::$first(nic) => nic.counters(),
+                    Self::$second(nic) => nic.counters(),
+                }
+            }
+
+            fn stop(&mut self) {
+                match self {
+                    Self::$first(nic) => nic.stop(),
+                    Self::$second(nic) => nic.stop(),
+                }
             }
         }
-    }
-
-    fn counters(&self) -> Counters {
-        of_both!(self, nic => nic.counters())
-    }
-
-    fn stop(&mut self) {
-        of_both!(self, nic => nic.stop());
-    }
+    };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Nic;
     use crate::sim::{LinkConfig, SimNic, link};
     use crate::wrapped::is_as_its_nic;
+
+    nic_enum! {
+        enum Two {
+            One(SimNic),
+            Other(SimNic),
+        }
+    }
 
     #[test]
     fn frames_go_through_whichever_it_is() {
         let (a, b) = link(LinkConfig::default(), LinkConfig::default(), 1);
         let clock = b.clock();
-        let mut first: Either<SimNic, SimNic> = Either::First(a);
-        let mut second: Either<SimNic, SimNic> = Either::Second(b);
+        let mut first = Two::One(a);
+        let mut second = Two::Other(b);
         for (from, to) in [(0, 1), (1, 0)] {
             let nics = [&mut first, &mut second];
             let (_, mut tx) = nics[from].split();
@@ -122,7 +164,7 @@ mod tests {
 
     #[test]
     fn each_is_as_its_nic() {
-        is_as_its_nic(Either::<SimNic, SimNic>::First);
-        is_as_its_nic(Either::<SimNic, SimNic>::Second);
+        is_as_its_nic(Two::One);
+        is_as_its_nic(Two::Other);
     }
 }

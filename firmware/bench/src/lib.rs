@@ -37,6 +37,7 @@ use phases::{Phases, Record};
 use upload::WithoutTso;
 use wire::{Driver, Managed, Wire};
 use wireboot_boot::card::{self, Card};
+use wireboot_boot::driver::Driver as NicDriver;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
 use wireboot_boot::network::{ApStats, Network};
@@ -152,7 +153,7 @@ struct Bench<'o> {
 impl<'o> Bench<'o> {
     /// Finds the interface and an address.
     fn open(options: &'o Options, origin: &Origin, clock: Clock) -> Result<Self, Error> {
-        let cards = card::all(origin, Some(card::Driver::Native))?;
+        let cards = card::all(origin, Some(NicDriver::Native))?;
         let card = cards.into_iter().next().ok_or(BootError::NoInterface)?;
         let Card::Native(interface) = &card else {
             return Err(BootError::NoInterface.into());

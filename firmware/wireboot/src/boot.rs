@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::fetching::{Fetcher, Wanted};
 use crate::network::{IdleNic, Network};
 use crate::origin::Origin;
+use crate::plan::{Kind, Plan};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
@@ -15,37 +16,6 @@ use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
 use wireboot_platform::initrd::{Initrds, Part};
 use wireboot_wire::filetype;
-
-/// What is started.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// An EFI program, which finds the firmware's network as it was.
-    Efi,
-    /// A Linux kernel, by its EFI stub.
-    Linux,
-}
-
-/// A file to be fetched, or fetched already.
-pub struct Planned {
-    /// Absolute: relative URLs have been resolved.
-    pub url: Url,
-    /// What it must hash to, if it is still to be fetched.
-    pub sha256: Option<[u8; 32]>,
-    /// `None` until it was fetched.
-    pub file: Option<File>,
-}
-
-/// What to boot, with nothing left to decide.
-pub struct Plan {
-    /// An EFI application or a kernel with an EFI stub.
-    pub program: Planned,
-    /// Decides who has the network card while it runs.
-    pub kind: Kind,
-    /// In the order in which Linux gets them; not used for [`Kind::Efi`].
-    pub initrds: Vec<Planned>,
-    /// Its load options, without its name.
-    pub options: String,
-}
 
 /// Fetches what is missing and starts it. Returns only when that did not boot.
 pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallible, Error> {

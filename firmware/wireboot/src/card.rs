@@ -1,12 +1,13 @@
 //! Network cards: which there are, which driver drives each, and taking one.
 
+use crate::driver::Driver;
 use crate::error::Error;
 use crate::origin::Origin;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
-use wireboot_nic::Either;
 use wireboot_nic::e1000e::{self, E1000e};
+use wireboot_nic::nic_enum;
 use wireboot_nic::platform::PciFunction;
 use wireboot_nic::virtio::{self, VirtioNet};
 use wireboot_platform::pci::{self, Claim, Function};
@@ -14,36 +15,33 @@ use wireboot_platform::snp::{self, Snp};
 use wireboot_platform::undi::{self, Undi};
 use wireboot_platform::{Clock, Status};
 
-/// Our own drivers. They call no firmware, so they run on any processor.
-pub type Native = Either<VirtioNet<Function>, E1000e<Function>>;
-/// The firmware's, which only the BSP may call.
-pub type AnyFirmwareNic = Either<Undi, Snp>;
-/// A card in use, by whichever driver.
-pub type AnyNic = Either<Native, AnyFirmwareNic>;
-
-/// Whose driver drives a card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
-    /// Ours: virtio-net or e1000e, by the PCI id.
-    Native,
-    /// The firmware's, by UNDI.
-    Undi,
-    /// The firmware's, by EFI_SIMPLE_NETWORK_PROTOCOL.
-    Snp,
+nic_enum! {
+    /// Driven by a driver of ours. It calls no firmware, so it runs on any processor.
+    pub enum NativeNic {
+        /// virtio-net.
+        Virtio(VirtioNet<Function>),
+        /// Intel's.
+        E1000e(E1000e<Function>),
+    }
 }
 
-impl Driver {
-    /// What [`Self::named`] knows, for the user.
-    pub const NAMES: &'static str = "native, undi or snp";
+nic_enum! {
+    /// Driven by the firmware's driver, which only the BSP may call.
+    pub enum FirmwareNic {
+        /// By UNDI.
+        Undi(Undi),
+        /// By EFI_SIMPLE_NETWORK_PROTOCOL.
+        Snp(Snp),
+    }
+}
 
-    /// By its name among the settings.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "native" => Some(Self::Native),
-            "undi" => Some(Self::Undi),
-            "snp" => Some(Self::Snp),
-            _ => None,
-        }
+nic_enum! {
+    /// A card in use.
+    pub enum AnyNic {
+        /// Ours is the driver.
+        Native(NativeNic),
+        /// The firmware's is.
+        Firmware(FirmwareNic),
     }
 }
 
@@ -80,12 +78,12 @@ fn driver_for(function: &pci::Candidate) -> Option<&'static str> {
 }
 
 /// The driver, on a function that it resets first, with up to `pairs` queue pairs where the card has several.
-pub fn start(function: Function, pairs: usize) -> Result<Native, Error> {
+pub fn start(function: Function, pairs: usize) -> Result<NativeNic, Error> {
     let id = function.config32(0);
     Ok(if e1000e::supports(id as u16, (id >> 16) as u16) {
-        Either::Second(E1000e::new(function)?)
+        NativeNic::E1000e(E1000e::new(function)?)
     } else {
-        Either::First(VirtioNet::with_pairs(function, pairs)?)
+        NativeNic::Virtio(VirtioNet::with_pairs(function, pairs)?)
     })
 }
 
@@ -184,7 +182,7 @@ impl Card {
                 let function = claim.function(clock);
                 let function = function.map_err(|error| refused(error.status()))?;
                 Ok(Taken {
-                    nic: Either::First(start(function, pairs)?),
+                    nic: AnyNic::Native(start(function, pairs)?),
                     claim: Some(claim),
                     driver: driver_for(card).unwrap_or("our driver"),
                 })
@@ -195,7 +193,7 @@ impl Card {
                     reason,
                 })?;
                 Ok(Taken {
-                    nic: Either::Second(Either::First(nic)),
+                    nic: AnyNic::Firmware(FirmwareNic::Undi(nic)),
                     claim: None,
                     driver: "the firmware's driver by UNDI",
                 })
@@ -203,7 +201,7 @@ impl Card {
             Self::Snp(card) => {
                 let nic = Snp::open(card).map_err(|error| refused(error.status()))?;
                 Ok(Taken {
-                    nic: Either::Second(Either::Second(nic)),
+                    nic: AnyNic::Firmware(FirmwareNic::Snp(nic)),
                     claim: None,
                     driver: "the firmware's driver",
                 })

@@ -1,6 +1,6 @@
 //! Why nothing was booted, for the user.
 
-use crate::card::Driver;
+use crate::driver::Driver;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -7,11 +7,14 @@ extern crate alloc;
 
 mod boot;
 pub mod card;
+pub mod driver;
 pub mod error;
 pub mod fetching;
 mod menu;
 pub mod network;
+mod options;
 pub mod origin;
+mod plan;
 pub mod settings;
 pub mod source;
 
@@ -138,13 +141,13 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
     let given = source::given(image, embedded, &origin)?;
     let (mut fetcher, choice) = connect(&origin, &settings, given, clock)?;
     let plan = match choice {
-        Choice::Url { url, arguments } => source::fetch(&mut fetcher, url, arguments)?,
-        Choice::Named { url } => source::fetch_named(&mut fetcher, url, &origin)?,
+        Choice::Url { url, arguments } => plan::fetch(&mut fetcher, url, arguments)?,
+        Choice::Named { url } => plan::fetch_named(&mut fetcher, url, &origin)?,
         Choice::Config {
             config,
             base,
             arguments,
-        } => source::choose(&mut fetcher, config, base.as_ref(), &arguments)?,
+        } => plan::choose(&mut fetcher, config, base.as_ref(), &arguments)?,
     };
     boot::run(fetcher, &origin, plan)
 }

@@ -15,7 +15,7 @@ use ap_task::instant;
 use placement::{LostTasks, Placement, Started};
 use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;
-use wireboot_nic::{Either, Fault, Nic};
+use wireboot_nic::{Fault, Nic};
 use wireboot_platform::console::Key;
 use wireboot_platform::idle::IdleTimer;
 use wireboot_platform::pci::Claim;
@@ -128,7 +128,7 @@ impl Network {
         }
         let aps = match nic {
             // The BSP would be no freer: it has to look after the driver.
-            Either::Second(_) if !aps.is_empty() && settings.processors.is_none() => {
+            AnyNic::Firmware(_) if !aps.is_empty() && settings.processors.is_none() => {
                 log::info!("the network runs on the BSP, as the firmware's driver does");
                 Vec::new()
             }
@@ -289,9 +289,9 @@ impl Network {
     /// Ends the service and keeps the interface.
     pub fn into_idle(mut self) -> Option<IdleNic> {
         let mut nic = self.end()?.nic;
-        if let Either::Second(snp) = &mut nic {
+        if let AnyNic::Firmware(nic) = &mut nic {
             // At once: where boot services end, the firmware's driver can no longer be asked to.
-            snp.stop();
+            nic.stop();
         }
         let claim = self.claim.take();
         Some(IdleNic { nic, claim })
@@ -340,13 +340,13 @@ impl Network {
     fn recover(&self, lost: LostTasks) -> Result<AnyNic, Error> {
         kill(lost.processors)?;
         if let Some(driver_end) = lost.driver_end {
-            return Ok(Either::Second(driver_end.into_nic()));
+            return Ok(AnyNic::Firmware(driver_end.into_nic()));
         }
         let function = self
             .claim
             .as_ref()
             .and_then(|claim| claim.function(self.clock).ok());
-        Ok(Either::First(card::start(
+        Ok(AnyNic::Native(card::start(
             function.ok_or(Error::NoInterface)?,
             1,
         )?))

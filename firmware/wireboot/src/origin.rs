@@ -12,6 +12,9 @@ use wireboot_platform::duid;
 use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::pxe::{self, Cached};
 
+/// Our own file's name.
+const OWN_NAME: &str = "wireboot.efi";
+
 /// What the firmware knows of the way we came.
 pub struct Origin {
     /// Nodes of the path of the device that we were loaded from.
@@ -71,6 +74,12 @@ impl Origin {
             url,
             http,
         }
+    }
+
+    /// Whether a server names wireboot.efi again, as one does that does not know the user class.
+    pub fn is_us(&self, url: &Url) -> bool {
+        self.url.as_ref() == Some(url)
+            || url.resource().rsplit(['/', '\\']).next() == Some(OWN_NAME)
     }
 
     /// Whether the firmware holds a lease.

@@ -1,8 +1,8 @@
 //! How we are to work: what the embedded configuration says, overridden by words of the load options.
 
-use crate::card::Driver;
+use crate::driver::Driver;
 use crate::error::Error;
-use crate::source;
+use crate::options;
 use alloc::string::ToString;
 use core::num::NonZeroU32;
 use wireboot_fetch::Floor;
@@ -70,9 +70,9 @@ impl Settings {
         Ok(settings)
     }
 
-    fn override_by(&mut self, options: &str) -> Result<(), Error> {
-        let url = source::from_options(options).map(|(url, _)| url);
-        for word in options.split_whitespace() {
+    fn override_by(&mut self, load_options: &str) -> Result<(), Error> {
+        let url = options::url(load_options).map(|(url, _)| url);
+        for word in load_options.split_whitespace() {
             if url == Some(word) {
                 break;
             }

@@ -4,7 +4,7 @@
 //! driver end the BSP turns.
 
 use super::ap_task::{ApStats, ApTask, Task, instant};
-use crate::card::{AnyFirmwareNic, AnyNic, Native};
+use crate::card::{AnyNic, FirmwareNic, NativeNic};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use wireboot_net::Instant;
 use wireboot_nic::relay::{DriverEnd, EngineEnd, relay};
 use wireboot_nic::virtio::VirtioPair;
 use wireboot_nic::vlan::{Vlan, VlanId};
-use wireboot_nic::{Counters, Either, Fault, Nic, Transmit};
+use wireboot_nic::{Counters, Fault, Nic, Transmit, nic_enum};
 #[cfg(feature = "faults")]
 use wireboot_platform::faults::Place;
 use wireboot_platform::pci::Function;
@@ -37,24 +37,31 @@ pub enum Placement {
     Stopped,
 }
 
-/// What an engine on an AP has: a card that our own driver drives, or the engine's end of a relay.
-type RemoteNic = Either<Native, EngineEnd>;
+nic_enum! {
+    /// What an engine on an AP has.
+    enum RemoteNic {
+        /// A card that our own driver drives.
+        Native(NativeNic),
+        /// The engine's end of a relay.
+        EngineEnd(EngineEnd),
+    }
+}
 
 /// The service on one processor, and workers on others, each on a queue pair of the card of its own.
 pub struct ApTasks {
     leader: ApTask<ServiceTask<RemoteNic>>,
     workers: Vec<ApTask<WorkerTask>>,
     /// Where the firmware's driver drives the card, for which there are no workers.
-    driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>,
+    driver_end: Option<Box<DriverEnd<FirmwareNic>>>,
 }
 
 /// The NIC for an engine on the BSP: without its relay, if it has one.
-fn local_nic(nic: RemoteNic, driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>) -> Option<AnyNic> {
+fn local_nic(nic: RemoteNic, driver_end: Option<Box<DriverEnd<FirmwareNic>>>) -> Option<AnyNic> {
     match (nic, driver_end) {
-        (_, Some(driver_end)) => Some(Either::Second(driver_end.into_nic())),
-        (Either::First(nic), None) => Some(Either::First(nic)),
+        (_, Some(driver_end)) => Some(AnyNic::Firmware(driver_end.into_nic())),
+        (RemoteNic::Native(nic), None) => Some(AnyNic::Native(nic)),
         // There is no engine end without a driver end.
-        (Either::Second(_), None) => None,
+        (RemoteNic::EngineEnd(_), None) => None,
     }
 }
 
@@ -63,7 +70,7 @@ pub struct LostTasks {
     /// All that do not stop, with whatever they were in the middle of.
     pub processors: Vec<Processor>,
     /// The interface, where the lost ones do not have it.
-    pub driver_end: Option<Box<DriverEnd<AnyFirmwareNic>>>,
+    pub driver_end: Option<Box<DriverEnd<FirmwareNic>>>,
 }
 
 impl fmt::Display for ApTasks {
@@ -203,7 +210,7 @@ impl ServiceTask<RemoteNic> {
         &mut self,
         processors: &mut impl Iterator<Item = Processor>,
     ) -> Vec<ApTask<WorkerTask>> {
-        let Either::First(Either::First(card)) = &mut self.nic else {
+        let RemoteNic::Native(NativeNic::Virtio(card)) = &mut self.nic else {
             return Vec::new();
         };
         let pairs = card.take_pairs();
@@ -248,7 +255,7 @@ impl ServiceTask<RemoteNic> {
             }
         }
         if self.parts.leader.take().is_some()
-            && let Either::First(Either::First(card)) = &mut self.nic
+            && let RemoteNic::Native(NativeNic::Virtio(card)) = &mut self.nic
             && let Err(error) = card.spread(1)
         {
             log::warn!("the network card does not go back to one queue pair: {error}");
@@ -256,7 +263,7 @@ impl ServiceTask<RemoteNic> {
     }
 }
 
-/// An worker, for the processor that will run it.
+/// A worker, for the processor that will run it.
 pub struct WorkerTask {
     nic: VirtioPair<Function>,
     vlan: Option<VlanId>,
@@ -391,10 +398,10 @@ impl Placement {
 
     fn remote(nic: AnyNic, parts: Parts, processors: Vec<Processor>) -> Self {
         let (nic, driver_end) = match nic {
-            Either::First(nic) => (Either::First(nic), None),
-            Either::Second(nic) => {
+            AnyNic::Native(nic) => (RemoteNic::Native(nic), None),
+            AnyNic::Firmware(nic) => {
                 let (driver_end, engine_end) = relay(nic);
-                (Either::Second(engine_end), Some(Box::new(driver_end)))
+                (RemoteNic::EngineEnd(engine_end), Some(Box::new(driver_end)))
             }
         };
         let mut task = ServiceTask { nic, parts };

@@ -19,7 +19,7 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use wireboot_net::{Engine, Instant, Ipv4Addr, Ipv4Cidr, Ipv4Config, Memory, Stack};
 use wireboot_nic::sim::multiqueue::{Manner, Pair, multiqueue};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
-use wireboot_nic::{Either, Nic, Offload, Receive, Steering, Transmit};
+use wireboot_nic::{Nic, Offload, Receive, Steering, Transmit};
 
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
@@ -377,8 +377,15 @@ impl Default for Wire {
     }
 }
 
+wireboot_nic::nic_enum! {
+    enum SimOrPair {
+        Sim(SimNic),
+        Pair(Pair),
+    }
+}
+
 pub struct World {
-    engine: Engine<Either<SimNic, Pair>>,
+    engine: Engine<SimOrPair>,
     pub workers: Vec<Helper>,
     pub team: Rc<Workers>,
     server: Server,
@@ -448,7 +455,7 @@ impl World {
             };
             let mut pairs = multiqueue(client, steering, manner).into_iter();
             let (leader, links) = team(&steering);
-            let first = Either::Second(pairs.next().unwrap());
+            let first = SimOrPair::Pair(pairs.next().unwrap());
             let mut engine = Engine::new(first, [seed; 32]);
             let (peer, team) = Workers::new(leader);
             engine.join(peer);
@@ -464,7 +471,7 @@ impl World {
             }
             (engine, team)
         } else {
-            let engine = Engine::new(Either::First(client), [seed; 32]);
+            let engine = Engine::new(SimOrPair::Sim(client), [seed; 32]);
             (engine, Workers::none())
         };
         engine.stack().configure(&config(CLIENT, wire.routed));
@@ -522,8 +529,8 @@ impl World {
                 return value;
             }
             let near = match self.engine.nic_mut() {
-                Either::First(nic) => nic.next_delivery(),
-                Either::Second(pair) => pair.next_delivery(),
+                SimOrPair::Sim(nic) => nic.next_delivery(),
+                SimOrPair::Pair(pair) => pair.next_delivery(),
             };
             let workers = self.workers.iter_mut();
             let next = [near, self.server.nic.next_delivery()]

@@ -1,0 +1,46 @@
+//! Our own load options: settings, then a URL, then what is passed on to the program.
+
+/// `[wireboot.efi] [setting=value ...] URL [arguments]`: the shell puts the program's name first, a boot option does not.
+pub fn url(options: &str) -> Option<(&str, &str)> {
+    let (mut word, mut rest) = cut_word(options);
+    let mut first = true;
+    while !word.contains("://") {
+        if !first && !word.contains('=') {
+            return None;
+        }
+        first = false;
+        (word, rest) = cut_word(rest);
+    }
+    Some((word, rest))
+}
+
+/// The first word and the rest.
+fn cut_word(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_options() {
+        let expected = "http://a/b";
+        assert_eq!(url("http://a/b"), Some((expected, "")));
+        assert_eq!(url(" http://a/b  x=1 y "), Some((expected, "x=1 y")));
+        assert_eq!(url("wireboot.efi http://a/b"), Some((expected, "")));
+        assert_eq!(
+            url("FS0:\\wireboot.efi\thttp://a/b quiet"),
+            Some((expected, "quiet"))
+        );
+        assert_eq!(url("wireboot.efi"), None);
+        assert_eq!(url(""), None);
+        assert_eq!(url("wireboot.efi quiet http://a/b"), None);
+        assert_eq!(
+            url("wireboot.efi processors=0 http://a/b x=1"),
+            Some((expected, "x=1"))
+        );
+    }
+}
