@@ -9,6 +9,7 @@ use crate::packet::{
 };
 use crate::parts::Parts;
 use crate::stack::{Inner, Stack};
+use crate::tap::Tap;
 use crate::tcp::mss;
 use crate::team::{Forwarded, Passed, Peer};
 use alloc::boxed::Box;
@@ -16,7 +17,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use wireboot_nic::{Checksum, Fault, Frame, Nic, Properties, Receive, Transmit};
+use wireboot_nic::{Checksum, Fault, Frame, MacAddress, Nic, Properties, Receive, Transmit};
 use wireboot_tcp::Instant;
 
 /// Received units a turn. Large enough to spread the cost of a turn, small enough that buffers go
@@ -46,6 +47,11 @@ impl<N: Nic> Engine<N> {
     /// joins none is a team of its own.
     pub fn join(&mut self, peer: Peer) {
         self.stack.inner().team = peer;
+    }
+
+    /// Puts a tap on the link, instead of any former one. In a team, the leader's is the one that receives.
+    pub fn set_tap(&mut self, tap: Tap) {
+        self.stack.inner().tap = Some(tap);
     }
 
     /// Frames that it gave to others of its team.
@@ -88,6 +94,7 @@ impl<N: Nic> Engine<N> {
                 properties: &self.properties,
                 now,
                 ours: None,
+                tapped: false,
             };
             let passed = ingress.passed();
             rx.burst(BURST, |frame| ingress.frame(&frame))? + passed
@@ -98,6 +105,14 @@ impl<N: Nic> Engine<N> {
         let (_, mut tx) = self.nic.split();
         let inner = &mut *self.stack.inner();
         let interface = &mut inner.interface;
+        let tapped = match &mut inner.tap {
+            Some(tap) => {
+                let worked = tap.turn(&mut tx)?;
+                interface.mute = tap.is_up();
+                worked
+            }
+            None => false,
+        };
         inner
             .flows
             .transmit(interface, &mut tx, &self.properties, now);
@@ -105,7 +120,7 @@ impl<N: Nic> Engine<N> {
         interface.transmit(&mut tx, now)?;
         inner.flows.reap(now);
         tx.flush()?;
-        Ok(received > 0)
+        Ok(received > 0 || tapped)
     }
 }
 
@@ -115,6 +130,8 @@ struct Ingress<'a> {
     now: Instant,
     /// An address of ours, as a datagram of this burst has shown: the next one is likely to come there too.
     ours: Option<u128>,
+    /// What the frame at hand was made of has gone to the tap already.
+    tapped: bool,
 }
 
 impl Ingress<'_> {
@@ -164,8 +181,30 @@ impl Ingress<'_> {
             Some(Received::V6(ip)) => self.packet(frame, Version::V6, &ip),
             Some(Received::Odd(version)) => self.odd(frame, version),
             Some(Received::Arp(arp)) => self.arp(frame, &arp),
-            None => {}
+            None => self.foreign(frame),
         }
+    }
+
+    /// What nobody here takes is whose the tap is.
+    #[cold]
+    fn tap(&mut self, frame: &Frame<'_>) {
+        if let (Some(tap), false) = (&mut self.inner.tap, self.tapped) {
+            tap.give(frame, &mut self.inner.linear);
+        }
+    }
+
+    /// A frame of another protocol, of another station, or broken.
+    #[cold]
+    fn foreign(&mut self, frame: &Frame<'_>) {
+        let to: Option<MacAddress> = Parts::new(frame.parts).first();
+        let ours = to.is_some_and(|to| to == self.properties.mac || to[0] & 1 == 1);
+        if ours && !self.inner.team.give_leader(frame) {
+            self.tap(frame);
+        }
+    }
+
+    fn is_tapped(&self) -> bool {
+        self.inner.tap.as_ref().is_some_and(Tap::is_up)
     }
 
     fn packet<'a>(&mut self, frame: &Frame<'a>, version: Version, ip: &Ip<'a>) {
@@ -193,9 +232,11 @@ impl Ingress<'_> {
     #[cold]
     fn arp(&mut self, frame: &Frame<'_>, arp: &Arp) {
         // The leader answers for the station.
-        if !self.inner.team.give_leader(frame)
-            && let Some(heard) = self.inner.interface.arp(arp, self.now)
-        {
+        if self.inner.team.give_leader(frame) {
+            return;
+        }
+        self.tap(frame);
+        if let Some(heard) = self.inner.interface.arp(arp, self.now) {
             self.inner.team.tell_all(&heard);
         }
     }
@@ -204,9 +245,12 @@ impl Ingress<'_> {
     #[cold]
     fn stray(&mut self, frame: &Frame<'_>, tcp: &Tcp<'_>) {
         let local = tcp.ends.local_end().ip();
-        if !self.inner.team.give_owner(frame, &tcp.ends)
-            && self.inner.interface.is_ours(local, self.now)
-        {
+        if self.inner.team.give_owner(frame, &tcp.ends) {
+            return;
+        }
+        if self.is_tapped() {
+            self.tap(frame);
+        } else if self.inner.interface.is_ours(local, self.now) {
             self.inner.flows.refuse(tcp);
         }
     }
@@ -265,6 +309,7 @@ impl Ingress<'_> {
         if self.inner.team.give_leader(frame) {
             return;
         }
+        self.tap(frame);
         // It may say that an address is somebody else's.
         self.ours = None;
         let packet = linearize(&mut self.inner.linear, frame);
@@ -276,12 +321,16 @@ impl Ingress<'_> {
         };
         match delivery {
             None => {}
-            Some(Delivery::Whole(bytes)) => self.frame(&Frame {
-                parts: &[&bytes],
-                len: bytes.len(),
-                checksum: Checksum::Unverified,
-                udp_segment: None,
-            }),
+            Some(Delivery::Whole(bytes)) => {
+                self.tapped = true;
+                self.frame(&Frame {
+                    parts: &[&bytes],
+                    len: bytes.len(),
+                    checksum: Checksum::Unverified,
+                    udp_segment: None,
+                });
+                self.tapped = false;
+            }
             Some(Delivery::Refused(quoted)) => {
                 let mut ports = self.inner.udp.iter_mut();
                 if let Some(binding) = ports.find(|binding| binding.port == quoted.local.port()) {
@@ -296,6 +345,9 @@ impl Ingress<'_> {
     /// A datagram came to a port that nobody has: its sender is told.
     #[cold]
     fn nobody_listens(&mut self, frame: &Frame<'_>, udp: &Udp<'_>) {
+        if self.is_tapped() {
+            return self.tap(frame);
+        }
         let interface = &mut self.inner.interface;
         let local = udp.ends.local_end().ip();
         if udp.unicast && interface.is_ours(local, self.now) {

@@ -76,6 +76,8 @@ pub struct Interface {
     outbox: VecDeque<Outgoing>,
     /// An address that is being probed, and who claimed it.
     pub probe: Option<(Ipv4Addr, Option<MacAddress>)>,
+    /// Somebody else answers echo requests.
+    pub mute: bool,
     /// When something is due, unless it changed since.
     wake: Option<Instant>,
     changed: bool,
@@ -97,6 +99,7 @@ impl Interface {
             fragments: Fragments::default(),
             outbox: VecDeque::new(),
             probe: None,
+            mute: false,
             wake: None,
             changed: false,
             random,

@@ -37,6 +37,7 @@ mod output;
 mod packet;
 mod parts;
 mod stack;
+mod tap;
 mod tcp;
 mod team;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use packet::Ends;
 pub use parts::Parts;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 pub use stack::Stack;
+pub use tap::{Tap, TapPort, tap};
 pub use tcp::TcpStream;
 pub use team::{Forwarded, Peer, team};
 pub use udp::UdpSocket;

@@ -2,6 +2,7 @@
 
 use crate::datagrams::{Binding, Queue};
 use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
+use crate::tap::Tap;
 use crate::tcp::{Flows, window};
 use crate::team::{Peer, team};
 use alloc::rc::Rc;
@@ -31,6 +32,8 @@ pub struct Inner {
     pub udp: Vec<Binding>,
     pub flows: Flows,
     pub bootp: Option<Queue>,
+    /// Where somebody else listens.
+    pub tap: Option<Tap>,
     /// The engine's place among those on the same card.
     pub team: Peer,
     /// Contiguous copies of received packets that must be looked at in one piece.
@@ -68,6 +71,7 @@ impl Stack {
                 udp: Vec::new(),
                 flows: Flows::default(),
                 bootp: None,
+                tap: None,
                 team: team(&Steering::by_port(1)).0,
                 linear: Vec::with_capacity(properties.max_receive),
             }),

@@ -158,6 +158,9 @@ impl Interface {
 
     fn icmp(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) -> Option<Delivery> {
         if message.starts_with(&[ECHO_REQUEST, 0]) {
+            if self.mute {
+                return None;
+            }
             let mut reply = message.to_vec();
             put(&mut reply, 0, [ECHO_REPLY, 0]);
             self.send_icmp((path.1, path.0), reply, now);

@@ -218,6 +218,9 @@ impl Interface {
                 pointer,
                 to_group,
             }) => {
+                if self.mute {
+                    return None;
+                }
                 let us = self.v6.as_ref()?.source(packet.source, now)?;
                 let us = if ours { packet.destination } else { us };
                 let error = icmp::error(us, PARAMETER_PROBLEM, code, pointer, bytes, to_group)?;
@@ -260,7 +263,10 @@ impl Interface {
             }
             _ if !ours => None,
             _ => {
-                if let Some(reply) = icmp::echo_reply(packet.source, packet.destination, message) {
+                if !self.mute
+                    && let Some(reply) =
+                        icmp::echo_reply(packet.source, packet.destination, message)
+                {
                     self.answer6(&reply, None, now);
                     return None;
                 }

@@ -14,6 +14,7 @@ pub mod path_mtu;
 mod segments;
 pub mod server;
 mod station;
+mod tap;
 mod uploads;
 
 pub use server::FileServer;
