@@ -1,0 +1,15 @@
+//! The logic of the EFI protocols by which boot loaders use a network: the states of each, what each call may be given, what it answers.
+//!
+//! What the calls look like in memory, and pointers, are the firmware side's.
+#![no_std]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod refusal;
+pub mod simple_network;
+
+pub use refusal::Refusal;

@@ -1,0 +1,27 @@
+//! Why a call is refused.
+
+/// Why a call is refused, by the names of EFI_STATUS (UEFI 2.10, appendix D).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// EFI_NOT_STARTED: in this state the call does nothing.
+    #[error("not started")]
+    NotStarted,
+    /// EFI_ALREADY_STARTED.
+    #[error("already started")]
+    AlreadyStarted,
+    /// EFI_DEVICE_ERROR: the state is another one than the call is for, or the card is dead.
+    #[error("device error")]
+    DeviceError,
+    /// EFI_INVALID_PARAMETER.
+    #[error("invalid parameter")]
+    InvalidParameter,
+    /// EFI_UNSUPPORTED.
+    #[error("unsupported")]
+    Unsupported,
+    /// EFI_BUFFER_TOO_SMALL: so many bytes are needed.
+    #[error("{0} bytes are needed")]
+    BufferTooSmall(usize),
+    /// EFI_NOT_READY: nothing has come, or there is no room.
+    #[error("not ready")]
+    NotReady,
+}
