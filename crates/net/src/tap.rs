@@ -198,12 +198,12 @@ impl TapPort {
     }
 
     /// The next frame, from its Ethernet header on; [`Self::skip`] leads to the one behind it.
-    pub fn next(&mut self) -> Option<&[u8]> {
+    pub fn peek(&mut self) -> Option<&[u8]> {
         self.turn();
         self.received.front().map(Buffer::content)
     }
 
-    /// Forgets the frame that [`Self::next`] has shown.
+    /// Forgets the frame that [`Self::peek`] has shown.
     pub fn skip(&mut self) {
         if let Some(buffer) = self.received.pop_front() {
             let _ = self.to_tap.push(ToTap::Empty(buffer));

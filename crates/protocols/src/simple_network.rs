@@ -361,19 +361,19 @@ impl SimpleNetwork {
     /// [`Refusal::NotStarted`], [`Refusal::DeviceError`]: not initialized. [`Refusal::NotReady`]: there is none.
     pub fn peek(&mut self) -> Result<&[u8], Refusal> {
         self.initialized()?;
-        while let Some(frame) = self.port.next() {
+        while let Some(frame) = self.port.peek() {
             if passes(frame, self.filters, &self.multicast) {
                 break;
             }
             self.received.dropped += 1;
             self.port.skip();
         }
-        self.port.next().ok_or(Refusal::NotReady)
+        self.port.peek().ok_or(Refusal::NotReady)
     }
 
     /// Forgets the frame that [`Self::peek`] has shown: it was received.
     pub fn take(&mut self) {
-        if let Some(frame) = self.port.next() {
+        if let Some(frame) = self.port.peek() {
             self.received.count(frame);
             self.port.skip();
         }

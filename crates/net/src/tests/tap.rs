@@ -33,7 +33,7 @@ fn udp(version: Version, payload: &[u8]) -> Vec<u8> {
 /// Everything that waits at the port.
 fn all(port: &mut TapPort) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    while let Some(frame) = port.next() {
+    while let Some(frame) = port.peek() {
         frames.push(frame.to_vec());
         port.skip();
     }
@@ -98,7 +98,7 @@ fn what_nobody_takes_is_the_ports_while_it_is_up_and_is_not_answered() {
             }
             bench.run_until_idle();
         }
-        assert!(port.next().is_none());
+        assert!(port.peek().is_none());
         let at = match version {
             Version::V4 => 23,
             Version::V6 => 20,
@@ -201,7 +201,7 @@ fn a_port_that_does_not_look_loses_frames_and_no_buffers() {
     port.set_up(false);
     port.set_up(true);
     bench.run_until_idle();
-    assert!(port.next().is_none());
+    assert!(port.peek().is_none());
     bench.send(&frame);
     bench.run_until_idle();
     assert_eq!(all(&mut port), [frame]);
