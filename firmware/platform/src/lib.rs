@@ -7,10 +7,12 @@
 
 extern crate alloc;
 
+mod bsp;
 mod callbacks;
 mod clock;
 pub mod console;
 pub mod device_path;
+mod dropped;
 pub mod duid;
 pub mod exit;
 #[cfg(feature = "faults")]

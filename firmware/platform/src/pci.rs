@@ -3,10 +3,11 @@
 //! A [`Claim`] takes the function away from the firmware's drivers and gives it back on drop. Registers
 //! are reached by pointer, with no firmware call.
 
+use crate::bsp::on_bsp;
 use crate::clock::Clock;
 use crate::device_path;
-use crate::memory::{Dropped, PAGE};
-use crate::processors::on_bsp;
+use crate::dropped::DROPPED;
+use crate::memory::PAGE;
 use crate::raw::pci_io::{
     ATTRIBUTE_BUS_MASTER, ATTRIBUTE_MEMORY, ATTRIBUTE_MEMORY_CACHED, PciIoAttributeOperation,
     PciIoOperation, PciIoProtocol, PciIoWidth,
@@ -513,9 +514,6 @@ pub struct Dma {
 // SAFETY: plain memory at a fixed address; the one owner may be any processor. (What an AP drops waits for the BSP.)
 unsafe impl Send for Dma {}
 
-/// What APs have dropped. The functions that it belongs to stay (see [`open`]).
-pub(crate) static DROPPED: Dropped<Dma> = Dropped::new();
-
 // SAFETY: the pages are allocated and mapped from creation to drop, zeroed at creation, page aligned, and
 // no reference to them is ever made here. CommonBuffer mappings are contiguous for the device.
 unsafe impl DmaMemory for Dma {
@@ -534,7 +532,8 @@ impl Drop for Dma {
     fn drop(&mut self) {
         if !on_bsp() {
             let owner = Dma { ..*self };
-            // SAFETY: whole pages; their former owner has no references left, and the driver has stopped the device.
+            // SAFETY: whole pages; their former owner has no references left, and the driver has stopped the device. The function that they
+            // belong to stays (see `open`).
             unsafe { DROPPED.keep(self.start, owner) };
             return;
         }
@@ -555,8 +554,8 @@ impl Drop for Dma {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory;
-    use crate::processors::ON_AP;
+    use crate::bsp::ON_AP;
+    use crate::dropped;
     use crate::raw::pci_io::{PciIoAccess, PciIoConfigAccess};
 
     fn descriptor(kind: u8, minimum: u64, len: u64) -> [u8; 46] {
@@ -644,7 +643,7 @@ mod tests {
             drop(dma);
             ON_AP.set(false);
             assert_eq!(freed() - before, if elsewhere { 0 } else { 0x102 });
-            memory::collect();
+            dropped::collect();
             assert_eq!(freed() - before, 0x102);
         }
     }
