@@ -9,6 +9,7 @@ extern crate alloc;
 
 mod bsp;
 mod callbacks;
+pub mod claim;
 mod clock;
 pub mod console;
 pub mod device_path;

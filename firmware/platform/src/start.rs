@@ -70,7 +70,8 @@ fn reset() -> ! {
 #[cfg(target_os = "uefi")]
 mod panic {
     use super::{nothing_is_used, reset, reset_instead};
-    use crate::{bsp, console, image, pci, processors, snp, undi};
+    use crate::claim::{pci, snp, undi};
+    use crate::{bsp, console, image, processors};
     use core::panic::PanicInfo;
     use core::sync::atomic::{AtomicBool, Ordering};
     use uefi::{Status, boot};
