@@ -6,8 +6,8 @@
 //! | [`snp`] | `EFI_SIMPLE_NETWORK_PROTOCOL` | what is built on that: MNP and all above |
 //! | [`undi`] | `EFI_NETWORK_INTERFACE_IDENTIFIER_PROTOCOL`, and the former where it is there as well | the firmware's own driver over an UNDI, and all above |
 //!
-//! A `Claim` that is dropped closes what it has opened, and then has the firmware's drivers connected again. After a panic `release_in_panic`
-//! does that instead, and stops the device before.
+//! A `Claim` that is dropped closes what it has opened, and then has the firmware's drivers connected again. Its device was stopped before. On
+//! a panic `release_in_panic` does all of that.
 
 mod interface;
 pub mod pci;
@@ -54,7 +54,7 @@ impl Drop for ConnectOnDrop {
 
 /// A protocol that is open for us alone, until this is dropped.
 struct Exclusive<P: Protocol> {
-    // In this order.
+    // Dropped in this order.
     protocol: ScopedProtocol<P>,
     handle: ConnectOnDrop,
 }
@@ -132,5 +132,26 @@ impl<T> Claimed<T> {
             }
         }
         connect(handle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_ends_leaves_that_of_another_handle_to_a_panic() {
+        let mut places = [0u8; 2];
+        // SAFETY: no firmware sees them.
+        let [ours, other] = places
+            .each_mut()
+            .map(|place| unsafe { Handle::new(NonNull::from(place).cast()) });
+        let claimed = Claimed::none();
+        claimed.remember(ours, NonNull::<u8>::dangling());
+        let at = || claimed.handle.load(Ordering::Relaxed);
+        claimed.forget(other);
+        assert_eq!(at(), ours.as_ptr());
+        claimed.forget(ours);
+        assert!(at().is_null());
     }
 }

@@ -42,7 +42,7 @@ static CLAIMED_NUMBER: AtomicU16 = AtomicU16::new(0);
 
 /// An interface whose UNDI is ours alone. Dropping it gives it back; it has to be stopped before.
 pub struct Claim {
-    // In this order.
+    // Dropped in this order.
     identifier: ScopedProtocol<Identifier>,
     /// `EFI_SIMPLE_NETWORK_PROTOCOL`, where the driver offers it as well: what is built on that lets go too.
     _simple: Option<snp::Claim>,
