@@ -9,9 +9,9 @@ use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Leases, Service};
 use wireboot_net::{Duration, Instant, Memory};
 use wireboot_nic::Nic;
+use wireboot_platform::claim::pci::Candidate;
 use wireboot_platform::firmware_net::{Http, Pxe};
 use wireboot_platform::memory;
-use wireboot_platform::pci::Candidate;
 use wireboot_platform::{Clock, random};
 
 /// Commands and events under way at most.

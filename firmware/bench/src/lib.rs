@@ -47,12 +47,13 @@ use wireboot_boot::source;
 use wireboot_fetch::Leases;
 use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
-use wireboot_platform::firmware_net::{self, Mnp};
+use wireboot_platform::claim::pci::{Candidate, Claim};
+use wireboot_platform::claim::{snp, undi};
+use wireboot_platform::firmware_net::Mnp;
 use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::memory;
-use wireboot_platform::pci::{Candidate, Claim};
-use wireboot_platform::snp::{self, Snp};
-use wireboot_platform::undi::{self, Undi};
+use wireboot_platform::snp::Snp;
+use wireboot_platform::undi::Undi;
 use wireboot_platform::{Clock, Status, console};
 use wireboot_wire::ladder::DATA_PORT;
 
@@ -211,7 +212,7 @@ impl<'o> Bench<'o> {
         if let Err(error) = self.native_driver() {
             log::warn!("our driver: {error}");
         }
-        firmware_net::connect(&self.interface);
+        self.interface.connect();
         self.firmware_network();
         let counts = &self.options.processors;
         let counts = match counts.as_slice() {

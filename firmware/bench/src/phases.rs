@@ -12,7 +12,7 @@ use core::cell::Cell;
 use wireboot_nic::{
     Checksum, Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit,
 };
-use wireboot_platform::{Clock, firmware_net};
+use wireboot_platform::Clock;
 
 /// Readings of the clock to find out what one takes.
 const READINGS: u64 = 1000;
@@ -267,7 +267,7 @@ impl<N: Nic> Nic for Recorded<N> {
 impl Bench<'_> {
     /// The rungs of receiving by the firmware's driver: frames thrown away, copied, and by our stack, with and without checksums.
     pub(super) fn phases(&mut self, record: Record) {
-        firmware_net::connect(&self.interface);
+        self.interface.connect();
         let nic = self.snp().map(|nic| Recorded::new(nic, record));
         if let Err(error) = nic.and_then(|nic| self.recorded(nic)) {
             self.ladder.add(Kind::Receive, "SNP", Err(error));

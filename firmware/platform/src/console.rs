@@ -2,7 +2,7 @@
 //!
 //! Everything goes to the firmware's console, which also reaches a serial line where the machine has one.
 
-use crate::processors::on_bsp;
+use crate::bsp::on_bsp;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};

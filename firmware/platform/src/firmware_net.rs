@@ -9,17 +9,11 @@ pub use http::Http;
 pub use mnp::Mnp;
 pub use pxe::Pxe;
 
+use crate::claim::pci::Candidate;
 use crate::device_path;
-use crate::pci::Candidate;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};
 use uefi::proto::ProtocolPointer;
 use uefi::{Guid, Handle, Status};
-
-/// Connects the firmware's drivers to an interface, where they are not yet.
-pub fn connect(interface: &Candidate) {
-    // NOT_FOUND says that all are, or that there is none.
-    let _ = boot::connect_controller(interface.handle, &[], None, true);
-}
 
 /// The first handle of the interface that carries a protocol, and whose device path matches.
 fn handle_with(

@@ -7,10 +7,13 @@
 
 extern crate alloc;
 
+mod bsp;
 mod callbacks;
+pub mod claim;
 mod clock;
 pub mod console;
 pub mod device_path;
+mod dropped;
 pub mod duid;
 pub mod exit;
 #[cfg(feature = "faults")]

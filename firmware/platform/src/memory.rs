@@ -4,21 +4,21 @@
 //! calls no firmware and works on any processor. Downloads may be larger than any arena, so their
 //! destinations come from the firmware's page allocator.
 
+use crate::bsp::on_bsp;
+use crate::dropped::DROPPED;
+pub use crate::dropped::collect;
 #[cfg(target_os = "uefi")]
 use crate::heap::Heap;
-use crate::pci;
 pub use crate::place::Free;
 use crate::place::{self, Span};
-use crate::processors::on_bsp;
 use alloc::vec::Vec;
-use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::ptr::NonNull;
 use uefi::Status;
 use uefi::boot::{self, AllocateType, MemoryAttribute, MemoryType};
 use wireboot_ring::{Block, PrefixReader, PrefixWriter, prefix};
 
 /// Bytes of a page, UEFI's unit of allocation.
-pub const PAGE: usize = 4096;
+pub const PAGE: usize = boot::PAGE_SIZE;
 
 /// Wanted size of the arena in bytes. Small machines get a half, a quarter or an eighth of it.
 pub const ARENA: usize = 48 << 20;
@@ -119,58 +119,6 @@ impl Pages {
             bytes: pages * PAGE,
         })
     }
-}
-
-/// Memory whose owners were dropped on APs, which may not call the firmware. The owners wait in the memory's own first bytes.
-pub(crate) struct Dropped<T>(AtomicPtr<Waiting<T>>);
-
-struct Waiting<T> {
-    next: *mut Waiting<T>,
-    owner: T,
-}
-
-impl<T: Send> Dropped<T> {
-    pub(crate) const fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
-    }
-
-    /// Keeps the owner of `memory` for the BSP.
-    ///
-    /// # Safety
-    /// `memory` is at least a page, aligned to one, and `owner`'s alone.
-    pub(crate) unsafe fn keep(&self, memory: NonNull<u8>, owner: T) {
-        const { assert!(size_of::<Waiting<T>>() <= PAGE && align_of::<Waiting<T>>() <= PAGE) };
-        let waiting = memory.cast::<Waiting<T>>();
-        let next = ptr::null_mut();
-        // SAFETY: there is room (see above), and nobody else refers to it.
-        unsafe { waiting.write(Waiting { next, owner }) };
-        let _ = self
-            .0
-            .fetch_update(Ordering::Release, Ordering::Relaxed, |first| {
-                // SAFETY: as above; the list does not have it yet.
-                unsafe { (*waiting.as_ptr()).next = first };
-                Some(waiting.as_ptr())
-            });
-    }
-
-    /// Drops all of them. For the BSP.
-    pub(crate) fn collect(&self) {
-        let mut next = self.0.swap(ptr::null_mut(), Ordering::Acquire);
-        while let Some(waiting) = NonNull::new(next) {
-            // SAFETY: `keep` wrote it to memory that nobody else refers to, and the list was taken whole.
-            let waiting = unsafe { waiting.read() };
-            next = waiting.next;
-            drop(waiting.owner);
-        }
-    }
-}
-
-static DROPPED: Dropped<Pages> = Dropped::new();
-
-/// Gives back to the firmware what APs have dropped. For the BSP.
-pub fn collect() {
-    pci::DROPPED.collect();
-    DROPPED.collect();
 }
 
 impl Drop for Pages {
@@ -316,8 +264,6 @@ fn free(entry: &[u64]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::boxed::Box;
-    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn any_size_is_whole_pages() {
@@ -338,38 +284,5 @@ mod tests {
         assert_eq!(free(&[kind + 1, 0x10_0000, 0, 2, 0xf, 0]), None);
         assert_eq!(free(&[kind, 0x10_0000, 0, 2]), None);
         assert_eq!(free(&[kind, 0, 0, u64::MAX, 0]), Some((0, u64::MAX)));
-    }
-
-    /// A page, given back once.
-    #[repr(align(4096))]
-    struct Page([u8; PAGE]);
-
-    struct Owner<'a>(usize, &'a AtomicUsize);
-
-    impl Drop for Owner<'_> {
-        fn drop(&mut self) {
-            self.1.fetch_add(self.0, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn what_processors_drop_is_given_back_once_and_later() {
-        let mut pages: [Box<Page>; 8] = core::array::from_fn(|_| Box::new(Page([0xa5; PAGE])));
-        let (dropped, sum) = (Dropped::new(), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
-            for (page, number) in pages.iter_mut().zip(1..) {
-                let (dropped, owner) = (&dropped, Owner(1 << number, &sum));
-                scope.spawn(move || {
-                    let memory = NonNull::from(&mut page.0).cast();
-                    // SAFETY: a page that nobody else uses as long as there is the list.
-                    unsafe { dropped.keep(memory, owner) };
-                });
-            }
-        });
-        assert_eq!(sum.load(Ordering::Relaxed), 0);
-        for _ in 0..2 {
-            dropped.collect();
-            assert_eq!(sum.load(Ordering::Relaxed), 0x1fe);
-        }
     }
 }

@@ -1,150 +1,20 @@
-//! The network interface behind the driver's traits: PCI functions by `EFI_PCI_IO_PROTOCOL`.
-//!
-//! A [`Claim`] takes the function away from the firmware's drivers and gives it back on drop. Registers
-//! are reached by pointer, with no firmware call.
+//! A claimed PCI function behind the driver's traits: configuration space and DMA memory by `EFI_PCI_IO_PROTOCOL`, registers by pointer,
+//! with no firmware call.
 
+use crate::bsp::on_bsp;
 use crate::clock::Clock;
-use crate::device_path;
-use crate::memory::{Dropped, PAGE};
-use crate::processors::on_bsp;
-use crate::raw::pci_io::{
-    ATTRIBUTE_BUS_MASTER, ATTRIBUTE_MEMORY, ATTRIBUTE_MEMORY_CACHED, PciIoAttributeOperation,
-    PciIoOperation, PciIoProtocol, PciIoWidth,
-};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use crate::dropped::DROPPED;
+use crate::memory::PAGE;
+use crate::raw::pci_io::{ATTRIBUTE_MEMORY_CACHED, PciIoOperation, PciIoProtocol, PciIoWidth};
 use core::ffi::c_void;
-use core::fmt;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};
-use uefi::proto::unsafe_protocol;
-use uefi::{Handle, Status, StatusExt};
-use uefi_raw::protocol::network::snp::SimpleNetworkProtocol as NetworkInterface;
+use uefi::{Status, boot};
 use uefi_raw::table::boot::{AllocateType, MemoryType};
 use wireboot_nic::platform::{DmaMemory, PciFunction, PlatformError, Registers};
 
-/// The base class of network controllers.
-const CLASS_NETWORK: u8 = 0x02;
-
-/// The protocol as the `uefi` crate opens it.
-#[repr(transparent)]
-#[unsafe_protocol(PciIoProtocol::GUID)]
-struct PciIo(PciIoProtocol);
-
-/// A PCI function that a driver may take.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    pub(crate) handle: Handle,
-    /// Segment, bus, device and function.
-    location: [usize; 4],
-    /// Of PCI configuration space, offset 0.
-    pub vendor: u16,
-    /// Of PCI configuration space, offset 2.
-    pub device: u16,
-    /// Base class (PCI Code and ID Assignment Specification).
-    class: u8,
-    /// Its device path, without end node.
-    pub path: Box<[u8]>,
-}
-
-impl Candidate {
-    /// By its class, a network controller.
-    #[must_use]
-    pub fn is_network(&self) -> bool {
-        self.class == CLASS_NETWORK
-    }
-
-    /// The firmware's interface to it, which stays the driver's that has it.
-    pub(crate) fn io(&self) -> uefi::Result<NonNull<PciIoProtocol>> {
-        let io = open(self.handle, OpenProtocolAttributes::GetProtocol)?;
-        let io = io.get().ok_or(Status::UNSUPPORTED)?;
-        Ok(NonNull::from(&io.0))
-    }
-
-    /// Has the firmware's drivers take it. At start-up some firmware does so only with what it boots from.
-    pub fn connect(&self) {
-        // NOT_FOUND says that it has none.
-        let _ = boot::connect_controller(self.handle, &[], None, true);
-    }
-}
-
-impl fmt::Display for Candidate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [segment, bus, device, function] = self.location;
-        write!(
-            f,
-            "PCI device {segment:04x}:{bus:02x}:{device:02x}.{function:x} ({:04x}:{:04x})",
-            self.vendor, self.device
-        )
-    }
-}
-
-/// Of the PCI functions that `path` (a device path's nodes) leads through, the last.
-#[must_use]
-pub fn function_of(path: &[u8]) -> Option<Candidate> {
-    let on_it = |candidate: &Candidate| path.starts_with(&candidate.path);
-    let found = functions().into_iter().filter(on_it);
-    found.max_by_key(|candidate| candidate.path.len())
-}
-
-/// All PCI functions, in the firmware's order.
-#[must_use]
-pub fn functions() -> Vec<Candidate> {
-    let Ok(handles) = boot::locate_handle_buffer(SearchType::from_proto::<PciIo>()) else {
-        return Vec::new();
-    };
-    handles
-        .iter()
-        .filter_map(|&handle| {
-            let path = device_path::of_handle(handle)?;
-            let io = open(handle, OpenProtocolAttributes::GetProtocol).ok()?;
-            let io = NonNull::from(&io.get()?.0);
-            let id = config_read(io, 0);
-            let [.., class] = config_read(io, 8).to_le_bytes();
-            let mut location = [0; 4];
-            let [segment, bus, device, function] = &mut location;
-            // SAFETY: the protocol is live; the four results are written to locals.
-            let told =
-                unsafe { (io.as_ref().get_location)(io.as_ptr(), segment, bus, device, function) };
-            told.is_success().then_some(())?;
-            Some(Candidate {
-                handle,
-                location,
-                vendor: id as u16,
-                device: (id >> 16) as u16,
-                class,
-                path,
-            })
-        })
-        .collect()
-}
-
-/// The network interfaces that the firmware's drivers made of the function at `path`.
-fn interfaces_on(path: &[u8]) -> Vec<Handle> {
-    let Ok(handles) = boot::locate_handle_buffer(SearchType::ByProtocol(&NetworkInterface::GUID))
-    else {
-        return Vec::new();
-    };
-    let below =
-        |handle: &Handle| device_path::of_handle(*handle).is_some_and(|own| own.starts_with(path));
-    handles.iter().copied().filter(below).collect()
-}
-
-fn open(handle: Handle, how: OpenProtocolAttributes) -> uefi::Result<ScopedProtocol<PciIo>> {
-    let params = OpenProtocolParams {
-        handle,
-        agent: boot::image_handle(),
-        controller: None,
-    };
-    // SAFETY: the interface stays installed: PCI functions of this machine are removed only by the
-    // firmware's PCI bus driver, which nothing stops while this image runs.
-    unsafe { boot::open_protocol::<PciIo>(params, how) }
-}
-
-fn config_read(io: NonNull<PciIoProtocol>, offset: u8) -> u32 {
+pub(crate) fn config_read(io: NonNull<PciIoProtocol>, offset: u8) -> u32 {
     let mut value = u32::MAX;
-    // SAFETY: the protocol is live (see `open`); one 32-bit unit is read into `value`.
+    // SAFETY: the protocol is live (see `claim`); one 32-bit unit is read into `value`.
     let status = unsafe {
         (io.as_ref().pci.read)(
             io.as_ptr(),
@@ -161,172 +31,11 @@ fn config_read(io: NonNull<PciIoProtocol>, offset: u8) -> u32 {
     }
 }
 
-fn change_attributes(
-    io: NonNull<PciIoProtocol>,
-    operation: PciIoAttributeOperation,
-    attributes: u64,
-) -> uefi::Result<u64> {
-    let mut result = 0;
-    // SAFETY: the protocol is live (see `open`); `result` is written only by GET and SUPPORTED.
-    unsafe { (io.as_ref().attributes)(io.as_ptr(), operation, attributes, &raw mut result) }
-        .to_result_with_val(|| result)
-}
-
-/// What a panic has to undo: the one function claimed, if any.
-static CLAIMED_HANDLE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static CLAIMED_IO: AtomicPtr<PciIoProtocol> = AtomicPtr::new(ptr::null_mut());
-static CLAIMED_ATTRIBUTES: AtomicU64 = AtomicU64::new(0);
-
-/// A PCI function taken from the firmware's drivers. Dropping it gives it back: the firmware's own
-/// drivers are connected again, and its network works as before.
-///
-/// The driver must have stopped the device, and its memory must have been dropped, before the claim is.
-#[derive(Debug)]
-pub struct Claim {
-    /// Closed before the firmware's drivers are connected again, which they would otherwise be refused.
-    io: Option<ScopedProtocol<PciIo>>,
-    handle: Handle,
-    original: u64,
-}
-
-impl fmt::Debug for PciIo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PciIo")
-    }
-}
-
-impl Claim {
-    /// Disconnects the firmware's drivers from the function and turns on memory decoding and bus mastering.
-    ///
-    /// Handles and protocols above the function (network, PXE) are gone afterwards: what they hold is to be
-    /// read before.
-    ///
-    /// # Errors
-    /// What the firmware answers when a driver will not let go of the function.
-    pub fn take(candidate: &Candidate) -> uefi::Result<Self> {
-        let handle = candidate.handle;
-        // From the top down: some drivers refuse to let go of a function while the network driver above has its
-        // interface started.
-        for interface in interfaces_on(&candidate.path) {
-            let _ = boot::disconnect_controller(interface, None, None);
-        }
-        // Not connected is as good as disconnected; the exclusive open tells whether it worked.
-        let _ = boot::disconnect_controller(handle, None, None);
-        let io = open(handle, OpenProtocolAttributes::Exclusive).inspect_err(|_| {
-            let _ = boot::connect_controller(handle, &[], None, true);
-        })?;
-        let raw = NonNull::from(&io.get().ok_or(Status::UNSUPPORTED)?.0);
-        let original = change_attributes(raw, PciIoAttributeOperation::GET, 0)?;
-        let claim = Self {
-            io: Some(io),
-            handle,
-            original,
-        };
-        CLAIMED_ATTRIBUTES.store(original, Ordering::Relaxed);
-        CLAIMED_IO.store(raw.as_ptr(), Ordering::Relaxed);
-        CLAIMED_HANDLE.store(handle.as_ptr(), Ordering::Release);
-        change_attributes(
-            raw,
-            PciIoAttributeOperation::ENABLE,
-            ATTRIBUTE_MEMORY | ATTRIBUTE_BUS_MASTER,
-        )?;
-        Ok(claim)
-    }
-
-    /// The function, for the driver.
-    ///
-    /// # Errors
-    /// `UNSUPPORTED` if the firmware has no interface for it.
-    pub fn function(&self, clock: Clock) -> uefi::Result<Function> {
-        let io = self
-            .io
-            .as_ref()
-            .and_then(|io| io.get())
-            .ok_or(Status::UNSUPPORTED)?;
-        Ok(Function {
-            io: NonNull::from(&io.0),
-            clock,
-        })
-    }
-
-    /// Turns bus mastering off: whatever the device still believes, it reaches memory no more. Allocates
-    /// nothing, so it may be called while boot services end.
-    pub fn stop_dma(&self) {
-        if let Some(io) = self.io.as_ref().and_then(|io| io.get()) {
-            let _ = change_attributes(
-                NonNull::from(&io.0),
-                PciIoAttributeOperation::DISABLE,
-                ATTRIBUTE_BUS_MASTER,
-            );
-        }
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        CLAIMED_HANDLE.store(ptr::null_mut(), Ordering::Release);
-        if let Some(io) = self.io.take()
-            && let Some(io) = io.get()
-        {
-            restore(NonNull::from(&io.0), self.original);
-        }
-        // NOT_FOUND says that the firmware has no driver for it, as before.
-        let _ = boot::connect_controller(self.handle, &[], None, true);
-    }
-}
-
-fn restore(io: NonNull<PciIoProtocol>, original: u64) {
-    // Off first: `original` may have bus mastering on.
-    let _ = change_attributes(io, PciIoAttributeOperation::DISABLE, ATTRIBUTE_BUS_MASTER);
-    let _ = change_attributes(io, PciIoAttributeOperation::SET, original);
-}
-
-/// Takes the device off the bus and gives it back, when the claim's owner cannot: on a panic. The
-/// device's memory is left allocated, as it may be in use.
-#[cfg(target_os = "uefi")]
-pub(crate) fn release_in_panic() {
-    let handle = CLAIMED_HANDLE.swap(ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: the pointer is null or came from a handle.
-    let (Some(handle), Some(io)) = (
-        unsafe { Handle::from_ptr(handle) },
-        NonNull::new(CLAIMED_IO.load(Ordering::Relaxed)),
-    ) else {
-        return;
-    };
-    let _ = change_attributes(io, PciIoAttributeOperation::DISABLE, ATTRIBUTE_BUS_MASTER);
-    // SAFETY: closes what `Claim::take` opened; the claim's owner will never run again.
-    unsafe { close_raw(handle, &PciIoProtocol::GUID) };
-    // The attributes are left to the firmware's driver, which enables what it needs.
-    let _ = boot::connect_controller(handle, &[], None, true);
-}
-
-/// Closes the exclusive open of a claim.
-///
-/// # Safety
-/// The claim must not be used again.
-#[cfg(target_os = "uefi")]
-pub(crate) unsafe fn close_raw(handle: Handle, protocol: &uefi::Guid) {
-    let Some(table) = uefi::table::system_table_raw() else {
-        return;
-    };
-    // SAFETY: the system table is live, and boot services too, as the caller is a running image.
-    unsafe {
-        if let Some(boot_services) = table.as_ref().boot_services.as_ref() {
-            let _ = (boot_services.close_protocol)(
-                handle.as_ptr(),
-                protocol,
-                boot::image_handle().as_ptr(),
-                ptr::null_mut(),
-            );
-        }
-    }
-}
-
-/// A claimed PCI function as the drivers see it. Of no use after its [`Claim`] is dropped.
+/// A claimed PCI function as the drivers see it. Of no use after its [`Claim`](crate::claim::pci::Claim) is dropped.
 #[derive(Clone, Debug)]
 pub struct Function {
-    io: NonNull<PciIoProtocol>,
-    clock: Clock,
+    pub(crate) io: NonNull<PciIoProtocol>,
+    pub(crate) clock: Clock,
 }
 
 // SAFETY: a firmware protocol at a fixed address. (What calls the firmware, mapping and allocating, belongs to the boot
@@ -513,9 +222,6 @@ pub struct Dma {
 // SAFETY: plain memory at a fixed address; the one owner may be any processor. (What an AP drops waits for the BSP.)
 unsafe impl Send for Dma {}
 
-/// What APs have dropped. The functions that it belongs to stay (see [`open`]).
-pub(crate) static DROPPED: Dropped<Dma> = Dropped::new();
-
 // SAFETY: the pages are allocated and mapped from creation to drop, zeroed at creation, page aligned, and
 // no reference to them is ever made here. CommonBuffer mappings are contiguous for the device.
 unsafe impl DmaMemory for Dma {
@@ -534,7 +240,8 @@ impl Drop for Dma {
     fn drop(&mut self) {
         if !on_bsp() {
             let owner = Dma { ..*self };
-            // SAFETY: whole pages; their former owner has no references left, and the driver has stopped the device.
+            // SAFETY: whole pages; their former owner has no references left, and the driver has stopped the device. The function that they
+            // belong to stays (see `claim`).
             unsafe { DROPPED.keep(self.start, owner) };
             return;
         }
@@ -555,9 +262,10 @@ impl Drop for Dma {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory;
-    use crate::processors::ON_AP;
+    use crate::bsp::ON_AP;
+    use crate::dropped;
     use crate::raw::pci_io::{PciIoAccess, PciIoConfigAccess};
+    use core::sync::atomic::{AtomicU64, Ordering};
 
     fn descriptor(kind: u8, minimum: u64, len: u64) -> [u8; 46] {
         let mut bytes = [0; 46];
@@ -644,7 +352,7 @@ mod tests {
             drop(dma);
             ON_AP.set(false);
             assert_eq!(freed() - before, if elsewhere { 0 } else { 0x102 });
-            memory::collect();
+            dropped::collect();
             assert_eq!(freed() - before, 0x102);
         }
     }

@@ -4,10 +4,14 @@
 //! page tables of the BSP (bootstrap processor), and a stack and exception handlers of ours.
 
 mod exceptions;
+mod failure;
 mod parking;
 mod stack;
 mod tlb;
 
+pub(crate) use exceptions::remember_image;
+#[cfg(target_os = "uefi")]
+pub(crate) use failure::record_and_halt;
 pub use parking::Parking;
 pub use tlb::flush as flush_tlb;
 
@@ -17,29 +21,14 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::arch::asm;
-use core::arch::x86_64::__cpuid;
 use core::ffi::c_void;
-use core::fmt::{self, Write};
+use core::fmt;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use spinning_top::Spinlock;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use uefi::boot::{self, EventType, OpenProtocolAttributes, OpenProtocolParams, Tpl};
 use uefi::proto::pi::mp::MpServices;
 use wireboot_threads::Entry;
 
-/// Longest message of a panic or an exception that is kept, in bytes.
-const MESSAGE: usize = 300;
-
-/// The BSP's APIC id; `u32::MAX` until [`remember_bsp`] was called.
-static BSP_APIC_ID: AtomicU32 = AtomicU32::new(u32::MAX);
-/// Why our code has panicked or faulted on an AP.
-static PANICKED: Spinlock<Option<Message>> = Spinlock::new(None);
-
-#[cfg(test)]
-std::thread_local! {
-    /// This thread stands for an AP.
-    pub(crate) static ON_AP: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
-}
 /// Processors with a higher number are not used.
 const MAX_PROCESSORS: usize = 1024;
 /// On which processors our code may run: a bit for each, by their numbers. For those whose [`Processor`] nobody has any more.
@@ -47,71 +36,6 @@ static RUNNING: [AtomicU64; MAX_PROCESSORS / 64] =
     [const { AtomicU64::new(0) }; MAX_PROCESSORS / 64];
 /// The firmware's services, once they were found.
 static SERVICES: AtomicPtr<MpServices> = AtomicPtr::new(ptr::null_mut());
-
-/// Notes the calling processor as the BSP, when the program starts.
-pub(crate) fn remember_bsp() {
-    BSP_APIC_ID.store(apic_id(), Ordering::Relaxed);
-    exceptions::remember_image();
-}
-
-/// True on the processor that runs the firmware. Not for every packet: virtual machines leave the guest for it.
-#[must_use]
-pub fn on_bsp() -> bool {
-    #[cfg(test)]
-    if ON_AP.get() {
-        return false;
-    }
-    let boot = BSP_APIC_ID.load(Ordering::Relaxed);
-    boot == u32::MAX || boot == apic_id()
-}
-
-/// The number by which the processors know each other: leaf 0xb where there is one, else leaf 1.
-fn apic_id() -> u32 {
-    if __cpuid(0).eax >= 0xb {
-        let topology = __cpuid(0xb);
-        if topology.ebx != 0 {
-            return topology.edx;
-        }
-    }
-    __cpuid(1).ebx >> 24
-}
-
-/// Text of a bounded length, made without a heap.
-struct Message {
-    /// The APIC id of the processor that it is of.
-    of: u32,
-    bytes: [u8; MESSAGE],
-    len: usize,
-}
-
-impl Write for Message {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
-        let fits = text.len().min(room.len());
-        if let (Some(to), Some(from)) = (room.get_mut(..fits), text.as_bytes().get(..fits)) {
-            to.copy_from_slice(from);
-            self.len += fits;
-        }
-        Ok(())
-    }
-}
-
-/// Keeps the message of code that panics or faults on an AP, and halts that processor for good.
-pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
-    let mut text = Message {
-        of: apic_id(),
-        bytes: [0; MESSAGE],
-        len: 0,
-    };
-    let _ = write!(text, "{message}");
-    if let Some(mut panicked) = PANICKED.try_lock() {
-        *panicked = Some(text);
-    }
-    loop {
-        // SAFETY: interrupts are off here, so this halts until the firmware starts the processor anew.
-        unsafe { asm!("hlt", options(nomem, nostack)) };
-    }
-}
 
 /// Why no AP can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,10 +183,7 @@ impl Processor {
     /// The message of code that panicked or faulted there, once; `None` also while an AP writes one.
     #[must_use]
     pub fn failure_message(&self) -> Option<String> {
-        let mut panicked = PANICKED.try_lock()?;
-        let message = panicked.take_if(|message| message.of == self.apic_id)?;
-        let bytes = message.bytes.get(..message.len).unwrap_or_default();
-        Some(String::from_utf8_lossy(bytes).into_owned())
+        failure::take(self.apic_id)
     }
 
     /// True when what runs there has come to the end of its stack, on firmware that does not make a fault of it.
@@ -455,19 +376,5 @@ mod tests {
         assert!(stop_all());
         assert_eq!(RESET.load(Ordering::Relaxed), 3 + 70, "once is enough");
         SERVICES.store(ptr::null_mut(), Ordering::Relaxed);
-    }
-
-    #[test]
-    fn messages_are_cut_not_lost() {
-        let mut message = Message {
-            of: 0,
-            bytes: [0; MESSAGE],
-            len: 0,
-        };
-        for _ in 0..100 {
-            write!(message, "0123456789").unwrap();
-        }
-        assert_eq!(message.len, MESSAGE);
-        assert!(message.bytes.starts_with(b"0123456789012"));
     }
 }

@@ -3,15 +3,10 @@
 //! An [`Snp`] takes the interface for us alone: what the firmware has built on it (MNP and all above) lets go, and comes back
 //! when it is dropped. Every frame is a call of the firmware, so it belongs to the BSP (bootstrap processor) and is not `Send`.
 
-mod claim;
 #[cfg(test)]
 mod tests;
 
-#[cfg(target_os = "uefi")]
-pub(crate) use claim::release_in_panic;
-pub use claim::{Candidate, interfaces};
-pub(crate) use claim::{Claim, ETHERNET};
-
+use crate::claim::snp::{Candidate, Claim};
 use crate::firmware_nic::{Driver, DriverInfo, FirmwareNic, Refusal};
 use core::ptr::NonNull;
 use uefi::Status;
@@ -100,7 +95,7 @@ impl Snp {
     /// What the firmware answers when it does not let go of the interface or cannot start it; `UNSUPPORTED` for a link that
     /// carries no full IPv4 packets.
     pub fn open(interface: &Candidate) -> uefi::Result<Self> {
-        let claim = Claim::take(interface.handle)?;
+        let claim = Claim::take(interface)?;
         let protocol = claim.protocol()?;
         // SAFETY: open as long as the claim is.
         unsafe { Self::start(protocol, Some(claim)) }

@@ -1,6 +1,6 @@
 //! From the firmware's call to a Rust function and back, and the way out of a panic.
 
-use crate::{callbacks, console, image, memory, processors};
+use crate::{bsp, callbacks, console, image, memory, processors};
 use core::ffi::c_void;
 use uefi::runtime::{self, ResetType};
 use uefi::{Handle, Status};
@@ -31,7 +31,8 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
         uefi::boot::set_image_handle(image);
         uefi::table::set_system_table(system_table.cast());
     }
-    processors::remember_bsp();
+    bsp::remember();
+    processors::remember_image();
     let arena = match memory::Arena::open() {
         Ok(arena) => arena,
         Err(error) => return error.status(),
@@ -69,7 +70,8 @@ fn reset() -> ! {
 #[cfg(target_os = "uefi")]
 mod panic {
     use super::{nothing_is_used, reset, reset_instead};
-    use crate::{console, image, pci, processors, snp, undi};
+    use crate::claim::{pci, snp, undi};
+    use crate::{bsp, console, image, processors};
     use core::panic::PanicInfo;
     use core::sync::atomic::{AtomicBool, Ordering};
     use uefi::{Status, boot};
@@ -82,7 +84,7 @@ mod panic {
     /// All of this takes no lock and no memory of the heap: a processor that is ended here may hold it.
     #[panic_handler]
     fn panic(info: &PanicInfo<'_>) -> ! {
-        if !processors::on_bsp() {
+        if !bsp::on_bsp() {
             // The BSP will log it, and go on without this processor.
             processors::record_and_halt(info);
         }

@@ -6,15 +6,13 @@
 //! (delays, mappings) is bounded.
 
 mod callbacks;
-mod claim;
+pub(crate) mod commands;
 mod structure;
 #[cfg(test)]
 mod tests;
 
-#[cfg(target_os = "uefi")]
-pub(crate) use claim::release_in_panic;
-pub use claim::{Candidate, interfaces};
-
+use crate::claim::snp::ETHERNET;
+use crate::claim::undi::{Candidate, Claim};
 use crate::clock::Clock;
 use crate::firmware_nic::{Driver, DriverInfo, FirmwareNic, Refusal};
 use crate::memory::Pages;
@@ -22,18 +20,16 @@ use crate::raw::undi::{
     OPFLAGS_GET_MEDIA_STATUS, OPFLAGS_GET_TRANSMITTED_BUFFERS,
     OPFLAGS_INITIALIZE_DO_NOT_DETECT_CABLE, OPFLAGS_RECEIVE_FILTER_BROADCAST,
     OPFLAGS_RECEIVE_FILTER_ENABLE, OPFLAGS_RECEIVE_FILTER_PROMISCUOUS,
-    OPFLAGS_RECEIVE_FILTER_UNICAST, PxeCdb, PxeCpbInitialize, PxeCpbReceive, PxeCpbTransmit,
+    OPFLAGS_RECEIVE_FILTER_UNICAST, PxeCpbInitialize, PxeCpbReceive, PxeCpbTransmit,
     PxeDbGetInitInfo, PxeDbGetStatus, PxeDbInitialize, PxeDbReceive, PxeDbStationAddress,
-    PxeEntryPoint, PxeOpcode, PxeStatcode, STATFLAGS_COMMAND_COMPLETE,
-    STATFLAGS_GET_STATE_INITIALIZED, STATFLAGS_GET_STATE_MASK, STATFLAGS_GET_STATE_STARTED,
-    STATFLAGS_GET_STATUS_NO_MEDIA, STATFLAGS_GET_STATUS_NO_MEDIA_SUPPORTED,
-    STATFLAGS_GET_STATUS_NO_TXBUFS_WRITTEN, STATFLAGS_GET_STATUS_TXBUF_QUEUE_EMPTY,
-    STATFLAGS_STATUS_MASK,
+    PxeEntryPoint, PxeOpcode, PxeStatcode, STATFLAGS_GET_STATE_INITIALIZED,
+    STATFLAGS_GET_STATE_MASK, STATFLAGS_GET_STATE_STARTED, STATFLAGS_GET_STATUS_NO_MEDIA,
+    STATFLAGS_GET_STATUS_NO_MEDIA_SUPPORTED, STATFLAGS_GET_STATUS_NO_TXBUFS_WRITTEN,
+    STATFLAGS_GET_STATUS_TXBUF_QUEUE_EMPTY,
 };
-use crate::snp::ETHERNET;
 use alloc::boxed::Box;
 use callbacks::{Bus, Context};
-use claim::Claim;
+use commands::Commands;
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
@@ -75,87 +71,6 @@ pub enum UndiError {
 
 /// A network interface in use. Dropping it stops it and gives it back to the firmware.
 pub type Undi = FirmwareNic<Interface, Option<Claim>>;
-
-/// An UNDI's commands to one interface.
-#[derive(Clone, Copy)]
-struct Commands {
-    entry: PxeEntryPoint,
-    number: u16,
-}
-
-impl Commands {
-    /// Has a command executed, with parameters and room for results where it has such. Its flags, or why it failed.
-    ///
-    /// # Safety
-    /// The entry point is that of an UNDI; addresses in the parameters are valid for what the command does with them.
-    unsafe fn issue<P, R>(
-        self,
-        command: PxeOpcode,
-        flags: u16,
-        parameters: Option<&P>,
-        results: Option<&mut R>,
-    ) -> Result<u16, PxeStatcode> {
-        let (cpb_size, cpb_addr) = match parameters {
-            Some(block) => (size_of::<P>(), ptr::from_ref(block).expose_provenance()),
-            None => (0, 0),
-        };
-        let (db_size, db_addr) = match results {
-            Some(block) => (size_of::<R>(), ptr::from_mut(block).expose_provenance()),
-            None => (0, 0),
-        };
-        let mut cdb = PxeCdb {
-            op_code: command,
-            op_flags: flags,
-            cpb_size: cpb_size as u16,
-            db_size: db_size as u16,
-            cpb_addr: cpb_addr as u64,
-            db_addr: db_addr as u64,
-            stat_code: PxeStatcode::SUCCESS,
-            stat_flags: 0,
-            if_num: self.number,
-            control: 0,
-        };
-        let cdb = &raw mut cdb;
-        // SAFETY: the caller's promise; the blocks are as long as is told, and live until the call returns, before which commands that
-        // are not to be queued are done.
-        unsafe {
-            (self.entry)(cdb.expose_provenance() as u64);
-            let PxeCdb {
-                stat_code,
-                stat_flags,
-                ..
-            } = cdb.read();
-            match stat_code {
-                PxeStatcode::SUCCESS
-                    if stat_flags & STATFLAGS_STATUS_MASK == STATFLAGS_COMMAND_COMPLETE =>
-                {
-                    Ok(stat_flags)
-                }
-                // Not done at all, or failed with no reason.
-                PxeStatcode::SUCCESS => Err(PxeStatcode::INVALID_UNDI),
-                code => Err(code),
-            }
-        }
-    }
-
-    /// Stops the interface. False when the device may still be running.
-    ///
-    /// # Safety
-    /// As of [`Self::issue`].
-    unsafe fn stop(self) -> bool {
-        let done = |command| {
-            // SAFETY: the caller's promise; there are no parameters.
-            let result = unsafe { self.issue::<(), ()>(command, 0, None, None) };
-            matches!(
-                result,
-                Ok(_) | Err(PxeStatcode::NOT_INITIALIZED | PxeStatcode::NOT_STARTED)
-            )
-        };
-        let stopped = done(PxeOpcode::SHUTDOWN);
-        let _ = done(PxeOpcode::STOP);
-        stopped
-    }
-}
 
 /// An interface that an UNDI drives.
 pub struct Interface {
@@ -408,18 +323,20 @@ impl Undi {
     /// # Errors
     /// Why it is not used; it is the firmware's again.
     pub fn open(interface: &Candidate, clock: Clock) -> Result<Self, UndiError> {
-        let claim = Claim::take(interface)?;
-        let Software { entry, broadcast } = claim.software()?;
+        let refused = |error: uefi::Error| UndiError::Refused(error.status());
+        let claim = Claim::take(interface).map_err(refused)?;
+        let identifier = claim.identifier();
+        let identifier = identifier.ok_or(UndiError::Structure("is none"))?;
+        let number = identifier.if_num;
+        // SAFETY: the protocol says that an UNDI's structure is at this address. It does not change while the interface is not used.
+        let Software { entry, broadcast } = unsafe { structure::at(identifier.id, number) }?;
         let function = interface.function.as_ref();
         let function = function.ok_or(UndiError::Refused(Status::UNSUPPORTED))?;
-        let bus = Bus::of(function).map_err(|error| UndiError::Refused(error.status()))?;
+        let bus = Bus::of(function).map_err(refused)?;
         let entry = NonNull::new(entry as *mut ()).ok_or(UndiError::Structure("is none"))?;
         // SAFETY: the structure of an UNDI that the firmware has installed says that this is its entry point.
         let entry = unsafe { core::mem::transmute::<NonNull<()>, PxeEntryPoint>(entry) };
-        let commands = Commands {
-            entry,
-            number: claim.number(),
-        };
+        let commands = Commands { entry, number };
         claim.stop_on_panic(commands);
         // SAFETY: the claim has taken it from everybody else.
         let interface = unsafe { Interface::new(commands, clock, Some(bus)) };

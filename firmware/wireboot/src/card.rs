@@ -10,9 +10,11 @@ use wireboot_nic::e1000e::{self, E1000e};
 use wireboot_nic::nic_enum;
 use wireboot_nic::platform::PciFunction;
 use wireboot_nic::virtio::{self, VirtioNet};
-use wireboot_platform::pci::{self, Claim, Function};
-use wireboot_platform::snp::{self, Snp};
-use wireboot_platform::undi::{self, Undi};
+use wireboot_platform::claim::pci::{self, Claim};
+use wireboot_platform::claim::{snp, undi};
+use wireboot_platform::pci::Function;
+use wireboot_platform::snp::Snp;
+use wireboot_platform::undi::Undi;
 use wireboot_platform::{Clock, Status};
 
 nic_enum! {

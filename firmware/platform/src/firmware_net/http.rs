@@ -1,7 +1,7 @@
 //! The firmware's HTTP by `EFI_HTTP_PROTOCOL` (UEFI 2.10, section 29.6).
 
 use super::{handle_with, open};
-use crate::pci::Candidate;
+use crate::claim::pci::Candidate;
 use alloc::vec::Vec;
 use uefi::boot::{OpenProtocolAttributes, ScopedProtocol};
 use uefi::proto::network::http::{HttpBinding, HttpHelper};

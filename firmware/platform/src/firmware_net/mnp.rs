@@ -1,7 +1,7 @@
 //! Packets by `EFI_MANAGED_NETWORK_PROTOCOL` (UEFI 2.10, section 25.1), beside the firmware's own protocols.
 
 use super::{handle_with, open};
-use crate::pci::Candidate;
+use crate::claim::pci::Candidate;
 use crate::raw::managed_network::{
     MANAGED_NETWORK_SERVICE_BINDING, ManagedNetworkCompletionToken as Token,
     ManagedNetworkConfigData, ManagedNetworkFragmentData, ManagedNetworkProtocol,

@@ -1,7 +1,7 @@
 //! The firmware's TFTP by `EFI_PXE_BASE_CODE_PROTOCOL` (UEFI 2.10, section 24.3).
 
 use super::{handle_with, open};
-use crate::pci::Candidate;
+use crate::claim::pci::Candidate;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use uefi::boot::{OpenProtocolAttributes, ScopedProtocol};

@@ -5,6 +5,7 @@
 //! segments, so that no selector changes, a task state segment whose only use is a stack for exceptions, which must work
 //! when the thread's own has run out, and gates for all 256 vectors. Interrupts do nothing but end a `hlt`.
 
+use super::failure::record_and_halt;
 use crate::image;
 use alloc::boxed::Box;
 use core::arch::{asm, naked_asm};
@@ -31,7 +32,7 @@ static IMAGE_BASE: AtomicU64 = AtomicU64::new(0);
 static IMAGE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Notes where our program lies. For the BSP.
-pub(super) fn remember_image() {
+pub(crate) fn remember_image() {
     if let Some((base, bytes)) = image::extent() {
         IMAGE_BASE.store(base, Ordering::Relaxed);
         IMAGE_BYTES.store(bytes, Ordering::Relaxed);
@@ -213,7 +214,7 @@ impl fmt::Display for Fault<'_> {
 
 extern "C" fn record_exception(frame: *const c_void) -> ! {
     // SAFETY: `stub` has put it together on a stack that stays.
-    super::record_and_halt(&Fault(unsafe { &*frame.cast() }))
+    record_and_halt(&Fault(unsafe { &*frame.cast() }))
 }
 
 /// Completes the frame with the error code, where the processor gives none, and the vector.
@@ -238,10 +239,10 @@ extern "C" fn stub<const VECTOR: u64, const HAS_CODE: u64>() {
     )
 }
 
-/// True on a processor that has loaded [`Tables`].
-pub(super) fn are_loaded() -> bool {
+/// True on a processor that has loaded [`Tables`]: an interrupt by `vector` does nothing there.
+pub(super) fn are_loaded(vector: u8) -> bool {
     let idt = sidt();
-    let gate = usize::from(super::parking::VECTOR);
+    let gate = usize::from(vector);
     let end = (gate + 1) * size_of::<Entry<HandlerFunc>>() - 1;
     if usize::from(idt.limit) < end {
         return false;

@@ -1,6 +1,7 @@
 //! A processor that has nothing to do is parked, so that a hypervisor may run something else there and a machine stays cool:
 //! it halts until its own local APIC's timer interrupts that (Intel SDM volume 3, section 11.5.4).
 
+use super::exceptions::are_loaded;
 use crate::clock::Clock;
 use core::arch::asm;
 use core::ptr::NonNull;
@@ -23,7 +24,7 @@ const DIVIDE: u32 = 0x3e0;
 const BY_1: u32 = 0xb;
 
 /// The timer's interrupt. Which one does not matter: nothing else raises interrupts here.
-pub(super) const VECTOR: u8 = 0x40;
+const VECTOR: u8 = 0x40;
 /// How long the timer is compared with the clock, in microseconds.
 const CALIBRATION: u64 = 500;
 
@@ -73,7 +74,7 @@ impl Parking {
     /// gates are the firmware's, and where there is no such timer.
     #[must_use]
     pub fn here(clock: Clock) -> Option<Self> {
-        if !super::exceptions::are_loaded() {
+        if !are_loaded(VECTOR) {
             return None;
         }
         // SAFETY: every x86-64 processor has the register.

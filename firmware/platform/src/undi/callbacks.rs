@@ -1,7 +1,8 @@
 //! What an UNDI asks of whoever started it: delays, a lock, registers and memory for its device (UEFI 2.10, appendix E.4.7).
 
+use crate::claim::pci::Candidate;
 use crate::clock::Clock;
-use crate::pci;
+use crate::pci::ADDRESS_SPACE_DESCRIPTOR;
 use crate::raw::pci_io::{PciIoOperation, PciIoProtocol, PciIoWidth};
 use crate::raw::undi::{PxeCpbStart, PxeDirection, PxeIo};
 use alloc::vec::Vec;
@@ -39,7 +40,7 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    pub(super) fn of(function: &pci::Candidate) -> uefi::Result<Self> {
+    pub(super) fn of(function: &Candidate) -> uefi::Result<Self> {
         let io = function.io()?;
         let mut bus = Self {
             io,
@@ -70,7 +71,7 @@ fn kind(io: NonNull<PciIoProtocol>, bar: u8) -> Option<u8> {
     // SAFETY: the list holds at least one descriptor, which is longer than this, or only the 2-byte end tag, which the first byte
     // tells apart. It was allocated from pool for us to free.
     unsafe {
-        let kind = (list.read() == pci::ADDRESS_SPACE_DESCRIPTOR).then(|| list.add(3).read());
+        let kind = (list.read() == ADDRESS_SPACE_DESCRIPTOR).then(|| list.add(3).read());
         let _ = boot::free_pool(list);
         kind
     }

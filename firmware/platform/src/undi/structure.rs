@@ -6,11 +6,13 @@ use crate::raw::undi::{
     PXE_ROMID_IMP_PROMISCUOUS_RX_SUPPORTED, PXE_ROMID_IMP_SW_VIRT_ADDR, PXE_ROMID_REV,
     PXE_ROMID_SIGNATURE,
 };
+use core::ptr::{self, NonNull};
+use core::slice;
 
 /// What it has to be aligned to.
-pub(super) const ALIGNMENT: u64 = 16;
+const ALIGNMENT: u64 = 16;
 /// Offset of the byte that tells its length.
-pub(super) const LEN: usize = 4;
+const LEN: usize = 4;
 /// Length of what hardware and software UNDIs have in common.
 const COMMON: usize = 16;
 /// Length of a software UNDI's.
@@ -27,8 +29,26 @@ pub(super) struct Software {
     pub broadcast: bool,
 }
 
+/// The structure of interface `number` at `address`.
+///
+/// # Safety
+/// Where the address is not 0 and aligned, there is one, and nobody writes it.
+pub(super) unsafe fn at(address: u64, number: u16) -> Result<Software, UndiError> {
+    let start = ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let start = NonNull::new(start).ok_or(UndiError::Structure("is none"))?;
+    if !address.is_multiple_of(ALIGNMENT) {
+        return Err(UndiError::Structure("is not aligned"));
+    }
+    // SAFETY: the caller's promise; it has a byte that tells its length.
+    let bytes = unsafe {
+        let len = start.add(LEN).read();
+        slice::from_raw_parts(start.as_ptr(), usize::from(len).max(LEN + 1))
+    };
+    read(bytes, address, number)
+}
+
 /// The structure of interface `number`, `bytes` long, as it lies at `address`.
-pub(super) fn read(bytes: &[u8], address: u64, number: u16) -> Result<Software, UndiError> {
+fn read(bytes: &[u8], address: u64, number: u16) -> Result<Software, UndiError> {
     let (Some(common), true) = (
         bytes.first_chunk::<COMMON>(),
         bytes.starts_with(&PXE_ROMID_SIGNATURE),

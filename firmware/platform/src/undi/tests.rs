@@ -1,6 +1,7 @@
 use super::*;
 use crate::raw::undi::{
-    OPFLAGS_RECEIVE_FILTER_ENABLE, PxeCpbStart, PxeDirection, PxeIo, STATFLAGS_GET_STATE_STARTED,
+    OPFLAGS_RECEIVE_FILTER_ENABLE, PxeCdb, PxeCpbStart, PxeDirection, PxeIo,
+    STATFLAGS_COMMAND_COMPLETE, STATFLAGS_GET_STATE_STARTED,
 };
 use core::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,0 +1,62 @@
+//! An interface by `EFI_SIMPLE_NETWORK_PROTOCOL` (UEFI 2.10, section 24.1).
+
+pub use super::interface::Candidate;
+
+use super::{Claimed, Exclusive, interface};
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+use uefi::Handle;
+use uefi::proto::network::snp::SimpleNetwork;
+
+/// `IfType` of Ethernet (RFC 3232, as PXE has it).
+pub(crate) const ETHERNET: u8 = 1;
+
+/// All Ethernet interfaces, in the firmware's order. Some are there only after [`connect`](super::pci::Candidate::connect).
+#[must_use]
+pub fn interfaces() -> Vec<Candidate> {
+    interface::with(|snp: &SimpleNetwork| {
+        let mode = snp.mode();
+        mode.if_type == ETHERNET && mode.hw_address_size == 6
+    })
+}
+
+static CLAIMED: Claimed<SimpleNetwork> = Claimed::none();
+
+/// An interface that is open for us alone. Dropping it gives it back; it has to be stopped before.
+pub struct Claim {
+    open: Exclusive<SimpleNetwork>,
+}
+
+impl Claim {
+    pub(crate) fn take(interface: &Candidate) -> uefi::Result<Self> {
+        Self::take_handle(interface.handle)
+    }
+
+    pub(super) fn take_handle(handle: Handle) -> uefi::Result<Self> {
+        let open = Exclusive::open(handle)?;
+        CLAIMED.remember(handle, open.get()?);
+        Ok(Self { open })
+    }
+
+    pub(crate) fn protocol(&self) -> uefi::Result<NonNull<SimpleNetwork>> {
+        self.open.get()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        CLAIMED.forget(self.open.handle.0);
+    }
+}
+
+/// Stops the interface and gives it back on a panic.
+#[cfg(target_os = "uefi")]
+pub(crate) fn release_in_panic() {
+    use uefi::Identify;
+    CLAIMED.release(&SimpleNetwork::GUID, |mut protocol| {
+        // SAFETY: it is open; its owner will never run again.
+        let snp = unsafe { protocol.as_mut() };
+        let _ = snp.shutdown();
+        let _ = snp.stop();
+    });
+}
