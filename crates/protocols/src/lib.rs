@@ -9,6 +9,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod packet;
 mod refusal;
 pub mod simple_network;
 
