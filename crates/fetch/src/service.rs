@@ -26,7 +26,7 @@ use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
-use wireboot_net::{Duration, Engine, Forwarded, Instant, Memory, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Memory, Stack, Tap};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
@@ -78,6 +78,8 @@ pub enum Command {
         /// That of [`Event::NeedMemory`].
         job: Job,
     },
+    /// Put a tap on the link, instead of any former one.
+    Tap(Box<Tap>),
     /// End a job now; it is still answered by [`Event::Done`].
     Cancel {
         /// That of a [`Command::Get`]; others cannot be cancelled.
@@ -324,6 +326,7 @@ impl<N: Nic> Service<N> {
             Command::Memory { job, memory } => {
                 shared.with_job(job, |state| state.memory = Some(Some(memory)));
             }
+            Command::Tap(tap) => self.engine.set_tap(*tap),
             Command::NoMemory { job } => shared.with_job(job, |state| state.memory = Some(None)),
             Command::Cancel { job } => shared.with_job(job, |state| state.cancelled = true),
         }

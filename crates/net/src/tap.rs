@@ -24,6 +24,7 @@ const SEND: usize = 64;
 const TAG: usize = 4;
 
 /// A buffer with a frame in it.
+#[derive(Debug)]
 struct Buffer {
     bytes: Box<[u8]>,
     len: usize,
@@ -53,12 +54,14 @@ impl Buffer {
     }
 }
 
+#[derive(Debug)]
 enum ToPort {
     Received(Buffer),
     /// A buffer of a frame that has been sent.
     Sent(Buffer),
 }
 
+#[derive(Debug)]
 enum ToTap {
     Up(bool),
     /// A buffer to receive into.
@@ -67,6 +70,7 @@ enum ToTap {
 }
 
 /// The engine's end of a tap.
+#[derive(Debug)]
 pub struct Tap {
     to_port: Sender<ToPort>,
     from_port: Receiver<ToTap>,

@@ -296,20 +296,24 @@ impl SimpleNetwork {
         Ok((self.received, self.sent))
     }
 
-    /// The bits of [`interrupt`], and a buffer that may be used again, if one was sent since.
+    /// The bits of [`interrupt`], and, where the caller wants to `take` one back, a buffer that may be used again.
     ///
     /// # Errors
     /// [`Refusal::NotStarted`], [`Refusal::DeviceError`]: not initialized.
-    pub fn status(&mut self) -> Result<(u32, Option<usize>), Refusal> {
+    pub fn status(&mut self, take: bool) -> Result<(u32, Option<usize>), Refusal> {
         self.initialized()?;
         let mut bits = 0;
         if self.peek().is_ok() {
             bits |= interrupt::RECEIVE;
         }
-        let recycled = self.recycled.pop_front();
-        if recycled.is_some() {
+        if !self.recycled.is_empty() {
             bits |= interrupt::TRANSMIT;
         }
+        let recycled = if take {
+            self.recycled.pop_front()
+        } else {
+            None
+        };
         Ok((bits, recycled))
     }
 

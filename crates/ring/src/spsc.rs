@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::fmt;
 use core::mem::MaybeUninit;
 
 use crate::sync::{AtomicUsize, Counter, Ordering, UnsafeCell};
@@ -49,6 +50,18 @@ pub struct Sender<T>(Arc<Queue<T>>);
 
 /// The end that pops.
 pub struct Receiver<T>(Arc<Queue<T>>);
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").finish_non_exhaustive()
+    }
+}
 
 /// Makes a queue that holds at least `capacity` values (rounded up to a power of two, at least 1).
 #[must_use]

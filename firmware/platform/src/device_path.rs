@@ -246,6 +246,29 @@ impl PathBuf {
         Some(Self(out))
     }
 
+    /// Its nodes up to that of the Ethernet address (and VLAN), and up to that of the IP address, each with an end node.
+    #[must_use]
+    pub fn stations(&self) -> Option<(Box<[u8]>, Box<[u8]>)> {
+        const MESSAGING: u8 = 3;
+        const END: [u8; 4] = [0x7f, 0xff, 4, 0];
+        let (mut mac, mut ip) = (None, None);
+        let mut at = 0;
+        while let Some([kind, sub_kind, l0, l1, ..]) = self.0.get(at..) {
+            let len = usize::from(u16::from_le_bytes([*l0, *l1]));
+            let end = at + len.max(END.len());
+            match (*kind, *sub_kind) {
+                // MAC, VLAN.
+                (MESSAGING, 11 | 20) => mac = self.0.get(..end),
+                // IPv4, IPv6.
+                (MESSAGING, 12 | 13) => ip = self.0.get(..end),
+                _ => {}
+            }
+            at = end;
+        }
+        let ended = |nodes: &[u8]| [nodes, &END].concat().into_boxed_slice();
+        Some((ended(mac?), ended(ip?)))
+    }
+
     /// The path as the `uefi` crate knows it.
     pub(crate) fn as_path(&self) -> Option<&DevicePath> {
         <&DevicePath>::try_from(self.0.as_slice()).ok()

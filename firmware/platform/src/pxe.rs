@@ -138,6 +138,20 @@ impl Cached {
         Some(())
     }
 
+    /// Discover, acknowledgement, proxy's offer, discover to a boot server and its reply, padded with zeros.
+    #[must_use]
+    pub fn raw(&self) -> [Option<[u8; 1472]>; 5] {
+        let p = &self.packets;
+        [
+            p.discover.as_ref(),
+            Some(&p.ack),
+            p.proxy_offer.as_ref(),
+            p.pxe_discover.as_ref(),
+            p.pxe_reply.as_ref(),
+        ]
+        .map(|packet| packet.map(|packet| *packet.as_ref()))
+    }
+
     /// Nodes of the device path that the firmware loaded us over.
     #[must_use]
     pub fn path(&self) -> &[u8] {

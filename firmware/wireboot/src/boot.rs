@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::fetching::{Fetcher, Wanted};
+use crate::loader;
 use crate::network::{IdleNic, Network};
 use crate::origin::Origin;
 use crate::plan::{Kind, Plan};
@@ -162,9 +163,34 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
     Err(error)
 }
 
+/// Starts an EFI program over our network.
+fn over_ours(
+    network: Network,
+    origin: &Origin,
+    program: Program,
+    path: &PathBuf,
+) -> Result<Infallible, Error> {
+    let clock = network.clock;
+    let resident = loader::offer(network, origin, &program.url, path)?;
+    let arguments = program.options.clone();
+    let (loaded, url) = load(program)?;
+    log::info!(
+        "starting efi {url} over wireboot's network after {} ms: {arguments}",
+        clock.micros() / 1000
+    );
+    let error = started(loaded, &url);
+    drop(resident);
+    Err(error)
+}
+
 /// Starts an EFI program, with the interface back in the firmware's hands.
 fn efi(network: Network, origin: &Origin, program: Program) -> Result<Infallible, Error> {
     let clock = network.clock;
+    if network.is_native()
+        && let Some(path) = program.path.clone()
+    {
+        return over_ours(network, origin, program, &path);
+    }
     drop(network);
     if let Some(cached) = &origin.cached
         && cached.restore().is_none()

@@ -10,6 +10,7 @@ pub mod card;
 pub mod driver;
 pub mod error;
 pub mod fetching;
+mod loader;
 mod menu;
 pub mod network;
 mod options;

@@ -174,6 +174,11 @@ impl Network {
         (self.floor != Floor::default()).then_some(Command::Floor(self.floor))
     }
 
+    /// Whether our own driver drives the card.
+    pub fn is_native(&self) -> bool {
+        self.claim.is_some()
+    }
+
     /// The interface's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
@@ -295,6 +300,23 @@ impl Network {
         }
         let claim = self.claim.take();
         Some(IdleNic { nic, claim })
+    }
+
+    /// Boot services end: stops the service and the device. Neither memory nor anything else of the firmware's is touched; what was
+    /// allocated stays so. May be called again.
+    pub fn halt(&mut self) {
+        let nic = match core::mem::replace(&mut self.placement, Placement::Stopped) {
+            Placement::Local(service) => Some(service.into_nic().into_nic()),
+            Placement::Remote(tasks) => tasks.end(self.clock).ok().map(|(nic, _)| nic),
+            Placement::Stopped => None,
+        };
+        if let Some(mut nic) = nic {
+            nic.stop();
+            core::mem::forget(nic);
+        }
+        if let Some(claim) = &self.claim {
+            claim.stop_dma();
+        }
     }
 
     /// Ends the service, and the APs' part in it.

@@ -1,0 +1,71 @@
+//! What a caller hands over.
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use wireboot_net::MemoryBlock;
+
+/// A buffer of a caller's, for as long as its call lasts.
+pub struct Buffer {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the memory is the caller's, who does nothing with it during the call. Whoever fills it has let go of it when the call returns.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    /// # Safety
+    /// Where the pointer is not null, `len` bytes behind it may be written, by any processor, until the buffer has been dropped.
+    pub unsafe fn new(at: *mut c_void, len: u64) -> Option<Self> {
+        let len = usize::try_from(len)
+            .ok()
+            .filter(|&len| len <= isize::MAX as usize)?;
+        (at as usize).checked_add(len)?;
+        Some(Self {
+            at: NonNull::new(at.cast())?,
+            len,
+        })
+    }
+}
+
+impl Buffer {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when it holds no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies as much of `bytes` as fits to its start.
+    pub fn fill(&mut self, bytes: &[u8]) {
+        let count = bytes.len().min(self.len);
+        if let (Some(to), Some(from)) = (self.rest_mut(0).get_mut(..count), bytes.get(..count)) {
+            to.copy_from_slice(from);
+        }
+    }
+}
+
+impl MemoryBlock for Buffer {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn rest(&self, at: usize) -> &[u8] {
+        // SAFETY: by `new`, and what is shared is not written meanwhile.
+        let bytes = unsafe { core::slice::from_raw_parts(self.at.as_ptr(), self.len) };
+        bytes.get(at..).unwrap_or_default()
+    }
+
+    fn rest_mut(&mut self, at: usize) -> &mut [u8] {
+        // SAFETY: by `new`, and there is one owner.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) };
+        bytes.get_mut(at..).unwrap_or_default()
+    }
+
+    fn commit(&mut self, _len: usize) {}
+}

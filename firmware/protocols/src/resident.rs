@@ -1,0 +1,202 @@
+//! What stays while a loader runs: the network, and the protocols on it.
+
+use crate::base_code::{BaseCodeTable, Failure, Packets};
+use crate::caller::Buffer;
+use crate::handle::Installed;
+use crate::simple_network::SnpTable;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::{RefCell, RefMut};
+use core::ffi::c_void;
+use core::net::IpAddr;
+use core::ptr::NonNull;
+use core::time::Duration;
+use uefi::boot::{self, EventType, TimerTrigger, Tpl, TplGuard};
+use uefi::{Event, Guid};
+use uefi_raw::protocol::device_path::DevicePathProtocol;
+use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
+use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
+use wireboot_fetch::url::Url;
+use wireboot_net::TapPort;
+use wireboot_protocols::simple_network::SimpleNetwork;
+
+/// How often the network is looked after while nobody calls.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The network under the protocols.
+pub trait Network {
+    /// Looks after it for a moment.
+    fn turn(&mut self);
+    /// The size of the file at `url`, in bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    fn size(&mut self, url: &Url) -> Result<u64, Failure>;
+    /// Downloads the file at `url` into `buffer`. Returns its size in bytes, once nobody holds the buffer.
+    ///
+    /// # Errors
+    /// Why not; nobody holds the buffer any more either.
+    fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure>;
+    /// Boot services end: stops all, without memory of the firmware's.
+    fn halt(&mut self);
+}
+
+/// Who we are on the network.
+#[derive(Clone, Debug)]
+pub struct Station {
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// Largest packet of the link, in bytes.
+    pub mtu: u16,
+    /// The address.
+    pub address: IpAddr,
+    /// The length of its network's prefix.
+    pub prefix_len: u8,
+    /// Device path of the card as a network interface, up to its MAC (and VLAN) node, with an end node.
+    pub mac_path: Box<[u8]>,
+    /// The same with an IPv4 or IPv6 node.
+    pub ip_path: Box<[u8]>,
+}
+
+/// All that calls change.
+pub(crate) struct State {
+    pub network: Box<dyn Network>,
+    pub snp: SimpleNetwork,
+}
+
+/// What the tables' functions reach.
+pub(crate) struct Shared {
+    state: RefCell<State>,
+}
+
+/// A call at work: at TPL_CALLBACK, with the state to itself.
+pub(crate) struct Call<'a> {
+    pub state: RefMut<'a, State>,
+    _tpl: TplGuard,
+}
+
+impl Shared {
+    /// Begins a call; `None` where another is at work, as when an event of the caller's interrupts it.
+    pub fn call(&self) -> Option<Call<'_>> {
+        // SAFETY: callers are at TPL_CALLBACK at most (UEFI 2.10, section 7.1, table 7.3), and the guard restores theirs.
+        let tpl = unsafe { boot::raise_tpl(Tpl::CALLBACK) };
+        Some(Call {
+            state: self.state.try_borrow_mut().ok()?,
+            _tpl: tpl,
+        })
+    }
+}
+
+/// The protocols, as long as this lives.
+pub struct Resident {
+    handles: Vec<Installed>,
+    // Boxed: the firmware has their addresses.
+    _snp: Box<SnpTable>,
+    _base_code: Box<BaseCodeTable>,
+    _station: Box<Station>,
+    timer: Option<Event>,
+    exit: Option<Event>,
+    shared: NonNull<Shared>,
+}
+
+impl Resident {
+    /// Offers `network` to whoever is started next, by handles for `station`. `port`: a tap on its link. `packets`: of the DHCP exchange,
+    /// as a loader shall see them.
+    ///
+    /// # Errors
+    /// What the firmware answers when it has no memory, or when there are such handles already.
+    pub fn offer(
+        network: Box<dyn Network>,
+        port: TapPort,
+        station: Station,
+        packets: &Packets,
+    ) -> uefi::Result<Self> {
+        let snp = SimpleNetwork::new(port, station.mac, station.mtu);
+        let state = RefCell::new(State { network, snp });
+        let shared: &'static Shared = Box::leak(Box::new(Shared { state }));
+        let snp = SnpTable::new(shared, &station)?;
+        let base_code = BaseCodeTable::new(shared, &station, packets);
+        let station = Box::new(station);
+        let guid = |guid: Guid| guid;
+        let snp_protocol = (guid(SimpleNetworkProtocol::GUID), snp.protocol());
+        let path = |path: &[u8]| {
+            (
+                guid(DevicePathProtocol::GUID),
+                path.as_ptr().cast::<c_void>(),
+            )
+        };
+        let mut resident = Self {
+            handles: Vec::new(),
+            _snp: snp,
+            timer: None,
+            exit: None,
+            shared: NonNull::from(shared),
+            _base_code: base_code,
+            _station: station,
+        };
+        // SAFETY: tables and paths are boxed and live as long as the handles.
+        unsafe {
+            let mac = [path(&resident._station.mac_path), snp_protocol];
+            resident.handles.push(Installed::new(None, &mac)?);
+            let ip = [
+                path(&resident._station.ip_path),
+                (
+                    guid(PxeBaseCodeProtocol::GUID),
+                    resident._base_code.protocol(),
+                ),
+                snp_protocol,
+            ];
+            resident.handles.push(Installed::new(None, &ip)?);
+            let context = Some(resident.shared.cast());
+            let timer = boot::create_event(
+                EventType::TIMER | EventType::NOTIFY_SIGNAL,
+                Tpl::CALLBACK,
+                Some(on_tick),
+                context,
+            )?;
+            boot::set_timer(&timer, TimerTrigger::Periodic(TICK))?;
+            resident.timer = Some(timer);
+            resident.exit = Some(boot::create_event(
+                EventType::SIGNAL_EXIT_BOOT_SERVICES,
+                Tpl::NOTIFY,
+                Some(on_exit),
+                context,
+            )?);
+        }
+        Ok(resident)
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        for event in [self.timer.take(), self.exit.take()].into_iter().flatten() {
+            let _ = boot::close_event(event);
+        }
+        let mut gone = true;
+        while let Some(mut handle) = self.handles.pop() {
+            gone &= handle.remove();
+        }
+        if gone {
+            // SAFETY: leaked by `offer`; neither handles nor events lead to it any more.
+            drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+        }
+    }
+}
+
+unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
+    let Some(context) = context else { return };
+    // SAFETY: the context lives as long as the event.
+    let shared = unsafe { context.cast::<Shared>().as_ref() };
+    if let Ok(mut state) = shared.state.try_borrow_mut() {
+        state.network.turn();
+    }
+}
+
+unsafe extern "efiapi" fn on_exit(_: Event, context: Option<NonNull<c_void>>) {
+    let Some(context) = context else { return };
+    // SAFETY: the context lives as long as the event.
+    let shared = unsafe { context.cast::<Shared>().as_ref() };
+    if let Ok(mut state) = shared.state.try_borrow_mut() {
+        state.network.halt();
+    }
+}
