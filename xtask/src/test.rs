@@ -34,6 +34,10 @@ const STEPS: &[Step] = &[
         run: lint::rustdoc,
     },
     Step {
+        name: "publishing",
+        run: lint::publishing,
+    },
+    Step {
         name: "documents",
         run: documents::check,
     },
