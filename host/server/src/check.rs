@@ -7,7 +7,8 @@ use percent_encoding::percent_decode_str;
 use wireboot_wire::bootconf::{self, BootConfig};
 use wireboot_wire::filetype;
 
-use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM, Content, Directory, OpenError};
+use crate::boot_conf::{BOOT_CONFIGURATION, BOOT_PROGRAM};
+use crate::directory::{Content, Directory, OpenError};
 use crate::event::Events;
 use crate::stop::Stop;
 use crate::trees;
@@ -60,7 +61,7 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
         Err(error) => findings.push(Finding::error(format!("{BOOT_PROGRAM}: {error}"))),
     }
     findings.extend(unreadable(directory));
-    let remarks = trees::remarks(directory, directory.url()).into_iter();
+    let remarks = trees::remarks(directory.folder(), directory.url()).into_iter();
     findings.extend(remarks.map(Finding::remark));
     let configuration = match directory.find(BOOT_CONFIGURATION) {
         Ok(configuration) => configuration,
@@ -89,7 +90,7 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
 
 /// Files that clients are refused, although they are there. Those that a boot is known to need are errors of their own.
 fn unreadable(directory: &Directory) -> Option<Finding> {
-    let denied = directory.unreadable(LOOKED_AT);
+    let denied = directory.folder().unreadable(LOOKED_AT);
     let first = denied.first()?;
     let first = directory.path().join(first);
     let more = match denied.len() - 1 {
