@@ -190,17 +190,7 @@ pub(crate) fn say(findings: &[Finding], events: &Events) {
 mod tests {
     use super::*;
     use std::fs;
-
-    /// The headers of an EFI program.
-    fn program(machine: u16, subsystem: u16) -> Vec<u8> {
-        let mut bytes = vec![0; 512];
-        bytes[..2].copy_from_slice(b"MZ");
-        bytes[0x3c] = 0x80;
-        bytes[0x80..0x84].copy_from_slice(b"PE\0\0");
-        bytes[0x84..0x86].copy_from_slice(&machine.to_le_bytes());
-        bytes[0x80 + 92..0x80 + 94].copy_from_slice(&subsystem.to_le_bytes());
-        bytes
-    }
+    use wireboot_wire::testing::pe_image as program;
 
     fn findings(files: &[(&str, &[u8])]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
