@@ -19,14 +19,13 @@ mod limits;
 mod patience;
 mod piece;
 mod ranges;
-mod request;
+pub(crate) mod request;
 pub(crate) mod source;
 
 pub use connections::Connections;
 pub use download::{Fetched, get};
 pub use error::{ChunkError, HeadError, HttpError, Problem};
 pub(crate) use piece::{Carrier, Piece, Tally};
-pub(crate) use request::request_head;
 pub use source::HttpStats;
 
 #[cfg(test)]
