@@ -1,6 +1,6 @@
 //! Gates that need no test to run: formatting, clippy, rustdoc, publishing, the deployment page, dependencies.
 
-use crate::test::NotRun;
+use crate::not_run::NotRun;
 use crate::{apt, build, deny, documents, shell, uefi};
 use anyhow::{Context, Result};
 use std::fs;

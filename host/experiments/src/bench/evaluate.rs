@@ -8,27 +8,8 @@ use std::ops::Range;
 
 use etherparse::{LaxSlicedPacket, TransportSlice};
 
+pub use crate::protocol::Protocol;
 use wireboot_lab::ip::IpPacket;
-
-/// How a file is fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// TFTP (RFC 1350) with whatever options the client asks for.
-    Tftp,
-    /// HTTP/1.1 without TLS.
-    Http,
-}
-
-impl Protocol {
-    /// As the report writes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Tftp => "TFTP",
-            Protocol::Http => "HTTP",
-        }
-    }
-}
 
 /// What one captured packet says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::evaluate::Protocol;
+use crate::protocol::Protocol;
 use wireboot_lab::guest::Kernel;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::packages::{self, Package};
