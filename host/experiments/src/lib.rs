@@ -9,3 +9,4 @@ pub mod ladder;
 pub mod load;
 pub mod protocol;
 pub mod soak;
+mod statistics;

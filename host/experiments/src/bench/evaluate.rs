@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use etherparse::{LaxSlicedPacket, TransportSlice};
 
-pub use crate::protocol::Protocol;
+use crate::protocol::Protocol;
 use wireboot_lab::ip::IpPacket;
 
 /// What one captured packet says.

@@ -18,7 +18,6 @@ mod plot;
 pub mod report;
 pub mod servers;
 pub mod stacks;
-pub mod statistics;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -32,13 +31,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::unistd::geteuid;
 
+use crate::statistics::median;
 use evaluate::Waited;
 use files::MIB;
 use host::Host;
 use instructions::Instructions;
 use report::{Case, FailedTrial, Failure, Figures, Latency, Report};
 use stacks::{Stack, Start};
-use statistics::median;
 use trial::{Measured, Testbed};
 use wireboot_lab::accel;
 use wireboot_lab::guest;

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use comfy_table::{Attribute, Cell, CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
 
-use super::evaluate::{Protocol, Waited};
+use super::evaluate::Waited;
 use super::files::MIB;
 use super::instructions::Instructions;
 use super::stacks::{Kind, Stack, Start};
-use super::statistics::{median, range};
 use super::trial::Measured;
+use crate::protocol::Protocol;
+use crate::statistics::{median, range};
 
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::evaluate::{FirstByte, Protocol, Waited, Watch};
+use super::evaluate::{FirstByte, Waited, Watch};
 use super::files;
 use super::linux;
 use super::observe::{Observer, View};
 use super::servers::{BootFile, Servers};
 use super::stacks::{Loader, Server, Stack, Start};
+use crate::protocol::Protocol;
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, with_prefix};
