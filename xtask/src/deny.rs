@@ -1,6 +1,6 @@
 //! Licences, duplicate versions, sources and advisories, by cargo-deny.
 
-use crate::test::NotRun;
+use crate::not_run::NotRun;
 use crate::{shell, tool};
 use anyhow::Result;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
-//! Gates that need no test to run: formatting, clippy, rustdoc, the deployment page, dependencies.
+//! Gates that need no test to run: formatting, clippy, rustdoc, publishing, the deployment page, dependencies.
 
-use crate::test::NotRun;
+use crate::not_run::NotRun;
 use crate::{apt, build, deny, documents, shell, uefi};
 use anyhow::{Context, Result};
+use std::fs;
 
 /// Every gate in turn; fails at the first that does.
 pub fn all() -> Result<()> {
@@ -11,6 +12,7 @@ pub fn all() -> Result<()> {
     clippy()?;
     clippy_uefi()?;
     rustdoc()?;
+    publishing()?;
     documents::check()?;
     deny::check()?;
     match deny::advisories() {
@@ -109,4 +111,15 @@ pub fn rustdoc() -> Result<()> {
             .args(["doc", "--no-deps", "--all-features", "--quiet"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )
+}
+
+/// The crates for other projects build from what would be published of them, without the tree around it.
+pub fn publishing() -> Result<()> {
+    let mut cargo = shell::cargo();
+    cargo.args(["package", "--quiet", "--offline", "--allow-dirty"]);
+    for entry in fs::read_dir(shell::root().join("crates"))? {
+        let folder = entry?.file_name();
+        cargo.arg(format!("--package=wireboot-{}", folder.display()));
+    }
+    shell::run(&mut cargo)
 }

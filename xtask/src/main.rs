@@ -11,6 +11,7 @@ mod documents;
 mod fuzz;
 mod lint;
 mod mutants;
+mod not_run;
 mod results;
 mod shell;
 mod test;

@@ -58,6 +58,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "svg", "md"],
     },
     Measurement {
+        name: "first-byte",
+        arguments: "bench --first-byte --only wireboot-http,ovmf-http,ovmf-new-http,ipxe --rounds 9",
+        files: &["json", "md"],
+    },
+    Measurement {
         name: "load-one-tftp",
         arguments: "load --clients 1 --rounds 9 --seconds 10",
         files: &["json"],

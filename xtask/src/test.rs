@@ -1,8 +1,8 @@
 //! Everything that must hold, step by step, and a table of it at the end.
 
+use crate::not_run::NotRun;
 use crate::{apt, build, deny, documents, fuzz, lint, shell};
 use anyhow::{Result, bail};
-use std::fmt;
 use std::time::{Duration, Instant};
 
 /// One thing that must hold.
@@ -32,6 +32,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "rustdoc",
         run: lint::rustdoc,
+    },
+    Step {
+        name: "publishing",
+        run: lint::publishing,
     },
     Step {
         name: "documents",
@@ -90,18 +94,6 @@ pub fn run(only: &[String]) -> Result<()> {
     }
     Ok(())
 }
-
-/// Why a step could not be run here; the rest of the tests goes on, and does not fail for it.
-#[derive(Debug)]
-pub struct NotRun(pub &'static str);
-
-impl fmt::Display for NotRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for NotRun {}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {

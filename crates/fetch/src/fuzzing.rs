@@ -6,7 +6,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::http::chunked::{ChunkReader, Next};
 use crate::http::head::{Framing, Head, HeadReader};
-use crate::http::{ChunkError, HeadError, request_head};
+use crate::http::request::request_head;
+use crate::http::{ChunkError, HeadError};
 use crate::url::{Host, Scheme, Url};
 
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);

@@ -14,7 +14,7 @@ impl Stack {
     /// The DHCP client's port.
     #[must_use]
     pub fn bootp(&self) -> Bootp {
-        self.inner().bootp = Some(Queue::default());
+        self.state().bootp = Some(Queue::default());
         Bootp {
             stack: self.clone(),
         }
@@ -33,13 +33,13 @@ impl Bootp {
         let remote = SocketAddr::from((Ipv4Addr::BROADCAST, SERVER_PORT));
         let packet = Packet::udp(local, remote, payload);
         let now = self.stack.now();
-        self.stack.inner().interface.broadcast(&packet, now);
+        self.stack.state().interface.broadcast(&packet, now);
     }
 
     /// The next datagram that came to port 68, whatever address it was sent to: the sender's address and the
     /// BOOTP message. Its UDP checksum has been verified.
     pub async fn receive(&self) -> (Ipv4Addr, Vec<u8>) {
-        until(|| match self.stack.inner().bootp.as_mut()?.pop()? {
+        until(|| match self.stack.state().bootp.as_mut()?.pop()? {
             (SocketAddr::V4(sender), message) => Some((*sender.ip(), message)),
             _ => None,
         })
@@ -49,6 +49,6 @@ impl Bootp {
 
 impl Drop for Bootp {
     fn drop(&mut self) {
-        self.stack.inner().bootp = None;
+        self.stack.state().bootp = None;
     }
 }

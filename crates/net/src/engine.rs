@@ -8,7 +8,8 @@ use crate::packet::{
     self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, Version,
 };
 use crate::parts::Parts;
-use crate::stack::{Inner, Stack};
+use crate::stack::Stack;
+use crate::state::NetState;
 use crate::tap::Tap;
 use crate::tcp::mss;
 use crate::team::{Forwarded, Passed, Peer};
@@ -46,17 +47,17 @@ impl<N: Nic> Engine<N> {
     /// Makes this the engine `peer` of a team, whose NIC is that pair of the card. To be called before it is used. An engine that
     /// joins none is a team of its own.
     pub fn join(&mut self, peer: Peer) {
-        self.stack.inner().team = peer;
+        self.stack.state().team = peer;
     }
 
     /// Puts a tap on the link, instead of any former one. In a team, the leader's is the one that receives.
     pub fn set_tap(&mut self, tap: Tap) {
-        self.stack.inner().tap = Some(tap);
+        self.stack.state().tap = Some(tap);
     }
 
     /// Frames that it gave to others of its team.
     pub fn forwarded(&self) -> Forwarded {
-        self.stack.inner().team.forwarded
+        self.stack.state().team.forwarded
     }
 
     /// The network, for a task.
@@ -88,9 +89,9 @@ impl<N: Nic> Engine<N> {
         self.stack.set_now(now);
         let received = {
             let (mut rx, _) = self.nic.split();
-            let inner = &mut *self.stack.inner();
+            let state = &mut *self.stack.state();
             let mut ingress = Ingress {
-                inner,
+                state,
                 properties: &self.properties,
                 now,
                 ours: None,
@@ -103,9 +104,9 @@ impl<N: Nic> Engine<N> {
         self.tasks
             .retain_mut(|task| task.as_mut().poll(&mut context) == Poll::Pending);
         let (_, mut tx) = self.nic.split();
-        let inner = &mut *self.stack.inner();
-        let interface = &mut inner.interface;
-        let tapped = match &mut inner.tap {
+        let state = &mut *self.stack.state();
+        let interface = &mut state.interface;
+        let tapped = match &mut state.tap {
             Some(tap) => {
                 let worked = tap.turn(&mut tx)?;
                 interface.mute = tap.is_up();
@@ -113,19 +114,19 @@ impl<N: Nic> Engine<N> {
             }
             None => false,
         };
-        inner
+        state
             .flows
             .transmit(interface, &mut tx, &self.properties, now);
         interface.turn(now);
         interface.transmit(&mut tx, now)?;
-        inner.flows.reap(now);
+        state.flows.reap(now);
         tx.flush()?;
         Ok(received > 0 || tapped)
     }
 }
 
 struct Ingress<'a> {
-    inner: &'a mut Inner,
+    state: &'a mut NetState,
     properties: &'a Properties,
     now: Instant,
     /// An address of ours, as a datagram of this burst has shown: the next one is likely to come there too.
@@ -137,11 +138,11 @@ struct Ingress<'a> {
 impl Ingress<'_> {
     /// Takes what others of the team received for this engine.
     fn passed(&mut self) -> usize {
-        let passed = self.inner.team.take(BURST);
+        let passed = self.state.team.take(BURST);
         for one in &passed {
             match one {
                 Passed::Frame(unit) => unit.with(|frame| self.frame(frame)),
-                Passed::Neighbor(heard) => self.inner.interface.heard(heard, self.now),
+                Passed::Neighbor(heard) => self.state.interface.heard(heard, self.now),
                 Passed::TooBig(too_big) => self.too_big(too_big),
             }
         }
@@ -164,7 +165,7 @@ impl Ingress<'_> {
     fn usual<'a>(&mut self, frame: &Frame<'a>, ip: &Ip<'a>) -> bool {
         match ip.protocol {
             PROTOCOL_TCP => {
-                packet::tcp(frame, ip).is_some_and(|tcp| self.inner.flows.take_next(&tcp, self.now))
+                packet::tcp(frame, ip).is_some_and(|tcp| self.state.flows.take_next(&tcp, self.now))
             }
             PROTOCOL_UDP => {
                 packet::udp(frame, ip).is_some_and(|udp| self.udp(&udp, frame.udp_segment))
@@ -188,8 +189,8 @@ impl Ingress<'_> {
     /// What nobody here takes is whose the tap is.
     #[cold]
     fn tap(&mut self, frame: &Frame<'_>) {
-        if let (Some(tap), false) = (&mut self.inner.tap, self.tapped) {
-            tap.give(frame, &mut self.inner.linear);
+        if let (Some(tap), false) = (&mut self.state.tap, self.tapped) {
+            tap.give(frame, &mut self.state.linear);
         }
     }
 
@@ -198,20 +199,20 @@ impl Ingress<'_> {
     fn foreign(&mut self, frame: &Frame<'_>) {
         let to: Option<MacAddress> = Parts::new(frame.parts).first();
         let ours = to.is_some_and(|to| to == self.properties.mac || to[0] & 1 == 1);
-        if ours && !self.inner.team.give_leader(frame) {
+        if ours && !self.state.team.give_leader(frame) {
             self.tap(frame);
         }
     }
 
     fn is_tapped(&self) -> bool {
-        self.inner.tap.as_ref().is_some_and(Tap::is_up)
+        self.state.tap.as_ref().is_some_and(Tap::is_up)
     }
 
     fn packet<'a>(&mut self, frame: &Frame<'a>, version: Version, ip: &Ip<'a>) {
         match ip.protocol {
             PROTOCOL_TCP => {
                 if let Some(tcp) = packet::tcp(frame, ip)
-                    && !self.inner.flows.take(&tcp, self.now)
+                    && !self.state.flows.take(&tcp, self.now)
                 {
                     self.stray(frame, &tcp);
                 }
@@ -220,7 +221,7 @@ impl Ingress<'_> {
                 if let Some(udp) = packet::udp(frame, ip)
                     && !self.udp(&udp, frame.udp_segment)
                     && !self.bootp(&udp)
-                    && !self.inner.team.give_leader(frame)
+                    && !self.state.team.give_leader(frame)
                 {
                     self.nobody_listens(frame, &udp);
                 }
@@ -232,12 +233,12 @@ impl Ingress<'_> {
     #[cold]
     fn arp(&mut self, frame: &Frame<'_>, arp: &Arp) {
         // The leader answers for the station.
-        if self.inner.team.give_leader(frame) {
+        if self.state.team.give_leader(frame) {
             return;
         }
         self.tap(frame);
-        if let Some(heard) = self.inner.interface.arp(arp, self.now) {
-            self.inner.team.tell_all(&heard);
+        if let Some(heard) = self.state.interface.arp(arp, self.now) {
+            self.state.team.tell_all(&heard);
         }
     }
 
@@ -245,13 +246,13 @@ impl Ingress<'_> {
     #[cold]
     fn stray(&mut self, frame: &Frame<'_>, tcp: &Tcp<'_>) {
         let local = tcp.ends.local_end().ip();
-        if self.inner.team.give_owner(frame, &tcp.ends) {
+        if self.state.team.give_owner(frame, &tcp.ends) {
             return;
         }
         if self.is_tapped() {
             self.tap(frame);
-        } else if self.inner.interface.is_ours(local, self.now) {
-            self.inner.flows.refuse(tcp);
+        } else if self.state.interface.is_ours(local, self.now) {
+            self.state.flows.refuse(tcp);
         }
     }
 
@@ -260,7 +261,7 @@ impl Ingress<'_> {
     fn udp(&mut self, udp: &Udp<'_>, segment: Option<u16>) -> bool {
         let ends = udp.ends;
         let port = ends.ports as u16;
-        let mut ports = self.inner.udp.iter();
+        let mut ports = self.state.udp.iter();
         let Some(binding) = ports.find(|binding| binding.port == port) else {
             return false;
         };
@@ -269,7 +270,7 @@ impl Ingress<'_> {
         }
         if self.ours != Some(ends.local) {
             let local = ends.local_end().ip();
-            if !self.inner.interface.is_ours(local, self.now) {
+            if !self.state.interface.is_ours(local, self.now) {
                 return true;
             }
             self.ours = Some(ends.local);
@@ -295,7 +296,7 @@ impl Ingress<'_> {
     fn bootp(&mut self, udp: &Udp<'_>) -> bool {
         if udp.ends.local_end().port() == CLIENT_PORT
             && udp.ends.remote_end().is_ipv4()
-            && let Some(queue) = &mut self.inner.bootp
+            && let Some(queue) = &mut self.state.bootp
         {
             queue.datagram(&udp.ends, udp.payload, self.now);
             return true;
@@ -306,15 +307,15 @@ impl Ingress<'_> {
     /// A packet of neither TCP nor UDP, or one in fragments or with options: looked at in one piece.
     #[cold]
     fn odd(&mut self, frame: &Frame<'_>, version: Version) {
-        if self.inner.team.give_leader(frame) {
+        if self.state.team.give_leader(frame) {
             return;
         }
         self.tap(frame);
         // It may say that an address is somebody else's.
         self.ours = None;
-        let packet = linearize(&mut self.inner.linear, frame);
+        let packet = linearize(&mut self.state.linear, frame);
         let unicast = Parts::new(frame.parts).first() == Some(self.properties.mac);
-        let interface = &mut self.inner.interface;
+        let interface = &mut self.state.interface;
         let delivery = match version {
             Version::V4 => interface.ipv4(packet, unicast, self.now),
             Version::V6 => interface.ipv6(packet, unicast, self.now),
@@ -332,13 +333,13 @@ impl Ingress<'_> {
                 self.tapped = false;
             }
             Some(Delivery::Refused(quoted)) => {
-                let mut ports = self.inner.udp.iter_mut();
+                let mut ports = self.state.udp.iter_mut();
                 if let Some(binding) = ports.find(|binding| binding.port == quoted.local.port()) {
                     binding.refused = Some(quoted.remote);
                 }
             }
             Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
-            Some(Delivery::Neighbor(heard)) => self.inner.team.tell_all(&heard),
+            Some(Delivery::Neighbor(heard)) => self.state.team.tell_all(&heard),
         }
     }
 
@@ -348,10 +349,10 @@ impl Ingress<'_> {
         if self.is_tapped() {
             return self.tap(frame);
         }
-        let interface = &mut self.inner.interface;
+        let interface = &mut self.state.interface;
         let local = udp.ends.local_end().ip();
         if udp.unicast && interface.is_ours(local, self.now) {
-            let packet = linearize(&mut self.inner.linear, frame);
+            let packet = linearize(&mut self.state.linear, frame);
             match local {
                 IpAddr::V4(_) => interface.port_unreachable4(packet, self.now),
                 IpAddr::V6(_) => interface.port_unreachable6(packet, self.now),
@@ -363,15 +364,15 @@ impl Ingress<'_> {
     fn too_big(&mut self, too_big: &TooBig) {
         let TooBig { quoted, mtu } = too_big;
         let remote = quoted.remote.ip();
-        if self.inner.team.give_sender(too_big) {
+        if self.state.team.give_sender(too_big) {
             return;
         }
         let ends = Ends::new(quoted.remote, quoted.local);
         if let Some(sequence) = quoted.sequence
-            && let Some(flow) = self.inner.flows.find(ends)
+            && let Some(flow) = self.state.flows.find(ends)
             && flow.connection.too_big(sequence, mss(remote, *mtu))
         {
-            let path_mtus = &mut self.inner.interface.path_mtus;
+            let path_mtus = &mut self.state.interface.path_mtus;
             path_mtus.lower(remote, *mtu, self.now);
         }
     }

@@ -37,6 +37,7 @@ mod output;
 mod packet;
 mod parts;
 mod stack;
+mod state;
 mod tap;
 mod tcp;
 mod team;

@@ -1,10 +1,8 @@
 //! The protocol code's view of the engine.
 
-use crate::datagrams::{Binding, Queue};
-use crate::interface::{Interface, Ipv4Config, Route, RouterInfo};
-use crate::tap::Tap;
-use crate::tcp::{Flows, window};
-use crate::team::{Peer, team};
+use crate::interface::{Ipv4Config, Route, RouterInfo};
+use crate::state::NetState;
+use crate::tcp::window;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
@@ -14,7 +12,7 @@ use core::task::Poll;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
-use wireboot_nic::{MacAddress, Nic, Properties, Steering};
+use wireboot_nic::{MacAddress, Nic, Properties};
 use wireboot_tcp::{Duration, InitialSequence, Instant};
 
 /// First ephemeral port (RFC 6335).
@@ -26,22 +24,9 @@ const PORT_TRIES: usize = 4096;
 const PROBES: u32 = 3;
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Everything that a turn of the engine touches, but for the NIC and the tasks.
-pub struct Inner {
-    pub interface: Interface,
-    pub udp: Vec<Binding>,
-    pub flows: Flows,
-    pub bootp: Option<Queue>,
-    /// Where somebody else listens.
-    pub tap: Option<Tap>,
-    /// The engine's place among those on the same card.
-    pub team: Peer,
-    /// Contiguous copies of received packets that must be looked at in one piece.
-    pub linear: Vec<u8>,
-}
-
+/// What the handles name.
 struct Shared {
-    inner: RefCell<Inner>,
+    state: RefCell<NetState>,
     now: Cell<Instant>,
     initial_sequence: InitialSequence,
     random: RefCell<ChaCha12Rng>,
@@ -66,15 +51,7 @@ impl Stack {
         let mut secret = [0; 16];
         random.fill_bytes(&mut secret);
         Self(Rc::new(Shared {
-            inner: RefCell::new(Inner {
-                interface: Interface::new(&properties, random.fork()),
-                udp: Vec::new(),
-                flows: Flows::default(),
-                bootp: None,
-                tap: None,
-                team: team(&Steering::by_port(1)).0,
-                linear: Vec::with_capacity(properties.max_receive),
-            }),
+            state: RefCell::new(NetState::new(&properties, random.fork())),
             now: Cell::new(Instant::ZERO),
             initial_sequence: InitialSequence::new(secret),
             random: RefCell::new(random),
@@ -83,9 +60,9 @@ impl Stack {
         }))
     }
 
-    pub(crate) fn inner(&self) -> RefMut<'_, Inner> {
+    pub(crate) fn state(&self) -> RefMut<'_, NetState> {
         // Borrows never overlap: the engine's turn ends before tasks run, and no task keeps one over an await.
-        self.0.inner.borrow_mut()
+        self.0.state.borrow_mut()
     }
 
     pub(crate) fn set_now(&self, now: Instant) {
@@ -93,7 +70,7 @@ impl Stack {
     }
 
     /// A random ephemeral port (RFC 6056) that `free` accepts.
-    pub(crate) fn free_port(&self, free: impl Fn(&Inner, u16) -> bool) -> u16 {
+    pub(crate) fn free_port(&self, free: impl Fn(&NetState, u16) -> bool) -> u16 {
         loop {
             if let Some(port) = self.try_port(&free) {
                 return port;
@@ -102,13 +79,13 @@ impl Stack {
     }
 
     /// A random port that `free` accepts, which may be for few.
-    pub(crate) fn rare_port(&self, free: impl Fn(&Inner, u16) -> bool) -> Option<u16> {
+    pub(crate) fn rare_port(&self, free: impl Fn(&NetState, u16) -> bool) -> Option<u16> {
         (0..PORT_TRIES).find_map(|_| self.try_port(&free))
     }
 
-    fn try_port(&self, free: impl Fn(&Inner, u16) -> bool) -> Option<u16> {
+    fn try_port(&self, free: impl Fn(&NetState, u16) -> bool) -> Option<u16> {
         let port = EPHEMERAL | (self.random() as u16 & !EPHEMERAL);
-        free(&self.inner(), port).then_some(port)
+        free(&self.state(), port).then_some(port)
     }
 
     /// Bytes of the receive ring that TCP connections share, when they bring packets as long as `remote` may send.
@@ -168,13 +145,13 @@ impl Stack {
     /// RFC 8201) or [`Self::set_path_mtu`] have told.
     #[must_use]
     pub fn path_mtu(&self, remote: IpAddr) -> u16 {
-        self.inner().interface.path_mtu(remote, self.now())
+        self.state().interface.path_mtu(remote, self.now())
     }
 
     /// Packets longer than `mtu` do not reach `remote`. Believed for ten minutes.
     pub fn set_path_mtu(&self, remote: IpAddr, mtu: u16) {
-        let mut inner = self.inner();
-        inner.interface.path_mtus.lower(remote, mtu, self.now());
+        let mut state = self.state();
+        state.interface.path_mtus.lower(remote, mtu, self.now());
     }
 
     /// Full-size frames that the receive buffers hold, as far as anybody knows: the honest limit of a window. With
@@ -203,60 +180,60 @@ impl Stack {
 
     /// Takes on an IPv4 address, routes and MTU, instead of any former ones.
     pub fn configure(&self, config: &Ipv4Config) {
-        self.inner().interface.v4 = Some(config.clone());
+        self.state().interface.v4 = Some(config.clone());
     }
 
     /// Gives the IPv4 address up.
     pub fn unconfigure(&self) {
-        self.inner().interface.v4 = None;
+        self.state().interface.v4 = None;
     }
 
     /// Our IPv4 address and prefix.
     #[must_use]
     pub fn address(&self) -> Option<Ipv4Cidr> {
-        let inner = self.inner();
-        inner.interface.v4.as_ref().map(|config| config.address)
+        let state = self.state();
+        state.interface.v4.as_ref().map(|config| config.address)
     }
 
     /// Begins with IPv6, if it has not begun: a link-local address at once (optimistic, RFC 4429), router discovery, addresses from
     /// prefixes. They end in the modified EUI-64 of the Ethernet address, as DHCP servers and firewalls of machines that boot expect.
     pub fn ipv6_up(&self) {
-        self.inner().interface.ipv6_up(self.now());
+        self.state().interface.ipv6_up(self.now());
     }
 
     /// What IPv6 routers have said; `None` before one has.
     #[must_use]
     pub fn router(&self) -> Option<RouterInfo> {
-        self.inner().interface.router(self.now())
+        self.state().interface.router(self.now())
     }
 
     /// Takes an IPv6 address that DHCPv6 has given, for as long as the machine boots. False when it is none that a station can have, or
     /// somebody else's.
     pub fn add_ipv6(&self, address: Ipv6Addr) -> bool {
-        self.inner().interface.add6(address, self.now())
+        self.state().interface.add6(address, self.now())
     }
 
     /// Whether `address`, an IPv6 address of ours, may still turn out to be somebody else's. Until then it is used with care (RFC 4429).
     #[must_use]
     pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
-        let inner = self.inner();
-        let v6 = inner.interface.slaac();
+        let state = self.state();
+        let v6 = state.interface.slaac();
         v6.is_some_and(|v6| v6.optimistic_until(address, self.now()).is_some())
     }
 
     /// Whether an IPv6 address that we took turned out to be somebody else's (RFC 4862, section 5.4). It is not used.
     #[must_use]
     pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
-        let inner = self.inner();
-        let v6 = inner.interface.slaac();
+        let state = self.state();
+        let v6 = state.interface.slaac();
         v6.is_some_and(|v6| v6.is_duplicate(address))
     }
 
     /// Our IPv6 addresses in use, the link-local one too.
     #[must_use]
     pub fn addresses6(&self) -> Vec<Ipv6Cidr> {
-        let inner = self.inner();
-        let v6 = inner.interface.slaac().into_iter();
+        let state = self.state();
+        let v6 = state.interface.slaac().into_iter();
         v6.flat_map(|v6| v6.candidates(self.now()))
             .map(|one| Ipv6Cidr::new(one.address, one.prefix_len))
             .collect()
@@ -265,20 +242,20 @@ impl Stack {
     /// Our IPv6 link-local address.
     #[must_use]
     pub fn link_local(&self) -> Option<Ipv6Addr> {
-        self.inner().interface.slaac()?.link_local(self.now())
+        self.state().interface.slaac()?.link_local(self.now())
     }
 
     /// The address of ours that packets to `remote` come from (RFC 6724); `None` without an address or a route.
     #[must_use]
     pub fn source(&self, remote: IpAddr) -> Option<IpAddr> {
-        self.inner().interface.source(remote, self.now())
+        self.state().interface.source(remote, self.now())
     }
 
     /// How packets get to `remote`, for another engine of the team ([`Self::take_route`]). Waits until the address that they come from is
     /// known to be ours alone. `None` without an address or a route.
     pub async fn route(&self, remote: IpAddr) -> Option<Route> {
         loop {
-            let route = self.inner().interface.route(remote, self.now())?;
+            let route = self.state().interface.route(remote, self.now())?;
             match route.local {
                 IpAddr::V6(local) if self.is_optimistic(local) => self.next_turn().await,
                 _ => return Some(route),
@@ -289,18 +266,18 @@ impl Stack {
     /// Whether `remote` is on the link, with no router between.
     #[must_use]
     pub fn is_on_link(&self, remote: IpAddr) -> bool {
-        self.inner().interface.is_on_link(remote, self.now())
+        self.state().interface.is_on_link(remote, self.now())
     }
 
     /// Has packets to a host go by the route that the leader of the team knows, for as long as the machine boots or until there is
     /// another one.
     pub fn take_route(&self, route: Route) {
-        self.inner().interface.leader_routes.take(route);
+        self.state().interface.leader_routes.take(route);
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
     pub fn order(&self, destinations: &mut [IpAddr]) {
-        self.inner().interface.order(destinations, self.now());
+        self.state().interface.order(destinations, self.now());
     }
 
     /// The initial sequence number of a connection.
@@ -310,11 +287,11 @@ impl Stack {
 
     /// Asks the link whether somebody uses `address` (RFC 5227 probes, 15 ms in all), and who.
     pub async fn arp_probe(&self, address: Ipv4Addr) -> Option<MacAddress> {
-        self.inner().interface.probe = Some((address, None));
+        self.state().interface.probe = Some((address, None));
         for _ in 0..PROBES {
-            self.inner().interface.send_probe(self.now());
+            self.state().interface.send_probe(self.now());
             self.sleep(PROBE_INTERVAL).await;
         }
-        self.inner().interface.probe.take()?.1
+        self.state().interface.probe.take()?.1
     }
 }

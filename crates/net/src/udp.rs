@@ -3,7 +3,8 @@
 use crate::datagrams::{Binding, DatagramSink, Queue};
 use crate::error::NetError;
 use crate::output::Packet;
-use crate::stack::{Inner, Stack, until};
+use crate::stack::{Stack, until};
+use crate::state::NetState;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -44,7 +45,7 @@ impl UdpSocket {
         sink: Rc<RefCell<dyn DatagramSink>>,
         queue: Option<Rc<RefCell<Queue>>>,
     ) -> Self {
-        stack.inner().udp.push(Binding {
+        stack.state().udp.push(Binding {
             port,
             sink,
             refused: None,
@@ -70,15 +71,15 @@ impl UdpSocket {
             .ok_or(NetError::Unreachable)?;
         let packet = Packet::udp(SocketAddr::new(local, self.port), remote, payload);
         let now = self.stack.now();
-        self.stack.inner().interface.send(&packet, now)
+        self.stack.state().interface.send(&packet, now)
     }
 
     /// Whether a host has said, since this was last asked, that nobody listens at `remote` (ICMP port unreachable, RFC 792, RFC 4443). A
     /// server that is being started again may well listen later.
     #[must_use]
     pub fn was_refused_by(&self, remote: SocketAddr) -> bool {
-        let mut inner = self.stack.inner();
-        let mut ports = inner.udp.iter_mut();
+        let mut state = self.stack.state();
+        let mut ports = state.udp.iter_mut();
         let binding = ports.find(|binding| binding.port == self.port);
         binding.is_some_and(|binding| binding.refused.take() == Some(remote))
     }
@@ -90,15 +91,15 @@ impl UdpSocket {
 }
 
 /// Whether no socket has the port.
-fn free(inner: &Inner, port: u16) -> bool {
-    inner.udp.iter().all(|binding| binding.port != port)
+fn free(state: &NetState, port: u16) -> bool {
+    state.udp.iter().all(|binding| binding.port != port)
 }
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {
-        let mut inner = self.stack.inner();
-        if let Some(at) = inner.udp.iter().position(|b| b.port == self.port) {
-            inner.udp.swap_remove(at);
+        let mut state = self.stack.state();
+        if let Some(at) = state.udp.iter().position(|b| b.port == self.port) {
+            state.udp.swap_remove(at);
         }
     }
 }

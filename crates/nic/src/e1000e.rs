@@ -18,7 +18,7 @@ use core::mem;
 
 use crate::platform::{PciFunction, PlatformError};
 use crate::vlan::TAG_LEN;
-use crate::{Counters, Fault, Nic, Properties, Transmit as _};
+use crate::{Counters, Fault, Nic, NicState, Properties, Transmit as _};
 pub use receive::E1000eReceive;
 use registers::{Chip, HEAD, RCTL, RECEIVE, TCTL, TRANSMIT, rctl, tctl};
 use ring::Ring;
@@ -70,18 +70,11 @@ pub fn supports(vendor: u16, device: u16) -> bool {
     vendor == VENDOR_INTEL && (EXPRESS.contains(&device) || CONVENTIONAL.contains(&device))
 }
 
-#[derive(Clone, Copy)]
-enum State {
-    Running,
-    Stopped,
-    Failed(Fault),
-}
-
 /// What both halves share: the registers, the state, and the memory that the chip can reach.
 struct Shared<P: PciFunction> {
     pci: P,
     chip: Chip<P::Bar>,
-    state: Cell<State>,
+    state: Cell<NicState>,
     /// The chip has confirmed that it stopped, or is gone.
     quiet: Cell<bool>,
     memory: RefCell<Vec<P::Dma>>,
@@ -93,23 +86,19 @@ impl<P: PciFunction> Shared<P> {
     }
 
     /// Ends the use of the chip: resets it, and leaves it alone from then on.
-    fn end(&self, state: State) {
+    fn end(&self, state: NicState) {
         self.state.set(state);
         self.quiet.set(self.reset());
     }
 
     fn fail(&self, fault: Fault) -> Fault {
-        self.end(State::Failed(fault));
+        self.end(NicState::Failed(fault));
         fault
     }
 
     /// `Ok(false)` when the driver was stopped.
     fn running(&self) -> Result<bool, Fault> {
-        match self.state.get() {
-            State::Running => Ok(true),
-            State::Stopped => Ok(false),
-            State::Failed(fault) => Err(fault),
-        }
+        self.state.get().running()
     }
 
     /// Asks the chip how it is. Register reads: not for each packet.
@@ -132,8 +121,8 @@ impl<P: PciFunction> Shared<P> {
 
 impl<P: PciFunction> Drop for Shared<P> {
     fn drop(&mut self) {
-        if let State::Running = self.state.get() {
-            self.end(State::Stopped);
+        if let NicState::Running = self.state.get() {
+            self.end(NicState::Stopped);
         }
         if !self.quiet.get() {
             // Better lost than given to someone else while the chip may still write to it.
@@ -170,7 +159,7 @@ impl<P: PciFunction> E1000e<P> {
         let shared = Rc::new(Shared {
             chip: Chip::new(&pci, EXPRESS.contains(&device))?,
             pci,
-            state: Cell::new(State::Running),
+            state: Cell::new(NicState::Running),
             quiet: Cell::new(false),
             memory: RefCell::new(Vec::new()),
         });
@@ -261,6 +250,6 @@ impl<P: PciFunction> Nic for E1000e<P> {
             }
             self.shared.pci.stall_microsecond();
         }
-        self.shared.end(State::Stopped);
+        self.shared.end(NicState::Stopped);
     }
 }

@@ -50,6 +50,7 @@ pub mod relay;
     reason = "a test kit"
 )]
 pub mod sim;
+mod state;
 mod steering;
 pub mod virtio;
 pub mod vlan;
@@ -59,6 +60,7 @@ mod wrapped;
 use core::fmt;
 
 pub use either::Either;
+pub use state::NicState;
 pub use steering::Steering;
 
 /// An Ethernet (EUI-48) address.

@@ -1,5 +1,7 @@
 //! What a file is, by its first bytes: whether firmware can start it, and what to call it where it cannot.
 
+use crate::pe::{Headers, u16_at};
+
 /// Bytes at a file's start that hold all that is looked at.
 pub const LOOKED_AT: usize = 0x8006;
 
@@ -98,16 +100,8 @@ fn x86_kernel(begin: &[u8]) -> &'static str {
 
 /// `Machine` and `Subsystem` of a PE image.
 fn pe(begin: &[u8]) -> Option<(u16, u16)> {
-    let header = begin.get(0x3c..0x40)?.try_into().ok()?;
-    let header = usize::try_from(u32::from_le_bytes(header)).ok()?;
-    let is_signed = begin.starts_with(b"MZ") && begin.get(header..)?.starts_with(b"PE\0\0");
-    let machine = u16_at(begin, header.checked_add(4)?)?;
-    let subsystem = u16_at(begin, header.checked_add(24 + 68)?)?;
-    is_signed.then_some((machine, subsystem))
-}
-
-fn u16_at(begin: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*begin.get(at..)?.first_chunk()?))
+    let headers = Headers::new(begin)?;
+    Some((headers.machine()?, headers.subsystem()?))
 }
 
 fn is_html(begin: &[u8]) -> bool {
@@ -122,20 +116,9 @@ fn is_html(begin: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
+    use crate::testing::pe_image as image;
     use alloc::vec::Vec;
     use proptest::prelude::*;
-
-    /// The headers of a PE image.
-    fn image(machine: u16, subsystem: u16) -> Vec<u8> {
-        let mut bytes = vec![0; 0x400];
-        bytes[..2].copy_from_slice(b"MZ");
-        bytes[0x3c] = 0x80;
-        bytes[0x80..0x84].copy_from_slice(b"PE\0\0");
-        bytes[0x84..0x86].copy_from_slice(&machine.to_le_bytes());
-        bytes[0x80 + 92..0x80 + 94].copy_from_slice(&subsystem.to_le_bytes());
-        bytes
-    }
 
     /// The same with other bytes at some place.
     fn with(mut bytes: Vec<u8>, at: usize, other: &[u8]) -> Vec<u8> {

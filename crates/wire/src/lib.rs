@@ -5,6 +5,7 @@
 //! - [`dhcpv6`]: DHCPv6 messages, with the options of network boot.
 //! - [`bootconf`]: the text that says what to boot.
 //! - [`filetype`]: what a file is that is to be started.
+//! - [`pe`]: the headers of such a file.
 //! - [`ladder`]: what a machine that measures itself asks of the sender.
 //!
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
@@ -30,5 +31,9 @@ pub mod filetype;
 )]
 pub mod fuzzing;
 pub mod ladder;
+pub mod pe;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::indexing_slicing, reason = "a test kit")]
+pub mod testing;
 pub mod text;
 pub mod tftp;

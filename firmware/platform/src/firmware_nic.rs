@@ -12,7 +12,7 @@ pub use transmit::FirmwareNicTransmit;
 use core::cell::Cell;
 use core::ptr::NonNull;
 use wireboot_nic::vlan::TAG_LEN;
-use wireboot_nic::{Counters, Fault, Nic, Properties};
+use wireboot_nic::{Counters, Fault, Nic, NicState, Properties};
 
 pub(crate) const ETHERNET_LEN: usize = 14;
 /// The largest MTU that is used. What drivers tell counts the header with some and not with others, so nothing above plain
@@ -55,17 +55,10 @@ pub trait Driver {
     fn stop(&self) -> bool;
 }
 
-#[derive(Clone, Copy)]
-enum State {
-    Running,
-    Stopped,
-    Failed(Fault),
-}
-
 /// The driver, and whether it may still be called.
 struct Port<D> {
     driver: D,
-    state: Cell<State>,
+    state: Cell<NicState>,
     /// The device may use transmit buffers, or will when it is started.
     using: Cell<bool>,
 }
@@ -73,20 +66,16 @@ struct Port<D> {
 impl<D: Driver> Port<D> {
     /// `Ok(false)` when the interface was stopped.
     fn running(&self) -> Result<bool, Fault> {
-        match self.state.get() {
-            State::Running => Ok(true),
-            State::Stopped => Ok(false),
-            State::Failed(fault) => Err(fault),
-        }
+        self.state.get().running()
     }
 
     fn fail(&self, fault: Fault) -> Fault {
-        self.end(State::Failed(fault));
+        self.end(NicState::Failed(fault));
         fault
     }
 
     /// Has the driver stop the device.
-    fn end(&self, state: State) {
+    fn end(&self, state: NicState) {
         self.state.set(state);
         self.using.set(!self.driver.stop());
     }
@@ -152,7 +141,7 @@ impl<D: Driver, C> FirmwareNic<D, C> {
         Some(Self {
             port: Port {
                 driver,
-                state: Cell::new(State::Running),
+                state: Cell::new(NicState::Running),
                 using: Cell::new(true),
             },
             receive: receive::Inbox::new(properties.max_receive),
@@ -204,7 +193,7 @@ impl<D: Driver, C> Nic for FirmwareNic<D, C> {
 
     fn stop(&mut self) {
         if self.port.running() == Ok(true) {
-            self.port.end(State::Stopped);
+            self.port.end(NicState::Stopped);
         }
     }
 }

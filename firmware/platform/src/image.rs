@@ -1,7 +1,6 @@
 //! Images: how this one was loaded, and loading and starting others.
 
 use crate::device_path::{self, PathBuf};
-use crate::section;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,6 +13,7 @@ use uefi::boot::{
     self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol,
 };
 use uefi::proto::loaded_image::LoadedImage;
+use wireboot_wire::pe;
 
 /// Name of the PE section that may hold a boot configuration.
 const SECTION: &str = ".wbconf";
@@ -81,9 +81,9 @@ impl LoadedSelf {
             // SAFETY: the firmware loaded this image to `base`, `size` bytes of it, and both ranges are within. Nobody writes headers or a
             // constant section.
             let copied = |range: Range<usize>| unsafe { copy(base, range) };
-            let headers = copied(0..size.min(section::HEADERS));
-            let range = section::find(&headers, size, SECTION)?;
-            Some(section::trimmed(&copied(range)).to_vec())
+            let headers = copied(0..size.min(pe::HEADERS));
+            let range = pe::Headers::new(&headers)?.section(SECTION, size)?;
+            Some(pe::trimmed(&copied(range)).to_vec())
         });
         Self {
             device,

@@ -32,7 +32,6 @@ pub mod processors;
 pub mod pxe;
 pub mod random;
 pub mod raw;
-mod section;
 pub mod smbios;
 pub mod snp;
 mod start;

@@ -7,4 +7,6 @@
 pub mod bench;
 pub mod ladder;
 pub mod load;
+pub mod protocol;
 pub mod soak;
+mod statistics;

@@ -21,6 +21,24 @@ use crate::pcap::Packets;
 /// How much of each packet is kept, in bytes: all headers, and a request's first line.
 const SNAP_LENGTH: &str = "256";
 
+/// Waits until tcpdump, whose error output these messages are, captures.
+///
+/// # Errors
+/// When it ends before, with what it said.
+pub fn wait_until_listening(messages: &mut impl BufRead) -> Result<()> {
+    let mut said = String::new();
+    while !said.contains("listening on") {
+        if messages
+            .read_line(&mut said)
+            .context("reading tcpdump's messages")?
+            == 0
+        {
+            bail!("tcpdump did not start: {}", said.trim());
+        }
+    }
+    Ok(())
+}
+
 /// A capture under way. It ends with this value.
 #[derive(Debug)]
 pub struct Capture {
@@ -64,16 +82,7 @@ impl Capture {
                 .take()
                 .context("tcpdump has no error output")?,
         );
-        let mut said = String::new();
-        while !said.contains("listening on") {
-            if messages
-                .read_line(&mut said)
-                .context("reading tcpdump's messages")?
-                == 0
-            {
-                bail!("tcpdump did not start: {}", said.trim());
-            }
-        }
+        wait_until_listening(&mut messages)?;
         Ok(Capture {
             tcpdump,
             messages,

@@ -8,6 +8,7 @@ pub mod atftpd;
 pub mod boot;
 pub mod cache;
 pub mod capture;
+pub mod chart;
 pub mod console;
 pub mod embed;
 pub mod far;

@@ -11,7 +11,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::directory::{BOOT_PROGRAM, Directory};
+use crate::boot_conf::BOOT_PROGRAM;
+use crate::directory::Directory;
 use crate::event::{Event, Written};
 
 /// What a client says about itself.

@@ -1,27 +1,20 @@
 //! A boot configuration for a directory that has none, made from the names of the files in it.
 
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use wireboot_wire::bootconf::{BootConfig, Entry, File, Program};
+use wireboot_wire::bootconf::{BootConfig, Entry, Program};
 
-use crate::directory::{BOOT_PROGRAM, Directory};
-use crate::trees;
+use crate::folder::Folder;
+use crate::trees::{self, encoded, file};
 
-/// Bytes of a file name that mean something else in a URL's path.
-pub(crate) const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'`');
+/// Name of the network boot program.
+pub(crate) const BOOT_PROGRAM: &str = "wireboot.efi";
+/// Name of the boot configuration.
+pub(crate) const BOOT_CONFIGURATION: &str = "wireboot.conf";
 
-/// The configuration's text; `None` when nothing in the directory looks bootable. `url`: where machines reach the directory by HTTP.
-pub(crate) fn generate(directory: &Directory, url: Option<&str>) -> Option<String> {
-    let names = names(directory);
+/// The configuration's text; `None` when nothing in the folder looks bootable. `url`: where machines reach the directory by HTTP.
+pub(crate) fn generate(folder: &Folder, url: Option<&str>) -> Option<String> {
+    let names = names(folder);
     let mut entries = linux_entries(&names);
-    entries.extend(trees::entries(directory, url));
+    entries.extend(trees::entries(folder, url));
     entries.extend(efi_entries(&names));
     let config = BootConfig {
         default: 0,
@@ -34,15 +27,14 @@ pub(crate) fn generate(directory: &Directory, url: Option<&str>) -> Option<Strin
         .then(|| format!("# Made from the names of the files here.\n{config}"))
 }
 
-/// Names of the files in the directory that can be served, sorted; none when it cannot be read.
-fn names(directory: &Directory) -> Vec<String> {
-    let entries = directory.entries("").unwrap_or_default();
-    let is_served = |name: &String| directory.find(name).is_ok();
+/// Names of the files in the folder that can be served, sorted; none when it cannot be read.
+fn names(folder: &Folder) -> Vec<String> {
+    let entries = folder.entries("").unwrap_or_default();
     entries
         .into_iter()
         .filter(|entry| !entry.is_folder && !entry.name.contains(char::is_control))
         .map(|entry| entry.name)
-        .filter(is_served)
+        .filter(|name| folder.serves(name))
         .collect()
 }
 
@@ -76,7 +68,7 @@ fn linux_entries(names: &[String]) -> Vec<Entry> {
                 disks
                     .iter()
                     .filter(|disk| disk.1 == wanted)
-                    .map(|disk| file(disk.0))
+                    .map(|disk| file(encoded(disk.0)))
                     .collect::<Vec<_>>()
             };
             let mut initrd = of(version);
@@ -84,11 +76,11 @@ fn linux_entries(names: &[String]) -> Vec<Entry> {
                 initrd = of("");
             }
             if initrd.is_empty() && kernels.len() == 1 {
-                initrd = disks.iter().map(|disk| file(disk.0)).collect();
+                initrd = disks.iter().map(|disk| file(encoded(disk.0))).collect();
             }
             Entry {
                 title: kernel.to_string(),
-                program: Program::Linux(file(kernel)),
+                program: Program::Linux(file(encoded(kernel))),
                 initrd,
                 options: String::new(),
             }
@@ -110,18 +102,11 @@ fn efi_entries(names: &[String]) -> Vec<Entry> {
         .filter(|name| version(name, &["linux", "vmlinuz", "vmlinux", "bzImage"]).is_none())
         .map(|name| Entry {
             title: name.clone(),
-            program: Program::Efi(file(name)),
+            program: Program::Efi(file(encoded(name))),
             initrd: Vec::new(),
             options: String::new(),
         })
         .collect()
-}
-
-fn file(name: &str) -> File {
-    File {
-        url: utf8_percent_encode(name, NOT_IN_A_PATH).to_string(),
-        sha256: None,
-    }
 }
 
 #[cfg(test)]
@@ -135,7 +120,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let text = generate(&Directory::open(directory.path(), None).unwrap(), None)?;
+        let text = generate(&Folder::open(directory.path()).unwrap(), None)?;
         let config = wireboot_wire::bootconf::parse(&text).unwrap();
         assert!(config.warnings.is_empty(), "{text}");
         Some(config)
@@ -164,6 +149,19 @@ mod tests {
             ]),
             None
         );
+    }
+
+    #[test]
+    fn what_no_client_can_get_is_in_no_entry() {
+        assert_eq!(made(&["vmlinuz-a\\b", "a\\b.efi"]), None);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("vmlinuz"), "").unwrap();
+        for name in [BOOT_CONFIGURATION, "linux"] {
+            std::os::unix::fs::symlink("nowhere", folder.path().join(name)).unwrap();
+        }
+        let text = generate(&Folder::open(folder.path()).unwrap(), None).unwrap();
+        let config = wireboot_wire::bootconf::parse(&text).unwrap();
+        assert_eq!(shown(&config), ["vmlinuz"]);
     }
 
     #[test]

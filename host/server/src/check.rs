@@ -7,7 +7,8 @@ use percent_encoding::percent_decode_str;
 use wireboot_wire::bootconf::{self, BootConfig};
 use wireboot_wire::filetype;
 
-use crate::directory::{BOOT_CONFIGURATION, BOOT_PROGRAM, Content, Directory, OpenError};
+use crate::boot_conf::{BOOT_CONFIGURATION, BOOT_PROGRAM};
+use crate::directory::{Content, Directory, OpenError};
 use crate::event::Events;
 use crate::stop::Stop;
 use crate::trees;
@@ -60,7 +61,7 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
         Err(error) => findings.push(Finding::error(format!("{BOOT_PROGRAM}: {error}"))),
     }
     findings.extend(unreadable(directory));
-    let remarks = trees::remarks(directory, directory.url()).into_iter();
+    let remarks = trees::remarks(directory.folder(), directory.url()).into_iter();
     findings.extend(remarks.map(Finding::remark));
     let configuration = match directory.find(BOOT_CONFIGURATION) {
         Ok(configuration) => configuration,
@@ -89,7 +90,7 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
 
 /// Files that clients are refused, although they are there. Those that a boot is known to need are errors of their own.
 fn unreadable(directory: &Directory) -> Option<Finding> {
-    let denied = directory.unreadable(LOOKED_AT);
+    let denied = directory.folder().unreadable(LOOKED_AT);
     let first = denied.first()?;
     let first = directory.path().join(first);
     let more = match denied.len() - 1 {
@@ -189,17 +190,7 @@ pub(crate) fn say(findings: &[Finding], events: &Events) {
 mod tests {
     use super::*;
     use std::fs;
-
-    /// The headers of an EFI program.
-    fn program(machine: u16, subsystem: u16) -> Vec<u8> {
-        let mut bytes = vec![0; 512];
-        bytes[..2].copy_from_slice(b"MZ");
-        bytes[0x3c] = 0x80;
-        bytes[0x80..0x84].copy_from_slice(b"PE\0\0");
-        bytes[0x84..0x86].copy_from_slice(&machine.to_le_bytes());
-        bytes[0x80 + 92..0x80 + 94].copy_from_slice(&subsystem.to_le_bytes());
-        bytes
-    }
+    use wireboot_wire::testing::pe_image as program;
 
     fn findings(files: &[(&str, &[u8])]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();

@@ -23,9 +23,10 @@ use signal_hook::low_level::signal_name;
 pub use self::address::{AddressRange, Cidr};
 use self::address::{Addresses, TemporaryAddress, choose_interface};
 use self::start::{http as http_url, open, start};
+use crate::boot_conf::BOOT_PROGRAM;
 use crate::check;
 use crate::confine::{self, Account, Needs};
-use crate::directory::{BOOT_PROGRAM, Directory};
+use crate::directory::Directory;
 use crate::event::{Console, Events};
 use crate::interface;
 use crate::stop::Stop;
@@ -160,7 +161,11 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let opened = open(&args, &interface, addresses, &directory, &events)?;
     let gives = !args.proxy && !args.no_dhcp;
     let folder = || folder_of_leases(&opened.leases, &args, account.as_ref(), &events);
-    let folder = if gives { folder()? } else { Folder::default() };
+    let folder = if gives {
+        folder()?
+    } else {
+        LeasesFolder::default()
+    };
     let needs = Needs {
         low_ports: !args.no_dhcp,
         served: directory.as_fd(),
@@ -198,7 +203,7 @@ fn events(args: &ServeArgs) -> anyhow::Result<Events> {
 
 /// The folder that leases are written in.
 #[derive(Default)]
-struct Folder {
+struct LeasesFolder {
     written: Option<PathFd>,
     /// Open as long as the server runs, if it was given to the server's user: no server of another user takes it.
     _kept: Option<File>,
@@ -213,7 +218,7 @@ fn folder_of_leases(
     args: &ServeArgs,
     account: Option<&Account>,
     events: &Events,
-) -> anyhow::Result<Folder> {
+) -> anyhow::Result<LeasesFolder> {
     let say =
         |error: &dyn Display| events.say(format!("the folder of {}: {error}", path.display()));
     let kept = match confine::prepare_folder(path, args.leases.is_none(), account) {
@@ -225,7 +230,7 @@ fn folder_of_leases(
     };
     let opened = path.parent().map(PathFd::new);
     let opened = opened.and_then(|opened| opened.inspect_err(|error| say(error)).ok());
-    Ok(Folder {
+    Ok(LeasesFolder {
         written: opened,
         _kept: kept,
     })

@@ -14,10 +14,12 @@ mod boot_conf;
 mod check;
 pub mod cli;
 mod confine;
+mod content;
 pub mod dhcp;
 pub mod dhcpv6;
 pub mod directory;
 pub mod event;
+mod folder;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::indexing_slicing,

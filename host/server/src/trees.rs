@@ -1,11 +1,21 @@
 //! What distributions publish for network boots and on their media, known by the names of files, with the kernel options that their
 //! installers need to find the rest over HTTP.
 
-use percent_encoding::utf8_percent_encode;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use wireboot_wire::bootconf::{Entry, File, Program};
 
-use crate::boot_conf::NOT_IN_A_PATH;
-use crate::directory::Directory;
+use crate::folder::Folder;
+
+/// Bytes of a file name that mean something else in a URL's path.
+const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'`');
 
 /// Folders of the served directory that are looked into, besides itself.
 const FOLDERS: usize = 64;
@@ -218,13 +228,13 @@ struct Found {
 
 /// An entry for each kernel of a tree, in the directory or a folder of it. `url`: where machines reach the directory by HTTP, with a slash at the
 /// end; without it, only what needs no URL.
-pub(crate) fn entries(directory: &Directory, url: Option<&str>) -> Vec<Entry> {
+pub(crate) fn entries(directory: &Folder, url: Option<&str>) -> Vec<Entry> {
     let found = found(directory, url).into_iter();
     found.filter_map(|one| one.entry.ok()).collect()
 }
 
 /// Why trees get no entry, and what to do.
-pub(crate) fn remarks(directory: &Directory, url: Option<&str>) -> Vec<String> {
+pub(crate) fn remarks(directory: &Folder, url: Option<&str>) -> Vec<String> {
     let found = found(directory, url).into_iter();
     let remark = |one: Found| {
         let why = one.entry.err()?;
@@ -233,7 +243,7 @@ pub(crate) fn remarks(directory: &Directory, url: Option<&str>) -> Vec<String> {
     found.filter_map(remark).collect()
 }
 
-fn found(directory: &Directory, url: Option<&str>) -> Vec<Found> {
+fn found(directory: &Folder, url: Option<&str>) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for folder in folders(directory) {
         for tree in TREES {
@@ -250,7 +260,7 @@ fn found(directory: &Directory, url: Option<&str>) -> Vec<Found> {
 }
 
 /// The directory itself and the folders in it, with a slash at the end.
-fn folders(directory: &Directory) -> Vec<String> {
+fn folders(directory: &Folder) -> Vec<String> {
     let entries = directory.entries("").unwrap_or_default();
     let inner = entries.into_iter().filter(|entry| entry.is_folder);
     let inner = inner
@@ -262,7 +272,7 @@ fn folders(directory: &Directory) -> Vec<String> {
 
 /// `None` when files are missing, or the URL.
 fn entry(
-    directory: &Directory,
+    directory: &Folder,
     url: Option<&str>,
     folder: &str,
     tree: &Tree,
@@ -322,7 +332,7 @@ fn entry(
 }
 
 /// The ISO file that a tree is from, or what to do about it.
-fn iso(directory: &Directory, folder: &str) -> Result<String, String> {
+fn iso(directory: &Folder, folder: &str) -> Result<String, String> {
     let fits = |(name, _): &(String, _)| {
         let name = name[folder.len()..].to_lowercase();
         ISO_WORDS.iter().any(|word| name.contains(word))
@@ -346,9 +356,9 @@ fn iso(directory: &Directory, folder: &str) -> Result<String, String> {
 }
 
 /// Files of a name that may have a `*`, sorted, and what that stands for.
-fn matches(directory: &Directory, folder: &str, name: &str) -> Vec<(String, Option<String>)> {
+fn matches(directory: &Folder, folder: &str, name: &str) -> Vec<(String, Option<String>)> {
     let path = format!("{folder}{name}");
-    let holds = |path: &str| directory.find(path).is_ok();
+    let holds = |path: &str| directory.serves(path);
     if !name.contains('*') {
         return Some((path, None))
             .filter(|(path, _)| holds(path))
@@ -372,11 +382,12 @@ fn matches(directory: &Directory, folder: &str, name: &str) -> Vec<(String, Opti
     found.collect()
 }
 
-fn encoded(path: &str) -> String {
+/// A path as it stands in a URL.
+pub(crate) fn encoded(path: &str) -> String {
     utf8_percent_encode(path, NOT_IN_A_PATH).to_string()
 }
 
-fn file(url: String) -> File {
+pub(crate) fn file(url: String) -> File {
     File { url, sha256: None }
 }
 
@@ -386,7 +397,7 @@ mod tests {
     use Program::Linux;
 
     struct Served {
-        directory: Directory,
+        directory: Folder,
         _folder: tempfile::TempDir,
     }
 
@@ -398,7 +409,7 @@ mod tests {
             std::fs::write(path, "").unwrap();
         }
         Served {
-            directory: Directory::open(folder.path(), None).unwrap(),
+            directory: Folder::open(folder.path()).unwrap(),
             _folder: folder,
         }
     }

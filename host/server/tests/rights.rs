@@ -16,6 +16,7 @@ use std::path::Path;
 
 use namespace::{Clients, Served};
 use wireboot_namespace::{inside, sh};
+use wireboot_wire::testing::pe_image;
 
 const NOBODY: u32 = 65534;
 /// CAP_NET_BIND_SERVICE is number 10 (capabilities(7)).
@@ -51,17 +52,6 @@ fn one(value: &str) -> BTreeSet<String> {
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-/// The headers of an EFI program for x64.
-fn efi_program() -> Vec<u8> {
-    let mut bytes = vec![0; 512];
-    bytes[..2].copy_from_slice(b"MZ");
-    bytes[0x3c] = 0x80;
-    bytes[0x80..0x84].copy_from_slice(b"PE\0\0");
-    bytes[0x84..0x86].copy_from_slice(&0x8664_u16.to_le_bytes());
-    bytes[0x80 + 92] = 10;
-    bytes
 }
 
 /// A lease for a client with this Ethernet address, which then has it.
@@ -255,7 +245,7 @@ fn a_file_that_the_user_may_not_read_is_refused_and_told_of() {
     fs::write(at_check.join("notes"), "").unwrap();
     fs::write(at_check.join("wireboot.conf"), "title A\nlinux linux\n").unwrap();
     for name in ["wireboot.efi", "linux"] {
-        fs::write(at_check.join(name), efi_program()).unwrap();
+        fs::write(at_check.join(name), pe_image(0x8664, 10)).unwrap();
     }
     check.child.wait().unwrap();
     let mut check = |name: &str| {

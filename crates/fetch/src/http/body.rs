@@ -2,13 +2,15 @@
 
 use alloc::rc::Rc;
 
-use wireboot_net::{NetError, Region, TcpStream};
+use wireboot_net::{NetError, Region, Stack, TcpStream};
 
 use super::chunked::{ChunkReader, Next};
+use super::connections;
+use super::error::Problem;
 use super::head::{Framing, Head, Validator};
 use super::patience::Patience;
 use super::ranges::Split;
-use super::{Problem, connections};
+use super::source::HttpStats;
 use crate::destination::{Destination, DestinationError};
 
 /// Memory asked first for a body of unknown length, in bytes; then twice as much as before, but at most
@@ -19,14 +21,14 @@ const GROWTH_LIMIT: u64 = 256 * 1024 * 1024;
 
 /// The received part of a file.
 pub(super) struct Body<'a, D> {
-    pub(super) destination: &'a mut D,
+    destination: &'a mut D,
     pub(super) region: Option<Region>,
     /// Bytes of the file at the start of the region.
     pub(super) filled: u64,
     /// Size of the whole file, if known.
-    pub(super) total: Option<u64>,
+    total: Option<u64>,
     /// Version of the file that the bytes are of.
-    pub(super) validator: Option<Validator>,
+    validator: Option<Validator>,
     /// Most bytes that were ever there: the measure of progress, which starting anew does not undo.
     pub(super) reach: u64,
     /// `Some` while helpers receive other parts. Then `filled` is the position of the first connection, whose part ends at
@@ -54,7 +56,7 @@ impl<'a, D: Destination> Body<'a, D> {
     }
 
     /// Ends the split for good. Helpers on this engine cannot write to the memory any more. Returns whether other engines can.
-    pub(super) fn unsplit(&mut self) -> bool {
+    fn unsplit(&mut self) -> bool {
         let Some(split) = self.split.take() else {
             return false;
         };
@@ -64,9 +66,44 @@ impl<'a, D: Destination> Body<'a, D> {
         split.lends()
     }
 
+    /// After a part of a split file: waits until there is more to ask for (false), or the helpers are through and the file is there.
+    pub(super) async fn join(
+        &mut self,
+        split: &Split,
+        stack: &Stack,
+        stats: &mut HttpStats,
+    ) -> Result<bool, Problem> {
+        loop {
+            self.report(self.filled);
+            if self.filled < split.front.end() as u64 {
+                return Ok(false);
+            }
+            if let Some((start, end)) = split.hole() {
+                self.filled = start;
+                split.position.set(start);
+                split.front.set_end(end as usize);
+                return Ok(false);
+            }
+            if !split.busy() {
+                split.account(stats);
+                if let Some(start) = split.lost() {
+                    // All before is there.
+                    self.filled = start;
+                    self.unsplit();
+                    self.relocate(split.source.total).await?;
+                    return Ok(false);
+                }
+                self.filled = split.source.total;
+                self.split = None;
+                return Ok(true);
+            }
+            stack.next_turn().await;
+        }
+    }
+
     /// Ends the split, and gives back the memory unless it is as it came: committed bytes are not written again, and
     /// lent ones not by us.
-    pub(super) fn discard(&mut self) {
+    fn discard(&mut self) {
         let lent = self.unsplit();
         if self.filled > 0 || lent {
             self.region = None;
@@ -76,7 +113,7 @@ impl<'a, D: Destination> Body<'a, D> {
     }
 
     /// Reports to the destination, and commits what has come without a gap. The first connection is at `position`.
-    pub(super) fn report(&mut self, position: u64) {
+    fn report(&mut self, position: u64) {
         let (received, committed) = match &self.split {
             Some(split) => (
                 (position + split.tally.received.get()).min(split.source.total),
@@ -154,7 +191,7 @@ impl<'a, D: Destination> Body<'a, D> {
     }
 
     /// Discards what was received. The next request asks for the file from its start.
-    pub(super) fn forget(&mut self) {
+    fn forget(&mut self) {
         self.discard();
         self.total = None;
         self.validator = None;
@@ -180,7 +217,7 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    pub(super) fn ended_early(&self) -> Problem {
+    fn ended_early(&self) -> Problem {
         match self.total {
             Some(announced) => Problem::Short {
                 received: self.filled,
@@ -216,7 +253,7 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    pub(super) async fn receive_exactly(
+    async fn receive_exactly(
         &mut self,
         stream: &mut TcpStream,
         length: u64,
@@ -239,7 +276,7 @@ impl<'a, D: Destination> Body<'a, D> {
         Ok(())
     }
 
-    pub(super) async fn receive_until_close(
+    async fn receive_until_close(
         &mut self,
         stream: &mut TcpStream,
         patience: &mut Patience<'_>,
@@ -252,7 +289,7 @@ impl<'a, D: Destination> Body<'a, D> {
         }
     }
 
-    pub(super) async fn receive_chunks(
+    async fn receive_chunks(
         &mut self,
         stream: &mut TcpStream,
         patience: &mut Patience<'_>,
@@ -291,7 +328,7 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// Makes sure that there is room for one more byte. Never believes an announced length of a part: memory grows
     /// with what has come.
-    pub(super) async fn grow(&mut self) -> Result<(), Problem> {
+    async fn grow(&mut self) -> Result<(), Problem> {
         let size = self.size();
         if self.filled < size {
             return Ok(());
@@ -300,7 +337,7 @@ impl<'a, D: Destination> Body<'a, D> {
         self.reserve(size.saturating_add(step)).await
     }
 
-    pub(super) fn size(&self) -> u64 {
+    fn size(&self) -> u64 {
         self.region.as_ref().map_or(0, |region| region.len() as u64)
     }
 
@@ -313,7 +350,7 @@ impl<'a, D: Destination> Body<'a, D> {
     }
 
     /// Takes what is there to other memory, of `bytes` in all.
-    pub(super) async fn relocate(&mut self, bytes: u64) -> Result<(), Problem> {
+    async fn relocate(&mut self, bytes: u64) -> Result<(), Problem> {
         let previous = self
             .region
             .take()
@@ -328,7 +365,7 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// Reads up to `limit` bytes of the file, as many as there is room for. Returns fewer when the server
     /// ended the stream; then, and at the end, 0.
-    pub(super) async fn fill(
+    async fn fill(
         &mut self,
         stream: &mut TcpStream,
         limit: u64,

@@ -8,6 +8,7 @@ use wireboot_net::{Duration, NetError};
 
 pub use super::chunked::ChunkError;
 pub use super::head::HeadError;
+use super::limits::{RETRY_AFTER_LIMIT, SILENCE};
 use crate::destination::DestinationError;
 use crate::pace::Floor;
 use crate::url::{Url, UrlError};
@@ -154,7 +155,7 @@ impl Problem {
     pub(super) fn connection(error: NetError) -> Self {
         match error {
             NetError::TimedOut => Problem::Silent {
-                seconds: super::SILENCE.secs(),
+                seconds: SILENCE.secs(),
             },
             error => Problem::Connection(error),
         }
@@ -191,7 +192,7 @@ impl Problem {
             Problem::Status {
                 retry_after: Some(seconds),
                 ..
-            } => Duration::from_secs(*seconds).min(super::RETRY_AFTER_LIMIT),
+            } => Duration::from_secs(*seconds).min(RETRY_AFTER_LIMIT),
             _ => Duration::ZERO,
         }
     }

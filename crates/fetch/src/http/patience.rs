@@ -9,11 +9,10 @@ use core::task::Poll;
 
 use wireboot_net::{Duration, Instant, Stack};
 
-use super::Problem;
+use super::error::Problem;
+use super::limits::SILENCE;
 use crate::pace::{Floor, Pace};
 
-/// A server that sends nothing for so long is asked again.
-pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// The same on a new connection whose MSS allows large packets: the path may drop those.
 const SUSPICION: Duration = Duration::from_secs(4);
 /// Bytes after which a connection counts as proven: large packets have come by then.

@@ -6,11 +6,12 @@ use core::cell::Cell;
 use wireboot_net::{NetError, Region, Stack, TcpStream};
 
 use super::connections::{self, Connections};
+use super::error::Problem;
 use super::head::{Framing, Head};
-use super::patience::{Patience, SILENCE};
+use super::limits::{CONNECT_TIMEOUT, SILENCE, WORTHWHILE};
+use super::patience::Patience;
 use super::request::{exchange, range_request};
 use super::source::{HttpStats, Source};
-use super::{CONNECT_TIMEOUT, Problem, WORTHWHILE};
 use crate::wait::FIRST_PAUSE;
 
 /// Requests for a piece that may fail in a row without progress.

@@ -5,9 +5,9 @@ use alloc::string::String;
 
 use wireboot_net::{Duration, Stack, TcpStream};
 
-use super::head::{Framing, Head, HeadReader, Validator};
+use super::error::Problem;
+use super::head::{Framing, Head, HeadError, HeadReader, Validator};
 use super::patience::Patience;
-use super::{AtEnd, HeadError, Problem};
 use crate::url::Url;
 
 /// Interim (1xx) responses passed over before one response.
@@ -16,6 +16,9 @@ const INTERIM_LIMIT: u32 = 8;
 const DRAIN_LIMIT: u64 = 64 * 1024;
 /// How long that may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Whether the response was read to its end, so that the connection may carry another.
+pub(super) type AtEnd = bool;
 
 /// Sends a request and receives the head of the final response.
 pub(super) async fn exchange(

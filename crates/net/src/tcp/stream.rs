@@ -4,7 +4,8 @@ use super::{Flow, mss, window};
 use crate::error::NetError;
 use crate::memory::Region;
 use crate::packet::Ends;
-use crate::stack::{Inner, Stack, until};
+use crate::stack::{Stack, until};
+use crate::state::NetState;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::net::SocketAddr;
@@ -39,9 +40,9 @@ impl Stack {
     ) -> Result<TcpStream, NetError> {
         let local = self.source(remote.ip()).ok_or(NetError::Unreachable)?;
         // What the server sends must come to this engine.
-        let usable = |inner: &Inner, port| {
+        let usable = |state: &NetState, port| {
             let local = SocketAddr::new(local, port);
-            !inner.flows.uses(port) && inner.team.owns(remote, local)
+            !state.flows.uses(port) && state.team.owns(remote, local)
         };
         let port = self.rare_port(usable).ok_or(NetError::NoPort)?;
         let local = SocketAddr::new(local, port);
@@ -53,9 +54,9 @@ impl Stack {
         let flow = Flow::new(ends, connection, window::held(ring), now);
         let received = flow.received.clone();
         let slot = {
-            let mut inner = self.inner();
-            inner.flows.ring = ring;
-            inner.flows.add(flow)
+            let mut state = self.state();
+            state.flows.ring = ring;
+            state.flows.add(flow)
         };
         let stream = TcpStream {
             stack: self.clone(),
@@ -107,7 +108,7 @@ impl TcpStream {
 
     /// Connections live as long as their stream, so there is always one.
     fn with<R>(&self, f: impl FnOnce(&mut Flow) -> R) -> Option<R> {
-        self.stack.inner().flows.get(self.slot).map(f)
+        self.stack.state().flows.get(self.slot).map(f)
     }
 
     /// Asks `ready` once a turn, until it has something.

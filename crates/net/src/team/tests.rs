@@ -60,7 +60,7 @@ fn engines(
     let remote = version.server().ip();
     let route = leader
         .stack()
-        .inner()
+        .state()
         .interface
         .route(remote, Instant::ZERO)
         .unwrap();
@@ -246,7 +246,7 @@ impl Uploads {
     /// The connection of an engine.
     fn with<T>(&self, index: usize, show: impl FnOnce(&Flow) -> T) -> T {
         let stack = self.engines[index].stack();
-        show(stack.inner().flows.get(0).unwrap())
+        show(stack.state().flows.get(0).unwrap())
     }
 
     /// What a router says of a packet of an engine's connection: that it was longer than 1300 bytes.
@@ -280,7 +280,7 @@ impl Uploads {
         let now = Instant::from_micros(self.clock.now());
         let (local, remote) = (self.version.client(), self.version.server().ip());
         let engines = self.engines.iter().map(|engine| {
-            let path = engine.stack().inner().interface.path(local, remote, now);
+            let path = engine.stack().state().interface.path(local, remote, now);
             path.unwrap().next_hop
         });
         engines.collect()
@@ -387,10 +387,10 @@ fn a_worker_knows_what_it_was_told_and_nothing_else() {
         stack.set_path_mtu(remote, 1300);
         assert_eq!(stack.path_mtu(remote), 1300);
         assert!(stack.ring(remote) < stack.ring(router(version)));
-        let inner = stack.inner();
-        let way = inner.interface.route(remote, Instant::ZERO).unwrap();
+        let state = stack.state();
+        let way = state.interface.route(remote, Instant::ZERO).unwrap();
         assert_eq!(way.next_hop, router(version));
-        assert!(inner.interface.is_ours(version.client(), Instant::ZERO));
+        assert!(state.interface.is_ours(version.client(), Instant::ZERO));
     }
 }
 

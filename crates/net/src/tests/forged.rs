@@ -345,8 +345,8 @@ impl Bench {
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        let mut inner = self.stack.inner();
-        let flow = inner.flows.find(Ends::new(self.host(), self.us));
+        let mut net = self.stack.state();
+        let flow = net.flows.find(Ends::new(self.host(), self.us));
         let connection = flow.map(|flow| &flow.connection);
         let numbers = connection.map_or([0; 6], |one| {
             [
@@ -363,7 +363,7 @@ impl Bench {
             connection.map_or(0, |c| c.mss()),
         );
         let poll_at = connection.and_then(|c| c.poll_at());
-        drop(inner);
+        drop(net);
         Snapshot {
             memory: self.region.with(0, |bytes| bytes.to_vec()),
             received: self.received.borrow().get(),

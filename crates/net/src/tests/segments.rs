@@ -296,7 +296,7 @@ fn a_dropped_stream_is_reset() {
                 assert_eq!(flags, Flags::RST | Flags::ACK);
                 assert_eq!(seq, bench.ack);
                 let ends = Ends::new(bench.host(), bench.us);
-                assert!(bench.stack.inner().flows.find(ends).is_none());
+                assert!(bench.stack.state().flows.find(ends).is_none());
                 // It is forgotten: what comes still is answered as for any closed port.
                 bench.heard.clear();
                 bench.send(&bench.segment(STEP).frame());
@@ -419,7 +419,7 @@ fn a_long_text_leaves_piece_by_piece() {
         let first = bench.snd_una();
         for _ in 0..60 {
             let ends = Ends::new(bench.host(), bench.us);
-            let waits = bench.stack.inner().flows.find(ends).unwrap().send.len();
+            let waits = bench.stack.state().flows.find(ends).unwrap().send.len();
             assert!(waits <= 16 * 1024);
             // The host has heard what came up to here.
             bench.send(&bench.segment(0).frame());
@@ -453,7 +453,7 @@ fn a_closed_stream_says_goodbye_again() {
         });
         bench.handshake(&OPTIONS);
         let ends = Ends::new(bench.host(), bench.us);
-        let is_kept = |bench: &Bench| bench.stack.inner().flows.find(ends).is_some();
+        let is_kept = |bench: &Bench| bench.stack.state().flows.find(ends).is_some();
         let goodbyes = |bench: &Bench| {
             let all = bench.segments();
             all.iter()

@@ -320,8 +320,8 @@ proptest! {
 fn what_the_card_vouched_for_is_completed() {
     let (bench, mut port) = tapped(Bench::silent(Version::V4));
     let unit = joined(Version::V4, PROTOCOL_UDP, &[], b"from this host");
-    let inner = &mut *bench.stack.inner();
-    let (tap, linear) = (inner.tap.as_mut().unwrap(), &mut inner.linear);
+    let state = &mut *bench.stack.state();
+    let (tap, linear) = (state.tap.as_mut().unwrap(), &mut state.linear);
     tap.give(
         &Frame {
             parts: &[&unit[..20], &unit[20..]],

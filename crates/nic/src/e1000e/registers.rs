@@ -231,8 +231,9 @@ mod tests {
     //! The numbers are those of the datasheets: 82574 GbE Controller Family, section 10; PCI/PCI-X Family of Gigabit Ethernet
     //! Controllers (8254x), section 13.
 
-    use super::super::{Shared, State};
+    use super::super::Shared;
     use super::*;
+    use crate::NicState;
     use crate::model::ModelMemory;
     use crate::model::e1000e::{Model, ModelConfig};
     use crate::platform::PlatformError;
@@ -425,7 +426,7 @@ mod tests {
         let shared = Shared {
             chip: Chip::new(&model.pci(), true).unwrap(),
             pci: model.pci(),
-            state: Cell::new(State::Running),
+            state: Cell::new(NicState::Running),
             quiet: Cell::new(false),
             memory: RefCell::new(Vec::new()),
         };

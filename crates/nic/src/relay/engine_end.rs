@@ -6,35 +6,14 @@ use alloc::vec::Vec;
 use wireboot_ring::{Receiver, Sender};
 
 use super::{Answer, Arrival, Buffer, FRAMES, HEADER, Request};
-use crate::{Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit};
-
-#[derive(Clone, Copy)]
-enum Life {
-    Running,
-    Stopped,
-    Failed(Fault),
-}
-
-/// What both halves of the engine end have to know.
-struct State {
-    life: Cell<Life>,
-}
-
-impl State {
-    /// `Ok(false)` when the engine end was stopped.
-    fn running(&self) -> Result<bool, Fault> {
-        match self.life.get() {
-            Life::Running => Ok(true),
-            Life::Stopped => Ok(false),
-            Life::Failed(fault) => Err(fault),
-        }
-    }
-}
+use crate::{
+    Counters, Fault, Frame, Nic, NicState, Offload, Properties, Receive, SendError, Transmit,
+};
 
 /// The end for the engine. Counts what goes through itself; what the driver threw away, [`DriverEnd::counters`](super::DriverEnd::counters) tells.
 pub struct EngineEnd {
     properties: Properties,
-    state: State,
+    state: Cell<NicState>,
     rx: Inbox,
     tx: Outbox,
 }
@@ -89,9 +68,7 @@ impl EngineEnd {
     ) -> Self {
         Self {
             properties,
-            state: State {
-                life: Cell::new(Life::Running),
-            },
+            state: Cell::new(NicState::Running),
             rx: Inbox {
                 arrivals,
                 empty,
@@ -124,7 +101,7 @@ impl Nic for EngineEnd {
 
     /// What the driver end answered last; each call asks anew.
     fn link_up(&mut self) -> bool {
-        if self.state.running() != Ok(true) {
+        if self.state.get().running() != Ok(true) {
             return false;
         }
         self.tx.hear();
@@ -160,8 +137,8 @@ impl Nic for EngineEnd {
 
     /// Has the driver end stop the device at its next turn, and does not wait for it.
     fn stop(&mut self) {
-        if self.state.running() == Ok(true) {
-            self.state.life.set(Life::Stopped);
+        if self.state.get().running() == Ok(true) {
+            self.state.set(NicState::Stopped);
             let _ = self.tx.requests.push(Request::Stop);
         }
     }
@@ -169,13 +146,13 @@ impl Nic for EngineEnd {
 
 /// The receive half of an [`EngineEnd`].
 pub struct EngineEndReceive<'a> {
-    state: &'a State,
+    state: &'a Cell<NicState>,
     inbox: &'a mut Inbox,
 }
 
 impl Receive for EngineEndReceive<'_> {
     fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
-        if !self.state.running()? {
+        if !self.state.get().running()? {
             return Ok(0);
         }
         let mut lent = 0;
@@ -196,7 +173,7 @@ impl Receive for EngineEndReceive<'_> {
                     let _ = self.inbox.empty.push(buffer);
                 }
                 Some(Arrival::Fault(fault)) => {
-                    self.state.life.set(Life::Failed(fault));
+                    self.state.set(NicState::Failed(fault));
                     return Err(fault);
                 }
             }
@@ -207,7 +184,7 @@ impl Receive for EngineEndReceive<'_> {
 
 /// The transmit half of an [`EngineEnd`].
 pub struct EngineEndTransmit<'a> {
-    state: &'a State,
+    state: &'a Cell<NicState>,
     outbox: &'a mut Outbox,
 }
 
@@ -218,7 +195,7 @@ impl Transmit for EngineEndTransmit<'_> {
         offload: Offload,
         fill: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, SendError> {
-        if !self.state.running()? {
+        if !self.state.get().running()? {
             return Err(Fault::Removed.into());
         }
         if matches!(offload, Offload::TcpSegmentation { .. }) {
@@ -254,7 +231,7 @@ impl Transmit for EngineEndTransmit<'_> {
 
     /// The driver end has heard of each frame already.
     fn flush(&mut self) -> Result<(), Fault> {
-        if self.state.running()? {
+        if self.state.get().running()? {
             Ok(())
         } else {
             Err(Fault::Removed)
@@ -263,7 +240,7 @@ impl Transmit for EngineEndTransmit<'_> {
 
     /// Asks the driver end, so it is true some calls later.
     fn idle(&mut self) -> bool {
-        if self.state.running() != Ok(true) {
+        if self.state.get().running() != Ok(true) {
             return true;
         }
         let outbox = &mut *self.outbox;

@@ -8,27 +8,8 @@ use std::ops::Range;
 
 use etherparse::{LaxSlicedPacket, TransportSlice};
 
+use crate::protocol::Protocol;
 use wireboot_lab::ip::IpPacket;
-
-/// How a file is fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// TFTP (RFC 1350) with whatever options the client asks for.
-    Tftp,
-    /// HTTP/1.1 without TLS.
-    Http,
-}
-
-impl Protocol {
-    /// As the report writes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Tftp => "TFTP",
-            Protocol::Http => "HTTP",
-        }
-    }
-}
 
 /// What one captured packet says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -367,7 +348,7 @@ impl Watch {
     }
 
     fn is_wanted(&self, target: &str) -> bool {
-        target.rsplit('/').next() == Some(&self.file)
+        is_called(target, &self.file)
     }
 
     fn is_tftp(&self, wanted: u16) -> bool {
@@ -529,30 +510,57 @@ fn covered(answers: &[Answer]) -> u64 {
     sum
 }
 
-/// The time from the first DHCPDISCOVER or Solicit to the first packet with data of a file's in it.
-#[derive(Debug, Default)]
+/// How long a machine waited for the first byte of a file, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waited {
+    /// From its first DHCPDISCOVER or Solicit to the first packet with data of the file in it.
+    pub seconds: f64,
+    /// Of these, those until the firmware had all of the boot program that then asked for the file.
+    pub firmware_seconds: Option<f64>,
+}
+
+/// Watches for the first byte of a file.
+#[derive(Debug)]
 pub struct FirstByte {
+    file: String,
     discover: Option<f64>,
+    /// The last acknowledgement by TFTP before the file was asked for.
+    program: Option<f64>,
     request: Option<(Protocol, u16)>,
     data: Option<f64>,
 }
 
 impl FirstByte {
+    /// For the file named `file`.
+    #[must_use]
+    pub fn new(file: &str) -> FirstByte {
+        FirstByte {
+            file: file.to_owned(),
+            discover: None,
+            program: None,
+            request: None,
+            data: None,
+        }
+    }
+
     /// Takes note of a packet.
     pub fn packet(&mut self, time: f64, packet: &Packet) {
         match (packet, self.request) {
             (Packet::Discover, None) => {
                 self.discover.get_or_insert(time);
             }
-            (Packet::ReadRequest { port, .. }, None) => {
+            (Packet::Ack { .. }, None) => self.program = Some(time),
+            (Packet::ReadRequest { port, file }, None) if is_called(file, &self.file) => {
                 self.request = Some((Protocol::Tftp, *port))
             }
             (
                 Packet::FromClient {
-                    port, get: Some(_), ..
+                    port,
+                    get: Some(get),
+                    ..
                 },
                 None,
-            ) => self.request = Some((Protocol::Http, *port)),
+            ) if is_called(&get.target, &self.file) => self.request = Some((Protocol::Http, *port)),
             // A request for a file's size alone ends with an error; the next one counts.
             (Packet::Error { port, .. }, Some((Protocol::Tftp, wanted)))
                 if *port == wanted && self.data.is_none() =>
@@ -569,11 +577,20 @@ impl FirstByte {
         }
     }
 
-    /// The time in seconds, once it is known.
+    /// The times, once they are known.
     #[must_use]
-    pub fn seconds(&self) -> Option<f64> {
-        Some(self.data? - self.discover?)
+    pub fn waited(&self) -> Option<Waited> {
+        let discover = self.discover?;
+        Some(Waited {
+            seconds: self.data? - discover,
+            firmware_seconds: self.program.map(|program| program - discover),
+        })
     }
+}
+
+/// Whether what was asked for, a path or a URL, is a file of this name.
+fn is_called(target: &str, name: &str) -> bool {
+    target.rsplit('/').next() == Some(name)
 }
 
 #[cfg(test)]
@@ -947,7 +964,7 @@ mod tests {
 
     #[test]
     fn first_byte_is_that_after_the_first_discover() {
-        let mut first = FirstByte::default();
+        let mut first = FirstByte::new("1M.efi");
         first.packet(1.0, &Packet::Discover);
         first.packet(5.0, &Packet::Discover);
         first.packet(5.5, &request(10));
@@ -961,7 +978,34 @@ mod tests {
         first.packet(5.7, &request(11));
         first.packet(5.75, &Packet::Data { port: 11 });
         first.packet(5.8, &Packet::Data { port: 11 });
-        assert_eq!(first.seconds(), Some(4.75));
+        let waited = Waited {
+            seconds: 4.75,
+            firmware_seconds: None,
+        };
+        assert_eq!(first.waited(), Some(waited));
+    }
+
+    #[test]
+    fn first_byte_is_of_the_file_and_not_of_the_program_that_asks_for_it() {
+        let mut first = FirstByte::new("1M.efi");
+        first.packet(1.0, &Packet::Discover);
+        let file = "program.efi".to_owned();
+        first.packet(1.25, &Packet::ReadRequest { port: 10, file });
+        for (time, block) in [(1.5, 1), (2.0, 2)] {
+            first.packet(time - 0.125, &Packet::Data { port: 10 });
+            first.packet(time, &Packet::Ack { port: 10, block });
+        }
+        first.packet(3.0, &Packet::Discover);
+        first.packet(3.25, &client(1, 0, Some("/other.efi")));
+        first.packet(3.5, &Packet::FromServer { port: 5 });
+        first.packet(4.0, &client(2, 0, Some("/1M.efi")));
+        assert_eq!(first.waited(), None);
+        first.packet(4.5, &Packet::FromServer { port: 5 });
+        let waited = Waited {
+            seconds: 3.5,
+            firmware_seconds: Some(1.0),
+        };
+        assert_eq!(first.waited(), Some(waited));
     }
 
     proptest! {

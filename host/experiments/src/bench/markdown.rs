@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::files::MIB;
 use super::report::{Report, Row, digits, short_version};
-use super::statistics::range;
+use crate::statistics::range;
 
 /// All tables of a report.
 #[must_use]
@@ -30,10 +30,12 @@ fn write(report: &Report, text: &mut String) -> std::fmt::Result {
         host.program_sha256.get(..12).unwrap_or("unknown"),
         host.busy * 100.0
     )?;
-    writeln!(
-        text,
-        "\nMbit/s: median (lowest to highest; number of trials). Ratios are of medians, warm / cold."
-    )?;
+    if !report.rows.is_empty() {
+        writeln!(
+            text,
+            "\nMbit/s: median (lowest to highest; number of trials). Ratios are of medians, warm / cold."
+        )?;
+    }
     let mut sizes: Vec<u64> = report.rows.iter().map(|row| row.bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -85,17 +87,23 @@ fn write(report: &Report, text: &mut String) -> std::fmt::Result {
     if !report.latency.is_empty() {
         writeln!(
             text,
-            "\n### From the first DISCOVER or Solicit to the first byte of the boot file\n\n| stack | protocol | ms: median (lowest to highest; trials) |\n|---|---|---|"
+            "\n### From the first DISCOVER or Solicit to the first byte of the file\n\n| stack | start | protocol | ms: median (lowest to highest; trials) | firmware's part |\n|---|---|---|---|---|"
         )?;
     }
+    let ms = |seconds| seconds * 1e3;
     for row in &report.latency {
         writeln!(
             text,
-            "| {} {} | {} | {} |",
+            "| {} {} | {} | {} | {} | {} |",
             row.stack,
             short_version(&row.version),
+            row.start.name(),
             row.protocol.to_uppercase(),
-            spread(&row.seconds, row.median_s, |seconds| seconds * 1e3)
+            spread(&row.seconds, row.median_s, ms),
+            row.firmware_median_s.map_or_else(
+                || "-".to_owned(),
+                |median| spread(&row.firmware_seconds, median, ms)
+            )
         )?;
     }
     if !report.instructions.is_empty() {
@@ -169,6 +177,8 @@ mod tests {
             "### 64 MiB",
             // 0.1, 0.3 and 0.2 s warm, 1 s cold; stock's best takes 10 s, Linux' 0.4 s, neither with cold memory.
             "| a stack 2.0, HTTP | nginx | 2684 (1790 to 5369; 3) | 537 (1) | 50 / - | - / - | 2.0 / - |",
+            "| a stack 2.0 | PXE | HTTP | 3500 (3000 to 5000; 3) | 2000 (2000 to 2000; 3) |",
+            "| a stack 2.0 | stick | HTTP | 3500 (3000 to 5000; 3) | - |",
             "- no figure for grub-http 64 MiB warm: it never asked for the file",
             "- failed in round 2: wireboot-http 64 MiB warm: the machine stopped",
         ] {

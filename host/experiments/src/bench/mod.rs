@@ -18,7 +18,6 @@ mod plot;
 pub mod report;
 pub mod servers;
 pub mod stacks;
-pub mod statistics;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -32,12 +31,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::unistd::geteuid;
 
+use crate::statistics::median;
+use evaluate::Waited;
 use files::MIB;
 use host::Host;
 use instructions::Instructions;
 use report::{Case, FailedTrial, Failure, Figures, Latency, Report};
-use stacks::{Kind, Server, Stack};
-use statistics::median;
+use stacks::{Stack, Start};
 use trial::{Measured, Testbed};
 use wireboot_lab::accel;
 use wireboot_lab::guest;
@@ -63,6 +63,9 @@ pub struct BenchArgs {
     /// One round with the small file alone
     #[arg(long)]
     pub quick: bool,
+    /// Only the time from the first DHCPDISCOVER or Solicit to the first byte of the file: by PXE, from a stick, of iPXE and stock firmware
+    #[arg(long, conflicts_with_all = ["plot", "sizes", "all_rounds"])]
+    pub first_byte: bool,
     /// Number of rounds [default: 5, quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
@@ -127,7 +130,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         |id: &str| args.only.is_empty() || args.only.iter().any(|word| id.contains(word.as_str()));
     let stacks: Vec<Stack> = stacks
         .into_iter()
-        .filter(|stack| wanted(&stack.id))
+        .filter(|stack| wanted(&stack.id) && !(args.first_byte && stack.starts().is_empty()))
         .collect();
     let absent: Vec<_> = absent
         .into_iter()
@@ -161,6 +164,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let root = lab.scratch().join("files");
     fs::create_dir_all(&root).context("making a directory for the files")?;
     let sizes = match (args.sizes.is_empty(), args.quick) {
+        _ if args.first_byte => Vec::new(),
         (false, _) => args.sizes.clone(),
         (true, true) => vec![64],
         (true, false) => vec![64, 512],
@@ -171,7 +175,11 @@ pub fn run(args: BenchArgs) -> Result<()> {
         .try_for_each(|mib| files::write(&root, mib * MIB))?;
     let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 });
 
-    let instructions = instructions::count_all();
+    let instructions = if args.first_byte {
+        Ok(Vec::new())
+    } else {
+        instructions::count_all()
+    };
     let servers = ["dnsmasq-base", "atftpd", "nginx"]
         .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
     let host = Host::new(
@@ -198,10 +206,12 @@ pub fn run(args: BenchArgs) -> Result<()> {
             })
         })
         .collect();
+    let starts: usize = stacks.iter().map(|stack| stack.starts().len()).sum();
+    let trials = cases.len() * stacks.len() + starts;
     let mut run = Run {
         testbed,
         host,
-        bar: bar(u64::from(rounds) * cases.len() as u64 * stacks.len() as u64),
+        bar: bar(u64::from(rounds) * trials as u64),
         stacks,
         all_rounds: args.all_rounds,
         figures: Figures::new(),
@@ -232,9 +242,9 @@ pub fn run(args: BenchArgs) -> Result<()> {
             // Hours may be lost otherwise.
             run.report().save(&args)?;
         }
-        run.latency_round(round);
+        run.first_bytes(round);
+        run.report().save(&args)?;
     }
-    run.report().save(&args)?;
     run.bar.finish_and_clear();
     let report = run.report();
     println!("{}", report.text());
@@ -260,8 +270,7 @@ struct Run<'a> {
     stacks: Vec<Stack>,
     all_rounds: bool,
     figures: Figures,
-    /// Seconds to the first byte, by stack.
-    first_bytes: BTreeMap<usize, Vec<f64>>,
+    first_bytes: BTreeMap<(usize, Start), Vec<Waited>>,
     /// Trials that failed, as they came: the stack, what was tried, and how it failed.
     failed: Vec<(usize, Tried, FailedTrial)>,
     instructions: Vec<Instructions>,
@@ -273,14 +282,14 @@ struct Run<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tried {
     Download(Case),
-    FirstByte,
+    FirstByte(Start),
 }
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Download(case) => case.fmt(f),
-            Self::FirstByte => f.write_str("time to the first byte"),
+            Self::FirstByte(start) => write!(f, "first byte, {}", start.name()),
         }
     }
 }
@@ -351,21 +360,21 @@ impl Run<'_> {
             .push(measured);
     }
 
-    /// The time to the first byte, of wireboot and of stock firmware.
-    fn latency_round(&mut self, round: u32) {
+    /// The times to the first byte, the stacks and the ways to start them by turns.
+    fn first_bytes(&mut self, round: u32) {
         for index in 0..self.stacks.len() {
-            let of_interest = self.stacks.get(index).is_some_and(|stack| {
-                matches!(stack.kind, Kind::Wireboot | Kind::Stock)
-                    && stack.server != Server::Wireboot
-            });
-            if !of_interest {
-                continue;
-            }
-            let seconds = self.twice(round, index, Tried::FirstByte, |testbed, stack| {
-                testbed.first_byte(stack)
-            });
-            if let Some(seconds) = seconds {
-                self.first_bytes.entry(index).or_default().push(seconds);
+            for &start in self.stacks.get(index).map_or(&[][..], Stack::starts) {
+                self.bar.inc(1);
+                let tried = Tried::FirstByte(start);
+                let waited = self.twice(round, index, tried, |testbed, stack| {
+                    testbed.first_byte(stack, start)
+                });
+                if let Some(waited) = waited {
+                    self.first_bytes
+                        .entry((index, start))
+                        .or_default()
+                        .push(waited);
+                }
             }
         }
     }
@@ -405,19 +414,15 @@ impl Run<'_> {
 
     /// What is known so far.
     fn report(&self) -> Report {
-        let latency = self.first_bytes.iter().filter_map(|(&index, seconds)| {
-            let stack = self.stacks.get(index)?;
-            Some(Latency {
-                stack: stack.name.to_owned(),
-                version: stack.version.clone(),
-                protocol: stack.protocol.name().to_lowercase(),
-                seconds: seconds.clone(),
-                median_s: median(seconds)?,
-            })
-        });
+        let latency = self
+            .first_bytes
+            .iter()
+            .filter_map(|(&(index, start), waited)| {
+                Latency::new(self.stacks.get(index)?, start, waited)
+            });
         let has_figure = |index: usize, tried: Tried| match tried {
             Tried::Download(case) => self.figures.contains_key(&(index, case)),
-            Tried::FirstByte => self.first_bytes.contains_key(&index),
+            Tried::FirstByte(start) => self.first_bytes.contains_key(&(index, start)),
         };
         // The last reason of each.
         let failed: BTreeMap<(usize, Tried), &FailedTrial> = self

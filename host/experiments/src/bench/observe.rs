@@ -1,7 +1,7 @@
 //! The view from outside the guest: its packets as they pass, and the interface's counters.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::evaluate::{Packet, Transfer};
+use wireboot_lab::capture::wait_until_listening;
 use wireboot_lab::console::now;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
@@ -104,17 +105,7 @@ impl Observer {
             sampler,
         };
 
-        let mut messages = BufReader::new(messages);
-        let mut said = String::new();
-        while !said.contains("listening on") {
-            if messages
-                .read_line(&mut said)
-                .context("reading tcpdump's messages")?
-                == 0
-            {
-                bail!("tcpdump did not start: {}", said.trim());
-            }
-        }
+        wait_until_listening(&mut BufReader::new(messages))?;
         Ok(observer)
     }
 

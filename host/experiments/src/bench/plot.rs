@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::{Report, Row, short_version};
+use wireboot_lab::chart::{Bar, Chart, HPos, LINE, OTHERS, OURS};
 
-const WIDTH: u32 = 1000;
-/// The height of a bar with the space around it, in pixels.
-const LINE: i32 = 22;
+const WIDTH: i32 = 1000;
 /// Where the bars begin, and the room to their right for the figure.
 const LEFT: i32 = 380;
 const RIGHT: i32 = 70;
@@ -53,16 +50,8 @@ pub fn draw(report: &Report, file: &Path) -> Result<()> {
 
 fn chart(rows: &[&Row], title: &str, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let height = TOP + BOTTOM + LINE * i32::try_from(rows.len())?;
-    let root = SVGBackend::new(file, (WIDTH, height.unsigned_abs())).into_drawing_area();
-    root.fill(&WHITE)?;
-    let ink = RGBColor(40, 40, 40);
-    let faint = RGBColor(215, 215, 215);
-    let text = |size: i32, x: HPos| {
-        ("sans-serif", size, &ink)
-            .into_text_style(&root)
-            .pos(Pos::new(x, VPos::Center))
-    };
-    root.draw(&Text::new(title.to_owned(), (20, 24), text(20, HPos::Left)))?;
+    let chart = Chart::new(file, (WIDTH, height))?;
+    chart.text(title, (20, 24), 20, HPos::Left)?;
 
     let fastest = rows.iter().map(|row| row.mbit_s).fold(100.0, f64::max);
     // Whole decades, from 10 Mbit/s or below what is slowest.
@@ -73,54 +62,34 @@ fn chart(rows: &[&Row], title: &str, file: &Path) -> Result<(), Box<dyn std::err
         .log10()
         .floor() as i32;
     let last = fastest.log10().ceil() as i32;
-    let span = f64::from(i32::try_from(WIDTH)? - LEFT - RIGHT);
+    let span = f64::from(WIDTH - LEFT - RIGHT);
     let place = |mbit_s: f64| {
         LEFT + ((mbit_s.log10() - f64::from(first)) / f64::from(last - first) * span) as i32
     };
     for decade in first..=last {
-        let x = place(10f64.powi(decade));
-        root.draw(&PathElement::new(
-            vec![(x, TOP - 8), (x, height - BOTTOM)],
-            faint,
-        ))?;
-        root.draw(&Text::new(
-            format!("{}", 10f64.powi(decade)),
-            (x, height - BOTTOM + 16),
-            text(13, HPos::Center),
-        ))?;
+        let mbit_s = 10f64.powi(decade);
+        let x = place(mbit_s);
+        chart.grid(x, TOP - 8, height - BOTTOM)?;
+        let label = mbit_s.to_string();
+        chart.text(&label, (x, height - BOTTOM + 16), 13, HPos::Center)?;
     }
     for (index, row) in rows.iter().enumerate() {
         let top = TOP + LINE * i32::try_from(index)?;
-        let middle = top + LINE / 2 - 2;
-        let label = format!(
+        let name = format!(
             "{} {}, {} from {}",
             row.stack,
             short_version(&row.version),
             row.protocol.to_uppercase(),
             row.server
         );
-        root.draw(&Text::new(
-            label,
-            (LEFT - 10, middle),
-            text(14, HPos::Right),
-        ))?;
-        let color = if row.is_ours() {
-            RGBColor(0, 114, 178)
-        } else {
-            RGBColor(170, 170, 170)
+        let bar = Bar {
+            name: &name,
+            figure: &format!("{:.0}", row.mbit_s),
+            color: if row.is_ours() { OURS } else { OTHERS },
         };
-        root.draw(&Rectangle::new(
-            [(LEFT, top), (place(row.mbit_s), top + LINE - 5)],
-            color.filled(),
-        ))?;
-        root.draw(&Text::new(
-            format!("{:.0}", row.mbit_s),
-            (place(row.mbit_s) + 6, middle),
-            text(14, HPos::Left),
-        ))?;
+        chart.bar(&bar, (LEFT, top), (LEFT, place(row.mbit_s)))?;
     }
-    root.present()?;
-    Ok(())
+    chart.finish()
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use comfy_table::{Attribute, Cell, CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
 
-use super::evaluate::Protocol;
+use super::evaluate::Waited;
 use super::files::MIB;
 use super::instructions::Instructions;
-use super::stacks::{Kind, Stack};
-use super::statistics::{median, range};
+use super::stacks::{Kind, Stack, Start};
 use super::trial::Measured;
+use crate::protocol::Protocol;
+use crate::statistics::{median, range};
 
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]
@@ -19,7 +20,7 @@ pub struct Report {
     pub host: super::host::Host,
     /// One row for each stack, size of file and state of memory.
     pub rows: Vec<Row>,
-    /// From the first DHCPDISCOVER or Solicit to the first byte of the boot file.
+    /// How long machines waited for the first byte of the file.
     pub latency: Vec<Latency>,
     /// What the engine costs the processor.
     pub instructions: Vec<Instructions>,
@@ -72,19 +73,57 @@ impl Row {
     }
 }
 
-/// From the first DHCPDISCOVER or Solicit to the first byte of the boot file.
+/// From the first DHCPDISCOVER or Solicit to the first byte of the file that DHCP names.
 #[derive(Debug, Serialize)]
 pub struct Latency {
     /// The stack.
     pub stack: String,
     /// Its version.
     pub version: String,
+    /// How it got to run.
+    pub start: Start,
     /// `tftp` or `http`.
     pub protocol: String,
     /// Each round's time in seconds.
     pub seconds: Vec<f64>,
+    /// Their number.
+    pub n: usize,
     /// Their median.
     pub median_s: f64,
+    /// The shortest.
+    pub lowest_s: f64,
+    /// The longest.
+    pub highest_s: f64,
+    /// Of each round's time, what went by until the firmware had the program; empty where no firmware fetched one.
+    pub firmware_seconds: Vec<f64>,
+    /// Their median.
+    pub firmware_median_s: Option<f64>,
+}
+
+impl Latency {
+    /// `None` for no times.
+    #[must_use]
+    pub fn new(stack: &Stack, start: Start, waited: &[Waited]) -> Option<Latency> {
+        let seconds: Vec<f64> = waited.iter().map(|one| one.seconds).collect();
+        let firmware_seconds: Vec<f64> = waited
+            .iter()
+            .filter_map(|one| one.firmware_seconds)
+            .collect();
+        let (lowest_s, highest_s) = range(&seconds)?;
+        Some(Latency {
+            stack: stack.name.to_owned(),
+            version: stack.version.clone(),
+            start,
+            protocol: stack.protocol.name().to_lowercase(),
+            n: seconds.len(),
+            median_s: median(&seconds)?,
+            lowest_s,
+            highest_s,
+            seconds,
+            firmware_median_s: median(&firmware_seconds),
+            firmware_seconds,
+        })
+    }
 }
 
 /// Something that gave no figure.
@@ -203,7 +242,7 @@ impl Report {
         }
         if !self.latency.is_empty() {
             text.push_str(&format!(
-                "\nFrom the first DHCPDISCOVER or Solicit to the first byte of the boot file\n{}\n",
+                "\nFrom the first DHCPDISCOVER or Solicit to the first byte of the file\n{}\n",
                 self.latency_table()
             ));
         }
@@ -283,16 +322,28 @@ impl Report {
     }
 
     fn latency_table(&self) -> Table {
-        let mut table = new_table(&["stack", "version", "protocol", "ms", "min - max", "n"], 3);
+        let head = [
+            "stack",
+            "version",
+            "start",
+            "protocol",
+            "ms",
+            "min - max",
+            "n",
+            "firmware's part, ms",
+        ];
+        let mut table = new_table(&head, 4);
+        let ms = |seconds: f64| digits(seconds * 1e3, 3);
         for row in &self.latency {
-            let (low, high) = range(&row.seconds).unwrap_or_default();
             table.add_row([
                 row.stack.clone(),
                 short_version(&row.version).to_owned(),
+                row.start.name().to_owned(),
                 row.protocol.to_uppercase(),
-                digits(row.median_s * 1e3, 3),
-                format!("{} - {}", digits(low * 1e3, 3), digits(high * 1e3, 3)),
-                row.seconds.len().to_string(),
+                ms(row.median_s),
+                format!("{} - {}", ms(row.lowest_s), ms(row.highest_s)),
+                row.n.to_string(),
+                row.firmware_median_s.map_or_else(|| "-".to_owned(), ms),
             ]);
         }
         table
@@ -407,7 +458,16 @@ pub(crate) mod tests {
         Report {
             host,
             rows: rows(&stacks, &measured),
-            latency: Vec::new(),
+            latency: [(Start::Pxe, Some(2.0)), (Start::Stick, None)]
+                .iter()
+                .filter_map(|&(start, firmware_seconds)| {
+                    let waited = [3.0, 3.5, 5.0].map(|seconds| Waited {
+                        seconds,
+                        firmware_seconds,
+                    });
+                    Latency::new(&stacks[0], start, &waited)
+                })
+                .collect(),
             instructions: Vec::new(),
             failures,
             failed_trials: vec![FailedTrial {
@@ -468,7 +528,21 @@ pub(crate) mod tests {
             (&row["bytes"], &row["warm"], &row["protocol"]),
             (&(64 * MIB).into(), &true.into(), &"http".into())
         );
-        assert!(json["latency"].is_array());
+        let latency = &json["latency"];
+        for (key, value) in [
+            ("n", 3.0),
+            ("median_s", 3.5),
+            ("lowest_s", 3.0),
+            ("highest_s", 5.0),
+        ] {
+            assert_eq!(latency[0][key].as_f64(), Some(value), "latency.{key}");
+        }
+        assert_eq!(latency[0]["firmware_median_s"], 2.0);
+        assert_eq!(latency[1]["firmware_median_s"], serde_json::Value::Null);
+        assert_eq!(
+            (&latency[0]["start"], &latency[1]["start"]),
+            (&"pxe".into(), &"stick".into())
+        );
         assert_eq!(json["failed_trials"][0]["round"], 2);
     }
 
@@ -481,6 +555,7 @@ pub(crate) mod tests {
             "2684",
             "0.200",
             "0.100 - 0.300",
+            "3000 - 5000",
             "no figure for grub-http 64 MiB warm: it never asked",
             "failed in round 2: wireboot-http 64 MiB warm: the machine stopped",
         ] {

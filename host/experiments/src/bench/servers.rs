@@ -171,8 +171,10 @@ fn dnsmasq(boot: &BootFile, leases: &Path, ip: IpVersion) -> String {
         leases.display(),
     );
     text.push_str(match ip {
+        // iPXE would wait seconds for a proxyDHCP server (no-pxedhcp, https://ipxe.org/howto/dhcpd).
         IpVersion::V4 => {
-            "dhcp-range=10.77.0.50,10.77.0.99,255.255.255.0\n\
+            "dhcp-option=encap:175,176,1b\n\
+             dhcp-range=10.77.0.50,10.77.0.99,255.255.255.0\n\
              dhcp-match=set:second,175\ndhcp-match=set:ipxe,175\n\
              dhcp-vendorclass=set:http,HTTPClient\ndhcp-option-force=tag:http,60,HTTPClient\n"
         }
@@ -239,6 +241,7 @@ mod tests {
         assert!(text.contains("dhcp-boot=tag:!second,first.efi\n"));
         assert!(text.contains("dhcp-boot=tag:ipxe,script.ipxe\n"));
         assert!(!text.contains("dhcp-boot=tag:wireboot"));
+        assert!(text.contains("dhcp-option=encap:175,176,1b\n"));
 
         let text = dnsmasq(&boot, Path::new("/tmp/leases"), IpVersion::V6);
         for (tag, file) in [("!second", "first.efi"), ("ipxe", "script.ipxe")] {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 
-use super::evaluate::Protocol;
+use crate::protocol::Protocol;
 use wireboot_lab::guest::Kernel;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::packages::{self, Package};
@@ -48,6 +49,8 @@ pub enum Loader {
     Ipxe {
         /// The program.
         program: PathBuf,
+        /// Whether it drives the card itself, so that it needs no PXE before it.
+        has_drivers: bool,
     },
     /// iPXE in the card's ROM under a legacy BIOS.
     IpxeRom {
@@ -63,6 +66,30 @@ pub enum Loader {
         /// The kernel.
         kernel: Kernel,
     },
+}
+
+/// How a stack gets to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// By PXE of stock firmware.
+    Pxe,
+    /// By stock firmware from a stick, without the network.
+    Stick,
+    /// It is the firmware, or in the card's ROM.
+    BuiltIn,
+}
+
+impl Start {
+    /// As the report writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Start::Pxe => "PXE",
+            Start::Stick => "stick",
+            Start::BuiltIn => "built in",
+        }
+    }
 }
 
 /// What a stack is compared as.
@@ -99,6 +126,27 @@ pub struct Stack {
     pub loader: Loader,
     /// Under which firmware.
     pub firmware: Firmware,
+}
+
+impl Stack {
+    /// The ways to start it of which the time to the first byte is taken; none where that tells nothing.
+    #[must_use]
+    pub fn starts(&self) -> &'static [Start] {
+        match (&self.loader, self.protocol) {
+            // Its DHCP names what `wireboot serve` finds to boot.
+            _ if self.server == Server::Wireboot => &[],
+            (Loader::Wireboot { .. }, _) => &[Start::Pxe, Start::Stick],
+            (Loader::Firmware, _) | (Loader::IpxeRom { .. }, Protocol::Http) => &[Start::BuiltIn],
+            (Loader::Ipxe { has_drivers, .. }, Protocol::Http) => {
+                if *has_drivers {
+                    &[Start::Pxe, Start::Stick]
+                } else {
+                    &[Start::Pxe]
+                }
+            }
+            _ => &[],
+        }
+    }
 }
 
 /// A stack that cannot take part, and why.
@@ -163,7 +211,7 @@ pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>)
             firmware,
             &[tftp, (Protocol::Tftp, Server::Wireboot), http],
         );
-        let ipxe = |name: &'static str, files: &[&str]| {
+        let ipxe = |name: &'static str, files: &[&str], has_drivers| {
             let (_, firmware) = stock
                 .as_ref()
                 .map_err(|error| anyhow::anyhow!("{error:#}"))?;
@@ -173,11 +221,14 @@ pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>)
                 name,
                 package.version,
                 Kind::Ipxe,
-                Loader::Ipxe { program },
+                Loader::Ipxe {
+                    program,
+                    has_drivers,
+                },
                 firmware.clone(),
             ))
         };
-        let snponly = ipxe("iPXE snponly.efi", &["usr/lib/ipxe/snponly.efi"]);
+        let snponly = ipxe("iPXE snponly.efi", &["usr/lib/ipxe/snponly.efi"], false);
         list.add(&format!("ipxe-snp{age}"), snponly, &[http, tftp]);
         let full = ipxe(
             "iPXE ipxe.efi",
@@ -186,6 +237,7 @@ pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>)
                 "usr/lib/ipxe/ipxe.efi",
                 "boot/ipxe.efi",
             ],
+            true,
         );
         list.add(&format!("ipxe-efi{age}"), full, &[http, tftp]);
         list.add(&format!("ipxe-bios{age}"), ipxe_rom(package), &[http, tftp]);
@@ -348,6 +400,38 @@ mod tests {
         );
         let ids: Vec<_> = list.stacks.iter().map(|stack| stack.id.as_str()).collect();
         assert_eq!(ids, ["x-new-tftp", "x-new-tftp-ours", "x-new-http"]);
+    }
+
+    #[test]
+    fn a_stick_is_for_what_drives_the_card_itself() {
+        let starts = |loader, protocol, server| {
+            let firmware = Firmware::SeaBios;
+            let stack = entry("x", "1".into(), Kind::Other, loader, firmware);
+            Stack {
+                protocol,
+                server,
+                ..stack
+            }
+            .starts()
+        };
+        let program = PathBuf::new;
+        let wireboot = || Loader::Wireboot { program: program() };
+        let ipxe = |has_drivers| Loader::Ipxe {
+            program: program(),
+            has_drivers,
+        };
+        let (http, tftp) = (Protocol::Http, Protocol::Tftp);
+        let both = [Start::Pxe, Start::Stick];
+        assert_eq!(starts(wireboot(), http, Server::Nginx), both);
+        assert_eq!(starts(wireboot(), tftp, Server::Wireboot), []);
+        assert_eq!(starts(ipxe(true), http, Server::Nginx), both);
+        assert_eq!(starts(ipxe(false), http, Server::Nginx), [Start::Pxe]);
+        assert_eq!(starts(ipxe(true), tftp, Server::Atftpd), []);
+        assert_eq!(
+            starts(Loader::Firmware, tftp, Server::Atftpd),
+            [Start::BuiltIn]
+        );
+        assert_eq!(starts(Loader::Grub, http, Server::Nginx), []);
     }
 
     #[test]

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::evaluate::{FirstByte, Protocol, Watch};
+use super::evaluate::{FirstByte, Waited, Watch};
 use super::files;
 use super::linux;
 use super::observe::{Observer, View};
 use super::servers::{BootFile, Servers};
-use super::stacks::{Loader, Server, Stack};
+use super::stacks::{Loader, Server, Stack, Start};
+use crate::protocol::Protocol;
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, with_prefix};
@@ -61,7 +62,7 @@ impl Testbed<'_> {
     /// # Errors
     /// When the download does not come to its end, with what is known about why.
     pub fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
-        let (mut servers, mut machine, wanted) = self.prepare(stack, &files::name(bytes))?;
+        let (mut servers, mut machine, wanted) = self.prepare(stack, &files::name(bytes), false)?;
         machine.preallocate = warm;
         let observer = Observer::start(self.lab, View::Client, self.ip)?;
         let mut running = machine.start(self.lab, "bench", |_| {})?;
@@ -104,19 +105,28 @@ impl Testbed<'_> {
         })
     }
 
-    /// The time from the first DHCPDISCOVER or Solicit of `stack` to the first data packet of the file that the answer names, in seconds. wireboot starts
-    /// from a disk, so that it has no lease from the firmware.
+    /// How long a machine waits for the first byte of the file that DHCP names to `stack`, which it gets to run by `start`.
     ///
     /// # Errors
     /// When no data comes.
-    pub fn first_byte(&self, stack: &Stack) -> Result<f64> {
-        let (mut servers, mut machine, _) = self.prepare(stack, &files::name(files::MIB))?;
-        if let Loader::Wireboot { program } = &stack.loader {
+    pub fn first_byte(&self, stack: &Stack, start: Start) -> Result<Waited> {
+        let (mut servers, mut machine, wanted) =
+            self.prepare(stack, &files::name(files::MIB), true)?;
+        if let (Start::Stick, Loader::Wireboot { program } | Loader::Ipxe { program, .. }) =
+            (start, &stack.loader)
+        {
             let disk = self.lab.scratch().join("disk");
             let place = disk.join("EFI/BOOT");
-            fs::create_dir_all(&place).context("making a disk for wireboot.efi")?;
+            fs::create_dir_all(&place).context("making a stick")?;
             fs::copy(program, place.join("BOOTX64.EFI"))
                 .with_context(|| format!("copying {}", program.display()))?;
+            // iPXE runs it from 1.21 on, and wireboot does not look for it. Else iPXE would ask by the other version of IP, too, for seconds.
+            let protocol = match self.ip {
+                IpVersion::V4 => "dhcp",
+                IpVersion::V6 => "ipv6",
+            };
+            let script = format!("#!ipxe\nifconf -c {protocol}\nimgfetch ${{filename}}\n");
+            fs::write(place.join("autoexec.ipxe"), script).context("writing a script")?;
             machine.disks.push(Disk::Directory {
                 path: disk,
                 boot_index: Some(1),
@@ -128,13 +138,13 @@ impl Testbed<'_> {
         let observer = Observer::start(self.lab, View::Both, self.ip)?;
         let mut running = machine.start(self.lab, "bench", |_| {})?;
         let begin = Instant::now();
-        let mut first = FirstByte::default();
+        let mut first = FirstByte::new(&wanted);
         while begin.elapsed() < UNTIL_REQUEST {
             if let Some((time, packet)) = observer.packet(LOOK)? {
                 first.packet(time, &packet);
             }
-            if let Some(seconds) = first.seconds() {
-                return Ok(seconds);
+            if let Some(waited) = first.waited() {
+                return Ok(waited);
             }
             servers.check()?;
             if let Some(failure) = running.failure() {
@@ -149,7 +159,13 @@ impl Testbed<'_> {
     }
 
     /// Puts the files in place, starts the servers and builds the machine. Also returns the name under which the file will be asked for.
-    fn prepare(&self, stack: &Stack, file: &str) -> Result<(Servers, Machine, String)> {
+    /// `directly`: DHCP names the file, not a configuration or script that does.
+    fn prepare(
+        &self,
+        stack: &Stack,
+        file: &str,
+        directly: bool,
+    ) -> Result<(Servers, Machine, String)> {
         let scheme = stack.protocol.name().to_lowercase();
         let server = host(network::server(self.ip));
         let url = format!("{scheme}://{server}/{file}");
@@ -174,18 +190,22 @@ impl Testbed<'_> {
             }
             Loader::Wireboot { program } => {
                 boot.firmware = self.offer(program)?;
-                boot.wireboot = Some(format!("{scheme}://{server}/wireboot.conf"));
-                self.write(
-                    "wireboot.conf",
-                    &format!("timeout 0\ntitle download\nefi {url}\n"),
-                )?;
+                boot.wireboot = Some(if directly {
+                    url
+                } else {
+                    self.write(
+                        "wireboot.conf",
+                        &format!("timeout 0\ntitle download\nefi {url}\n"),
+                    )?;
+                    format!("{scheme}://{server}/wireboot.conf")
+                });
             }
-            Loader::Ipxe { program } => {
+            Loader::Ipxe { program, .. } => {
                 boot.firmware = self.offer(program)?;
-                boot.ipxe = Some(self.ipxe_script(&url)?);
+                boot.ipxe = Some(self.ipxe_file(url, directly)?);
             }
             Loader::IpxeRom { bios, rom } => {
-                boot.ipxe = Some(self.ipxe_script(&url)?);
+                boot.ipxe = Some(self.ipxe_file(url, directly)?);
                 machine
                     .extra
                     .extend(bios.iter().flat_map(|bios| ["-bios".into(), bios.into()]));
@@ -243,7 +263,11 @@ impl Testbed<'_> {
         fs::write(self.root.join(name), text).with_context(|| format!("writing {name}"))
     }
 
-    fn ipxe_script(&self, url: &str) -> Result<String> {
+    /// What DHCP names to iPXE: the URL, or a script that fetches it and starts nothing.
+    fn ipxe_file(&self, url: String, directly: bool) -> Result<String> {
+        if directly {
+            return Ok(url);
+        }
         let name = "download.ipxe";
         self.write(
             name,

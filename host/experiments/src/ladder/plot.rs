@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::figures::{Kind, Ladder, Rung};
+use wireboot_lab::chart::{Bar, Chart, HPos, LINE, OTHERS, OURS};
 
-const WIDTH: u32 = 900;
-/// The height of a bar with the space around it, in pixels.
-const LINE: i32 = 22;
+const WIDTH: i32 = 900;
 /// Where the bars begin, and the room to their right for the figures.
 const LEFT: i32 = 260;
 const RIGHT: i32 = 140;
@@ -37,22 +34,15 @@ fn chart(ladder: &Ladder, title: &str, file: &Path) -> Result<(), Box<dyn std::e
     let lines: usize = kinds.iter().map(|(_, rungs)| rungs.len() + 2).sum();
     let bottom = TOP + LINE * i32::try_from(lines)?;
     let height = bottom + BOTTOM;
-    let root = SVGBackend::new(file, (WIDTH, height.unsigned_abs())).into_drawing_area();
-    root.fill(&WHITE)?;
-    let ink = RGBColor(40, 40, 40);
-    let text = |size: i32, x: HPos| {
-        ("sans-serif", size, &ink)
-            .into_text_style(&root)
-            .pos(Pos::new(x, VPos::Center))
-    };
-    root.draw(&Text::new(title.to_owned(), (20, 24), text(18, HPos::Left)))?;
+    let chart = Chart::new(file, (WIDTH, height))?;
+    chart.text(title, (20, 24), 18, HPos::Left)?;
     let all = kinds.iter().flat_map(|(_, rungs)| rungs);
     let (slowest, fastest) = all.fold((f64::MAX, 1.0_f64), |(low, high), rung| {
         (low.min(rung.mbit_s), high.max(rung.mbit_s))
     });
     // From the whole decade below the slowest.
     let first = slowest.log10().floor();
-    let span = f64::from(i32::try_from(WIDTH)? - LEFT - RIGHT);
+    let span = f64::from(WIDTH - LEFT - RIGHT);
     let place = |mbit_s: f64| {
         let part = (mbit_s.log10() - first) / (fastest.log10() - first).max(0.1);
         LEFT + (part * span) as i32
@@ -61,53 +51,28 @@ fn chart(ladder: &Ladder, title: &str, file: &Path) -> Result<(), Box<dyn std::e
     for decade in first as i32..=fastest.log10().floor() as i32 {
         let mbit_s = 10f64.powi(decade);
         let x = place(mbit_s);
-        root.draw(&PathElement::new(
-            vec![(x, TOP), (x, bottom)],
-            RGBColor(215, 215, 215),
-        ))?;
-        root.draw(&Text::new(
-            mbit_s.to_string(),
-            (x, bottom + BOTTOM / 2),
-            text(13, HPos::Center),
-        ))?;
+        chart.grid(x, TOP, bottom)?;
+        let label = mbit_s.to_string();
+        chart.text(&label, (x, bottom + BOTTOM / 2), 13, HPos::Center)?;
     }
     let mut top = TOP;
     for (kind, rungs) in &kinds {
-        root.draw(&Text::new(
-            format!("{}, Mbit/s", kind.title()),
-            (20, top + LINE / 2),
-            text(15, HPos::Left),
-        ))?;
+        let heading = format!("{}, Mbit/s", kind.title());
+        chart.text(&heading, (20, top + LINE / 2), 15, HPos::Left)?;
         top += LINE;
         for rung in rungs {
-            let middle = top + LINE / 2 - 2;
-            root.draw(&Text::new(
-                rung.name.clone(),
-                (LEFT - 10, middle),
-                text(14, HPos::Right),
-            ))?;
             let ours = rung.name.starts_with("wireboot") || rung.name.starts_with("driver");
-            let color = if ours {
-                RGBColor(0, 114, 178)
-            } else {
-                RGBColor(170, 170, 170)
+            let bar = Bar {
+                name: &rung.name,
+                figure: &format!("{:.0} ({:.0} %)", rung.mbit_s, rung.share * 100.0),
+                color: if ours { OURS } else { OTHERS },
             };
-            let end = place(rung.mbit_s);
-            root.draw(&Rectangle::new(
-                [(LEFT, top), (end, top + LINE - 5)],
-                color.filled(),
-            ))?;
-            root.draw(&Text::new(
-                format!("{:.0} ({:.0} %)", rung.mbit_s, rung.share * 100.0),
-                (end + 6, middle),
-                text(14, HPos::Left),
-            ))?;
+            chart.bar(&bar, (LEFT, top), (LEFT, place(rung.mbit_s)))?;
             top += LINE;
         }
         top += LINE;
     }
-    root.present()?;
-    Ok(())
+    chart.finish()
 }
 
 #[cfg(test)]

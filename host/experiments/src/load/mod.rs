@@ -25,10 +25,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::protocol::Protocol;
 use client::Wanted;
 use crowd::Outcome;
 use report::{Report, Trial};
-use servers::{Kind, Protocol, Running};
+use servers::{Kind, Running};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, Station};
 use wireboot_lab::output;

@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::bench::servers::nginx;
+use crate::protocol::Protocol;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, SERVER};
@@ -43,15 +44,6 @@ pub enum Kind {
     OursHttp,
     /// nginx
     Nginx,
-}
-
-/// What it is asked by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// By TFTP.
-    Tftp,
-    /// By HTTP.
-    Http,
 }
 
 impl Kind {

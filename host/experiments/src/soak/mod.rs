@@ -17,7 +17,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use self::boot::{Facts, Failure, Testbed};
-pub use self::plan::{Engines, Fault, Plan, Protocol};
+pub use self::plan::{Engines, Fault, Plan};
 pub use self::system::System;
 use report::{Boot, Report};
 use wireboot_lab::boot::AcceleratorChoice;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::Serialize;
 
+use crate::protocol::Protocol;
 use wireboot_lab::Impairment;
 
 /// What goes wrong.
@@ -81,27 +82,6 @@ impl Engines {
             Engines::None => 0,
             Engines::One => others.min(1),
             Engines::Several => others.min(Engines::MOST),
-        }
-    }
-}
-
-/// How the data comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// By HTTP.
-    Http,
-    /// By TFTP.
-    Tftp,
-}
-
-impl Protocol {
-    /// As URLs begin with it.
-    #[must_use]
-    pub fn scheme(self) -> &'static str {
-        match self {
-            Protocol::Http => "http",
-            Protocol::Tftp => "tftp",
         }
     }
 }

@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Mark, Step, Timeline};
+use crate::chart::{Bar, Chart, HPos, LINE, OTHERS, OURS, RGBColor};
 
-const WIDTH: u32 = 1000;
-/// The height of a bar with the space around it, in pixels.
-const LINE: i32 = 22;
+const WIDTH: i32 = 1000;
 /// Where the bars begin, and the room to their right for the figure.
 const LEFT: i32 = 330;
 const RIGHT: i32 = 150;
@@ -56,8 +53,8 @@ impl Owner {
 
     fn color(self) -> RGBColor {
         match self {
-            Owner::Firmware => RGBColor(170, 170, 170),
-            Owner::Wireboot => RGBColor(0, 114, 178),
+            Owner::Firmware => OTHERS,
+            Owner::Wireboot => OURS,
             Owner::System => RGBColor(230, 159, 0),
         }
     }
@@ -74,38 +71,20 @@ fn bars(marks: &[Mark]) -> impl Iterator<Item = (f64, &Mark)> {
 fn chart(timeline: &Timeline, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let bars: Vec<(f64, &Mark)> = bars(&timeline.marks).collect();
     let height = TOP + BOTTOM + LINE * i32::try_from(bars.len())?;
-    let root = SVGBackend::new(file, (WIDTH, height.unsigned_abs())).into_drawing_area();
-    root.fill(&WHITE)?;
-    let ink = RGBColor(40, 40, 40);
-    let faint = RGBColor(215, 215, 215);
-    let text = |size: i32, x: HPos| {
-        ("sans-serif", size, &ink)
-            .into_text_style(&root)
-            .pos(Pos::new(x, VPos::Center))
-    };
-    root.draw(&Text::new(
-        format!(
-            "A network boot, seconds since power-on ({})",
-            timeline.accelerator
-        ),
-        (20, 24),
-        text(20, HPos::Left),
-    ))?;
+    let chart = Chart::new(file, (WIDTH, height))?;
+    let title = format!(
+        "A network boot, seconds since power-on ({})",
+        timeline.accelerator
+    );
+    chart.text(&title, (20, 24), 20, HPos::Left)?;
     for (index, owner) in Owner::ALL.into_iter().enumerate() {
         let left = LEFT + 150 * i32::try_from(index)?;
-        root.draw(&Rectangle::new(
-            [(left, 44), (left + 14, 58)],
-            owner.color().filled(),
-        ))?;
-        root.draw(&Text::new(
-            owner.name(),
-            (left + 20, 51),
-            text(14, HPos::Left),
-        ))?;
+        chart.rectangle([(left, 44), (left + 14, 58)], owner.color())?;
+        chart.text(owner.name(), (left + 20, 51), 14, HPos::Left)?;
     }
 
     let end = timeline.marks.last().map_or(1.0, |mark| mark.at.max(1.0));
-    let span = f64::from(i32::try_from(WIDTH)? - LEFT - RIGHT);
+    let span = f64::from(WIDTH - LEFT - RIGHT);
     let place = |at: f64| LEFT + (at / end * span) as i32;
     let step = [1_u32, 2, 5, 10, 20, 50, 100]
         .into_iter()
@@ -113,39 +92,27 @@ fn chart(timeline: &Timeline, file: &Path) -> Result<(), Box<dyn std::error::Err
         .unwrap_or(200);
     for at in (0..=end as u32).step_by(step as usize) {
         let x = place(f64::from(at));
-        root.draw(&PathElement::new(
-            vec![(x, TOP - 8), (x, height - BOTTOM)],
-            faint,
-        ))?;
-        root.draw(&Text::new(
-            at.to_string(),
-            (x, height - BOTTOM + 16),
-            text(13, HPos::Center),
-        ))?;
+        chart.grid(x, TOP - 8, height - BOTTOM)?;
+        let label = at.to_string();
+        chart.text(&label, (x, height - BOTTOM + 16), 13, HPos::Center)?;
     }
     for (index, (begin, mark)) in bars.iter().enumerate() {
         let top = TOP + LINE * i32::try_from(index)?;
-        let middle = top + LINE / 2 - 2;
-        root.draw(&Text::new(
-            mark.title(),
-            (LEFT - 10, middle),
-            text(14, HPos::Right),
-        ))?;
         // What takes less than a pixel is seen all the same.
         let (from, to) = (place(*begin), place(mark.at).max(place(*begin) + 1));
-        root.draw(&Rectangle::new(
-            [(from, top), (to, top + LINE - 5)],
-            Owner::of(mark.step).color().filled(),
-        ))?;
         let took = format!("{:.3} s", mark.at - begin);
         let figure = match mark.mbit_s {
             Some(rate) => format!("{took}, {rate:.0} Mbit/s"),
             None => took,
         };
-        root.draw(&Text::new(figure, (to + 6, middle), text(14, HPos::Left)))?;
+        let bar = Bar {
+            name: &mark.title(),
+            figure: &figure,
+            color: Owner::of(mark.step).color(),
+        };
+        chart.bar(&bar, (LEFT, top), (from, to))?;
     }
-    root.present()?;
-    Ok(())
+    chart.finish()
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use wireboot_wire::dhcp::{
 use wireboot_wire::text;
 
 use crate::boot::{self, Boot, Machines};
-use crate::directory::{BOOT_CONFIGURATION, Directory};
+use crate::boot_conf::BOOT_CONFIGURATION;
+use crate::directory::Directory;
 use crate::event::{Event, Kind};
 use crate::leases::Lease;
 use crate::others::Others;

@@ -15,7 +15,8 @@ use wireboot_wire::dhcpv6::{Message, MessageType, Options, Writer, duid};
 use wireboot_wire::text;
 
 use crate::boot::{Boot, Client, Machines, Places, Untold};
-use crate::directory::{BOOT_CONFIGURATION, Directory};
+use crate::boot_conf::BOOT_CONFIGURATION;
+use crate::directory::Directory;
 use crate::event::{Event, Kind};
 use crate::leases::Lease;
 use crate::others::Others;

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::head::Fields;
-use crate::directory::Content;
+use crate::content::Content;
 
 /// What tells one version of a file from another.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use wireboot_wire::tftp::{
 use super::places::Place;
 use super::sender::{Action, End, Sender};
 use super::{Path, acknowledgement, agree, is_transient};
-use crate::directory::Content;
+use crate::content::Content;
 use crate::event::{Event, Events, Kind};
 use crate::stop::Stop;
 

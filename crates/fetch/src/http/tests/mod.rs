@@ -6,23 +6,30 @@ mod threads;
 mod waits;
 mod world;
 
+use core::future::{Future, poll_fn};
+use core::pin::pin;
 use std::cell::Cell;
 use std::format;
 use std::rc::Rc;
-use std::string::ToString;
+use std::string::{String, ToString};
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::vec;
 use std::vec::Vec;
 
 use proptest::prelude::*;
+use wireboot_net::{Duration, Memory, NetError, Stack};
 use wireboot_nic::sim::LinkConfig;
 
-use super::body::FIRST_GROWTH;
-use super::head::HeadReader;
+use super::body::{Body, FIRST_GROWTH};
+use super::download::{FIRST_ATTEMPTS, RESUME_ATTEMPTS};
+use super::head::{Head, HeadReader};
 use super::*;
-use crate::destination::DestinationError;
+use crate::destination::{Destination, DestinationError};
+use crate::pace::Limits;
+use crate::team::Workers;
 use crate::testing;
+use crate::url::Url;
 use world::{Hosts, Outcome, Pages, Reply, Request, Then, Wire, World, reply};
 
 const URL: &str = "http://10.0.0.2/file";

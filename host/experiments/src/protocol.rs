@@ -1,0 +1,33 @@
+//! How files come.
+
+use serde::Serialize;
+
+/// How a file is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TFTP (RFC 1350), with whatever options the client asks for.
+    Tftp,
+    /// HTTP/1.1 without TLS.
+    Http,
+}
+
+impl Protocol {
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Tftp => "TFTP",
+            Protocol::Http => "HTTP",
+        }
+    }
+
+    /// As URLs begin with it.
+    #[must_use]
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Protocol::Tftp => "tftp",
+            Protocol::Http => "http",
+        }
+    }
+}
