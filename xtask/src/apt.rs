@@ -31,6 +31,9 @@ pub const SERVERS: &[&str] = &[
     "radvd",
 ];
 
+/// Boot programs that start ours.
+pub const LOADERS: &[&str] = &["ipxe"];
+
 /// Drivers for network cards that stock firmware does not drive, as the cards' ROMs.
 pub const ROMS: &[&str] = &["ipxe-qemu"];
 

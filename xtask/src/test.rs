@@ -138,6 +138,7 @@ fn prepare() -> Result<()> {
             apt::BOOT,
             apt::SERVERS,
             apt::CLIENTS,
+            apt::LOADERS,
             apt::ROMS,
             apt::EMBEDDING,
             apt::SIGNING,

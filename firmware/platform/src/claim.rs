@@ -8,7 +8,11 @@
 //!
 //! A `Claim` that is dropped closes what it has opened, and then has the firmware's drivers connected again. Its device was stopped before. On
 //! a panic `release_in_panic` does all of that.
+//!
+//! A program that started us and drives the card itself keeps its drivers. Its interface is opened for us alone and stopped, which leaves
+//! the device to a driver of ours, and is started again afterwards.
 
+mod caller;
 mod interface;
 pub mod pci;
 pub mod snp;
@@ -36,10 +40,12 @@ fn open<P: ProtocolPointer>(
     unsafe { boot::open_protocol(params, how) }
 }
 
-/// Has the firmware's drivers take a handle, and what they make of it.
+/// Has the firmware's drivers take a handle, and what they make of it, unless it is of a program that started us.
 fn connect(handle: Handle) {
-    // NOT_FOUND says that it has none.
-    let _ = boot::connect_controller(handle, &[], None, true);
+    if !caller::drives(handle) {
+        // NOT_FOUND says that it has none.
+        let _ = boot::connect_controller(handle, &[], None, true);
+    }
 }
 
 /// Has the firmware's drivers take a handle again when this is dropped. What is open for us alone has to be closed before, as they would be
@@ -63,8 +69,10 @@ impl<P: ProtocolPointer> Exclusive<P> {
     /// The firmware has drivers that have opened it let go.
     fn open(handle: Handle) -> uefi::Result<Self> {
         let handle = ConnectOnDrop(handle);
+        let exclusive = || open(handle.0, OpenProtocolAttributes::Exclusive);
         Ok(Self {
-            protocol: open(handle.0, OpenProtocolAttributes::Exclusive)?,
+            // OVMF's drivers on an interface of iPXE's refuse at first, and have let go the second time.
+            protocol: exclusive().or_else(|_| exclusive())?,
             handle,
         })
     }
@@ -107,7 +115,7 @@ impl<T> Claimed<T> {
     /// Has `stop` stop the device and gives it back, when the claim's owner cannot: on a panic. Memory that the device has is left
     /// allocated, as it may be in use.
     #[cfg(target_os = "uefi")]
-    fn release(&self, protocol: &uefi::Guid, stop: impl FnOnce(NonNull<T>)) {
+    fn release(&self, protocol: &uefi::Guid, stop: impl FnOnce(Handle, NonNull<T>)) {
         let handle = self.handle.swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: the pointer is null or came from a handle.
         let (Some(handle), Some(device)) = (
@@ -116,7 +124,7 @@ impl<T> Claimed<T> {
         ) else {
             return;
         };
-        stop(device);
+        stop(handle, device);
         // SAFETY: the system table is live, and boot services too, as the caller is a running image. The claim's owner, who has opened the
         // protocol, will never run again.
         unsafe {

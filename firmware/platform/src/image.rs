@@ -13,6 +13,7 @@ use uefi::boot::{
     self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol,
 };
 use uefi::proto::loaded_image::LoadedImage;
+use uefi_raw::protocol::loaded_image::LoadedImageProtocol;
 use wireboot_wire::pe;
 
 /// Name of the PE section that may hold a boot configuration.
@@ -38,6 +39,14 @@ pub(crate) fn extent() -> Option<(u64, u64)> {
     let image = open(boot::image_handle())?;
     let (base, bytes) = image.get()?.info();
     Some((base as u64, bytes))
+}
+
+/// The image that has loaded `image`.
+pub(crate) fn parent(image: Handle) -> Option<Handle> {
+    let image = open(image)?;
+    let image = NonNull::from(image.get()?).cast::<LoadedImageProtocol>();
+    // SAFETY: the protocol is open, and `LoadedImage` is a transparent wrapper of it; the handle is null or one of the firmware's.
+    unsafe { Handle::from_ptr(image.as_ref().parent_handle) }
 }
 
 fn open(handle: Handle) -> Option<ScopedProtocol<LoadedImage>> {

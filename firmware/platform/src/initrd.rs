@@ -8,7 +8,9 @@ use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use uefi::Handle;
-use uefi::boot;
+use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
+use uefi::proto::device_path::DevicePath;
+use uefi::proto::media::load_file::LoadFile2;
 use uefi_raw::protocol::device_path::DevicePathProtocol;
 use uefi_raw::protocol::media::LoadFile2Protocol;
 use uefi_raw::{Boolean, Guid, Status, guid};
@@ -52,6 +54,33 @@ struct Server {
     /// address that it draws by lot.
     held: Option<Pages>,
     path: [u8; PATH.len()],
+}
+
+/// Takes the device path from whoever offers initrds there: Linux would take theirs. iPXE offers the script that runs, where that has come by
+/// the network; it expects that its path is taken, and takes that of others.
+pub fn take_path() {
+    let mut path = <&DevicePath>::try_from(&PATH[..]);
+    let Ok(path) = &mut path else { return };
+    let Ok(handle) = boot::locate_device_path::<LoadFile2>(path) else {
+        return;
+    };
+    let params = OpenProtocolParams {
+        handle,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: used at once, with nothing between that could remove the protocol.
+    let theirs =
+        unsafe { boot::open_protocol::<DevicePath>(params, OpenProtocolAttributes::GetProtocol) };
+    let Some(theirs) = theirs
+        .ok()
+        .and_then(|open| Some(NonNull::from(open.get()?)))
+    else {
+        return;
+    };
+    // SAFETY: the pointer is the one that the protocol is installed with, and nobody here refers to it.
+    let _ =
+        unsafe { boot::uninstall_protocol_interface(handle, &DEVICE_PATH, theirs.as_ptr().cast()) };
 }
 
 /// Serves initrds while it lives.

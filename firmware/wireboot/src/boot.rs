@@ -15,7 +15,7 @@ use wireboot_fetch::url::{Host, Url};
 use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
-use wireboot_platform::initrd::{Initrds, Part};
+use wireboot_platform::initrd::{self, Initrds, Part};
 use wireboot_wire::filetype;
 
 /// Fetches what is missing and starts it. Returns only when that did not boot.
@@ -142,6 +142,7 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
         })
         .collect();
     let nic = network.into_idle().ok_or(Error::Nothing)?;
+    initrd::take_path();
     // Before the kernel takes memory, and as late as can be: while the firmware knows them, a panic resets the machine. Without any, it must
     // find none rather than an empty one.
     let offered = if parts.is_empty() {

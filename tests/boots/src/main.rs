@@ -9,6 +9,7 @@ mod failures;
 mod firmware_drivers;
 mod gdb;
 mod ipv6;
+mod ipxe;
 mod ladder;
 mod memory;
 mod menu;
@@ -210,6 +211,16 @@ const CASES: &[(&str, Case)] = &[
         "firmware_has_its_driver_back",
         firmware_drivers::firmware_has_its_driver_back,
     ),
+    (
+        "ipxe_goes_on_over_the_firmwares_driver",
+        ipxe::over_the_firmwares_driver,
+    ),
+    (
+        "ipxe_goes_on_over_its_own_driver",
+        ipxe::over_its_own_driver,
+    ),
+    ("ipxe_goes_on_over_its_interface", ipxe::over_its_interface),
+    ("ipxe_goes_on_after_a_panic", ipxe::after_a_panic),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",

@@ -2,7 +2,7 @@
 
 pub use super::interface::Candidate;
 
-use super::{Claimed, Exclusive, interface};
+use super::{Claimed, Exclusive, caller, interface};
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 use uefi::Handle;
@@ -22,7 +22,8 @@ pub fn interfaces() -> Vec<Candidate> {
 
 static CLAIMED: Claimed<SimpleNetwork> = Claimed::none();
 
-/// An interface that is open for us alone. Dropping it gives it back; it has to be stopped before.
+/// An interface that is open for us alone. Dropping it gives it back; it has to be stopped before. A program that started us and drives it
+/// gets it back running.
 pub struct Claim {
     open: Exclusive<SimpleNetwork>,
 }
@@ -41,22 +42,53 @@ impl Claim {
     pub(crate) fn protocol(&self) -> uefi::Result<NonNull<SimpleNetwork>> {
         self.open.get()
     }
+
+    /// Has its driver leave the device alone.
+    pub(super) fn stop(&self) -> uefi::Result {
+        let mut protocol = self.protocol()?;
+        // SAFETY: it is open, and nobody else uses it.
+        stop(unsafe { protocol.as_mut() });
+        Ok(())
+    }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        CLAIMED.forget(self.open.handle.0);
+        let handle = self.open.handle.0;
+        CLAIMED.forget(handle);
+        if caller::drives(handle)
+            && let Ok(mut protocol) = self.protocol()
+        {
+            // SAFETY: it is open, and nobody uses it any more.
+            run(unsafe { protocol.as_mut() });
+        }
     }
+}
+
+fn stop(snp: &mut SimpleNetwork) {
+    let _ = snp.shutdown();
+    let _ = snp.stop();
+}
+
+/// As it was: iPXE's runs, whatever its state said before.
+fn run(snp: &mut SimpleNetwork) {
+    let _ = snp.start();
+    let _ = snp.initialize(0, 0);
 }
 
 /// Stops the interface and gives it back on a panic.
 #[cfg(target_os = "uefi")]
 pub(crate) fn release_in_panic() {
     use uefi::Identify;
-    CLAIMED.release(&SimpleNetwork::GUID, |mut protocol| {
+    CLAIMED.release(&SimpleNetwork::GUID, |handle, mut protocol| {
         // SAFETY: it is open; its owner will never run again.
         let snp = unsafe { protocol.as_mut() };
-        let _ = snp.shutdown();
-        let _ = snp.stop();
+        stop(snp);
+        if caller::drives(handle) {
+            // A driver of ours may have left the device running, and some drivers reset it only when they shut it down.
+            run(snp);
+            stop(snp);
+            run(snp);
+        }
     });
 }

@@ -98,7 +98,7 @@ impl Drop for Claim {
 /// Stops the interface and gives it back on a panic.
 #[cfg(target_os = "uefi")]
 pub(crate) fn release_in_panic() {
-    CLAIMED.release(&NetworkInterfaceIdentifierProtocol::GUID, |entry| {
+    CLAIMED.release(&NetworkInterfaceIdentifierProtocol::GUID, |_, entry| {
         let commands = Commands {
             // SAFETY: stored from such a function.
             entry: unsafe {

@@ -1,0 +1,97 @@
+//! Started by iPXE, which goes on with its script when a boot has failed.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use wireboot_lab::netns::Lab;
+
+use crate::processors::slow;
+use crate::scene::{Scene, boot_program, expect, faulty_program};
+use crate::system;
+
+const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
+const IPXE: &str = "/usr/lib/ipxe/ipxe.efi";
+
+/// Offers wireboot.efi by names that our server has no other program for, and a script that boots with it: by `first`, which fails, and
+/// then the system. iPXE fetches a file that it has by that name no second time.
+fn write_script(scene: &Scene<'_>, first: &str) -> Result<()> {
+    let directory = &scene.system.directory;
+    for name in ["first.efi", "second.efi"] {
+        fs::copy(boot_program()?, directory.join(name))?;
+    }
+    let script =
+        format!("#!ipxe\nchain {first} ||\nchain second.efi http://10.77.0.1/wireboot.conf\n");
+    fs::write(directory.join("boot.ipxe"), script).context("writing the script")
+}
+
+/// After the first step, iPXE's network works as it was configured before.
+fn goes_on(scene: &Scene<'_>, ipxe: &str, failure: &[&str]) -> Result<()> {
+    let _server = scene.serve_program(Path::new(ipxe), &[])?;
+    let mut machine = scene.start()?;
+    for text in failure {
+        expect(&mut machine, text)?;
+    }
+    expect(&mut machine, "Could not boot")?;
+    expect(&mut machine, r"second\.efi\.+ ok")?;
+    expect(&mut machine, "wireboot: ready")?;
+    scene.arrives(&mut machine)
+}
+
+/// iPXE drives the card by the firmware's driver. wireboot starts itself, so that iPXE is not the one that started the second.
+pub fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    write_script(&scene, "first.efi http://10.77.0.1/itself.conf")?;
+    fs::write(
+        scene.system.directory.join("itself.conf"),
+        "title wireboot once more\nefi first.efi\noptions http://10.77.0.1/no-such.conf\n",
+    )?;
+    goes_on(
+        &scene,
+        SNPONLY,
+        &[
+            "driven by virtio-net",
+            "starting efi",
+            "driven by virtio-net",
+            "no-such.conf.*404",
+            r"first\.efi returned",
+        ],
+    )
+}
+
+/// iPXE drives the card itself.
+pub fn over_its_own_driver(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    let card = scene.machine.network.as_mut().context("a network card")?;
+    "e1000e".clone_into(&mut card.model);
+    write_script(&scene, "first.efi http://10.77.0.1/no-such.conf")?;
+    scene.boot_from_stick(Path::new(IPXE))?;
+    goes_on(&scene, IPXE, &["driven by e1000e", "no-such.conf.*404"])
+}
+
+/// iPXE drives the card by the firmware's driver, the firmware has put its own protocols on iPXE's interface, and the first step calls that.
+pub fn over_its_interface(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    write_script(&scene, "first.efi nic=snp http://10.77.0.1/no-such.conf")?;
+    goes_on(
+        &scene,
+        IPXE,
+        &["driven by the firmware's driver", "no-such.conf.*404"],
+    )
+}
+
+/// The first step ends while its driver runs.
+pub fn after_a_panic(lab: &Lab) -> Result<()> {
+    let scene = Scene::on(lab, slow(), 4)?;
+    write_script(&scene, "faulty.efi http://10.77.0.1/faulty.conf")?;
+    let directory = &scene.system.directory;
+    fs::copy(faulty_program()?, directory.join("faulty.efi"))?;
+    fs::write(
+        directory.join("faulty.conf"),
+        format!(
+            "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} fault=boot\n",
+            system::OPTIONS
+        ),
+    )?;
+    goes_on(&scene, SNPONLY, &["internal error"])
+}
