@@ -6,6 +6,7 @@ use crate::loader;
 use crate::network::{IdleNic, Network};
 use crate::origin::Origin;
 use crate::plan::{Kind, Plan};
+use crate::settings::LoaderNetwork;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
@@ -19,7 +20,12 @@ use wireboot_platform::initrd::{self, Initrds, Part};
 use wireboot_wire::filetype;
 
 /// Fetches what is missing and starts it. Returns only when that did not boot.
-pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallible, Error> {
+pub fn run(
+    mut fetcher: Fetcher,
+    origin: &Origin,
+    plan: Plan,
+    whose: LoaderNetwork,
+) -> Result<Infallible, Error> {
     let Plan {
         mut program,
         kind,
@@ -49,7 +55,12 @@ pub fn run(mut fetcher: Fetcher, origin: &Origin, plan: Plan) -> Result<Infallib
     };
     let network = fetcher.into_network();
     match kind {
-        Kind::Efi => efi(network, origin, program),
+        Kind::Efi => match (whose, program.path.clone()) {
+            (LoaderNetwork::Wireboot, Some(path)) if network.is_native() => {
+                over_ours(network, origin, program, &path)
+            }
+            _ => efi(network, origin, program),
+        },
         Kind::Linux => {
             let initrds = initrds.into_iter().filter_map(|planned| planned.file);
             linux(network, program, initrds.collect())
@@ -187,11 +198,6 @@ fn over_ours(
 /// Starts an EFI program, with the interface back in the firmware's hands.
 fn efi(network: Network, origin: &Origin, program: Program) -> Result<Infallible, Error> {
     let clock = network.clock;
-    if network.is_native()
-        && let Some(path) = program.path.clone()
-    {
-        return over_ours(network, origin, program, &path);
-    }
     drop(network);
     if let Some(cached) = &origin.cached
         && cached.restore().is_none()

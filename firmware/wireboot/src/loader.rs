@@ -16,6 +16,8 @@ use wireboot_protocols::packet;
 
 /// Jobs of loaders are numbered from here on: others' late events are not taken for theirs.
 const FIRST_JOB: Job = 1 << 16;
+/// Payload of the frames and packets that loaders send and receive themselves, whatever the link carries: they are written for this.
+const MTU: u16 = 1500;
 /// How long a server may be silent, as loaders try others themselves.
 const PATIENCE: Duration = Duration::ZERO;
 
@@ -35,7 +37,7 @@ pub fn offer(
     url: &Url,
     path: &PathBuf,
 ) -> Result<Resident, Error> {
-    let (tap, port) = tap(1500);
+    let (tap, port) = tap(MTU);
     network.send(Command::Tap(Box::new(tap)))?;
     let (address, prefix_len) = match &network.leases().v4 {
         Some(lease) => (lease.address.address(), lease.address.prefix_len()),
@@ -44,7 +46,7 @@ pub fn offer(
     let (mac_path, ip_path) = path.stations().ok_or(Error::Nothing)?;
     let station = Station {
         mac: network.mac(),
-        mtu: 1500,
+        mtu: MTU,
         address: address.into(),
         prefix_len,
         mac_path,

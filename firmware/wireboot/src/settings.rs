@@ -27,6 +27,18 @@ pub struct Settings {
     pub floor: Floor,
     /// How long a server is waited for that files have come from.
     pub patience: Duration,
+    /// Whose network an EFI program finds.
+    pub network: LoaderNetwork,
+}
+
+/// Whose network an EFI program finds that is started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoaderNetwork {
+    /// The firmware's, which gets the card back before.
+    #[default]
+    Firmware,
+    /// Ours, where our own driver drives the card: it stays while the program runs.
+    Wireboot,
 }
 
 impl Default for Settings {
@@ -37,6 +49,7 @@ impl Default for Settings {
             vlan: None,
             floor: Floor::default(),
             patience: PATIENCE,
+            network: LoaderNetwork::default(),
         }
     }
 }
@@ -116,6 +129,13 @@ impl Settings {
                 let seconds: u16 = value.parse().map_err(|_| Refusal::Takes(takes))?;
                 self.patience = Duration::from_secs(seconds.into());
             }
+            "network" => {
+                self.network = match value {
+                    "firmware" => LoaderNetwork::Firmware,
+                    "wireboot" => LoaderNetwork::Wireboot,
+                    _ => return Err(Refusal::Takes("firmware or wireboot")),
+                };
+            }
             _ => return Err(Refusal::Unknown),
         }
         Ok(())
@@ -191,6 +211,20 @@ mod tests {
         ] {
             assert!(matches!(patience(wrong), Err(Error::Setting(word)) if word == wrong));
         }
+        let network = |name| by_options(name).map(|settings| settings.network);
+        use LoaderNetwork::{Firmware, Wireboot};
+        assert!(matches!(
+            network("http://a/b network=wireboot"),
+            Ok(Firmware)
+        ));
+        assert!(matches!(
+            network("network=wireboot http://a/b"),
+            Ok(Wireboot)
+        ));
+        assert!(matches!(network("network=firmware x.efi"), Ok(Firmware)));
+        assert!(
+            matches!(network("network=ours x.efi"), Err(Error::Setting(word)) if word == "network=ours")
+        );
         assert!(matches!(
             by_options("x.efi procesors=2 http://a/b"),
             Err(Error::Setting(_))
@@ -209,8 +243,9 @@ mod tests {
 
     #[test]
     fn load_options_override_what_is_embedded() {
-        let embedded =
-            embedded("processors 3\nnic snp\nvlan 7\nfloor 16\npatience 60\ntitle A\nlinux a");
+        let embedded = embedded(
+            "processors 3\nnic snp\nvlan 7\nfloor 16\npatience 60\nnetwork wireboot\ntitle A\nlinux a",
+        );
         let all = Settings {
             processors: Some(3),
             nic: Some(Driver::Snp),
@@ -220,11 +255,12 @@ mod tests {
                 ..Floor::default()
             },
             patience: Duration::from_secs(60),
+            network: LoaderNetwork::Wireboot,
         };
         assert!(matches!(Settings::of(&embedded, ""), Ok(settings) if settings == all));
         let some = Settings::of(
             &embedded,
-            "processors=0 nic=native floor=128 patience=9 http://a/b",
+            "processors=0 nic=native floor=128 patience=9 network=firmware http://a/b",
         );
         let expected = Settings {
             processors: Some(0),
@@ -235,6 +271,7 @@ mod tests {
                 ..Floor::default()
             },
             patience: Duration::from_secs(9),
+            network: LoaderNetwork::Firmware,
         };
         assert!(matches!(some, Ok(settings) if settings == expected));
     }

@@ -11,6 +11,7 @@ mod gdb;
 mod ipv6;
 mod ipxe;
 mod ladder;
+mod loaders;
 mod memory;
 mod menu;
 mod panics;
@@ -221,6 +222,8 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("ipxe_goes_on_over_its_interface", ipxe::over_its_interface),
     ("ipxe_goes_on_after_a_panic", ipxe::after_a_panic),
+    ("shim_and_grub", loaders::shim_and_grub),
+    ("grub_that_exits", loaders::grub_that_exits),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",
@@ -319,8 +322,9 @@ fn main() -> ExitCode {
 fn boots() -> anyhow::Result<ExitCode> {
     let mut arguments = Arguments::from_args();
     if !arguments.list {
-        // From inside a lab the kernel cannot be fetched.
+        // From inside a lab nothing can be fetched.
         guest::fetch()?;
+        loaders::fetch()?;
     }
     let processors = available_parallelism().map_or(1, NonZero::get);
     arguments

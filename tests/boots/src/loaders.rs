@@ -1,0 +1,83 @@
+//! Boot loaders over wireboot's network: Debian's shim and GRUB, as they are.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use wireboot_lab::embed;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::packages::{self, Package};
+use wireboot_lab::qemu::RunningMachine;
+use wireboot_lab::server::Server;
+
+use crate::scene::{Scene, boot_program, expect};
+use crate::system;
+
+/// The packages, and in each the file. They are not installed: that would concern the loader of this computer.
+const SHIM: [&str; 2] = ["shim-signed", "usr/lib/shim/shimx64.efi.signed"];
+const GRUB: [&str; 2] = [
+    "grub-efi-amd64-signed",
+    "usr/lib/grub/x86_64-efi-signed/grubnetx64-installer.efi.signed",
+];
+/// The same loaders on every host.
+const SUITE: &str = "bookworm";
+/// Where Debian's installer has them, and where that GRUB looks for its configuration.
+const FOLDER: &str = "debian-installer/amd64";
+
+/// Fetches the loaders into the cache, unless they are there.
+pub fn fetch() -> Result<()> {
+    packages::fetch(&[SHIM[0], GRUB[0]], &[SUITE], Duration::MAX)
+}
+
+fn copy([package, file]: [&str; 2], to: &Path) -> Result<()> {
+    let file = Package::fetched(package)?.file(&[file])?;
+    fs::copy(file, to).with_context(|| package.to_owned())?;
+    Ok(())
+}
+
+/// Boots shim from its folder, by TFTP over wireboot's network, with `menu` as GRUB's configuration.
+fn start(scene: &Scene<'_>, menu: &str) -> Result<(RunningMachine, Server)> {
+    let directory = &scene.system.directory;
+    let folder = directory.join(FOLDER);
+    fs::create_dir_all(folder.join("grub"))?;
+    copy(SHIM, &folder.join("bootnetx64.efi"))?;
+    copy(GRUB, &folder.join("grubx64.efi"))?;
+    fs::write(folder.join("grub/grub.cfg"), menu)?;
+    let shim = format!("title shim\nefi tftp://10.77.0.1/{FOLDER}/bootnetx64.efi\n");
+    scene.system.configure(&shim)?;
+    let program = directory.join("wireboot.efi");
+    embed::configuration(&boot_program()?, "network wireboot\n", &program)?;
+    let server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "starting efi .* over wireboot's network")?;
+    Ok((machine, server))
+}
+
+/// shim asks for GRUB in its own folder, by its server's name of that; GRUB reads configuration, kernel and RAM disks with a network stack of
+/// its own, and boot services end while it has everything open.
+pub fn shim_and_grub(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let menu = format!(
+        "set timeout=0\nmenuentry x {{\nlinux /linux {}\ninitrd /system.cpio /data.cpio\n}}\n",
+        system::OPTIONS
+    );
+    let (mut machine, mut server) = start(&scene, &menu)?;
+    scene.arrives(&mut machine)?;
+    let events = server.events()?;
+    let asked = format!("{FOLDER}/grubx64.efi");
+    ensure!(
+        events.iter().any(|event| event.message.contains(&asked)),
+        "shim did not ask for {asked}"
+    );
+    Ok(())
+}
+
+/// A loader that returns leaves the firmware its network.
+pub fn grub_that_exits(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let (mut machine, _server) = start(&scene, "echo on the way out\nexit\n")?;
+    expect(&mut machine, "on the way out")?;
+    expect(&mut machine, r"bootnetx64\.efi returned")?;
+    scene.goes_on(&mut machine)
+}
