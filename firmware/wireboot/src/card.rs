@@ -168,10 +168,8 @@ impl Card {
         let Self::Native(function) = self else {
             return None;
         };
-        let interfaces = firmware_cards(None).into_iter();
-        let on_it = interfaces.filter(|card| card.path().starts_with(&function.path));
-        // iPXE's lies above the one that it uses.
-        on_it.max_by_key(|card| card.path().len())
+        let mut interfaces = firmware_cards(None).into_iter();
+        interfaces.find(|card| card.path().starts_with(&function.path))
     }
 
     /// Takes it from the firmware and starts it, with up to `pairs` queue pairs.

@@ -63,11 +63,11 @@ pub fn shim_and_grub(lab: &Lab) -> Result<()> {
         system::OPTIONS
     );
     let (mut machine, mut server) = start(&scene, &menu)?;
-    scene.arrives(&mut machine)?;
+    scene.runs(&mut machine)?;
     let events = server.events()?;
     let asked = format!("{FOLDER}/grubx64.efi");
     ensure!(
-        events.iter().any(|event| event.message.contains(&asked)),
+        events.iter().any(|event| event.file == asked),
         "shim did not ask for {asked}"
     );
     Ok(())

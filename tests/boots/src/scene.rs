@@ -148,6 +148,11 @@ impl<'lab> Scene<'lab> {
             r"wireboot: [0-9.]+ MB in [0-9.]+ s, \d+ Mbit/s, \d+ retransmissions",
         )?;
         expect(machine, r"wireboot: starting linux")?;
+        self.runs(machine)
+    }
+
+    /// The system has its data, and switches the machine off.
+    pub fn runs(&self, machine: &mut RunningMachine) -> Result<()> {
         expect(machine, &format!("boots: sha256 {}", self.system.sha256))?;
         let status = machine
             .wait(PATIENCE)?

@@ -22,7 +22,8 @@ pub(super) fn drives(handle: Handle) -> bool {
     })
 }
 
-fn has_opened(handle: Handle, protocol: &Guid) -> bool {
+/// Whether one of them has opened that protocol as a driver.
+pub(super) fn has_opened(handle: Handle, protocol: &Guid) -> bool {
     let Some(table) = uefi::table::system_table_raw() else {
         return false;
     };

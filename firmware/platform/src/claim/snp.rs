@@ -5,19 +5,21 @@ pub use super::interface::Candidate;
 use super::{Claimed, Exclusive, caller, interface};
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use uefi::Handle;
 use uefi::proto::network::snp::SimpleNetwork;
+use uefi::{Handle, Identify};
 
 /// `IfType` of Ethernet (RFC 3232, as PXE has it).
 pub(crate) const ETHERNET: u8 = 1;
 
-/// All Ethernet interfaces, in the firmware's order. Some are there only after [`connect`](super::pci::Candidate::connect).
+/// All Ethernet interfaces, in the firmware's order, but those that a program that started us uses: it offers its own. Some are there only after [`connect`](super::pci::Candidate::connect).
 #[must_use]
 pub fn interfaces() -> Vec<Candidate> {
-    interface::with(|snp: &SimpleNetwork| {
+    let mut interfaces = interface::with(|snp: &SimpleNetwork| {
         let mode = snp.mode();
         mode.if_type == ETHERNET && mode.hw_address_size == 6
-    })
+    });
+    interfaces.retain(|interface| !caller::has_opened(interface.handle, &SimpleNetwork::GUID));
+    interfaces
 }
 
 static CLAIMED: Claimed<SimpleNetwork> = Claimed::none();
@@ -79,7 +81,6 @@ fn run(snp: &mut SimpleNetwork) {
 /// Stops the interface and gives it back on a panic.
 #[cfg(target_os = "uefi")]
 pub(crate) fn release_in_panic() {
-    use uefi::Identify;
     CLAIMED.release(&SimpleNetwork::GUID, |handle, mut protocol| {
         // SAFETY: it is open; its owner will never run again.
         let snp = unsafe { protocol.as_mut() };
