@@ -81,6 +81,8 @@ pub fn clippy() -> Result<()> {
         "--package",
         "wireboot-platform",
         "--package",
+        "wireboot-efi-protocols",
+        "--package",
         "wireboot",
         "--package",
         "wireboot-bench",

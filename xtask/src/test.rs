@@ -161,6 +161,8 @@ fn unit() -> Result<()> {
                 "--package",
                 "wireboot",
                 "--package",
+                "wireboot-efi-protocols",
+                "--package",
                 "wireboot-bench",
             ])
             .arg("--lib"),

@@ -507,3 +507,59 @@ unsafe extern "efiapi" fn set_packets(
         Status::SUCCESS
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn station(address: &str, prefix_len: u8) -> Station {
+        Station {
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            address: address.parse().unwrap(),
+            prefix_len,
+            mac_path: Box::new([]),
+            ip_path: Box::new([]),
+        }
+    }
+
+    fn octets(address: IpAddress) -> [u8; 16] {
+        // SAFETY: a union of plain bytes.
+        unsafe { core::mem::transmute(address) }
+    }
+
+    #[test]
+    fn masks_have_as_many_ones_as_the_prefix() {
+        let v4 = |len| octets(mask(&station("10.0.0.1", len)))[..4].to_vec();
+        assert_eq!(v4(24), [255, 255, 255, 0]);
+        assert_eq!(v4(0), [0, 0, 0, 0]);
+        assert_eq!(v4(32), [255; 4]);
+        assert_eq!(v4(9), [255, 128, 0, 0]);
+        let v6 = octets(mask(&station("fd00::1", 64)));
+        assert_eq!(v6, [[0xff; 8], [0; 8]].concat()[..]);
+    }
+
+    #[test]
+    fn names_are_files_of_the_server_or_urls() {
+        let server = "10.0.0.1".parse().unwrap();
+        let text = |file| url(server, file).map(|url| url.as_str().to_string());
+        assert_eq!(text("a/b.efi").as_deref(), Some("tftp://10.0.0.1/a/b.efi"));
+        assert_eq!(text("http://c/d").as_deref(), Some("http://c/d"));
+        assert_eq!(text("https://c/d"), None);
+    }
+
+    #[test]
+    fn a_name_ends_with_a_zero_and_is_text() {
+        // SAFETY: each ends with a zero.
+        let name = |bytes: &'static [u8]| unsafe { file_name(bytes.as_ptr().cast()) };
+        assert_eq!(name(b"grubx64.efi\0rest"), Some("grubx64.efi"));
+        assert_eq!(name(b"\0"), Some(""));
+        assert_eq!(name(b"\xff\0"), None);
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { file_name(core::ptr::null()) }, None);
+        let endless = alloc::vec![b'a'; LONGEST_NAME + 1];
+        // SAFETY: longer than what is looked at.
+        assert_eq!(unsafe { file_name(endless.as_ptr().cast()) }, None);
+    }
+}

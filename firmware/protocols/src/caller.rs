@@ -69,3 +69,35 @@ impl MemoryBlock for Buffer {
 
     fn commit(&mut self, _len: usize) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_the_callers_memory() {
+        let mut memory = [0_u8; 8];
+        // SAFETY: the array outlives the buffer, which has all but its last byte.
+        let mut buffer = unsafe { Buffer::new(memory.as_mut_ptr().cast(), 7) }.unwrap();
+        assert_eq!((buffer.len(), buffer.is_empty()), (7, false));
+        buffer.fill(b"abc");
+        buffer.rest_mut(5).fill(b'x');
+        assert_eq!(buffer.rest(1), b"bc\0\0xx");
+        assert_eq!((buffer.rest(7), buffer.rest(8)), (&[][..], &[][..]));
+        buffer.fill(b"0123456789");
+        drop(buffer);
+        assert_eq!(&memory, b"0123456\0");
+    }
+
+    #[test]
+    fn impossible_buffers_are_refused() {
+        let at = core::ptr::without_provenance_mut(0x1000);
+        // SAFETY: none of them is used.
+        let none = |at, len| unsafe { Buffer::new(at, len) }.is_none();
+        assert!(none(core::ptr::null_mut(), 5));
+        assert!(none(at, u64::MAX));
+        assert!(none(at, 1 << 63));
+        assert!(none(core::ptr::without_provenance_mut(usize::MAX), 1));
+        assert!(!none(at, 1));
+    }
+}
