@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A virtual machine, its network and what it boots.
-pub const BOOT: &[&str] = &[
+pub(crate) const BOOT: &[&str] = &[
     "qemu-system-x86",
     "ovmf",
     "iproute2",
@@ -16,13 +16,13 @@ pub const BOOT: &[&str] = &[
 ];
 
 /// Clients that we did not write, for our servers.
-pub const CLIENTS: &[&str] = &["atftp", BUSYBOX, "curl", "isc-dhcp-client", "tftp-hpa"];
+pub(crate) const CLIENTS: &[&str] = &["atftp", BUSYBOX, "curl", "isc-dhcp-client", "tftp-hpa"];
 
 /// Either serves, and they exclude each other.
-pub const BUSYBOX: &str = "busybox|busybox-static";
+pub(crate) const BUSYBOX: &str = "busybox|busybox-static";
 
 /// Servers that we did not write.
-pub const SERVERS: &[&str] = &[
+pub(crate) const SERVERS: &[&str] = &[
     "atftpd",
     "dnsmasq-base",
     "kea-dhcp4-server",
@@ -32,19 +32,19 @@ pub const SERVERS: &[&str] = &[
 ];
 
 /// Boot programs that start ours.
-pub const LOADERS: &[&str] = &["ipxe"];
+pub(crate) const LOADERS: &[&str] = &["ipxe"];
 
 /// Drivers for network cards that stock firmware does not drive, as the cards' ROMs.
-pub const ROMS: &[&str] = &["ipxe-qemu"];
+pub(crate) const ROMS: &[&str] = &["ipxe-qemu"];
 
 /// What signs programs for Secure Boot.
-pub const SIGNING: &[&str] = &["openssl", "sbsigntool"];
+pub(crate) const SIGNING: &[&str] = &["openssl", "sbsigntool"];
 
 /// What puts a configuration into wireboot.efi.
-pub const EMBEDDING: &[&str] = &["binutils"];
+pub(crate) const EMBEDDING: &[&str] = &["binutils"];
 
 /// The rivals, and the instruments that time them.
-pub const BENCH: &[&str] = &[
+pub(crate) const BENCH: &[&str] = &[
     "atftpd",
     BUSYBOX,
     "dnsmasq-base",
@@ -66,13 +66,13 @@ const SERVICES: &[(&str, &str)] = &[
 ];
 
 /// Whether all of these are installed.
-pub fn installed(packages: &[&str]) -> bool {
+pub(crate) fn installed(packages: &[&str]) -> bool {
     missing(packages).is_empty()
 }
 
 /// Installs those of the packages that are missing. Without missing ones, this neither needs a network nor takes time.
 /// No service is started or enabled on the way.
-pub fn ensure(packages: &[&str]) -> Result<()> {
+pub(crate) fn ensure(packages: &[&str]) -> Result<()> {
     let missing = missing(packages);
     if missing.is_empty() {
         return Ok(());

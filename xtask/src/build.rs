@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// The firmware programs, by the names of their packages.
-pub const FIRMWARE: [&str; 2] = ["wireboot", "wireboot-bench"];
+pub(crate) const FIRMWARE: [&str; 2] = ["wireboot", "wireboot-bench"];
 
 /// wireboot.efi with panics on demand: only for `tests/boots`.
 const FAULTS: &str = "wireboot-faults.efi";
@@ -15,7 +15,7 @@ const FAULTS: &str = "wireboot-faults.efi";
 const PROGRAMS: [&str; 4] = ["wireboot.efi", "wireboot-bench.efi", FAULTS, "wireboot"];
 
 /// Builds all of `dist/`. When that fails, no older ones are left to be taken for new.
-pub fn all() -> Result<()> {
+pub(crate) fn all() -> Result<()> {
     let dist = shell::root().join("dist");
     fs::create_dir_all(&dist)?;
     let built = firmware(&dist).and_then(|()| host(&dist));
@@ -81,28 +81,28 @@ fn commit() -> String {
 }
 
 /// Whether the last build made all programs.
-pub fn all_built() -> bool {
+pub(crate) fn all_built() -> bool {
     PROGRAMS
         .iter()
         .all(|program| shell::root().join("dist").join(program).exists())
 }
 
 /// Builds, then boots a virtual machine over the network.
-pub fn boot(arguments: &[String]) -> Result<()> {
+pub(crate) fn boot(arguments: &[String]) -> Result<()> {
     apt::ensure(apt::BOOT)?;
     all()?;
     lab("boot", arguments)
 }
 
 /// Builds, then measures wireboot beside other network boots.
-pub fn bench(arguments: &[String]) -> Result<()> {
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     apt::ensure(&[apt::BOOT, apt::BENCH].concat())?;
     all()?;
     lab("bench", arguments)
 }
 
 /// Builds, then boots many times, with a fault each.
-pub fn soak(arguments: &[String]) -> Result<()> {
+pub(crate) fn soak(arguments: &[String]) -> Result<()> {
     apt::ensure(&[apt::BOOT, apt::EMBEDDING, &[apt::BUSYBOX]].concat())?;
     all()?;
     lab("soak", arguments)

@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSION: &str = "0.20.2";
 
 /// Fails on a licence that deny.toml does not allow, on two versions of one crate and on a crate from elsewhere.
-pub fn check() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     shell::run(deny()?.args([
         "check",
         "--hide-inclusion-graph",
@@ -21,7 +21,7 @@ pub fn check() -> Result<()> {
 }
 
 /// Fails on a known vulnerability. Is not run where the list of them cannot be fetched and is not at hand.
-pub fn advisories() -> Result<()> {
+pub(crate) fn advisories() -> Result<()> {
     if !shell::succeeds(deny()?.args(["fetch", "db"])) {
         if !advisories_at_hand() {
             return Err(

@@ -10,7 +10,7 @@ const FILES: &str = "docs/deploy";
 /// Fails where a block on the page differs from its file, or a file is not on the page.
 ///
 /// A block belongs to a file by its first fence line: ```` ```conf docs/deploy/dnsmasq.conf ````.
-pub fn check() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     let page = fs::read_to_string(shell::root().join(PAGE))
         .with_context(|| format!("cannot read {PAGE}"))?;
     let blocks = blocks(&page);

@@ -44,7 +44,7 @@ impl Until {
 }
 
 /// Fuzzes the named targets, or all, for FUZZ_SECONDS each, and keeps new inputs in the working corpus.
-pub fn long(targets: &[String]) -> Result<()> {
+pub(crate) fn long(targets: &[String]) -> Result<()> {
     let seconds = match std::env::var("FUZZ_SECONDS") {
         Ok(seconds) => seconds
             .parse()
@@ -66,7 +66,7 @@ pub fn long(targets: &[String]) -> Result<()> {
 }
 
 /// Fuzzes every target with a few inputs.
-pub fn smoke() -> Result<()> {
+pub(crate) fn smoke() -> Result<()> {
     let programs = build()?;
     each(&targets()?, |name| {
         fuzz(&programs, name, Until::Runs(smoke_runs(name)))

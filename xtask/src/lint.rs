@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::fs;
 
 /// Every gate in turn; fails at the first that does.
-pub fn all() -> Result<()> {
+pub(crate) fn all() -> Result<()> {
     tools()?;
     format()?;
     clippy()?;
@@ -25,7 +25,7 @@ pub fn all() -> Result<()> {
 }
 
 /// Gets rustfmt and clippy for the cargo that runs xtask.
-pub fn tools() -> Result<()> {
+pub(crate) fn tools() -> Result<()> {
     let there = |tool| shell::succeeds(shell::cargo().args([tool, "--version"]));
     if there("fmt") && there("clippy") {
         return Ok(());
@@ -42,7 +42,7 @@ pub fn tools() -> Result<()> {
 }
 
 /// rustfmt changes nothing.
-pub fn format() -> Result<()> {
+pub(crate) fn format() -> Result<()> {
     let check = |manifest| {
         shell::run(shell::cargo().args(["fmt", "--all", "--check", "--manifest-path", manifest]))
             .context("run `cargo fmt --all` (and once more in fuzz/)")
@@ -52,7 +52,7 @@ pub fn format() -> Result<()> {
 }
 
 /// clippy finds nothing in what runs on the host, tests included.
-pub fn clippy() -> Result<()> {
+pub(crate) fn clippy() -> Result<()> {
     let clippy = |packages: &[&str]| {
         let mut cargo = shell::cargo();
         cargo.arg("clippy").args(packages).args([
@@ -91,7 +91,7 @@ pub fn clippy() -> Result<()> {
 }
 
 /// clippy finds nothing in the firmware programs.
-pub fn clippy_uefi() -> Result<()> {
+pub(crate) fn clippy_uefi() -> Result<()> {
     let toolchain = uefi::Toolchain::find()?;
     let clippy = |features: &[&str]| {
         shell::run(
@@ -107,7 +107,7 @@ pub fn clippy_uefi() -> Result<()> {
 }
 
 /// No page of the API documentation has a broken link.
-pub fn rustdoc() -> Result<()> {
+pub(crate) fn rustdoc() -> Result<()> {
     shell::run(
         shell::cargo()
             .args(["doc", "--no-deps", "--all-features", "--quiet"])
@@ -116,7 +116,7 @@ pub fn rustdoc() -> Result<()> {
 }
 
 /// The crates for other projects build from what would be published of them, without the tree around it.
-pub fn publishing() -> Result<()> {
+pub(crate) fn publishing() -> Result<()> {
     let mut cargo = shell::cargo();
     cargo.args(["package", "--quiet", "--offline", "--allow-dirty"]);
     for entry in fs::read_dir(shell::root().join("crates"))? {

@@ -63,11 +63,11 @@ const MEMORY_KIB: u32 = 12 << 20;
 const SURVIVORS: &str = "xtask/survivors.txt";
 
 /// The chore that [`until_failure`] is.
-pub const UNTIL_FAILURE: &str = "until-failure";
+pub(crate) const UNTIL_FAILURE: &str = "until-failure";
 
 /// Which changes to try: all, or a part, of which no floor is judged.
 #[derive(clap::Args)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Only this crate (ring, wire, ...); may be repeated
     #[arg(long = "crate", value_name = "NAME")]
     crates: Vec<String>,
@@ -97,7 +97,7 @@ impl Outcome {
 }
 
 /// Tries the changes, crate by crate, and fails when too many of a crate's survive.
-pub fn run(wanted: &Wanted) -> Result<()> {
+pub(crate) fn run(wanted: &Wanted) -> Result<()> {
     for name in &wanted.crates {
         if CRATES.iter().all(|known| known.name() != name) {
             let names: Vec<_> = CRATES.iter().map(Crate::name).collect();
@@ -171,7 +171,7 @@ fn mutate(program: &Path, one: &Crate, wanted: &Wanted) -> Result<Outcome> {
 
 /// Runs a test program up to its first failure, and tells whether there was none. What its other tests say changes nothing then, and
 /// they may take long: where nothing is received, each waits until its time is up.
-pub fn until_failure(command: &[OsString]) -> Result<bool> {
+pub(crate) fn until_failure(command: &[OsString]) -> Result<bool> {
     let (program, arguments) = command.split_first().context("no program")?;
     let mut child = Command::new(program)
         .args(arguments)

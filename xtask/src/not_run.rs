@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a step could not be run here; the rest of the tests goes on, and does not fail for it.
 #[derive(Debug)]
-pub struct NotRun(pub &'static str);
+pub(crate) struct NotRun(pub &'static str);
 
 impl fmt::Display for NotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

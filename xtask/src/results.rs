@@ -80,7 +80,7 @@ const MEASUREMENTS: &[Measurement] = &[
 ];
 
 /// Measures those whose names contain one of the words, or all. One that fails does not stop the others.
-pub fn run(only: &[String]) -> Result<()> {
+pub(crate) fn run(only: &[String]) -> Result<()> {
     let wanted: Vec<&Measurement> = MEASUREMENTS
         .iter()
         .filter(|one| only.is_empty() || only.iter().any(|word| one.name.contains(word.as_str())))

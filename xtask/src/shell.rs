@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The root of the source tree.
-pub fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies in the tree")
 }
 
 /// Where cargo puts what it builds: `CARGO_TARGET_DIR`, else `target/`.
-pub fn target_directory() -> PathBuf {
+pub(crate) fn target_directory() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => root().join(directory),
         None => root().join("target"),
@@ -21,7 +21,7 @@ pub fn target_directory() -> PathBuf {
 }
 
 /// What outlives a `make clean`: `$XDG_CACHE_HOME/wireboot`, else `~/.cache/wireboot`.
-pub fn cache_directory() -> PathBuf {
+pub(crate) fn cache_directory() -> PathBuf {
     match (std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
         (Some(cache), _) if Path::new(&cache).is_absolute() => {
             PathBuf::from(cache).join("wireboot")
@@ -32,24 +32,24 @@ pub fn cache_directory() -> PathBuf {
 }
 
 /// A command that runs in the root of the tree.
-pub fn command(program: impl Into<OsString>) -> Command {
+pub(crate) fn command(program: impl Into<OsString>) -> Command {
     let mut command = Command::new(program.into());
     command.current_dir(root());
     command
 }
 
 /// The cargo that runs xtask.
-pub fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// Shows the command, runs it and fails unless it exits with 0.
-pub fn run(command: &mut Command) -> Result<()> {
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     run_to(command, &[0])
 }
 
 /// Shows the command, runs it and fails unless it exits with one of these codes.
-pub fn run_to(command: &mut Command, codes: &[i32]) -> Result<()> {
+pub(crate) fn run_to(command: &mut Command, codes: &[i32]) -> Result<()> {
     let line = line(command);
     println!("$ {line}");
     let status = command
@@ -62,12 +62,12 @@ pub fn run_to(command: &mut Command, codes: &[i32]) -> Result<()> {
 }
 
 /// Runs the command out of sight and tells whether it exited with 0.
-pub fn succeeds(command: &mut Command) -> bool {
+pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
 /// What the command writes to its standard output, without the last line's end. Fails unless it exits with 0.
-pub fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = line(command);
     let output = command
         .output()

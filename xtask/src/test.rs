@@ -72,7 +72,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// Runs the steps whose name contains one of the words, or all. A failed step does not stop the others.
-pub fn run(only: &[String]) -> Result<()> {
+pub(crate) fn run(only: &[String]) -> Result<()> {
     let wanted =
         |step: &&Step| only.is_empty() || only.iter().any(|word| step.name.contains(word.as_str()));
     let mut table = Vec::new();

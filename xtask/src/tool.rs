@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 
 /// The program of the crate `name` in this version; another version is installed beside it.
-pub fn installed(name: &str, version: &str) -> Result<PathBuf> {
+pub(crate) fn installed(name: &str, version: &str) -> Result<PathBuf> {
     let root = shell::cache_directory().join(format!("tools/{name}-{version}"));
     let program = root.join("bin").join(name);
     if !program.exists() {

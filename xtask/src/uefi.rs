@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// The target that the firmware programs are built for.
-pub const TARGET: &str = "x86_64-unknown-uefi";
+pub(crate) const TARGET: &str = "x86_64-unknown-uefi";
 
 /// The profile in Cargo.toml that they are built with.
-pub const PROFILE: &str = "firmware";
+pub(crate) const PROFILE: &str = "firmware";
 
 /// Debian 12's compiler, linter, library source and linker.
 const DEBIAN: [&str; 6] = [
@@ -25,7 +25,7 @@ const DEBIAN: [&str; 6] = [
 ];
 
 /// Which compiler makes firmware programs.
-pub enum Toolchain {
+pub(crate) enum Toolchain {
     /// The one that runs xtask: it has the target.
     Host,
     /// Debian's, with the standard library from source.
@@ -34,7 +34,7 @@ pub enum Toolchain {
 
 impl Toolchain {
     /// Finds the compiler; installs one where none is there.
-    pub fn find() -> Result<Self> {
+    pub(crate) fn find() -> Result<Self> {
         if host_has_target()? {
             return Ok(Self::Host);
         }
@@ -63,7 +63,7 @@ impl Toolchain {
     }
 
     /// `cargo VERB` for the UEFI target, optimised, in a target directory of its own.
-    pub fn cargo(&self, command: &str) -> Command {
+    pub(crate) fn cargo(&self, command: &str) -> Command {
         let mut cargo = match self {
             Self::Host => shell::cargo(),
             Self::Debian => debian_cargo(),

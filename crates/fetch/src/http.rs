@@ -1,7 +1,7 @@
 //! Files by HTTP/1.1 (RFC 9110, RFC 9112): GET, redirects, connections used again, and transfers that go on
 //! where they broke off.
 //!
-//! A body goes from the wire straight to the memory of its [`Destination`]. What was received is never mixed
+//! A body goes from the wire straight to the memory of its [`Destination`](crate::destination::Destination). What was received is never mixed
 //! with another version of the file: a transfer is resumed only if the server gave a strong validator, which goes into
 //! `If-Range`; else it starts anew. A body without a length in HTTP/1.0 style ends where the server closes; whether
 //! it is complete only a digest can tell ([`crate::verify`]).

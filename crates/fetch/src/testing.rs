@@ -22,15 +22,19 @@ use wireboot_nic::{Nic, Offload, Receive, Transmit};
 use wireboot_ring::{HeapBlock, PrefixReader, PrefixWriter, prefix};
 
 /// Station address of the scripted hosts.
-pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
+pub(crate) const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 /// A simulated second, in microseconds.
-pub const SECOND: i64 = 1_000_000;
+pub(crate) const SECOND: i64 = 1_000_000;
 /// Bytes of a piece of memory.
 const PIECE: usize = 999;
 
 /// Memory for a file, in small pieces, beginning as `previous` does so far as that is filled. Committed bytes cannot be written again,
 /// so a file of which some were committed too early arrives wrong. `committed` counts them. Parts can be lent.
-pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, committed: &Arc<AtomicUsize>) -> Memory {
+pub(crate) fn memory(
+    bytes: u64,
+    previous: Option<(Memory, u64)>,
+    committed: &Arc<AtomicUsize>,
+) -> Memory {
     let mut room = vec![0xee; bytes as usize];
     if let Some((old, filled)) = previous {
         let filled = filled as usize;
@@ -42,7 +46,7 @@ pub fn memory(bytes: u64, previous: Option<(Memory, u64)>, committed: &Arc<Atomi
 }
 
 /// The first `len` bytes of `memory`.
-pub fn content(memory: &Memory, len: usize) -> Vec<u8> {
+pub(crate) fn content(memory: &Memory, len: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < len {
         bytes.extend(memory.rest(bytes.len()));
@@ -82,7 +86,7 @@ impl MemoryBlock for Committing {
 
 /// A UDP datagram that the task has sent, or that a script answers with.
 #[derive(Clone, Debug)]
-pub struct Datagram {
+pub(crate) struct Datagram {
     pub source: SocketAddrV4,
     pub destination: SocketAddrV4,
     pub payload: Vec<u8>,
@@ -94,7 +98,7 @@ pub struct Datagram {
 
 impl Datagram {
     /// The answer from where this went to where it came from.
-    pub fn answer(&self, payload: Vec<u8>) -> Self {
+    pub(crate) fn answer(&self, payload: Vec<u8>) -> Self {
         Self {
             source: self.destination,
             destination: self.source,
@@ -105,7 +109,7 @@ impl Datagram {
     }
 
     /// What a host says (ICMP port unreachable) on which nobody listens where this went.
-    pub fn refused(&self) -> Self {
+    pub(crate) fn refused(&self) -> Self {
         Self {
             refusal: true,
             ..self.answer(Vec::new())
@@ -295,7 +299,7 @@ fn port_unreachable(packet: &Ipv4Packet<&[u8]>) -> Vec<u8> {
 ///
 /// # Panics
 /// When the task does not end within 400 simulated seconds.
-pub fn run<T: 'static>(
+pub(crate) fn run<T: 'static>(
     link: LinkConfig,
     seed: u64,
     hosts: &[Ipv4Addr],

@@ -24,8 +24,8 @@ impl Scheme {
     /// The port used when a URL names none.
     pub fn default_port(self) -> u16 {
         match self {
-            Scheme::Http => 80,
-            Scheme::Tftp => 69,
+            Self::Http => 80,
+            Self::Tftp => 69,
         }
     }
 }
@@ -42,9 +42,9 @@ pub enum Host {
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Host::Name(name) => f.write_str(name),
-            Host::Address(IpAddr::V4(address)) => address.fmt(f),
-            Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            Self::Name(name) => f.write_str(name),
+            Self::Address(IpAddr::V4(address)) => address.fmt(f),
+            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
         }
     }
 }
@@ -155,7 +155,7 @@ impl Url {
             }
             Scheme::Tftp => tftp_file(uri).ok_or_else(|| UrlError::FileName { url: url() })?,
         };
-        Ok(Url {
+        Ok(Self {
             text: url(),
             scheme,
             host,
@@ -193,7 +193,7 @@ impl Url {
     }
 
     /// True when both are fetched the same way from the same server and port.
-    pub fn same_server(&self, other: &Url) -> bool {
+    pub fn same_server(&self, other: &Self) -> bool {
         self.scheme == other.scheme && self.host == other.host && self.port == other.port
     }
 }
@@ -208,7 +208,7 @@ impl FromStr for Url {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        Url::parse(text)
+        Self::parse(text)
     }
 }
 

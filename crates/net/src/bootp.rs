@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 
 /// The BOOTP client port.
-pub const CLIENT_PORT: u16 = 68;
+pub(crate) const CLIENT_PORT: u16 = 68;
 const SERVER_PORT: u16 = 67;
 
 impl Stack {

@@ -38,7 +38,7 @@ fn fold(mut total: u64) -> u16 {
 }
 
 /// Sum of the pseudo header (RFC 9293, section 3.1; RFC 768; RFC 8200, section 8.1), not complemented.
-pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> u16 {
+pub(crate) fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> u16 {
     fold(address(source) + address(destination) + u64::from(protocol) + len as u64)
 }
 
@@ -55,18 +55,18 @@ fn address(address: IpAddr) -> u64 {
 }
 
 /// True when the transport segment's checksum (its field included in `segment`) is right.
-pub fn verify(pseudo: u16, segment: Parts<'_>) -> bool {
+pub(crate) fn verify(pseudo: u16, segment: Parts<'_>) -> bool {
     sum(pseudo, segment.chunks()) == 0xffff
 }
 
 /// The checksum of `segment`, whose checksum field holds zero.
-pub fn compute(pseudo: u16, segment: &[u8]) -> u16 {
+pub(crate) fn compute(pseudo: u16, segment: &[u8]) -> u16 {
     !sum(pseudo, core::iter::once(segment))
 }
 
 /// True when the checksum of an IPv4 header without options, which is not all zero, is right.
 #[inline]
-pub fn header_ok(header: &[u8; 20]) -> bool {
+pub(crate) fn header_ok(header: &[u8; 20]) -> bool {
     // In either byte order. Folded, the multiples of 0xffff, and they alone, are 0xffff.
     let words = header.as_chunks::<4>().0.iter();
     let sum: u64 = words.map(|word| u64::from(u32::from_le_bytes(*word))).sum();

@@ -20,7 +20,7 @@ pub trait DatagramSink {
 }
 
 /// A bound port.
-pub struct Binding {
+pub(crate) struct Binding {
     pub port: u16,
     pub sink: Rc<RefCell<dyn DatagramSink>>,
     /// Who said last that nobody listens there.
@@ -29,10 +29,10 @@ pub struct Binding {
 
 /// Datagrams and their senders, for a reader. Those that find [`WAITING`] are dropped, as the network would.
 #[derive(Default)]
-pub struct Queue(VecDeque<(SocketAddr, Vec<u8>)>);
+pub(crate) struct Queue(VecDeque<(SocketAddr, Vec<u8>)>);
 
 impl Queue {
-    pub fn pop(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+    pub(crate) fn pop(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.0.pop_front()
     }
 }

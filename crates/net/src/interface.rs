@@ -48,7 +48,7 @@ enum NextHop {
 }
 
 /// What a packet that was looked at in one piece means to the rest of the engine.
-pub enum Delivery {
+pub(crate) enum Delivery {
     /// A frame with a UDP datagram or TCP segment, put together from fragments or freed of options and extension headers.
     Whole(Vec<u8>),
     /// A host says that nobody took our datagram.
@@ -60,7 +60,7 @@ pub enum Delivery {
 }
 
 /// All that belongs to the link and the IP layers.
-pub struct Interface {
+pub(crate) struct Interface {
     station: MacAddress,
     /// Largest IP packet on the link, as the card has it.
     link_mtu: u16,
@@ -86,7 +86,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    pub fn new(properties: &Properties, random: ChaCha12Rng) -> Self {
+    pub(crate) fn new(properties: &Properties, random: ChaCha12Rng) -> Self {
         Self {
             station: properties.mac,
             link_mtu: properties.mtu,
@@ -108,7 +108,7 @@ impl Interface {
 
     /// Whether `address` is one of ours.
     #[inline]
-    pub fn is_ours(&self, address: IpAddr, now: Instant) -> bool {
+    pub(crate) fn is_ours(&self, address: IpAddr, now: Instant) -> bool {
         let configured = match address {
             IpAddr::V4(address) => self.address4() == Some(address),
             IpAddr::V6(address) => self.slaac().is_some_and(|v6| v6.is_ours(address, now)),
@@ -117,7 +117,7 @@ impl Interface {
     }
 
     /// How packets get to `remote`, for another engine of the team. `None` without an address or a route.
-    pub fn route(&self, remote: IpAddr, now: Instant) -> Option<Route> {
+    pub(crate) fn route(&self, remote: IpAddr, now: Instant) -> Option<Route> {
         Some(Route {
             remote,
             local: self.source(remote, now)?,
@@ -127,7 +127,7 @@ impl Interface {
     }
 
     /// The address to send from to `remote`; `None` without an address or a route.
-    pub fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
+    pub(crate) fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
         if let Some(route) = self.leader_routes.to(remote) {
             return Some(route.local);
         }
@@ -139,7 +139,7 @@ impl Interface {
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
-    pub fn order(&self, destinations: &mut [IpAddr], now: Instant) {
+    pub(crate) fn order(&self, destinations: &mut [IpAddr], now: Instant) {
         let v4 = self.v4.as_ref().map(|config| Candidate {
             address: config.address.address().to_ipv6_mapped(),
             prefix_len: 96 + config.address.prefix_len(),
@@ -162,12 +162,12 @@ impl Interface {
     }
 
     /// Whether `remote` is handed its packets itself.
-    pub fn is_on_link(&self, remote: IpAddr, now: Instant) -> bool {
+    pub(crate) fn is_on_link(&self, remote: IpAddr, now: Instant) -> bool {
         self.next_hop(remote, now) == Some(remote)
     }
 
     /// The MTU of the path to `remote`, as far as it is known.
-    pub fn path_mtu(&self, remote: IpAddr, now: Instant) -> u16 {
+    pub(crate) fn path_mtu(&self, remote: IpAddr, now: Instant) -> u16 {
         let link = match (self.leader_routes.to(remote), remote) {
             (Some(route), _) => Some(route.mtu),
             (None, IpAddr::V4(_)) => self.v4.as_ref().and_then(|config| config.mtu),
@@ -200,14 +200,14 @@ impl Interface {
     }
 
     /// How to get from `local` to `remote` now; `None` while the next hop is not known.
-    pub fn path(&mut self, local: IpAddr, remote: IpAddr, now: Instant) -> Option<Path> {
+    pub(crate) fn path(&mut self, local: IpAddr, remote: IpAddr, now: Instant) -> Option<Path> {
         let hop = self.next_hop(remote, now)?;
         let mac = self.resolve(hop, now)?;
         Some(self.over(mac, (local, remote)))
     }
 
     /// The next hop to `remote` has brought something forward.
-    pub fn confirm(&mut self, remote: IpAddr, now: Instant) {
+    pub(crate) fn confirm(&mut self, remote: IpAddr, now: Instant) {
         if let Some(hop) = self.next_hop(remote, now) {
             self.neighbors.confirm(hop, now);
         }
@@ -217,7 +217,7 @@ impl Interface {
     ///
     /// # Errors
     /// [`NetError::Unreachable`] without a route, [`NetError::Full`].
-    pub fn send(&mut self, packet: &Packet, now: Instant) -> Result<(), NetError> {
+    pub(crate) fn send(&mut self, packet: &Packet, now: Instant) -> Result<(), NetError> {
         let hop = self.next_hop(packet.remote, now);
         let hop = hop.ok_or(NetError::Unreachable)?;
         if self.outbox.len() >= WAITING {
@@ -230,7 +230,7 @@ impl Interface {
     }
 
     /// Sends a UDP datagram to all on the link, with or without an address of ours.
-    pub fn broadcast(&mut self, packet: &Packet, now: Instant) {
+    pub(crate) fn broadcast(&mut self, packet: &Packet, now: Instant) {
         let (frame, offload) = self.frame(packet);
         self.push(frame, offload, NextHop::Known(BROADCAST), now);
     }
@@ -265,7 +265,7 @@ impl Interface {
     }
 
     /// Hears what a neighbour says of an address.
-    pub fn heard(&mut self, heard: &Heard, now: Instant) {
+    pub(crate) fn heard(&mut self, heard: &Heard, now: Instant) {
         let ours = self.is_ours(heard.address, now);
         self.neighbors.heard(heard, ours, now);
         self.changed = true;
@@ -284,7 +284,7 @@ impl Interface {
     }
 
     /// Does what is due: asks neighbours and routers, tests addresses, reports groups.
-    pub fn turn(&mut self, now: Instant) {
+    pub(crate) fn turn(&mut self, now: Instant) {
         if !self.changed && self.wake.is_none_or(|wake| now < wake) {
             return;
         }
@@ -315,7 +315,7 @@ impl Interface {
     }
 
     /// Hands the frames whose next hop is known to the card.
-    pub fn transmit(&mut self, tx: &mut impl Transmit, now: Instant) -> Result<(), Fault> {
+    pub(crate) fn transmit(&mut self, tx: &mut impl Transmit, now: Instant) -> Result<(), Fault> {
         let mut index = 0;
         while let Some(out) = self.outbox.get_mut(index) {
             let to = match out.to {

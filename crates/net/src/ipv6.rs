@@ -4,8 +4,8 @@
 //! Builders return whole packets, from the IPv6 header on. What they are sent to decides the Ethernet address:
 //! [`multicast_mac`] for groups, the neighbour cache for hosts.
 
-pub mod cache;
-pub mod fragments;
+pub(crate) mod cache;
+pub(crate) mod fragments;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::indexing_slicing,
@@ -14,44 +14,44 @@ pub mod fragments;
     reason = "a test kit"
 )]
 pub mod fuzzing;
-pub mod header;
-pub mod icmp;
-pub mod lasting;
-pub mod mld;
-pub mod ndisc;
-pub mod path_mtu;
-pub mod quote;
-pub mod routers;
-pub mod slaac;
-pub mod source;
+pub(crate) mod header;
+pub(crate) mod icmp;
+pub(crate) mod lasting;
+pub(crate) mod mld;
+pub(crate) mod ndisc;
+pub(crate) mod path_mtu;
+pub(crate) mod quote;
+pub(crate) mod routers;
+pub(crate) mod slaac;
+pub(crate) mod source;
 
 use core::net::Ipv6Addr;
 use wireboot_nic::MacAddress;
 
 /// ff02::1.
-pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// ff02::2.
-pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// The group that all who have `address` listen to (RFC 4291, section 2.7.1).
-pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+pub(crate) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0);
     Ipv6Addr::from_bits(group.to_bits() | (address.to_bits() & 0xff_ffff))
 }
 
 /// Where Ethernet frames to a group go (RFC 2464, section 7).
-pub fn multicast_mac(group: Ipv6Addr) -> MacAddress {
+pub(crate) fn multicast_mac(group: Ipv6Addr) -> MacAddress {
     let [a, b, c, d] = (group.to_bits() as u32).to_be_bytes();
     [0x33, 0x33, a, b, c, d]
 }
 
 /// True for an address that one host can have on a link.
-pub fn is_unicast(address: Ipv6Addr) -> bool {
+pub(crate) fn is_unicast(address: Ipv6Addr) -> bool {
     !address.is_multicast() && !address.is_unspecified() && !address.is_loopback()
 }
 
 /// True when the first `len` bits are the same.
-pub fn same_prefix(a: Ipv6Addr, b: Ipv6Addr, len: u8) -> bool {
+pub(crate) fn same_prefix(a: Ipv6Addr, b: Ipv6Addr, len: u8) -> bool {
     (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(len)
 }
 

@@ -32,7 +32,7 @@ pub trait MemoryBlock: Send {
 
 impl MemoryBlock for Vec<u8> {
     fn len(&self) -> usize {
-        Vec::len(self)
+        Self::len(self)
     }
     fn rest(&self, at: usize) -> &[u8] {
         self.get(at..).unwrap_or_default()

@@ -15,7 +15,7 @@ const HOP_LIMIT: u8 = 64;
 
 /// Where a packet goes, and as whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
+pub(crate) struct Path {
     /// The station.
     pub station: MacAddress,
     /// The next hop.
@@ -25,7 +25,7 @@ pub struct Path {
 }
 
 /// Bytes before the transport header of a packet to `remote`.
-pub const fn headers_len(remote: &IpAddr) -> usize {
+pub(crate) const fn headers_len(remote: &IpAddr) -> usize {
     ETHERNET_HEADER
         + match remote {
             IpAddr::V4(_) => IPV4_HEADER,
@@ -35,7 +35,7 @@ pub const fn headers_len(remote: &IpAddr) -> usize {
 
 impl Path {
     /// Writes the headers before `len` bytes of `protocol`, and returns where those begin.
-    pub fn write(&self, frame: &mut [u8], protocol: u8, len: usize) -> usize {
+    pub(crate) fn write(&self, frame: &mut [u8], protocol: u8, len: usize) -> usize {
         put(frame, 0, self.next_hop);
         put(frame, 6, self.station);
         let ip = ETHERNET_HEADER;
@@ -67,7 +67,7 @@ impl Path {
     }
 
     /// A frame with `payload` behind the headers.
-    pub fn frame(&self, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn frame(&self, protocol: u8, payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; headers_len(&self.remote)];
         self.write(&mut frame, protocol, payload.len());
         frame.extend_from_slice(payload);
@@ -75,7 +75,7 @@ impl Path {
     }
 
     /// Sets the transport checksum at `offset` of the segment that begins at `start`, or leaves it to the device.
-    pub fn seal(
+    pub(crate) fn seal(
         &self,
         frame: &mut [u8],
         protocol: u8,
@@ -104,7 +104,7 @@ impl Path {
 }
 
 /// A UDP datagram before the next hop is known.
-pub struct Packet {
+pub(crate) struct Packet {
     pub local: IpAddr,
     pub remote: IpAddr,
     /// The datagram, its checksum 0.
@@ -113,7 +113,7 @@ pub struct Packet {
 
 impl Packet {
     /// A UDP datagram.
-    pub fn udp(local: SocketAddr, remote: SocketAddr, payload: &[u8]) -> Self {
+    pub(crate) fn udp(local: SocketAddr, remote: SocketAddr, payload: &[u8]) -> Self {
         let mut segment = vec![0; UDP_HEADER + payload.len()];
         put(&mut segment, 0, local.port().to_be_bytes());
         put(&mut segment, 2, remote.port().to_be_bytes());

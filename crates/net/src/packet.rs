@@ -7,61 +7,61 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wireboot_nic::{Checksum, Frame, MacAddress};
 use wireboot_tcp::{Flags, Segment};
 
-pub const ETHERNET_HEADER: usize = 14;
-pub const IPV4_HEADER: usize = 20;
-pub const IPV6_HEADER: usize = 40;
-pub const UDP_HEADER: usize = 8;
-pub const TCP_HEADER: usize = 20;
+pub(crate) const ETHERNET_HEADER: usize = 14;
+pub(crate) const IPV4_HEADER: usize = 20;
+pub(crate) const IPV6_HEADER: usize = 40;
+pub(crate) const UDP_HEADER: usize = 8;
+pub(crate) const TCP_HEADER: usize = 20;
 
-pub const BROADCAST: MacAddress = [0xff; 6];
-pub const ETHERTYPE_IPV4: u16 = 0x0800;
-pub const ETHERTYPE_ARP: u16 = 0x0806;
-pub const ETHERTYPE_IPV6: u16 = 0x86dd;
+pub(crate) const BROADCAST: MacAddress = [0xff; 6];
+pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(crate) const ETHERTYPE_ARP: u16 = 0x0806;
+pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// Ethernet, IPv4, lengths 6 and 4.
-pub const ARP_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
-pub const PROTOCOL_ICMP: u8 = 1;
-pub const PROTOCOL_TCP: u8 = 6;
-pub const PROTOCOL_UDP: u8 = 17;
+pub(crate) const ARP_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
+pub(crate) const PROTOCOL_ICMP: u8 = 1;
+pub(crate) const PROTOCOL_TCP: u8 = 6;
+pub(crate) const PROTOCOL_UDP: u8 = 17;
 
 /// The `N` bytes at `at`; `None` beyond the end.
 #[inline]
-pub fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
 /// Reads a big-endian 16-bit field; `None` beyond the end.
 #[inline]
-pub fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     array(bytes, at).map(u16::from_be_bytes)
 }
 
 /// Reads a big-endian 32-bit field; `None` beyond the end.
 #[inline]
-pub fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     array(bytes, at).map(u32::from_be_bytes)
 }
 
 /// Reads a big-endian 128-bit field; `None` beyond the end.
 #[inline]
-pub fn be128(bytes: &[u8], at: usize) -> Option<u128> {
+pub(crate) fn be128(bytes: &[u8], at: usize) -> Option<u128> {
     array(bytes, at).map(u128::from_be_bytes)
 }
 
 /// Writes `value` at `at`; nothing happens beyond the end.
 #[inline]
-pub fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
+pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
         *field = value;
     }
 }
 
 /// A MAC address of one station, as only such can be somebody's.
-pub fn is_station(mac: MacAddress) -> bool {
+pub(crate) fn is_station(mac: MacAddress) -> bool {
     mac != [0; 6] && mac[0] & 1 == 0
 }
 
 /// An IPv4 address of one host.
-pub fn is_host(address: Ipv4Addr) -> bool {
+pub(crate) fn is_host(address: Ipv4Addr) -> bool {
     !address.is_unspecified()
         && !address.is_multicast()
         && !address.is_broadcast()
@@ -69,7 +69,7 @@ pub fn is_host(address: Ipv4Addr) -> bool {
 }
 
 /// A received unit, as far as its IP header.
-pub enum Received<'a> {
+pub(crate) enum Received<'a> {
     Arp(Arp),
     /// A packet without options, not in fragments. Each version by itself: the compiler makes two straight ways of it.
     V4(Ip<'a>),
@@ -80,14 +80,14 @@ pub enum Received<'a> {
 
 /// The version of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     V4,
     V6,
 }
 
 /// An ARP packet whose sender may be somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arp {
+pub(crate) struct Arp {
     /// An answer, not a request.
     pub reply: bool,
     pub sender_mac: MacAddress,
@@ -96,7 +96,7 @@ pub struct Arp {
 }
 
 /// One datagram, or several that the device joined.
-pub struct Udp<'a> {
+pub(crate) struct Udp<'a> {
     pub ends: Ends,
     /// To this station's address on the link, not to many.
     pub unicast: bool,
@@ -104,7 +104,7 @@ pub struct Udp<'a> {
 }
 
 /// A segment, or several that the device joined.
-pub struct Tcp<'a> {
+pub(crate) struct Tcp<'a> {
     pub ends: Ends,
     pub segment: Segment<'a>,
     pub payload: Parts<'a>,
@@ -144,7 +144,7 @@ impl Ends {
 
 /// An address of either version in the form of an IPv6 one: IPv4 ones mapped.
 #[inline]
-pub fn v6(address: IpAddr) -> Ipv6Addr {
+pub(crate) fn v6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,
@@ -166,18 +166,18 @@ const MAPPED: u128 = 0xffff;
 const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 #[inline(always)]
-pub fn mapped(address: u32) -> u128 {
+pub(crate) fn mapped(address: u32) -> u128 {
     MAPPED << 32 | u128::from(address)
 }
 
 #[inline(always)]
-pub fn is_mapped(bits: u128) -> bool {
+pub(crate) fn is_mapped(bits: u128) -> bool {
     bits >> 32 == MAPPED
 }
 
 /// Sorts a received unit; `None` for one that is not for this station, or broken.
 #[inline(always)]
-pub fn parse<'a>(frame: &Frame<'a>, station: &MacAddress) -> Option<Received<'a>> {
+pub(crate) fn parse<'a>(frame: &Frame<'a>, station: &MacAddress) -> Option<Received<'a>> {
     let head = *frame.parts.first()?;
     let (link, packet) = head.split_first_chunk::<ETHERNET_HEADER>()?;
     let unicast = link.starts_with(station);
@@ -248,7 +248,7 @@ fn ipv6(frame_len: usize, packet: &[u8], unicast: bool) -> Option<Received<'_>> 
 }
 
 /// The IP header's part of what UDP and TCP need.
-pub struct Ip<'a> {
+pub(crate) struct Ip<'a> {
     pub source: u128,
     pub destination: u128,
     /// Of what follows, in IPv6 an extension header perhaps.
@@ -281,7 +281,7 @@ fn verify(frame: &Frame<'_>, ends: Ends, protocol: u8, start: usize, len: usize)
 
 /// The datagram in a packet.
 #[inline(always)]
-pub fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
+pub(crate) fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
     let header: &[u8; UDP_HEADER] = ip.head.first_chunk()?;
     let len = usize::from(be16(header, 4)?);
     // A joined unit's length field is that of its first datagram or of the whole, by device.
@@ -313,7 +313,7 @@ pub fn udp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Udp<'a>> {
 
 /// The segment in a packet.
 #[inline(always)]
-pub fn tcp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Tcp<'a>> {
+pub(crate) fn tcp<'a>(frame: &Frame<'a>, ip: &Ip<'a>) -> Option<Tcp<'a>> {
     let header: &[u8; TCP_HEADER] = ip.head.first_chunk()?;
     let header_len = usize::from(header[12] >> 4) * 4;
     let options = ip.head.get(TCP_HEADER..header_len)?;

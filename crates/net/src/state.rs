@@ -10,7 +10,7 @@ use rand_chacha::ChaCha12Rng;
 use wireboot_nic::{Properties, Steering};
 
 /// Everything that a turn of the engine touches, but for the NIC and the tasks.
-pub struct NetState {
+pub(crate) struct NetState {
     pub interface: Interface,
     pub udp: Vec<Binding>,
     pub flows: Flows,
@@ -24,7 +24,7 @@ pub struct NetState {
 }
 
 impl NetState {
-    pub fn new(properties: &Properties, random: ChaCha12Rng) -> Self {
+    pub(crate) fn new(properties: &Properties, random: ChaCha12Rng) -> Self {
         Self {
             interface: Interface::new(properties, random),
             udp: Vec::new(),

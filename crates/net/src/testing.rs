@@ -6,7 +6,7 @@ use std::vec;
 use wireboot_nic::{Offload, Transmit};
 
 /// What smoltcp may touch during one call into it. It makes and verifies all checksums itself.
-pub struct Port<'a, T> {
+pub(crate) struct Port<'a, T> {
     /// The frame that smoltcp shall receive, if any.
     pub frame: Option<&'a [u8]>,
     pub transmit: &'a mut T,
@@ -14,7 +14,7 @@ pub struct Port<'a, T> {
 }
 
 /// smoltcp's word for a time of ours.
-pub fn instant(now: wireboot_tcp::Instant) -> Instant {
+pub(crate) fn instant(now: wireboot_tcp::Instant) -> Instant {
     Instant::from_micros(now.total_micros())
 }
 
@@ -45,7 +45,7 @@ impl<T: Transmit> phy::Device for Port<'_, T> {
     }
 }
 
-pub struct RxToken<'a>(&'a [u8]);
+pub(crate) struct RxToken<'a>(&'a [u8]);
 
 impl phy::RxToken for RxToken<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
@@ -53,7 +53,7 @@ impl phy::RxToken for RxToken<'_> {
     }
 }
 
-pub struct TxToken<'a, T>(&'a mut T);
+pub(crate) struct TxToken<'a, T>(&'a mut T);
 
 impl<T: Transmit> phy::TxToken for TxToken<'_, T> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {

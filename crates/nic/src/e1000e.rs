@@ -194,7 +194,7 @@ impl<P: PciFunction> E1000e<P> {
         let mut rx = E1000eReceive::new(shared.clone(), receive);
         rx.refill();
         let tx = E1000eTransmit::new(shared.clone(), transmit);
-        Ok(E1000e {
+        Ok(Self {
             shared,
             rx,
             tx,

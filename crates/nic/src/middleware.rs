@@ -76,7 +76,7 @@ impl<N: Nic, H: Hook> Hooked<N, H> {
             hook,
             fault: None,
         }));
-        Hooked {
+        Self {
             rx: HookedReceive(shared.clone()),
             tx: HookedTransmit(shared.clone()),
             shared,

@@ -61,7 +61,7 @@ pub struct ModelConfig {
 impl Default for ModelConfig {
     /// All that the driver can use with one queue pair, with queues of 256.
     fn default() -> Self {
-        ModelConfig {
+        Self {
             features: feature::KNOWN,
             refused: 0,
             queue_sizes: [256; 2],
@@ -79,8 +79,8 @@ impl Default for ModelConfig {
 impl ModelConfig {
     /// All that the driver can use, with so many queue pairs.
     pub fn with_pairs(pairs: u16) -> Self {
-        let config = ModelConfig::default();
-        ModelConfig {
+        let config = Self::default();
+        Self {
             features: config.features | feature::MQ | feature::CTRL_VQ | feature::RSS,
             pairs,
             ..config
@@ -171,7 +171,7 @@ impl Model {
     /// A device that is off.
     pub fn new(config: ModelConfig) -> Self {
         let queues = 2 * usize::from(config.pairs) + 1;
-        Model(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(State {
             lied: !config.config_lies.is_empty(),
             running: false,
             ended: false,

@@ -76,7 +76,7 @@ pub struct LinkConfig {
 impl Default for LinkConfig {
     /// A healthy gigabit LAN: 50 us, 1000 frames of queue, nothing lost.
     fn default() -> Self {
-        LinkConfig {
+        Self {
             latency_micros: 50,
             bits_per_second: 1_000_000_000,
             queue_frames: 1000,
@@ -120,7 +120,7 @@ pub const UNITS: usize = 8;
 impl NicConfig {
     /// A plain NIC with the given station address.
     pub fn new(mac: MacAddress) -> Self {
-        NicConfig {
+        Self {
             mac,
             mtu: 1500,
             receive_frames: 256,
@@ -186,7 +186,7 @@ impl SimNic {
         inbound: Arc<Mutex<Direction>>,
         outbound: Arc<Mutex<Direction>>,
     ) -> Self {
-        SimNic {
+        Self {
             config,
             rx: SimReceive {
                 config,

@@ -43,7 +43,7 @@ impl Steering {
     /// (a datagram from a port that nobody wrote to, ARP) may come to any pair.
     #[must_use]
     pub fn by_port(pairs: usize) -> Self {
-        Steering {
+        Self {
             pairs: pairs.max(1),
             by: By::Port,
         }
@@ -53,7 +53,7 @@ impl Steering {
     /// take turns. What is not TCP comes to the first pair. 0 pairs are 1.
     #[must_use]
     pub fn by_hash(pairs: usize) -> Self {
-        Steering {
+        Self {
             pairs: pairs.max(1),
             by: By::Hash,
         }

@@ -43,35 +43,35 @@ use transport::{Transport, status};
 
 /// Feature bits (virtio 1.2, sections 5.1.3 and 6).
 pub(crate) mod feature {
-    pub const CSUM: u64 = 1 << 0;
-    pub const GUEST_CSUM: u64 = 1 << 1;
-    pub const MTU: u64 = 1 << 3;
-    pub const MAC: u64 = 1 << 5;
-    pub const GUEST_TSO4: u64 = 1 << 7;
-    pub const GUEST_TSO6: u64 = 1 << 8;
-    pub const HOST_TSO4: u64 = 1 << 11;
-    pub const HOST_TSO6: u64 = 1 << 12;
-    pub const MRG_RXBUF: u64 = 1 << 15;
-    pub const STATUS: u64 = 1 << 16;
-    pub const CTRL_VQ: u64 = 1 << 17;
-    pub const MQ: u64 = 1 << 22;
-    pub const VERSION_1: u64 = 1 << 32;
-    pub const ACCESS_PLATFORM: u64 = 1 << 33;
-    pub const ORDER_PLATFORM: u64 = 1 << 36;
-    pub const GUEST_USO4: u64 = 1 << 54;
-    pub const GUEST_USO6: u64 = 1 << 55;
-    pub const RSS: u64 = 1 << 60;
+    pub(crate) const CSUM: u64 = 1 << 0;
+    pub(crate) const GUEST_CSUM: u64 = 1 << 1;
+    pub(crate) const MTU: u64 = 1 << 3;
+    pub(crate) const MAC: u64 = 1 << 5;
+    pub(crate) const GUEST_TSO4: u64 = 1 << 7;
+    pub(crate) const GUEST_TSO6: u64 = 1 << 8;
+    pub(crate) const HOST_TSO4: u64 = 1 << 11;
+    pub(crate) const HOST_TSO6: u64 = 1 << 12;
+    pub(crate) const MRG_RXBUF: u64 = 1 << 15;
+    pub(crate) const STATUS: u64 = 1 << 16;
+    pub(crate) const CTRL_VQ: u64 = 1 << 17;
+    pub(crate) const MQ: u64 = 1 << 22;
+    pub(crate) const VERSION_1: u64 = 1 << 32;
+    pub(crate) const ACCESS_PLATFORM: u64 = 1 << 33;
+    pub(crate) const ORDER_PLATFORM: u64 = 1 << 36;
+    pub(crate) const GUEST_USO4: u64 = 1 << 54;
+    pub(crate) const GUEST_USO6: u64 = 1 << 55;
+    pub(crate) const RSS: u64 = 1 << 60;
 
     /// The device hands over units larger than a frame.
-    pub const COALESCING: u64 = GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6;
+    pub(crate) const COALESCING: u64 = GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6;
 
     /// The device cuts TCP segments of both IP versions.
-    pub const SEGMENTATION: u64 = HOST_TSO4 | HOST_TSO6;
+    pub(crate) const SEGMENTATION: u64 = HOST_TSO4 | HOST_TSO6;
 
     /// All that one queue pair knows how to use. EVENT_IDX is left out on purpose: with it QEMU asks for a doorbell
     /// after every frame that it delivers, and each takes the machine's global lock. The platform's DMA addresses serve ACCESS_PLATFORM; the
     /// ordering of processors with UEFI serves ORDER_PLATFORM.
-    pub const KNOWN: u64 = CSUM
+    pub(crate) const KNOWN: u64 = CSUM
         | GUEST_CSUM
         | MTU
         | MAC
@@ -248,7 +248,7 @@ impl<P: PciFunction> VirtioNet<P> {
         for other in &mut others {
             other.queues.rx.refill(&device.shared);
         }
-        Ok(VirtioNet {
+        Ok(Self {
             queues,
             others,
             pairs: count,

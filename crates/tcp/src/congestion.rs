@@ -14,7 +14,7 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     /// The initial window (RFC 6928).
-    pub fn new(mss: u16) -> Self {
+    pub(crate) fn new(mss: u16) -> Self {
         let mss = u32::from(mss);
         Self {
             cwnd: (10 * mss).min(14_600.max(2 * mss)),
@@ -24,7 +24,7 @@ impl Congestion {
     }
 
     /// `acked` new bytes were acknowledged while `flight` were under way. A window that is not used does not grow.
-    pub fn acknowledged(&mut self, acked: u32, flight: u32, mss: u32) {
+    pub(crate) fn acknowledged(&mut self, acked: u32, flight: u32, mss: u32) {
         if flight < self.cwnd / 2 {
             return;
         }
@@ -40,14 +40,14 @@ impl Congestion {
     }
 
     /// Loss was seen with `flight` bytes under way: half of that from now on (RFC 5681, equation 4).
-    pub fn loss(&mut self, flight: u32, mss: u32) {
+    pub(crate) fn loss(&mut self, flight: u32, mss: u32) {
         self.ssthresh = (flight / 2).max(2 * mss);
         self.cwnd = self.ssthresh;
         self.counted = 0;
     }
 
     /// The retransmission timer expired; `first` for the segment that waits.
-    pub fn timeout(&mut self, flight: u32, mss: u32, first: bool) {
+    pub(crate) fn timeout(&mut self, flight: u32, mss: u32, first: bool) {
         if first {
             self.loss(flight, mss);
         }

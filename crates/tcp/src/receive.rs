@@ -45,7 +45,7 @@ pub(crate) struct Receive {
 
 impl Receive {
     /// Behind a SYN with the sequence number `irs`, when `told` bytes of window were told before.
-    pub fn new(irs: u32, told: u16, now: Instant) -> Self {
+    pub(crate) fn new(irs: u32, told: u16, now: Instant) -> Self {
         let rcv_nxt = irs.wrapping_add(1);
         Self {
             rcv_nxt,
@@ -59,7 +59,7 @@ impl Receive {
     }
 
     /// RFC 9293, section 3.10.7.4, first: whether a part of the segment lies in the window.
-    pub fn acceptable(&self, seq: u32, seg_len: u32) -> bool {
+    pub(crate) fn acceptable(&self, seq: u32, seg_len: u32) -> bool {
         let window = self.window.size(self.rcv_nxt);
         let within = |number: u32| number.wrapping_sub(self.rcv_nxt) < window;
         match (seg_len, window) {
@@ -72,7 +72,7 @@ impl Receive {
 
     /// The next segment, whole and into an open window, with nothing out of order: the usual case. False when it is another.
     #[inline(always)]
-    pub fn next(&mut self, seq: u32, len: usize, now: Instant) -> bool {
+    pub(crate) fn next(&mut self, seq: u32, len: usize, now: Instant) -> bool {
         let next = seq == self.rcv_nxt
             && len <= self.window.size(self.rcv_nxt) as usize
             && self.out_of_order.is_empty()
@@ -92,7 +92,12 @@ impl Receive {
 
     /// Takes the text and FIN of an acceptable segment (seventh and eighth). Of text behind a gap that is there in part only what
     /// comes before that is taken: it is not written again.
-    pub fn text(&mut self, segment: &Segment<'_>, room: u32, now: Instant) -> Option<Placement> {
+    pub(crate) fn text(
+        &mut self,
+        segment: &Segment<'_>,
+        room: u32,
+        now: Instant,
+    ) -> Option<Placement> {
         let end = segment.seq.wrapping_add(segment.len as u32);
         let window = self.window.size(self.rcv_nxt).min(room);
         let edge = self.rcv_nxt.wrapping_add(window);
@@ -146,7 +151,7 @@ impl Receive {
     }
 
     /// Steps over the peer's FIN once all before it has come. True when that happens now.
-    pub fn finish(&mut self) -> bool {
+    pub(crate) fn finish(&mut self) -> bool {
         let done = self.fin == Some(self.rcv_nxt);
         if done {
             self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
@@ -157,7 +162,7 @@ impl Receive {
 
     /// Whether an acknowledgement must leave now, even if it tells of no more than a window that may grow to `limit` bytes. It is
     /// not told of less than `worth` bytes more.
-    pub fn due(&self, limit: u32, worth: u32, now: Instant) -> bool {
+    pub(crate) fn due(&self, limit: u32, worth: u32, now: Instant) -> bool {
         if self.urgent > 0 {
             return true;
         }
@@ -173,13 +178,13 @@ impl Receive {
     }
 
     /// When an acknowledgement must leave at the latest.
-    pub fn due_at(&self) -> Option<Instant> {
+    pub(crate) fn due_at(&self) -> Option<Instant> {
         (self.pending > 0).then(|| self.last_data + ACK_DELAY)
     }
 
     /// Opens the window to `limit` bytes at most, by `worth` bytes at least, and returns its field; all that has come is acknowledged
     /// by the segment that takes it.
-    pub fn acknowledge(&mut self, limit: u32, worth: u32) -> u16 {
+    pub(crate) fn acknowledge(&mut self, limit: u32, worth: u32) -> u16 {
         let growth = self.window.growth(self.rcv_nxt, limit);
         // A peer that probes a closed window may have whatever there is.
         let probed = self.urgent > 0 && self.window.size(self.rcv_nxt) == 0;

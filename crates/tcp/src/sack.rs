@@ -19,21 +19,21 @@ pub(crate) struct Ranges {
 
 impl Ranges {
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.ranges.clear();
     }
 
     /// Where the last range ends.
-    pub fn end(&self) -> Option<u32> {
+    pub(crate) fn end(&self) -> Option<u32> {
         self.ranges.last().map(|range| range.1)
     }
 
     /// Notes the numbers from `start` to before `end`. False when there are too many ranges already.
-    pub fn insert(&mut self, start: u32, end: u32) -> bool {
+    pub(crate) fn insert(&mut self, start: u32, end: u32) -> bool {
         let first = self.ranges.partition_point(|r| after(start, r.1));
         let behind = self.ranges.partition_point(|r| !after(r.0, end));
         if first >= behind && self.ranges.len() >= LIMIT {
@@ -50,7 +50,7 @@ impl Ranges {
     }
 
     /// Forgets what lies before `base`, and returns where the numbers from `base` on that are noted without a gap end.
-    pub fn advance(&mut self, base: u32) -> u32 {
+    pub(crate) fn advance(&mut self, base: u32) -> u32 {
         let done = self.ranges.partition_point(|r| !after(r.0, base));
         let end = self
             .ranges
@@ -61,7 +61,7 @@ impl Ranges {
     }
 
     /// Forgets what lies before `base`.
-    pub fn forget_before(&mut self, base: u32) {
+    pub(crate) fn forget_before(&mut self, base: u32) {
         self.ranges.retain_mut(|range| {
             range.0 = later(range.0, base);
             after(range.1, range.0)
@@ -69,7 +69,7 @@ impl Ranges {
     }
 
     /// The first stretch from `start` to before `end` that is not noted.
-    pub fn hole(&self, start: u32, end: u32) -> Option<(u32, u32)> {
+    pub(crate) fn hole(&self, start: u32, end: u32) -> Option<(u32, u32)> {
         let next = self.ranges.partition_point(|r| !after(r.1, start));
         let (from, end) = match self.ranges.get(next) {
             Some(range) if after(range.0, start) => (start, earlier(end, range.0)),
@@ -83,14 +83,14 @@ impl Ranges {
     }
 
     /// How many numbers from `start` to before `end` are noted.
-    pub fn count(&self, start: u32, end: u32) -> u32 {
+    pub(crate) fn count(&self, start: u32, end: u32) -> u32 {
         let covered = |r: &(u32, u32)| crate::sequence::ahead(earlier(r.1, end), later(r.0, start));
         self.ranges.iter().map(covered).sum()
     }
 
     /// Before this number, what is not noted was lost: there are [`DUP_THRESH`] ranges, or more bytes than so many segments
     /// but one, above it (RFC 6675, IsLost). `None` when nothing is known to be lost.
-    pub fn lost_before(&self, mss: u32) -> Option<u32> {
+    pub(crate) fn lost_before(&self, mss: u32) -> Option<u32> {
         let (mut ranges, mut bytes) = (0, 0_u32);
         for &(start, end) in self.ranges.iter().rev() {
             ranges += 1;
@@ -103,7 +103,7 @@ impl Ranges {
     }
 
     /// What a SACK option tells, the range that changed last first (RFC 2018, section 4).
-    pub fn blocks(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, u32)> {
         let latest = self
             .ranges
             .iter()

@@ -68,7 +68,7 @@ pub(crate) struct Piece {
 
 impl Send {
     /// Before a SYN with the sequence number `iss`.
-    pub fn new(iss: u32, mss: u16) -> Self {
+    pub(crate) fn new(iss: u32, mss: u16) -> Self {
         let first = iss.wrapping_add(1);
         Self {
             iss,
@@ -95,7 +95,7 @@ impl Send {
     }
 
     /// Learns what the peer's SYN says.
-    pub fn synchronized(&mut self, seq: u32, wnd: u16, options: &Options) {
+    pub(crate) fn synchronized(&mut self, seq: u32, wnd: u16, options: &Options) {
         let told = options.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
         self.mss = self.mss.min(told);
         self.congestion = Congestion::new(self.mss);
@@ -108,7 +108,7 @@ impl Send {
     }
 
     /// The peer has acknowledged our SYN by a segment at `seq`, whose window is the first in any case.
-    pub fn syn_acknowledged(&mut self, seq: u32, ack: u32, now: Instant) {
+    pub(crate) fn syn_acknowledged(&mut self, seq: u32, ack: u32, now: Instant) {
         self.snd_una = self.iss.wrapping_add(1);
         self.snd_wl1 = seq;
         self.snd_wl2 = ack;
@@ -116,24 +116,24 @@ impl Send {
     }
 
     /// So many more bytes are in the send buffer.
-    pub fn queue(&mut self, bytes: u32) {
+    pub(crate) fn queue(&mut self, bytes: u32) {
         if !self.fin {
             self.end = self.end.wrapping_add(bytes);
         }
     }
 
     /// Whether our FIN has been sent and acknowledged.
-    pub fn fin_acknowledged(&self) -> bool {
+    pub(crate) fn fin_acknowledged(&self) -> bool {
         self.fin && self.snd_una == self.end.wrapping_add(1)
     }
 
     /// Whether the piece ends with the last byte of the send buffer.
-    pub fn is_last(&self, piece: &Piece) -> bool {
+    pub(crate) fn is_last(&self, piece: &Piece) -> bool {
         piece.seq.wrapping_add(piece.len) == self.end
     }
 
     /// Sequence numbers that were sent and not acknowledged.
-    pub fn flight(&self) -> u32 {
+    pub(crate) fn flight(&self) -> u32 {
         self.snd_nxt.wrapping_sub(self.snd_una)
     }
 
@@ -144,7 +144,7 @@ impl Send {
 
     /// Takes the window of an acceptable segment (RFC 9293, section 3.10.7.4, fifth).
     #[inline(always)]
-    pub fn window(&mut self, seq: u32, ack: u32, wnd: u16) -> bool {
+    pub(crate) fn window(&mut self, seq: u32, ack: u32, wnd: u16) -> bool {
         let newer =
             after(seq, self.snd_wl1) || seq == self.snd_wl1 && at_or_after(ack, self.snd_wl2);
         if newer {
@@ -165,12 +165,12 @@ impl Send {
 
     /// Whether nothing is known to be lost, or to have come behind a gap.
     #[inline]
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.recovery.is_none() && self.sacked.is_empty()
     }
 
     /// Everything before `ack`, which lies in (SND.UNA, SND.NXT], has come.
-    pub fn acknowledged(&mut self, ack: u32, now: Instant) {
+    pub(crate) fn acknowledged(&mut self, ack: u32, now: Instant) {
         let flight = self.flight();
         let newly = ack.wrapping_sub(self.snd_una);
         let fin = self.fin && after(ack, self.end);
@@ -204,7 +204,7 @@ impl Send {
 
     /// Hears the SACK blocks of an acceptable segment. What lies outside of [SND.UNA, SND.NXT] is no news or a lie.
     /// True when something is new.
-    pub fn heard_sack(&mut self, options: &Options) -> bool {
+    pub(crate) fn heard_sack(&mut self, options: &Options) -> bool {
         if !self.sack || self.flight() == 0 {
             return false;
         }
@@ -222,12 +222,12 @@ impl Send {
     }
 
     /// An acknowledgement told nothing new but that another segment has come.
-    pub fn duplicate(&mut self) {
+    pub(crate) fn duplicate(&mut self) {
         self.dup_acks = self.dup_acks.saturating_add(1);
     }
 
     /// Begins to repair a loss if the acknowledgements so far tell of one (RFC 6675, section 5; RFC 6582 without SACK).
-    pub fn look_for_loss(&mut self) {
+    pub(crate) fn look_for_loss(&mut self) {
         if self.recovery.is_some() || self.flight() == 0 {
             return;
         }
@@ -276,7 +276,7 @@ impl Send {
     }
 
     /// The retransmission timer has expired: for what is under way, or for a window that is closed.
-    pub fn expired(&mut self, now: Instant) {
+    pub(crate) fn expired(&mut self, now: Instant) {
         let first = self.timer.backoffs == 0;
         self.timer.back_off(now);
         if self.flight() == 0 {
@@ -305,7 +305,7 @@ impl Send {
 
     /// The path takes segments of `mss` bytes at most; what was larger was lost, though not by congestion (RFC 8201, section 5.4).
     /// False when `seq` is of no segment that is under way: nothing has changed then.
-    pub fn too_big(&mut self, seq: u32, mss: u16) -> bool {
+    pub(crate) fn too_big(&mut self, seq: u32, mss: u16) -> bool {
         let under_way = seq.wrapping_sub(self.snd_una) < self.flight();
         let mss = mss.max(LEAST_MSS);
         if under_way && mss < self.mss {
@@ -316,7 +316,7 @@ impl Send {
     }
 
     /// The next piece that may leave, and notes that it does. `unit` bytes at most, one segment or a multiple of segments.
-    pub fn next(&mut self, unit: u32, now: Instant) -> Option<Piece> {
+    pub(crate) fn next(&mut self, unit: u32, now: Instant) -> Option<Piece> {
         self.again(now).or_else(|| self.anew(unit, now))
     }
 
@@ -376,7 +376,7 @@ impl Send {
     }
 
     /// What begins at `seq`, and was new, did not leave.
-    pub fn take_back(&mut self, seq: u32) {
+    pub(crate) fn take_back(&mut self, seq: u32) {
         if at_or_after(seq, self.snd_una) && after(self.snd_nxt, seq) {
             self.snd_nxt = seq;
             self.timer.taken_back(seq, self.flight() > 0);

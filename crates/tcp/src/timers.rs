@@ -44,7 +44,7 @@ impl Default for Retransmission {
 
 impl Retransmission {
     /// A segment that ends before `end` leaves for the first time.
-    pub fn sent(&mut self, end: u32, now: Instant) {
+    pub(crate) fn sent(&mut self, end: u32, now: Instant) {
         if self.timing.is_none() {
             self.timing = Some((end, now));
         }
@@ -52,20 +52,20 @@ impl Retransmission {
     }
 
     /// A segment leaves again: an answer to one of two equal segments measures nothing (Karn).
-    pub fn resent(&mut self, now: Instant) {
+    pub(crate) fn resent(&mut self, now: Instant) {
         self.timing = None;
         self.start(now);
     }
 
     /// Runs, if it does not already; for a segment, or for a window that is closed.
-    pub fn start(&mut self, now: Instant) {
+    pub(crate) fn start(&mut self, now: Instant) {
         if self.expires.is_none() {
             self.expires = Some(now + self.rto());
         }
     }
 
     /// What begins at `seq` did not leave; `more` is under way.
-    pub fn taken_back(&mut self, seq: u32, more: bool) {
+    pub(crate) fn taken_back(&mut self, seq: u32, more: bool) {
         if self
             .timing
             .is_some_and(|(end, _)| crate::sequence::after(end, seq))
@@ -78,7 +78,7 @@ impl Retransmission {
     }
 
     /// Everything before `ack` is acknowledged, which is news; `more` is still under way.
-    pub fn acknowledged(&mut self, ack: u32, more: bool, now: Instant) {
+    pub(crate) fn acknowledged(&mut self, ack: u32, more: bool, now: Instant) {
         if let Some((end, left)) = self.timing
             && crate::sequence::at_or_after(ack, end)
         {
@@ -113,14 +113,14 @@ impl Retransmission {
     }
 
     /// The timer has expired: it is doubled and runs again.
-    pub fn back_off(&mut self, now: Instant) {
+    pub(crate) fn back_off(&mut self, now: Instant) {
         self.timing = None;
         self.backoffs = self.backoffs.saturating_add(1);
         self.expires = Some(now + self.rto());
     }
 
     /// Nothing is under way that could be sent again.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.expires = None;
         self.timing = None;
         self.backoffs = 0;

@@ -17,7 +17,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// A window of which a SYN told.
-    pub fn new(rcv_nxt: u32, told: u16) -> Self {
+    pub(crate) fn new(rcv_nxt: u32, told: u16) -> Self {
         Self {
             scale: WINDOW_SCALE,
             edge: rcv_nxt.wrapping_add(told.into()),
@@ -26,7 +26,7 @@ impl Window {
 
     /// RCV.WND: bytes behind `rcv_nxt` that the peer may send.
     #[inline]
-    pub fn size(&self, rcv_nxt: u32) -> u32 {
+    pub(crate) fn size(&self, rcv_nxt: u32) -> u32 {
         ahead(self.edge, rcv_nxt)
     }
 
@@ -37,7 +37,7 @@ impl Window {
     }
 
     /// Moves the edge as far as `limit` bytes behind `rcv_nxt` allow.
-    pub fn open(&mut self, rcv_nxt: u32, limit: u32) {
+    pub(crate) fn open(&mut self, rcv_nxt: u32, limit: u32) {
         let edge = self.allowed(rcv_nxt, limit);
         if after(edge, self.edge) {
             self.edge = edge;
@@ -45,17 +45,17 @@ impl Window {
     }
 
     /// Tells of `window` bytes in a SYN, which does not scale.
-    pub fn tell(&mut self, rcv_nxt: u32, window: u16) {
+    pub(crate) fn tell(&mut self, rcv_nxt: u32, window: u16) {
         self.edge = rcv_nxt.wrapping_add(window.into());
     }
 
     /// Bytes by which `limit` bytes behind `rcv_nxt` would move the edge.
-    pub fn growth(&self, rcv_nxt: u32, limit: u32) -> u32 {
+    pub(crate) fn growth(&self, rcv_nxt: u32, limit: u32) -> u32 {
         ahead(self.allowed(rcv_nxt, limit), self.edge)
     }
 
     /// SEG.WND of a segment that acknowledges up to `rcv_nxt`.
-    pub fn field(&self, rcv_nxt: u32) -> u16 {
+    pub(crate) fn field(&self, rcv_nxt: u32) -> u16 {
         (self.size(rcv_nxt) >> self.scale).min(u16::MAX.into()) as u16
     }
 }

@@ -11,7 +11,7 @@ use wireboot_platform::Status;
 
 /// Why something was not measured. Each text is complete: what, whom, what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// What a boot needs, too, is not to be had.
     #[error(transparent)]
     Boot(#[from] BootError),
@@ -58,7 +58,7 @@ impl From<Fault> for Error {
 }
 
 /// What the firmware does not do.
-pub fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
+pub(crate) fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error {
     move |error| {
         Error::Boot(BootError::Firmware {
             what,
@@ -69,7 +69,7 @@ pub fn refused(what: &'static str) -> impl Fn(wireboot_platform::Error) -> Error
 
 impl Error {
     /// What to tell the firmware.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         match self {
             Self::Boot(error) => error.status(),
             Self::NoSender(_) | Self::Sink(_) => Status::NO_RESPONSE,

@@ -22,7 +22,7 @@ const ROOM: usize = 64 << 20;
 const PATIENCE: u64 = 60_000_000;
 
 /// Our address of the version of IP that `server` has.
-pub fn own_address(leases: &Leases, server: IpAddr) -> Result<IpAddr, Error> {
+pub(crate) fn own_address(leases: &Leases, server: IpAddr) -> Result<IpAddr, Error> {
     let address = match server {
         IpAddr::V4(_) => leases
             .v4
@@ -46,7 +46,7 @@ fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
 }
 
 /// The firmware's TFTP, by its PXE.
-pub fn firmware_tftp(
+pub(crate) fn firmware_tftp(
     interface: &Candidate,
     leases: &Leases,
     server: IpAddr,
@@ -66,7 +66,11 @@ pub fn firmware_tftp(
 }
 
 /// The firmware's HTTP. It obtains an address first, which is not counted.
-pub fn firmware_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<Sample, Error> {
+pub(crate) fn firmware_http(
+    interface: &Candidate,
+    url: &Url,
+    clock: Clock,
+) -> Result<Sample, Error> {
     let mut http = Http::open(interface).map_err(refused("HTTP on this interface"))?;
     let (mut room, _) = memory::download_buffer(ROOM).map_err(refused("memory for the file"))?;
     let begin = clock.micros();
@@ -77,7 +81,7 @@ pub fn firmware_http(interface: &Candidate, url: &Url, clock: Clock) -> Result<S
 }
 
 /// Ours, as a boot has it, with the time that the BSP did not idle.
-pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
+pub(crate) fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let idle = fetcher.network().idle_micros();
     let files = fetcher.get(&[Wanted::plain(url)])?;
     let stats = files.first().map(|file| file.stats).unwrap_or_default();
@@ -91,7 +95,7 @@ pub fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Er
 }
 
 /// Ours on the BSP, with the time of each turn. Gives the interface back.
-pub fn turns<N: Nic>(
+pub(crate) fn turns<N: Nic>(
     nic: N,
     leases: &Leases,
     url: &Url,

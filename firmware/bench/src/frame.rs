@@ -16,7 +16,7 @@ const HOP_LIMIT: u8 = 64;
 
 /// One end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub(crate) struct End {
     /// Source or destination of the frame's Ethernet header.
     pub mac: [u8; 6],
     /// Of the same IP version at both ends.
@@ -27,7 +27,7 @@ pub struct End {
 
 /// What a frame says of the datagram in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram {
+pub(crate) struct Datagram {
     /// Of UDP, the destination, in host byte order.
     pub port: u16,
     /// Where in the frame the payload begins.
@@ -37,7 +37,7 @@ pub struct Datagram {
 }
 
 /// Bytes that precede a payload to `address`.
-pub fn headers(address: IpAddr) -> usize {
+pub(crate) fn headers(address: IpAddr) -> usize {
     let ip = match address {
         IpAddr::V4(_) => IPV4,
         IpAddr::V6(_) => IPV6,
@@ -46,7 +46,7 @@ pub fn headers(address: IpAddr) -> usize {
 }
 
 /// What frames with packets of the version of `address` say in their EtherType.
-pub fn ethertype(address: IpAddr) -> u16 {
+pub(crate) fn ethertype(address: IpAddr) -> u16 {
     match address {
         IpAddr::V4(_) => ETHERTYPE_IPV4,
         IpAddr::V6(_) => ETHERTYPE_IPV6,
@@ -54,7 +54,7 @@ pub fn ethertype(address: IpAddr) -> u16 {
 }
 
 /// A datagram as a frame. Both ends have addresses of one version; `payload` is at most what a frame holds.
-pub fn emit(from: End, to: End, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn emit(from: End, to: End, payload: &[u8]) -> Vec<u8> {
     let udp_len = (UDP + payload.len()) as u16;
     let mut frame = Vec::with_capacity(headers(to.address) + payload.len());
     frame.extend(to.mac);
@@ -127,7 +127,7 @@ fn checksum<const N: usize>(parts: [&[u8]; N]) -> u16 {
 
 /// What a frame that begins with `start` says, if it holds UDP in IPv4 without options or in IPv6 without extensions.
 #[inline]
-pub fn parse(start: &[u8]) -> Option<Datagram> {
+pub(crate) fn parse(start: &[u8]) -> Option<Datagram> {
     let first: &[u8; ETHERNET + IPV4] = start.first_chunk()?;
     let udp = if first[12..15] == [0x08, 0x00, 0x45] && first[23] == PROTOCOL_UDP {
         ETHERNET + IPV4
@@ -146,7 +146,7 @@ pub fn parse(start: &[u8]) -> Option<Datagram> {
 }
 
 /// Who sent the frame.
-pub fn source(start: &[u8]) -> Option<[u8; 6]> {
+pub(crate) fn source(start: &[u8]) -> Option<[u8; 6]> {
     start.get(6..)?.first_chunk().copied()
 }
 

@@ -24,7 +24,7 @@ const BROADCAST: [u8; 6] = [0xff; 6];
 
 /// How large frames are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub(crate) enum Size {
     /// As large as the network takes them.
     Full,
     /// With 18 bytes of payload.
@@ -33,7 +33,7 @@ pub enum Size {
 
 impl Size {
     /// Bytes of payload of a datagram to `address`.
-    pub fn payload(self, address: IpAddr) -> u16 {
+    pub(crate) fn payload(self, address: IpAddr) -> u16 {
         match self {
             Self::Full => (FULL - frame::headers(address)) as u16,
             Self::Small => SMALL,
@@ -42,7 +42,7 @@ impl Size {
 }
 
 /// Measures against a sender.
-pub struct Frames {
+pub(crate) struct Frames {
     /// For ticks and microseconds.
     pub clock: Clock,
     /// Where requests come from; answers and data go there.
@@ -112,7 +112,7 @@ impl Tally<'_> {
 
 impl Frames {
     /// Measures over the addresses given.
-    pub fn new(clock: Clock, local: IpAddr, sender: IpAddr, micros: u32) -> Self {
+    pub(crate) fn new(clock: Clock, local: IpAddr, sender: IpAddr, micros: u32) -> Self {
         Self {
             clock,
             local,
@@ -123,7 +123,7 @@ impl Frames {
     }
 
     /// What comes through while the sender sends frames of a size. Where there is `memory`, their payload is copied there.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         wire: &mut impl Wire,
         size: Size,
@@ -169,7 +169,7 @@ impl Frames {
     }
 
     /// What comes out at the other end while frames of a size are sent.
-    pub fn transmit(&mut self, wire: &mut impl Wire, size: Size) -> Result<Sample, Error> {
+    pub(crate) fn transmit(&mut self, wire: &mut impl Wire, size: Size) -> Result<Sample, Error> {
         let payload = size.payload(self.sender);
         let (before, peer, _) = self.count(wire)?;
         let (from, to) = self.ends(wire, peer, DATA_PORT);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 /// What is compared: each with the best that the card can do in its kind, which is a rung too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Receiving full frames, and files.
     Receive,
     /// Receiving the smallest frames.
@@ -25,7 +25,7 @@ pub enum Kind {
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Receive,
         Self::ReceiveSmall,
         Self::Transmit,
@@ -76,13 +76,13 @@ impl Rung {
 
 /// All rungs. The first of a kind is that which the others are shares of.
 #[derive(Default)]
-pub struct Ladder {
+pub(crate) struct Ladder {
     rungs: Vec<Rung>,
 }
 
 impl Ladder {
     /// Takes a measurement in.
-    pub fn add(&mut self, kind: Kind, name: &str, result: Result<Sample, Error>) {
+    pub(crate) fn add(&mut self, kind: Kind, name: &str, result: Result<Sample, Error>) {
         let known = |rung: &Rung| rung.kind == kind && rung.name == name;
         let index = self.rungs.iter().position(known).unwrap_or_else(|| {
             self.rungs.push(Rung {
@@ -110,7 +110,7 @@ impl Ladder {
     }
 
     /// The table's lines.
-    pub fn table(&self) -> Vec<String> {
+    pub(crate) fn table(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in Kind::ALL {
             let top = self
@@ -140,7 +140,7 @@ impl Ladder {
     }
 
     /// One JSON object, on one line.
-    pub fn json(&self, hertz: u64) -> String {
+    pub(crate) fn json(&self, hertz: u64) -> String {
         let rungs: Vec<String> = self.rungs.iter().map(rung_json).collect();
         format!(
             "{{\"version\":\"{}\",\"hertz\":{hertz},\"rungs\":[{}]}}",

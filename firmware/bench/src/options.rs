@@ -7,7 +7,7 @@ use core::net::IpAddr;
 
 /// How to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub(crate) struct Options {
     /// Where the sender and the boot server are, in the version of IP that is measured; none for the one that DHCP names, in IPv4.
     pub server: Option<IpAddr>,
     /// How often each rung is measured.
@@ -56,7 +56,7 @@ impl Options {
     ///
     /// # Errors
     /// The word that is not understood.
-    pub fn parse(load_options: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(load_options: &str) -> Result<Self, Error> {
         let mut words = load_options.split_whitespace().peekable();
         words.next_if(|first| !first.contains('='));
         let mut options = Self::default();
@@ -90,7 +90,7 @@ impl Options {
     }
 
     /// Whether the rung of this name is to be measured.
-    pub fn wants(&self, rung: &str) -> bool {
+    pub(crate) fn wants(&self, rung: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| rung.contains(part.as_str()))
     }
 }

@@ -20,7 +20,7 @@ const READINGS: u64 = 1000;
 /// What turns that brought frames consisted of, in ticks of the time-stamp counter; readings of the clock are subtracted. What is not here
 /// of such a turn is the engine's own, apart from frames: tasks, and what to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Phases {
+pub(crate) struct Phases {
     /// Turns that brought frames.
     pub turns: u64,
     /// Frames that they brought.
@@ -58,7 +58,7 @@ impl Phases {
     }
 
     /// A JSON object.
-    pub fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         let Self {
             turns,
             frames,
@@ -77,7 +77,7 @@ impl Phases {
 
 /// What is shared by a measured NIC and whoever reads the phases.
 #[derive(Clone)]
-pub struct Record {
+pub(crate) struct Record {
     clock: Clock,
     /// Ticks of a reading.
     reading: u64,
@@ -87,7 +87,7 @@ pub struct Record {
 
 impl Record {
     /// Empty; takes as long as 1000 readings of the clock.
-    pub fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         let begin = clock.ticks();
         for _ in 1..READINGS {
             core::hint::black_box(clock.ticks());
@@ -100,7 +100,7 @@ impl Record {
     }
 
     /// What was recorded since this was last asked; none where there was no frame.
-    pub fn take(&self) -> Option<Phases> {
+    pub(crate) fn take(&self) -> Option<Phases> {
         self.turn();
         let (phases, _) = self.phases.take();
         (phases.frames > 0).then_some(phases)
@@ -128,7 +128,7 @@ impl Record {
 }
 
 /// A NIC whose calls are recorded.
-pub struct Recorded<N> {
+pub(crate) struct Recorded<N> {
     nic: N,
     record: Record,
     /// Says of each frame that its checksum is right: what is left out then is what checking it takes.
@@ -137,7 +137,7 @@ pub struct Recorded<N> {
 
 impl<N> Recorded<N> {
     /// Records into `record`.
-    pub fn new(nic: N, record: Record) -> Self {
+    pub(crate) fn new(nic: N, record: Record) -> Self {
         Self {
             nic,
             record,
@@ -147,7 +147,7 @@ impl<N> Recorded<N> {
 }
 
 /// The receive half of a [`Recorded`].
-pub struct RecordedReceive<'a, R> {
+pub(crate) struct RecordedReceive<'a, R> {
     inner: R,
     record: &'a Record,
     trusting: bool,
@@ -180,7 +180,7 @@ impl<R: Receive> Receive for RecordedReceive<'_, R> {
 }
 
 /// The transmit half of a [`Recorded`].
-pub struct RecordedTransmit<'a, T> {
+pub(crate) struct RecordedTransmit<'a, T> {
     inner: T,
     record: &'a Record,
 }

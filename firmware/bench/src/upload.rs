@@ -11,7 +11,7 @@ use wireboot_nic::{Counters, Nic, Properties};
 use wireboot_platform::{Clock, memory, random};
 
 /// What is sent, in bytes.
-pub const BYTES: usize = 256 << 20;
+pub(crate) const BYTES: usize = 256 << 20;
 /// How long each step may take, in microseconds.
 const PATIENCE: u64 = 60_000_000;
 /// How long a router may take to tell what is on the link, and the sink to answer.
@@ -19,7 +19,7 @@ const ROUTER: Duration = Duration::from_secs(4);
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// A card whose segmentation offload is not used.
-pub struct WithoutTso<N>(pub N);
+pub(crate) struct WithoutTso<N>(pub N);
 
 impl<N: Nic> Nic for WithoutTso<N> {
     type Rx<'a>
@@ -56,7 +56,7 @@ impl<N: Nic> Nic for WithoutTso<N> {
 }
 
 /// Sends from this processor, with the time of each turn. Gives the interface back.
-pub fn send<N: Nic>(
+pub(crate) fn send<N: Nic>(
     nic: N,
     leases: &Leases,
     sink: SocketAddr,

@@ -8,10 +8,10 @@ use wireboot_platform::firmware_net::Mnp;
 const BURST: usize = 64;
 
 /// Received bytes: the parts of a unit, and the length of the datagrams that the device put together, if it did.
-pub type Unit<'a> = (&'a [&'a [u8]], Option<u16>);
+pub(crate) type Unit<'a> = (&'a [&'a [u8]], Option<u16>);
 
 /// A way to the cable.
-pub trait Wire {
+pub(crate) trait Wire {
     /// The station's Ethernet address, which frames to it must have.
     fn mac(&mut self) -> [u8; 6];
 
@@ -29,7 +29,7 @@ pub trait Wire {
 }
 
 /// A driver behind the engine's traits.
-pub struct Driver<N: Nic>(pub N);
+pub(crate) struct Driver<N: Nic>(pub N);
 
 impl<N: Nic> Wire for Driver<N> {
     fn mac(&mut self) -> [u8; 6] {
@@ -66,7 +66,7 @@ impl<N: Nic> Wire for Driver<N> {
 }
 
 /// The firmware's packet service. MNP's mode data is not read, so the address is given.
-pub struct Managed {
+pub(crate) struct Managed {
     /// Open for the EtherType of the packets that are measured.
     pub mnp: Mnp,
     /// As our own driver has read it.

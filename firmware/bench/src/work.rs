@@ -49,7 +49,7 @@ impl Work {
 }
 
 /// With nothing else to do, for so many microseconds.
-pub fn alone(micros: u64, clock: Clock) -> Sample {
+pub(crate) fn alone(micros: u64, clock: Clock) -> Sample {
     let mut work = Work::begin(clock);
     while clock.micros() < work.begin + micros {
         work.step();
@@ -58,7 +58,7 @@ pub fn alone(micros: u64, clock: Clock) -> Sample {
 }
 
 /// While `url` is downloaded.
-pub fn beside(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
+pub(crate) fn beside(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sample, Error> {
     let mut work = Work::begin(clock);
     let files = fetcher.get_beside(&[Wanted::plain(url)], &mut || work.step())?;
     let sample = work.end();

@@ -194,6 +194,15 @@ fn prefix(mask: [u8; 4]) -> Option<u8> {
 /// The number of the protocol in IP headers.
 const TCP: u16 = 6;
 
+/// Paths of network interfaces, each with an end node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interfaces {
+    /// Up to the node of the Ethernet address, or of the VLAN behind it.
+    pub mac: Box<[u8]>,
+    /// Up to that of the IPv4 or IPv6 address.
+    pub ip: Box<[u8]>,
+}
+
 /// An owned device path, end node included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathBuf(Vec<u8>);
@@ -246,9 +255,9 @@ impl PathBuf {
         Some(Self(out))
     }
 
-    /// Its nodes up to that of the Ethernet address (and VLAN), and up to that of the IP address, each with an end node.
+    /// The paths of the interfaces that it leads through.
     #[must_use]
-    pub fn stations(&self) -> Option<(Box<[u8]>, Box<[u8]>)> {
+    pub fn interfaces(&self) -> Option<Interfaces> {
         const MESSAGING: u8 = 3;
         const END: [u8; 4] = [0x7f, 0xff, 4, 0];
         let (mut mac, mut ip) = (None, None);
@@ -266,7 +275,10 @@ impl PathBuf {
             at = end;
         }
         let ended = |nodes: &[u8]| [nodes, &END].concat().into_boxed_slice();
-        Some((ended(mac?), ended(ip?)))
+        Some(Interfaces {
+            mac: ended(mac?),
+            ip: ended(ip?),
+        })
     }
 
     /// The path as the `uefi` crate knows it.
@@ -305,6 +317,18 @@ mod tests {
         gateway: Some(ipv6(0xfe)),
         prefix: Some(64),
     };
+
+    #[test]
+    fn a_path_leads_through_interfaces() {
+        let end = [0x7f, 0xff, 4, 0];
+        let path = PathBuf::fetched(MAC_PATH, MAC, Some(IPV4), "http://10.0.2.2/a").unwrap();
+        let found = path.interfaces().unwrap();
+        assert_eq!(*found.mac, [MAC_PATH, &end].concat());
+        // An IPv4 node has 27 bytes.
+        assert_eq!(*found.ip, [&path.0[..MAC_PATH.len() + 27], &end].concat());
+        let without = PathBuf::fetched(MAC_PATH, MAC, None, "http://10.0.2.2/a").unwrap();
+        assert_eq!(without.interfaces(), None);
+    }
 
     #[test]
     fn what_is_built_reads_back() {

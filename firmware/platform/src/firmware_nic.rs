@@ -6,8 +6,8 @@
 mod receive;
 mod transmit;
 
-pub use receive::FirmwareNicReceive;
-pub use transmit::FirmwareNicTransmit;
+pub(crate) use receive::FirmwareNicReceive;
+pub(crate) use transmit::FirmwareNicTransmit;
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -83,7 +83,7 @@ impl<D: Driver> Port<D> {
 
 /// What a driver says of an interface.
 #[derive(Clone, Copy, Debug)]
-pub struct DriverInfo {
+pub(crate) struct DriverInfo {
     /// The current station address, which may differ from the permanent one.
     pub mac: [u8; 6],
     /// Its largest packet, with or without the link's header.

@@ -124,7 +124,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if !on_bsp() {
-            let owner = Pages {
+            let owner = Self {
                 start: self.start,
                 bytes: self.bytes,
             };

@@ -239,7 +239,7 @@ unsafe impl DmaMemory for Dma {
 impl Drop for Dma {
     fn drop(&mut self) {
         if !on_bsp() {
-            let owner = Dma { ..*self };
+            let owner = Self { ..*self };
             // SAFETY: whole pages; their former owner has no references left, and the driver has stopped the device. The function that they
             // belong to stays (see `claim`).
             unsafe { DROPPED.keep(self.start, owner) };

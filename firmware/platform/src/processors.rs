@@ -51,9 +51,9 @@ pub enum NoAps {
 impl fmt::Display for NoAps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoAps::NoServices => "the firmware does not offer APs",
-            NoAps::SingleProcessor => "the machine has one processor",
-            NoAps::Disabled => "all APs are disabled",
+            Self::NoServices => "the firmware does not offer APs",
+            Self::SingleProcessor => "the machine has one processor",
+            Self::Disabled => "all APs are disabled",
         })
     }
 }

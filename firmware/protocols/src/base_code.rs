@@ -61,7 +61,7 @@ pub struct Packets {
 
 /// The protocol and what it points to.
 #[repr(C)]
-pub struct BaseCodeTable {
+pub(crate) struct BaseCodeTable {
     /// First, so that `this` is also the table's address.
     protocol: PxeBaseCodeProtocol,
     mode: UnsafeCell<PxeBaseCodeMode>,
@@ -100,7 +100,7 @@ fn mask(station: &Station) -> IpAddress {
 }
 
 impl BaseCodeTable {
-    pub fn new(shared: &'static Shared, station: &Station, packets: &Packets) -> Box<Self> {
+    pub(crate) fn new(shared: &'static Shared, station: &Station, packets: &Packets) -> Box<Self> {
         // SAFETY: integers, bytes, and booleans that are bytes: all of them may be zero.
         let mut mode: PxeBaseCodeMode = unsafe { MaybeUninit::zeroed().assume_init() };
         mode.started = Boolean::TRUE;
@@ -165,7 +165,7 @@ impl BaseCodeTable {
         table
     }
 
-    pub fn protocol(&self) -> *const c_void {
+    pub(crate) fn protocol(&self) -> *const c_void {
         (&raw const self.protocol).cast()
     }
 }
@@ -329,7 +329,7 @@ unsafe extern "efiapi" fn mtftp(
                 mode.tftp_error.error_code = code;
                 let places = mode.tftp_error.error_string.iter_mut();
                 for (place, byte) in places.zip(text.bytes().take(126).chain([0])) {
-                    *place = byte.into();
+                    *place = byte;
                 }
                 (Status::TFTP_ERROR, 0)
             }

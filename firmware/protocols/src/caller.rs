@@ -85,7 +85,6 @@ mod tests {
         assert_eq!(buffer.rest(1), b"bc\0\0xx");
         assert_eq!((buffer.rest(7), buffer.rest(8)), (&[][..], &[][..]));
         buffer.fill(b"0123456789");
-        drop(buffer);
         assert_eq!(&memory, b"0123456\0");
     }
 

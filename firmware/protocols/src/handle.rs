@@ -7,7 +7,7 @@ use uefi::boot;
 use uefi_raw::Guid;
 
 /// A handle with protocols on it. Dropping it takes them off, the last first.
-pub struct Installed {
+pub(crate) struct Installed {
     handle: Handle,
     protocols: Vec<(Guid, *const c_void)>,
 }
@@ -17,7 +17,7 @@ impl Installed {
     ///
     /// # Safety
     /// What the pointers lead to is what the protocols' GUIDs say, and lives until this is dropped, or for ever if dropping it fails.
-    pub unsafe fn new(
+    pub(crate) unsafe fn new(
         handle: Option<Handle>,
         protocols: &[(Guid, *const c_void)],
     ) -> uefi::Result<Self> {
@@ -38,7 +38,7 @@ impl Installed {
     }
 
     /// Takes the protocols off. False when the firmware refuses for one, which stays.
-    pub fn remove(&mut self) -> bool {
+    pub(crate) fn remove(&mut self) -> bool {
         while let Some((guid, interface)) = self.protocols.last() {
             // SAFETY: installed by `new`. Who has the protocol open loses it: that is a program that has returned.
             let removed =

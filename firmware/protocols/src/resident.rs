@@ -77,7 +77,7 @@ pub(crate) struct Call<'a> {
 
 impl Shared {
     /// Begins a call; `None` where another is at work, as when an event of the caller's interrupts it.
-    pub fn call(&self) -> Option<Call<'_>> {
+    pub(crate) fn call(&self) -> Option<Call<'_>> {
         // SAFETY: callers are at TPL_CALLBACK at most (UEFI 2.10, section 7.1, table 7.3), and the guard restores theirs.
         let tpl = unsafe { boot::raise_tpl(Tpl::CALLBACK) };
         Some(Call {

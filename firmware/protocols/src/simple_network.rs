@@ -26,7 +26,7 @@ const ETHERNET: u8 = 1;
 
 /// The protocol and what it points to.
 #[repr(C)]
-pub struct SnpTable {
+pub(crate) struct SnpTable {
     /// First, so that `this` is also the table's address.
     protocol: SimpleNetworkProtocol,
     mode: UnsafeCell<NetworkMode>,
@@ -46,7 +46,7 @@ fn six(address: &MacAddress) -> [u8; 6] {
     address.0.first_chunk().copied().unwrap_or_default()
 }
 
-pub fn status(refusal: Refusal) -> Status {
+pub(crate) fn status(refusal: Refusal) -> Status {
     match refusal {
         Refusal::NotStarted => Status::NOT_STARTED,
         Refusal::AlreadyStarted => Status::ALREADY_STARTED,
@@ -63,7 +63,7 @@ fn answer(result: Result<(), Refusal>) -> Status {
 }
 
 impl SnpTable {
-    pub fn new(shared: &'static Shared, station: &Station) -> uefi::Result<Box<Self>> {
+    pub(crate) fn new(shared: &'static Shared, station: &Station) -> uefi::Result<Box<Self>> {
         let mode = NetworkMode {
             state: NetworkState::STOPPED,
             hw_address_size: 6,
@@ -123,7 +123,7 @@ impl SnpTable {
         Ok(table)
     }
 
-    pub fn protocol(&self) -> *const c_void {
+    pub(crate) fn protocol(&self) -> *const c_void {
         (&raw const self.protocol).cast()
     }
 

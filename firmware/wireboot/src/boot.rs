@@ -20,7 +20,7 @@ use wireboot_platform::initrd::{self, Initrds, Part};
 use wireboot_wire::filetype;
 
 /// Fetches what is missing and starts it. Returns only when that did not boot.
-pub fn run(
+pub(crate) fn run(
     mut fetcher: Fetcher,
     origin: &Origin,
     plan: Plan,

@@ -31,7 +31,7 @@ struct LoaderNetwork {
 
 /// Offers `network` by the protocols to a loader that came from `url` and is given `path`. The network comes back where
 /// there is no address or no memory for that.
-pub fn offer(
+pub(crate) fn offer(
     mut network: Network,
     origin: &Origin,
     url: &Url,
@@ -43,14 +43,14 @@ pub fn offer(
         Some(lease) => (lease.address.address(), lease.address.prefix_len()),
         None => return Err(Error::Nothing),
     };
-    let (mac_path, ip_path) = path.stations().ok_or(Error::Nothing)?;
+    let interfaces = path.interfaces().ok_or(Error::Nothing)?;
     let station = Station {
         mac: network.mac(),
         mtu: MTU,
         address: address.into(),
         prefix_len,
-        mac_path,
-        ip_path,
+        mac_path: interfaces.mac,
+        ip_path: interfaces.ip,
     };
     let packets = packets(origin, url);
     let network = LoaderNetwork {

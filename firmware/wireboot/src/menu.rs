@@ -37,7 +37,7 @@ fn lines(entries: &[Entry]) -> Vec<String> {
 }
 
 /// The index of the entry to boot: the only one, the user's choice, or the default when the time is up.
-pub fn choose(config: &BootConfig, network: &mut Network) -> Result<usize, Error> {
+pub(crate) fn choose(config: &BootConfig, network: &mut Network) -> Result<usize, Error> {
     let timeout = config.timeout.unwrap_or(TIMEOUT);
     if config.entries.len() < 2 || timeout == 0 {
         return Ok(config.default);

@@ -1,7 +1,7 @@
 //! Our own load options: settings, then a URL, then what is passed on to the program.
 
 /// `[wireboot.efi] [setting=value ...] URL [arguments]`: the shell puts the program's name first, a boot option does not.
-pub fn url(options: &str) -> Option<(&str, &str)> {
+pub(crate) fn url(options: &str) -> Option<(&str, &str)> {
     let (mut word, mut rest) = cut_word(options);
     let mut first = true;
     while !word.contains("://") {

@@ -14,7 +14,7 @@ use wireboot_wire::filetype;
 
 /// What is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// An EFI program, which finds the firmware's network as it was.
     Efi,
     /// A Linux kernel, by its EFI stub.
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 /// A file to be fetched, or fetched already.
-pub struct Planned {
+pub(crate) struct Planned {
     /// Absolute: relative URLs have been resolved.
     pub url: Url,
     /// What it must hash to, if it is still to be fetched.
@@ -32,7 +32,7 @@ pub struct Planned {
 }
 
 /// What to boot, with nothing left to decide.
-pub struct Plan {
+pub(crate) struct Plan {
     /// An EFI application or a kernel with an EFI stub.
     pub program: Planned,
     /// Decides who has the network card while it runs.
@@ -44,14 +44,14 @@ pub struct Plan {
 }
 
 /// Fetches `url` and finds out what it is: an EFI program, or a configuration.
-pub fn fetch(fetcher: &mut Fetcher, url: Url, arguments: String) -> Result<Plan, Error> {
+pub(crate) fn fetch(fetcher: &mut Fetcher, url: Url, arguments: String) -> Result<Plan, Error> {
     let mut files = fetcher.get(&[Wanted::plain(&url)])?;
     let file = files.pop().ok_or(Error::Nothing)?;
     plan(fetcher, file, url, arguments)
 }
 
 /// The same for what DHCP names by one version of IP, or else by the other.
-pub fn fetch_named(fetcher: &mut Fetcher, url: Url, origin: &Origin) -> Result<Plan, Error> {
+pub(crate) fn fetch_named(fetcher: &mut Fetcher, url: Url, origin: &Origin) -> Result<Plan, Error> {
     let other = |leases: &Leases| {
         origin::boot_files(leases).find(|other| *other != url && !origin.is_us(other))
     };
@@ -105,7 +105,7 @@ fn configuration(bytes: &[u8], url: &str) -> Result<BootConfig, Error> {
 }
 
 /// Lets the user choose.
-pub fn choose(
+pub(crate) fn choose(
     fetcher: &mut Fetcher,
     mut config: BootConfig,
     base: Option<&Url>,

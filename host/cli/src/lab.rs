@@ -6,7 +6,7 @@ use wireboot_lab::boot;
 
 /// The commands of `wireboot lab`.
 #[derive(Subcommand)]
-pub enum Lab {
+pub(crate) enum Lab {
     Boot(boot::BootArgs),
     Bench(bench::BenchArgs),
     Ladder(ladder::LadderArgs),
@@ -18,7 +18,7 @@ pub enum Lab {
 ///
 /// # Errors
 /// When it cannot be done, and why.
-pub fn run(command: Lab) -> anyhow::Result<()> {
+pub(crate) fn run(command: Lab) -> anyhow::Result<()> {
     match command {
         Lab::Boot(arguments) => boot::run(arguments),
         Lab::Bench(arguments) => bench::run(arguments),

@@ -17,8 +17,8 @@ impl Protocol {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Protocol::Tftp => "TFTP",
-            Protocol::Http => "HTTP",
+            Self::Tftp => "TFTP",
+            Self::Http => "HTTP",
         }
     }
 
@@ -26,8 +26,8 @@ impl Protocol {
     #[must_use]
     pub fn scheme(self) -> &'static str {
         match self {
-            Protocol::Tftp => "tftp",
-            Protocol::Http => "http",
+            Self::Tftp => "tftp",
+            Self::Http => "http",
         }
     }
 }

@@ -38,9 +38,9 @@ impl AcceleratorChoice {
     /// When the probe for KVM cannot be made.
     pub fn choose(self, lab: &Lab) -> Result<Accelerator> {
         match self {
-            AcceleratorChoice::Auto => accel::best(lab, false),
-            AcceleratorChoice::Kvm => Ok(Accelerator::Kvm),
-            AcceleratorChoice::Tcg => Ok(Accelerator::Tcg),
+            Self::Auto => accel::best(lab, false),
+            Self::Kvm => Ok(Accelerator::Kvm),
+            Self::Tcg => Ok(Accelerator::Tcg),
         }
     }
 }
@@ -211,7 +211,7 @@ struct View {
 }
 
 impl View {
-    fn new(console: bool, accelerator: Accelerator) -> View {
+    fn new(console: bool, accelerator: Accelerator) -> Self {
         eprintln!("Booting a UEFI virtual machine ({accelerator}) over the network");
         let bar = if console {
             ProgressBar::hidden()
@@ -222,7 +222,7 @@ impl View {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(100));
-        View { bar }
+        Self { bar }
     }
 
     fn step(&self, line: &str) {

@@ -52,7 +52,7 @@ impl Capture {
     ///
     /// # Errors
     /// When tcpdump does not start, with what it said.
-    pub fn start(lab: &Lab, interface: &str, filter: &str, file: &Path) -> Result<Capture> {
+    pub fn start(lab: &Lab, interface: &str, filter: &str, file: &Path) -> Result<Self> {
         let mut command = lab.command("tcpdump");
         // A large buffer, because the writer shares the processors with QEMU. As root: a user namespace has no other user.
         command.args([
@@ -83,7 +83,7 @@ impl Capture {
                 .context("tcpdump has no error output")?,
         );
         wait_until_listening(&mut messages)?;
-        Ok(Capture {
+        Ok(Self {
             tcpdump,
             messages,
             file: file.to_owned(),

@@ -87,7 +87,7 @@ impl Console {
         mut output: impl Read + Send + 'static,
         input: impl Write + Send + 'static,
         mut watch: impl FnMut(&str) + Send + 'static,
-    ) -> Console {
+    ) -> Self {
         let shared = Arc::new(Shared::default());
         let writer = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -112,7 +112,7 @@ impl Console {
             writer.lock().ended = true;
             writer.changed.notify_all();
         });
-        Console {
+        Self {
             input: Box::new(input),
             shared,
             searched: 0,

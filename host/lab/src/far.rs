@@ -68,7 +68,7 @@ impl Far {
     ///
     /// # Errors
     /// When a namespace, a cable or a route cannot be made.
-    pub fn new(lab: &Lab, network: &Network, path: Path) -> Result<Far> {
+    pub fn new(lab: &Lab, network: &Network, path: Path) -> Result<Self> {
         let router = Station::new(lab.scratch(), "router", path.mtu)?;
         let server = Station::without_cable(lab.scratch(), "far")?;
         cable("far", &server, INTERFACE, Some(&router), network.mtu())?;
@@ -85,7 +85,7 @@ impl Far {
         for command in SERVER {
             server.ip(&words(command))?;
         }
-        Ok(Far {
+        Ok(Self {
             server,
             _router: router,
         })

@@ -41,7 +41,7 @@ impl Kernel {
     ///
     /// # Errors
     /// When it is not there.
-    pub fn cached() -> Result<Kernel> {
+    pub fn cached() -> Result<Self> {
         let root = Package::fetched(PACKAGE)?.root;
         let boot = root.join("boot");
         let files = fs::read_dir(&boot).with_context(|| format!("reading {}", boot.display()))?;
@@ -52,7 +52,7 @@ impl Kernel {
             })
             .next()
             .with_context(|| format!("no kernel in {}", boot.display()))?;
-        Ok(Kernel {
+        Ok(Self {
             image: boot.join(format!("vmlinuz-{release}")),
             modules: root.join("lib/modules").join(&release).join("kernel"),
             release,
@@ -71,8 +71,8 @@ impl Archive {
     ///
     /// # Errors
     /// When busybox is not installed.
-    pub fn with_busybox() -> Result<Archive> {
-        let mut archive = Archive::default();
+    pub fn with_busybox() -> Result<Self> {
+        let mut archive = Self::default();
         let busybox = which("busybox")?;
         archive.copy("bin/busybox", &busybox)?;
         for library in libraries(&busybox)? {

@@ -24,10 +24,10 @@ pub enum IpVersion {
 impl IpVersion {
     /// The version of an address.
     #[must_use]
-    pub fn of(address: IpAddr) -> IpVersion {
+    pub fn of(address: IpAddr) -> Self {
         match address {
-            IpAddr::V4(_) => IpVersion::V4,
-            IpAddr::V6(_) => IpVersion::V6,
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
         }
     }
 }
@@ -35,8 +35,8 @@ impl IpVersion {
 impl fmt::Display for IpVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            IpVersion::V4 => "IPv4",
-            IpVersion::V6 => "IPv6",
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
         })
     }
 }
@@ -63,11 +63,11 @@ pub struct IpPacket {
 
 impl IpPacket {
     /// `None` for what is no IP.
-    pub fn of(net: &LaxNetSlice<'_>) -> Option<IpPacket> {
+    pub fn of(net: &LaxNetSlice<'_>) -> Option<Self> {
         match net {
             LaxNetSlice::Ipv4(ip) => {
                 let header = ip.header();
-                Some(IpPacket {
+                Some(Self {
                     source: header.source_addr().into(),
                     destination: header.destination_addr().into(),
                     payload: usize::from(header.total_len()).saturating_sub(header.slice().len()),
@@ -76,7 +76,7 @@ impl IpPacket {
             LaxNetSlice::Ipv6(ip) => {
                 let header = ip.header();
                 let extensions = ip.extensions().slice().len();
-                Some(IpPacket {
+                Some(Self {
                     source: header.source_addr().into(),
                     destination: header.destination_addr().into(),
                     payload: usize::from(header.payload_length()).saturating_sub(extensions),

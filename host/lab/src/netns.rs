@@ -37,9 +37,9 @@ impl Lab {
     ///
     /// # Errors
     /// When the kernel refuses the namespaces, with what to do about it.
-    pub fn enter() -> Result<Lab> {
+    pub fn enter() -> Result<Self> {
         match std::env::var_os(INSIDE) {
-            Some(scratch) => Lab::inside(scratch.into()),
+            Some(scratch) => Self::inside(scratch.into()),
             None => supervise(),
         }
     }
@@ -50,7 +50,7 @@ impl Lab {
         std::env::var_os(INSIDE).is_some()
     }
 
-    fn inside(scratch: PathBuf) -> Result<Lab> {
+    fn inside(scratch: PathBuf) -> Result<Self> {
         set_pdeathsig(Signal::SIGKILL).context("asking to end with the supervisor")?;
         // Blocked by the supervisor and inherited; the lab's tools are to hear them.
         SigSet::all()
@@ -71,7 +71,7 @@ impl Lab {
             log::debug!("the lab keeps the host's /proc: {error}");
         }
         tool("ip", ["link", "set", "lo", "up"])?;
-        Ok(Lab { scratch })
+        Ok(Self { scratch })
     }
 
     /// A directory for images, sockets, captures and logs. It is removed when the lab ends.

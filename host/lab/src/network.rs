@@ -64,13 +64,13 @@ pub struct NetworkOptions {
 impl NetworkOptions {
     /// The plain network, with addresses of one version of IP alone.
     #[must_use]
-    pub fn of(version: IpVersion) -> NetworkOptions {
-        NetworkOptions {
+    pub fn of(version: IpVersion) -> Self {
+        Self {
             ip: match version {
                 IpVersion::V4 => &[IpVersion::V4],
                 IpVersion::V6 => &[IpVersion::V6],
             },
-            ..NetworkOptions::default()
+            ..Self::default()
         }
     }
 }
@@ -102,7 +102,7 @@ impl Network {
     ///
     /// # Errors
     /// When an interface cannot be made: usually /dev/net/tun is missing or closed to the user.
-    pub fn new(lab: &Lab, options: NetworkOptions) -> Result<Network> {
+    pub fn new(lab: &Lab, options: NetworkOptions) -> Result<Self> {
         let tap = if options.bridge { "vm0" } else { INTERFACE };
         let mtu = options.mtu.to_string();
         let wire = match (&options.impairment, options.vlan) {
@@ -123,7 +123,7 @@ impl Network {
                 None
             }
         };
-        let network = Network {
+        let network = Self {
             scratch: lab.scratch().to_owned(),
             options,
             tap,

@@ -26,7 +26,7 @@ impl Package {
     ///
     /// # Errors
     /// When it is not.
-    pub fn installed(name: &str) -> Result<Package> {
+    pub fn installed(name: &str) -> Result<Self> {
         let version = output(Command::new("dpkg-query").args([
             "--show",
             "--showformat=${db:Status-Status} ${Version}",
@@ -36,7 +36,7 @@ impl Package {
         .and_then(|text| text.strip_prefix("installed ").map(str::to_owned));
         let version =
             version.with_context(|| format!("{name} is not installed: apt install {name}"))?;
-        Ok(Package {
+        Ok(Self {
             version,
             root: "/".into(),
         })
@@ -46,7 +46,7 @@ impl Package {
     ///
     /// # Errors
     /// When there is none.
-    pub fn fetched(name: &str) -> Result<Package> {
+    pub fn fetched(name: &str) -> Result<Self> {
         let directory = directory()?.join(name);
         let version = fs::read_to_string(directory.join(NEWEST)).with_context(|| {
             format!(
@@ -54,7 +54,7 @@ impl Package {
                 directory.display()
             )
         })?;
-        Ok(Package {
+        Ok(Self {
             root: directory.join(&version),
             version,
         })
@@ -134,7 +134,7 @@ const KEYS: [&str; 2] = [
 ];
 
 impl Mirror {
-    fn of_this_system() -> Result<Mirror> {
+    fn of_this_system() -> Result<Self> {
         let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
         let targets = output(Command::new("apt-get").args([
             "indextargets",
@@ -147,18 +147,18 @@ impl Mirror {
             .lines()
             .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
             .unwrap_or_default();
-        Mirror::among(&targets, codename).with_context(|| {
+        Self::among(&targets, codename).with_context(|| {
             format!("apt has no source for Debian's {codename} main, so its mirror is not known (apt-get indextargets shows the sources)")
         })
     }
 
     /// `targets`: lines of URI, release and component.
-    fn among(targets: &str, codename: &str) -> Option<Mirror> {
+    fn among(targets: &str, codename: &str) -> Option<Self> {
         targets.lines().find_map(|line| {
             let mut words = line.split_whitespace();
             let (uri, release, component) = (words.next()?, words.next()?, words.next()?);
             let wanted = component == "main" && (release == codename || release == "stable");
-            wanted.then(|| Mirror {
+            wanted.then(|| Self {
                 uri: uri.to_owned(),
             })
         })
@@ -173,7 +173,7 @@ struct Apt {
 
 impl Apt {
     /// Makes its directories and reads the suite's index.
-    fn new(parent: &Path, mirror: &Mirror, suite: &str) -> Result<Apt> {
+    fn new(parent: &Path, mirror: &Mirror, suite: &str) -> Result<Self> {
         let directory = parent.join("apt").join(suite);
         for part in ["state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(directory.join(part))
@@ -208,7 +208,7 @@ impl Apt {
             // Otherwise an unreachable mirror is a mere warning, and the package not found.
             "APT::Update::Error-Mode=any".into(),
         ];
-        let apt = Apt { directory, options };
+        let apt = Self { directory, options };
         output(apt.command().arg("update"))?;
         Ok(apt)
     }

@@ -31,8 +31,8 @@ pub enum Accelerator {
 impl Accelerator {
     fn qemu(self) -> &'static str {
         match self {
-            Accelerator::Kvm => "kvm",
-            Accelerator::Tcg => "tcg,thread=multi",
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg,thread=multi",
         }
     }
 }
@@ -40,8 +40,8 @@ impl Accelerator {
 impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Accelerator::Kvm => "KVM",
-            Accelerator::Tcg => "TCG",
+            Self::Kvm => "KVM",
+            Self::Tcg => "TCG",
         })
     }
 }
@@ -63,8 +63,8 @@ pub enum Firmware {
 impl Firmware {
     /// OVMF as Debian's package `ovmf` installs it, without Secure Boot.
     #[must_use]
-    pub fn debian_ovmf() -> Firmware {
-        Firmware::Ovmf {
+    pub fn debian_ovmf() -> Self {
+        Self::Ovmf {
             code: "/usr/share/OVMF/OVMF_CODE_4M.fd".into(),
             variables: "/usr/share/OVMF/OVMF_VARS_4M.fd".into(),
         }
@@ -91,8 +91,8 @@ pub struct NetworkCard {
 impl NetworkCard {
     /// A virtio network card, the first boot device, on the given `-netdev`.
     #[must_use]
-    pub fn new(netdev: String) -> NetworkCard {
-        NetworkCard {
+    pub fn new(netdev: String) -> Self {
+        Self {
             model: "virtio-net-pci".into(),
             netdev,
             mac: "52:54:00:77:00:02".into(),
@@ -180,8 +180,8 @@ pub struct Machine {
 impl Machine {
     /// Two processors, 2 GiB and Debian's OVMF on a q35 board.
     #[must_use]
-    pub fn new(accelerator: Accelerator) -> Machine {
-        Machine {
+    pub fn new(accelerator: Accelerator) -> Self {
+        Self {
             qemu: "qemu-system-x86_64".into(),
             machine: "q35".into(),
             accelerator,
@@ -446,11 +446,11 @@ pub struct TraceEvent {
 
 impl TraceEvent {
     /// `thread@seconds:name arguments`
-    fn parse(line: &str) -> Option<TraceEvent> {
+    fn parse(line: &str) -> Option<Self> {
         let (_, rest) = line.split_once('@')?;
         let (time, rest) = rest.split_once(':')?;
         let (name, arguments) = rest.split_once(' ').unwrap_or((rest, ""));
-        Some(TraceEvent {
+        Some(Self {
             time: time.parse().ok()?,
             name: name.to_owned(),
             arguments: arguments.to_owned(),

@@ -20,7 +20,7 @@ pub(crate) struct Qmp {
 
 impl Qmp {
     /// Connects to a QEMU that is just starting, and takes its greeting.
-    pub(crate) fn connect(socket: &Path, timeout: Duration) -> Result<Qmp> {
+    pub(crate) fn connect(socket: &Path, timeout: Duration) -> Result<Self> {
         let deadline = Instant::now() + timeout;
         let stream = loop {
             match UnixStream::connect(socket) {
@@ -36,7 +36,7 @@ impl Qmp {
             limited.context("limiting waits for QEMU")
         };
         wait(GREETING)?;
-        let mut qmp = Qmp {
+        let mut qmp = Self {
             stream: BufReader::new(stream.try_clone()?),
         };
         qmp.receive().context("waiting for QEMU's greeting")?;

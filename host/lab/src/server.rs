@@ -68,7 +68,7 @@ impl Server {
         directory: &Path,
         nbp: &Path,
         more: &[&str],
-    ) -> Result<Server> {
+    ) -> Result<Self> {
         let directory = directory
             .canonicalize()
             .with_context(|| format!("the directory to serve, {}", directory.display()))?;
@@ -97,7 +97,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(File::create(&log).context("making the server's log")?);
         let child = program.spawn().context("starting the server")?;
-        let mut server = Server {
+        let mut server = Self {
             child,
             events,
             log,

@@ -24,18 +24,18 @@ pub struct Station {
 
 impl Station {
     /// A computer whose cable ends in an interface `name` here, with the given MTU. Both ends are up and have no address.
-    pub(crate) fn new(scratch: &Path, name: &str, mtu: u16) -> Result<Station> {
-        let station = Station::without_cable(scratch, name)?;
+    pub(crate) fn new(scratch: &Path, name: &str, mtu: u16) -> Result<Self> {
+        let station = Self::without_cable(scratch, name)?;
         cable(name, &station, INTERFACE, None, mtu)?;
         Ok(station)
     }
 
     /// A computer with its loopback interface alone.
-    pub(crate) fn without_cable(scratch: &Path, name: &str) -> Result<Station> {
+    pub(crate) fn without_cable(scratch: &Path, name: &str) -> Result<Self> {
         let namespace = scratch.join(format!("{name}.netns"));
         File::create(&namespace).context("making a name for the station's namespace")?;
         pin_new_namespace(&namespace)?;
-        let station = Station {
+        let station = Self {
             name: name.to_owned(),
             namespace,
             scratch: scratch.to_owned(),

@@ -40,17 +40,17 @@ pub enum Step {
 impl Step {
     fn label(self) -> &'static str {
         match self {
-            Step::PowerOn => "power-on",
-            Step::FirmwareReady => "firmware ready, asks for an address",
-            Step::Dhcp => "firmware has an address",
-            Step::Nbp => "network boot program loaded",
-            Step::WirebootReady => "wireboot ready",
-            Step::WirebootAddress => "wireboot has an address",
-            Step::File => "file",
-            Step::ExitBootServices => "ExitBootServices, network card reset",
-            Step::Kernel => "kernel",
-            Step::UserSpace => "user space",
-            Step::Reached => "reached",
+            Self::PowerOn => "power-on",
+            Self::FirmwareReady => "firmware ready, asks for an address",
+            Self::Dhcp => "firmware has an address",
+            Self::Nbp => "network boot program loaded",
+            Self::WirebootReady => "wireboot ready",
+            Self::WirebootAddress => "wireboot has an address",
+            Self::File => "file",
+            Self::ExitBootServices => "ExitBootServices, network card reset",
+            Self::Kernel => "kernel",
+            Self::UserSpace => "user space",
+            Self::Reached => "reached",
         }
     }
 
@@ -58,37 +58,37 @@ impl Step {
     #[must_use]
     pub fn diagnosis(self) -> &'static str {
         match self {
-            Step::PowerOn => {
+            Self::PowerOn => {
                 "The firmware never asked for an address: did it start, does it find the network card?"
             }
-            Step::FirmwareReady => {
+            Self::FirmwareReady => {
                 "The firmware asked for an address but took none: look at what the server offered."
             }
-            Step::Dhcp => {
+            Self::Dhcp => {
                 "The firmware has an address but did not load the network boot program: look for TFTP errors of the server."
             }
-            Step::Nbp => {
+            Self::Nbp => {
                 "The network boot program was loaded but said nothing: is it an x64 EFI program?"
             }
-            Step::WirebootReady => {
+            Self::WirebootReady => {
                 "wireboot got no address of its own: look at its messages above."
             }
-            Step::WirebootAddress => {
+            Self::WirebootAddress => {
                 "wireboot has an address but fetched nothing: look at its messages and the server's errors."
             }
-            Step::File => {
+            Self::File => {
                 "Files came, but the system was not started: look at wireboot's messages above."
             }
-            Step::ExitBootServices => {
+            Self::ExitBootServices => {
                 "The system took over but its kernel said nothing: does its command line name console=ttyS0?"
             }
-            Step::Kernel => {
+            Self::Kernel => {
                 "The kernel started but not its first process: look at its messages; is the memory enough (--memory)?"
             }
-            Step::UserSpace => {
+            Self::UserSpace => {
                 "The system runs, but what was waited for did not come: give it more --timeout, or another --until."
             }
-            Step::Reached => "All was there.",
+            Self::Reached => "All was there.",
         }
     }
 }
@@ -115,12 +115,12 @@ pub struct Mark {
 }
 
 impl Mark {
-    fn about(mut self, what: Option<&String>) -> Mark {
+    fn about(mut self, what: Option<&String>) -> Self {
         self.what = what.cloned().unwrap_or_default();
         self
     }
 
-    fn transfer(mut self, what: &str, bytes: u64, seconds: f64) -> Mark {
+    fn transfer(mut self, what: &str, bytes: u64, seconds: f64) -> Self {
         self.what = what.to_owned();
         self.bytes = Some(bytes);
         self.seconds = Some(seconds);
@@ -189,8 +189,8 @@ impl Watcher {
         accelerator: Accelerator,
         power_on: f64,
         until: Option<Regex>,
-    ) -> Result<Watcher, regex::Error> {
-        let mut watcher = Watcher {
+    ) -> Result<Self, regex::Error> {
+        let mut watcher = Self {
             timeline: Timeline {
                 accelerator,
                 power_on,

@@ -74,7 +74,7 @@ impl Wire {
         impairment: Impairment,
         vlan: Option<u16>,
         queues: u16,
-    ) -> Result<Wire> {
+    ) -> Result<Self> {
         let tap = OwnedFd::from(open_tap(interface)?);
         let (machine, qemu_netdev) = if queues > 1 {
             (bridged_tap()?, tap_netdev(QEMUS, queues))
@@ -105,7 +105,7 @@ impl Wire {
                 carry(&from, &to, &impairment, change, random, &stop, &lost)
             }));
         }
-        Ok(Wire {
+        Ok(Self {
             qemu_netdev,
             stop,
             lost,
@@ -244,8 +244,8 @@ impl Change {
         let (addresses, rest) = frame.split_at_checked(12)?;
         let tag = |vlan: u16| [[0x81, 0x00], vlan.to_be_bytes()].concat();
         match self {
-            Change::Tag(vlan) => Some([addresses, &tag(vlan), rest].concat()),
-            Change::Untag(vlan) => {
+            Self::Tag(vlan) => Some([addresses, &tag(vlan), rest].concat()),
+            Self::Untag(vlan) => {
                 let untagged = rest.strip_prefix(tag(vlan).as_slice())?;
                 Some([addresses, untagged].concat())
             }

@@ -32,7 +32,7 @@ impl Arp {
     ///
     /// # Errors
     /// When the system refuses it, or the interface has no Ethernet address.
-    pub fn hear(
+    pub(crate) fn hear(
         socket: LinkSocket,
         interface: &Interface,
         range: RangeInclusive<Ipv4Addr>,
@@ -48,7 +48,7 @@ impl Arp {
     }
 
     /// Asks for each address of the range, for a moment.
-    pub fn probe_all(&self) {
+    pub(crate) fn probe_all(&self) {
         let (first, last) = (u32::from(*self.range.start()), u32::from(*self.range.end()));
         for (count, address) in (first..=last).take(PROBED).enumerate() {
             self.probe(address.into());
@@ -59,13 +59,13 @@ impl Arp {
     }
 
     /// Asks who has `address`.
-    pub fn probe(&self, address: Ipv4Addr) {
+    pub(crate) fn probe(&self, address: Ipv4Addr) {
         // A lost probe is one of which nothing is heard.
         let _ = self.socket.probe(address, self.mac);
     }
 
     /// Listens until told to stop.
-    pub fn listen(&self, stop: &Stop) {
+    pub(crate) fn listen(&self, stop: &Stop) {
         while !stop.is_set() {
             match self.socket.hear() {
                 Ok((address, mac)) if self.range.contains(&address) && mac != self.mac => {
@@ -82,7 +82,7 @@ impl Arp {
     }
 
     /// Who has been heard since the last call: addresses of the range and who has them.
-    pub fn heard(&self) -> HashMap<Ipv4Addr, [u8; 6]> {
+    pub(crate) fn heard(&self) -> HashMap<Ipv4Addr, [u8; 6]> {
         self.heard
             .lock()
             .map(|mut heard| std::mem::take(&mut *heard))

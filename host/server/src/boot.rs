@@ -224,7 +224,7 @@ pub(crate) struct Untold {
 
 impl Untold {
     /// `event` with these words. They are told once it is written.
-    pub fn told_by(self, event: Event) -> Event {
+    pub(crate) fn told_by(self, event: Event) -> Event {
         event.message(self.why).noted_by(self.written)
     }
 }
@@ -235,7 +235,7 @@ pub(crate) struct Machines(HashMap<Vec<u8>, Machine>);
 
 impl Machines {
     /// What a client boots. The second value is why it boots nothing, if nobody could read that yet.
-    pub fn boots(
+    pub(crate) fn boots(
         &mut self,
         machine: &[u8],
         client: &Client<'_>,

@@ -56,7 +56,7 @@ impl Account {
     ///
     /// # Errors
     /// When there is no such user, or it cannot be become.
-    pub fn choose(name: Option<&str>) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn choose(name: Option<&str>) -> anyhow::Result<Option<Self>> {
         if name.is_none() && !geteuid().is_root() {
             return Ok(None);
         }

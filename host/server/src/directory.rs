@@ -5,7 +5,7 @@
 //! | `wireboot.efi`  | the network boot program, wherever it lies on this machine               |
 //! | `wireboot.conf` | the directory's own, or one made from what the directory holds           |
 //!
-//! Clients name files, and get only those that lie in the directory ([`Folder`]).
+//! Clients name files, and get only those that lie in the directory (`folder`).
 
 use std::ffi::OsString;
 use std::io;

@@ -359,7 +359,7 @@ pub(crate) struct Written(Arc<AtomicBool>);
 
 impl Written {
     /// True once it was.
-    pub fn is_so(&self) -> bool {
+    pub(crate) fn is_so(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -51,7 +51,7 @@ impl Leases {
     ///
     /// # Errors
     /// When it cannot be read or written, or another server has it.
-    pub fn open(path: &Path, events: &Events) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, events: &Events) -> io::Result<Self> {
         // Held while it is read: two servers must not write it.
         let held = OpenOptions::new().append(true).create(true).open(path)?;
         held.try_lock()?;
@@ -79,7 +79,7 @@ impl Leases {
     }
 
     /// What the file at `path` says, for a server that cannot write it. What changes is not kept.
-    pub fn read(path: &Path, events: &Events) -> Self {
+    pub(crate) fn read(path: &Path, events: &Events) -> Self {
         // Whoever can write the folder may have put a pipe there, which would be waited for.
         let opened = OpenOptions::new()
             .read(true)
@@ -102,7 +102,7 @@ impl Leases {
     }
 
     /// The leases of one IP version; `address` takes an address for one of it.
-    pub fn of<A>(&self, address: impl Fn(IpAddr) -> Option<A>) -> Vec<Lease<A>> {
+    pub(crate) fn of<A>(&self, address: impl Fn(IpAddr) -> Option<A>) -> Vec<Lease<A>> {
         let Ok(journal) = self.0.lock() else {
             return Vec::new();
         };
@@ -115,7 +115,7 @@ impl Leases {
     }
 
     /// Keeps what has changed.
-    pub fn keep<A: Into<IpAddr>>(&self, changed: Vec<Lease<A>>) {
+    pub(crate) fn keep<A: Into<IpAddr>>(&self, changed: Vec<Lease<A>>) {
         if changed.is_empty() {
             return;
         }

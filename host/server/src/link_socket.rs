@@ -21,7 +21,7 @@ const EVERYBODY: [u8; 6] = [0xff; 6];
 
 impl LinkSocket {
     /// Opens it; needs the capability `CAP_NET_RAW`.
-    pub fn open(interface: u32) -> io::Result<Self> {
+    pub(crate) fn open(interface: u32) -> io::Result<Self> {
         // Protocol 0: it only sends.
         Ok(Self {
             socket: Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(0)))?,
@@ -30,20 +30,20 @@ impl LinkSocket {
     }
 
     /// Hears ARP from now on, and waits for it no longer than `patience`.
-    pub fn hear_arp(&self, patience: Duration) -> io::Result<()> {
+    pub(crate) fn hear_arp(&self, patience: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(patience))?;
         self.socket.bind(&self.address(EtherType::ARP, EVERYBODY)?)
     }
 
     /// Who speaks in the next ARP packet. An error when none comes, or one that is none.
-    pub fn hear(&self) -> io::Result<(Ipv4Addr, [u8; 6])> {
+    pub(crate) fn hear(&self) -> io::Result<(Ipv4Addr, [u8; 6])> {
         let mut packet = [0; 128];
         let length = (&self.socket).read(&mut packet)?;
         speaker(packet.get(..length).unwrap_or_default()).ok_or(io::ErrorKind::InvalidData.into())
     }
 
     /// Asks everybody for `address` without naming one of its own (RFC 5227 section 2.1.1), as `mac`.
-    pub fn probe(&self, address: Ipv4Addr, mac: [u8; 6]) -> io::Result<()> {
+    pub(crate) fn probe(&self, address: Ipv4Addr, mac: [u8; 6]) -> io::Result<()> {
         let probe = ArpEthIpv4Packet {
             operation: ArpOperation::REQUEST,
             sender_mac: mac,
@@ -56,7 +56,7 @@ impl LinkSocket {
     }
 
     /// Sends a UDP datagram.
-    pub fn send(
+    pub(crate) fn send(
         &self,
         to_mac: [u8; 6],
         from: SocketAddrV4,

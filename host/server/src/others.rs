@@ -27,23 +27,23 @@ struct Shared {
 
 impl Others {
     /// A client has taken an address from another server, it says.
-    pub fn named(&self) {
+    pub(crate) fn named(&self) {
         self.0.named.store(true, Ordering::Relaxed);
     }
 
     /// Whether to look again, so long after the last look.
-    pub fn is_time(&self, since: Duration) -> bool {
+    pub(crate) fn is_time(&self, since: Duration) -> bool {
         let named = since >= REST && self.0.named.swap(false, Ordering::Relaxed);
         named || since >= LOOK_EVERY
     }
 
     /// Another server has offered an address.
-    pub fn find(&self) {
+    pub(crate) fn find(&self) {
         self.0.found.store(true, Ordering::Relaxed);
     }
 
     /// True once one has.
-    pub fn found(&self) -> bool {
+    pub(crate) fn found(&self) -> bool {
         self.0.found.load(Ordering::Relaxed)
     }
 }

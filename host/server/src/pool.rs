@@ -70,7 +70,7 @@ struct Holding {
 }
 
 impl<A: Address> Pool<A> {
-    pub fn new(range: RangeInclusive<A>, server: A, lease_time: Duration) -> Self {
+    pub(crate) fn new(range: RangeInclusive<A>, server: A, lease_time: Duration) -> Self {
         let (first, last) = range.into_inner();
         Self {
             first,
@@ -84,7 +84,7 @@ impl<A: Address> Pool<A> {
     }
 
     /// The pool with leases that were made before.
-    pub fn with(mut self, leases: Vec<Lease<A>>) -> Self {
+    pub(crate) fn with(mut self, leases: Vec<Lease<A>>) -> Self {
         for (address, client, until) in leases {
             if (self.first..=self.last).contains(&address) {
                 self.hold(address, &client, until, true);
@@ -94,7 +94,7 @@ impl<A: Address> Pool<A> {
     }
 
     /// The leases that have begun or ended since the last call.
-    pub fn changed(&mut self) -> Vec<Lease<A>> {
+    pub(crate) fn changed(&mut self) -> Vec<Lease<A>> {
         let changed = std::mem::take(&mut self.changed).into_iter();
         let lease = |address| {
             let holding = self.by_address.get(&address)?;
@@ -104,7 +104,7 @@ impl<A: Address> Pool<A> {
     }
 
     /// The address to offer a client: the one it had, else the one it wishes, else a free one. `None`: all are taken.
-    pub fn offer(&mut self, client: &[u8], wish: Option<A>, now: Instant) -> Option<A> {
+    pub(crate) fn offer(&mut self, client: &[u8], wish: Option<A>, now: Instant) -> Option<A> {
         let had = self.by_client.get(client).copied();
         let wishes = [had, wish].into_iter().flatten();
         let address = wishes
@@ -119,7 +119,7 @@ impl<A: Address> Pool<A> {
     }
 
     /// Gives the client the address; false when it is not to be had.
-    pub fn lease(&mut self, client: &[u8], address: A, now: Instant) -> bool {
+    pub(crate) fn lease(&mut self, client: &[u8], address: A, now: Instant) -> bool {
         let free = self.is_free_for(address, client, now);
         if free {
             self.hold(address, client, now + self.lease_time, true);
@@ -129,14 +129,14 @@ impl<A: Address> Pool<A> {
     }
 
     /// The address that the client has, or was offered, and whose time is not over.
-    pub fn held_by(&self, client: &[u8], now: Instant) -> Option<A> {
+    pub(crate) fn held_by(&self, client: &[u8], now: Instant) -> Option<A> {
         let address = self.by_client.get(client)?;
         let holding = self.by_address.get(address)?;
         (holding.until > now).then_some(*address)
     }
 
     /// The client does not use its address any more. It is kept for the client as long as nobody else needs it.
-    pub fn release(&mut self, client: &[u8], now: Instant) {
+    pub(crate) fn release(&mut self, client: &[u8], now: Instant) {
         if let Some(address) = self.by_client.get(client)
             && let Some(holding) = self.by_address.get_mut(address)
         {
@@ -146,7 +146,7 @@ impl<A: Address> Pool<A> {
     }
 
     /// The client found somebody else at the address.
-    pub fn decline(&mut self, client: &[u8], address: A, now: Instant) {
+    pub(crate) fn decline(&mut self, client: &[u8], address: A, now: Instant) {
         if self.by_client.get(client) == Some(&address) {
             self.by_client.remove(client);
             let until = now + DECLINED_TIME;
@@ -163,7 +163,7 @@ impl<A: Address> Pool<A> {
 
     /// `client`, who did not ask here, has `address`: it is given to nobody else for a while, unless somebody has leased it. True when that is
     /// new.
-    pub fn occupy(&mut self, address: A, client: &[u8], now: Instant) -> bool {
+    pub(crate) fn occupy(&mut self, address: A, client: &[u8], now: Instant) -> bool {
         let held = self.by_address.get(&address);
         let held = held.filter(|held| held.until > now);
         let known = held.is_some_and(|held| held.client.as_deref() == Some(client));

@@ -10,7 +10,7 @@ use crate::scene::{Scene, expect};
 use crate::system;
 
 /// After a boot by PXE that failed, the firmware's own HTTP Boot works over the same network card.
-pub fn next_boot_option_has_the_network(lab: &Lab) -> Result<()> {
+pub(crate) fn next_boot_option_has_the_network(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let _server = scene.serve(&[])?;
     scene
@@ -30,7 +30,7 @@ pub fn next_boot_option_has_the_network(lab: &Lab) -> Result<()> {
 }
 
 /// The same over IPv6: after an HTTP Boot that failed, the firmware's PXE works over the card.
-pub fn next_boot_option_has_ipv6(lab: &Lab) -> Result<()> {
+pub(crate) fn next_boot_option_has_ipv6(lab: &Lab) -> Result<()> {
     let mut scene = over_ipv6(lab)?;
     scene.machine.http_boot_ipv6 = true;
     let _server = scene.serve_as_a_router()?;
@@ -47,7 +47,7 @@ pub fn next_boot_option_has_ipv6(lab: &Lab) -> Result<()> {
 }
 
 /// A program that wireboot starts finds the lease of the firmware's PXE. It comes back, and the firmware goes on.
-pub fn started_program_has_the_lease_over_ipv6(lab: &Lab) -> Result<()> {
+pub(crate) fn started_program_has_the_lease_over_ipv6(lab: &Lab) -> Result<()> {
     let scene = over_ipv6(lab)?;
     let _server = scene.serve_as_a_router()?;
     scene.system.configure(&format!(
@@ -76,7 +76,7 @@ fn over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
 const DRIVER_OK: u64 = 4;
 
 /// The device is reset when boot services end, before the kernel runs, and nobody wakes it: the kernel has no driver for it.
-pub fn exit_boot_services_resets_the_device(lab: &Lab) -> Result<()> {
+pub(crate) fn exit_boot_services_resets_the_device(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     // The network card is then the only virtio device.
     scene.machine.entropy = false;

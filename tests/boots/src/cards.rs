@@ -28,14 +28,14 @@ fn add_idle_card(scene: &mut Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-pub fn booted_from_the_second_card(lab: &Lab) -> Result<()> {
+pub(crate) fn booted_from_the_second_card(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     add_idle_card(&mut scene)?;
     let _server = scene.serve(&[])?;
     scene.boots().map(drop)
 }
 
-pub fn first_card_without_link(lab: &Lab) -> Result<()> {
+pub(crate) fn first_card_without_link(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_stick(&boot_program()?)?;
     add_idle_card(&mut scene)?;
@@ -47,7 +47,7 @@ pub fn first_card_without_link(lab: &Lab) -> Result<()> {
 }
 
 /// Some switches let nothing through for long.
-pub fn link_comes_late(lab: &Lab) -> Result<()> {
+pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_stick(&boot_program()?)?;
     let _server = scene.serve(&[])?;
@@ -85,16 +85,16 @@ fn over_an_intel_card(lab: &Lab, model: &str, rom: &str, id: &str) -> Result<()>
     scene.arrives(&mut machine)
 }
 
-pub fn over_an_82574l(lab: &Lab) -> Result<()> {
+pub(crate) fn over_an_82574l(lab: &Lab) -> Result<()> {
     over_an_intel_card(lab, "e1000e", "efi-e1000e.rom", "8086:10d3")
 }
 
-pub fn over_an_82540em(lab: &Lab) -> Result<()> {
+pub(crate) fn over_an_82540em(lab: &Lab) -> Result<()> {
     over_an_intel_card(lab, "e1000", "efi-e1000.rom", "8086:100e")
 }
 
 /// A card older than our driver understands, which the firmware's does.
-pub fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
+pub(crate) fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     let card = scene.machine.network.as_mut().context("a network card")?;
     card.properties
@@ -113,7 +113,7 @@ pub fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
 }
 
 /// The first card's network has a link, but nobody who gives addresses.
-pub fn first_card_without_server(lab: &Lab) -> Result<()> {
+pub(crate) fn first_card_without_server(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_stick(&boot_program()?)?;
     add_idle_card(&mut scene)?;
@@ -151,14 +151,14 @@ fn arrives_tagged(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// The load options name the VLAN.
-pub fn in_a_vlan(lab: &Lab) -> Result<()> {
+pub(crate) fn in_a_vlan(lab: &Lab) -> Result<()> {
     let mut scene = tagged(lab)?;
     scene.boot_from_disk("vlan=5 http://10.77.0.1/wireboot.conf")?;
     arrives_tagged(&scene)
 }
 
 /// The stick's wireboot.efi has the VLAN in it; where the configuration is, the network's server says.
-pub fn in_an_embedded_vlan(lab: &Lab) -> Result<()> {
+pub(crate) fn in_an_embedded_vlan(lab: &Lab) -> Result<()> {
     let mut scene = tagged(lab)?;
     let program = scene.lab.scratch().join("tagged.efi");
     embed::configuration(&boot_program()?, "vlan 5\n", &program)?;

@@ -8,7 +8,7 @@ use wireboot_lab::netns::Lab;
 
 use crate::scene::{Scene, boot_program, expect};
 
-pub fn wrong_checksum(lab: &Lab) -> Result<()> {
+pub(crate) fn wrong_checksum(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let _server = scene.serve(&[])?;
     let digest = "0123456789abcdef".repeat(4);
@@ -22,7 +22,7 @@ pub fn wrong_checksum(lab: &Lab) -> Result<()> {
     )
 }
 
-pub fn missing_file(lab: &Lab) -> Result<()> {
+pub(crate) fn missing_file(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let _server = scene.serve(&[])?;
     scene
@@ -35,7 +35,7 @@ pub fn missing_file(lab: &Lab) -> Result<()> {
     )
 }
 
-pub fn no_dhcp_answer(lab: &Lab) -> Result<()> {
+pub(crate) fn no_dhcp_answer(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("")?;
     let mut machine = scene.start()?;
@@ -43,7 +43,7 @@ pub fn no_dhcp_answer(lab: &Lab) -> Result<()> {
     scene.fails(&mut machine, &["wireboot: .*DHCP"])
 }
 
-pub fn server_never_answers(lab: &Lab) -> Result<()> {
+pub(crate) fn server_never_answers(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let program = scene.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "patience 60\n", &program)?;
@@ -59,7 +59,7 @@ pub fn server_never_answers(lab: &Lab) -> Result<()> {
     )
 }
 
-pub fn truncated_kernel(lab: &Lab) -> Result<()> {
+pub(crate) fn truncated_kernel(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let kernel = scene.system.directory.join("linux");
     let length = fs::metadata(&kernel)?.len();
@@ -72,7 +72,7 @@ pub fn truncated_kernel(lab: &Lab) -> Result<()> {
     scene.fails(&mut machine, &[r"wireboot: .*http://10\.77\.0\.1/linux: "])
 }
 
-pub fn configuration_with_errors(lab: &Lab) -> Result<()> {
+pub(crate) fn configuration_with_errors(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let _server = scene.serve(&[])?;
     scene.system.configure(
@@ -83,7 +83,7 @@ pub fn configuration_with_errors(lab: &Lab) -> Result<()> {
 }
 
 /// The next boot option has its turn.
-pub fn wrong_embedded_setting(lab: &Lab) -> Result<()> {
+pub(crate) fn wrong_embedded_setting(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let program = scene.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "nic intel\n", &program)?;
@@ -96,7 +96,7 @@ pub fn wrong_embedded_setting(lab: &Lab) -> Result<()> {
     scene.goes_on(&mut machine)
 }
 
-pub fn wrong_load_option(lab: &Lab) -> Result<()> {
+pub(crate) fn wrong_load_option(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("processors=many http://10.77.0.1/wireboot.conf")?;
     let mut machine = scene.start()?;

@@ -54,20 +54,20 @@ fn boots_by(scene: &Scene<'_>, driver: &str, processor: &str) -> Result<()> {
     scene.arrives(&mut machine)
 }
 
-pub fn over_an_rtl8139(lab: &Lab) -> Result<()> {
+pub(crate) fn over_an_rtl8139(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     plug_in(&mut scene, "rtl8139", "efi-rtl8139.rom")?;
     boots(&scene)
 }
 
-pub fn over_a_vmxnet3(lab: &Lab) -> Result<()> {
+pub(crate) fn over_a_vmxnet3(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     plug_in(&mut scene, "vmxnet3", "efi-vmxnet3.rom")?;
     boots(&scene)
 }
 
 /// A card that we have a driver for.
-pub fn by_option_over_an_e1000(lab: &Lab) -> Result<()> {
+pub(crate) fn by_option_over_an_e1000(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     plug_in(&mut scene, "e1000", "efi-e1000.rom")?;
     scene.boot_from_disk("nic=snp http://10.77.0.1/wireboot.conf")?;
@@ -81,21 +81,21 @@ fn by_undi(lab: &Lab, model: &str, rom: &str) -> Result<()> {
     boots_by(&scene, BY_UNDI, "the BSP, as the firmware's driver does")
 }
 
-pub fn by_undi_over_an_rtl8139(lab: &Lab) -> Result<()> {
+pub(crate) fn by_undi_over_an_rtl8139(lab: &Lab) -> Result<()> {
     by_undi(lab, "rtl8139", "efi-rtl8139.rom")
 }
 
-pub fn by_undi_over_a_vmxnet3(lab: &Lab) -> Result<()> {
+pub(crate) fn by_undi_over_a_vmxnet3(lab: &Lab) -> Result<()> {
     by_undi(lab, "vmxnet3", "efi-vmxnet3.rom")
 }
 
 /// A card that we have a driver for.
-pub fn by_undi_over_an_e1000(lab: &Lab) -> Result<()> {
+pub(crate) fn by_undi_over_an_e1000(lab: &Lab) -> Result<()> {
     by_undi(lab, "e1000", "efi-e1000.rom")
 }
 
 /// After a boot by UNDI that failed, the same card is there by EFI_SIMPLE_NETWORK_PROTOCOL, and then by UNDI again.
-pub fn undi_goes_back_to_the_firmware(lab: &Lab) -> Result<()> {
+pub(crate) fn undi_goes_back_to_the_firmware(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     plug_in(&mut scene, "vmxnet3", "efi-vmxnet3.rom")?;
     let nothing = "http://10.77.0.1/no-such.conf";
@@ -114,7 +114,7 @@ pub fn undi_goes_back_to_the_firmware(lab: &Lab) -> Result<()> {
 }
 
 /// Booted by PXE, over the same driver.
-pub fn by_configuration_over_virtio(lab: &Lab) -> Result<()> {
+pub(crate) fn by_configuration_over_virtio(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let program = scene.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "nic snp\n", &program)?;
@@ -126,7 +126,7 @@ pub fn by_configuration_over_virtio(lab: &Lab) -> Result<()> {
 }
 
 /// A driver without UNDI.
-pub fn no_undi_over_virtio(lab: &Lab) -> Result<()> {
+pub(crate) fn no_undi_over_virtio(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("nic=undi http://10.77.0.1/wireboot.conf")?;
     let mut machine = scene.start()?;
@@ -134,7 +134,7 @@ pub fn no_undi_over_virtio(lab: &Lab) -> Result<()> {
 }
 
 /// The firmware's own driver.
-pub fn by_option_over_virtio(lab: &Lab) -> Result<()> {
+pub(crate) fn by_option_over_virtio(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("nic=snp http://10.77.0.1/wireboot.conf")?;
     boots(&scene)
@@ -143,21 +143,21 @@ pub fn by_option_over_virtio(lab: &Lab) -> Result<()> {
 /// The engine's frames pass through the BSP.
 const RELAYED: &str = "processor 1, frames by way of the BSP, as the firmware's driver runs there";
 
-pub fn relayed_over_an_rtl8139(lab: &Lab) -> Result<()> {
+pub(crate) fn relayed_over_an_rtl8139(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     plug_in(&mut scene, "rtl8139", "efi-rtl8139.rom")?;
     scene.boot_from_disk("processors=1 http://10.77.0.1/wireboot.conf")?;
     boots_by(&scene, "the firmware's driver", RELAYED)
 }
 
-pub fn relayed_over_virtio(lab: &Lab) -> Result<()> {
+pub(crate) fn relayed_over_virtio(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("nic=snp processors=1 http://10.77.0.1/wireboot.conf")?;
     boots_by(&scene, "the firmware's driver", RELAYED)
 }
 
 /// The kernel finds the device stopped. It has no driver of its own.
-pub fn exit_boot_services_finds_the_device_stopped(lab: &Lab) -> Result<()> {
+pub(crate) fn exit_boot_services_finds_the_device_stopped(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("nic=snp http://10.77.0.1/wireboot.conf")?;
     scene.system.configure(&format!(
@@ -183,7 +183,7 @@ pub fn exit_boot_services_finds_the_device_stopped(lab: &Lab) -> Result<()> {
 }
 
 /// After a boot that failed, the firmware's own HTTP Boot works over the same card.
-pub fn firmware_has_its_driver_back(lab: &Lab) -> Result<()> {
+pub(crate) fn firmware_has_its_driver_back(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     // The RTL8139's buffers hold five frames, with which the firmware's TCP does not always get to the end.
     plug_in(&mut scene, "vmxnet3", "efi-vmxnet3.rom")?;

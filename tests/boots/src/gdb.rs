@@ -12,18 +12,18 @@ const RSP: usize = 7;
 const RIP: usize = 16;
 
 /// A machine that stands still while the debugger is there.
-pub struct Debugger(UnixStream);
+pub(crate) struct Debugger(UnixStream);
 
 impl Debugger {
     /// Stops the machine.
-    pub fn attach(socket: &Path) -> Result<Debugger> {
+    pub(crate) fn attach(socket: &Path) -> Result<Self> {
         let stream = UnixStream::connect(socket).context("connecting to QEMU's debugger stub")?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        Ok(Debugger(stream))
+        Ok(Self(stream))
     }
 
     /// Makes a processor (counted from 1) run machine code that never returns, and lets the machine go on.
-    pub fn run(mut self, processor: u32, code: &[u8]) -> Result<()> {
+    pub(crate) fn run(mut self, processor: u32, code: &[u8]) -> Result<()> {
         let mut registers = self.registers(processor)?;
         ensure!(register(&registers, RIP)? != 0, "the processor is nowhere");
         // Over what is on the stack, which nobody will come back to.
@@ -39,7 +39,7 @@ impl Debugger {
     }
 
     /// Where the first so many processors are, and lets the machine go on.
-    pub fn positions(mut self, processors: u32) -> Result<Vec<u64>> {
+    pub(crate) fn positions(mut self, processors: u32) -> Result<Vec<u64>> {
         let mut position = |processor| register(&self.registers(processor)?, RIP);
         let positions = (1..=processors).map(&mut position).collect();
         self.ask("D")?;

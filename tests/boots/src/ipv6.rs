@@ -63,7 +63,7 @@ fn boots(scene: &Scene<'_>, by: By) -> Result<RunningMachine> {
 }
 
 /// The machine has no UUID: its firmware makes a DUID of the card and the time.
-pub fn pxe_from_our_server(lab: &Lab) -> Result<()> {
+pub(crate) fn pxe_from_our_server(lab: &Lab) -> Result<()> {
     let (events, duid) = from_our_server(lab, By::Pxe, &[])?;
     ensure!(
         duid.starts_with("00010001") && duid.ends_with("525400770002"),
@@ -80,7 +80,7 @@ pub fn pxe_from_our_server(lab: &Lab) -> Result<()> {
 }
 
 /// The first three fields of the UUID are in the byte order of SMBIOS, not in that of RFC 9562.
-pub fn http_boot_from_our_server(lab: &Lab) -> Result<()> {
+pub(crate) fn http_boot_from_our_server(lab: &Lab) -> Result<()> {
     let uuid = "00112233-4455-6677-8899-aabbccddeeff";
     let (events, duid) = from_our_server(lab, By::HttpBoot, &["-uuid", uuid])?;
     ensure!(
@@ -125,11 +125,11 @@ fn tells(events: &[ServerEvent], text: &str) -> bool {
     events.iter().any(|event| event.message.contains(text))
 }
 
-pub fn pxe_from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
+pub(crate) fn pxe_from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
     from_kea_with_our_proxy(lab, By::Pxe)
 }
 
-pub fn http_boot_from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
+pub(crate) fn http_boot_from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
     from_kea_with_our_proxy(lab, By::HttpBoot)
 }
 
@@ -166,11 +166,11 @@ fn from_kea_with_our_proxy(lab: &Lab, by: By) -> Result<()> {
     Ok(())
 }
 
-pub fn pxe_from_dnsmasq(lab: &Lab) -> Result<()> {
+pub(crate) fn pxe_from_dnsmasq(lab: &Lab) -> Result<()> {
     from_dnsmasq(lab, By::Pxe)
 }
 
-pub fn http_boot_from_dnsmasq(lab: &Lab) -> Result<()> {
+pub(crate) fn http_boot_from_dnsmasq(lab: &Lab) -> Result<()> {
     from_dnsmasq(lab, By::HttpBoot)
 }
 
@@ -181,11 +181,11 @@ fn from_dnsmasq(lab: &Lab, by: By) -> Result<()> {
     boots(&scene, by).map(drop)
 }
 
-pub fn pxe_from_kea(lab: &Lab) -> Result<()> {
+pub(crate) fn pxe_from_kea(lab: &Lab) -> Result<()> {
     from_kea(lab, By::Pxe)
 }
 
-pub fn http_boot_from_kea(lab: &Lab) -> Result<()> {
+pub(crate) fn http_boot_from_kea(lab: &Lab) -> Result<()> {
     from_kea(lab, By::HttpBoot)
 }
 
@@ -200,14 +200,14 @@ fn from_kea(lab: &Lab, by: By) -> Result<()> {
     boots(&scene, by).map(drop)
 }
 
-pub fn stateless_from_dnsmasq(lab: &Lab) -> Result<()> {
+pub(crate) fn stateless_from_dnsmasq(lab: &Lab) -> Result<()> {
     let network = Network::new(lab, bridged())?;
     let station = network.stranger("client")?;
     let _dnsmasq = servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq-ipv6-stateless.conf")?;
     is_told(&station)
 }
 
-pub fn stateless_from_kea(lab: &Lab) -> Result<()> {
+pub(crate) fn stateless_from_kea(lab: &Lab) -> Result<()> {
     let network = Network::new(lab, bridged())?;
     let station = network.stranger("client")?;
     let _servers = [

@@ -39,7 +39,7 @@ fn goes_on(scene: &Scene<'_>, ipxe: &str, failure: &[&str]) -> Result<()> {
 }
 
 /// iPXE drives the card by the firmware's driver. wireboot starts itself, so that iPXE is not the one that started the second.
-pub fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
+pub(crate) fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     write_script(&scene, "first.efi http://10.77.0.1/itself.conf")?;
     fs::write(
@@ -60,7 +60,7 @@ pub fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
 }
 
 /// iPXE drives the card itself.
-pub fn over_its_own_driver(lab: &Lab) -> Result<()> {
+pub(crate) fn over_its_own_driver(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     let card = scene.machine.network.as_mut().context("a network card")?;
     "e1000e".clone_into(&mut card.model);
@@ -70,7 +70,7 @@ pub fn over_its_own_driver(lab: &Lab) -> Result<()> {
 }
 
 /// iPXE drives the card by the firmware's driver, the firmware has put its own protocols on iPXE's interface, and the first step calls that.
-pub fn over_its_interface(lab: &Lab) -> Result<()> {
+pub(crate) fn over_its_interface(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     write_script(&scene, "first.efi nic=snp http://10.77.0.1/no-such.conf")?;
     goes_on(
@@ -81,7 +81,7 @@ pub fn over_its_interface(lab: &Lab) -> Result<()> {
 }
 
 /// The first step ends while its driver runs.
-pub fn after_a_panic(lab: &Lab) -> Result<()> {
+pub(crate) fn after_a_panic(lab: &Lab) -> Result<()> {
     let scene = Scene::on(lab, slow(), 4)?;
     write_script(&scene, "faulty.efi http://10.77.0.1/faulty.conf")?;
     let directory = &scene.system.directory;

@@ -16,13 +16,13 @@ use crate::scene::{bench_program, wireboot};
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Each rung has a figure. How high it is depends on the host.
-pub fn every_rung_is_measured(lab: &Lab) -> Result<()> {
+pub(crate) fn every_rung_is_measured(lab: &Lab) -> Result<()> {
     let ladder = measured(lab, IpVersion::V4)?;
     has_figure(&ladder, Kind::Receive, "firmware's HTTP")
 }
 
 /// The same on a network that has no IPv4.
-pub fn every_rung_is_measured_over_ipv6(lab: &Lab) -> Result<()> {
+pub(crate) fn every_rung_is_measured_over_ipv6(lab: &Lab) -> Result<()> {
     measured(lab, IpVersion::V6).map(drop)
 }
 
@@ -107,7 +107,7 @@ fn has_figure(ladder: &Ladder, kind: Kind, name: &str) -> Result<()> {
 }
 
 /// Over the firmware's driver each part of a frame's way takes the instructions that it has more than another: the same on any host.
-pub fn phases_of_a_frame(lab: &Lab) -> Result<()> {
+pub(crate) fn phases_of_a_frame(lab: &Lab) -> Result<()> {
     let network = Network::new(lab, NetworkOptions::default())?;
     let mut machine = Machine::new(Accelerator::Tcg);
     machine.counts_instructions = true;

@@ -26,7 +26,7 @@ const SUITE: &str = "bookworm";
 const FOLDER: &str = "debian-installer/amd64";
 
 /// Fetches the loaders into the cache, unless they are there.
-pub fn fetch() -> Result<()> {
+pub(crate) fn fetch() -> Result<()> {
     packages::fetch(&[SHIM[0], GRUB[0]], &[SUITE], Duration::MAX)
 }
 
@@ -56,7 +56,7 @@ fn start(scene: &Scene<'_>, menu: &str) -> Result<(RunningMachine, Server)> {
 
 /// shim asks for GRUB in its own folder, by its server's name of that; GRUB reads configuration, kernel and RAM disks with a network stack of
 /// its own, and boot services end while it has everything open.
-pub fn shim_and_grub(lab: &Lab) -> Result<()> {
+pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let menu = format!(
         "set timeout=0\nmenuentry x {{\nlinux /linux {}\ninitrd /system.cpio /data.cpio\n}}\n",
@@ -74,7 +74,7 @@ pub fn shim_and_grub(lab: &Lab) -> Result<()> {
 }
 
 /// A loader that returns leaves the firmware its network.
-pub fn grub_that_exits(lab: &Lab) -> Result<()> {
+pub(crate) fn grub_that_exits(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let (mut machine, _server) = start(&scene, "echo on the way out\nexit\n")?;
     expect(&mut machine, "on the way out")?;

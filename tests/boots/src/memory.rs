@@ -27,17 +27,17 @@ fn boots(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// Linux' copy fits above 4 GiB if nothing else is there; below is room for one.
-pub fn initrd_twice(lab: &Lab) -> Result<()> {
+pub(crate) fn initrd_twice(lab: &Lab) -> Result<()> {
     boots(&scene(lab, 512, 256, 222)?)
 }
 
 /// The initrd is larger than what is above 4 GiB, and does not fit twice below.
-pub fn initrd_in_pieces(lab: &Lab) -> Result<()> {
+pub(crate) fn initrd_in_pieces(lab: &Lab) -> Result<()> {
     boots(&scene(lab, 512, 256, 258)?)
 }
 
 /// The user is told before the file comes, and the next boot option has its turn.
-pub fn initrd_too_large(lab: &Lab) -> Result<()> {
+pub(crate) fn initrd_too_large(lab: &Lab) -> Result<()> {
     let mut scene = scene(lab, 256, 0, 150)?;
     scene.machine.machine = "q35".into();
     let mut server = scene.serve(&[])?;

@@ -48,7 +48,7 @@ fn boots(machine: &mut RunningMachine, name: &str) -> Result<()> {
     expect(machine, &format!("boots: arguments .*entry={name}")).map(drop)
 }
 
-pub fn arrows_and_enter_choose(lab: &Lab) -> Result<()> {
+pub(crate) fn arrows_and_enter_choose(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     configure(&scene, "timeout 60\n")?;
     let _server = scene.serve(&[])?;
@@ -68,7 +68,7 @@ pub fn arrows_and_enter_choose(lab: &Lab) -> Result<()> {
     boots(&mut machine, "second")
 }
 
-pub fn digit_chooses_at_once(lab: &Lab) -> Result<()> {
+pub(crate) fn digit_chooses_at_once(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     configure(&scene, "timeout 60\n")?;
     let _server = scene.serve(&[])?;
@@ -78,7 +78,7 @@ pub fn digit_chooses_at_once(lab: &Lab) -> Result<()> {
     boots(&mut machine, "third")
 }
 
-pub fn time_out_starts_the_default(lab: &Lab) -> Result<()> {
+pub(crate) fn time_out_starts_the_default(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     configure(&scene, "default 2\ntimeout 4\n")?;
     let _server = scene.serve(&[])?;
@@ -99,7 +99,7 @@ pub fn time_out_starts_the_default(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-pub fn esc_leaves_the_menu(lab: &Lab) -> Result<()> {
+pub(crate) fn esc_leaves_the_menu(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     configure(&scene, "timeout 60\n")?;
     let _server = scene.serve(&[])?;
@@ -110,7 +110,7 @@ pub fn esc_leaves_the_menu(lab: &Lab) -> Result<()> {
     scene.goes_on(&mut machine)
 }
 
-pub fn esc_stops_a_download(lab: &Lab) -> Result<()> {
+pub(crate) fn esc_stops_a_download(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let _server = scene.serve(&[])?;
     let _silent = scene.kernel_from_silence()?;

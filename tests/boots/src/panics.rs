@@ -131,29 +131,29 @@ impl Victim<'_> {
     }
 }
 
-pub fn on_the_boot_processor(lab: &Lab) -> Result<()> {
+pub(crate) fn on_the_boot_processor(lab: &Lab) -> Result<()> {
     one_engine(lab, "boot")?.ends_wireboot()
 }
 
-pub fn on_the_boot_processor_with_several_engines(lab: &Lab) -> Result<()> {
+pub(crate) fn on_the_boot_processor_with_several_engines(lab: &Lab) -> Result<()> {
     three_engines(lab, "boot")?.ends_wireboot()
 }
 
-pub fn in_the_engine(lab: &Lab) -> Result<()> {
+pub(crate) fn in_the_engine(lab: &Lab) -> Result<()> {
     one_engine(lab, "engine")?.loses_processors()
 }
 
-pub fn in_a_worker(lab: &Lab) -> Result<()> {
+pub(crate) fn in_a_worker(lab: &Lab) -> Result<()> {
     three_engines(lab, "worker")?.loses_processors()
 }
 
 /// The heap stays locked. The boot goes on with another.
-pub fn in_an_allocation(lab: &Lab) -> Result<()> {
+pub(crate) fn in_an_allocation(lab: &Lab) -> Result<()> {
     one_engine(lab, "heap")?.loses_processors()
 }
 
 /// The kernel asks for its initrds. It is ended, as if it had come back by itself.
-pub fn in_the_initrds_callback(lab: &Lab) -> Result<()> {
+pub(crate) fn in_the_initrds_callback(lab: &Lab) -> Result<()> {
     let Victim { scene, program, .. } = one_engine(lab, "initrd")?;
     let _server = scene.serve_program(&program, &[])?;
     let mut machine = scene.start()?;
@@ -165,7 +165,7 @@ pub fn in_the_initrds_callback(lab: &Lab) -> Result<()> {
 }
 
 /// There is no way back from here, neither to the firmware nor to the kernel. QEMU ends instead of beginning anew.
-pub fn at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
+pub(crate) fn at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
     let Victim { scene, program, .. } = one_engine(lab, "exit")?;
     let _server = scene.serve_program(&program, &[])?;
     let mut machine = scene.start()?;

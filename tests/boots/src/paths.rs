@@ -34,7 +34,7 @@ fn both() -> NetworkOptions {
 }
 
 /// The server's kernel learns what fits, and cuts its datagrams accordingly.
-pub fn small_link_is_told(lab: &Lab) -> Result<()> {
+pub(crate) fn small_link_is_told(lab: &Lab) -> Result<()> {
     let network = Network::new(lab, both())?;
     let far = Far::new(
         lab,
@@ -56,7 +56,7 @@ pub fn small_link_is_told(lab: &Lab) -> Result<()> {
 }
 
 /// Nobody learns anything: what is too big is gone, each time.
-pub fn small_link_swallows(lab: &Lab) -> Result<()> {
+pub(crate) fn small_link_swallows(lab: &Lab) -> Result<()> {
     let network = Network::new(lab, both())?;
     let path = Path {
         mtu: MTU,
@@ -104,7 +104,7 @@ fn first_to_arrive(far: &Far, version: IpVersion, lengths: &[usize]) -> Result<(
 
 /// A whole boot: wireboot.efi and its configuration come from near by, the system from behind the link by
 /// `http` or `tftp`.
-pub fn boots(lab: &Lab, version: IpVersion, scheme: &str, icmp: bool) -> Result<()> {
+pub(crate) fn boots(lab: &Lab, version: IpVersion, scheme: &str, icmp: bool) -> Result<()> {
     let mut scene = Scene::on(lab, NetworkOptions::of(version), 4)?;
     scene.machine.pxe_only(Some(version));
     let far = Far::new(lab, &scene.network, Path { mtu: MTU, icmp })?;

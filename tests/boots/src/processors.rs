@@ -16,7 +16,7 @@ use crate::gdb::Debugger;
 use crate::scene::{Scene, boot_program, expect};
 use crate::system;
 
-pub fn one_processor(lab: &Lab) -> Result<()> {
+pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.machine.processors = 1;
     let _server = scene.serve(&[])?;
@@ -28,7 +28,7 @@ pub fn one_processor(lab: &Lab) -> Result<()> {
     scene.arrives(&mut machine)
 }
 
-pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
+pub(crate) fn boot_processor_by_option(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("processors=0 floor=1 http://10.77.0.1/wireboot.conf")?;
     let _server = scene.serve(&[])?;
@@ -46,7 +46,7 @@ pub fn boot_processor_by_option(lab: &Lab) -> Result<()> {
 }
 
 /// A card with three queue pairs, and a processor for each.
-pub fn three_pairs(lab: &Lab, ip: IpVersion, megabytes: usize) -> Result<Scene<'_>> {
+pub(crate) fn three_pairs(lab: &Lab, ip: IpVersion, megabytes: usize) -> Result<Scene<'_>> {
     let options = NetworkOptions {
         queues: 3,
         ..NetworkOptions::of(ip)
@@ -65,23 +65,23 @@ fn three_engines(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
     Ok(scene)
 }
 
-pub const THREE_ENGINES: &str =
+pub(crate) const THREE_ENGINES: &str =
     "wireboot: the network runs on processor 1; parts of large files on 2, 3";
 
-pub fn several_engines(lab: &Lab) -> Result<()> {
+pub(crate) fn several_engines(lab: &Lab) -> Result<()> {
     let scene = three_engines(lab, 20)?;
     let mut server = scene.serve(&[])?;
     receives_in_parts(&scene, &mut server).map(drop)
 }
 
 /// The network has no IPv4, and the server is the only router.
-pub fn several_engines_over_ipv6(lab: &Lab) -> Result<()> {
+pub(crate) fn several_engines_over_ipv6(lab: &Lab) -> Result<()> {
     let scene = three_engines_over_ipv6(lab)?;
     let mut server = scene.serve(&["--ra"])?;
     receives_in_parts(&scene, &mut server).map(drop)
 }
 
-pub fn several_engines_by_hash_over_ipv6(lab: &Lab) -> Result<()> {
+pub(crate) fn several_engines_by_hash_over_ipv6(lab: &Lab) -> Result<()> {
     steer_by_hash(three_engines_over_ipv6(lab)?, &["--ra"])
 }
 
@@ -93,7 +93,7 @@ fn three_engines_over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
 
 /// Over the network comes a wireboot.efi with settings in it and no entries; what to boot the server says, with a setting that comes too
 /// late.
-pub fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
+pub(crate) fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
     let scene = three_pairs(lab, IpVersion::V4, 20)?;
     let program = scene.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "processors 3\nfloor 1\n", &program)?;
@@ -114,7 +114,7 @@ pub fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-pub fn several_engines_by_hash(lab: &Lab) -> Result<()> {
+pub(crate) fn several_engines_by_hash(lab: &Lab) -> Result<()> {
     steer_by_hash(three_engines(lab, 20)?, &[])
 }
 
@@ -140,7 +140,7 @@ fn steer_by_hash(mut scene: Scene<'_>, serve: &[&str]) -> Result<()> {
     Ok(())
 }
 
-pub fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
+pub(crate) fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.machine.processors = 4;
     scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
@@ -190,7 +190,7 @@ fn bytes_by_queue(machine: &RunningMachine) -> BTreeMap<String, u64> {
     queues
 }
 
-pub fn a_worker_hangs(lab: &Lab) -> Result<()> {
+pub(crate) fn a_worker_hangs(lab: &Lab) -> Result<()> {
     // Much, so that the download is under way when the machine is stopped.
     let mut scene = three_engines(lab, 100)?;
     let stub = scene.debugged();
@@ -212,12 +212,12 @@ const UNDEFINED: &[u8] = &[0x0f, 0x0b];
 /// Machine code: push, and again.
 const PUSH_FOR_EVER: &[u8] = &[0x50, 0xeb, 0xfd];
 
-pub fn processor_hangs(lab: &Lab) -> Result<()> {
+pub(crate) fn processor_hangs(lab: &Lab) -> Result<()> {
     processor_is_lost(lab, CIRCLE, "it stopped answering")
 }
 
 /// The boot goes on over the firmware's driver, which the BSP has called all the time.
-pub fn processor_of_a_relay_hangs(lab: &Lab) -> Result<()> {
+pub(crate) fn processor_of_a_relay_hangs(lab: &Lab) -> Result<()> {
     processor_is_lost_by(
         lab,
         Some("nic=snp processors=1 http://10.77.0.1/wireboot.conf"),
@@ -226,11 +226,11 @@ pub fn processor_of_a_relay_hangs(lab: &Lab) -> Result<()> {
     )
 }
 
-pub fn processor_faults(lab: &Lab) -> Result<()> {
+pub(crate) fn processor_faults(lab: &Lab) -> Result<()> {
     processor_is_lost(lab, UNDEFINED, "invalid opcode at 0x[0-9a-f]+, .*")
 }
 
-pub fn processor_exhausts_its_stack(lab: &Lab) -> Result<()> {
+pub(crate) fn processor_exhausts_its_stack(lab: &Lab) -> Result<()> {
     processor_is_lost(
         lab,
         PUSH_FOR_EVER,
@@ -244,7 +244,7 @@ fn processor_is_lost(lab: &Lab, code: &[u8], reason: &str) -> Result<()> {
 }
 
 /// A network that is slow enough to meet a transfer under way.
-pub fn slow() -> NetworkOptions {
+pub(crate) fn slow() -> NetworkOptions {
     NetworkOptions {
         impairment: Some(Impairment {
             loss: 0.0,

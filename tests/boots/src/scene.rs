@@ -18,10 +18,10 @@ use wireboot_lab::server::Server;
 use crate::system::System;
 
 /// For a step of a boot: much longer than it takes, for machines that are busy.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A network, a directory to boot from, and a machine that is still switched off.
-pub struct Scene<'lab> {
+pub(crate) struct Scene<'lab> {
     pub lab: &'lab Lab,
     pub network: Network,
     pub system: System,
@@ -30,12 +30,12 @@ pub struct Scene<'lab> {
 
 impl<'lab> Scene<'lab> {
     /// A plain network and little data.
-    pub fn new(lab: &'lab Lab) -> Result<Scene<'lab>> {
+    pub(crate) fn new(lab: &'lab Lab) -> Result<Self> {
         Scene::on(lab, NetworkOptions::default(), 4)
     }
 
     /// Another network, and `megabytes` of data.
-    pub fn on(lab: &'lab Lab, options: NetworkOptions, megabytes: usize) -> Result<Scene<'lab>> {
+    pub(crate) fn on(lab: &'lab Lab, options: NetworkOptions, megabytes: usize) -> Result<Self> {
         let network = Network::new(lab, options)?;
         let system = System::new(&lab.scratch().join("system"), megabytes)?;
         fs::copy(boot_program()?, system.directory.join("wireboot.efi"))
@@ -53,20 +53,20 @@ impl<'lab> Scene<'lab> {
     }
 
     /// Our own server.
-    pub fn serve(&self, more: &[&str]) -> Result<Server> {
+    pub(crate) fn serve(&self, more: &[&str]) -> Result<Server> {
         self.serve_program(&boot_program()?, more)
     }
 
     /// Our own server on a network of IPv6 that has no other router: it tells of itself, as this computer forwards packets. Without a
     /// router, the firmware's PXE waits 10 s for one.
-    pub fn serve_as_a_router(&self) -> Result<Server> {
+    pub(crate) fn serve_as_a_router(&self) -> Result<Server> {
         let file = format!("/proc/sys/net/ipv6/conf/{INTERFACE}/forwarding");
         fs::write(&file, "1").with_context(|| format!("writing {file}"))?;
         self.serve(&["--ra"])
     }
 
     /// Our own server, with another boot program.
-    pub fn serve_program(&self, program: &Path, more: &[&str]) -> Result<Server> {
+    pub(crate) fn serve_program(&self, program: &Path, more: &[&str]) -> Result<Server> {
         Server::start(
             self.lab,
             self.lab.command(wireboot()?),
@@ -77,14 +77,14 @@ impl<'lab> Scene<'lab> {
     }
 
     /// Has the kernel come from a server that takes connections and says nothing.
-    pub fn kernel_from_silence(&self) -> Result<TcpListener> {
+    pub(crate) fn kernel_from_silence(&self) -> Result<TcpListener> {
         self.system
             .configure("title Test system\nlinux http://10.77.0.1:8080/linux\n")?;
         TcpListener::bind((SERVER, 8080)).context("listening")
     }
 
     /// Makes the machine boot wireboot.efi from a disk instead of the network, by a script of the firmware's shell.
-    pub fn boot_from_disk(&mut self, arguments: &str) -> Result<()> {
+    pub(crate) fn boot_from_disk(&mut self, arguments: &str) -> Result<()> {
         let disk = self.new_disk()?;
         fs::copy(boot_program()?, disk.join("wireboot.efi"))?;
         fs::write(
@@ -95,7 +95,7 @@ impl<'lab> Scene<'lab> {
     }
 
     /// Makes the machine boot a wireboot.efi from a disk instead of the network, by the name that firmware looks for.
-    pub fn boot_from_stick(&mut self, program: &Path) -> Result<()> {
+    pub(crate) fn boot_from_stick(&mut self, program: &Path) -> Result<()> {
         let directory = self.new_disk()?.join("EFI/BOOT");
         fs::create_dir_all(&directory)?;
         fs::copy(program, directory.join("BOOTX64.EFI"))?;
@@ -121,7 +121,7 @@ impl<'lab> Scene<'lab> {
     }
 
     /// Switches the machine on.
-    pub fn start(&self) -> Result<RunningMachine> {
+    pub(crate) fn start(&self) -> Result<RunningMachine> {
         ensure!(
             matches!(self.machine.firmware, Firmware::Ovmf { .. }),
             "these tests are for UEFI"
@@ -130,7 +130,7 @@ impl<'lab> Scene<'lab> {
     }
 
     /// Boots to the end: the system tells the right checksum and switches itself off.
-    pub fn boots(&self) -> Result<RunningMachine> {
+    pub(crate) fn boots(&self) -> Result<RunningMachine> {
         let mut machine = self.start()?;
         expect(&mut machine, r"wireboot: ready after \d+ ms")?;
         self.arrives(&mut machine)?;
@@ -138,7 +138,7 @@ impl<'lab> Scene<'lab> {
     }
 
     /// The rest of a boot, from wireboot's first words.
-    pub fn arrives(&self, machine: &mut RunningMachine) -> Result<()> {
+    pub(crate) fn arrives(&self, machine: &mut RunningMachine) -> Result<()> {
         expect(
             machine,
             r"wireboot: \S+data\.cpio: \d+ bytes in [0-9.]+ s, \d+ Mbit/s",
@@ -152,7 +152,7 @@ impl<'lab> Scene<'lab> {
     }
 
     /// The system has its data, and switches the machine off.
-    pub fn runs(&self, machine: &mut RunningMachine) -> Result<()> {
+    pub(crate) fn runs(&self, machine: &mut RunningMachine) -> Result<()> {
         expect(machine, &format!("boots: sha256 {}", self.system.sha256))?;
         let status = machine
             .wait(PATIENCE)?
@@ -166,7 +166,7 @@ impl<'lab> Scene<'lab> {
     }
 
     /// wireboot tells what is wrong, and the firmware goes on.
-    pub fn fails(&self, machine: &mut RunningMachine, texts: &[&str]) -> Result<()> {
+    pub(crate) fn fails(&self, machine: &mut RunningMachine, texts: &[&str]) -> Result<()> {
         for text in texts {
             expect(machine, text)?;
         }
@@ -178,7 +178,7 @@ impl<'lab> Scene<'lab> {
     }
 
     /// Gives the machine a stub for a debugger.
-    pub fn debugged(&mut self) -> PathBuf {
+    pub(crate) fn debugged(&mut self) -> PathBuf {
         let stub = self.lab.scratch().join("gdb");
         self.machine.extra.extend([
             "-gdb".into(),
@@ -188,13 +188,13 @@ impl<'lab> Scene<'lab> {
     }
 
     /// The firmware comes to the boot option after PXE.
-    pub fn goes_on(&self, machine: &mut RunningMachine) -> Result<()> {
+    pub(crate) fn goes_on(&self, machine: &mut RunningMachine) -> Result<()> {
         expect(machine, "(?i)start HTTP Boot over IPv4").map(drop)
     }
 }
 
 /// The next console text that matches.
-pub fn expect(machine: &mut RunningMachine, expression: &str) -> Result<String> {
+pub(crate) fn expect(machine: &mut RunningMachine, expression: &str) -> Result<String> {
     Ok(machine
         .console
         .wait_for(&Regex::new(expression)?, PATIENCE)?
@@ -212,38 +212,38 @@ fn dist(file: &str) -> Result<PathBuf> {
 }
 
 /// The network boot program.
-pub fn boot_program() -> Result<PathBuf> {
+pub(crate) fn boot_program() -> Result<PathBuf> {
     dist("wireboot.efi")
 }
 
 /// The same with panics on demand.
-pub fn faulty_program() -> Result<PathBuf> {
+pub(crate) fn faulty_program() -> Result<PathBuf> {
     dist("wireboot-faults.efi")
 }
 
 /// The program that measures.
-pub fn bench_program() -> Result<PathBuf> {
+pub(crate) fn bench_program() -> Result<PathBuf> {
     dist("wireboot-bench.efi")
 }
 
 /// The host command.
-pub fn wireboot() -> Result<PathBuf> {
+pub(crate) fn wireboot() -> Result<PathBuf> {
     dist("wireboot")
 }
 
 /// A server process. It ends with this value.
-pub struct Daemon(std::process::Child);
+pub(crate) struct Daemon(std::process::Child);
 
 impl Daemon {
-    pub fn start(mut command: Command) -> Result<Daemon> {
+    pub(crate) fn start(mut command: Command) -> Result<Self> {
         let child = command
             .spawn()
             .with_context(|| format!("starting {:?}: is it installed?", command.get_program()))?;
-        Ok(Daemon(child))
+        Ok(Self(child))
     }
 
     /// Ends with an error when the process has ended.
-    pub fn still_runs(&mut self) -> Result<()> {
+    pub(crate) fn still_runs(&mut self) -> Result<()> {
         match self.0.try_wait()? {
             None => Ok(()),
             Some(status) => anyhow::bail!("the server has ended: {status}"),

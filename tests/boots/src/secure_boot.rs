@@ -54,7 +54,7 @@ fn sign(lab: &Lab, program: &Path) -> Result<()> {
 }
 
 /// Adds a configuration to a copy of wireboot.efi, and then signs it.
-pub fn signed_boots(lab: &Lab) -> Result<()> {
+pub(crate) fn signed_boots(lab: &Lab) -> Result<()> {
     let scene = scene(lab)?;
     let directory = &scene.system.directory;
     sign(lab, &directory.join("linux"))?;
@@ -84,7 +84,7 @@ pub fn signed_boots(lab: &Lab) -> Result<()> {
 }
 
 /// Debian's kernel is signed for Debian's shim.
-pub fn distributions_kernel_is_refused(lab: &Lab) -> Result<()> {
+pub(crate) fn distributions_kernel_is_refused(lab: &Lab) -> Result<()> {
     let scene = scene(lab)?;
     let program = scene.system.directory.join("wireboot.efi");
     sign(lab, &program)?;
@@ -99,7 +99,7 @@ pub fn distributions_kernel_is_refused(lab: &Lab) -> Result<()> {
 }
 
 /// By the firmware, before a word of ours.
-pub fn unsigned_wireboot_is_refused(lab: &Lab) -> Result<()> {
+pub(crate) fn unsigned_wireboot_is_refused(lab: &Lab) -> Result<()> {
     let scene = scene(lab)?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;

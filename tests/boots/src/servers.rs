@@ -44,7 +44,7 @@ fn wait(
 }
 
 /// dnsmasq with a configuration of docs/deploy; `command` is for the program dnsmasq, wherever it is to run.
-pub fn dnsmasq(lab: &Lab, mut command: Command, file: &str) -> Result<Daemon> {
+pub(crate) fn dnsmasq(lab: &Lab, mut command: Command, file: &str) -> Result<Daemon> {
     let output = log(lab, "dnsmasq.log")?;
     command.arg(format!("--conf-file={}", configuration(file)?.display()));
     command.args([
@@ -69,13 +69,13 @@ pub fn dnsmasq(lab: &Lab, mut command: Command, file: &str) -> Result<Daemon> {
 }
 
 /// dnsmasq as a TFTP server alone; `command` is for the program dnsmasq, wherever it is to run.
-pub fn dnsmasq_tftp(lab: &Lab, command: Command, directory: &Path) -> Result<Daemon> {
+pub(crate) fn dnsmasq_tftp(lab: &Lab, command: Command, directory: &Path) -> Result<Daemon> {
     let root = format!("--tftp-root={}", directory.display());
     dnsmasq_for(lab, command, "tftp", &["--port=0", "--enable-tftp", &root])
 }
 
 /// dnsmasq as a DNS server alone, which knows the addresses of one name.
-pub fn dnsmasq_dns(lab: &Lab, name: &str, addresses: &[IpAddr]) -> Result<Daemon> {
+pub(crate) fn dnsmasq_dns(lab: &Lab, name: &str, addresses: &[IpAddr]) -> Result<Daemon> {
     let records = addresses
         .iter()
         .map(|address| format!("--address=/{name}/{address}"));
@@ -86,7 +86,7 @@ pub fn dnsmasq_dns(lab: &Lab, name: &str, addresses: &[IpAddr]) -> Result<Daemon
 }
 
 /// dnsmasq with nothing but these arguments.
-pub fn dnsmasq_for(
+pub(crate) fn dnsmasq_for(
     lab: &Lab,
     mut command: Command,
     what: &str,
@@ -111,12 +111,12 @@ pub fn dnsmasq_for(
 }
 
 /// Kea for DHCP with a configuration of docs/deploy.
-pub fn kea(lab: &Lab, file: &str) -> Result<Daemon> {
+pub(crate) fn kea(lab: &Lab, file: &str) -> Result<Daemon> {
     start_kea(lab, "kea-dhcp4", file, "DHCP4_STARTED")
 }
 
 /// Kea for DHCPv6 with a configuration of docs/deploy.
-pub fn kea6(lab: &Lab, file: &str) -> Result<Daemon> {
+pub(crate) fn kea6(lab: &Lab, file: &str) -> Result<Daemon> {
     start_kea(lab, "kea-dhcp6", file, "DHCP6_STARTED")
 }
 
@@ -134,12 +134,12 @@ fn start_kea(lab: &Lab, program: &str, file: &str, ready: &str) -> Result<Daemon
 }
 
 /// radvd with a configuration of docs/deploy.
-pub fn radvd(lab: &Lab, file: &str) -> Result<Daemon> {
+pub(crate) fn radvd(lab: &Lab, file: &str) -> Result<Daemon> {
     start_radvd(lab, &configuration(file)?)
 }
 
 /// radvd with a configuration of its own.
-pub fn radvd_with(lab: &Lab, text: &str) -> Result<Daemon> {
+pub(crate) fn radvd_with(lab: &Lab, text: &str) -> Result<Daemon> {
     let file = lab.scratch().join("radvd.conf");
     fs::write(&file, text)?;
     start_radvd(lab, &file)
@@ -162,7 +162,7 @@ fn start_radvd(lab: &Lab, file: &Path) -> Result<Daemon> {
 }
 
 /// atftpd at an address of this computer, serving a directory.
-pub fn atftpd(lab: &Lab, address: IpAddr, directory: &Path) -> Result<Daemon> {
+pub(crate) fn atftpd(lab: &Lab, address: IpAddr, directory: &Path) -> Result<Daemon> {
     let output = log(lab, "atftpd.log")?;
     let mut command = atftpd::serve(lab.command("atftpd"), address, directory)?;
     command.stdout(output.try_clone()?).stderr(output);
@@ -170,7 +170,12 @@ pub fn atftpd(lab: &Lab, address: IpAddr, directory: &Path) -> Result<Daemon> {
 }
 
 /// nginx at an address, serving a directory; `command` is for the program nginx, wherever it is to run.
-pub fn nginx(lab: &Lab, mut command: Command, address: IpAddr, directory: &Path) -> Result<Daemon> {
+pub(crate) fn nginx(
+    lab: &Lab,
+    mut command: Command,
+    address: IpAddr,
+    directory: &Path,
+) -> Result<Daemon> {
     let name = format!("nginx-{address}.log");
     let output = log(lab, &name)?;
     let file = lab.scratch().join(format!("nginx-{address}.conf"));

@@ -37,7 +37,7 @@ fn soak(lab: &Lab, faults: &[(Fault, Engines)]) -> Result<()> {
     Ok(())
 }
 
-pub fn disturbed_transfers(lab: &Lab) -> Result<()> {
+pub(crate) fn disturbed_transfers(lab: &Lab) -> Result<()> {
     soak(
         lab,
         &[
@@ -48,7 +48,7 @@ pub fn disturbed_transfers(lab: &Lab) -> Result<()> {
     )
 }
 
-pub fn disturbed_hand_overs(lab: &Lab) -> Result<()> {
+pub(crate) fn disturbed_hand_overs(lab: &Lab) -> Result<()> {
     soak(
         lab,
         &[

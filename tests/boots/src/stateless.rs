@@ -28,7 +28,7 @@ const TRANSACTION: [u8; 3] = [1, 2, 3];
 const CLIENT: [u8; 18] = [0, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
 
 /// What a computer on its own knows after a while.
-pub struct Learnt {
+pub(crate) struct Learnt {
     /// The address that it made by a router's advertisement.
     pub address: Ipv6Addr,
     /// The boot file that it is told as user class `wireboot`.
@@ -36,7 +36,7 @@ pub struct Learnt {
 }
 
 /// Lets the station, which has no address, learn both.
-pub fn learn(station: &Station) -> Result<Learnt> {
+pub(crate) fn learn(station: &Station) -> Result<Learnt> {
     std::thread::scope(|scope| {
         let learnt = scope.spawn(|| {
             station.enter()?;

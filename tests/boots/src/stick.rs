@@ -28,7 +28,7 @@ fn arrives(scene: &Scene<'_>, url: &str) -> Result<()> {
 }
 
 /// DHCPv6 says what to boot, and gives no addresses.
-pub fn with_stateless_dhcpv6(lab: &Lab) -> Result<()> {
+pub(crate) fn with_stateless_dhcpv6(lab: &Lab) -> Result<()> {
     let mut scene = scene(lab)?;
     scene.boot_from_stick(&boot_program()?)?;
     let directory = &scene.system.directory;
@@ -40,7 +40,7 @@ pub fn with_stateless_dhcpv6(lab: &Lab) -> Result<()> {
 }
 
 /// There is no DHCPv6: the router tells of a name server, and the stick has the URL.
-pub fn with_a_router_alone(lab: &Lab) -> Result<()> {
+pub(crate) fn with_a_router_alone(lab: &Lab) -> Result<()> {
     let mut scene = scene(lab)?;
     scene.boot_from_disk("http://boot.lab/wireboot.conf")?;
     let _dns = servers::dnsmasq_dns(lab, "boot.lab", &[SERVER6.into()])?;

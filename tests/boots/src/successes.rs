@@ -12,7 +12,7 @@ use wireboot_lab::server::{Server, ServerEvent};
 use crate::scene::{PATIENCE, Scene, boot_program, expect, wireboot};
 use crate::{servers, system};
 
-pub fn from_our_server(lab: &Lab) -> Result<()> {
+pub(crate) fn from_our_server(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let mut server = scene.serve(&[])?;
     let machine = scene.boots()?;
@@ -33,7 +33,7 @@ pub fn from_our_server(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-pub fn from_dnsmasq_atftpd_nginx(lab: &Lab) -> Result<()> {
+pub(crate) fn from_dnsmasq_atftpd_nginx(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let directory = &scene.system.directory;
     let _servers = [
@@ -59,7 +59,7 @@ fn bridged() -> NetworkOptions {
 /// Where the proxy is: not where the addresses come from.
 const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-pub fn from_kea(lab: &Lab) -> Result<()> {
+pub(crate) fn from_kea(lab: &Lab) -> Result<()> {
     // With another computer beside it: Kea leaves out an interface without a carrier, and the machine is still off.
     let scene = Scene::on(lab, bridged(), 4)?;
     let _other = scene.network.station("other", PROXY)?;
@@ -72,7 +72,7 @@ pub fn from_kea(lab: &Lab) -> Result<()> {
     scene.boots().map(drop)
 }
 
-pub fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
+pub(crate) fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
     let scene = Scene::on(lab, bridged(), 4)?;
     let station = scene.network.station("proxy", PROXY)?;
     let _kea = servers::kea(lab, "kea-addresses-only.json")?;
@@ -94,7 +94,7 @@ pub fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-pub fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
+pub(crate) fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
     let scene = Scene::on(lab, bridged(), 4)?;
     let station = scene.network.station("proxy", PROXY)?;
     let directory = &scene.system.directory;
@@ -107,7 +107,7 @@ pub fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
     scene.boots().map(drop)
 }
 
-pub fn by_http_boot(lab: &Lab) -> Result<()> {
+pub(crate) fn by_http_boot(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.machine.pxe_only(None);
     let mut server = scene.serve(&[])?;
@@ -124,7 +124,7 @@ pub fn by_http_boot(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-pub fn over_a_lossy_network(lab: &Lab) -> Result<()> {
+pub(crate) fn over_a_lossy_network(lab: &Lab) -> Result<()> {
     // 20 ms there and back.
     let impairment = Impairment {
         loss: 0.01,
@@ -150,7 +150,7 @@ pub fn over_a_lossy_network(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-pub fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
+pub(crate) fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
     // Slow enough to be in the middle: 20 MB take 3 s or more.
     let impairment = Impairment {
         loss: 0.0,
@@ -224,7 +224,7 @@ fn bytes_sent(events: &[ServerEvent], file: &str) -> u64 {
         .sum()
 }
 
-pub fn without_entropy_device(lab: &Lab) -> Result<()> {
+pub(crate) fn without_entropy_device(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.machine.entropy = false;
     // Nor the instruction.
@@ -242,7 +242,7 @@ pub fn without_entropy_device(lab: &Lab) -> Result<()> {
 }
 
 /// Files by both protocols, each checked while it comes.
-pub fn right_checksums(lab: &Lab) -> Result<()> {
+pub(crate) fn right_checksums(lab: &Lab) -> Result<()> {
     let scene = Scene::on(lab, NetworkOptions::default(), 32)?;
     let system = &scene.system;
     let mut entry = format!(

@@ -11,7 +11,7 @@ use wireboot_lab::guest::{Archive, Kernel};
 /// What the kernel is told. Few messages: each costs time on a slow console.
 /// On a busy host the kernel takes an emulated timer for broken (`no_timer_check`), and once a processor slept for ever behind a one-shot
 /// timer that did not fire: a periodic one (`nohz=off highres=off`) fires again.
-pub const OPTIONS: &str =
+pub(crate) const OPTIONS: &str =
     "console=ttyS0,115200n8 loglevel=4 panic=-1 no_timer_check nohz=off highres=off";
 
 const INIT: &str = "#!/bin/busybox sh
@@ -25,7 +25,7 @@ case \"$(/bin/busybox cat /proc/cmdline)\" in *stay*) /bin/busybox sleep 600 ;; 
 ";
 
 /// A directory to boot from.
-pub struct System {
+pub(crate) struct System {
     /// Where it lies: `linux`, `system.cpio`, `data.cpio`, `wireboot.conf`.
     pub directory: PathBuf,
     /// The checksum that the system is to tell, in hexadecimal.
@@ -34,7 +34,7 @@ pub struct System {
 
 impl System {
     /// Makes the directory, with `megabytes` of data that does not repeat.
-    pub fn new(directory: &Path, megabytes: usize) -> Result<System> {
+    pub(crate) fn new(directory: &Path, megabytes: usize) -> Result<Self> {
         if directory.exists() {
             fs::remove_dir_all(directory)?;
         }
@@ -51,7 +51,7 @@ impl System {
         archive.file("data", &data)?;
         fs::write(directory.join("data.cpio"), archive.finish()?)?;
 
-        let system = System {
+        let system = Self {
             directory: directory.to_owned(),
             sha256: digest(&data),
         };
@@ -60,13 +60,13 @@ impl System {
     }
 
     /// The checksum of one of its files.
-    pub fn digest_of(&self, file: &str) -> Result<String> {
+    pub(crate) fn digest_of(&self, file: &str) -> Result<String> {
         let bytes = fs::read(self.directory.join(file)).with_context(|| file.to_owned())?;
         Ok(digest(&bytes))
     }
 
     /// Gives it another boot configuration.
-    pub fn configure(&self, text: &str) -> Result<()> {
+    pub(crate) fn configure(&self, text: &str) -> Result<()> {
         fs::write(self.directory.join("wireboot.conf"), text).context("writing wireboot.conf")
     }
 }

@@ -34,7 +34,7 @@ const DHCPV6_SILENCE: Duration = Duration::from_secs(7);
 /// A connection may take that long to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
+pub(crate) fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
     let options = NetworkOptions {
         bridge: true,
         ip: &[V4, V6],
@@ -70,7 +70,7 @@ pub fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
 }
 
 /// DHCP over IPv4 answers first and names a server behind a gateway that is not there. DHCPv6 answers later.
-pub fn ipv4_leads_nowhere(lab: &Lab) -> Result<()> {
+pub(crate) fn ipv4_leads_nowhere(lab: &Lab) -> Result<()> {
     let options = NetworkOptions {
         bridge: true,
         ..NetworkOptions::of(V6)

@@ -39,7 +39,7 @@ pub(crate) enum Next {
 
 impl ChunkReader {
     pub(crate) fn new() -> Self {
-        ChunkReader {
+        Self {
             state: State::Size(None),
             taken: 0,
         }

@@ -154,25 +154,25 @@ impl Problem {
     /// What broke a read or write on a connection.
     pub(super) fn connection(error: NetError) -> Self {
         match error {
-            NetError::TimedOut => Problem::Silent {
+            NetError::TimedOut => Self::Silent {
                 seconds: SILENCE.secs(),
             },
-            error => Problem::Connection(error),
+            error => Self::Connection(error),
         }
     }
 
     /// Whether asking again may help.
     pub(super) fn is_transient(&self) -> bool {
         match self {
-            Problem::Connect(_)
-            | Problem::Connection(_)
-            | Problem::Silent { .. }
-            | Problem::Slow { .. }
-            | Problem::NoAnswer
-            | Problem::Short { .. }
-            | Problem::BrokeOff { .. }
-            | Problem::Range => true,
-            Problem::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Connect(_)
+            | Self::Connection(_)
+            | Self::Silent { .. }
+            | Self::Slow { .. }
+            | Self::NoAnswer
+            | Self::Short { .. }
+            | Self::BrokeOff { .. }
+            | Self::Range => true,
+            Self::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
             _ => false,
         }
     }
@@ -180,8 +180,8 @@ impl Problem {
     /// Whether the server may serve later: it is busy, cannot be reached or says nothing.
     pub(super) fn is_of_a_server_to_wait_for(&self) -> bool {
         match self {
-            Problem::Connect(_) | Problem::Silent { .. } => true,
-            Problem::Status { status, .. } => matches!(status, 429 | 503),
+            Self::Connect(_) | Self::Silent { .. } => true,
+            Self::Status { status, .. } => matches!(status, 429 | 503),
             _ => false,
         }
     }
@@ -189,7 +189,7 @@ impl Problem {
     /// How long the server asks to be left alone, as far as that is obeyed.
     pub(super) fn retry_after(&self) -> Duration {
         match self {
-            Problem::Status {
+            Self::Status {
                 retry_after: Some(seconds),
                 ..
             } => Duration::from_secs(*seconds).min(RETRY_AFTER_LIMIT),

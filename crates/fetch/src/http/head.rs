@@ -80,15 +80,15 @@ impl Validator {
     /// As it goes into `If-Range`.
     pub(crate) fn as_str(&self) -> &str {
         match self {
-            Validator::Tag(value) | Validator::Modified(value) => value,
+            Self::Tag(value) | Self::Modified(value) => value,
         }
     }
 
     /// True when a partial response says that it is of another version.
     pub(crate) fn contradicts(&self, head: &Head) -> bool {
         let (ours, theirs) = match self {
-            Validator::Tag(tag) => (tag, &head.tag),
-            Validator::Modified(date) => (date, &head.modified),
+            Self::Tag(tag) => (tag, &head.tag),
+            Self::Modified(date) => (date, &head.modified),
         };
         theirs.as_ref().is_some_and(|theirs| theirs != ours)
     }
@@ -125,7 +125,7 @@ impl Head {
             Err(error) => return Err(HeadError::Malformed(error)),
         }
         let status = response.code.unwrap_or_default();
-        let mut head = Head {
+        let mut head = Self {
             status,
             reason: response.reason.unwrap_or_default().to_owned(),
             framing: Framing::UntilClose,

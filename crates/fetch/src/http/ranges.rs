@@ -97,7 +97,7 @@ pub(super) struct Split {
 impl Split {
     pub(super) fn new(source: Source, front: Region, connections: usize) -> Rc<Self> {
         front.set_end(source.total as usize);
-        Rc::new(Split {
+        Rc::new(Self {
             source,
             connections,
             front,

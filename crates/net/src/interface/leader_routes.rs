@@ -21,11 +21,11 @@ pub struct Route {
 
 /// What a worker knows of the network. Empty on every other engine.
 #[derive(Default)]
-pub struct LeaderRoutes(Vec<Route>);
+pub(crate) struct LeaderRoutes(Vec<Route>);
 
 impl LeaderRoutes {
     /// Takes a route instead of a former one to the same host.
-    pub fn take(&mut self, route: Route) {
+    pub(crate) fn take(&mut self, route: Route) {
         self.0.retain(|known| known.remote != route.remote);
         if self.0.len() == ROUTES {
             self.0.remove(0);
@@ -33,17 +33,17 @@ impl LeaderRoutes {
         self.0.push(route);
     }
 
-    pub fn to(&self, remote: IpAddr) -> Option<&Route> {
+    pub(crate) fn to(&self, remote: IpAddr) -> Option<&Route> {
         self.0.iter().find(|route| route.remote == remote)
     }
 
     /// Whether `address` is one of ours.
-    pub fn is_ours(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
         self.0.iter().any(|route| route.local == address)
     }
 
     /// The address of ours from which packets go over `next_hop`: neighbours are asked from it (RFC 4861, section 7.2.2).
-    pub fn source(&self, next_hop: IpAddr) -> Option<IpAddr> {
+    pub(crate) fn source(&self, next_hop: IpAddr) -> Option<IpAddr> {
         let mut latest_first = self.0.iter().rev();
         let route = latest_first.find(|route| route.next_hop == next_hop)?;
         Some(route.local)

@@ -63,13 +63,13 @@ fn parse(bytes: &[u8]) -> Option<Ipv4Packet<&[u8]>> {
 
 impl Interface {
     /// Our IPv4 address.
-    pub fn address4(&self) -> Option<Ipv4Addr> {
+    pub(crate) fn address4(&self) -> Option<Ipv4Addr> {
         self.v4.as_ref().map(|config| config.address.address())
     }
 
     /// Hears an ARP packet: who answers, who asks for us, and who uses the address that is being probed (RFC 5227,
     /// section 2.1.1). Returns what it says of its sender.
-    pub fn arp(&mut self, arp: &Arp, now: Instant) -> Option<Heard> {
+    pub(crate) fn arp(&mut self, arp: &Arp, now: Instant) -> Option<Heard> {
         if arp.sender_mac == self.station {
             return None;
         }
@@ -96,7 +96,7 @@ impl Interface {
     }
 
     /// Sends one probe for the address that is being probed (RFC 5227: a sender address of 0.0.0.0 makes a request a probe).
-    pub fn send_probe(&mut self, now: Instant) {
+    pub(crate) fn send_probe(&mut self, now: Instant) {
         if let Some((address, _)) = self.probe {
             let frame = arp_packet(1, self.station, Ipv4Addr::UNSPECIFIED, [0; 6], address);
             self.push(frame, Offload::None, NextHop::Known(BROADCAST), now);
@@ -118,7 +118,7 @@ impl Interface {
 
     /// Looks at a packet with options, in fragments, or of neither UDP nor TCP, from its header on. `unicast`: to this station on the
     /// link.
-    pub fn ipv4(&mut self, packet: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
+    pub(crate) fn ipv4(&mut self, packet: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
         let packet = parse(packet)?;
         if self.address4() != Some(packet.dst_addr()) || !unicast {
             return None;
@@ -170,7 +170,7 @@ impl Interface {
     }
 
     /// Tells the sender of a datagram to us that nobody has its port (RFC 1122, section 4.1.3.1).
-    pub fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
+    pub(crate) fn port_unreachable4(&mut self, packet: &[u8], now: Instant) {
         let Some(header) = parse(packet) else { return };
         let path = (header.dst_addr().into(), header.src_addr().into());
         // As much as fits into what every host takes (RFC 1812, section 4.3.2.3).

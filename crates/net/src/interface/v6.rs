@@ -44,18 +44,18 @@ pub(super) struct V6 {
 }
 
 impl V6 {
-    pub fn source(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
+    pub(super) fn source(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
         choose(remote, self.slaac.candidates(now)).map(|candidate| candidate.address)
     }
 
-    pub fn next_hop(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
+    pub(super) fn next_hop(&self, remote: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
         if remote.is_multicast() {
             return Some(remote);
         }
         self.slaac.routers.next_hop(remote, now)
     }
 
-    pub fn poll_at(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn poll_at(&self, now: Instant) -> Option<Instant> {
         let times = [self.slaac.poll_at(now), self.mld.poll_at()];
         times.into_iter().flatten().min()
     }
@@ -63,7 +63,7 @@ impl V6 {
 
 impl Interface {
     /// Begins with IPv6: a link-local address, groups, and looking for routers.
-    pub fn ipv6_up(&mut self, now: Instant) {
+    pub(crate) fn ipv6_up(&mut self, now: Instant) {
         if self.v6.is_some() {
             return;
         }
@@ -77,7 +77,7 @@ impl Interface {
     }
 
     /// What routers have said; `None` before one has.
-    pub fn router(&self, now: Instant) -> Option<RouterInfo> {
+    pub(crate) fn router(&self, now: Instant) -> Option<RouterInfo> {
         let routers = &self.v6.as_ref()?.slaac.routers;
         routers.heard_at?;
         Some(RouterInfo {
@@ -90,14 +90,14 @@ impl Interface {
     }
 
     /// Takes an address that DHCPv6 has given.
-    pub fn add6(&mut self, address: Ipv6Addr, now: Instant) -> bool {
+    pub(crate) fn add6(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.changed = true;
         let v6 = self.v6.as_mut();
         v6.is_some_and(|v6| v6.slaac.add(address, now))
     }
 
     /// Our IPv6 addresses, once [`Self::ipv6_up`] was called.
-    pub fn slaac(&self) -> Option<&Slaac> {
+    pub(crate) fn slaac(&self) -> Option<&Slaac> {
         self.v6.as_ref().map(|v6| &v6.slaac)
     }
 
@@ -147,7 +147,7 @@ impl Interface {
     }
 
     /// Tells the sender of a datagram to us that nobody has its port (RFC 4443, section 3.1).
-    pub fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
+    pub(crate) fn port_unreachable6(&mut self, packet: &[u8], now: Instant) {
         let (kind, code) = (DESTINATION_UNREACHABLE, PORT_UNREACHABLE);
         if let Some(us) = Packet::parse(packet).map(|packet| packet.destination)
             && let Some(error) = icmp::error(us, kind, code, 0, packet, false)
@@ -184,7 +184,7 @@ impl Interface {
 
     /// Looks at a packet with extension headers, in fragments, or of neither UDP nor TCP, from its header on. `unicast`: to this station
     /// on the link.
-    pub fn ipv6(&mut self, bytes: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
+    pub(crate) fn ipv6(&mut self, bytes: &[u8], unicast: bool, now: Instant) -> Option<Delivery> {
         let packet = Packet::parse(bytes)?;
         let v6 = self.v6.as_ref()?;
         let ours = unicast && v6.slaac.is_ours(packet.destination, now);

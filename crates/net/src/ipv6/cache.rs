@@ -49,7 +49,7 @@ struct Entry {
 /// What a neighbour says of an address: a neighbour advertisement about its *target*; ARP about its sender; a solicitation's
 /// or router advertisement's source link-layer address about the source (not solicited, with override).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub(crate) struct Heard {
     pub address: IpAddr,
     pub mac: Option<MacAddress>,
     pub solicited: bool,
@@ -58,7 +58,7 @@ pub struct Heard {
 
 impl Heard {
     /// A neighbour says of itself or another what nobody asked for.
-    pub fn unasked(address: Ipv6Addr, mac: MacAddress) -> Self {
+    pub(crate) fn unasked(address: Ipv6Addr, mac: MacAddress) -> Self {
         Self {
             address: address.into(),
             mac: Some(mac),
@@ -69,7 +69,7 @@ impl Heard {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub(crate) enum Due {
     /// Somebody is to be asked: all who may have the address, or the one that had it.
     Ask(IpAddr, Option<MacAddress>),
     /// Nobody has answered; forgotten.
@@ -78,11 +78,11 @@ pub enum Due {
 
 /// Sorted by address.
 #[derive(Default)]
-pub struct Cache(Vec<Entry>);
+pub(crate) struct Cache(Vec<Entry>);
 
 impl Cache {
     /// The Ethernet address to send to.
-    pub fn lookup(&mut self, address: IpAddr, now: Instant) -> Option<MacAddress> {
+    pub(crate) fn lookup(&mut self, address: IpAddr, now: Instant) -> Option<MacAddress> {
         let entry = self.find(address)?;
         entry.used = now;
         match entry.state {
@@ -98,7 +98,7 @@ impl Cache {
 
     /// Somebody wants to send to `address`, a unicast address on the link. `ours`: it is our own, which nobody is asked for. False when
     /// there is no room.
-    pub fn want(&mut self, address: IpAddr, ours: bool, now: Instant) -> bool {
+    pub(crate) fn want(&mut self, address: IpAddr, ours: bool, now: Instant) -> bool {
         if ours || self.find(address).is_some() {
             return !ours;
         }
@@ -133,7 +133,7 @@ impl Cache {
     }
 
     /// Hears a neighbour (RFC 4861, section 7.2.5). `ours`: the address is our own, about which others are not believed.
-    pub fn heard(&mut self, heard: &Heard, ours: bool, now: Instant) {
+    pub(crate) fn heard(&mut self, heard: &Heard, ours: bool, now: Instant) {
         if ours || heard.mac.is_some_and(|mac| !is_station(mac)) {
             return;
         }
@@ -166,7 +166,7 @@ impl Cache {
     }
 
     /// A connection got forward by this neighbour (RFC 4861, section 7.3.1).
-    pub fn confirm(&mut self, address: IpAddr, now: Instant) {
+    pub(crate) fn confirm(&mut self, address: IpAddr, now: Instant) {
         if let Some(entry) = self.find(address)
             && !matches!(entry.state, State::Incomplete { .. })
         {
@@ -177,7 +177,7 @@ impl Cache {
     }
 
     /// What is to be done now; to be called until there is nothing.
-    pub fn due(&mut self, now: Instant) -> Option<Due> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Due> {
         let due = |entry: &Entry| next(entry).is_some_and(|at| now >= at);
         let index = self.0.iter().position(due)?;
         let entry = self.0.get_mut(index)?;
@@ -200,7 +200,7 @@ impl Cache {
     }
 
     /// The request that was due for `address` cannot be sent before `until`.
-    pub fn postpone(&mut self, address: IpAddr, until: Instant) {
+    pub(crate) fn postpone(&mut self, address: IpAddr, until: Instant) {
         if let Some(entry) = self.find(address)
             && let State::Incomplete { asked, next } | State::Probe { asked, next } =
                 &mut entry.state
@@ -210,7 +210,7 @@ impl Cache {
         }
     }
 
-    pub fn poll_at(&self) -> Option<Instant> {
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
         self.0.iter().filter_map(next).min()
     }
 

@@ -14,7 +14,7 @@ use core::net::IpAddr;
 use wireboot_tcp::{Duration, Instant};
 
 /// Packets that are being put together, and those of them from one sender.
-pub const PACKETS: usize = 8;
+pub(crate) const PACKETS: usize = 8;
 const OF_ONE_SENDER: usize = PACKETS / 2;
 /// Pieces of one packet: 64 KB in the smallest that are usual.
 const PIECES: usize = 128;
@@ -28,7 +28,7 @@ const LONGEST: usize = 65_535;
 
 /// A fragment, its IP header (and checksum) checked.
 #[derive(Clone, Copy, Debug)]
-pub struct Fragment<'a> {
+pub(crate) struct Fragment<'a> {
     /// From whom to whom.
     pub path: (IpAddr, IpAddr),
     pub id: u32,
@@ -42,7 +42,7 @@ pub struct Fragment<'a> {
 
 /// What is behind the IP header, or for IPv6 behind the Fragment header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub(crate) struct Whole {
     pub protocol: u8,
     pub payload: Vec<u8>,
 }
@@ -65,11 +65,11 @@ struct Packet {
 }
 
 #[derive(Default)]
-pub struct Fragments(Vec<Packet>);
+pub(crate) struct Fragments(Vec<Packet>);
 
 impl Fragments {
     /// Takes a fragment. The packet, when it is the last one missing.
-    pub fn take(&mut self, fragment: &Fragment<'_>, now: Instant) -> Option<Whole> {
+    pub(crate) fn take(&mut self, fragment: &Fragment<'_>, now: Instant) -> Option<Whole> {
         let (start, data) = (usize::from(fragment.offset), fragment.payload);
         let end = start + data.len();
         let (source, destination) = fragment.path;
@@ -149,7 +149,7 @@ impl Fragments {
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.0.iter().map(|packet| packet.bytes.capacity()).sum()
     }
 }

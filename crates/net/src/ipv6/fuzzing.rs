@@ -40,7 +40,7 @@ impl Station {
         let now = Instant::ZERO;
         let slaac = Slaac::new(MAC, 1500, [3; 6], now);
         let us = slaac.link_local(now).expect("a link-local address");
-        let mut station = Station {
+        let mut station = Self {
             slaac,
             cache: Cache::default(),
             mld: Mld::default(),

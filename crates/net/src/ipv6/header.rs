@@ -9,7 +9,7 @@ const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
-pub const ICMP: u8 = 58;
+pub(crate) const ICMP: u8 = 58;
 
 const PAD1: u8 = 0;
 const PADN: u8 = 1;
@@ -17,7 +17,7 @@ const ROUTER_ALERT: u8 = 5;
 
 /// A packet by its fixed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet<'a> {
+pub(crate) struct Packet<'a> {
     pub source: Ipv6Addr,
     pub destination: Ipv6Addr,
     pub hop_limit: u8,
@@ -28,7 +28,7 @@ pub struct Packet<'a> {
 
 /// What is behind the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Upper<'a> {
+pub(crate) struct Upper<'a> {
     pub protocol: u8,
     pub payload: &'a [u8],
     /// The payload is one of several pieces, `protocol` what its Fragment header says.
@@ -42,7 +42,7 @@ pub struct Upper<'a> {
 
 /// Where a fragment belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fragment {
+pub(crate) struct Fragment {
     pub id: u32,
     /// In bytes.
     pub offset: u16,
@@ -51,7 +51,7 @@ pub struct Fragment {
 
 /// Why a packet comes to nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     Drop,
     /// The sender is told by a Parameter Problem (RFC 4443, section 3.4).
     Problem {
@@ -65,7 +65,7 @@ pub enum Refusal {
 
 impl<'a> Packet<'a> {
     /// Reads the fixed header. What is longer than it says (Ethernet's padding) is cut off.
-    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let packet = Ipv6Packet::new_checked(bytes).ok()?;
         let (source, destination) = (packet.src_addr(), packet.dst_addr());
         let right = packet.version() == 6
@@ -83,13 +83,13 @@ impl<'a> Packet<'a> {
     }
 
     /// Goes through the extension headers.
-    pub fn upper(&self) -> Result<Upper<'a>, Refusal> {
+    pub(crate) fn upper(&self) -> Result<Upper<'a>, Refusal> {
         walk(self.next_header, self.payload, true)
     }
 }
 
 /// Goes through the extension headers of what was put together from fragments. Fragments in it are refused.
-pub fn upper_of_whole(next_header: u8, bytes: &[u8]) -> Option<Upper<'_>> {
+pub(crate) fn upper_of_whole(next_header: u8, bytes: &[u8]) -> Option<Upper<'_>> {
     walk(next_header, bytes, false).ok()
 }
 
@@ -187,7 +187,7 @@ fn options(header: &[u8], at: usize) -> Result<bool, Refusal> {
 }
 
 /// A packet. Its payload must be shorter than 64 KB.
-pub fn packet(
+pub(crate) fn packet(
     source: Ipv6Addr,
     destination: Ipv6Addr,
     next_header: u8,
@@ -205,7 +205,7 @@ pub fn packet(
 }
 
 /// A Hop-by-Hop Options header with the Router Alert option for MLD (RFC 2711).
-pub fn router_alert(next_header: u8) -> [u8; 8] {
+pub(crate) fn router_alert(next_header: u8) -> [u8; 8] {
     [next_header, 0, ROUTER_ALERT, 2, 0, 0, PADN, 0]
 }
 

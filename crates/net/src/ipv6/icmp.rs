@@ -8,31 +8,31 @@ use crate::parts::Parts;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
-pub const DESTINATION_UNREACHABLE: u8 = 1;
-pub const PARAMETER_PROBLEM: u8 = 4;
+pub(crate) const DESTINATION_UNREACHABLE: u8 = 1;
+pub(crate) const PARAMETER_PROBLEM: u8 = 4;
 const ECHO_REQUEST: u8 = 128;
 const ECHO_REPLY: u8 = 129;
 const REDIRECT: u8 = 137;
 /// What every link carries.
-pub const MIN_MTU: u16 = 1280;
+pub(crate) const MIN_MTU: u16 = 1280;
 /// Hop limit of what may leave the link.
 const HOP_LIMIT: u8 = 64;
 
 /// True when the checksum of an ICMPv6 message is right.
-pub fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> bool {
+pub(crate) fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> bool {
     let pseudo = checksum::pseudo_header(source.into(), destination.into(), ICMP, message.len());
     checksum::verify(pseudo, Parts::new(&[message]))
 }
 
 /// Writes the checksum of a message that has zero there.
-pub fn seal(source: Ipv6Addr, destination: Ipv6Addr, message: &mut [u8]) {
+pub(crate) fn seal(source: Ipv6Addr, destination: Ipv6Addr, message: &mut [u8]) {
     let pseudo = checksum::pseudo_header(source.into(), destination.into(), ICMP, message.len());
     let sum = checksum::compute(pseudo, message);
     put(message, 2, sum.to_be_bytes());
 }
 
 /// A packet with a message whose checksum is still zero.
-pub fn packet(
+pub(crate) fn packet(
     source: Ipv6Addr,
     destination: Ipv6Addr,
     hop_limit: u8,
@@ -44,7 +44,7 @@ pub fn packet(
 
 /// The answer to an echo request that came from `source`, whose checksum is right. `us`: where it went, or for a group one
 /// of our addresses. How often is for the caller to say.
-pub fn echo_reply(source: Ipv6Addr, us: Ipv6Addr, message: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn echo_reply(source: Ipv6Addr, us: Ipv6Addr, message: &[u8]) -> Option<Vec<u8>> {
     let [kind, code, ..] = array::<8>(message, 0)?;
     if kind != ECHO_REQUEST || code != 0 || !is_unicast(source) {
         return None;
@@ -56,7 +56,7 @@ pub fn echo_reply(source: Ipv6Addr, us: Ipv6Addr, message: &[u8]) -> Option<Vec<
 
 /// What tells the sender of the packet `offending` that it is refused; `None` where nobody may be told (RFC 4443,
 /// section 2.4 e). `value` is the second word, a Parameter Problem's pointer. How often is for the caller to say.
-pub fn error(
+pub(crate) fn error(
     us: Ipv6Addr,
     kind: u8,
     code: u8,

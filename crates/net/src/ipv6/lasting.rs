@@ -4,30 +4,30 @@ use alloc::vec::Vec;
 use wireboot_tcp::{Duration, Instant};
 
 /// When a lifetime of `seconds` ends; `None`: never.
-pub fn end(seconds: u32, now: Instant) -> Option<Instant> {
+pub(crate) fn end(seconds: u32, now: Instant) -> Option<Instant> {
     let lasts = (seconds != u32::MAX).then(|| Duration::from_secs(seconds.into()));
     lasts.map(|lifetime| now + lifetime)
 }
 
 /// True when what ends `at` is over.
-pub fn is_over(at: Option<Instant>, now: Instant) -> bool {
+pub(crate) fn is_over(at: Option<Instant>, now: Instant) -> bool {
     at.is_some_and(|at| now >= at)
 }
 
 /// A list whose first entries stay: what comes when it is full is not taken, so that a flood drives out nothing.
-pub struct Lasting<T> {
+pub(crate) struct Lasting<T> {
     limit: usize,
     entries: Vec<(T, Option<Instant>)>,
 }
 
 impl<T: PartialEq> Lasting<T> {
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         let entries = Vec::new();
-        Lasting { limit, entries }
+        Self { limit, entries }
     }
 
     /// `item` is said to last for so many seconds from now: 0 forgets it, `u32::MAX` is for ever.
-    pub fn hear(&mut self, item: T, seconds: u32, now: Instant) {
+    pub(crate) fn hear(&mut self, item: T, seconds: u32, now: Instant) {
         let until = end(seconds, now);
         self.entries.retain(|(_, until)| !is_over(*until, now));
         let room = self.entries.len() < self.limit;
@@ -38,7 +38,7 @@ impl<T: PartialEq> Lasting<T> {
         }
     }
 
-    pub fn iter(&self, now: Instant) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self, now: Instant) -> impl Iterator<Item = &T> {
         let lasting = move |entry: &&(T, Option<Instant>)| !is_over(entry.1, now);
         self.entries.iter().filter(lasting).map(|(item, _)| item)
     }

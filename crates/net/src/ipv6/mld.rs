@@ -14,7 +14,7 @@ use wireboot_tcp::{Duration, Instant};
 
 /// Who hears reports: ff02::16.
 const ALL_MLD_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-pub const QUERY: u8 = 130;
+pub(crate) const QUERY: u8 = 130;
 const REPORT: u8 = 143;
 const MODE_IS_EXCLUDE: u8 = 2;
 const CHANGE_TO_INCLUDE: u8 = 3;
@@ -34,7 +34,7 @@ struct Group {
 }
 
 #[derive(Default)]
-pub struct Mld {
+pub(crate) struct Mld {
     groups: Vec<Group>,
     /// When changes are reported.
     change: Option<Instant>,
@@ -44,7 +44,7 @@ pub struct Mld {
 
 impl Mld {
     /// The groups listened to are now these.
-    pub fn set(&mut self, groups: impl Iterator<Item = Ipv6Addr>, now: Instant) {
+    pub(crate) fn set(&mut self, groups: impl Iterator<Item = Ipv6Addr>, now: Instant) {
         let reported = |group: &Ipv6Addr| *group != ALL_NODES && scope(*group) > 1;
         let mut wanted: Vec<_> = groups.filter(reported).collect();
         wanted.sort_unstable();
@@ -69,13 +69,13 @@ impl Mld {
     }
 
     /// True for groups that packets are taken from.
-    pub fn listens_to(&self, group: Ipv6Addr) -> bool {
+    pub(crate) fn listens_to(&self, group: Ipv6Addr) -> bool {
         let mut joined = self.groups.iter().filter(|group| !group.left);
         group == ALL_NODES || joined.any(|known| known.address == group)
     }
 
     /// Hears the query in a packet (its checksum is right). `random` spreads the answers of many hosts.
-    pub fn heard(&mut self, packet: &Packet<'_>, random: u16, now: Instant) {
+    pub(crate) fn heard(&mut self, packet: &Packet<'_>, random: u16, now: Instant) {
         let Some((group, delay)) = self.query(packet) else {
             return;
         };
@@ -109,7 +109,7 @@ impl Mld {
     }
 
     /// The report to be sent now, from our link-local address `source` (or none, RFC 3590).
-    pub fn due(&mut self, source: Ipv6Addr, random: u16, now: Instant) -> Option<Vec<u8>> {
+    pub(crate) fn due(&mut self, source: Ipv6Addr, random: u16, now: Instant) -> Option<Vec<u8>> {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
         let mut records = Vec::new();
         if is_due(self.change) {
@@ -133,7 +133,7 @@ impl Mld {
         (!records.is_empty()).then(|| report(source, &records))
     }
 
-    pub fn poll_at(&self) -> Option<Instant> {
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
         [self.change, self.answer].into_iter().flatten().min()
     }
 }

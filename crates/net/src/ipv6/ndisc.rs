@@ -31,11 +31,11 @@ const HOP_LIMIT: u8 = 255;
 /// Of each kind of option, how many a message can bring.
 const MOST: usize = 16;
 
-pub type Nonce = [u8; 6];
+pub(crate) type Nonce = [u8; 6];
 
 /// What hosts take; a router solicitation is for routers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub(crate) enum Message {
     RouterAdvertisement(RouterAdvertisement),
     NeighborSolicitation(NeighborSolicitation),
     NeighborAdvertisement(NeighborAdvertisement),
@@ -44,7 +44,7 @@ pub enum Message {
 
 /// Lifetimes are in seconds; those of 32 bits have `u32::MAX` for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouterAdvertisement {
+pub(crate) struct RouterAdvertisement {
     /// Addresses by DHCPv6.
     pub managed: bool,
     /// Other things by DHCPv6.
@@ -61,7 +61,7 @@ pub struct RouterAdvertisement {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PrefixInformation {
+pub(crate) struct PrefixInformation {
     pub prefix: Ipv6Addr,
     /// At most 128.
     pub prefix_len: u8,
@@ -72,14 +72,14 @@ pub struct PrefixInformation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeighborSolicitation {
+pub(crate) struct NeighborSolicitation {
     pub target: Ipv6Addr,
     pub source_link: Option<MacAddress>,
     pub nonce: Option<Nonce>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeighborAdvertisement {
+pub(crate) struct NeighborAdvertisement {
     pub solicited: bool,
     pub override_: bool,
     pub target: Ipv6Addr,
@@ -87,7 +87,7 @@ pub struct NeighborAdvertisement {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Redirect {
+pub(crate) struct Redirect {
     /// The better first hop.
     pub target: Ipv6Addr,
     /// For what.
@@ -96,7 +96,7 @@ pub struct Redirect {
 }
 
 /// Reads the message behind the headers of a packet.
-pub fn parse(packet: &Packet<'_>, message: &[u8]) -> Option<Message> {
+pub(crate) fn parse(packet: &Packet<'_>, message: &[u8]) -> Option<Message> {
     let (source, destination) = (packet.source, packet.destination);
     let [kind, code] = array(message, 0)?;
     if packet.hop_limit != HOP_LIMIT || code != 0 {
@@ -275,7 +275,7 @@ fn push_link(message: &mut Vec<u8>, kind: u8, mac: Option<MacAddress>) {
 }
 
 /// Asks the routers. `mac` is left out where `source` is optimistic or unspecified (RFC 4429, section 3.2).
-pub fn router_solicitation(source: Ipv6Addr, mac: Option<MacAddress>) -> Vec<u8> {
+pub(crate) fn router_solicitation(source: Ipv6Addr, mac: Option<MacAddress>) -> Vec<u8> {
     let mut message = Vec::from([ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0]);
     push_link(&mut message, SOURCE_LINK, mac);
     icmp::packet(source, ALL_ROUTERS, HOP_LIMIT, message)
@@ -283,7 +283,7 @@ pub fn router_solicitation(source: Ipv6Addr, mac: Option<MacAddress>) -> Vec<u8>
 
 impl NeighborSolicitation {
     /// Asks `destination`: the target, or its group.
-    pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+    pub(crate) fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
         let mut message = Vec::from([NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0]);
         message.extend(self.target.octets());
         push_link(&mut message, SOURCE_LINK, self.source_link);
@@ -293,7 +293,7 @@ impl NeighborSolicitation {
 }
 
 impl NeighborAdvertisement {
-    pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+    pub(crate) fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
         let flags = u8::from(self.solicited) << 6 | u8::from(self.override_) << 5;
         let mut message = Vec::from([NEIGHBOR_ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0]);
         message.extend(self.target.octets());

@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use wireboot_tcp::{Duration, Instant};
 
 /// IPv4 packets of this length are sent whatever a message says.
-pub const MIN_MTU_V4: u16 = 576;
+pub(crate) const MIN_MTU_V4: u16 = 576;
 /// RFC 8201, section 5.3: after so long, longer packets are tried again.
 const LIFETIME: Duration = Duration::from_secs(600);
 /// Destinations remembered.
@@ -23,14 +23,14 @@ const PLATEAUS: [u16; 8] = [
 
 /// A packet of ours that was too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooBig {
+pub(crate) struct TooBig {
     pub quoted: Quoted,
     /// At least what every path carries, and less than the packet was long.
     pub mtu: u16,
 }
 
 /// Reads Packet Too Big (ICMPv6) or Fragmentation Needed (ICMPv4), whose checksum is right.
-pub fn parse(version: Version, message: &[u8]) -> Option<TooBig> {
+pub(crate) fn parse(version: Version, message: &[u8]) -> Option<TooBig> {
     let [kind, code, _, _, mtu @ ..] = array::<8>(message, 0)?;
     let quoted = read(version, message.get(8..)?)?;
     let mtu = u32::from_be_bytes(mtu);
@@ -56,18 +56,18 @@ pub fn parse(version: Version, message: &[u8]) -> Option<TooBig> {
 
 /// What is known of paths. Each destination: its MTU, and until when that is believed.
 #[derive(Default)]
-pub struct PathMtus(Vec<(IpAddr, u16, Instant)>);
+pub(crate) struct PathMtus(Vec<(IpAddr, u16, Instant)>);
 
 impl PathMtus {
     /// The MTU of the path to `destination`, if it is less than the link's.
-    pub fn get(&self, destination: IpAddr, now: Instant) -> Option<u16> {
+    pub(crate) fn get(&self, destination: IpAddr, now: Instant) -> Option<u16> {
         let mut live = self.0.iter().filter(|(_, _, until)| now < *until);
         let known = live.find(|(to, ..)| *to == destination)?;
         Some(known.1)
     }
 
     /// Packets longer than `mtu` do not reach `destination`. Known MTUs only become less.
-    pub fn lower(&mut self, destination: IpAddr, mtu: u16, now: Instant) {
+    pub(crate) fn lower(&mut self, destination: IpAddr, mtu: u16, now: Instant) {
         let floor = if destination.is_ipv4() {
             MIN_MTU_V4
         } else {

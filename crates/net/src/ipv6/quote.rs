@@ -9,7 +9,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The start of a segment or datagram that we sent, as somebody says. Packets of ours have no extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quoted {
+pub(crate) struct Quoted {
     /// Our side of the flow.
     pub local: SocketAddr,
     pub remote: SocketAddr,
@@ -20,7 +20,7 @@ pub struct Quoted {
 }
 
 /// Reads the start of an IP packet.
-pub fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
+pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
     let first = *bytes.first()?;
     let (protocol, local, remote, len, transport) = match version {
         Version::V4 => {
@@ -62,7 +62,7 @@ pub fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
 
 /// The datagram that came to nobody, when that is what `message` (its checksum is right) says. The caller believes only the host
 /// that was meant (`remote`): what routers say is often passing.
-pub fn port_unreachable(version: Version, message: &[u8]) -> Option<Quoted> {
+pub(crate) fn port_unreachable(version: Version, message: &[u8]) -> Option<Quoted> {
     let unreachable = match version {
         Version::V4 => (3, 3),
         Version::V6 => (icmp::DESTINATION_UNREACHABLE, 4),
@@ -73,4 +73,4 @@ pub fn port_unreachable(version: Version, message: &[u8]) -> Option<Quoted> {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

@@ -33,7 +33,7 @@ struct Router {
     failed: bool,
 }
 
-pub struct Routers {
+pub(crate) struct Routers {
     mac: MacAddress,
     nic_mtu: u16,
     routers: Vec<Router>,
@@ -54,8 +54,8 @@ pub struct Routers {
 }
 
 impl Routers {
-    pub fn new(mac: MacAddress, nic_mtu: u16, now: Instant) -> Self {
-        Routers {
+    pub(crate) fn new(mac: MacAddress, nic_mtu: u16, now: Instant) -> Self {
+        Self {
             mac,
             nic_mtu,
             routers: Vec::new(),
@@ -73,7 +73,7 @@ impl Routers {
     }
 
     /// Takes a checked advertisement.
-    pub fn heard(&mut self, source: Ipv6Addr, said: &RouterAdvertisement, now: Instant) {
+    pub(crate) fn heard(&mut self, source: Ipv6Addr, said: &RouterAdvertisement, now: Instant) {
         self.heard_at = Some(now);
         self.managed = said.managed;
         self.other = said.other;
@@ -121,7 +121,12 @@ impl Routers {
     }
 
     /// Takes a checked redirect. False when it is not from the first hop to that destination (RFC 4861, section 8.1).
-    pub fn heard_redirect(&mut self, source: Ipv6Addr, redirect: &Redirect, now: Instant) -> bool {
+    pub(crate) fn heard_redirect(
+        &mut self,
+        source: Ipv6Addr,
+        redirect: &Redirect,
+        now: Instant,
+    ) -> bool {
         let of_router = self.routers.iter().any(|router| router.address == source);
         if !of_router || self.next_hop(redirect.destination, now) != Some(source) {
             return false;
@@ -135,7 +140,7 @@ impl Routers {
     }
 
     /// A neighbour did not answer: another router is tried, redirects to it are forgotten.
-    pub fn unreachable(&mut self, neighbor: Ipv6Addr) {
+    pub(crate) fn unreachable(&mut self, neighbor: Ipv6Addr) {
         self.redirects.retain(|(_, hop)| *hop != neighbor);
         for router in &mut self.routers {
             router.failed |= router.address == neighbor;
@@ -143,7 +148,7 @@ impl Routers {
     }
 
     /// Whom a packet to the unicast address `destination` is handed to.
-    pub fn next_hop(&self, destination: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
+    pub(crate) fn next_hop(&self, destination: Ipv6Addr, now: Instant) -> Option<Ipv6Addr> {
         let mut on_link = self.on_link.iter(now);
         if destination.is_unicast_link_local()
             || on_link.any(|(prefix, len)| same_prefix(*prefix, destination, *len))
@@ -161,12 +166,16 @@ impl Routers {
     }
 
     /// The link's MTU.
-    pub fn mtu(&self) -> u16 {
+    pub(crate) fn mtu(&self) -> u16 {
         self.mtu.unwrap_or(self.nic_mtu)
     }
 
     /// The solicitation to be sent now. `source`: our link-local address and whether it is optimistic.
-    pub fn due(&mut self, source: Option<(Ipv6Addr, bool)>, now: Instant) -> Option<Vec<u8>> {
+    pub(crate) fn due(
+        &mut self,
+        source: Option<(Ipv6Addr, bool)>,
+        now: Instant,
+    ) -> Option<Vec<u8>> {
         if self.poll_at().is_none_or(|at| now < at) {
             return None;
         }
@@ -177,7 +186,7 @@ impl Routers {
         Some(router_solicitation(source, mac))
     }
 
-    pub fn poll_at(&self) -> Option<Instant> {
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
         (self.solicitations > 0).then_some(self.next)
     }
 }

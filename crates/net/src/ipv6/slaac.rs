@@ -58,7 +58,7 @@ impl Address {
     }
 }
 
-pub struct Slaac {
+pub(crate) struct Slaac {
     mac: MacAddress,
     /// Tells our solicitations for an address from others' (RFC 7527).
     nonce: Nonce,
@@ -68,8 +68,8 @@ pub struct Slaac {
 
 impl Slaac {
     /// `nonce`: random. The interface has its link-local address from now on.
-    pub fn new(mac: MacAddress, nic_mtu: u16, nonce: Nonce, now: Instant) -> Self {
-        let mut slaac = Slaac {
+    pub(crate) fn new(mac: MacAddress, nic_mtu: u16, nonce: Nonce, now: Instant) -> Self {
+        let mut slaac = Self {
             mac,
             nonce,
             addresses: Vec::new(),
@@ -80,7 +80,7 @@ impl Slaac {
     }
 
     /// Takes a checked router advertisement.
-    pub fn heard_ra(&mut self, source: Ipv6Addr, said: &RouterAdvertisement, now: Instant) {
+    pub(crate) fn heard_ra(&mut self, source: Ipv6Addr, said: &RouterAdvertisement, now: Instant) {
         self.routers.heard(source, said, now);
         self.expire(now);
         for prefix in &said.prefixes {
@@ -144,7 +144,7 @@ impl Slaac {
 
     /// Takes an address that DHCPv6 has given, for ever: a boot is shorter than a lease. False when it is none that we can have. One
     /// that turned out to be somebody else's makes room.
-    pub fn add(&mut self, address: Ipv6Addr, now: Instant) -> bool {
+    pub(crate) fn add(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.expire(now);
         if !is_unicast(address) {
             return false;
@@ -169,7 +169,7 @@ impl Slaac {
     }
 
     /// Takes a checked solicitation. The answer, to the one who asked or to all.
-    pub fn heard_ns(
+    pub(crate) fn heard_ns(
         &mut self,
         source: Ipv6Addr,
         said: &NeighborSolicitation,
@@ -196,7 +196,7 @@ impl Slaac {
     }
 
     /// Takes a checked advertisement, as far as it is about addresses of ours.
-    pub fn heard_na(&mut self, said: &NeighborAdvertisement, now: Instant) {
+    pub(crate) fn heard_na(&mut self, said: &NeighborAdvertisement, now: Instant) {
         let ours = said.target_link == Some(self.mac);
         // A unique address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
         if !ours && self.optimistic_until(said.target, now).is_some() {
@@ -213,7 +213,7 @@ impl Slaac {
 
     /// The packet to be sent now: a solicitation of duplicate address detection or of routers. Its destination is a group. To be
     /// called until there is nothing.
-    pub fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.expire(now);
         for known in &mut self.addresses {
             if matches!(known.detection, Detection::Sent(until) if now >= until) {
@@ -239,7 +239,7 @@ impl Slaac {
     }
 
     /// When [`Self::due`] has something to do.
-    pub fn poll_at(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn poll_at(&self, now: Instant) -> Option<Instant> {
         let addresses = self.addresses.iter();
         let times = addresses.flat_map(|known| {
             let detection = match known.detection {
@@ -273,19 +273,19 @@ impl Slaac {
 
     /// Whether `address` may be used.
     #[inline]
-    pub fn is_ours(&self, address: Ipv6Addr, now: Instant) -> bool {
+    pub(crate) fn is_ours(&self, address: Ipv6Addr, now: Instant) -> bool {
         self.find(address, now).is_some()
     }
 
     /// Whether `address` was one of ours until somebody said that it is theirs.
-    pub fn is_duplicate(&self, address: Ipv6Addr) -> bool {
+    pub(crate) fn is_duplicate(&self, address: Ipv6Addr) -> bool {
         let mut known = self.addresses.iter();
         known.any(|known| known.address == address && known.detection == Detection::Duplicate)
     }
 
     /// When `address` will no longer be optimistic, if it is: until then no neighbour is told to forget another's Ethernet address for
     /// it.
-    pub fn optimistic_until(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
+    pub(crate) fn optimistic_until(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
         let known = self.find(address, now)?;
         match known.detection {
             Detection::Due => Some(now + OBJECTIONS),
@@ -294,14 +294,14 @@ impl Slaac {
         }
     }
 
-    pub fn link_local(&self, now: Instant) -> Option<Ipv6Addr> {
+    pub(crate) fn link_local(&self, now: Instant) -> Option<Ipv6Addr> {
         let mut usable = self.usable(now).map(|known| known.address);
         usable.find(Ipv6Addr::is_unicast_link_local)
     }
 
     /// The addresses in use, as [`super::source`] chooses among them. Optimistic ones count as deprecated there (RFC 4429,
     /// section 3.3).
-    pub fn candidates(&self, now: Instant) -> impl Iterator<Item = Candidate> {
+    pub(crate) fn candidates(&self, now: Instant) -> impl Iterator<Item = Candidate> {
         self.usable(now).map(move |known| Candidate {
             address: known.address,
             prefix_len: match known.origin {
@@ -313,7 +313,7 @@ impl Slaac {
     }
 
     /// The groups that go with the addresses in use.
-    pub fn groups(&self, now: Instant) -> impl Iterator<Item = Ipv6Addr> {
+    pub(crate) fn groups(&self, now: Instant) -> impl Iterator<Item = Ipv6Addr> {
         self.usable(now).map(|known| solicited_node(known.address))
     }
 }

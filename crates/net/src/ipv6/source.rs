@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 /// An address of ours. IPv4 ones are mapped (::ffff:0:0/96), their prefix length 96 more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     pub address: Ipv6Addr,
     pub prefix_len: u8,
     /// To be avoided.
@@ -43,7 +43,7 @@ fn policy(address: Ipv6Addr) -> (u8, u8) {
 }
 
 /// RFC 6724, section 3.1 and 3.2: 2 is the link, 14 the world.
-pub fn scope(address: Ipv6Addr) -> u8 {
+pub(crate) fn scope(address: Ipv6Addr) -> u8 {
     let [first, second, ..] = address.octets();
     match address.to_ipv4_mapped() {
         Some(v4) if v4.is_link_local() || v4.is_loopback() => 2,
@@ -62,7 +62,7 @@ fn common(source: &Candidate, destination: Ipv6Addr) -> u32 {
 }
 
 /// The address for packets to `destination` (section 5). The first of equal ones.
-pub fn choose(
+pub(crate) fn choose(
     destination: Ipv6Addr,
     candidates: impl IntoIterator<Item = Candidate>,
 ) -> Option<Candidate> {
@@ -89,7 +89,7 @@ pub fn choose(
 
 /// Puts the addresses of a name into the order in which they are tried (section 6). `candidates`: all addresses of ours, of
 /// both versions.
-pub fn order(destinations: &mut [IpAddr], candidates: &[Candidate]) {
+pub(crate) fn order(destinations: &mut [IpAddr], candidates: &[Candidate]) {
     destinations.sort_by_cached_key(|destination| {
         let destination = packet::v6(*destination);
         let (precedence, label) = policy(destination);

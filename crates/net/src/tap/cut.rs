@@ -72,7 +72,12 @@ fn layout(unit: &[u8]) -> Option<Layout> {
 
 /// Gives the frames that `unit` stands for, none longer than `longest` bytes, with all checksums. `udp_segment`: as
 /// [`Frame`](wireboot_nic::Frame) has it. What is neither TCP nor UDP is given as it is; what cannot be cut and is too long, not at all.
-pub fn cut(unit: &[u8], udp_segment: Option<u16>, longest: usize, mut give: impl FnMut(&[u8])) {
+pub(crate) fn cut(
+    unit: &[u8],
+    udp_segment: Option<u16>,
+    longest: usize,
+    mut give: impl FnMut(&[u8]),
+) {
     let Some(layout) = layout(unit) else {
         if unit.len() <= longest {
             give(unit);

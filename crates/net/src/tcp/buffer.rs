@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use wireboot_tcp::Placement;
 
 /// Memory that a reader has handed over.
-pub struct Destination {
+pub(crate) struct Destination {
     region: Region,
     /// First byte to fill, and the next one.
     start: usize,
@@ -25,7 +25,7 @@ impl Destination {
 
     /// Copies the next bytes, which fit ([`ReceiveBuffer::direct`]), to their place.
     #[inline(always)]
-    pub fn append(&mut self, payload: Parts<'_>) {
+    pub(crate) fn append(&mut self, payload: Parts<'_>) {
         self.region.write(self.at, payload);
         self.at += payload.len();
     }
@@ -71,14 +71,14 @@ impl Held {
 }
 
 /// Where a connection's bytes go.
-pub struct ReceiveBuffer {
+pub(crate) struct ReceiveBuffer {
     destination: Option<Destination>,
     held: Held,
 }
 
 impl ReceiveBuffer {
     /// A buffer that holds so many bytes without a destination.
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self {
             destination: None,
             held: Held {
@@ -90,12 +90,12 @@ impl ReceiveBuffer {
     }
 
     /// Whether there is a destination.
-    pub fn has_destination(&self) -> bool {
+    pub(crate) fn has_destination(&self) -> bool {
         self.destination.is_some()
     }
 
     /// Bytes from RCV.NXT on that can be stored.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         let destination = match &self.destination {
             // Before what is held goes first.
             Some(destination) if self.held.len == 0 => destination.room(),
@@ -106,13 +106,13 @@ impl ReceiveBuffer {
 
     /// The destination, if that is where the next `len` bytes go.
     #[inline(always)]
-    pub fn direct(&mut self, len: usize) -> Option<&mut Destination> {
+    pub(crate) fn direct(&mut self, len: usize) -> Option<&mut Destination> {
         let destination = self.destination.as_mut()?;
         (self.held.len == 0 && len <= destination.room()).then_some(destination)
     }
 
     /// Copies what a segment brings to its place. Returns how many bytes the destination has now in order that it had not before.
-    pub fn place(&mut self, placement: &Placement, payload: Parts<'_>) -> usize {
+    pub(crate) fn place(&mut self, placement: &Placement, payload: Parts<'_>) -> usize {
         let payload = payload.slice(placement.skip, placement.len);
         let at = placement.at as usize;
         let advance = placement.advance as usize;
@@ -139,7 +139,7 @@ impl ReceiveBuffer {
     }
 
     /// Takes a destination, which what is held goes to, `behind` bytes behind RCV.NXT too. Returns how many bytes it has now in order.
-    pub fn set_destination(&mut self, region: Region, at: usize, behind: usize) -> usize {
+    pub(crate) fn set_destination(&mut self, region: Region, at: usize, behind: usize) -> usize {
         let end = region.end();
         self.destination = Some(Destination {
             region,
@@ -151,7 +151,7 @@ impl ReceiveBuffer {
     }
 
     /// Moves what is held to the destination.
-    pub fn drain(&mut self, behind: usize) -> usize {
+    pub(crate) fn drain(&mut self, behind: usize) -> usize {
         let Some(destination) = &mut self.destination else {
             return 0;
         };
@@ -173,7 +173,7 @@ impl ReceiveBuffer {
     }
 
     /// The region's end has moved while something lies behind a gap: that may be in what is somebody else's part now.
-    pub fn end_has_moved(&mut self) -> bool {
+    pub(crate) fn end_has_moved(&mut self) -> bool {
         self.destination.as_mut().is_some_and(|destination| {
             let end = destination.region.end();
             core::mem::replace(&mut destination.end, end) != end
@@ -181,26 +181,26 @@ impl ReceiveBuffer {
     }
 
     /// Bytes that the destination has in order, and whether it is full.
-    pub fn filled(&self) -> Option<(usize, bool)> {
+    pub(crate) fn filled(&self) -> Option<(usize, bool)> {
         let destination = self.destination.as_ref()?;
         let filled = destination.at - destination.start;
         Some((filled, destination.room() == 0))
     }
 
     /// Gives the destination back. True when what lies behind a gap is lost by that.
-    pub fn leave_destination(&mut self) -> bool {
+    pub(crate) fn leave_destination(&mut self) -> bool {
         self.destination
             .take()
             .is_some_and(|destination| destination.room() > 0)
     }
 
     /// Bytes in order that wait for a reader.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.len
     }
 
     /// Shows the first bytes that wait to `consume`, which returns how many it took.
-    pub fn read(&mut self, consume: impl FnOnce(&[u8]) -> usize) -> usize {
+    pub(crate) fn read(&mut self, consume: impl FnOnce(&[u8]) -> usize) -> usize {
         let bytes = self.held.front(self.held.len);
         let count = consume(bytes).min(bytes.len());
         self.held.skip(count);

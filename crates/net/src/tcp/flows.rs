@@ -20,7 +20,7 @@ const PATH_LIFETIME: Duration = Duration::from_secs(1);
 const RESETS: usize = 4;
 
 /// A connection, and what is its engine's.
-pub struct Flow {
+pub(crate) struct Flow {
     pub ends: Ends,
     pub connection: Connection,
     pub buffer: ReceiveBuffer,
@@ -36,7 +36,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub fn new(ends: Ends, connection: Connection, capacity: usize, now: Instant) -> Self {
+    pub(crate) fn new(ends: Ends, connection: Connection, capacity: usize, now: Instant) -> Self {
         Self {
             ends,
             connection,
@@ -103,7 +103,7 @@ impl Flow {
     }
 
     /// Takes memory for what is received from now on.
-    pub fn set_destination(&mut self, region: crate::Region, at: usize, now: Instant) {
+    pub(crate) fn set_destination(&mut self, region: crate::Region, at: usize, now: Instant) {
         let behind = self.connection.out_of_order() as usize;
         let count = self.buffer.set_destination(region, at, behind);
         self.received.set(self.received.get() + count as u64);
@@ -111,7 +111,7 @@ impl Flow {
     }
 
     /// Gives the memory back; what lies behind a gap there has to come again.
-    pub fn leave_destination(&mut self) {
+    pub(crate) fn leave_destination(&mut self) {
         if self.buffer.leave_destination() {
             self.connection.renege();
         }
@@ -143,7 +143,7 @@ impl Flow {
 
 /// All connections of an engine, by slot.
 #[derive(Default)]
-pub struct Flows {
+pub(crate) struct Flows {
     slots: Vec<Option<Flow>>,
     by_ends: BTreeMap<Ends, usize>,
     /// The slot of the segment before: in a burst most are of one connection.
@@ -155,7 +155,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    pub fn add(&mut self, flow: Flow) -> usize {
+    pub(crate) fn add(&mut self, flow: Flow) -> usize {
         let slot = self.slots.iter().position(Option::is_none);
         let slot = slot.unwrap_or(self.slots.len());
         self.by_ends.insert(flow.ends, slot);
@@ -166,12 +166,12 @@ impl Flows {
         slot
     }
 
-    pub fn get(&mut self, slot: usize) -> Option<&mut Flow> {
+    pub(crate) fn get(&mut self, slot: usize) -> Option<&mut Flow> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
     /// Whether a local port is used by any of them.
-    pub fn uses(&self, port: u16) -> bool {
+    pub(crate) fn uses(&self, port: u16) -> bool {
         self.slots
             .iter()
             .flatten()
@@ -181,7 +181,7 @@ impl Flows {
     /// Gives the next data, or an acknowledgement, to the connection that had the segment before; false when it is another one's, or
     /// another segment.
     #[inline(always)]
-    pub fn take_next(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
+    pub(crate) fn take_next(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
         match self.slots.get_mut(self.last) {
             Some(Some(flow)) if flow.ends == tcp.ends => flow.take_next(tcp, now),
             _ => false,
@@ -189,7 +189,7 @@ impl Flows {
     }
 
     /// Gives a segment to its connection; false when there is none.
-    pub fn take(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
         let Some(&slot) = self.by_ends.get(&tcp.ends) else {
             return false;
         };
@@ -201,14 +201,14 @@ impl Flows {
     }
 
     /// The connection between these ends.
-    pub fn find(&mut self, ends: Ends) -> Option<&mut Flow> {
+    pub(crate) fn find(&mut self, ends: Ends) -> Option<&mut Flow> {
         let slot = *self.by_ends.get(&ends)?;
         self.get(slot)
     }
 
     /// Answers a segment of no connection (RFC 9293, section 3.10.7.1).
     #[cold]
-    pub fn refuse(&mut self, tcp: &Tcp<'_>) {
+    pub(crate) fn refuse(&mut self, tcp: &Tcp<'_>) {
         if self.resets.len() < RESETS
             && let Some(reply) = wireboot_tcp::closed(&tcp.segment)
         {
@@ -217,7 +217,7 @@ impl Flows {
     }
 
     /// Sends what is due.
-    pub fn transmit(
+    pub(crate) fn transmit(
         &mut self,
         interface: &mut Interface,
         tx: &mut impl Transmit,
@@ -249,7 +249,7 @@ impl Flows {
     }
 
     /// Forgets dropped connections that have said goodbye.
-    pub fn reap(&mut self, now: Instant) {
+    pub(crate) fn reap(&mut self, now: Instant) {
         for slot in &mut self.slots {
             let done = slot.as_ref().is_some_and(|flow| {
                 let quiet = flow.connection.is_over() || flow.connection.state() == State::TimeWait;

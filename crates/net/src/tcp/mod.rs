@@ -8,9 +8,9 @@ mod flows;
 mod segments;
 mod send_buffer;
 mod stream;
-pub mod window;
+pub(crate) mod window;
 
-pub use flows::{Flow, Flows};
+pub(crate) use flows::{Flow, Flows};
 pub use stream::TcpStream;
 
 use crate::output::headers_len;
@@ -18,7 +18,7 @@ use crate::packet::{ETHERNET_HEADER, TCP_HEADER};
 use core::net::IpAddr;
 
 /// Bytes of payload in a segment to `remote` without options, on a path with this MTU.
-pub fn mss(remote: IpAddr, mtu: u16) -> u16 {
+pub(crate) fn mss(remote: IpAddr, mtu: u16) -> u16 {
     let headers = headers_len(&remote) - ETHERNET_HEADER + TCP_HEADER;
     mtu.saturating_sub(headers as u16)
 }

@@ -13,7 +13,7 @@ const CHECKSUM: usize = 16;
 const HEADERS: usize = ETHERNET_HEADER + IPV6_HEADER + 60;
 
 /// The way that a connection's segments take.
-pub struct Way<'a> {
+pub(super) struct Way<'a> {
     pub path: Path,
     pub ends: Ends,
     pub properties: &'a Properties,
@@ -21,14 +21,14 @@ pub struct Way<'a> {
 
 impl Way<'_> {
     /// Most payload bytes of a unit that the card cuts; 0 where it cuts none.
-    pub fn card_unit(&self) -> usize {
+    pub(super) fn card_unit(&self) -> usize {
         let headers = headers_len(&self.path.remote) + TCP_HEADER;
         self.properties.transmit_unit.saturating_sub(headers)
     }
 
     /// Sends `unit`, whose payload is in `buffer`, by the card in one piece or segment by segment. Returns how much of the payload has
     /// left.
-    pub fn send(&self, unit: &Unit, buffer: &SendBuffer, tx: &mut impl Transmit) -> usize {
+    pub(super) fn send(&self, unit: &Unit, buffer: &SendBuffer, tx: &mut impl Transmit) -> usize {
         let start = headers_len(&self.path.remote);
         let header = TCP_HEADER + unit.options.as_slice().len();
         let mss = usize::from(unit.mss);

@@ -29,7 +29,7 @@ impl Source {
 
 /// What is sent and not acknowledged, and what is not sent yet.
 #[derive(Default)]
-pub struct SendBuffer {
+pub(crate) struct SendBuffer {
     sources: VecDeque<Source>,
     /// Bytes of the first one that were acknowledged.
     done: usize,
@@ -38,25 +38,25 @@ pub struct SendBuffer {
 
 impl SendBuffer {
     /// Bytes that were not acknowledged.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Adds a copy of `bytes`.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         let region = Region::new(Vec::from(bytes).into());
         self.push_region(region, 0, bytes.len());
     }
 
     /// Adds what `region` holds from `from` to before `to`, which must not change until it is acknowledged.
-    pub fn push_region(&mut self, region: Region, from: usize, to: usize) {
+    pub(crate) fn push_region(&mut self, region: Region, from: usize, to: usize) {
         let to = to.min(region.end()).max(from);
         self.len += to - from;
         self.sources.push_back(Source { region, from, to });
     }
 
     /// So many bytes at the start were acknowledged.
-    pub fn release(&mut self, count: usize) {
+    pub(crate) fn release(&mut self, count: usize) {
         self.len = self.len.saturating_sub(count);
         self.done += count;
         while let Some(first) = self.sources.front()
@@ -68,7 +68,7 @@ impl SendBuffer {
     }
 
     /// Writes what begins `offset` bytes behind the first one that was not acknowledged.
-    pub fn fill(&self, offset: usize, mut to: &mut [u8]) {
+    pub(crate) fn fill(&self, offset: usize, mut to: &mut [u8]) {
         let mut offset = offset + self.done;
         for source in &self.sources {
             // A region may be in pieces.

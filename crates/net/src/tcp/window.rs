@@ -20,12 +20,12 @@ use wireboot_tcp::{Duration, MAX_WINDOW};
 
 /// Longest time without a look at the ring that costs nothing. The usual smallest ring, 256 frames, holds what
 /// arrives in 3 ms at 1 Gbit/s.
-pub const STALL: Duration = Duration::from_millis(2);
+pub(crate) const STALL: Duration = Duration::from_millis(2);
 /// Always granted, in bytes of the ring, so that no connection stands still: two full segments.
 const FLOOR: u32 = 2 * 1460;
 
 /// Bytes of the ring that `receive_frames` frames of `mtu` bytes offer to TCP; a sixteenth stays for all else.
-pub fn ring(receive_frames: usize, mtu: u16) -> u32 {
+pub(crate) fn ring(receive_frames: usize, mtu: u16) -> u32 {
     let segment = usize::from(mtu).saturating_sub(40).max(536);
     let frames = receive_frames.saturating_sub(receive_frames / 16).max(2);
     u32::try_from(frames.saturating_mul(segment)).unwrap_or(MAX_WINDOW)
@@ -33,19 +33,19 @@ pub fn ring(receive_frames: usize, mtu: u16) -> u32 {
 
 /// Out-of-order or unread bytes that are held for a connection, on a ring of so many bytes. While a
 /// connection has no destination this is its window.
-pub fn held(ring: u32) -> usize {
+pub(crate) fn held(ring: u32) -> usize {
     (ring / 8).clamp(8 * 1024, 256 * 1024) as usize
 }
 
 /// Bytes of the ring that a window takes.
-pub fn taken(window: u32, round_trip: Option<Duration>) -> u32 {
+pub(crate) fn taken(window: u32, round_trip: Option<Duration>) -> u32 {
     let (stall, rtt) = times(round_trip);
     (u64::from(window) * stall).div_ceil(rtt) as u32
 }
 
 /// The window for a connection on a ring of which `readers` connections, this one included, want a part and the
 /// others hold `others` bytes.
-pub fn grant(ring: u32, readers: u32, others: u32, round_trip: Option<Duration>) -> u32 {
+pub(crate) fn grant(ring: u32, readers: u32, others: u32, round_trip: Option<Duration>) -> u32 {
     let share = ring / readers.max(1);
     let bytes = share.min(ring.saturating_sub(others)).max(FLOOR);
     let (stall, rtt) = times(round_trip);

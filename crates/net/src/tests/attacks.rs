@@ -10,7 +10,7 @@ use std::vec;
 use std::vec::Vec;
 use wireboot_tcp::{Duration, Flags};
 
-pub fn each(test: impl Fn(Bench)) {
+pub(super) fn each(test: impl Fn(Bench)) {
     for version in Version::BOTH {
         test(Bench::downloading(version));
     }
@@ -33,7 +33,7 @@ fn stranger(version: Version) -> IpAddr {
     }
 }
 
-pub fn changed(forged: &Forged, change: impl FnOnce(&mut Forged)) -> Vec<u8> {
+pub(super) fn changed(forged: &Forged, change: impl FnOnce(&mut Forged)) -> Vec<u8> {
     let mut forged = forged.clone();
     change(&mut forged);
     forged.frame()

@@ -16,10 +16,10 @@ use wireboot_nic::{Nic, Offload, Transmit};
 
 const PORT: u16 = 5000;
 
-pub type Log = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;
+pub(crate) type Log = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;
 
 /// An engine whose port [`PORT`] keeps what comes.
-pub fn listening(version: Version) -> (Bench, Log) {
+pub(crate) fn listening(version: Version) -> (Bench, Log) {
     let mut bench = Bench::silent(version);
     let log = Log::default();
     listen(&mut bench, &log);
@@ -27,7 +27,7 @@ pub fn listening(version: Version) -> (Bench, Log) {
 }
 
 /// Keeps what comes to [`PORT`].
-pub fn listen(bench: &mut Bench, log: &Log) {
+pub(crate) fn listen(bench: &mut Bench, log: &Log) {
     let socket = bench.stack.udp_on(PORT);
     let log = log.clone();
     bench.engine.spawn(async move {
@@ -39,7 +39,7 @@ pub fn listen(bench: &mut Bench, log: &Log) {
 }
 
 /// A datagram from the host's port 69 to [`PORT`] of `to`.
-pub fn datagram(version: Version, to: IpAddr, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn datagram(version: Version, to: IpAddr, payload: &[u8]) -> Vec<u8> {
     datagram_to(version, SocketAddr::new(to, PORT), payload)
 }
 
@@ -60,7 +60,7 @@ fn framed(version: Version, mac: [u8; 6], to: IpAddr, datagram: &[u8]) -> Vec<u8
 }
 
 /// What the host says in ICMP, about a packet of the engine's.
-pub fn icmp(
+pub(crate) fn icmp(
     version: Version,
     source: IpAddr,
     kind: u8,

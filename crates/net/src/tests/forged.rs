@@ -17,20 +17,20 @@ use wireboot_nic::{Checksum, Frame, MacAddress, Nic, Offload, Receive, Transmit}
 use wireboot_tcp::{Duration, Flags, Instant, State, WINDOW_SCALE, after};
 
 /// Bytes of the file.
-pub const LEN: usize = 60_000;
+pub(crate) const LEN: usize = 60_000;
 /// The file's first byte has this sequence number: the numbers wrap within the file.
-pub const FIRST: u32 = u32::MAX - 20_000;
+pub(crate) const FIRST: u32 = u32::MAX - 20_000;
 /// Payload of the host's segments.
-pub const STEP: usize = 1000;
+pub(crate) const STEP: usize = 1000;
 /// Maximum segment size 1400, SACK, a window that is not scaled by the host.
-pub const OPTIONS: [u8; 12] = [2, 4, 5, 120, 4, 2, 3, 3, 0, 0, 0, 0];
+pub(crate) const OPTIONS: [u8; 12] = [2, 4, 5, 120, 4, 2, 3, 3, 0, 0, 0, 0];
 
 /// SEG.SEQ, SEG.ACK, flags, SEG.WND as it stands there, and bytes of payload.
-pub type Numbers = (u32, u32, Flags, u16, usize);
+pub(crate) type Numbers = (u32, u32, Flags, u16, usize);
 
 /// A TCP segment, as somebody sends it.
 #[derive(Clone)]
-pub struct Forged {
+pub(crate) struct Forged {
     pub to: MacAddress,
     pub source: SocketAddr,
     pub destination: SocketAddr,
@@ -42,7 +42,7 @@ pub struct Forged {
 }
 
 impl Forged {
-    pub fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let len = TCP_HEADER + self.options.len();
         let mut segment = vec![0; len];
         put(&mut segment, 0, self.source.port().to_be_bytes());
@@ -64,13 +64,18 @@ impl Forged {
 }
 
 /// The checksum of a segment that has zero there.
-pub fn transport_checksum(ends: (IpAddr, IpAddr), protocol: u8, segment: &[u8]) -> [u8; 2] {
+pub(crate) fn transport_checksum(ends: (IpAddr, IpAddr), protocol: u8, segment: &[u8]) -> [u8; 2] {
     let pseudo = checksum::pseudo_header(ends.0, ends.1, protocol, segment.len());
     checksum::compute(pseudo, segment).to_be_bytes()
 }
 
 /// A frame from the host's card: `ends` are source and destination.
-pub fn packet(to: MacAddress, ends: (IpAddr, IpAddr), protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(
+    to: MacAddress,
+    ends: (IpAddr, IpAddr),
+    protocol: u8,
+    payload: &[u8],
+) -> Vec<u8> {
     let path = Path {
         station: SERVER_MAC,
         next_hop: to,
@@ -84,7 +89,7 @@ pub fn packet(to: MacAddress, ends: (IpAddr, IpAddr), protocol: u8, payload: &[u
 }
 
 /// A frame with a whole IPv6 packet.
-pub fn frame6(to: MacAddress, packet: &[u8]) -> Vec<u8> {
+pub(crate) fn frame6(to: MacAddress, packet: &[u8]) -> Vec<u8> {
     let mut frame = Vec::from(to);
     frame.extend(SERVER_MAC);
     frame.extend([0x86, 0xdd]);
@@ -94,7 +99,7 @@ pub fn frame6(to: MacAddress, packet: &[u8]) -> Vec<u8> {
 
 /// What nothing but the host's own words may change.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     memory: Vec<u8>,
     received: u64,
     state: Option<State>,
@@ -108,7 +113,7 @@ pub struct Snapshot {
     addresses: usize,
 }
 
-pub struct Bench {
+pub(crate) struct Bench {
     pub version: Version,
     pub engine: Engine<SimNic>,
     pub stack: Stack,
@@ -134,17 +139,17 @@ pub struct Bench {
 
 impl Bench {
     /// A download of which ten segments have come.
-    pub fn downloading(version: Version) -> Self {
+    pub(crate) fn downloading(version: Version) -> Self {
         Self::with(version, &OPTIONS, true)
     }
 
     /// A download from a host with these options in its SYN; `acknowledges`: it has said that the request came.
-    pub fn with(version: Version, options: &[u8], acknowledges: bool) -> Self {
+    pub(crate) fn with(version: Version, options: &[u8], acknowledges: bool) -> Self {
         Self::silent(version).asks(options, acknowledges)
     }
 
     /// A download like that of [`Self::downloading`], by a card whose ring has so many buffers.
-    pub fn by_a_small_ring(version: Version, receive_frames: usize) -> Self {
+    pub(crate) fn by_a_small_ring(version: Version, receive_frames: usize) -> Self {
         let nic = NicConfig {
             receive_frames,
             ..NicConfig::new(CLIENT_MAC)
@@ -186,7 +191,7 @@ impl Bench {
     }
 
     /// Nothing has been asked of the engine.
-    pub fn silent(version: Version) -> Self {
+    pub(crate) fn silent(version: Version) -> Self {
         Self::on(version, NicConfig::new(CLIENT_MAC))
     }
 
@@ -217,7 +222,7 @@ impl Bench {
     }
 
     /// Answers the SYN, and waits for what the engine says then.
-    pub fn handshake(&mut self, options: &[u8]) {
+    pub(crate) fn handshake(&mut self, options: &[u8]) {
         self.run_until_idle();
         assert_ne!(self.us.port(), 0, "no SYN");
         let mut syn = self.segment(0);
@@ -228,11 +233,11 @@ impl Bench {
         self.run_until_idle();
     }
 
-    pub fn host(&self) -> SocketAddr {
+    pub(crate) fn host(&self) -> SocketAddr {
         self.version.server()
     }
 
-    pub fn send(&mut self, frame: &[u8]) {
+    pub(crate) fn send(&mut self, frame: &[u8]) {
         let (_, tx) = self.far.split();
         let copy = |room: &mut [u8]| room.copy_from_slice(frame);
         tx.send(frame.len(), Offload::None, copy).unwrap();
@@ -240,7 +245,7 @@ impl Bench {
     }
 
     /// The next segment of the file, of so many bytes.
-    pub fn segment(&self, len: usize) -> Forged {
+    pub(crate) fn segment(&self, len: usize) -> Forged {
         let file = pattern(LEN);
         let end = LEN.min(self.position + len);
         Forged {
@@ -256,14 +261,14 @@ impl Bench {
     }
 
     /// The same place as the next segment, but other bytes.
-    pub fn forged(&self) -> Forged {
+    pub(crate) fn forged(&self) -> Forged {
         let mut forged = self.segment(STEP);
         forged.payload = vec![b'!'; STEP];
         forged
     }
 
     /// Sends the next segment of the file.
-    pub fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         let segment = self.segment(STEP);
         self.position += segment.payload.len();
         self.send(&segment.frame());
@@ -271,13 +276,13 @@ impl Bench {
     }
 
     /// Lets the engine and the wire work until nothing is left to do.
-    pub fn run_until_idle(&mut self) {
+    pub(crate) fn run_until_idle(&mut self) {
         for _ in 0..8 {
             self.turn();
         }
     }
 
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.clock.advance(60);
         let now = Instant::from_micros(self.clock.now());
         self.engine.poll(now).unwrap();
@@ -340,11 +345,11 @@ impl Bench {
     }
 
     /// Says that the host has this Ethernet address, as an answer.
-    pub fn here(&self, mac: MacAddress) -> Vec<u8> {
+    pub(crate) fn here(&self, mac: MacAddress) -> Vec<u8> {
         here(self.version, mac)
     }
 
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut net = self.stack.state();
         let flow = net.flows.find(Ends::new(self.host(), self.us));
         let connection = flow.map(|flow| &flow.connection);
@@ -379,33 +384,33 @@ impl Bench {
     }
 
     /// RCV.NXT and RCV.WND.
-    pub fn window(&self) -> (u32, u32) {
+    pub(crate) fn window(&self) -> (u32, u32) {
         let [rcv_nxt, rcv_wnd, ..] = self.snapshot().numbers;
         (rcv_nxt, rcv_wnd)
     }
 
     /// SND.UNA.
-    pub fn snd_una(&self) -> u32 {
+    pub(crate) fn snd_una(&self) -> u32 {
         self.snapshot().numbers[2]
     }
 
     /// Bytes behind gaps.
-    pub fn out_of_order(&self) -> u32 {
+    pub(crate) fn out_of_order(&self) -> u32 {
         self.snapshot().numbers[5]
     }
 
-    pub fn mss(&self) -> u16 {
+    pub(crate) fn mss(&self) -> u16 {
         self.snapshot().mss
     }
 
     /// The end of the file's memory is now here.
-    pub fn shorten(&self, end: usize) {
+    pub(crate) fn shorten(&self, end: usize) {
         self.region.set_end(end);
     }
 
     /// None of the frames changes anything.
     #[track_caller]
-    pub fn ignores(&mut self, what: &str, frames: impl IntoIterator<Item = Vec<u8>>) {
+    pub(crate) fn ignores(&mut self, what: &str, frames: impl IntoIterator<Item = Vec<u8>>) {
         let before = self.snapshot();
         let mut count = 0;
         for frame in frames {
@@ -430,7 +435,7 @@ impl Bench {
 
     /// The rest of the file comes, and all of it is right.
     #[track_caller]
-    pub fn finishes(mut self) {
+    pub(crate) fn finishes(mut self) {
         while self.position < LEN {
             self.go_on();
         }
@@ -440,7 +445,7 @@ impl Bench {
     }
 
     /// Segments to the host that the engine has sent, with their options.
-    pub fn segments(&self) -> Vec<(Numbers, Vec<u8>)> {
+    pub(crate) fn segments(&self) -> Vec<(Numbers, Vec<u8>)> {
         let all = self.heard.iter().filter_map(|frame| tcp(frame));
         let ours = all.filter(|(us, host, ..)| (*us, *host) == (self.us, self.host()));
         ours.map(|(_, _, segment, options)| (segment, options))
@@ -449,12 +454,12 @@ impl Bench {
 }
 
 /// Says that the host has this Ethernet address, as an answer.
-pub fn here(version: Version, mac: MacAddress) -> Vec<u8> {
+pub(crate) fn here(version: Version, mac: MacAddress) -> Vec<u8> {
     has(version.server().ip(), mac)
 }
 
 /// Says that the host with `address` has this Ethernet address, as an answer.
-pub fn has(address: IpAddr, mac: MacAddress) -> Vec<u8> {
+pub(crate) fn has(address: IpAddr, mac: MacAddress) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => arp(2, mac, address, CLIENT),
         IpAddr::V6(target) => {
@@ -470,7 +475,7 @@ pub fn has(address: IpAddr, mac: MacAddress) -> Vec<u8> {
 }
 
 /// An ARP packet from `mac`.
-pub fn arp(
+pub(crate) fn arp(
     operation: u8,
     mac: MacAddress,
     sender: core::net::Ipv4Addr,
@@ -496,7 +501,7 @@ fn lent<'a>(frame: &'a [u8], parts: &'a [&'a [u8]]) -> Frame<'a> {
 }
 
 /// Source, destination, numbers and options of a segment that the engine sent, whose checksums are right.
-pub fn tcp(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, Numbers, Vec<u8>)> {
+pub(crate) fn tcp(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, Numbers, Vec<u8>)> {
     let to = *frame.first_chunk::<6>()?;
     let parts = [frame];
     let lent = lent(frame, &parts);

@@ -2,46 +2,46 @@
 //! and against a host that sends what no stack would ([`forged`]).
 
 mod attacks;
-pub mod datagrams;
+pub(crate) mod datagrams;
 mod downloads;
-pub mod forged;
+pub(crate) mod forged;
 mod fragments;
 mod headers;
 mod icmp;
 mod isn;
 mod neighbors;
-pub mod path_mtu;
+pub(crate) mod path_mtu;
 mod segments;
-pub mod server;
+pub(crate) mod server;
 mod station;
 mod tap;
 mod uploads;
 
-pub use server::FileServer;
+pub(crate) use server::FileServer;
 
 use crate::{Duration, Engine, Instant, IpAddr, Ipv4Addr, Ipv4Cidr, Ipv4Config, Ipv6Addr, Stack};
 use core::net::SocketAddr;
 use std::vec::Vec;
 use wireboot_nic::Nic;
 
-pub use crate::packet::Version;
+pub(crate) use crate::packet::Version;
 
-pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// The modified EUI-64 of 02:00:00:00:00:0a (RFC 4291, appendix A).
-pub const CLIENT6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0x00ff, 0xfe00, 0x000a);
-pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
-pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
-pub const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
+pub(crate) const CLIENT6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0x00ff, 0xfe00, 0x000a);
+pub(crate) const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
+pub(crate) const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 /// ARP has no checksum, and a corrupted answer stays in the cache for a minute: a wire that flips bits unseen
 /// asks for patience.
-pub const PATIENCE: Duration = Duration::from_secs(200);
-pub const REQUEST: &[u8] = b"give me the file";
+pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
+pub(crate) const REQUEST: &[u8] = b"give me the file";
 
 impl Version {
-    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
+    pub(crate) const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    pub fn client(self) -> IpAddr {
+    pub(crate) fn client(self) -> IpAddr {
         match self {
             Self::V4 => CLIENT.into(),
             Self::V6 => CLIENT6.into(),
@@ -49,7 +49,7 @@ impl Version {
     }
 
     /// The server's port 80.
-    pub fn server(self) -> SocketAddr {
+    pub(crate) fn server(self) -> SocketAddr {
         let host: IpAddr = match self {
             Self::V4 => SERVER.into(),
             Self::V6 => SERVER6.into(),
@@ -58,7 +58,7 @@ impl Version {
     }
 
     /// Another host on the link.
-    pub fn stranger(self) -> IpAddr {
+    pub(crate) fn stranger(self) -> IpAddr {
         match self {
             Self::V4 => Ipv4Addr::new(10, 0, 0, 77).into(),
             Self::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77).into(),
@@ -66,7 +66,7 @@ impl Version {
     }
 
     /// Gives the station its address.
-    pub fn configure(self, stack: &Stack) {
+    pub(crate) fn configure(self, stack: &Stack) {
         match self {
             Self::V4 => stack.configure(&Ipv4Config {
                 address: Ipv4Cidr::new(CLIENT, 24),
@@ -79,7 +79,7 @@ impl Version {
     }
 
     /// The same before the clock begins, so that duplicate address detection is over then.
-    pub fn configure_before_start<N: Nic>(self, engine: &mut Engine<N>) {
+    pub(crate) fn configure_before_start<N: Nic>(self, engine: &mut Engine<N>) {
         let mut turn = |millis| engine.poll(Instant::from_millis(millis)).unwrap();
         turn(-30);
         self.configure(&engine.stack());
@@ -89,6 +89,6 @@ impl Version {
     }
 }
 
-pub fn pattern(len: usize) -> Vec<u8> {
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 253) as u8).collect()
 }

@@ -30,14 +30,14 @@ fn packets(bench: &Bench) -> Vec<Vec<u8>> {
     frames.map(|frame| frame[14..].to_vec()).collect()
 }
 
-pub fn too_big(version: Version) -> (u8, u8, usize) {
+pub(crate) fn too_big(version: Version) -> (u8, u8, usize) {
     match version {
         Version::V4 => (3, 4, 20),
         Version::V6 => (2, 0, 40),
     }
 }
 
-pub fn router(version: Version) -> IpAddr {
+pub(crate) fn router(version: Version) -> IpAddr {
     match version {
         Version::V4 => "192.0.2.1".parse().unwrap(),
         Version::V6 => "2001:db8::77".parse().unwrap(),

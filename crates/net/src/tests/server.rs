@@ -12,14 +12,14 @@ use wireboot_nic::{Frame, Nic, Offload, Receive, Transmit};
 use wireboot_tcp::Instant;
 
 /// A host with the addresses [`SERVER`] and [`SERVER6`]: smoltcp alone.
-pub struct Host {
+pub(crate) struct Host {
     nic: SimNic,
     iface: Interface,
     pub sockets: SocketSet<'static>,
 }
 
 impl Host {
-    pub fn new(mut nic: SimNic) -> Self {
+    pub(crate) fn new(mut nic: SimNic) -> Self {
         let mac = nic.properties().mac;
         let config = Config::new(HardwareAddress::Ethernet(EthernetAddress(mac)));
         let mut port = Port {
@@ -40,7 +40,7 @@ impl Host {
     }
 
     /// A socket that waits on port 80.
-    pub fn listen(&mut self, receive: usize, transmit: usize) -> SocketHandle {
+    pub(crate) fn listen(&mut self, receive: usize, transmit: usize) -> SocketHandle {
         let mut socket = tcp::Socket::new(
             tcp::SocketBuffer::new(vec![0; receive]),
             tcp::SocketBuffer::new(vec![0; transmit]),
@@ -54,7 +54,7 @@ impl Host {
     }
 
     /// Sends a frame.
-    pub fn say(&mut self, frame: &[u8]) {
+    pub(crate) fn say(&mut self, frame: &[u8]) {
         let (_, tx) = self.nic.split();
         let copy = |room: &mut [u8]| room.copy_from_slice(frame);
         tx.send(frame.len(), Offload::None, copy).unwrap();
@@ -62,7 +62,11 @@ impl Host {
     }
 
     /// Takes what has arrived, calls `serve`, sends. Returns whether anything had arrived.
-    pub fn poll(&mut self, now: Instant, serve: impl FnOnce(&mut SocketSet<'static>)) -> bool {
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        serve: impl FnOnce(&mut SocketSet<'static>),
+    ) -> bool {
         let (rx, tx) = self.nic.split();
         let (iface, sockets) = (&mut self.iface, &mut self.sockets);
         let now = instant(now);
@@ -90,7 +94,7 @@ impl Host {
 }
 
 /// A server that answers one request on each connection with a file and closes.
-pub struct FileServer {
+pub(crate) struct FileServer {
     host: Host,
     peers: Vec<Peer>,
     file: Vec<u8>,
@@ -105,7 +109,7 @@ struct Peer {
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum End {
+pub(crate) enum End {
     Fin,
     /// A reset when so many bytes are on their way.
     Reset(usize),
@@ -114,7 +118,7 @@ pub enum End {
 }
 
 impl FileServer {
-    pub fn new(nic: SimNic, file: Vec<u8>, peers: usize, buffer: usize) -> Self {
+    pub(crate) fn new(nic: SimNic, file: Vec<u8>, peers: usize, buffer: usize) -> Self {
         let mut host = Host::new(nic);
         let peers = (0..peers).map(|_| Peer {
             handle: host.listen(4096, buffer),
@@ -129,7 +133,7 @@ impl FileServer {
         }
     }
 
-    pub fn poll(&mut self, now: Instant) -> bool {
+    pub(crate) fn poll(&mut self, now: Instant) -> bool {
         let Self {
             host,
             peers,
@@ -167,7 +171,7 @@ impl FileServer {
     }
 
     /// After three equal acknowledgements behind its FIN, smoltcp has forgotten that the FIN may have been lost.
-    pub fn forgot_its_end(&mut self, now: Instant) -> bool {
+    pub(crate) fn forgot_its_end(&mut self, now: Instant) -> bool {
         let host = &mut self.host;
         let waits = |peer: &Peer| {
             let socket = host.sockets.get::<tcp::Socket<'_>>(peer.handle);

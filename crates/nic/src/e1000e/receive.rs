@@ -39,7 +39,7 @@ pub struct E1000eReceive<P: PciFunction> {
 
 impl<P: PciFunction> E1000eReceive<P> {
     pub(super) fn new(shared: Rc<Shared<P>>, ring: Ring) -> Self {
-        E1000eReceive {
+        Self {
             shared,
             ring,
             taken: 0,

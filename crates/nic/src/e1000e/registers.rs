@@ -40,33 +40,33 @@ const DCTL: usize = 0x28;
 const ABSOLUTE_DELAY: usize = 0x2c;
 
 pub(crate) mod ctrl {
-    pub const GIO_MASTER_DISABLE: u32 = 1 << 2;
-    pub const SLU: u32 = 1 << 6;
-    pub const FRCSPD: u32 = 1 << 11;
-    pub const FRCDPLX: u32 = 1 << 12;
-    pub const RST: u32 = 1 << 26;
-    pub const VME: u32 = 1 << 30;
+    pub(crate) const GIO_MASTER_DISABLE: u32 = 1 << 2;
+    pub(crate) const SLU: u32 = 1 << 6;
+    pub(crate) const FRCSPD: u32 = 1 << 11;
+    pub(crate) const FRCDPLX: u32 = 1 << 12;
+    pub(crate) const RST: u32 = 1 << 26;
+    pub(crate) const VME: u32 = 1 << 30;
 }
 
 pub(crate) mod status {
-    pub const LU: u32 = 1 << 1;
-    pub const GIO_MASTER_ENABLE: u32 = 1 << 19;
+    pub(crate) const LU: u32 = 1 << 1;
+    pub(crate) const GIO_MASTER_ENABLE: u32 = 1 << 19;
 }
 
 const EECD_AUTO_RD: u32 = 1 << 9;
 
 pub(crate) mod rctl {
-    pub const EN: u32 = 1 << 1;
-    pub const MPE: u32 = 1 << 4;
-    pub const BAM: u32 = 1 << 15;
-    pub const SECRC: u32 = 1 << 26;
+    pub(crate) const EN: u32 = 1 << 1;
+    pub(crate) const MPE: u32 = 1 << 4;
+    pub(crate) const BAM: u32 = 1 << 15;
+    pub(crate) const SECRC: u32 = 1 << 26;
 }
 
 pub(crate) mod tctl {
-    pub const EN: u32 = 1 << 1;
-    pub const PSP: u32 = 1 << 3;
-    pub const CT: u32 = 0x0f << 4;
-    pub const COLD: u32 = 0x3f << 12;
+    pub(crate) const EN: u32 = 1 << 1;
+    pub(crate) const PSP: u32 = 1 << 3;
+    pub(crate) const CT: u32 = 0x0f << 4;
+    pub(crate) const COLD: u32 = 0x3f << 12;
 }
 
 /// Inter-packet gaps for copper: IPGT 8, IPGR1 8, IPGR2 6.
@@ -102,33 +102,33 @@ pub(super) struct Chip<B> {
 
 impl<B: Registers> Chip<B> {
     /// Maps the registers of the function.
-    pub fn new<P: PciFunction<Bar = B>>(pci: &P, express: bool) -> Result<Self, InitError> {
+    pub(super) fn new<P: PciFunction<Bar = B>>(pci: &P, express: bool) -> Result<Self, InitError> {
         let bar = pci.map_bar(0)?;
         if bar.len() < REGISTERS_LEN {
             return Err(InitError::Misbehaved("its registers are too few"));
         }
-        Ok(Chip { bar, express })
+        Ok(Self { bar, express })
     }
 
-    pub fn read(&self, register: usize) -> u32 {
+    pub(super) fn read(&self, register: usize) -> u32 {
         self.bar.read32(register)
     }
 
-    pub fn write(&self, register: usize, value: u32) {
+    pub(super) fn write(&self, register: usize, value: u32) {
         self.bar.write32(register, value);
     }
 
-    pub fn is_gone(&self) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         self.read(STATUS) == GONE
     }
 
-    pub fn link_up(&self) -> bool {
+    pub(super) fn link_up(&self) -> bool {
         self.read(STATUS) & status::LU != 0
     }
 
     /// Stops both rings and resets the chip. True when it has stopped, or is gone; false when it may still access
     /// memory.
-    pub fn reset(&self, stall_microsecond: impl Fn()) -> bool {
+    pub(super) fn reset(&self, stall_microsecond: impl Fn()) -> bool {
         self.write(IMC, u32::MAX);
         self.write(RCTL, 0);
         self.write(TCTL, 0);
@@ -155,14 +155,14 @@ impl<B: Registers> Chip<B> {
 
     /// Waits until the chip has its address from its EEPROM, after a reset. Only the 82574 tells; that it
     /// never does shows in the address.
-    pub fn wait_for_eeprom(&self, stall_microsecond: impl Fn()) {
+    pub(super) fn wait_for_eeprom(&self, stall_microsecond: impl Fn()) {
         wait(AUTO_READ_MICROS, &stall_microsecond, || {
             self.express && self.read(EECD) & EECD_AUTO_RD != 0
         });
     }
 
     /// The station address, unless there is none that is valid.
-    pub fn mac(&self) -> Option<MacAddress> {
+    pub(super) fn mac(&self) -> Option<MacAddress> {
         let high = self.read(RAH0);
         let [a, b, c, d] = self.read(RAL0).to_le_bytes();
         let [e, f, _, _] = high.to_le_bytes();
@@ -173,7 +173,7 @@ impl<B: Registers> Chip<B> {
 
     /// Starts both rings and the link. Some emulated chips keep their registers in a reset, so all that matter are
     /// written.
-    pub fn start(&self, receive: &Ring, transmit: &Ring) {
+    pub(super) fn start(&self, receive: &Ring, transmit: &Ring) {
         let keep = !(ctrl::GIO_MASTER_DISABLE | ctrl::FRCSPD | ctrl::FRCDPLX | ctrl::VME);
         self.write(CTRL, self.read(CTRL) & keep | ctrl::SLU);
 

@@ -36,11 +36,11 @@ pub(super) struct Ring {
 
 impl Ring {
     /// Allocates a ring of `size` (a power of two from 8 to 4096) descriptors, and its buffers. They live in `shared`.
-    pub fn new<P: PciFunction>(shared: &Shared<P>, size: u16) -> Result<Self, InitError> {
+    pub(super) fn new<P: PciFunction>(shared: &Shared<P>, size: u16) -> Result<Self, InitError> {
         debug_assert!(size.is_power_of_two());
         let descriptors = shared.pci.allocate(DESCRIPTOR_LEN * usize::from(size))?;
         let buffers = shared.pci.allocate(BUFFER_LEN * usize::from(size))?;
-        let ring = Ring {
+        let ring = Self {
             descriptors: descriptors.as_ptr(),
             descriptors_address: descriptors.device_address(),
             buffers: buffers.as_ptr(),
@@ -56,41 +56,41 @@ impl Ring {
         Ok(ring)
     }
 
-    pub fn size(&self) -> u16 {
+    pub(super) fn size(&self) -> u16 {
         self.size
     }
 
     /// Where the chip sees the descriptors.
-    pub fn address(&self) -> u64 {
+    pub(super) fn address(&self) -> u64 {
         self.descriptors_address
     }
 
     /// Their length in bytes.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         DESCRIPTOR_LEN * usize::from(self.size)
     }
 
     /// The index as the head and tail registers count.
-    pub fn position(&self, index: u16) -> u32 {
+    pub(super) fn position(&self, index: u16) -> u32 {
         u32::from(index & (self.size - 1))
     }
 
     /// The second half of a descriptor, once the chip is done with it.
     #[inline]
-    pub fn done(&self, index: u16) -> Option<u64> {
+    pub(super) fn done(&self, index: u16) -> Option<u64> {
         let word = self.word(index).load(Ordering::Acquire);
         (word & DD != 0).then_some(word)
     }
 
     /// Writes the second half of a descriptor that the chip does not have.
     #[inline]
-    pub fn set(&self, index: u16, word: u64) {
+    pub(super) fn set(&self, index: u16, word: u64) {
         self.word(index).store(word, Ordering::Relaxed);
     }
 
     /// First byte of a descriptor's buffer.
     #[inline]
-    pub fn buffer(&self, index: u16) -> NonNull<u8> {
+    pub(super) fn buffer(&self, index: u16) -> NonNull<u8> {
         let slot = usize::from(index & (self.size - 1));
         // SAFETY: there are as many buffers as descriptors, one behind the other.
         unsafe { self.buffers.add(BUFFER_LEN * slot) }

@@ -33,7 +33,7 @@ pub struct E1000eTransmit<P: PciFunction> {
 
 impl<P: PciFunction> E1000eTransmit<P> {
     pub(super) fn new(shared: Rc<Shared<P>>, ring: Ring) -> Self {
-        E1000eTransmit {
+        Self {
             shared,
             ring,
             taken: 0,

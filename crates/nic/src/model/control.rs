@@ -49,16 +49,16 @@ pub(super) enum Receivers {
 }
 
 impl Receivers {
-    pub fn pairs(&self) -> usize {
+    pub(super) fn pairs(&self) -> usize {
         match self {
-            Receivers::First => 1,
-            Receivers::BySender(pairs, _) | Receivers::ByHash(pairs, ..) => (*pairs).into(),
+            Self::First => 1,
+            Self::BySender(pairs, _) | Self::ByHash(pairs, ..) => (*pairs).into(),
         }
     }
 
     /// Learns from a frame that a pair has sent.
-    pub fn saw(&mut self, pair: usize, frame: &[u8]) {
-        if let (Receivers::BySender(_, flows), Some(sent)) = (self, tcp_flow(frame)) {
+    pub(super) fn saw(&mut self, pair: usize, frame: &[u8]) {
+        if let (Self::BySender(_, flows), Some(sent)) = (self, tcp_flow(frame)) {
             let (addresses, ports) = sent.split_at(sent.len() - 4);
             let (from, to) = addresses.split_at(addresses.len() / 2);
             flows.insert([to, from, &ports[2..], &ports[..2]].concat(), pair);
@@ -69,12 +69,12 @@ impl Receivers {
     fn choose(&self, frame: &[u8]) -> usize {
         let flow = tcp_flow(frame);
         match (self, flow) {
-            (Receivers::First, _) | (Receivers::ByHash(..), None) => 0,
+            (Self::First, _) | (Self::ByHash(..), None) => 0,
             // Any pair will do for what nobody sent.
-            (Receivers::BySender(pairs, flows), flow) => flow
+            (Self::BySender(pairs, flows), flow) => flow
                 .and_then(|flow| flows.get(&flow).copied())
                 .unwrap_or(frame.len() % usize::from(*pairs)),
-            (Receivers::ByHash(_, table, key), Some(flow)) => {
+            (Self::ByHash(_, table, key), Some(flow)) => {
                 let hash = toeplitz(key, &flow) as usize;
                 table[hash % table.len()].into()
             }

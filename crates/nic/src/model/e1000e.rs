@@ -45,7 +45,7 @@ pub struct ModelConfig {
 impl Default for ModelConfig {
     /// An 82574L.
     fn default() -> Self {
-        ModelConfig {
+        Self {
             device: 0x10d3,
             mac: [2, 0, 0, 0, 0, 0x0e],
             has_mac: true,
@@ -106,7 +106,7 @@ impl Model {
             memory: Memory::new(),
         };
         state.clear();
-        Model(Rc::new(RefCell::new(state)))
+        Self(Rc::new(RefCell::new(state)))
     }
 
     /// The PCI function for a driver.

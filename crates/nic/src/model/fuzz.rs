@@ -37,7 +37,7 @@ pub fn fuzz_virtio(data: &[u8]) {
 pub(super) struct Bytes<'a>(pub &'a [u8]);
 
 impl Bytes<'_> {
-    pub fn u8(&mut self) -> u8 {
+    pub(super) fn u8(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -45,7 +45,7 @@ impl Bytes<'_> {
         first
     }
 
-    pub fn u16(&mut self) -> u16 {
+    pub(super) fn u16(&mut self) -> u16 {
         u16::from_le_bytes([self.u8(), self.u8()])
     }
 }
@@ -202,8 +202,8 @@ pub(super) struct Held<N> {
 }
 
 impl<N: Nic> Held<N> {
-    pub fn new(nic: N, device_runs: impl Fn() -> bool + 'static) -> Self {
-        Held {
+    pub(super) fn new(nic: N, device_runs: impl Fn() -> bool + 'static) -> Self {
+        Self {
             nic,
             device_runs: Box::new(device_runs),
             fault: None,
@@ -212,7 +212,7 @@ impl<N: Nic> Held<N> {
     }
 
     /// Has the driver do one of the things, by numbers from 0 to 6, that engines ask of it.
-    pub fn act(&mut self, action: u8, bytes: &mut Bytes<'_>) {
+    pub(super) fn act(&mut self, action: u8, bytes: &mut Bytes<'_>) {
         match action {
             0..=2 => self.burst(bytes.u8().into()),
             3 => self.send(bytes.u16()),
@@ -230,7 +230,7 @@ impl<N: Nic> Held<N> {
         }
     }
 
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.nic.stop();
         self.stopped = true;
     }

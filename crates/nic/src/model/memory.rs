@@ -25,8 +25,8 @@ struct Blocks {
 unsafe impl Send for Blocks {}
 
 impl Memory {
-    pub fn new() -> Self {
-        Memory(Arc::new(Mutex::new(Blocks {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Blocks {
             blocks: BTreeMap::new(),
             next_address: 0x1_0000_0000,
             reachable: false,
@@ -40,21 +40,21 @@ impl Memory {
     }
 
     /// Says whether the device may access memory now.
-    pub fn set_reachable(&self, reachable: bool) {
+    pub(super) fn set_reachable(&self, reachable: bool) {
         self.blocks().reachable = reachable;
     }
 
     /// True when a block was given back that the device could still reach.
-    pub fn freed_while_reachable(&self) -> bool {
+    pub(super) fn freed_while_reachable(&self) -> bool {
         self.blocks().freed_while_reachable
     }
 
     /// Blocks that the driver holds.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.blocks().blocks.len()
     }
 
-    pub fn allocate(&self, len: usize) -> Result<ModelMemory, PlatformError> {
+    pub(super) fn allocate(&self, len: usize) -> Result<ModelMemory, PlatformError> {
         let layout = Layout::from_size_align(len.max(1).next_multiple_of(4096), 4096)
             .map_err(|_| PlatformError::OutOfMemory)?;
         // SAFETY: the size is at least 4096.
@@ -74,7 +74,7 @@ impl Memory {
     }
 
     /// Bytes at a device address; `None` when they do not lie in one block.
-    pub fn read(&self, address: u64, len: usize) -> Option<Vec<u8>> {
+    pub(super) fn read(&self, address: u64, len: usize) -> Option<Vec<u8>> {
         let blocks = self.blocks();
         let place = blocks.locate(address, len)?;
         let mut bytes = vec![0; len];
@@ -85,7 +85,7 @@ impl Memory {
     }
 
     /// Writes to a device address; `None` when the bytes would not lie in one block.
-    pub fn write(&self, address: u64, bytes: &[u8]) -> Option<()> {
+    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> Option<()> {
         let blocks = self.blocks();
         let place = blocks.locate(address, bytes.len())?;
         // SAFETY: `locate` found as many bytes of a block that lives while we hold the lock; the driver holds no reference to it now, since

@@ -138,7 +138,7 @@ pub struct ModelPci(Model);
 
 impl ModelPci {
     pub(super) fn new(model: Model) -> Self {
-        ModelPci(model)
+        Self(model)
     }
 }
 

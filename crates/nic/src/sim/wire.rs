@@ -23,8 +23,8 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    pub fn new(config: LinkConfig, seed: u64) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Direction {
+    pub(super) fn new(config: LinkConfig, seed: u64) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self {
             config,
             random: fastrand::Rng::with_seed(seed),
             up: true,
@@ -48,13 +48,13 @@ impl Direction {
     }
 
     /// True when no frame waits for the wire at `now` (nanoseconds).
-    pub fn idle(&mut self, now: i64) -> bool {
+    pub(super) fn idle(&mut self, now: i64) -> bool {
         self.depart(now);
         self.departures.is_empty()
     }
 
     /// Takes a frame that is sent at `now` (nanoseconds).
-    pub fn carry(&mut self, now: i64, mut frame: Vec<u8>) {
+    pub(super) fn carry(&mut self, now: i64, mut frame: Vec<u8>) {
         self.depart(now);
         if !self.up || self.departures.len() >= self.config.queue_frames {
             self.lost += 1;

@@ -54,7 +54,7 @@ pub(super) struct Offer {
 
 impl Offer {
     /// Reads what the device offers; `None` when that is one pair.
-    pub fn read<B: Registers>(
+    pub(super) fn read<B: Registers>(
         transport: &Transport<B>,
         offered: u64,
     ) -> Result<Option<Self>, InitError> {
@@ -76,7 +76,7 @@ impl Offer {
         {
             features |= feature::RSS;
         }
-        Ok((pairs > 1).then_some(Offer { features, pairs }))
+        Ok((pairs > 1).then_some(Self { features, pairs }))
     }
 }
 
@@ -90,7 +90,7 @@ impl Control {
     ///
     /// # Safety
     /// As for [`Ring::new`].
-    pub unsafe fn new<P: PciFunction>(
+    pub(super) unsafe fn new<P: PciFunction>(
         device: &mut Device<P>,
         pairs: u16,
     ) -> Result<Self, InitError> {
@@ -98,11 +98,11 @@ impl Control {
         let size = queue_size(&device.shared.transport, number, QUEUE_SIZE, QUEUE_SIZE)?;
         // SAFETY: the caller's promise.
         let ring = unsafe { Ring::new(device, number, size, BUFFER_LEN)? };
-        Ok(Control { ring })
+        Ok(Self { ring })
     }
 
     /// Has the device use the first `pairs` pairs and steer by its hash. False when it refuses.
-    pub fn set_rss<P: PciFunction>(
+    pub(super) fn set_rss<P: PciFunction>(
         &mut self,
         device: &Device<P>,
         pairs: u16,
@@ -111,7 +111,7 @@ impl Control {
     }
 
     /// Has the device use the first `pairs` pairs and steer each flow to the pair that it came from. False when it refuses.
-    pub fn set_pairs<P: PciFunction>(
+    pub(super) fn set_pairs<P: PciFunction>(
         &mut self,
         device: &Device<P>,
         pairs: u16,

@@ -24,8 +24,8 @@ pub(super) struct Shared<B> {
 }
 
 impl<B> Shared<B> {
-    pub fn new(transport: Transport<B>) -> Self {
-        Shared {
+    pub(super) fn new(transport: Transport<B>) -> Self {
+        Self {
             transport,
             state: AtomicPtr::new(ptr::null_mut()),
         }
@@ -75,8 +75,8 @@ pub(super) struct Device<P: PciFunction> {
 }
 
 impl<P: PciFunction> Device<P> {
-    pub fn new(pci: P, transport: Transport<P::Bar>) -> Self {
-        Device {
+    pub(super) fn new(pci: P, transport: Transport<P::Bar>) -> Self {
+        Self {
             pci,
             shared: Arc::new(Shared::new(transport)),
             quiet: Cell::new(None),
@@ -85,14 +85,14 @@ impl<P: PciFunction> Device<P> {
     }
 
     /// Memory for the device, which keeps its place until the owner is dropped, and longer where a pair still has its queues in it.
-    pub fn allocate(&mut self, len: usize) -> Result<&P::Dma, PlatformError> {
+    pub(super) fn allocate(&mut self, len: usize) -> Result<&P::Dma, PlatformError> {
         let memory = self.pci.allocate(len)?;
         self.memory.push(memory);
         self.memory.last().ok_or(PlatformError::OutOfMemory)
     }
 
     /// The owner as one who uses queues.
-    pub fn user(&self) -> User<'_, P> {
+    pub(super) fn user(&self) -> User<'_, P> {
         User {
             shared: &self.shared,
             owner: Some(self),
@@ -100,17 +100,17 @@ impl<P: PciFunction> Device<P> {
         }
     }
 
-    pub fn stall_microsecond(&self) {
+    pub(super) fn stall_microsecond(&self) {
         self.pci.stall_microsecond();
     }
 
     /// True when the device has stopped, or is gone.
-    pub fn reset(&self) -> bool {
+    pub(super) fn reset(&self) -> bool {
         self.shared.transport.reset(|| self.pci.stall_microsecond())
     }
 
     /// Ends the use of the device: resets it, unless a fault did before.
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         // Told first, so that a pair that finds the device in reset knows why.
         let _ = self.shared.end(STOPPED);
         self.leave();
@@ -157,7 +157,7 @@ impl<P: PciFunction> Copy for User<'_, P> {}
 impl<P: PciFunction> User<'_, P> {
     /// `Ok(false)` when the driver was stopped. A fault that another pair has met makes the owner reset the device.
     #[inline]
-    pub fn running(&self) -> Result<bool, Fault> {
+    pub(super) fn running(&self) -> Result<bool, Fault> {
         if self.stopped {
             return Ok(false);
         }
@@ -170,7 +170,7 @@ impl<P: PciFunction> User<'_, P> {
     /// The device broke its contract: it is used no more. Tells which fault ended its use, or `Ok(false)` when the driver was stopped
     /// meanwhile.
     #[cold]
-    pub fn fail(&self, fault: &'static Fault) -> Result<bool, Fault> {
+    pub(super) fn fail(&self, fault: &'static Fault) -> Result<bool, Fault> {
         let ended = self.shared.end(ptr::from_ref(fault).cast_mut());
         ended.map_err(|fault| self.left(fault))
     }
@@ -184,7 +184,7 @@ impl<P: PciFunction> User<'_, P> {
     }
 
     /// Asks the device how it is. A register read: not for each packet.
-    pub fn check(&self) -> Result<bool, Fault> {
+    pub(super) fn check(&self) -> Result<bool, Fault> {
         let status = self.shared.transport.status();
         if status == status::GONE {
             self.fail(&Fault::Removed)

@@ -27,7 +27,7 @@ impl Queues {
     ///
     /// # Safety
     /// As for [`Ring::new`].
-    pub unsafe fn new<P: PciFunction>(
+    pub(super) unsafe fn new<P: PciFunction>(
         device: &mut Device<P>,
         pair: u16,
         shape: &Shape,
@@ -48,7 +48,7 @@ impl Queues {
             // SAFETY: the caller's promise.
             large = Some(unsafe { Buffers::new(device, TRANSMIT_UNITS, LARGE_BUFFER)? });
         }
-        Ok(Queues {
+        Ok(Self {
             rx: ReceiveQueue::new(rx, shape.features, shape.max_receive()),
             tx: TransmitQueue::new(tx, shape.frame(), shape.has(feature::CSUM), large),
             properties: shape.properties(buffers),
@@ -56,7 +56,7 @@ impl Queues {
         })
     }
 
-    pub fn split<'a, P: PciFunction>(
+    pub(super) fn split<'a, P: PciFunction>(
         &'a mut self,
         user: User<'a, P>,
     ) -> (VirtioReceive<'a, P>, VirtioTransmit<'a, P>) {
@@ -72,7 +72,7 @@ impl Queues {
     }
 
     /// Also asks the device for its health.
-    pub fn link_up<P: PciFunction>(&self, user: User<'_, P>) -> bool {
+    pub(super) fn link_up<P: PciFunction>(&self, user: User<'_, P>) -> bool {
         if user.running() != Ok(true) || user.check() != Ok(true) {
             return false;
         }
@@ -80,7 +80,7 @@ impl Queues {
         !self.tells_link || status & VIRTIO_NET_S_LINK_UP != 0
     }
 
-    pub fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> Counters {
         let (rx, tx) = (self.rx.counters(), self.tx.counters());
         Counters {
             receive_units: rx.receive_units,
@@ -102,7 +102,7 @@ pub struct VirtioPair<P: PciFunction> {
 
 impl<P: PciFunction> VirtioPair<P> {
     pub(super) fn new(queues: Queues, shared: Arc<Shared<P::Bar>>) -> Self {
-        VirtioPair {
+        Self {
             queues,
             shared,
             stopped: false,

@@ -42,12 +42,12 @@ impl Queue {
     /// # Safety
     /// `base`, aligned to 16 bytes, must be valid for reads and writes of `Layout::new(size).len` bytes for
     /// the life of the queue, and referenced by no Rust reference.
-    pub unsafe fn new(base: NonNull<u8>, size: u16) -> Self {
+    pub(super) unsafe fn new(base: NonNull<u8>, size: u16) -> Self {
         debug_assert!(size.is_power_of_two());
         // SAFETY: the caller's promise.
         let tables = unsafe { Tables::new(base, size) };
         tables.set_avail_flags(VIRTQ_AVAIL_F_NO_INTERRUPT);
-        Queue {
+        Self {
             tables,
             size,
             lent: vec![false; size.into()].into_boxed_slice(),
@@ -57,17 +57,17 @@ impl Queue {
         }
     }
 
-    pub fn size(&self) -> u16 {
+    pub(super) fn size(&self) -> u16 {
         self.size
     }
 
     /// Describes buffer `id` to the device. `id` is below the size.
-    pub fn describe(&mut self, id: u16, address: u64, len: u32, flags: u16) {
+    pub(super) fn describe(&mut self, id: u16, address: u64, len: u32, flags: u16) {
         self.write_descriptor(id, address, len, flags, 0);
     }
 
     /// The same for a buffer that the device reads and that goes on in buffer `next`.
-    pub fn describe_chained(&mut self, id: u16, address: u64, len: u32, next: u16) {
+    pub(super) fn describe_chained(&mut self, id: u16, address: u64, len: u32, next: u16) {
         self.write_descriptor(id, address, len, VIRTQ_DESC_F_NEXT, next);
     }
 
@@ -80,7 +80,7 @@ impl Queue {
     /// Puts buffer `id` into the available ring; the device sees it after [`Self::publish`].
     /// `id` is below the size and not lent.
     #[inline]
-    pub fn offer(&mut self, id: u16) {
+    pub(super) fn offer(&mut self, id: u16) {
         if let Some(lent) = self.lent.get_mut(usize::from(id)) {
             *lent = true;
         }
@@ -89,7 +89,7 @@ impl Queue {
     }
 
     /// Shows the device all that was offered. True when it asks for a doorbell.
-    pub fn publish(&mut self) -> bool {
+    pub(super) fn publish(&mut self) -> bool {
         if self.offered == self.published {
             return false;
         }
@@ -103,7 +103,7 @@ impl Queue {
 
     /// How many buffers the device has returned and nobody has taken.
     #[inline]
-    pub fn returned(&self) -> Result<u16, &'static Fault> {
+    pub(super) fn returned(&self) -> Result<u16, &'static Fault> {
         let index = self.tables.used_index(Ordering::Acquire);
         let returned = index.wrapping_sub(self.taken);
         if returned > self.published.wrapping_sub(self.taken) {
@@ -116,7 +116,7 @@ impl Queue {
 
     /// The buffer number and written length of the next returned buffer; there is one, as [`Self::returned`]
     /// told. The number is that of a lent buffer; the length is the device's word.
-    pub fn peek(&self) -> Result<(u16, u32), &'static Fault> {
+    pub(super) fn peek(&self) -> Result<(u16, u32), &'static Fault> {
         let (id, len) = self.tables.used(self.taken);
         match self.lent.get(id as usize) {
             Some(true) => Ok((id as u16, len)),
@@ -127,7 +127,7 @@ impl Queue {
     }
 
     /// Takes back the next returned buffer, which [`Self::peek`] has told to be `id`.
-    pub fn take(&mut self, id: u16) {
+    pub(super) fn take(&mut self, id: u16) {
         if let Some(lent) = self.lent.get_mut(usize::from(id)) {
             *lent = false;
         }

@@ -55,14 +55,14 @@ struct Header {
 
 impl ReceiveQueue {
     /// Describes all buffers; [`Self::refill`] then gives them to the device.
-    pub fn new(mut ring: Ring, features: u64, max_unit: usize) -> Self {
+    pub(super) fn new(mut ring: Ring, features: u64, max_unit: usize) -> Self {
         let size = ring.queue.size();
         for id in 0..size {
             let address = ring.buffers.address(id);
             ring.queue
                 .describe(id, address, ring.buffers.len as u32, VIRTQ_DESC_F_WRITE);
         }
-        ReceiveQueue {
+        Self {
             ring,
             free: (0..size).collect(),
             free_len: size.into(),
@@ -75,12 +75,12 @@ impl ReceiveQueue {
         }
     }
 
-    pub fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> Counters {
         self.counters
     }
 
     /// Gives all free buffers to the device.
-    pub fn refill<B: Registers>(&mut self, shared: &Shared<B>) {
+    pub(super) fn refill<B: Registers>(&mut self, shared: &Shared<B>) {
         let count = core::mem::take(&mut self.free_len);
         for &id in self.free.get(..count).unwrap_or_default() {
             self.ring.queue.offer(id);

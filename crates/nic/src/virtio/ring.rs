@@ -35,14 +35,14 @@ impl Buffers {
     ///
     /// # Safety
     /// As for [`Ring::new`].
-    pub unsafe fn new<P: PciFunction>(
+    pub(super) unsafe fn new<P: PciFunction>(
         device: &mut Device<P>,
         count: u16,
         len: usize,
     ) -> Result<Self, InitError> {
         debug_assert!(count.is_power_of_two());
         let memory = device.allocate(len * usize::from(count))?;
-        Ok(Buffers {
+        Ok(Self {
             first: memory.as_ptr(),
             address: memory.device_address(),
             count,
@@ -50,13 +50,13 @@ impl Buffers {
         })
     }
 
-    pub fn count(&self) -> u16 {
+    pub(super) fn count(&self) -> u16 {
         self.count
     }
 
     /// First byte of buffer `id`, which is below the count, as the processor sees it.
     #[inline]
-    pub fn at(&self, id: u16) -> NonNull<u8> {
+    pub(super) fn at(&self, id: u16) -> NonNull<u8> {
         let id = id & (self.count - 1);
         // SAFETY: there are as many buffers as the count says, one behind the other.
         unsafe { self.first.add(usize::from(id) * self.len) }
@@ -64,7 +64,7 @@ impl Buffers {
 
     /// The same, as the device sees it.
     #[inline]
-    pub fn address(&self, id: u16) -> u64 {
+    pub(super) fn address(&self, id: u16) -> u64 {
         self.address + u64::from(id) * self.len as u64
     }
 }
@@ -74,7 +74,7 @@ impl Ring {
     ///
     /// # Safety
     /// The ring must be used no more once the device is dropped, unless whoever uses it holds on to the device's shared part.
-    pub unsafe fn new<P: PciFunction>(
+    pub(super) unsafe fn new<P: PciFunction>(
         device: &mut Device<P>,
         number: u16,
         size: u16,
@@ -85,7 +85,7 @@ impl Ring {
         let (base, address) = (memory.as_ptr(), memory.device_address());
         // SAFETY: the caller's promise.
         let buffers = unsafe { Buffers::new(device, size, buffer_len)? };
-        Ok(Ring {
+        Ok(Self {
             // SAFETY: the memory is zeroed, page aligned and long enough, and nothing else refers to it. It lives in `device` until that
             // is dropped, and is not given back even then while somebody holds on to the shared part; by our caller's promise the ring
             // is not used any longer.
@@ -101,7 +101,7 @@ impl Ring {
 
     /// Shows the device all that was offered. True when that took a doorbell.
     #[inline]
-    pub fn publish<B: Registers>(&mut self, shared: &Shared<B>) -> bool {
+    pub(super) fn publish<B: Registers>(&mut self, shared: &Shared<B>) -> bool {
         let wanted = self.queue.publish();
         if wanted {
             shared.transport.notify(self.doorbell, self.number);

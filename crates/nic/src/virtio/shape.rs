@@ -33,7 +33,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub fn has(&self, features: u64) -> bool {
+    pub(super) fn has(&self, features: u64) -> bool {
         self.features & features != 0
     }
 
@@ -46,16 +46,16 @@ impl Shape {
     }
 
     /// Length of the longest frame.
-    pub fn frame(&self) -> usize {
+    pub(super) fn frame(&self) -> usize {
         usize::from(self.mtu) + ETHERNET_LEN + TAG_LEN
     }
 
     /// Length of a buffer for one frame.
-    pub fn frame_buffer(&self) -> usize {
+    pub(super) fn frame_buffer(&self) -> usize {
         (HEADER_LEN + self.frame()).next_multiple_of(FRAME_BUFFER)
     }
 
-    pub fn max_receive(&self) -> usize {
+    pub(super) fn max_receive(&self) -> usize {
         if self.coalescing() {
             MAX_UNIT
         } else {
@@ -63,7 +63,7 @@ impl Shape {
         }
     }
 
-    pub fn receive_queue_max(&self) -> u16 {
+    pub(super) fn receive_queue_max(&self) -> u16 {
         if self.coalescing() && !self.mergeable() {
             RECEIVE_QUEUE_LARGE
         } else {
@@ -72,7 +72,7 @@ impl Shape {
     }
 
     /// Length of each of so many receive buffers.
-    pub fn receive_buffer(&self, buffers: usize) -> usize {
+    pub(super) fn receive_buffer(&self, buffers: usize) -> usize {
         match (self.mergeable(), self.coalescing()) {
             (true, true) => MERGEABLE_TOTAL / buffers,
             (true, false) => self.frame_buffer().max(MERGEABLE_BUFFER),
@@ -90,7 +90,7 @@ impl Shape {
     }
 
     /// Properties of a pair with so many receive buffers.
-    pub fn properties(&self, buffers: usize) -> Properties {
+    pub(super) fn properties(&self, buffers: usize) -> Properties {
         let (frame, buffer) = (self.frame(), self.receive_buffer(buffers));
         Properties {
             mac: self.mac,

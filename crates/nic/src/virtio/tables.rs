@@ -37,12 +37,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub fn new(size: u16) -> Self {
+    pub(super) fn new(size: u16) -> Self {
         let size = usize::from(size);
         let avail = DESCRIPTOR_LEN * size;
         let used = (avail + RING_HEADER + 2 * size + 2).next_multiple_of(4096);
         let len = used + RING_HEADER + USED_ELEMENT_LEN * size + 2;
-        Layout { avail, used, len }
+        Self { avail, used, len }
     }
 }
 
@@ -66,9 +66,9 @@ impl Tables {
     /// # Safety
     /// `base`, aligned to 16 bytes, must be valid for reads and writes of `Layout::new(size).len` bytes for
     /// the life of the tables, and referenced by no Rust reference.
-    pub unsafe fn new(base: NonNull<u8>, size: u16) -> Self {
+    pub(super) unsafe fn new(base: NonNull<u8>, size: u16) -> Self {
         debug_assert!(size.is_power_of_two());
-        Tables {
+        Self {
             base,
             layout: Layout::new(size),
             size,
@@ -76,36 +76,36 @@ impl Tables {
     }
 
     #[inline]
-    pub fn set_avail_flags(&self, flags: u16) {
+    pub(super) fn set_avail_flags(&self, flags: u16) {
         self.field(self.layout.avail)
             .store(flags, Ordering::Relaxed);
     }
 
     #[inline]
-    pub fn set_avail_index(&self, index: u16, ordering: Ordering) {
+    pub(super) fn set_avail_index(&self, index: u16, ordering: Ordering) {
         self.field(self.layout.avail + INDEX).store(index, ordering);
     }
 
     /// Writes an element of the available ring.
     #[inline]
-    pub fn set_avail(&self, at: u16, id: u16) {
+    pub(super) fn set_avail(&self, at: u16, id: u16) {
         self.field(self.layout.avail + RING_HEADER + 2 * self.slot(at))
             .store(id, Ordering::Relaxed);
     }
 
     #[inline]
-    pub fn used_flags(&self) -> u16 {
+    pub(super) fn used_flags(&self) -> u16 {
         self.field(self.layout.used).load(Ordering::Relaxed)
     }
 
     #[inline]
-    pub fn used_index(&self, ordering: Ordering) -> u16 {
+    pub(super) fn used_index(&self, ordering: Ordering) -> u16 {
         self.field(self.layout.used + INDEX).load(ordering)
     }
 
     /// Reads an element of the used ring: a buffer's number and length.
     #[inline]
-    pub fn used(&self, at: u16) -> (u32, u32) {
+    pub(super) fn used(&self, at: u16) -> (u32, u32) {
         let offset = self.layout.used + RING_HEADER + USED_ELEMENT_LEN * self.slot(at);
         // SAFETY: the slot lies inside the used ring, which `new` was promised to be valid and aligned. An honest device wrote
         // the element before the index that told of it; a volatile read takes whatever a liar writes later as plain data.
@@ -117,7 +117,7 @@ impl Tables {
 
     /// Writes a descriptor that the device does not have: its words in order.
     #[inline]
-    pub fn set_descriptor(&self, id: u16, words: [u32; 4]) {
+    pub(super) fn set_descriptor(&self, id: u16, words: [u32; 4]) {
         // SAFETY: the slot lies inside the descriptor table at the start of the memory, which `new` was promised to be valid
         // and aligned; the device does not write it, and reads it only when `id` is in the available ring, or chained to what is.
         unsafe {

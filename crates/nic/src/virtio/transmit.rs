@@ -52,9 +52,14 @@ struct Large {
 }
 
 impl TransmitQueue {
-    pub fn new(ring: Ring, max_frame: usize, checksums: bool, large: Option<Buffers>) -> Self {
+    pub(super) fn new(
+        ring: Ring,
+        max_frame: usize,
+        checksums: bool,
+        large: Option<Buffers>,
+    ) -> Self {
         let size = ring.queue.size();
-        TransmitQueue {
+        Self {
             ring,
             free: (0..size).rev().collect(),
             free_len: size.into(),
@@ -69,7 +74,7 @@ impl TransmitQueue {
         }
     }
 
-    pub fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> Counters {
         self.counters
     }
 

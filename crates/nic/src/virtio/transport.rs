@@ -37,13 +37,13 @@ const VIRTIO_MSI_NO_VECTOR: u16 = 0xffff;
 
 /// Bits of the device status field.
 pub(crate) mod status {
-    pub const ACKNOWLEDGE: u8 = 1;
-    pub const DRIVER: u8 = 2;
-    pub const DRIVER_OK: u8 = 4;
-    pub const FEATURES_OK: u8 = 8;
-    pub const DEVICE_NEEDS_RESET: u8 = 64;
+    pub(crate) const ACKNOWLEDGE: u8 = 1;
+    pub(crate) const DRIVER: u8 = 2;
+    pub(crate) const DRIVER_OK: u8 = 4;
+    pub(crate) const FEATURES_OK: u8 = 8;
+    pub(crate) const DEVICE_NEEDS_RESET: u8 = 64;
     /// Not a status: what a bus answers for a device that is not there.
-    pub const GONE: u8 = 0xff;
+    pub(crate) const GONE: u8 = 0xff;
 }
 
 /// How long a reset may take, in microseconds.
@@ -76,7 +76,7 @@ pub(super) struct Transport<B> {
 
 impl<B: Registers> Transport<B> {
     /// Finds the registers through the capability list of the function.
-    pub fn new<P: PciFunction<Bar = B>>(pci: &P) -> Result<Self, InitError> {
+    pub(super) fn new<P: PciFunction<Bar = B>>(pci: &P) -> Result<Self, InitError> {
         let mut common = None;
         let mut notify = None;
         let mut device = None;
@@ -121,7 +121,7 @@ impl<B: Registers> Transport<B> {
         let (Some(common), Some(notify), Some(device)) = (common, notify, device) else {
             return Err(InitError::Legacy);
         };
-        Ok(Transport {
+        Ok(Self {
             common: region(pci, common, COMMON_CFG_LEN, 4)?,
             notify: region(pci, notify, 2, 2)?,
             notify_off_multiplier: pci.config32(notify.at + 16) as usize,
@@ -129,18 +129,18 @@ impl<B: Registers> Transport<B> {
         })
     }
 
-    pub fn status(&self) -> u8 {
+    pub(super) fn status(&self) -> u8 {
         self.common.read8(DEVICE_STATUS)
     }
 
     /// Adds bits to the device status.
-    pub fn add_status(&self, bits: u8) {
+    pub(super) fn add_status(&self, bits: u8) {
         self.common.write8(DEVICE_STATUS, self.status() | bits);
     }
 
     /// Resets the device and waits until it says that it has stopped. True when it has, or is gone;
     /// false when it may still access memory.
-    pub fn reset(&self, stall_microsecond: impl Fn()) -> bool {
+    pub(super) fn reset(&self, stall_microsecond: impl Fn()) -> bool {
         self.common.write8(DEVICE_STATUS, 0);
         for _ in 0..RESET_MICROS {
             if matches!(self.status(), 0 | status::GONE) {
@@ -151,7 +151,7 @@ impl<B: Registers> Transport<B> {
         false
     }
 
-    pub fn device_features(&self) -> u64 {
+    pub(super) fn device_features(&self) -> u64 {
         let mut features = 0;
         for half in [1, 0] {
             self.common.write32(DEVICE_FEATURE_SELECT, half);
@@ -161,7 +161,7 @@ impl<B: Registers> Transport<B> {
     }
 
     /// Accepts `features`, a part of [`Self::device_features`]; false when the device refuses.
-    pub fn accept_features(&self, features: u64) -> bool {
+    pub(super) fn accept_features(&self, features: u64) -> bool {
         for half in [0, 1] {
             self.common.write32(DRIVER_FEATURE_SELECT, half);
             self.common
@@ -172,14 +172,14 @@ impl<B: Registers> Transport<B> {
     }
 
     /// The largest size that the device allows for a queue; 0 when there is no such queue.
-    pub fn queue_size_max(&self, queue: u16) -> u16 {
+    pub(super) fn queue_size_max(&self, queue: u16) -> u16 {
         self.common.write16(QUEUE_SELECT, queue);
         self.common.read16(QUEUE_SIZE)
     }
 
     /// Tells the device where a queue of `size` lies and enables it, without interrupts.
     /// Returns its doorbell's place in the notification registers.
-    pub fn enable_queue(
+    pub(super) fn enable_queue(
         &self,
         queue: u16,
         size: u16,
@@ -205,22 +205,22 @@ impl<B: Registers> Transport<B> {
     }
 
     /// Rings a doorbell given by [`Self::enable_queue`].
-    pub fn notify(&self, doorbell: usize, queue: u16) {
+    pub(super) fn notify(&self, doorbell: usize, queue: u16) {
         self.notify.write16(doorbell, queue);
     }
 
     /// Reads 8 bits of the device's own configuration; all ones beyond its end.
-    pub fn config8(&self, offset: usize) -> u8 {
+    pub(super) fn config8(&self, offset: usize) -> u8 {
         self.device.read8(offset)
     }
 
     /// Reads 16 bits of the device's own configuration; all ones beyond its end.
-    pub fn config16(&self, offset: usize) -> u16 {
+    pub(super) fn config16(&self, offset: usize) -> u16 {
         self.device.read16(offset)
     }
 
     /// Reads 32 bits of the device's own configuration; all ones beyond its end.
-    pub fn config32(&self, offset: usize) -> u32 {
+    pub(super) fn config32(&self, offset: usize) -> u32 {
         self.device.read32(offset)
     }
 }

@@ -7,19 +7,19 @@ use wireboot_tcp::{Connection, Duration, Flags, Instant, Limits, Placement, Segm
 /// The window field's value in the other end's segments, before the last one of [`Bench::receive_widest_window`].
 const WND: u32 = 4000;
 /// The largest window that the other end tells.
-pub const MAX_SND_WND: u32 = 4096;
+pub(crate) const MAX_SND_WND: u32 = 4096;
 /// Payload of a full segment, both ways: a multiple of what the scaled window field counts.
-pub const MSS: u16 = 504;
+pub(crate) const MSS: u16 = 504;
 /// Longer than any delay of an acknowledgement (3.8.6.3: at most 500 ms), shorter than any retransmission time-out.
-pub const DELAY: u64 = 250;
+pub(crate) const DELAY: u64 = 250;
 /// The receive window.
-pub const WINDOW: u32 = 8192;
+pub(crate) const WINDOW: u32 = 8192;
 /// What the caller could store beyond the window that it tells.
-pub const ROOM_BEYOND: u32 = 3000;
+pub(crate) const ROOM_BEYOND: u32 = 3000;
 
 /// What came out of the connection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sent {
+pub(crate) struct Sent {
     pub seq: u32,
     pub ack: u32,
     pub flags: Flags,
@@ -30,7 +30,7 @@ pub struct Sent {
 
 impl Sent {
     /// Octets of sequence space.
-    pub fn seg_len(&self) -> u32 {
+    pub(crate) fn seg_len(&self) -> u32 {
         self.len as u32
             + u32::from(self.flags.contains(Flags::SYN))
             + u32::from(self.flags.contains(Flags::FIN))
@@ -39,7 +39,7 @@ impl Sent {
 
 /// All that a caller can see of a connection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct View {
+pub(crate) struct View {
     pub state: wireboot_tcp::State,
     pub error: Option<wireboot_tcp::Error>,
     pub snd_una: u32,
@@ -50,7 +50,7 @@ pub struct View {
     pub poll_at: Option<Instant>,
 }
 
-pub struct Bench {
+pub(crate) struct Bench {
     pub connection: Connection,
     pub now: Instant,
     /// When the last FIN but one arrived, and the last FIN.
@@ -82,13 +82,13 @@ fn syn_options(scale: bool) -> Vec<u8> {
 
 impl Bench {
     /// An active OPEN whose SYN is on its way: SYN-SENT. `scale`: the other end knows SACK and window scale.
-    pub fn connect(iss: u32, irs: u32, scale: bool) -> Bench {
-        Bench::connect_with(MSS, iss, irs, scale)
+    pub(crate) fn connect(iss: u32, irs: u32, scale: bool) -> Self {
+        Self::connect_with(MSS, iss, irs, scale)
     }
 
-    pub fn connect_with(mss: u16, iss: u32, irs: u32, scale: bool) -> Bench {
+    pub(crate) fn connect_with(mss: u16, iss: u32, irs: u32, scale: bool) -> Self {
         let now = Instant::from_micros(1_000_000);
-        let mut bench = Bench::new(Connection::connect(mss, iss, now), now, iss, irs, scale);
+        let mut bench = Self::new(Connection::connect(mss, iss, now), now, iss, irs, scale);
         let sent = bench.transmit();
         assert_eq!(sent.len(), 1, "one SYN");
         assert_eq!((sent[0].flags, sent[0].seq), (Flags::SYN, iss));
@@ -96,7 +96,7 @@ impl Bench {
     }
 
     /// A passive OPEN whose SYN-ACK is on its way: SYN-RECEIVED.
-    pub fn accept(iss: u32, irs: u32, scale: bool) -> Bench {
+    pub(crate) fn accept(iss: u32, irs: u32, scale: bool) -> Self {
         let now = Instant::from_micros(1_000_000);
         let options = syn_options(scale);
         let syn = Segment {
@@ -107,7 +107,7 @@ impl Bench {
             options: &options,
             len: 0,
         };
-        let mut bench = Bench::new(
+        let mut bench = Self::new(
             Connection::accept(MSS, iss, now, &syn),
             now,
             iss,
@@ -124,8 +124,8 @@ impl Bench {
         bench
     }
 
-    fn new(connection: Connection, now: Instant, iss: u32, irs: u32, scale: bool) -> Bench {
-        Bench {
+    fn new(connection: Connection, now: Instant, iss: u32, irs: u32, scale: bool) -> Self {
+        Self {
             connection,
             now,
             entered: now,
@@ -143,15 +143,15 @@ impl Bench {
     }
 
     /// ESTABLISHED, opened passively or actively.
-    pub fn established(iss: u32, irs: u32, scale: bool, passive: bool) -> Bench {
+    pub(crate) fn established(iss: u32, irs: u32, scale: bool, passive: bool) -> Self {
         if passive {
-            let mut bench = Bench::accept(iss, irs, scale);
+            let mut bench = Self::accept(iss, irs, scale);
             bench.pass(10);
             bench.acknowledge();
             assert_eq!(bench.connection.state(), wireboot_tcp::State::Established);
             return bench;
         }
-        let mut bench = Bench::connect(iss, irs, scale);
+        let mut bench = Self::connect(iss, irs, scale);
         bench.pass(10);
         bench.receive_syn(Flags::SYN | Flags::ACK);
         assert_eq!(bench.connection.state(), wireboot_tcp::State::Established);
@@ -160,7 +160,7 @@ impl Bench {
     }
 
     /// The other end's SYN, or SYN-ACK.
-    pub fn receive_syn(&mut self, flags: Flags) {
+    pub(crate) fn receive_syn(&mut self, flags: Flags) {
         let options = self.peer_options.clone();
         let ack = if flags.contains(Flags::ACK) {
             self.iss.wrapping_add(1)
@@ -180,12 +180,12 @@ impl Bench {
             .receive(self.now, &syn, self.free + ROOM_BEYOND);
     }
 
-    pub fn pass(&mut self, milliseconds: u64) {
+    pub(crate) fn pass(&mut self, milliseconds: u64) {
         self.now += Duration::from_millis(milliseconds);
     }
 
     /// A segment arrives; `wnd` in octets.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         flags: Flags,
         seq: u32,
@@ -196,7 +196,7 @@ impl Bench {
         self.receive_with(flags, seq, ack, len, wnd, &[])
     }
 
-    pub fn receive_with(
+    pub(crate) fn receive_with(
         &mut self,
         flags: Flags,
         seq: u32,
@@ -227,7 +227,7 @@ impl Bench {
     }
 
     /// The next segment of the other end, as it should be.
-    pub fn receive_next(&mut self, flags: Flags, len: usize) -> Option<Placement> {
+    pub(crate) fn receive_next(&mut self, flags: Flags, len: usize) -> Option<Placement> {
         let ack = self.connection.snd_una();
         let placement = self.receive(flags, self.peer_nxt, ack, len, WND);
         self.peer_nxt = self
@@ -237,17 +237,17 @@ impl Bench {
     }
 
     /// The other end acknowledges all that was sent.
-    pub fn acknowledge(&mut self) {
+    pub(crate) fn acknowledge(&mut self) {
         self.acknowledge_to(self.connection.snd_nxt());
     }
 
-    pub fn acknowledge_to(&mut self, ack: u32) {
+    pub(crate) fn acknowledge_to(&mut self, ack: u32) {
         self.receive(Flags::ACK, self.peer_nxt, ack, 0, WND);
         self.connection.acknowledged();
     }
 
     /// Everything that is due now.
-    pub fn transmit(&mut self) -> Vec<Sent> {
+    pub(crate) fn transmit(&mut self) -> Vec<Sent> {
         let limits = Limits {
             window: self.buffer,
             room: self.free,
@@ -282,7 +282,7 @@ impl Bench {
     }
 
     /// Everything that is due until `milliseconds` from now.
-    pub fn transmit_within(&mut self, milliseconds: u64) -> Vec<Sent> {
+    pub(crate) fn transmit_within(&mut self, milliseconds: u64) -> Vec<Sent> {
         let end = self.now + Duration::from_millis(milliseconds);
         let mut all = self.transmit();
         let mut turns = 0;
@@ -297,7 +297,7 @@ impl Bench {
     }
 
     /// Sends `octets` and has all of them acknowledged.
-    pub fn send(&mut self, octets: u32) {
+    pub(crate) fn send(&mut self, octets: u32) {
         self.connection.queue(octets);
         let end = self.connection.snd_una().wrapping_add(octets);
         let mut turns = 0;
@@ -311,7 +311,7 @@ impl Bench {
     }
 
     /// The other end sends `octets` in full segments; each is taken, all are acknowledged.
-    pub fn take(&mut self, octets: u32) {
+    pub(crate) fn take(&mut self, octets: u32) {
         let mut left = octets;
         while left > 0 {
             let len = left.min(u32::from(MSS));
@@ -332,7 +332,7 @@ impl Bench {
     }
 
     /// As [`Bench::take`], and the caller does not read: the window closes by as much.
-    pub fn take_unread(&mut self, octets: u32) {
+    pub(crate) fn take_unread(&mut self, octets: u32) {
         let mut left = octets;
         while left > 0 {
             let len = left.min(u32::from(MSS));
@@ -345,7 +345,7 @@ impl Bench {
     }
 
     /// The other end acknowledges nothing new, with the largest window: now SND.WL1 is RCV.NXT, SND.WL2 SND.UNA, and SND.WND is MAX_SND_WND.
-    pub fn receive_widest_window(&mut self) {
+    pub(crate) fn receive_widest_window(&mut self) {
         let ack = self.connection.snd_una();
         self.receive(Flags::ACK, self.peer_nxt, ack, 0, MAX_SND_WND);
         let sent = self.transmit();
@@ -353,7 +353,7 @@ impl Bench {
         assert_eq!(self.connection.rcv_nxt(), self.peer_nxt);
     }
 
-    pub fn view(&self) -> View {
+    pub(crate) fn view(&self) -> View {
         let c = &self.connection;
         View {
             state: c.state(),

@@ -30,7 +30,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn parse(words: &[&str]) -> Verdict {
+    pub(crate) fn parse(words: &[&str]) -> Self {
         let [reply, state, text, una, nxt, told, timer] = words else {
             panic!("a verdict has seven columns: {words:?}")
         };
@@ -44,7 +44,7 @@ impl Verdict {
         ];
         assert!(known.iter().all(|known| *known), "unknown word: {words:?}");
         let own = |word: &str| word.to_string();
-        Verdict {
+        Self {
             reply: own(reply),
             state: own(state),
             text: own(text),
@@ -75,9 +75,9 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn read() -> Table {
+    pub(crate) fn read() -> Self {
         let mut sets: HashMap<String, Vec<String>> = HashMap::new();
-        let mut table = Table {
+        let mut table = Self {
             rows: Vec::new(),
             windows: Vec::new(),
         };

@@ -93,7 +93,7 @@ pub(super) struct Tlv<'a> {
 }
 
 impl<'a> Tlv<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             rest: bytes,
             cut_off: None,
@@ -101,7 +101,7 @@ impl<'a> Tlv<'a> {
     }
 
     /// The option that ran past the end of the bytes, once the iteration has ended.
-    pub fn cut_off(&self) -> Option<u8> {
+    pub(super) fn cut_off(&self) -> Option<u8> {
         self.cut_off
     }
 }

@@ -23,7 +23,7 @@ const READ_PROTECT: u64 = 0x2000;
 #[unsafe_protocol("26baccb1-6f42-11d4-bce7-0080c73c8881")]
 struct CpuArch {
     others: [*const c_void; 7],
-    set_memory_attributes: unsafe extern "efiapi" fn(*mut CpuArch, u64, u64, u64) -> Status,
+    set_memory_attributes: unsafe extern "efiapi" fn(*mut Self, u64, u64, u64) -> Status,
 }
 
 /// [`STACK`] bytes behind a guard page. Its memory is leaked where the page cannot be unprotected.

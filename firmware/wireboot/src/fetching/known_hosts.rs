@@ -7,14 +7,14 @@ use wireboot_net::Duration;
 
 /// Hosts that files of this boot have come from, and how long each is waited for.
 #[derive(Clone, Default)]
-pub struct KnownHosts {
+pub(super) struct KnownHosts {
     patience: Duration,
     hosts: Vec<Host>,
 }
 
 impl KnownHosts {
     /// `origin` is where wireboot.efi came from.
-    pub fn new(patience: Duration, origin: Option<&Url>) -> Self {
+    pub(super) fn new(patience: Duration, origin: Option<&Url>) -> Self {
         Self {
             patience,
             hosts: origin.map(|url| url.host().clone()).into_iter().collect(),
@@ -22,14 +22,14 @@ impl KnownHosts {
     }
 
     /// A file has come from here.
-    pub fn add(&mut self, url: &Url) {
+    pub(super) fn add(&mut self, url: &Url) {
         if !self.hosts.contains(url.host()) {
             self.hosts.push(url.host().clone());
         }
     }
 
     /// How long a download waits for its server.
-    pub fn patience(&self, url: &Url) -> Duration {
+    pub(super) fn patience(&self, url: &Url) -> Duration {
         if self.hosts.contains(url.host()) {
             self.patience
         } else {

@@ -27,7 +27,7 @@ const LONGEST_PARK: u64 = 1000;
 const FLUSH_TLB: u64 = 20_000;
 
 /// What a task runs.
-pub trait Task: Send + 'static {
+pub(super) trait Task: Send + 'static {
     /// The task once it has begun. It need not be `Send`: it stays on its processor.
     type Running;
     /// What goes back to the BSP at the end: the NIC.
@@ -94,7 +94,7 @@ struct TaskWithStats<T> {
 type Ended<T> = (<T as Task>::Remains, Option<Fault>);
 
 /// A task on a processor of its own.
-pub struct ApTask<T: Task> {
+pub(super) struct ApTask<T: Task> {
     thread: Thread<TaskWithStats<T>, Ended<T>>,
     processor: Processor,
     stats: Arc<SharedStats>,
@@ -109,7 +109,10 @@ impl<T: Task> ApTask<T> {
     ///
     /// # Errors
     /// The task, when none came.
-    pub fn spawn(processors: &mut impl Iterator<Item = Processor>, task: T) -> Result<Self, T> {
+    pub(super) fn spawn(
+        processors: &mut impl Iterator<Item = Processor>,
+        task: T,
+    ) -> Result<Self, T> {
         let clock = task.clock();
         let stats = Arc::new(SharedStats::default());
         let mut task = TaskWithStats {
@@ -157,22 +160,22 @@ impl<T: Task> ApTask<T> {
     }
 
     /// The processor's number, by EFI_MP_SERVICES_PROTOCOL.
-    pub fn number(&self) -> usize {
+    pub(super) fn number(&self) -> usize {
         self.processor.number()
     }
 
     /// Since the task began.
-    pub fn stats(&self) -> ApStats {
+    pub(super) fn stats(&self) -> ApStats {
         self.stats.load()
     }
 
     /// The task has ended, asked or not.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
 
     /// Why the processor is lost, if it is.
-    pub fn loss(&mut self, now: u64) -> Option<String> {
+    pub(super) fn loss(&mut self, now: u64) -> Option<String> {
         let beats = self.thread.beats();
         if beats != self.beats {
             (self.beats, self.since) = (beats, now);
@@ -184,7 +187,7 @@ impl<T: Task> ApTask<T> {
     }
 
     /// Asks the task to end, and does not wait for it.
-    pub fn request_stop(&self) {
+    pub(super) fn request_stop(&self) {
         self.thread.stop();
     }
 
@@ -192,7 +195,11 @@ impl<T: Task> ApTask<T> {
     ///
     /// # Errors
     /// The processor, when it does not stop.
-    pub fn end(self, clock: Clock, mut meanwhile: impl FnMut()) -> Result<Ended<T>, Processor> {
+    pub(super) fn end(
+        self,
+        clock: Clock,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<Ended<T>, Processor> {
         let Self {
             mut thread,
             processor,
@@ -220,7 +227,7 @@ impl<T: Task> ApTask<T> {
     }
 
     /// The processor, with whatever the task was in the middle of.
-    pub fn abandon(self) -> Processor {
+    pub(super) fn abandon(self) -> Processor {
         self.processor
     }
 }
@@ -273,6 +280,6 @@ fn serve<T: Task>(task: TaskWithStats<T>, context: &Context<'_>) -> Ended<T> {
 }
 
 /// The clock's time as engines take it.
-pub fn instant(clock: Clock) -> Instant {
+pub(super) fn instant(clock: Clock) -> Instant {
     Instant::from_micros(i64::try_from(clock.micros()).unwrap_or(i64::MAX))
 }

@@ -28,7 +28,7 @@ const MAILBOX: usize = 64;
 const DRAIN: u64 = 50_000;
 
 /// Where the service runs.
-pub enum Placement {
+pub(super) enum Placement {
     /// On the BSP, in [`Network::turn`](super::Network::turn).
     Local(Box<Service<Vlan<AnyNic>>>),
     /// On APs, which [`ApTask`] watches.
@@ -48,7 +48,7 @@ nic_enum! {
 }
 
 /// The service on one processor, and workers on others, each on a queue pair of the card of its own.
-pub struct ApTasks {
+pub(super) struct ApTasks {
     leader: ApTask<ServiceTask<RemoteNic>>,
     workers: Vec<ApTask<WorkerTask>>,
     /// Where the firmware's driver drives the card, for which there are no workers.
@@ -66,7 +66,7 @@ fn local_nic(nic: RemoteNic, driver_end: Option<Box<DriverEnd<FirmwareNic>>>) ->
 }
 
 /// What remains when a processor is lost.
-pub struct LostTasks {
+pub(super) struct LostTasks {
     /// All that do not stop, with whatever they were in the middle of.
     pub processors: Vec<Processor>,
     /// The interface, where the lost ones do not have it.
@@ -93,12 +93,12 @@ impl fmt::Display for ApTasks {
 
 impl ApTasks {
     /// A task has ended, asked or not.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.leader.is_over() || self.workers.iter().any(ApTask::is_over)
     }
 
     /// A processor that is lost, and why.
-    pub fn loss(&mut self, now: u64) -> Option<(usize, String)> {
+    pub(super) fn loss(&mut self, now: u64) -> Option<(usize, String)> {
         fn of<T: Task>(task: &mut ApTask<T>, now: u64) -> Option<(usize, String)> {
             task.loss(now).map(|reason| (task.number(), reason))
         }
@@ -107,14 +107,14 @@ impl ApTasks {
     }
 
     /// Passes frames between the firmware's driver and the engine, where there is a relay.
-    pub fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         if let Some(driver_end) = &mut self.driver_end {
             driver_end.turn();
         }
     }
 
     /// Whether there is a relay, which the BSP has to turn.
-    pub fn needs_turns(&self) -> bool {
+    pub(super) fn needs_turns(&self) -> bool {
         self.driver_end.is_some()
     }
 
@@ -122,7 +122,7 @@ impl ApTasks {
     ///
     /// # Errors
     /// What remains, when a processor does not stop.
-    pub fn end(self, clock: Clock) -> Result<(AnyNic, Option<Fault>), LostTasks> {
+    pub(super) fn end(self, clock: Clock) -> Result<(AnyNic, Option<Fault>), LostTasks> {
         let mut driver_end = self.driver_end;
         self.workers.iter().for_each(ApTask::request_stop);
         let mut processors = Vec::new();
@@ -163,7 +163,7 @@ impl ApTasks {
     }
 
     /// Gives up all tasks, without waiting for them.
-    pub fn abandon(self) -> LostTasks {
+    pub(super) fn abandon(self) -> LostTasks {
         let workers = self.workers.into_iter().map(ApTask::abandon);
         LostTasks {
             processors: core::iter::once(self.leader.abandon())
@@ -175,7 +175,7 @@ impl ApTasks {
 }
 
 /// The fetch service, for the processor that will run it.
-pub struct ServiceTask<N> {
+pub(super) struct ServiceTask<N> {
     nic: N,
     parts: Parts,
 }
@@ -264,7 +264,7 @@ impl ServiceTask<RemoteNic> {
 }
 
 /// A worker, for the processor that will run it.
-pub struct WorkerTask {
+pub(super) struct WorkerTask {
     nic: VirtioPair<Function>,
     vlan: Option<VlanId>,
     seed: [u8; 32],
@@ -339,7 +339,7 @@ fn seed() -> [u8; 32] {
 }
 
 /// The NIC of a service whose last frames have left.
-pub fn drained<N: Nic>(mut service: Service<Vlan<N>>, clock: Clock) -> N {
+pub(super) fn drained<N: Nic>(mut service: Service<Vlan<N>>, clock: Clock) -> N {
     let end = clock.micros() + DRAIN;
     // What the tasks still have to say.
     let _ = service.poll(instant(clock));
@@ -354,7 +354,7 @@ pub fn drained<N: Nic>(mut service: Service<Vlan<N>>, clock: Clock) -> N {
 }
 
 /// A service, and the ends of its mailbox.
-pub struct Started {
+pub(super) struct Started {
     pub placement: Placement,
     pub commands: Sender<Command>,
     pub events: Receiver<Event>,
@@ -363,7 +363,7 @@ pub struct Started {
 impl Placement {
     /// A service on `nic`: on the first of `processors` that comes, with workers on as many others as the card has queue pairs for;
     /// or on this processor, where none comes.
-    pub fn start(
+    pub(super) fn start(
         nic: AnyNic,
         vlan: Option<VlanId>,
         clock: Clock,
@@ -430,7 +430,7 @@ impl Placement {
     }
 
     /// What has been done on each of the APs, by their numbers.
-    pub fn ap_stats(&self) -> Vec<(usize, ApStats)> {
+    pub(super) fn ap_stats(&self) -> Vec<(usize, ApStats)> {
         let Self::Remote(tasks) = self else {
             return Vec::new();
         };

@@ -89,12 +89,12 @@ const OPT_BOOTFILE_URL: u16 = 59;
 impl Packet {
     /// Reads an Ethernet frame, which the capture may have cut short. `None` for what is of no interest.
     #[must_use]
-    pub fn parse(frame: &[u8], server: IpAddr) -> Option<Packet> {
+    pub fn parse(frame: &[u8], server: IpAddr) -> Option<Self> {
         let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
         let ip = packet.net.as_ref().and_then(IpPacket::of)?;
         let from_server = ip.source == server;
         match packet.transport? {
-            TransportSlice::Udp(udp) => Packet::udp(
+            TransportSlice::Udp(udp) => Self::udp(
                 udp.source_port(),
                 udp.destination_port(),
                 udp.payload(),
@@ -103,12 +103,12 @@ impl Packet {
             TransportSlice::Tcp(tcp) if from_server && tcp.source_port() == HTTP => {
                 // The capture may have cut the payload: its true length is in the IP header.
                 let carries_data = ip.payload > tcp.header_slice().len();
-                carries_data.then(|| Packet::FromServer {
+                carries_data.then(|| Self::FromServer {
                     port: tcp.destination_port(),
                 })
             }
             TransportSlice::Tcp(tcp) if !from_server && tcp.destination_port() == HTTP => {
-                Some(Packet::FromClient {
+                Some(Self::FromClient {
                     port: tcp.source_port(),
                     sequence: tcp.sequence_number(),
                     acknowledged: tcp.acknowledgment_number(),
@@ -119,36 +119,36 @@ impl Packet {
         }
     }
 
-    fn udp(source: u16, destination: u16, payload: &[u8], from_server: bool) -> Option<Packet> {
+    fn udp(source: u16, destination: u16, payload: &[u8], from_server: bool) -> Option<Self> {
         if destination == DHCP_SERVER {
-            return is_discover(payload).then_some(Packet::Discover);
+            return is_discover(payload).then_some(Self::Discover);
         }
         if destination == DHCPV6_SERVER {
-            return is_solicit(payload).then_some(Packet::Discover);
+            return is_solicit(payload).then_some(Self::Discover);
         }
         let (opcode, rest) = payload.split_first_chunk::<2>()?;
         match (u16::from_be_bytes(*opcode), from_server) {
             (1, false) if destination == TFTP => {
                 let file = rest.split(|&byte| byte == 0).next()?;
-                Some(Packet::ReadRequest {
+                Some(Self::ReadRequest {
                     port: source,
                     file: String::from_utf8_lossy(file).into_owned(),
                 })
             }
-            (3, true) => Some(Packet::Data { port: destination }),
-            (4, false) => Some(Packet::Ack {
+            (3, true) => Some(Self::Data { port: destination }),
+            (4, false) => Some(Self::Ack {
                 port: source,
                 block: u16::from_be_bytes(*rest.first_chunk()?),
             }),
             (5, _) => {
                 let text = rest.get(2..)?.split(|&byte| byte == 0).next()?;
                 let port = if from_server { destination } else { source };
-                Some(Packet::Error {
+                Some(Self::Error {
                     port,
                     message: String::from_utf8_lossy(text).into_owned(),
                 })
             }
-            (6, true) => Some(Packet::OptionAck {
+            (6, true) => Some(Self::OptionAck {
                 port: destination,
                 block_size: option(rest, b"blksize"),
             }),
@@ -208,7 +208,7 @@ pub(super) fn option(options: &[u8], name: &[u8]) -> Option<u64> {
 
 impl Get {
     /// Reads a segment that may begin a request. The capture may have cut the request short behind the header that matters.
-    pub(super) fn parse(payload: &[u8]) -> Option<Get> {
+    pub(super) fn parse(payload: &[u8]) -> Option<Self> {
         if !payload.starts_with(b"GET ") {
             return None;
         }
@@ -222,7 +222,7 @@ impl Get {
             .iter()
             .find(|header| header.name.eq_ignore_ascii_case("range"))
             .and_then(|header| byte_range(str::from_utf8(header.value).ok()?));
-        Some(Get { target, range })
+        Some(Self { target, range })
     }
 }
 
@@ -294,8 +294,8 @@ const LONGEST_HEADER: u64 = 8192;
 impl Watch {
     /// For the file named `file` of `bytes` bytes.
     #[must_use]
-    pub fn new(file: &str, bytes: u64) -> Watch {
-        Watch {
+    pub fn new(file: &str, bytes: u64) -> Self {
+        Self {
             file: file.to_owned(),
             bytes,
             progress: Progress::Nothing,
@@ -409,7 +409,7 @@ impl Progress {
     fn packet(&mut self, time: f64, packet: &Packet) {
         match (self, packet) {
             (
-                Progress::Tftp {
+                Self::Tftp {
                     port, block_size, ..
                 },
                 Packet::OptionAck {
@@ -420,7 +420,7 @@ impl Progress {
                 *block_size = *agreed;
             }
             (
-                Progress::Tftp {
+                Self::Tftp {
                     port, last, block, ..
                 },
                 Packet::Ack {
@@ -436,7 +436,7 @@ impl Progress {
                 }
             }
             (
-                Progress::Http { last, answers, .. },
+                Self::Http { last, answers, .. },
                 Packet::FromClient {
                     port, acknowledged, ..
                 },
@@ -454,16 +454,16 @@ impl Progress {
     /// A GET for the file or, with `part`, for a part of it.
     fn ask(&mut self, time: f64, answer: Answer, part: bool) {
         match self {
-            Progress::Http { answers, .. }
+            Self::Http { answers, .. }
                 if answers.iter().any(|old| {
                     (old.port, old.sequence, old.first)
                         == (answer.port, answer.sequence, answer.first)
                 }) => {} // It was sent again.
             // A part goes on with a download, be it beside the other parts or behind a connection that broke. Who asks for all
             // of the file begins anew.
-            Progress::Http { answers, .. } if part => answers.push(answer),
+            Self::Http { answers, .. } if part => answers.push(answer),
             _ => {
-                *self = Progress::Http {
+                *self = Self::Http {
                     start: time,
                     last: time,
                     answers: vec![answer],
@@ -533,8 +533,8 @@ pub struct FirstByte {
 impl FirstByte {
     /// For the file named `file`.
     #[must_use]
-    pub fn new(file: &str) -> FirstByte {
-        FirstByte {
+    pub fn new(file: &str) -> Self {
+        Self {
             file: file.to_owned(),
             discover: None,
             program: None,

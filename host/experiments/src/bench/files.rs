@@ -10,11 +10,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// A megabyte, as file sizes are given here: 2^20 bytes.
-pub const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// The name of the file of `bytes` bytes, under which every server offers it.
 #[must_use]
-pub fn name(bytes: u64) -> String {
+pub(crate) fn name(bytes: u64) -> String {
     format!("{}M.efi", bytes / MIB)
 }
 
@@ -22,7 +22,7 @@ pub fn name(bytes: u64) -> String {
 ///
 /// # Errors
 /// When the file cannot be written, the disk being full for example.
-pub fn write(directory: &Path, bytes: u64) -> Result<()> {
+pub(crate) fn write(directory: &Path, bytes: u64) -> Result<()> {
     let path = directory.join(name(bytes));
     let what = || format!("writing {} of {} MiB", path.display(), bytes / MIB);
     let mut file = BufWriter::with_capacity(1 << 20, File::create(&path).with_context(what)?);

@@ -62,7 +62,7 @@ impl Host {
         ip: IpVersion,
         mtu: u16,
         servers: Vec<String>,
-    ) -> Host {
+    ) -> Self {
         let machine = wireboot_lab::qemu::Machine::new(accel);
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let qemu = Command::new(&machine.qemu)
@@ -70,7 +70,7 @@ impl Host {
             .output()
             .map(|output| output.stdout)
             .unwrap_or_default();
-        Host {
+        Self {
             date: Timestamp::now(),
             command: command(std::env::args()),
             commit: option_env!("WIREBOOT_COMMIT").unwrap_or_default(),
@@ -131,7 +131,7 @@ const BUSY: f64 = 0.2;
 /// # Errors
 /// When that is so much that the figures would be wrong, unless `force`d: packet-by-packet stacks suffer several times more from it
 /// than others, so the comparison would be unfair.
-pub fn quiet(force: bool) -> Result<f64> {
+pub(crate) fn quiet(force: bool) -> Result<f64> {
     let stat = || fs::read_to_string("/proc/stat").unwrap_or_default();
     let before = stat();
     std::thread::sleep(Duration::from_secs(1));

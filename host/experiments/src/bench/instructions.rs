@@ -46,9 +46,9 @@ pub enum Stream {
 impl Stream {
     fn engines(self) -> usize {
         match self {
-            Stream::HttpTwo => 2,
-            Stream::HttpFour => 4,
-            Stream::Tftp | Stream::Http | Stream::HttpSegments => 1,
+            Self::HttpTwo => 2,
+            Self::HttpFour => 4,
+            Self::Tftp | Self::Http | Self::HttpSegments => 1,
         }
     }
 }
@@ -248,15 +248,15 @@ enum Running {
 impl Running {
     fn nic(&mut self) -> &mut LoopNic {
         match self {
-            Running::Service(service) => service.nic_mut(),
-            Running::Worker(worker) => worker.nic_mut(),
+            Self::Service(service) => service.nic_mut(),
+            Self::Worker(worker) => worker.nic_mut(),
         }
     }
 
     fn poll(&mut self, now: Instant) -> Result<bool, Fault> {
         match self {
-            Running::Service(service) => service.poll(now),
-            Running::Worker(worker) => worker.poll(now),
+            Self::Service(service) => service.poll(now),
+            Self::Worker(worker) => worker.poll(now),
         }
     }
 }

@@ -23,7 +23,7 @@ const DRIVERS: [&str; 8] = [
 ///
 /// # Errors
 /// When busybox or a driver is missing.
-pub fn write_ram_disk(file: &Path, kernel: &Kernel, address: &str, url: &str) -> Result<()> {
+pub(super) fn write_ram_disk(file: &Path, kernel: &Kernel, address: &str, url: &str) -> Result<()> {
     let mut archive = Archive::with_busybox()?;
     let mut init = String::from("#!/bin/busybox sh\n");
     for driver in DRIVERS {

@@ -18,7 +18,7 @@ const BOTTOM: i32 = 40;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn draw(report: &Report, file: &Path) -> Result<()> {
+pub(super) fn draw(report: &Report, file: &Path) -> Result<()> {
     let Some(bytes) = report
         .rows
         .iter()

@@ -103,14 +103,14 @@ pub struct Latency {
 impl Latency {
     /// `None` for no times.
     #[must_use]
-    pub fn new(stack: &Stack, start: Start, waited: &[Waited]) -> Option<Latency> {
+    pub fn new(stack: &Stack, start: Start, waited: &[Waited]) -> Option<Self> {
         let seconds: Vec<f64> = waited.iter().map(|one| one.seconds).collect();
         let firmware_seconds: Vec<f64> = waited
             .iter()
             .filter_map(|one| one.firmware_seconds)
             .collect();
         let (lowest_s, highest_s) = range(&seconds)?;
-        Some(Latency {
+        Some(Self {
             stack: stack.name.to_owned(),
             version: stack.version.clone(),
             start,

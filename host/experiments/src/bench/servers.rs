@@ -50,7 +50,7 @@ impl Servers {
     ///
     /// # Errors
     /// When one does not start.
-    pub fn others(lab: &Lab, root: &Path, boot: &BootFile, ip: IpVersion) -> Result<Servers> {
+    pub fn others(lab: &Lab, root: &Path, boot: &BootFile, ip: IpVersion) -> Result<Self> {
         let scratch = lab.scratch();
         let settings = scratch.join("dnsmasq.conf");
         let leases = scratch.join("dnsmasq.leases");
@@ -76,7 +76,7 @@ impl Servers {
         let mut http = lab.command("nginx");
         http.arg("-c").arg(&settings).args(["-e", "stderr"]);
 
-        let mut servers = Servers(Vec::new());
+        let mut servers = Self(Vec::new());
         servers.start(lab, "dnsmasq", addresses)?;
         servers.start(lab, "atftpd", tftp)?;
         servers.start(lab, "nginx", http)?;
@@ -88,7 +88,7 @@ impl Servers {
     ///
     /// # Errors
     /// When it does not start.
-    pub fn ours(lab: &Lab, root: &Path, firmware_file: &Path, ip: IpVersion) -> Result<Servers> {
+    pub fn ours(lab: &Lab, root: &Path, firmware_file: &Path, ip: IpVersion) -> Result<Self> {
         let program = std::env::current_exe().context("finding this program's own file")?;
         let mut command = lab.command(program);
         command
@@ -100,7 +100,7 @@ impl Servers {
             .arg("--leases")
             .arg(lab.scratch().join("server.leases"))
             .args(server::advertise(ip));
-        let mut servers = Servers(Vec::new());
+        let mut servers = Self(Vec::new());
         servers.start(lab, "wireboot serve", command)?;
         servers.await_http(ip)?;
         Ok(servers)

@@ -28,9 +28,9 @@ impl Server {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Server::Atftpd => "atftpd",
-            Server::Nginx => "nginx",
-            Server::Wireboot => "wireboot serve",
+            Self::Atftpd => "atftpd",
+            Self::Nginx => "nginx",
+            Self::Wireboot => "wireboot serve",
         }
     }
 }
@@ -85,9 +85,9 @@ impl Start {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Start::Pxe => "PXE",
-            Start::Stick => "stick",
-            Start::BuiltIn => "built in",
+            Self::Pxe => "PXE",
+            Self::Stick => "stick",
+            Self::BuiltIn => "built in",
         }
     }
 }

@@ -22,7 +22,7 @@ use wireboot_lab::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, Run
 
 /// Where trials take place.
 #[derive(Debug)]
-pub struct Testbed<'a> {
+pub(super) struct Testbed<'a> {
     /// The lab.
     pub lab: &'a Lab,
     /// Its network.
@@ -61,7 +61,7 @@ impl Testbed<'_> {
     ///
     /// # Errors
     /// When the download does not come to its end, with what is known about why.
-    pub fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
+    pub(super) fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
         let (mut servers, mut machine, wanted) = self.prepare(stack, &files::name(bytes), false)?;
         machine.preallocate = warm;
         let observer = Observer::start(self.lab, View::Client, self.ip)?;
@@ -109,7 +109,7 @@ impl Testbed<'_> {
     ///
     /// # Errors
     /// When no data comes.
-    pub fn first_byte(&self, stack: &Stack, start: Start) -> Result<Waited> {
+    pub(super) fn first_byte(&self, stack: &Stack, start: Start) -> Result<Waited> {
         let (mut servers, mut machine, wanted) =
             self.prepare(stack, &files::name(files::MIB), true)?;
         if let (Start::Stick, Loader::Wireboot { program } | Loader::Ipxe { program, .. }) =

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The line that the machine writes to its serial port, without its first word.
 #[derive(Debug, Deserialize)]
-pub struct Measured {
+pub(super) struct Measured {
     /// wireboot's version.
     pub version: String,
     /// Ticks of the machine's time-stamp counter in a second.
@@ -17,7 +17,7 @@ pub struct Measured {
 
 /// One thing that was measured.
 #[derive(Debug, Deserialize)]
-pub struct MeasuredRung {
+pub(super) struct MeasuredRung {
     /// What it is compared with: the first rung of the same kind.
     pub kind: Kind,
     /// What it is.
@@ -48,25 +48,25 @@ pub enum Kind {
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Kind; 6] = [
-        Kind::Receive,
-        Kind::ReceiveSmall,
-        Kind::Transmit,
-        Kind::TransmitSmall,
-        Kind::Work,
-        Kind::Engine,
+    pub const ALL: [Self; 6] = [
+        Self::Receive,
+        Self::ReceiveSmall,
+        Self::Transmit,
+        Self::TransmitSmall,
+        Self::Work,
+        Self::Engine,
     ];
 
     /// For people.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
-            Kind::Receive => "receive, full frames and files",
-            Kind::ReceiveSmall => "receive, small frames",
-            Kind::Transmit => "transmit, full frames",
-            Kind::TransmitSmall => "transmit, small frames",
-            Kind::Work => "BSP hashes (SHA-256)",
-            Kind::Engine => "each engine, HTTP",
+            Self::Receive => "receive, full frames and files",
+            Self::ReceiveSmall => "receive, small frames",
+            Self::Transmit => "transmit, full frames",
+            Self::TransmitSmall => "transmit, small frames",
+            Self::Work => "BSP hashes (SHA-256)",
+            Self::Engine => "each engine, HTTP",
         }
     }
 }
@@ -165,7 +165,7 @@ impl Ladder {
     ///
     /// # Errors
     /// When it is not that.
-    pub fn read(json: &str) -> Result<Ladder> {
+    pub fn read(json: &str) -> Result<Self> {
         let measured: Measured =
             serde_json::from_str(json).context("the figures from the machine are damaged")?;
         let mut rungs: Vec<Rung> = Vec::new();
@@ -178,7 +178,7 @@ impl Ladder {
                 rungs.push(Rung::new(rung, measured.hertz, top));
             }
         }
-        Ok(Ladder {
+        Ok(Self {
             version: measured.version,
             hertz: measured.hertz,
             rungs,
@@ -231,13 +231,13 @@ impl Ladder {
 }
 
 impl Rung {
-    fn new(rung: &MeasuredRung, hertz: u64, top: Option<f64>) -> Rung {
+    fn new(rung: &MeasuredRung, hertz: u64, top: Option<f64>) -> Self {
         let mut sorted = rung.samples.clone();
         sorted.sort_by(|one, other| one.mbit_s().total_cmp(&other.mbit_s()));
         let sample = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
         let seconds = sample.micros as f64 / 1e6;
         let mbit_s = sample.mbit_s();
-        Rung {
+        Self {
             kind: rung.kind,
             name: rung.name.clone(),
             mbit_s,
@@ -294,7 +294,7 @@ pub(super) mod tests {
     use super::*;
 
     /// As the machine writes it.
-    pub const JSON: &str = r#"{"version":"0.1.0","hertz":2000000000,"rungs":[
+    pub(crate) const JSON: &str = r#"{"version":"0.1.0","hertz":2000000000,"rungs":[
         {"kind":"transmit","name":"driver","error":null,"samples":[]},
         {"kind":"receive","name":"driver","error":null,"samples":[
             {"packets":300000,"bytes":441600000,"micros":1000000,"busy":120000000,"work":6,"sent":300064,"lost":0,"waited":400000},

@@ -20,7 +20,7 @@ const HEADERS: [&str; 10] = [
 
 /// The table: for each frame, nanoseconds, or instructions where the machine's time-stamp counter counts those.
 #[must_use]
-pub fn text(ladder: &Ladder, instructions: bool) -> String {
+pub(super) fn text(ladder: &Ladder, instructions: bool) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let unit = if instructions { "instructions" } else { "ns" };

@@ -18,7 +18,7 @@ const BOTTOM: i32 = 20;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn draw(ladder: &Ladder, title: &str, file: &Path) -> Result<()> {
+pub(super) fn draw(ladder: &Ladder, title: &str, file: &Path) -> Result<()> {
     chart(ladder, title, file).map_err(|error| anyhow!("drawing {}: {error}", file.display()))
 }
 

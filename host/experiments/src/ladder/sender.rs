@@ -43,7 +43,7 @@ impl Sender {
     ///
     /// # Errors
     /// When a port is taken.
-    pub fn start(ip: IpVersion) -> Result<Sender> {
+    pub fn start(ip: IpVersion) -> Result<Self> {
         let server = network::server(ip);
         let bind = |port| UdpSocket::bind((server, port)).context("opening the sender's port");
         let control = bind(PORT)?;
@@ -67,7 +67,7 @@ impl Sender {
         });
         let stopped = Arc::clone(&stop);
         let sink = spawn(move || sink::serve(&listener, &stopped));
-        Ok(Sender {
+        Ok(Self {
             stop,
             threads: vec![sender, sink],
         })
@@ -94,8 +94,8 @@ struct Served {
 }
 
 impl Served {
-    fn new(server: IpAddr) -> Served {
-        Served {
+    fn new(server: IpAddr) -> Self {
+        Self {
             server,
             neighbour: None,
             last: None,
@@ -238,15 +238,15 @@ struct Counters {
 }
 
 impl Counters {
-    fn read() -> Counters {
+    fn read() -> Self {
         // Not /sys: it shows the interfaces of the network namespace in which it was mounted.
         let table = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-        Counters::parse(&table, INTERFACE).unwrap_or_default()
+        Self::parse(&table, INTERFACE).unwrap_or_default()
     }
 
     /// The interface's line: eight numbers of receiving, packets the second, and eight of transmitting, packets the second and
     /// dropped the fourth.
-    fn parse(table: &str, interface: &str) -> Option<Counters> {
+    fn parse(table: &str, interface: &str) -> Option<Self> {
         let line = table
             .lines()
             .find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
@@ -254,7 +254,7 @@ impl Counters {
             .split_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
-        Some(Counters {
+        Some(Self {
             received: *numbers.get(1)?,
             transmitted: *numbers.get(9)?,
             dropped: *numbers.get(11)?,
@@ -262,7 +262,7 @@ impl Counters {
     }
 
     /// Frames that have left the cable, at either end.
-    fn gone_since(&self, before: &Counters) -> u64 {
+    fn gone_since(&self, before: &Self) -> u64 {
         (self.transmitted + self.dropped).saturating_sub(before.transmitted + before.dropped)
     }
 }

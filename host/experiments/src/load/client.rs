@@ -15,7 +15,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What a client asks for.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// The file's name.
     pub file: String,
     /// Payload bytes of a block.
@@ -28,7 +28,7 @@ pub struct Wanted {
 
 /// Where a client stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// It waits for the first answer, or for blocks.
     Reading,
     /// All bytes came, and were right, at this moment.
@@ -39,7 +39,7 @@ pub enum State {
 
 /// One client.
 #[derive(Debug)]
-pub struct Client {
+pub(super) struct Client {
     wanted: Wanted,
     state: State,
     /// What was agreed: payload bytes and blocks for one acknowledgement; nothing before the first answer.
@@ -61,8 +61,8 @@ pub struct Client {
 
 impl Client {
     /// A client that sends its [`Client::request`] now.
-    pub fn new(wanted: Wanted, now: Instant) -> Client {
-        Client {
+    pub(super) fn new(wanted: Wanted, now: Instant) -> Self {
+        Self {
             wanted,
             state: State::Reading,
             agreed: None,
@@ -78,7 +78,7 @@ impl Client {
     }
 
     /// The packet to the server's well-known port.
-    pub fn request(&self) -> Vec<u8> {
+    pub(super) fn request(&self) -> Vec<u8> {
         let mut options = Vec::new();
         let asked = TransferOptions {
             block_size: Some(self.wanted.block_size),
@@ -97,23 +97,23 @@ impl Client {
     }
 
     /// Where it stands.
-    pub fn state(&self) -> &State {
+    pub(super) fn state(&self) -> &State {
         &self.state
     }
 
     /// Whether the server has answered.
-    pub fn is_answered(&self) -> bool {
+    pub(super) fn is_answered(&self) -> bool {
         self.agreed.is_some()
     }
 
     /// Bytes that came, in order.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let block_size = self.agreed.map_or(DEFAULT_BLOCK_SIZE, |(size, _)| size);
         ((self.next - 1) * u64::from(block_size)).min(self.wanted.content.len() as u64)
     }
 
     /// Takes a datagram from the server; what comes back is to be sent to it.
-    pub fn receive(&mut self, datagram: &[u8], now: Instant) -> Option<[u8; 4]> {
+    pub(super) fn receive(&mut self, datagram: &[u8], now: Instant) -> Option<[u8; 4]> {
         if matches!(self.state, State::Failed(_)) {
             return None;
         }
@@ -143,7 +143,7 @@ impl Client {
     }
 
     /// What is to be sent when nothing has come for long: nothing yet, the request, or the last acknowledgement.
-    pub fn overdue(&mut self, now: Instant) -> Option<Vec<u8>> {
+    pub(super) fn overdue(&mut self, now: Instant) -> Option<Vec<u8>> {
         let patience = TIMEOUT
             .saturating_mul(1 << self.backoff.min(8))
             .min(MAX_TIMEOUT);

@@ -23,7 +23,7 @@ const PACKET_MEMORY: usize = 4096;
 
 /// How it went for one client.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// Seconds from the crowd's start to the last byte; or why there are none.
     pub seconds: Result<f64, String>,
     /// Blocks that came again.
@@ -38,7 +38,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// When sockets cannot be had. What goes wrong for a client is in its outcome.
-pub fn run(
+pub(super) fn run(
     station: &Station,
     wanted: &Wanted,
     count: usize,
@@ -134,7 +134,7 @@ struct Seat {
 }
 
 impl Seat {
-    fn new(wanted: Wanted) -> io::Result<Seat> {
+    fn new(wanted: Wanted) -> io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         socket.set_nonblocking(true)?;
         // A window must fit, or the client itself would lose packets.
@@ -142,7 +142,7 @@ impl Seat {
         if setsockopt(&socket, sockopt::RcvBufForce, &buffer).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &buffer)?;
         }
-        Ok(Seat {
+        Ok(Self {
             client: Client::new(wanted, Instant::now()),
             socket,
             server: SocketAddrV4::new(SERVER, tftp::PORT).into(),

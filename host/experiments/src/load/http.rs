@@ -22,7 +22,7 @@ const FIELDS: usize = 32;
 ///
 /// # Errors
 /// When threads cannot be had. What goes wrong for a client is in its outcome.
-pub fn run(
+pub(super) fn run(
     station: &Station,
     wanted: &Wanted,
     count: usize,

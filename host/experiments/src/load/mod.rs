@@ -113,12 +113,12 @@ pub enum Choice {
 impl Choice {
     fn kinds(self) -> &'static [Kind] {
         match self {
-            Choice::Ours => &[Kind::Ours],
-            Choice::Dnsmasq => &[Kind::Dnsmasq],
-            Choice::Atftpd => &[Kind::Atftpd],
-            Choice::TftpdHpa => &[Kind::TftpdHpa],
-            Choice::All => &Kind::TFTP,
-            Choice::Http => &Kind::HTTP,
+            Self::Ours => &[Kind::Ours],
+            Self::Dnsmasq => &[Kind::Dnsmasq],
+            Self::Atftpd => &[Kind::Atftpd],
+            Self::TftpdHpa => &[Kind::TftpdHpa],
+            Self::All => &Kind::TFTP,
+            Self::Http => &Kind::HTTP,
         }
     }
 }

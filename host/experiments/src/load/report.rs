@@ -13,7 +13,7 @@ const FAIR: f64 = 3.0;
 
 /// One crowd at one server, once.
 #[derive(Clone, Debug, Serialize)]
-pub struct Trial {
+pub(super) struct Trial {
     /// The server.
     pub server: Kind,
     /// Clients that began together.
@@ -42,7 +42,7 @@ impl Trial {
 
 /// Everything that a run found.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(super) struct Report {
     /// Where it ran.
     pub machine: String,
     /// The file's size in bytes.
@@ -63,7 +63,7 @@ pub struct Report {
 
 /// The trials of one server with one crowd: medians of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub(super) struct Row {
     /// The server.
     pub server: Kind,
     /// Clients at once.
@@ -93,7 +93,7 @@ pub struct Row {
 impl Row {
     /// Whether every client got everything, and none was starved.
     #[must_use]
-    pub fn is_fair(&self) -> bool {
+    pub(super) fn is_fair(&self) -> bool {
         let even = self.slowest_over_median.is_some_and(|ratio| ratio <= FAIR);
         self.finished == self.clients && even
     }
@@ -101,7 +101,7 @@ impl Row {
 
 /// The rows, crowd by crowd.
 #[must_use]
-pub fn rows(trials: &[Trial], bytes: u64) -> Vec<Row> {
+pub(super) fn rows(trials: &[Trial], bytes: u64) -> Vec<Row> {
     let mut keys: Vec<_> = trials
         .iter()
         .map(|trial| (trial.clients, trial.server))
@@ -165,7 +165,7 @@ fn row(trials: &[&Trial], clients: usize, server: Kind, bytes: u64) -> Row {
 impl Report {
     /// The table, with what stands beside it.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN).set_header([
             "clients",
@@ -252,7 +252,7 @@ impl Report {
 
 /// The processor, how many of them, and the kernel.
 #[must_use]
-pub fn machine() -> String {
+pub(super) fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
     let model = cpuinfo

@@ -31,7 +31,7 @@ const MOST_TRANSFERS: usize = 2000;
 /// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub(super) enum Kind {
     /// `wireboot serve`
     Ours,
     /// dnsmasq's TFTP server
@@ -48,13 +48,13 @@ pub enum Kind {
 
 impl Kind {
     /// Those that serve by TFTP.
-    pub const TFTP: [Kind; 4] = [Kind::Ours, Kind::Dnsmasq, Kind::Atftpd, Kind::TftpdHpa];
+    pub(super) const TFTP: [Self; 4] = [Self::Ours, Self::Dnsmasq, Self::Atftpd, Self::TftpdHpa];
     /// Those that serve by HTTP.
-    pub const HTTP: [Kind; 2] = [Kind::OursHttp, Kind::Nginx];
+    pub(super) const HTTP: [Self; 2] = [Self::OursHttp, Self::Nginx];
 
     /// What it is asked by.
     #[must_use]
-    pub fn protocol(self) -> Protocol {
+    pub(super) fn protocol(self) -> Protocol {
         if Self::HTTP.contains(&self) {
             Protocol::Http
         } else {
@@ -64,29 +64,29 @@ impl Kind {
 
     /// Whether it is `wireboot serve`.
     #[must_use]
-    pub fn is_ours(self) -> bool {
-        matches!(self, Kind::Ours | Kind::OursHttp)
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Self::Ours | Self::OursHttp)
     }
 
     /// The one that the others by the same protocol are compared with.
     #[must_use]
-    pub fn rival(self) -> Kind {
+    pub(super) fn rival(self) -> Self {
         match self.protocol() {
-            Protocol::Tftp => Kind::Atftpd,
-            Protocol::Http => Kind::Nginx,
+            Protocol::Tftp => Self::Atftpd,
+            Protocol::Http => Self::Nginx,
         }
     }
 
     /// As the report calls it.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Ours => "wireboot serve",
-            Kind::Dnsmasq => "dnsmasq",
-            Kind::Atftpd => "atftpd",
-            Kind::TftpdHpa => TFTPD_HPA,
-            Kind::OursHttp => "wireboot serve, HTTP",
-            Kind::Nginx => "nginx",
+            Self::Ours => "wireboot serve",
+            Self::Dnsmasq => "dnsmasq",
+            Self::Atftpd => "atftpd",
+            Self::TftpdHpa => TFTPD_HPA,
+            Self::OursHttp => "wireboot serve, HTTP",
+            Self::Nginx => "nginx",
         }
     }
 
@@ -94,13 +94,13 @@ impl Kind {
     ///
     /// # Errors
     /// When it is not there.
-    pub fn version(self) -> Result<String> {
+    pub(super) fn version(self) -> Result<String> {
         Ok(match self {
-            Kind::Ours | Kind::OursHttp => env!("CARGO_PKG_VERSION").to_owned(),
-            Kind::Nginx => Package::installed("nginx")?.version,
-            Kind::Dnsmasq => Package::installed("dnsmasq-base")?.version,
-            Kind::Atftpd => Package::installed("atftpd")?.version,
-            Kind::TftpdHpa => Package::fetched(TFTPD_HPA)?.version,
+            Self::Ours | Self::OursHttp => env!("CARGO_PKG_VERSION").to_owned(),
+            Self::Nginx => Package::installed("nginx")?.version,
+            Self::Dnsmasq => Package::installed("dnsmasq-base")?.version,
+            Self::Atftpd => Package::installed("atftpd")?.version,
+            Self::TftpdHpa => Package::fetched(TFTPD_HPA)?.version,
         })
     }
 
@@ -109,23 +109,23 @@ impl Kind {
         let address = SERVER.to_string();
         let mut command;
         match self {
-            Kind::Ours | Kind::OursHttp => {
+            Self::Ours | Self::OursHttp => {
                 let program = std::env::current_exe().context("finding this program's own file")?;
                 command = lab.command(program);
                 command.arg("serve").arg(root).args(AS_ROOT);
                 command.args(["--interface", INTERFACE, "--no-dhcp"]);
-                if self == Kind::Ours {
+                if self == Self::Ours {
                     command.arg("--no-http");
                 }
             }
-            Kind::Nginx => {
+            Self::Nginx => {
                 let settings = lab.scratch().join("load-nginx.conf");
                 fs::write(&settings, nginx(root, lab.scratch(), IpVersion::V4))
                     .context("writing nginx's configuration")?;
                 command = lab.command("nginx");
                 command.arg("-c").arg(&settings).args(["-e", "stderr"]);
             }
-            Kind::Dnsmasq => {
+            Self::Dnsmasq => {
                 command = lab.command("dnsmasq");
                 command
                     .args(["--keep-in-foreground", "--pid-file", "--log-facility=-"])
@@ -135,7 +135,7 @@ impl Kind {
                     .arg(format!("--tftp-max={most}"))
                     .arg(format!("--tftp-root={}", root.display()));
             }
-            Kind::Atftpd => {
+            Self::Atftpd => {
                 command = lab.command("atftpd");
                 command
                     .args(["--daemon", "--no-fork", "--user", "root", "--group", "root"])
@@ -143,7 +143,7 @@ impl Kind {
                     .args(["--bind-address", &address])
                     .arg(root);
             }
-            Kind::TftpdHpa => {
+            Self::TftpdHpa => {
                 let package = Package::fetched(TFTPD_HPA)?;
                 command = lab.command(package.file(&["usr/sbin/in.tftpd"])?);
                 command
@@ -160,13 +160,13 @@ impl Kind {
 ///
 /// # Errors
 /// When they are not to be had.
-pub fn fetch() -> Result<()> {
+pub(super) fn fetch() -> Result<()> {
     packages::fetch(&[TFTPD_HPA], &[SUITE], Duration::MAX)
 }
 
 /// A running server. It ends, with all its processes, with this value.
 #[derive(Debug)]
-pub struct Running {
+pub(super) struct Running {
     kind: Kind,
     child: Child,
     log: PathBuf,
@@ -179,7 +179,7 @@ impl Running {
     ///
     /// # Errors
     /// When it is not there.
-    pub fn start(lab: &Lab, kind: Kind, root: &Path) -> Result<Running> {
+    pub(super) fn start(lab: &Lab, kind: Kind, root: &Path) -> Result<Self> {
         let log = lab.scratch().join("load-server.log");
         let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
         let before = of_ended_children()?;
@@ -190,7 +190,7 @@ impl Running {
             .process_group(0)
             .spawn()
             .with_context(|| format!("starting {}: is it installed?", kind.name()))?;
-        Ok(Running {
+        Ok(Self {
             kind,
             child,
             log,
@@ -202,7 +202,7 @@ impl Running {
     ///
     /// # Errors
     /// When it has ended, with what it said last.
-    pub fn check(&mut self) -> Result<()> {
+    pub(super) fn check(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait().context("waiting for the server")? {
             let said = fs::read_to_string(&self.log).unwrap_or_default();
             bail!(
@@ -215,7 +215,7 @@ impl Running {
 
     /// Processor seconds of its threads so far, those of processes that it has started not included.
     #[must_use]
-    pub fn processor_seconds(&self) -> f64 {
+    pub(super) fn processor_seconds(&self) -> f64 {
         let tasks = format!("/proc/{}/task", self.child.id());
         let nanoseconds = |task: fs::DirEntry| {
             let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
@@ -232,7 +232,7 @@ impl Running {
 
     /// The most memory that its first process has had at a time, in KiB.
     #[must_use]
-    pub fn memory_kib(&self) -> u64 {
+    pub(super) fn memory_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -245,7 +245,7 @@ impl Running {
     ///
     /// # Errors
     /// When the system does not say.
-    pub fn stop(mut self) -> Result<Option<f64>> {
+    pub(super) fn stop(mut self) -> Result<Option<f64>> {
         self.end();
         let all = of_ended_children()? - self.before;
         Ok((self.kind != Kind::TftpdHpa).then_some(all))

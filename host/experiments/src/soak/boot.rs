@@ -112,7 +112,7 @@ struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    fn begin(testbed: &'a Testbed<'a>, plan: &Plan) -> Result<Story<'a>> {
+    fn begin(testbed: &'a Testbed<'a>, plan: &Plan) -> Result<Self> {
         let deadline = Instant::now() + testbed.limit;
         let engines = plan.engines.number(testbed.processors);
         let options = NetworkOptions {

@@ -14,7 +14,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::RunningMachine;
 
 /// What Linux fills its memory with, page by page.
-pub const PAGE: [u8; 4096] = page();
+pub(super) const PAGE: [u8; 4096] = page();
 
 #[expect(
     clippy::indexing_slicing,
@@ -40,7 +40,7 @@ const WRITE: u16 = 2;
 
 /// Physical memory that the device may write to: start and length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Area {
+pub(super) struct Area {
     start: u64,
     length: u64,
 }
@@ -49,7 +49,7 @@ pub struct Area {
 ///
 /// # Errors
 /// When QEMU does not answer.
-pub fn is_running(machine: &mut RunningMachine) -> Result<bool> {
+pub(super) fn is_running(machine: &mut RunningMachine) -> Result<bool> {
     let status = machine.ask("x-query-virtio-status", json!({ "path": CARD }))?;
     // A device that is reset has no status bit at all (virtio 1.2, 2.1).
     let bits = status
@@ -63,7 +63,11 @@ pub fn is_running(machine: &mut RunningMachine) -> Result<bool> {
 ///
 /// # Errors
 /// When QEMU does not answer, or a queue of the first so many pairs is not set up.
-pub fn receive_areas(machine: &mut RunningMachine, lab: &Lab, pairs: u32) -> Result<Vec<Area>> {
+pub(super) fn receive_areas(
+    machine: &mut RunningMachine,
+    lab: &Lab,
+    pairs: u32,
+) -> Result<Vec<Area>> {
     let mut areas = Vec::new();
     for pair in 0..pairs {
         // A pair's receive queue comes first, then its transmit queue (virtio 1.2, 5.1.2).
@@ -120,7 +124,7 @@ fn descriptors(table: &[u8]) -> Vec<Area> {
 
 /// What the machine's memory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(super) struct Found {
     /// Pages that hold the pattern.
     pub canaries: usize,
     /// Pages that the device could write to.
@@ -135,7 +139,7 @@ pub struct Found {
 ///
 /// # Errors
 /// When QEMU does not write it, or the disk is full.
-pub fn examine(
+pub(super) fn examine(
     machine: &mut RunningMachine,
     lab: &Lab,
     memory_mib: u32,

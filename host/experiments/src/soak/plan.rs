@@ -33,27 +33,27 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 7] = [
-        Fault::Nothing,
-        Fault::ServerKilled,
-        Fault::LinkFlap,
-        Fault::LossyWire,
-        Fault::TransferAtHandover,
-        Fault::NextBootOption,
-        Fault::StartedAgain,
+    pub const ALL: [Self; 7] = [
+        Self::Nothing,
+        Self::ServerKilled,
+        Self::LinkFlap,
+        Self::LossyWire,
+        Self::TransferAtHandover,
+        Self::NextBootOption,
+        Self::StartedAgain,
     ];
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Fault::Nothing => "nothing",
-            Fault::ServerKilled => "server killed",
-            Fault::LinkFlap => "link flap",
-            Fault::LossyWire => "lossy wire",
-            Fault::TransferAtHandover => "transfer at hand-over",
-            Fault::NextBootOption => "next boot option",
-            Fault::StartedAgain => "wireboot started again",
+            Self::Nothing => "nothing",
+            Self::ServerKilled => "server killed",
+            Self::LinkFlap => "link flap",
+            Self::LossyWire => "lossy wire",
+            Self::TransferAtHandover => "transfer at hand-over",
+            Self::NextBootOption => "next boot option",
+            Self::StartedAgain => "wireboot started again",
         })
     }
 }
@@ -79,9 +79,9 @@ impl Engines {
     pub fn number(self, processors: u32) -> u32 {
         let others = processors.saturating_sub(1);
         match self {
-            Engines::None => 0,
-            Engines::One => others.min(1),
-            Engines::Several => others.min(Engines::MOST),
+            Self::None => 0,
+            Self::One => others.min(1),
+            Self::Several => others.min(Self::MOST),
         }
     }
 }
@@ -112,19 +112,19 @@ pub struct Plan {
 impl Plan {
     /// The boot of this number in the run with this seed, whatever the others are.
     #[must_use]
-    pub fn new(seed: u64, number: u32) -> Plan {
+    pub fn new(seed: u64, number: u32) -> Self {
         let mut random = Rng::with_seed(mixed(seed, number));
         let fault = random.choice(Fault::ALL).unwrap_or(Fault::Nothing);
-        Plan::with(fault, random)
+        Self::with(fault, random)
     }
 
     /// A boot with this fault; the rest is chosen as for the boot of this number in the run with this seed.
     #[must_use]
-    pub fn with_fault(fault: Fault, seed: u64, number: u32) -> Plan {
-        Plan::with(fault, Rng::with_seed(mixed(seed, number)))
+    pub fn with_fault(fault: Fault, seed: u64, number: u32) -> Self {
+        Self::with(fault, Rng::with_seed(mixed(seed, number)))
     }
 
-    fn with(fault: Fault, mut random: Rng) -> Plan {
+    fn with(fault: Fault, mut random: Rng) -> Self {
         let protocol = if random.bool() {
             Protocol::Http
         } else {
@@ -154,7 +154,7 @@ impl Plan {
             _ => None,
         };
         let engines = [Engines::None, Engines::One, Engines::Several];
-        Plan {
+        Self {
             fault,
             engines: random.choice(engines).unwrap_or(Engines::One),
             protocol,

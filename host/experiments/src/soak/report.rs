@@ -12,7 +12,7 @@ use wireboot_lab::qemu::Accelerator;
 
 /// A whole run.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(super) struct Report {
     /// From which all faults were chosen.
     pub seed: u64,
     /// Of the machine.
@@ -25,7 +25,7 @@ pub struct Report {
 
 /// One boot of it.
 #[derive(Debug, Serialize)]
-pub struct Boot {
+pub(super) struct Boot {
     number: u32,
     fault: Fault,
     detail: String,
@@ -45,14 +45,14 @@ enum Outcome {
 
 impl Boot {
     /// From what came of it on a machine with so many processors.
-    pub fn new(
+    pub(super) fn new(
         number: u32,
         plan: &Plan,
         processors: u32,
         took: Duration,
         result: Result<Facts, Failure>,
-    ) -> Boot {
-        Boot {
+    ) -> Self {
+        Self {
             number,
             engines: plan.engines.number(processors),
             fault: plan.fault,
@@ -63,13 +63,13 @@ impl Boot {
     }
 
     /// Whether all held that must hold.
-    pub fn good(&self) -> bool {
+    pub(super) fn good(&self) -> bool {
         matches!(self.result, Outcome::Good(_))
     }
 
     /// For the user, as soon as it is over; a failure with all that is known, and how to see it again.
-    pub fn line(&self, seed: u64) -> String {
-        let Boot {
+    pub(super) fn line(&self, seed: u64) -> String {
+        let Self {
             number,
             fault,
             detail,
@@ -101,12 +101,12 @@ impl Boot {
 
 impl Report {
     /// How many boots were not good.
-    pub fn failed(&self) -> usize {
+    pub(super) fn failed(&self) -> usize {
         self.boots.iter().filter(|boot| !boot.good()).count()
     }
 
     /// A table by faults, and the failures once more.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut faults: BTreeMap<Fault, Vec<&Boot>> = BTreeMap::new();
         for boot in &self.boots {
             faults.entry(boot.fault).or_default().push(boot);

@@ -20,16 +20,16 @@ const PAYLOAD: usize = 1472;
 
 /// What the datagrams consist of.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark(pub &'static [u8]);
+pub(super) struct Mark(pub &'static [u8]);
 
 /// Sent while the boot services end: it may lie in memory that was the card's by then.
-pub const BEFORE: Mark = Mark(b"[stray frame during the hand-over]");
+pub(super) const BEFORE: Mark = Mark(b"[stray frame during the hand-over]");
 /// Sent after the device was seen stopped: it may lie nowhere.
-pub const AFTER: Mark = Mark(b"[stray frame after the hand-over]");
+pub(super) const AFTER: Mark = Mark(b"[stray frame after the hand-over]");
 
 /// A sender at work, until it is dropped.
 #[derive(Debug)]
-pub struct Stray {
+pub(super) struct Stray {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
     sender: Option<JoinHandle<()>>,
@@ -40,7 +40,7 @@ impl Stray {
     ///
     /// # Errors
     /// When there is no socket to be had.
-    pub fn start(machine: Ipv4Addr, mac: &str, mark: Mark, rate: u32) -> Result<Stray> {
+    pub(super) fn start(machine: Ipv4Addr, mac: &str, mark: Mark, rate: u32) -> Result<Self> {
         // A machine without a network stack answers no ARP.
         let address = machine.to_string();
         tool(
@@ -81,7 +81,7 @@ impl Stray {
                 }
             }
         });
-        Ok(Stray {
+        Ok(Self {
             stop,
             sent,
             sender: Some(sender),
@@ -90,7 +90,7 @@ impl Stray {
 
     /// Frames sent so far.
     #[must_use]
-    pub fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 }

@@ -69,7 +69,7 @@ impl System {
     ///
     /// # Errors
     /// When the kernel, busybox or room is missing.
-    pub fn new(directory: &Path, program: &Path, bytes: usize) -> Result<System> {
+    pub fn new(directory: &Path, program: &Path, bytes: usize) -> Result<Self> {
         fs::create_dir_all(directory).context("making a directory to boot from")?;
         fs::copy(Kernel::cached()?.image, directory.join("linux")).context("copying the kernel")?;
 
@@ -83,7 +83,7 @@ impl System {
         let mut archive = Archive::default();
         archive.file("data", &data)?;
         write(&directory.join("data.cpio"), &archive.finish()?)?;
-        Ok(System {
+        Ok(Self {
             directory: directory.to_owned(),
             data: hexadecimal(&Sha256::digest(&data)),
             program: program.to_owned(),
@@ -133,7 +133,7 @@ impl System {
 
 /// The checksum of a file of so many units of the pattern, in hexadecimal.
 #[must_use]
-pub fn canary_sum(units: usize) -> String {
+pub(super) fn canary_sum(units: usize) -> String {
     let unit = canary::PAGE.repeat(UNIT / canary::PAGE.len());
     let mut sum = Sha256::new();
     (0..units).for_each(|_| sum.update(&unit));

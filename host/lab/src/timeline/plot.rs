@@ -31,31 +31,29 @@ enum Owner {
 }
 
 impl Owner {
-    const ALL: [Owner; 3] = [Owner::Firmware, Owner::Wireboot, Owner::System];
+    const ALL: [Self; 3] = [Self::Firmware, Self::Wireboot, Self::System];
 
-    fn of(step: Step) -> Owner {
+    fn of(step: Step) -> Self {
         match step {
-            Step::PowerOn | Step::FirmwareReady | Step::Dhcp | Step::Nbp => Owner::Firmware,
-            Step::WirebootReady | Step::WirebootAddress | Step::File => Owner::Wireboot,
-            Step::ExitBootServices | Step::Kernel | Step::UserSpace | Step::Reached => {
-                Owner::System
-            }
+            Step::PowerOn | Step::FirmwareReady | Step::Dhcp | Step::Nbp => Self::Firmware,
+            Step::WirebootReady | Step::WirebootAddress | Step::File => Self::Wireboot,
+            Step::ExitBootServices | Step::Kernel | Step::UserSpace | Step::Reached => Self::System,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Owner::Firmware => "firmware",
-            Owner::Wireboot => "wireboot",
-            Owner::System => "operating system",
+            Self::Firmware => "firmware",
+            Self::Wireboot => "wireboot",
+            Self::System => "operating system",
         }
     }
 
     fn color(self) -> RGBColor {
         match self {
-            Owner::Firmware => OTHERS,
-            Owner::Wireboot => OURS,
-            Owner::System => RGBColor(230, 159, 0),
+            Self::Firmware => OTHERS,
+            Self::Wireboot => OURS,
+            Self::System => RGBColor(230, 159, 0),
         }
     }
 }

@@ -10,7 +10,7 @@ use wireboot_nic::{
     Transmit,
 };
 
-pub const MAC: MacAddress = [2, 0, 0, 0, 0, 9];
+pub(crate) const MAC: MacAddress = [2, 0, 0, 0, 0, 9];
 const MTU: u16 = 1500;
 const LONGEST: usize = MTU as usize + 14;
 /// What the tap's queue of 500 frames holds for certain.
@@ -56,26 +56,26 @@ impl Disorder {
     }
 }
 
-pub struct TapReceive {
+pub(crate) struct TapReceive {
     tap: File,
     disorder: Disorder,
 }
 
-pub struct TapTransmit {
+pub(crate) struct TapTransmit {
     tap: File,
     disorder: Disorder,
     /// Frames since the last flush: no more than a ring's, as Linux's answers to them must fit the tap's queue.
     sent: usize,
 }
 
-pub struct TapNic {
+pub(crate) struct TapNic {
     receive: TapReceive,
     transmit: TapTransmit,
 }
 
 impl TapNic {
     /// Makes the interface, which is gone with the NIC.
-    pub fn new(interface: &str) -> Self {
+    pub(crate) fn new(interface: &str) -> Self {
         let tap = wireboot_lab::open_tap(interface).unwrap();
         Self {
             transmit: TapTransmit {
@@ -91,13 +91,13 @@ impl TapNic {
     }
 
     /// From now on frames are late and doubled.
-    pub fn disturb(&mut self) {
+    pub(crate) fn disturb(&mut self) {
         self.receive.disorder.share = SHARE;
         self.transmit.disorder.share = SHARE;
     }
 
     /// Frames that were late or doubled: received, sent.
-    pub fn disturbed(&self) -> [u64; 2] {
+    pub(crate) fn disturbed(&self) -> [u64; 2] {
         [
             self.receive.disorder.disturbed,
             self.transmit.disorder.disturbed,

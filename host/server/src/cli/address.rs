@@ -114,7 +114,7 @@ pub(super) struct Addresses {
 
 impl Addresses {
     /// Those that were asked for, else what the interface has.
-    pub fn of(interface: &Interface, asked: &[Cidr], no_ipv6: bool) -> anyhow::Result<Self> {
+    pub(super) fn of(interface: &Interface, asked: &[Cidr], no_ipv6: bool) -> anyhow::Result<Self> {
         let asked4 = asked.iter().find_map(|cidr| match cidr.address {
             IpAddr::V4(address) => Some((address, cidr.prefix)),
             IpAddr::V6(_) => None,
@@ -140,13 +140,13 @@ impl Addresses {
     }
 
     /// The network whose addresses are to be had by IPv6.
-    pub fn ipv6_network(self) -> Option<(Ipv6Addr, u8)> {
+    pub(super) fn ipv6_network(self) -> Option<(Ipv6Addr, u8)> {
         self.ipv6
             .filter(|(address, _)| !address.is_unicast_link_local())
     }
 
     /// Hosts as they stand in URLs.
-    pub fn hosts(self) -> impl Iterator<Item = String> {
+    pub(super) fn hosts(self) -> impl Iterator<Item = String> {
         let ipv4 = self.ipv4.map(|(address, _)| address.to_string());
         let ipv6 = self.ipv6.map(|(address, _)| format!("[{address}]"));
         ipv4.into_iter().chain(ipv6)
@@ -164,7 +164,7 @@ pub(super) struct TemporaryAddress {
 const KEEPER: &str = r#"trap "" HUP INT TERM; cat; exec ip address delete "$0" dev "$1""#;
 
 impl TemporaryAddress {
-    pub fn add(interface: &Interface, cidr: Cidr) -> anyhow::Result<Self> {
+    pub(super) fn add(interface: &Interface, cidr: Cidr) -> anyhow::Result<Self> {
         let has = match cidr.address {
             IpAddr::V4(address) => interface.addresses.contains(&(address, cidr.prefix)),
             IpAddr::V6(address) => interface.ipv6_addresses.contains(&(address, cidr.prefix)),

@@ -34,12 +34,12 @@ impl Connections {
     }
 
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.open().len()
     }
 
     /// How many this host has.
-    pub fn of_host(&self, host: IpAddr) -> usize {
+    pub(super) fn of_host(&self, host: IpAddr) -> usize {
         self.open().keys().filter(|one| one.ip() == host).count()
     }
 
@@ -47,7 +47,12 @@ impl Connections {
     ///
     /// # Errors
     /// When there are no file descriptors left.
-    pub fn enter(&self, stream: &TcpStream, client: SocketAddr, now: Instant) -> io::Result<Entry> {
+    pub(super) fn enter(
+        &self,
+        stream: &TcpStream,
+        client: SocketAddr,
+        now: Instant,
+    ) -> io::Result<Entry> {
         let open = Open {
             stream: stream.try_clone()?,
             state: State::Idle,
@@ -62,7 +67,7 @@ impl Connections {
 
     /// Closes the connection, of this host or of any, that has waited for its client for the longest time, else the one whose answer has not
     /// got on for the longest time, if that is at least `slow`. False when there is none.
-    pub fn make_room(&self, host: Option<IpAddr>, slow: Duration, now: Instant) -> bool {
+    pub(super) fn make_room(&self, host: Option<IpAddr>, slow: Duration, now: Instant) -> bool {
         let mut open = self.open();
         let may_go = |(client, one): &(&SocketAddr, &mut Open)| {
             let gives_way = match one.state {
@@ -92,12 +97,12 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The client is waited for, from now on.
-    pub fn waits(&self, now: Instant) {
+    pub(super) fn waits(&self, now: Instant) {
         self.set(State::Idle, now);
     }
 
     /// The client is answered, or has taken enough of an answer to be no slow one.
-    pub fn gets_on(&self, now: Instant) {
+    pub(super) fn gets_on(&self, now: Instant) {
         self.set(State::Answered, now);
     }
 
@@ -110,7 +115,7 @@ impl Entry {
     }
 
     /// Whether it was closed to make room.
-    pub fn gave_way(&self) -> bool {
+    pub(super) fn gave_way(&self) -> bool {
         let open = self.connections.open();
         let one = open.get(&self.client);
         one.is_some_and(|one| one.state == State::Closed)

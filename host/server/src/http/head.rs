@@ -36,7 +36,7 @@ pub(crate) struct Fields(pub Vec<(String, String)>);
 
 impl Fields {
     /// The value of the first field of this name, which is written in lower case.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(field, _)| field == name);
         found.map(|(_, value)| value.as_str())
     }
@@ -57,7 +57,7 @@ impl Head {
     ///
     /// # Errors
     /// The status of the refusal, for what is no HTTP/1 or exceeds the limits.
-    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Status> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Status> {
         let mut fields = [EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
         let length = match request.parse(bytes) {

@@ -42,7 +42,7 @@ impl Response {
     }
 
     /// A refusal with its reason.
-    pub fn refusal(status: Status, why: &str) -> Self {
+    pub(crate) fn refusal(status: Status, why: &str) -> Self {
         let reason = format!("{status}: {why}");
         let text = format!("{reason}\n");
         Self {
@@ -56,13 +56,13 @@ impl Response {
         }
     }
 
-    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.fields.push((name, value.to_string()));
         self
     }
 
     /// The answer to a request.
-    pub fn to(request: &Head, directory: &Directory) -> Self {
+    pub(crate) fn to(request: &Head, directory: &Directory) -> Self {
         let mut response = Self::to_get(request, directory);
         if request.method == Method::Head {
             response.body = Body::Empty;
@@ -114,7 +114,7 @@ impl Response {
     }
 
     /// The head in the bytes of HTTP/1.1.
-    pub fn head(&self, close: bool) -> String {
+    pub(crate) fn head(&self, close: bool) -> String {
         let date = httpdate::fmt_http_date(SystemTime::now());
         let mut head = format!("HTTP/1.1 {}\r\nDate: {date}\r\n", self.status);
         // Writing to a String cannot fail.

@@ -15,7 +15,7 @@ pub(super) struct Validators {
 }
 
 impl Validators {
-    pub fn of(content: &Content) -> Self {
+    pub(super) fn of(content: &Content) -> Self {
         // Whole seconds, which is what the header can say.
         let since = content
             .modified()
@@ -27,7 +27,7 @@ impl Validators {
     }
 
     /// The header fields that tell them.
-    pub fn fields(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, String)> {
         let modified = self.modified.map(httpdate::fmt_http_date);
         [("ETag", self.tag.clone()), ("Last-Modified", modified)]
             .into_iter()

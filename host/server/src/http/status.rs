@@ -7,18 +7,18 @@ use std::fmt;
 pub(crate) struct Status(u16, &'static str);
 
 impl Status {
-    pub const OK: Self = Self(200, "OK");
-    pub const PARTIAL: Self = Self(206, "Partial Content");
-    pub const NOT_MODIFIED: Self = Self(304, "Not Modified");
-    pub const BAD_REQUEST: Self = Self(400, "Bad Request");
-    pub const FORBIDDEN: Self = Self(403, "Forbidden");
-    pub const NOT_FOUND: Self = Self(404, "Not Found");
-    pub const METHOD_NOT_ALLOWED: Self = Self(405, "Method Not Allowed");
-    pub const RANGE: Self = Self(416, "Range Not Satisfiable");
-    pub const HEAD_TOO_LARGE: Self = Self(431, "Request Header Fields Too Large");
-    pub const INTERNAL: Self = Self(500, "Internal Server Error");
-    pub const BUSY: Self = Self(503, "Service Unavailable");
-    pub const VERSION: Self = Self(505, "HTTP Version Not Supported");
+    pub(crate) const OK: Self = Self(200, "OK");
+    pub(crate) const PARTIAL: Self = Self(206, "Partial Content");
+    pub(crate) const NOT_MODIFIED: Self = Self(304, "Not Modified");
+    pub(crate) const BAD_REQUEST: Self = Self(400, "Bad Request");
+    pub(crate) const FORBIDDEN: Self = Self(403, "Forbidden");
+    pub(crate) const NOT_FOUND: Self = Self(404, "Not Found");
+    pub(crate) const METHOD_NOT_ALLOWED: Self = Self(405, "Method Not Allowed");
+    pub(crate) const RANGE: Self = Self(416, "Range Not Satisfiable");
+    pub(crate) const HEAD_TOO_LARGE: Self = Self(431, "Request Header Fields Too Large");
+    pub(crate) const INTERNAL: Self = Self(500, "Internal Server Error");
+    pub(crate) const BUSY: Self = Self(503, "Service Unavailable");
+    pub(crate) const VERSION: Self = Self(505, "HTTP Version Not Supported");
 }
 
 impl fmt::Display for Status {

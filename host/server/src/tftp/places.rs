@@ -48,7 +48,7 @@ impl Places {
     }
 
     /// A place, if there is one.
-    pub fn claim(&self, client: SocketAddr, now: Instant) -> Claim {
+    pub(super) fn claim(&self, client: SocketAddr, now: Instant) -> Claim {
         let mut taken = self.taken();
         if taken.contains_key(&client) {
             return Claim::Repeated;
@@ -105,12 +105,12 @@ pub(super) struct Place {
 
 impl Place {
     /// The client has acknowledged something, so it is there.
-    pub fn answered(&self) {
+    pub(super) fn answered(&self) {
         self.taken.answered.store(true, Ordering::Relaxed);
     }
 
     /// True when another client needs the place more.
-    pub fn is_revoked(&self) -> bool {
+    pub(super) fn is_revoked(&self) -> bool {
         self.taken.revoked.load(Ordering::Relaxed)
     }
 }
@@ -127,7 +127,7 @@ pub(super) struct Waiting(VecDeque<(Path, Vec<u8>)>);
 
 impl Waiting {
     /// Lets a request wait. It is lost when too many do: its client will ask again.
-    pub fn push(&mut self, path: Path, request: &[u8]) {
+    pub(super) fn push(&mut self, path: Path, request: &[u8]) {
         let waits = self.0.iter().any(|(other, _)| other.client == path.client);
         if !waits && self.0.len() < MAX_WAITING {
             self.0.push_back((path, request.to_vec()));
@@ -135,7 +135,7 @@ impl Waiting {
     }
 
     /// The request whose turn it is, if there is a place for it. Else room is made.
-    pub fn next(&mut self, places: &Places, now: Instant) -> Option<(Path, Vec<u8>)> {
+    pub(super) fn next(&mut self, places: &Places, now: Instant) -> Option<(Path, Vec<u8>)> {
         if self.0.is_empty() {
             return None;
         }

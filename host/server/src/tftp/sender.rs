@@ -35,7 +35,7 @@ const GIVE_UP_UNANSWERED_AFTER: Duration = Duration::from_secs(7);
 
 /// What was agreed for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub(crate) struct Terms {
     /// Payload bytes of every block but the last, 8 to 65464.
     pub block_size: u16,
     /// Blocks sent for one acknowledgement, at least 1.
@@ -52,7 +52,7 @@ pub struct Terms {
 
 /// What the caller does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Send the option acknowledgement.
     SendOptions,
     /// Send `count` blocks from block `first` on.
@@ -70,7 +70,7 @@ pub enum Action {
 
 /// How a transfer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// The last block was acknowledged.
     Complete,
     /// The client broke off before the first byte, as clients do that only asked for the size.
@@ -85,7 +85,7 @@ pub enum End {
 
 /// The sending side of one transfer.
 #[derive(Debug)]
-pub struct Sender {
+pub(crate) struct Sender {
     terms: Terms,
     last_block: u64,
     started: bool,
@@ -116,7 +116,7 @@ pub struct Sender {
 
 impl Sender {
     /// A transfer that begins now.
-    pub fn new(terms: Terms, now: Instant) -> Self {
+    pub(crate) fn new(terms: Terms, now: Instant) -> Self {
         let terms = Terms {
             block_size: terms.block_size.max(1),
             window: terms.window.max(1),
@@ -147,48 +147,48 @@ impl Sender {
     }
 
     /// What goes into the packet for block `block`.
-    pub fn wire_number(block: u64) -> u16 {
+    pub(crate) fn wire_number(block: u64) -> u16 {
         (block & 0xffff) as u16
     }
 
     /// Where block `block` begins in the file, in bytes.
-    pub fn offset(&self, block: u64) -> u64 {
+    pub(crate) fn offset(&self, block: u64) -> u64 {
         block.saturating_sub(1) * u64::from(self.terms.block_size)
     }
 
     /// Payload bytes of block `block`; the last block is short, and empty when the size is a multiple of the block size.
-    pub fn length(&self, block: u64) -> usize {
+    pub(crate) fn length(&self, block: u64) -> usize {
         let left = self.terms.size.saturating_sub(self.offset(block));
         left.min(self.terms.block_size.into()) as usize
     }
 
     /// File bytes that the client has acknowledged.
-    pub fn acknowledged_bytes(&self) -> u64 {
+    pub(crate) fn acknowledged_bytes(&self) -> u64 {
         self.offset(self.acked + 1).min(self.terms.size)
     }
 
     /// Blocks sent more than once.
-    pub fn resent_blocks(&self) -> u64 {
+    pub(crate) fn resent_blocks(&self) -> u64 {
         self.resent
     }
 
     /// True once the client has acknowledged something.
-    pub fn is_answered(&self) -> bool {
+    pub(crate) fn is_answered(&self) -> bool {
         self.answered
     }
 
     /// How the transfer ended, if it has.
-    pub fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<End> {
         self.end
     }
 
     /// Text of the client's ERROR packet, fit to be shown; empty without one.
-    pub fn error_text(&self) -> &str {
+    pub(crate) fn error_text(&self) -> &str {
         &self.error_text
     }
 
     /// What to do at `now`. The same answer comes again until [`Sender::sent`] or a packet changes it.
-    pub fn next_action(&mut self, now: Instant) -> Action {
+    pub(crate) fn next_action(&mut self, now: Instant) -> Action {
         if let Some(end) = self.end {
             return Action::Ended(end);
         }
@@ -216,7 +216,7 @@ impl Sender {
     }
 
     /// Tells that the packets of the last action, `Send` with this many blocks or `SendOptions`, went out at `now`.
-    pub fn sent(&mut self, blocks: u64, now: Instant) {
+    pub(crate) fn sent(&mut self, blocks: u64, now: Instant) {
         self.sent_at = now;
         if self.options_due {
             self.options_due = false;
@@ -241,7 +241,7 @@ impl Sender {
     }
 
     /// Takes a datagram from the client.
-    pub fn receive(&mut self, datagram: &[u8], now: Instant) {
+    pub(crate) fn receive(&mut self, datagram: &[u8], now: Instant) {
         if self.end.is_some() {
             return;
         }
@@ -267,7 +267,7 @@ impl Sender {
     }
 
     /// The ERROR packet that tells the client why the transfer ended, if it is to be told.
-    pub fn farewell(&self) -> Option<(ErrorCode, &'static str)> {
+    pub(crate) fn farewell(&self) -> Option<(ErrorCode, &'static str)> {
         match self.end {
             Some(End::Illegal) => Some((ErrorCode::ILLEGAL, "only ACK and ERROR belong here")),
             Some(End::Silent) if self.answered => {

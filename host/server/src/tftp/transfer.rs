@@ -49,7 +49,7 @@ pub(super) struct Job {
 
 impl Job {
     /// Makes the transfer, and tells how it ended.
-    pub fn run(&self, place: &Place) {
+    pub(super) fn run(&self, place: &Place) {
         let began = Instant::now();
         let event = |kind| Event::now(kind, self.path.client.ip()).file(&self.name);
         match self.transfer(place) {

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use wireboot_namespace::sh;
 
 /// The server in a process of its own, as `wireboot serve` runs it; the process is this test program again.
-pub struct Served {
+pub(crate) struct Served {
     pub child: Child,
     log: PathBuf,
     pub directory: tempfile::TempDir,
@@ -47,12 +47,12 @@ fn serve() {
 
 #[allow(dead_code, reason = "not every test program needs all of it")]
 impl Served {
-    pub fn start(arguments: &str) -> Self {
+    pub(crate) fn start(arguments: &str) -> Self {
         Self::set_up(|directory| Self::command(directory, arguments))
     }
 
     /// Another one, which keeps its leases where this one does.
-    pub fn start_beside(&self, arguments: &str) -> Self {
+    pub(crate) fn start_beside(&self, arguments: &str) -> Self {
         Self::set_up(|directory| {
             let mut command = Self::command(directory, arguments);
             command.env("STATE_DIRECTORY", self.directory.path().join("state"));
@@ -75,14 +75,14 @@ impl Served {
     }
 
     /// Ends it, and starts another in its place as another user.
-    pub fn end_and_start_as(&mut self, uid: u32, arguments: &str) {
+    pub(crate) fn end_and_start_as(&mut self, uid: u32, arguments: &str) {
         assert_eq!(self.end(), Some(0), "{}", self.log());
         let mut command = Self::command(self.directory.path(), arguments);
         self.child = command.uid(uid).gid(uid).spawn().unwrap();
     }
 
     /// Ends it, and starts another in its place as `nohup` does.
-    pub fn end_and_start_without_hangup(&mut self, arguments: &str) {
+    pub(crate) fn end_and_start_without_hangup(&mut self, arguments: &str) {
         assert_eq!(self.end(), Some(0), "{}", self.log());
         let command = Self::command(self.directory.path(), arguments);
         let mut shell = Command::new("env");
@@ -114,7 +114,7 @@ impl Served {
     }
 
     /// Ends it, and starts another in its place.
-    pub fn end_and_start(&mut self, arguments: &str) {
+    pub(crate) fn end_and_start(&mut self, arguments: &str) {
         assert_eq!(self.end(), Some(0), "{}", self.log());
         self.child = Self::command(self.directory.path(), arguments)
             .spawn()
@@ -122,7 +122,7 @@ impl Served {
     }
 
     /// Kills it, and starts another in its place.
-    pub fn kill_and_start(&mut self, arguments: &str) {
+    pub(crate) fn kill_and_start(&mut self, arguments: &str) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.child = Self::command(self.directory.path(), arguments)
@@ -130,11 +130,11 @@ impl Served {
             .unwrap();
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    pub fn wait_for(&self, text: &str) {
+    pub(crate) fn wait_for(&self, text: &str) {
         let began = Instant::now();
         while !self.log().contains(text) {
             assert!(
@@ -146,19 +146,19 @@ impl Served {
         }
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let process = nix::unistd::Pid::from_raw(self.child.id() as i32);
         nix::sys::signal::kill(process, signal).unwrap();
     }
 
     /// Ends it as systemd does, and returns its exit code.
-    pub fn end(&mut self) -> Option<i32> {
+    pub(crate) fn end(&mut self) -> Option<i32> {
         self.signal(Signal::SIGTERM);
         self.ended()
     }
 
     /// Waits for its end, and returns its exit code.
-    pub fn ended(&mut self) -> Option<i32> {
+    pub(crate) fn ended(&mut self) -> Option<i32> {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -182,7 +182,7 @@ impl Drop for Served {
 }
 
 /// A network namespace, kept by a process that sleeps in it.
-pub struct Namespace {
+pub(crate) struct Namespace {
     sleeper: Child,
 }
 
@@ -200,19 +200,19 @@ impl Namespace {
     }
 
     /// The process that keeps it.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.sleeper.id()
     }
 
     /// What `script` says in it.
-    pub fn run(&self, script: &str) -> String {
+    pub(crate) fn run(&self, script: &str) -> String {
         let pid = self.pid();
         sh(&format!("nsenter --net --target {pid} sh -ec '{script}'"))
     }
 
     /// A program that is started in it.
     #[allow(dead_code, reason = "not every test program needs all of it")]
-    pub fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.pid().to_string();
         command.args(["--net", "--target", &pid, program]);
@@ -228,10 +228,10 @@ impl Drop for Namespace {
 }
 
 /// A namespace for clients, on a cable to the server's.
-pub struct Clients(Namespace);
+pub(crate) struct Clients(Namespace);
 
 impl Clients {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let clients = Self(Namespace::new());
         let pid = clients.pid();
         sh(&format!(
@@ -249,7 +249,7 @@ impl Clients {
 
     /// A namespace with one client more: `c0` is a bridge's port from now on, and another client's cable ends at the bridge, `b0`.
     #[allow(dead_code, reason = "not every test program needs all of it")]
-    pub fn another(&self) -> Namespace {
+    pub(crate) fn another(&self) -> Namespace {
         let another = Namespace::new();
         let pid = another.pid();
         self.run("ip link add b0 type bridge; ip link set b0 up; ip link set c0 master b0");

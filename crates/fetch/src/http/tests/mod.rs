@@ -24,6 +24,7 @@ use wireboot_nic::sim::LinkConfig;
 use super::body::{Body, FIRST_GROWTH};
 use super::download::{FIRST_ATTEMPTS, RESUME_ATTEMPTS};
 use super::head::{Head, HeadReader};
+use super::request::request_head;
 use super::*;
 use crate::destination::{Destination, DestinationError};
 use crate::pace::Limits;

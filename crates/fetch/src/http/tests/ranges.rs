@@ -28,7 +28,7 @@ fn asked(request: &Request, total: usize) -> Option<(usize, usize)> {
 }
 
 /// A server that sends ranges and says so.
-pub fn ranges(file: &[u8], tag: &str, request: &Request) -> Reply {
+pub(super) fn ranges(file: &[u8], tag: &str, request: &Request) -> Reply {
     let total = file.len();
     let range = asked(request, total).filter(|_| request.header("If-Range") == Some(tag));
     let (status, from, last, content) = match range {
@@ -45,7 +45,7 @@ pub fn ranges(file: &[u8], tag: &str, request: &Request) -> Reply {
     reply(&head, &file[from..=last], Then::Listen)
 }
 
-pub fn far() -> Wire {
+pub(super) fn far() -> Wire {
     Wire {
         link: FAR,
         congestion: true,

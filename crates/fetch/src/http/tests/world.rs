@@ -30,9 +30,9 @@ use crate::testing;
 use crate::url::Url;
 use crate::worker::Worker;
 
-pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xb);
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(super) const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xb);
 /// Who passes on what goes to a server that is not on the link.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 /// Virtual time after which a test has failed, in microseconds: "every wait ends".
@@ -40,7 +40,7 @@ const END: i64 = 400_000_000;
 
 /// One request as the server got it.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(super) struct Request {
     /// Counts all requests, from 0.
     pub number: usize,
     /// Counts all connections, from 0.
@@ -50,11 +50,11 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn target(&self) -> &str {
+    pub(super) fn target(&self) -> &str {
         self.text.split(' ').nth(1).unwrap()
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.text.lines().find_map(|line| {
             let (key, value) = line.split_once(": ")?;
             key.eq_ignore_ascii_case(name).then_some(value)
@@ -64,7 +64,7 @@ impl Request {
 
 /// What the server does after it sent all bytes of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub(super) enum Then {
     /// Waits for the next request.
     Listen,
     /// Closes the connection.
@@ -78,14 +78,14 @@ pub enum Then {
 }
 
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub(super) struct Reply {
     pub bytes: Vec<u8>,
     pub then: Then,
     /// After so many bytes one comes at a time, in so many microseconds.
     pub drip: Option<(usize, i64)>,
 }
 
-pub fn reply(head: &str, body: &[u8], then: Then) -> Reply {
+pub(super) fn reply(head: &str, body: &[u8], then: Then) -> Reply {
     let mut bytes = head.replace('\n', "\r\n").into_bytes();
     bytes.extend_from_slice(body);
     Reply {
@@ -172,7 +172,7 @@ struct Peer {
     next: i64,
 }
 
-pub struct Server {
+pub(super) struct Server {
     nic: SimNic,
     iface: Interface,
     sockets: SocketSet<'static>,
@@ -188,7 +188,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(
+    pub(super) fn new(
         mut nic: SimNic,
         wire: Wire,
         handler: impl FnMut(&Request) -> Reply + 'static,
@@ -237,7 +237,7 @@ impl Server {
                 }
             })
             .collect();
-        Server {
+        Self {
             nic,
             iface,
             sockets,
@@ -252,7 +252,7 @@ impl Server {
         }
     }
 
-    pub fn poll(&mut self, now: Instant) {
+    pub(super) fn poll(&mut self, now: Instant) {
         let time = smoltcp::time::Instant::from_micros(now.total_micros());
         self.iface.poll(
             time,
@@ -342,7 +342,7 @@ impl Server {
 
 /// How the wire is.
 #[derive(Clone, Copy, Debug)]
-pub struct Wire {
+pub(super) struct Wire {
     pub link: LinkConfig,
     pub seed: u64,
     /// Coalescing NIC with scattered buffers at the client.
@@ -363,7 +363,7 @@ pub struct Wire {
 
 impl Default for Wire {
     fn default() -> Self {
-        Wire {
+        Self {
             link: LinkConfig::default(),
             seed: 1,
             coalesce: false,
@@ -384,7 +384,7 @@ wireboot_nic::nic_enum! {
     }
 }
 
-pub struct World {
+pub(super) struct World {
     engine: Engine<SimOrPair>,
     pub workers: Vec<Helper>,
     pub team: Rc<Workers>,
@@ -395,7 +395,7 @@ pub struct World {
 }
 
 /// A worker, and when it falls silent and when it is gone, in microseconds.
-pub struct Helper {
+pub(super) struct Helper {
     pub worker: Option<Worker<Pair>>,
     pub silent: i64,
     pub gone: i64,
@@ -433,7 +433,7 @@ fn config(address: Ipv4Addr, routed: bool) -> Ipv4Config {
 }
 
 impl World {
-    pub fn new(wire: Wire, handler: impl FnMut(&Request) -> Reply + 'static) -> Self {
+    pub(super) fn new(wire: Wire, handler: impl FnMut(&Request) -> Reply + 'static) -> Self {
         let (mut client, nic) = sim::link(wire.link, wire.link, wire.seed);
         if wire.coalesce {
             client.configure(NicConfig {
@@ -477,7 +477,7 @@ impl World {
         engine.stack().configure(&config(CLIENT, wire.routed));
         engine.stack().ipv6_up();
         let requests = Rc::clone(&server.requests);
-        World {
+        Self {
             engine,
             workers,
             team: Rc::new(team),
@@ -489,23 +489,23 @@ impl World {
     }
 
     /// The client gets another address, as a service takes it on.
-    pub fn moves(&mut self, address: Ipv4Addr) {
+    pub(super) fn moves(&mut self, address: Ipv4Addr) {
         self.engine.stack().configure(&config(address, false));
         self.connections.clear();
     }
 
     /// Connections that the client has reset.
-    pub fn resets(&self) -> usize {
+    pub(super) fn resets(&self) -> usize {
         self.server.resets
     }
 
     /// Virtual seconds since the start.
-    pub fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.clock.now() as f64 / 1e6
     }
 
     /// Lets time pass until `task` has ended.
-    pub fn run<T: 'static, F: Future<Output = T> + 'static>(
+    pub(super) fn run<T: 'static, F: Future<Output = T> + 'static>(
         &mut self,
         task: impl FnOnce(Stack) -> F,
     ) -> T {
@@ -543,7 +543,7 @@ impl World {
     }
 
     /// Lets time pass.
-    pub fn wait(&mut self, micros: u64) {
+    pub(super) fn wait(&mut self, micros: u64) {
         self.run(|stack| async move {
             stack
                 .sleep(wireboot_net::Duration::from_micros(micros))
@@ -552,16 +552,16 @@ impl World {
     }
 
     /// Downloads a file.
-    pub fn get(&mut self, url: &str) -> Outcome {
+    pub(super) fn get(&mut self, url: &str) -> Outcome {
         self.get_to(url, Pages::default())
     }
 
-    pub fn get_to(&mut self, url: &str, pages: Pages) -> Outcome {
+    pub(super) fn get_to(&mut self, url: &str, pages: Pages) -> Outcome {
         self.get_within(Limits::default(), url, pages)
     }
 
     /// The same with so many seconds of patience.
-    pub fn get_patiently(&mut self, url: &str, seconds: u64) -> Outcome {
+    pub(super) fn get_patiently(&mut self, url: &str, seconds: u64) -> Outcome {
         let limits = Limits {
             patience: wireboot_net::Duration::from_secs(seconds),
             ..Limits::default()
@@ -590,14 +590,14 @@ impl World {
     }
 }
 
-pub struct Outcome {
+pub(super) struct Outcome {
     pub result: Result<Fetched, HttpError>,
     pub pages: Pages,
 }
 
 impl Outcome {
     #[track_caller]
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         match &self.result {
             Ok(fetched) => testing::content(&fetched.memory, fetched.len as usize),
             Err(error) => panic!("{error}"),
@@ -605,7 +605,7 @@ impl Outcome {
     }
 
     #[track_caller]
-    pub fn error(&self) -> &HttpError {
+    pub(super) fn error(&self) -> &HttpError {
         match &self.result {
             Ok(fetched) => panic!("{} bytes instead of an error", fetched.len),
             Err(error) => error,
@@ -614,7 +614,7 @@ impl Outcome {
 }
 
 /// Memory on the heap, up to a limit.
-pub struct Pages {
+pub(super) struct Pages {
     pub limit: u64,
     /// What was asked for.
     pub asked: Vec<u64>,
@@ -625,7 +625,7 @@ pub struct Pages {
 
 impl Default for Pages {
     fn default() -> Self {
-        Pages {
+        Self {
             limit: 64 << 20,
             asked: Vec::new(),
             last_progress: (0, None),
@@ -659,7 +659,7 @@ fn nobody() -> IpAddr {
 }
 
 /// The names of the server.
-pub struct Hosts;
+pub(super) struct Hosts;
 
 impl Resolve for Hosts {
     async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {

@@ -3,14 +3,14 @@ use super::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-pub const US4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-pub const HOST4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-pub const US6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-pub const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+pub(crate) const US4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(crate) const HOST4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(crate) const US6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+pub(crate) const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 
 /// A packet of ours with the transport header's first 8 bytes 50,000 -> 69, sequence number 0x01020304, `len` long
 /// altogether.
-pub fn sent(version: Version, protocol: u8, len: u16) -> Vec<u8> {
+pub(crate) fn sent(version: Version, protocol: u8, len: u16) -> Vec<u8> {
     let transport = [0xc3, 0x50, 0, 69, 1, 2, 3, 4];
     match version {
         Version::V4 => {
@@ -31,7 +31,7 @@ pub fn sent(version: Version, protocol: u8, len: u16) -> Vec<u8> {
 }
 
 /// An error message about it.
-pub fn about(kind: u8, code: u8, value: u32, sent: &[u8]) -> Vec<u8> {
+pub(crate) fn about(kind: u8, code: u8, value: u32, sent: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::from([kind, code, 0, 0]);
     bytes.extend(value.to_be_bytes());
     bytes.extend(sent);

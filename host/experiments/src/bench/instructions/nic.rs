@@ -55,11 +55,11 @@ const MOST_BUFFERS: usize = 17;
 pub(super) const TRANSFER_PORT: u16 = 5000;
 
 impl LoopNic {
-    pub fn new(stream: Stream, ip: IpVersion) -> LoopNic {
+    pub(super) fn new(stream: Stream, ip: IpVersion) -> Self {
         let mut block = vec![0, 3, 0, 0];
         block.resize(4 + block_size(ip), 0x55);
         let segments = tcp(ip, 0, 0, 0, ACK, &vec![0x55; unit(stream, ip)]);
-        LoopNic {
+        Self {
             receive: LoopReceive {
                 transport: transport(ip),
                 queue: VecDeque::new(),

@@ -37,8 +37,8 @@ pub(super) struct Connection {
 }
 
 impl Peer {
-    pub fn new(stream: Stream, ip: IpVersion, bytes: u64) -> Peer {
-        Peer {
+    pub(super) fn new(stream: Stream, ip: IpVersion, bytes: u64) -> Self {
+        Self {
             ip,
             bytes,
             unit: unit(stream, ip) as u64,
@@ -48,7 +48,7 @@ impl Peer {
         }
     }
 
-    pub fn frame(&mut self, frame: &[u8], queue: &mut VecDeque<Unit>) {
+    pub(super) fn frame(&mut self, frame: &[u8], queue: &mut VecDeque<Unit>) {
         queue.extend(arp_reply(frame).map(Unit::Frame));
         match SlicedPacket::from_ethernet(frame)
             .ok()
