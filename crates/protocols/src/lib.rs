@@ -9,6 +9,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod link;
+pub mod near_end;
 pub mod packet;
 mod refusal;
 pub mod simple_network;

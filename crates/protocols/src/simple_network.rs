@@ -1,11 +1,11 @@
-//! EFI_SIMPLE_NETWORK_PROTOCOL (UEFI 2.10, section 24.1) on a tap: to a loader this is a card of its own with the station's Ethernet
+//! EFI_SIMPLE_NETWORK_PROTOCOL (UEFI 2.10, section 24.1) on a link: to a loader this is a card of its own with the station's Ethernet
 //! address.
 
 use crate::Refusal;
+use crate::link::Link;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use wireboot_net::TapPort;
 use wireboot_nic::MacAddress;
 
 /// Bytes of an Ethernet header.
@@ -101,8 +101,8 @@ pub struct Header {
 }
 
 /// A network interface of a loader's own.
-pub struct SimpleNetwork {
-    port: TapPort,
+pub struct SimpleNetwork<L> {
+    link: L,
     mac: MacAddress,
     /// Largest payload of a frame, in bytes.
     mtu: usize,
@@ -115,12 +115,12 @@ pub struct SimpleNetwork {
     sent: Counts,
 }
 
-impl SimpleNetwork {
-    /// On a tap of a link whose frames carry `mtu` bytes, for the station `mac`.
+impl<L: Link> SimpleNetwork<L> {
+    /// On a link whose frames carry `mtu` bytes, for the station `mac`.
     #[must_use]
-    pub fn new(port: TapPort, mac: MacAddress, mtu: u16) -> Self {
+    pub fn new(link: L, mac: MacAddress, mtu: u16) -> Self {
         Self {
-            port,
+            link,
             mac,
             mtu: mtu.into(),
             state: State::Stopped,
@@ -212,7 +212,7 @@ impl SimpleNetwork {
     }
 
     fn open(&mut self) {
-        self.port.set_up(true);
+        self.link.set_up(true);
         self.filters = filter::UNICAST | filter::BROADCAST;
         self.multicast.clear();
         self.recycled.clear();
@@ -234,7 +234,7 @@ impl SimpleNetwork {
     }
 
     fn close(&mut self, state: State) {
-        self.port.set_up(false);
+        self.link.set_up(false);
         self.recycled.clear();
         (self.filters, self.state) = (0, state);
         self.multicast.clear();
@@ -350,7 +350,7 @@ impl SimpleNetwork {
             let [m, n] = header.protocol.to_be_bytes();
             link = [a, b, c, d, e, f, g, h, i, j, k, l, m, n];
         }
-        if !self.port.send(&[&link, payload]) {
+        if !self.link.send(&link, payload) {
             return Err(Refusal::NotReady);
         }
         self.sent.count(&link);
@@ -365,21 +365,21 @@ impl SimpleNetwork {
     /// [`Refusal::NotStarted`], [`Refusal::DeviceError`]: not initialized. [`Refusal::NotReady`]: there is none.
     pub fn peek(&mut self) -> Result<&[u8], Refusal> {
         self.initialized()?;
-        while let Some(frame) = self.port.peek() {
+        while let Some(frame) = self.link.peek() {
             if passes(frame, self.filters, &self.multicast) {
                 break;
             }
             self.received.dropped += 1;
-            self.port.skip();
+            self.link.skip();
         }
-        self.port.peek().ok_or(Refusal::NotReady)
+        self.link.peek().ok_or(Refusal::NotReady)
     }
 
     /// Forgets the frame that [`Self::peek`] has shown: it was received.
     pub fn take(&mut self) {
-        if let Some(frame) = self.port.peek() {
+        if let Some(frame) = self.link.peek() {
             self.received.count(frame);
-            self.port.skip();
+            self.link.skip();
         }
     }
 }

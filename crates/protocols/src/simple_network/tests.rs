@@ -2,7 +2,7 @@
 
 use super::*;
 use std::vec;
-use wireboot_net::{Engine, Instant, tap};
+use wireboot_net::{Engine, Instant, TapPort, tap};
 use wireboot_nic::sim::{Clock, LinkConfig, NicConfig, SimNic, link};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
 
@@ -15,7 +15,7 @@ struct World {
     engine: Engine<SimNic>,
     far: SimNic,
     clock: Clock,
-    snp: SimpleNetwork,
+    snp: SimpleNetwork<TapPort>,
 }
 
 impl World {
@@ -91,7 +91,7 @@ impl World {
 #[test]
 fn each_call_has_its_states() {
     use Refusal::{AlreadyStarted, DeviceError, NotReady, NotStarted};
-    type Call = fn(&mut SimpleNetwork) -> Result<(), Refusal>;
+    type Call = fn(&mut SimpleNetwork<TapPort>) -> Result<(), Refusal>;
     let not_initialized = [Err(NotStarted), Err(DeviceError)];
     let [stopped, started] = not_initialized;
     let calls: [(Call, [Result<(), Refusal>; 3]); 11] = [

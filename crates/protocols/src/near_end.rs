@@ -1,0 +1,238 @@
+//! The near end: TFTP reads of a loader's own network stack are finished in the machine.
+//!
+//! Such a loader asks for a block, waits for it, and asks for the next: a round trip each. Here the engine gets the file with its own blocks
+//! and windows, and the loader is served from memory, without a frame on the wire:
+//!
+//! ```text
+//! loader ──read request──> NearEnd ──URL──> Files (the engine) <──blocks, windows──> server
+//!        <──its own blocks──        <──bytes of the file, as they come──
+//! ```
+//!
+//! To the loader this is its server: from its address, by the options that a server may grant or leave out, with the server's own error
+//! where it sends one, and silent where it is. What cannot be done exactly goes to the wire untouched: writes, other modes than octet, files for
+//! which there is no memory, everything else.
+
+mod datagram;
+mod session;
+
+use crate::link::Link;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use datagram::Datagram;
+use session::{Outcome, Session};
+use wireboot_fetch::url::Url;
+use wireboot_net::Instant;
+use wireboot_wire::tftp;
+
+/// Transfers at the same time; what is asked for beyond goes to the wire.
+const SESSIONS: usize = 8;
+/// The first port that transfers come from (RFC 6335); no frame of the wire has it.
+const FIRST_PORT: u16 = 49152;
+
+/// Where the files come from.
+pub trait Files {
+    /// A download that was begun.
+    type File;
+
+    /// The time.
+    fn now(&self) -> Instant;
+    /// Begins to download `url`.
+    fn open(&mut self, url: &Url) -> Option<Self::File>;
+    /// How far it is.
+    fn progress(&mut self, file: &Self::File) -> Progress;
+    /// Copies bytes of the file from `at` on, as many as have come without a gap and fit, and returns how many.
+    fn read(&self, file: &Self::File, at: u64, to: &mut [u8]) -> usize;
+    /// Ends it, if it is not over.
+    fn close(&mut self, file: Self::File);
+}
+
+/// How far a download is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The server has not answered yet.
+    Asked,
+    /// It comes.
+    Coming {
+        /// Its size in bytes, if the server has told.
+        size: Option<u64>,
+        /// Bytes that have come without a gap.
+        ready: u64,
+    },
+    /// It is there.
+    Whole {
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// The server sent an error.
+    Refused {
+        /// Its number (RFC 1350, section 5).
+        code: u16,
+        /// Its text.
+        text: String,
+    },
+    /// The server says nothing, or no more.
+    Silent,
+    /// There is no memory for it.
+    TooLarge,
+}
+
+/// A link on which TFTP reads end in the machine.
+pub struct NearEnd<L, F: Files> {
+    link: L,
+    files: F,
+    sessions: Vec<Session<F::File>>,
+    /// For the loader.
+    frames: VecDeque<Vec<u8>>,
+    next_port: u16,
+    /// Longest frame that the loader takes, in bytes.
+    longest: usize,
+}
+
+impl<L: Link, F: Files> NearEnd<L, F> {
+    /// On `link`, whose frames have at most `longest` bytes.
+    pub fn new(link: L, files: F, longest: usize) -> Self {
+        Self {
+            link,
+            files,
+            sessions: Vec::new(),
+            frames: VecDeque::new(),
+            next_port: FIRST_PORT,
+            longest,
+        }
+    }
+
+    /// Takes a datagram of the loader's that is for a transfer of ours, or begins one. False when it is for the wire.
+    fn take(&mut self, frame: (&[u8; 14], &[u8]), datagram: &Datagram<'_>) -> bool {
+        let Ok(packet) = tftp::Packet::parse(datagram.payload) else {
+            return false;
+        };
+        if let tftp::Packet::Rrq(request) = packet
+            && datagram.destination.port() == tftp::PORT
+        {
+            return self.begin(frame, datagram, &request);
+        }
+        let (client, server) = (datagram.source, datagram.destination);
+        let mut sessions = self.sessions.iter_mut();
+        let Some(session) = sessions.find(|one| one.client == client && one.server == server)
+        else {
+            return false;
+        };
+        session.hear(&packet, self.files.now(), self.frames.is_empty());
+        true
+    }
+
+    fn begin(
+        &mut self,
+        frame: (&[u8; 14], &[u8]),
+        datagram: &Datagram<'_>,
+        request: &tftp::Request<'_>,
+    ) -> bool {
+        let client = datagram.source;
+        let server = datagram.destination.ip();
+        let known = |one: &Session<F::File>| one.client == client && one.server.ip() == server;
+        if let Some(index) = self.sessions.iter().position(known) {
+            // The same port anew: a repetition while nothing has been answered, else another transfer.
+            if self
+                .sessions
+                .get(index)
+                .is_some_and(|one| one.asks(datagram.payload))
+            {
+                return true;
+            }
+            let old = self.sessions.swap_remove(index);
+            self.files.close(old.file);
+        }
+        if !request.mode.eq_ignore_ascii_case("octet") || self.sessions.len() >= SESSIONS {
+            return false;
+        }
+        let Ok(url) = Url::from_boot_file(server, request.filename) else {
+            return false;
+        };
+        let Some(file) = self.files.open(&url) else {
+            return false;
+        };
+        let port = self.next_port;
+        self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
+        let room = self
+            .longest
+            .saturating_sub(datagram::headers(server) + tftp::DATA_HEADER_LEN);
+        self.sessions.push(Session::new(
+            client,
+            SocketAddr::new(server, port),
+            frame,
+            datagram.payload,
+            request,
+            file,
+            room,
+            self.files.now(),
+        ));
+        true
+    }
+
+    /// Lets the transfers get on.
+    fn turn(&mut self) {
+        let now = self.files.now();
+        let mut index = 0;
+        while let Some(session) = self.sessions.get_mut(index) {
+            match session.turn(&mut self.files, now, &mut self.frames) {
+                Outcome::GoesOn => {
+                    index += 1;
+                    continue;
+                }
+                Outcome::Over => {}
+                // As if nothing had happened; the loader's repetitions go there too, once the session is gone.
+                Outcome::ForTheWire => {
+                    let (header, payload) = session.request_frame();
+                    self.link.send(header, payload);
+                }
+            }
+            let session = self.sessions.swap_remove(index);
+            self.files.close(session.file);
+        }
+    }
+
+    fn end_all(&mut self) {
+        for session in self.sessions.drain(..) {
+            self.files.close(session.file);
+        }
+        self.frames.clear();
+    }
+}
+
+impl<L: Link, F: Files> Link for NearEnd<L, F> {
+    fn set_up(&mut self, up: bool) {
+        self.end_all();
+        self.link.set_up(up);
+    }
+
+    fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
+        if let Some(datagram) = datagram::parse(header, payload)
+            && self.take((header, payload), &datagram)
+        {
+            self.turn();
+            return true;
+        }
+        self.link.send(header, payload)
+    }
+
+    fn peek(&mut self) -> Option<&[u8]> {
+        if self.frames.is_empty() {
+            self.turn();
+        }
+        if self.frames.is_empty() {
+            return self.link.peek();
+        }
+        self.frames.front().map(Vec::as_slice)
+    }
+
+    fn skip(&mut self) {
+        if self.frames.pop_front().is_none() {
+            self.link.skip();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
