@@ -1,5 +1,6 @@
 //! A link that a loader's own network stack is on.
 
+use alloc::boxed::Box;
 use wireboot_net::TapPort;
 
 /// Where frames go and come from.
@@ -29,5 +30,23 @@ impl Link for TapPort {
 
     fn skip(&mut self) {
         self.skip();
+    }
+}
+
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn set_up(&mut self, up: bool) {
+        (**self).set_up(up);
+    }
+
+    fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
+        (**self).send(header, payload)
+    }
+
+    fn peek(&mut self) -> Option<&[u8]> {
+        (**self).peek()
+    }
+
+    fn skip(&mut self) {
+        (**self).skip();
     }
 }

@@ -56,7 +56,15 @@ const IGNORED_KEYS: [&str; 8] = [
 ];
 
 /// Keys that say how wireboot.efi is to work. They are none of the Boot Loader Specification's.
-pub const SETTINGS: [&str; 6] = ["processors", "nic", "vlan", "floor", "patience", "network"];
+pub const SETTINGS: [&str; 7] = [
+    "processors",
+    "nic",
+    "vlan",
+    "floor",
+    "patience",
+    "network",
+    "near-end",
+];
 
 /// A remark on one line of the text: a warning, or one of the errors for which it was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -890,7 +898,7 @@ mod tests {
             lines in prop::collection::vec((
                 prop::sample::select(vec![
                     "title", "linux", "efi", "initrd", "options", "sha256", "default", "timeout", "processors",
-                    "nic", "vlan", "floor", "patience", "network", "#", "sort-key", "x",
+                    "nic", "vlan", "floor", "patience", "network", "near-end", "#", "sort-key", "x",
                 ]),
                 prop_oneof!["[a-c1-3 ]{0,4}", Just(format!("{SUM} a")), any::<String>()],
             ), 0..12),

@@ -17,7 +17,7 @@ use uefi_raw::protocol::device_path::DevicePathProtocol;
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_fetch::url::Url;
-use wireboot_net::TapPort;
+use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
 /// How often the network is looked after while nobody calls.
@@ -61,7 +61,7 @@ pub struct Station {
 /// All that calls change.
 pub(crate) struct State {
     pub network: Box<dyn Network>,
-    pub snp: SimpleNetwork,
+    pub snp: SimpleNetwork<Box<dyn Link>>,
 }
 
 /// What the tables' functions reach.
@@ -100,18 +100,18 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// Offers `network` to whoever is started next, by handles for `station`. `port`: a tap on its link. `packets`: of the DHCP exchange,
+    /// Offers `network` to whoever is started next, by handles for `station`. `link`: for a network stack of the loader's own. `packets`: of the DHCP exchange,
     /// as a loader shall see them.
     ///
     /// # Errors
     /// What the firmware answers when it has no memory, or when there are such handles already.
     pub fn offer(
         network: Box<dyn Network>,
-        port: TapPort,
+        link: Box<dyn Link>,
         station: Station,
         packets: &Packets,
     ) -> uefi::Result<Self> {
-        let snp = SimpleNetwork::new(port, station.mac, station.mtu);
+        let snp = SimpleNetwork::new(link, station.mac, station.mtu);
         let state = RefCell::new(State { network, snp });
         let shared: &'static Shared = Box::leak(Box::new(Shared { state }));
         let snp = SnpTable::new(shared, &station)?;

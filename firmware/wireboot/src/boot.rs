@@ -6,7 +6,7 @@ use crate::loader;
 use crate::network::{IdleNic, Network};
 use crate::origin::Origin;
 use crate::plan::{Kind, Plan};
-use crate::settings::LoaderNetwork;
+use crate::settings::{LoaderNetwork, Settings};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
@@ -24,7 +24,7 @@ pub(crate) fn run(
     mut fetcher: Fetcher,
     origin: &Origin,
     plan: Plan,
-    whose: LoaderNetwork,
+    settings: &Settings,
 ) -> Result<Infallible, Error> {
     let Plan {
         mut program,
@@ -55,9 +55,9 @@ pub(crate) fn run(
     };
     let network = fetcher.into_network();
     match kind {
-        Kind::Efi => match (whose, program.path.clone()) {
+        Kind::Efi => match (settings.network, program.path.clone()) {
             (LoaderNetwork::Wireboot, Some(path)) if network.is_native() => {
-                over_ours(network, origin, program, &path)
+                over_ours(network, origin, program, &path, settings.near_end)
             }
             _ => efi(network, origin, program),
         },
@@ -181,9 +181,10 @@ fn over_ours(
     origin: &Origin,
     program: Program,
     path: &PathBuf,
+    near_end: bool,
 ) -> Result<Infallible, Error> {
     let clock = network.clock;
-    let resident = loader::offer(network, origin, &program.url, path)?;
+    let resident = loader::offer(network, origin, &program.url, path, near_end)?;
     let arguments = program.options.clone();
     let (loaded, url) = load(program)?;
     log::info!(

@@ -65,7 +65,7 @@ pub enum Error {
     NotKilled(usize),
     /// Our own load options are wrong.
     #[error(
-        "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, floor=KIB, patience=SECONDS, network=firmware or wireboot, then the URL, then the program's arguments",
+        "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, floor=KIB, patience=SECONDS, network=firmware or wireboot, near-end=0 or 1, then the URL, then the program's arguments",
         names = Driver::NAMES
     )]
     Setting(String),

@@ -150,5 +150,5 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
             arguments,
         } => plan::choose(&mut fetcher, config, base.as_ref(), &arguments)?,
     };
-    boot::run(fetcher, &origin, plan, settings.network)
+    boot::run(fetcher, &origin, plan, &settings)
 }

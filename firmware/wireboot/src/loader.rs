@@ -1,23 +1,31 @@
 //! The network under a boot loader: it stays while the loader runs, and EFI protocols lead to it.
 
 use crate::error::Error;
-use crate::network::Network;
+use crate::network::{Network, instant};
 use crate::origin::Origin;
 use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::net::IpAddr;
 use efi_protocols::{Buffer, Failure, Packets, Resident, Station};
 use wireboot_fetch::tftp::TftpError;
 use wireboot_fetch::url::{Host, Url};
 use wireboot_fetch::{Command, Event, FetchError, File, Job};
-use wireboot_net::{Duration, Memory, tap};
+use wireboot_net::{Duration, Instant, Memory, tap};
 use wireboot_platform::device_path::PathBuf;
-use wireboot_platform::memory;
+use wireboot_platform::memory::{self, DownloadReader};
+use wireboot_protocols::link::Link;
+use wireboot_protocols::near_end::{Files, NearEnd, Progress};
 use wireboot_protocols::packet;
+use wireboot_protocols::simple_network::MEDIA_HEADER;
 
 /// Jobs of loaders are numbered from here on: others' late events are not taken for theirs.
 const FIRST_JOB: Job = 1 << 16;
 /// Payload of the frames and packets that loaders send and receive themselves, whatever the link carries: they are written for this.
 const MTU: u16 = 1500;
+/// Bytes of a file that the near end has in memory at most; a larger one comes by the loader's own means.
+const LARGEST: usize = 64 << 20;
 /// How long a server may be silent, as loaders try others themselves.
 const PATIENCE: Duration = Duration::ZERO;
 
@@ -27,22 +35,22 @@ struct LoaderNetwork {
     last_job: Job,
     /// A file that was too long for its buffer, or only measured: the next call wants it.
     kept: Option<File>,
+    /// For the near end.
+    downloads: Vec<Download>,
 }
 
-/// Offers `network` by the protocols to a loader that came from `url` and is given `path`. The network comes back where
-/// there is no address or no memory for that.
+/// Offers `network` by the protocols to a loader that came from `url` and is given `path`.
 pub(crate) fn offer(
     mut network: Network,
     origin: &Origin,
     url: &Url,
     path: &PathBuf,
+    near_end: bool,
 ) -> Result<Resident, Error> {
     let (tap, port) = tap(MTU);
     network.send(Command::Tap(Box::new(tap)))?;
-    let (address, prefix_len) = match &network.leases().v4 {
-        Some(lease) => (lease.address.address(), lease.address.prefix_len()),
-        None => return Err(Error::Nothing),
-    };
+    let lease = network.leases().v4.as_ref().ok_or(Error::Nothing)?;
+    let (address, prefix_len) = (lease.address.address(), lease.address.prefix_len());
     let interfaces = path.interfaces().ok_or(Error::Nothing)?;
     let station = Station {
         mac: network.mac(),
@@ -53,12 +61,19 @@ pub(crate) fn offer(
         ip_path: interfaces.ip,
     };
     let packets = packets(origin, url);
-    let network = LoaderNetwork {
+    let network = Shared(Rc::new(RefCell::new(LoaderNetwork {
         network,
         last_job: FIRST_JOB,
         kept: None,
+        downloads: Vec::new(),
+    })));
+    let link: Box<dyn Link> = if near_end {
+        let longest = MEDIA_HEADER + usize::from(MTU);
+        Box::new(NearEnd::new(port, network.clone(), longest))
+    } else {
+        Box::new(port)
     };
-    Resident::offer(Box::new(network), port, station, &packets).map_err(|error| Error::Firmware {
+    Resident::offer(Box::new(network), link, station, &packets).map_err(|error| Error::Firmware {
         what: "handles for the boot loader's network",
         status: error.status(),
     })
@@ -150,7 +165,8 @@ impl LoaderNetwork {
                         (Err(error), None) => Err(failure(&error)),
                     };
                 }
-                _ => {}
+                Some(event) => self.take(event),
+                None => {}
             }
         }
     }
@@ -175,9 +191,18 @@ fn failure(error: &FetchError) -> Failure {
     }
 }
 
-impl efi_protocols::Network for LoaderNetwork {
+impl LoaderNetwork {
+    /// Looks after the network for a moment.
     fn turn(&mut self) {
-        let _ = self.network.turn();
+        if self.network.turn().is_err() {
+            // A processor was lost, or the card: what ran is lost with it.
+            self.downloads
+                .iter_mut()
+                .for_each(|one| one.end = Some(Progress::Silent));
+        }
+        while let Some(event) = self.network.event() {
+            self.take(event);
+        }
     }
 
     fn size(&mut self, url: &Url) -> Result<u64, Failure> {
@@ -212,8 +237,176 @@ impl efi_protocols::Network for LoaderNetwork {
             }
         }
     }
+}
+
+/// A file for the near end.
+struct Download {
+    job: Job,
+    /// The bytes that have come without a gap, while it comes.
+    reader: Option<DownloadReader>,
+    size: Option<u64>,
+    /// Something has come.
+    coming: bool,
+    file: Option<File>,
+    /// How it ended, if without a file.
+    end: Option<Progress>,
+}
+
+impl LoaderNetwork {
+    /// Takes an event of a download for the near end.
+    fn take(&mut self, event: Event) {
+        let (Event::NeedMemory { job, .. }
+        | Event::Progress { job, .. }
+        | Event::Done { job, .. }
+        | Event::Lease { job, .. }) = event;
+        let Some(download) = self.downloads.iter_mut().find(|one| one.job == job) else {
+            return;
+        };
+        match event {
+            Event::NeedMemory { bytes, .. } => {
+                download.reader = None;
+                let bytes = usize::try_from(bytes)
+                    .ok()
+                    .filter(|&bytes| bytes <= LARGEST);
+                let memory = bytes.and_then(|bytes| memory::download_buffer(bytes).ok());
+                let answer = match memory {
+                    Some((buffer, reader)) => {
+                        download.reader = Some(reader);
+                        Command::Memory {
+                            job,
+                            memory: Memory::new(buffer),
+                        }
+                    }
+                    None => {
+                        download.end = Some(Progress::TooLarge);
+                        Command::NoMemory { job }
+                    }
+                };
+                let _ = self.network.send(answer);
+            }
+            Event::Progress { total, .. } => {
+                download.coming = true;
+                download.size = total;
+            }
+            Event::Done { result, .. } => match result {
+                Ok(file) => download.file = Some(file),
+                Err(error) => {
+                    let end = match failure(&error) {
+                        Failure::Tftp { code, text } => Progress::Refused {
+                            code: code.into(),
+                            text,
+                        },
+                        _ => Progress::Silent,
+                    };
+                    download.end.get_or_insert(end);
+                }
+            },
+            Event::Lease { .. } => {}
+        }
+    }
+
+    fn download(&self, job: Job) -> Option<&Download> {
+        self.downloads.iter().find(|one| one.job == job)
+    }
+}
+
+/// The network, for the protocols and for the near end. They take turns.
+#[derive(Clone)]
+struct Shared(Rc<RefCell<LoaderNetwork>>);
+
+impl efi_protocols::Network for Shared {
+    fn turn(&mut self) {
+        self.0.borrow_mut().turn();
+    }
+
+    fn size(&mut self, url: &Url) -> Result<u64, Failure> {
+        self.0.borrow_mut().size(url)
+    }
+
+    fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure> {
+        self.0.borrow_mut().read(url, buffer)
+    }
 
     fn halt(&mut self) {
-        self.network.halt();
+        self.0.borrow_mut().network.halt();
+    }
+}
+
+impl Files for Shared {
+    type File = Job;
+
+    fn now(&self) -> Instant {
+        instant(self.0.borrow().network.clock)
+    }
+
+    fn open(&mut self, url: &Url) -> Option<Job> {
+        let network = &mut *self.0.borrow_mut();
+        network.last_job += 1;
+        let job = network.last_job;
+        let command = Command::Get {
+            job,
+            url: url.as_str().into(),
+            patience: PATIENCE,
+        };
+        network.network.send(command).ok()?;
+        network.downloads.push(Download {
+            job,
+            reader: None,
+            size: None,
+            coming: false,
+            file: None,
+            end: None,
+        });
+        Some(job)
+    }
+
+    fn progress(&mut self, job: &Job) -> Progress {
+        let network = &mut *self.0.borrow_mut();
+        network.turn();
+        match network.download(*job) {
+            Some(Download {
+                file: Some(file), ..
+            }) => Progress::Whole { size: file.len },
+            Some(Download { end: Some(end), .. }) => end.clone(),
+            Some(Download {
+                coming: true,
+                reader: Some(reader),
+                size,
+                ..
+            }) => Progress::Coming {
+                size: *size,
+                ready: reader.committed(0).len() as u64,
+            },
+            Some(_) => Progress::Asked,
+            None => Progress::Silent,
+        }
+    }
+
+    fn read(&self, job: &Job, at: u64, to: &mut [u8]) -> usize {
+        let network = self.0.borrow();
+        let (Some(download), Ok(at)) = (network.download(*job), usize::try_from(at)) else {
+            return 0;
+        };
+        let bytes = match (&download.file, &download.reader) {
+            (Some(file), _) => file.rest(at),
+            (None, Some(reader)) => reader.committed(at),
+            (None, None) => &[],
+        };
+        let count = bytes.len().min(to.len());
+        if let (Some(to), Some(from)) = (to.get_mut(..count), bytes.get(..count)) {
+            to.copy_from_slice(from);
+        }
+        count
+    }
+
+    fn close(&mut self, job: Job) {
+        let network = &mut *self.0.borrow_mut();
+        let open = network
+            .download(job)
+            .is_some_and(|one| one.file.is_none() && one.end.is_none());
+        network.downloads.retain(|one| one.job != job);
+        if open {
+            let _ = network.network.send(Command::Cancel { job });
+        }
     }
 }

@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 pub use ap_task::ApStats;
-use ap_task::instant;
+pub(crate) use ap_task::instant;
 use placement::{LostTasks, Placement, Started};
 use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;

@@ -29,6 +29,8 @@ pub struct Settings {
     pub patience: Duration,
     /// Whose network an EFI program finds.
     pub network: LoaderNetwork,
+    /// Over ours: what such a program reads by a TFTP of its own comes from memory.
+    pub near_end: bool,
 }
 
 /// Whose network an EFI program finds that is started.
@@ -50,6 +52,7 @@ impl Default for Settings {
             floor: Floor::default(),
             patience: PATIENCE,
             network: LoaderNetwork::default(),
+            near_end: true,
         }
     }
 }
@@ -128,6 +131,13 @@ impl Settings {
                     "the seconds to wait for a server that files have come from, 0 to 65535";
                 let seconds: u16 = value.parse().map_err(|_| Refusal::Takes(takes))?;
                 self.patience = Duration::from_secs(seconds.into());
+            }
+            "near-end" => {
+                self.near_end = match value {
+                    "0" => false,
+                    "1" => true,
+                    _ => return Err(Refusal::Takes("0 or 1")),
+                };
             }
             "network" => {
                 self.network = match value {
@@ -211,6 +221,12 @@ mod tests {
         ] {
             assert!(matches!(patience(wrong), Err(Error::Setting(word)) if word == wrong));
         }
+        let near_end = |name| by_options(name).map(|settings| settings.near_end);
+        assert!(matches!(near_end("near-end=0 http://a/b"), Ok(false)));
+        assert!(matches!(near_end("near-end=1 x.efi"), Ok(true)));
+        assert!(
+            matches!(near_end("near-end=2 x.efi"), Err(Error::Setting(word)) if word == "near-end=2")
+        );
         let network = |name| by_options(name).map(|settings| settings.network);
         use LoaderNetwork::{Firmware, Wireboot};
         assert!(matches!(
@@ -244,7 +260,7 @@ mod tests {
     #[test]
     fn load_options_override_what_is_embedded() {
         let embedded = embedded(
-            "processors 3\nnic snp\nvlan 7\nfloor 16\npatience 60\nnetwork wireboot\ntitle A\nlinux a",
+            "processors 3\nnic snp\nvlan 7\nfloor 16\npatience 60\nnetwork wireboot\nnear-end 0\ntitle A\nlinux a",
         );
         let all = Settings {
             processors: Some(3),
@@ -256,11 +272,12 @@ mod tests {
             },
             patience: Duration::from_secs(60),
             network: LoaderNetwork::Wireboot,
+            near_end: false,
         };
         assert!(matches!(Settings::of(&embedded, ""), Ok(settings) if settings == all));
         let some = Settings::of(
             &embedded,
-            "processors=0 nic=native floor=128 patience=9 network=firmware http://a/b",
+            "processors=0 nic=native floor=128 patience=9 network=firmware near-end=1 http://a/b",
         );
         let expected = Settings {
             processors: Some(0),
@@ -272,6 +289,7 @@ mod tests {
             },
             patience: Duration::from_secs(9),
             network: LoaderNetwork::Firmware,
+            near_end: true,
         };
         assert!(matches!(some, Ok(settings) if settings == expected));
     }

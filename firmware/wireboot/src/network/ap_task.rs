@@ -280,6 +280,6 @@ fn serve<T: Task>(task: TaskWithStats<T>, context: &Context<'_>) -> Ended<T> {
 }
 
 /// The clock's time as engines take it.
-pub(super) fn instant(clock: Clock) -> Instant {
+pub(crate) fn instant(clock: Clock) -> Instant {
     Instant::from_micros(i64::try_from(clock.micros()).unwrap_or(i64::MAX))
 }
