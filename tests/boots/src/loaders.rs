@@ -5,8 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use wireboot_lab::capture::Capture;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::network::INTERFACE;
 use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
@@ -36,8 +38,8 @@ fn copy([package, file]: [&str; 2], to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Boots shim from its folder, by TFTP over wireboot's network, with `menu` as GRUB's configuration.
-fn start(scene: &Scene<'_>, menu: &str) -> Result<(RunningMachine, Server)> {
+/// Boots shim from its folder, by TFTP over wireboot's network, with `menu` as GRUB's configuration and more `settings`.
+fn start(scene: &Scene<'_>, menu: &str, settings: &str) -> Result<(RunningMachine, Server)> {
     let directory = &scene.system.directory;
     let folder = directory.join(FOLDER);
     fs::create_dir_all(folder.join("grub"))?;
@@ -47,7 +49,8 @@ fn start(scene: &Scene<'_>, menu: &str) -> Result<(RunningMachine, Server)> {
     let shim = format!("title shim\nefi tftp://10.77.0.1/{FOLDER}/bootnetx64.efi\n");
     scene.system.configure(&shim)?;
     let program = directory.join("wireboot.efi");
-    embed::configuration(&boot_program()?, "network wireboot\n", &program)?;
+    let settings = format!("network wireboot\n{settings}");
+    embed::configuration(&boot_program()?, &settings, &program)?;
     let server = scene.serve_program(&program, &[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
@@ -55,28 +58,51 @@ fn start(scene: &Scene<'_>, menu: &str) -> Result<(RunningMachine, Server)> {
 }
 
 /// shim asks for GRUB in its own folder, by its server's name of that; GRUB reads configuration, kernel and RAM disks with a network stack of
-/// its own, and boot services end while it has everything open.
-pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
+/// its own, and boot services end while it has everything open. Returns what was agreed for each file on the wire.
+fn to_a_system(lab: &Lab, settings: &str) -> Result<impl Fn(&str) -> Result<String>> {
     let scene = Scene::new(lab)?;
     let menu = format!(
         "set timeout=0\nmenuentry x {{\nlinux /linux {}\ninitrd /system.cpio /data.cpio\n}}\n",
         system::OPTIONS
     );
-    let (mut machine, mut server) = start(&scene, &menu)?;
+    let capture = Capture::start(lab, INTERFACE, "udp", &lab.scratch().join("loaders.pcap"))?;
+    let (mut machine, _server) = start(&scene, &menu, settings)?;
     scene.runs(&mut machine)?;
-    let events = server.events()?;
-    let asked = format!("{FOLDER}/grubx64.efi");
-    ensure!(
-        events.iter().any(|event| event.file == asked),
-        "shim did not ask for {asked}"
-    );
+    let transfers = capture.finish()?;
+    Ok(move |file: &str| {
+        let mut transfers = transfers.iter();
+        let transfer = transfers.find(|transfer| transfer.file.trim_start_matches('/') == file);
+        let options = transfer.map(|transfer| transfer.options.clone());
+        options.with_context(|| format!("{file} was not asked for"))
+    })
+}
+
+/// GRUB's reads end in the machine: the server sees wireboot's windows.
+pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
+    let options = to_a_system(lab, "")?;
+    options(&format!("{FOLDER}/grubx64.efi"))?;
+    for file in ["linux", "system.cpio", "data.cpio"] {
+        let options = options(file)?;
+        ensure!(options.contains("windowsize"), "{file}: {options}");
+    }
+    Ok(())
+}
+
+/// GRUB's own requests reach the server.
+pub(crate) fn grub_by_its_own_means(lab: &Lab) -> Result<()> {
+    let options = to_a_system(lab, "near-end 0\n")?;
+    for file in ["linux", "system.cpio", "data.cpio"] {
+        let options = options(file)?;
+        ensure!(options.contains("blksize=1024"), "{file}: {options}");
+        ensure!(!options.contains("windowsize"), "{file}: {options}");
+    }
     Ok(())
 }
 
 /// A loader that returns leaves the firmware its network.
 pub(crate) fn grub_that_exits(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
-    let (mut machine, _server) = start(&scene, "echo on the way out\nexit\n")?;
+    let (mut machine, _server) = start(&scene, "echo on the way out\nexit\n", "")?;
     expect(&mut machine, "on the way out")?;
     expect(&mut machine, r"bootnetx64\.efi returned")?;
     scene.goes_on(&mut machine)

@@ -223,6 +223,7 @@ const CASES: &[(&str, Case)] = &[
     ("ipxe_goes_on_over_its_interface", ipxe::over_its_interface),
     ("ipxe_goes_on_after_a_panic", ipxe::after_a_panic),
     ("shim_and_grub", loaders::shim_and_grub),
+    ("grub_by_its_own_means", loaders::grub_by_its_own_means),
     ("grub_that_exits", loaders::grub_that_exits),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
