@@ -69,6 +69,17 @@ fn write_options<'a>(packet: &mut Packet, options: impl Iterator<Item = (u8, &'a
     }
 }
 
+/// A packet with zeros behind its end; what does not fit is cut off.
+#[must_use]
+pub fn padded(bytes: &[u8]) -> Packet {
+    let mut packet = [0; PACKET];
+    let count = bytes.len().min(PACKET);
+    if let (Some(to), Some(from)) = (packet.get_mut(..count), bytes.get(..count)) {
+        to.copy_from_slice(from);
+    }
+    packet
+}
+
 /// Has the option list of a DHCP packet end where an option does.
 pub fn end_options(packet: &mut Packet) {
     let before = *packet;
@@ -166,6 +177,12 @@ mod tests {
     fn field(packet: &Packet) -> &[u8] {
         let field = &packet[FILE..FILE_END];
         &field[..field.iter().position(|&byte| byte == 0).unwrap()]
+    }
+
+    #[test]
+    fn packets_have_one_length() {
+        assert_eq!(padded(&[7; 3])[..5], [7, 7, 7, 0, 0]);
+        assert_eq!(padded(&[7; 2000]), [7; PACKET]);
     }
 
     #[test]

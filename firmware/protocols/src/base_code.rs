@@ -59,6 +59,20 @@ pub struct Packets {
     pub pxe_reply: Option<Packet>,
 }
 
+impl Packets {
+    /// Does `work` on each that there is.
+    pub fn each(&mut self, work: impl Fn(&mut Packet)) {
+        let all = [
+            &mut self.discover,
+            &mut self.ack,
+            &mut self.proxy_offer,
+            &mut self.pxe_discover,
+            &mut self.pxe_reply,
+        ];
+        all.into_iter().flatten().for_each(work);
+    }
+}
+
 /// The protocol and what it points to.
 #[repr(C)]
 pub(crate) struct BaseCodeTable {

@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use efi_protocols::{Buffer, Failure, Packets, Resident, Station};
 use wireboot_fetch::tftp::TftpError;
 use wireboot_fetch::url::{Host, Url};
-use wireboot_fetch::{Command, Event, FetchError, File, Job};
+use wireboot_fetch::{Command, Event, FetchError, File, Job, Leases};
 use wireboot_net::{Duration, Instant, Memory, tap};
 use wireboot_platform::device_path::PathBuf;
 use wireboot_platform::memory::{self, DownloadReader};
@@ -24,6 +24,8 @@ use wireboot_protocols::simple_network::MEDIA_HEADER;
 const FIRST_JOB: Job = 1 << 16;
 /// Payload of the frames and packets that loaders send and receive themselves, whatever the link carries: they are written for this.
 const MTU: u16 = 1500;
+/// The length of an IPv6 network's prefix: addresses of DHCPv6 have none, and nearly all networks have this one (RFC 4291, section 2.5.1).
+const PREFIX6: u8 = 64;
 /// Bytes of a file that the near end has in memory at most; a larger one comes by the loader's own means.
 const LARGEST: usize = 64 << 20;
 /// How long a server may be silent, as loaders try others themselves.
@@ -49,18 +51,17 @@ pub(crate) fn offer(
 ) -> Result<Resident, Error> {
     let (tap, port) = tap(MTU);
     network.send(Command::Tap(Box::new(tap)))?;
-    let lease = network.leases().v4.as_ref().ok_or(Error::Nothing)?;
-    let (address, prefix_len) = (lease.address.address(), lease.address.prefix_len());
+    let (address, prefix_len) = address(network.leases(), url).ok_or(Error::Nothing)?;
     let interfaces = path.interfaces().ok_or(Error::Nothing)?;
     let station = Station {
         mac: network.mac(),
         mtu: MTU,
-        address: address.into(),
+        address,
         prefix_len,
         mac_path: interfaces.mac,
         ip_path: interfaces.ip,
     };
-    let packets = packets(origin, url);
+    let packets = packets(origin, network.leases(), url);
     let network = Shared(Rc::new(RefCell::new(LoaderNetwork {
         network,
         last_job: FIRST_JOB,
@@ -79,33 +80,58 @@ pub(crate) fn offer(
     })
 }
 
-/// The packets of the firmware's own network boot, which name the loader.
-fn packets(origin: &Origin, url: &Url) -> Packets {
-    let Some(cached) = &origin.cached else {
-        return Packets::default();
+/// The address for a loader, and the length of its network's prefix: of the version that the loader came by, if the URL tells.
+fn address(leases: &Leases, url: &Url) -> Option<(IpAddr, u8)> {
+    let v4 = leases.v4.as_ref().map(|lease| {
+        let address = lease.address;
+        (IpAddr::V4(address.address()), address.prefix_len())
+    });
+    let v6 = leases.v6.as_ref().and_then(|lease| lease.addresses.first());
+    let v6 = v6.map(|address| (IpAddr::V6(*address), PREFIX6));
+    if matches!(url.host(), Host::Address(IpAddr::V6(_))) {
+        v6.or(v4)
+    } else {
+        v4.or(v6)
+    }
+}
+
+/// The packets of the DHCP exchange, the firmware's or ours. The acknowledgement names the loader.
+fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
+    let (mut packets, version) = match (&origin.cached, &leases.v4) {
+        (Some(cached), _) => {
+            let [discover, ack, proxy_offer, pxe_discover, pxe_reply] = cached.raw();
+            let packets = Packets {
+                discover,
+                ack,
+                proxy_offer,
+                pxe_discover,
+                pxe_reply,
+            };
+            (packets, cached.station)
+        }
+        (None, Some(lease)) if !lease.ack.is_empty() => {
+            let packets = Packets {
+                ack: Some(packet::padded(&lease.ack)),
+                ..Packets::default()
+            };
+            (packets, lease.address.address().into())
+        }
+        _ => return Packets::default(),
     };
+    if version.is_ipv4() {
+        packets.each(packet::end_options);
+    }
     let file = url.resource().trim_start_matches('/');
-    let [discover, mut ack, proxy_offer, pxe_discover, pxe_reply] = cached.raw();
-    let server = match url.host() {
-        Host::Address(IpAddr::V4(server)) => Some(*server),
-        _ => None,
-    };
-    if let (Some(ack), Some(server)) = (&mut ack, server) {
-        packet::name_file(ack, server, file);
+    match (&mut packets.ack, url.host()) {
+        (Some(ack), Host::Address(IpAddr::V4(server))) if version.is_ipv4() => {
+            packet::name_file(ack, *server, file);
+        }
+        (Some(ack), Host::Address(server)) if version.is_ipv6() => {
+            packet::name_file6(ack, *server, file);
+        }
+        _ => {}
     }
-    let ended = |packet: Option<packet::Packet>| {
-        packet.map(|mut packet| {
-            packet::end_options(&mut packet);
-            packet
-        })
-    };
-    Packets {
-        discover: ended(discover),
-        ack,
-        proxy_offer: ended(proxy_offer),
-        pxe_discover: ended(pxe_discover),
-        pxe_reply: ended(pxe_reply),
-    }
+    packets
 }
 
 impl LoaderNetwork {

@@ -27,9 +27,9 @@ use wireboot_ring::{Receiver, Sender};
 /// by the firmware's tick, up to 10 ms at a time, which means nothing for large files; awake it takes from virtual machines'
 /// hosts what the network could use.
 const AWAKE: u64 = 3_000;
-/// The same while a file has been asked for and nothing is known of it, in microseconds: when its size comes, the network stands still until there is
-/// memory for it, and a tick would cost more than a tenth of the time that 64 MB take.
-const AWAKE_FOR_SIZE: u64 = 30_000;
+/// The same while a lease or a file has been asked for and nothing is known of it, in microseconds: when the answer comes, the network stands
+/// still until something is done with it, and a tick would cost more than a tenth of the time that 64 MB take.
+const AWAKE_FOR_ANSWER: u64 = 30_000;
 
 /// How long the link is waited for before the console says so, in microseconds.
 const SILENT: u64 = 1_500_000;
@@ -58,7 +58,7 @@ pub struct Network {
     idle_micros: u64,
     /// When something was last asked or answered, in microseconds.
     busy: u64,
-    /// The last thing asked was for a file.
+    /// The last thing asked was for a lease or a file.
     asked: bool,
 }
 
@@ -202,7 +202,7 @@ impl Network {
             _ => {}
         }
         self.busy = self.clock.micros();
-        self.asked = matches!(command, Command::Get { .. });
+        self.asked = matches!(command, Command::Get { .. } | Command::Dhcp { .. });
         // The service takes commands each turn, so there is room after one.
         while let Err(back) = self.commands.push(command) {
             command = back;
@@ -267,7 +267,7 @@ impl Network {
         }
         // Awake without a pause, for the reason given in `turn`.
         let now = self.clock.micros();
-        let awake = if self.asked { AWAKE_FOR_SIZE } else { AWAKE };
+        let awake = if self.asked { AWAKE_FOR_ANSWER } else { AWAKE };
         if now >= self.busy + awake {
             self.idle_timer.wait_for_tick();
             self.idle_micros += self.clock.micros() - now;

@@ -39,6 +39,8 @@ pub struct Lease {
     pub vendor: Option<Vec<u8>>,
     /// Where all this comes from.
     pub source: LeaseSource,
+    /// The server's acknowledgement, BOOTP header first; empty where there was none.
+    pub ack: Vec<u8>,
 }
 
 impl Lease {
@@ -58,6 +60,7 @@ impl Lease {
             boot_file: None,
             vendor: None,
             source,
+            ack: Vec::new(),
         }
     }
 
@@ -131,6 +134,7 @@ impl Lease {
             search,
             mtu: options.mtu(),
             server: options.address(option::SERVER_ID),
+            ack: ack.emit(),
             ..Self::new(address, source)
         })
     }

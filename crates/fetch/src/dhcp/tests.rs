@@ -140,9 +140,16 @@ fn a_complete_offer_is_taken_at_once() {
             "http://10.0.0.1/a.conf",
         ))]
     });
+    let lease = lease.unwrap();
+    let ack = Message::parse(&lease.ack).unwrap();
     assert_eq!(
-        lease.unwrap(),
+        (ack.message_type(), ack.yiaddr),
+        (Some(MessageType::Ack), ADDRESS)
+    );
+    assert_eq!(
+        lease,
         Lease {
+            ack: lease.ack.clone(),
             address: Ipv4Cidr::new(ADDRESS, 24),
             router: Some(SERVER),
             routes: vec![],
