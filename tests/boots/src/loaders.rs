@@ -1,17 +1,17 @@
 //! Boot loaders over wireboot's network: Debian's shim and GRUB, as they are.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::capture::Capture;
 use wireboot_lab::embed;
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::INTERFACE;
+use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER6};
 use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::RunningMachine;
-use wireboot_lab::server::Server;
 
 use crate::scene::{Scene, boot_program, expect};
 use crate::system;
@@ -38,36 +38,48 @@ fn copy([package, file]: [&str; 2], to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Boots shim from its folder, by TFTP over wireboot's network, with `menu` as GRUB's configuration and more `settings`.
-fn start(scene: &Scene<'_>, menu: &str, settings: &str) -> Result<(RunningMachine, Server)> {
-    let directory = &scene.system.directory;
-    let folder = directory.join(FOLDER);
+/// What GRUB boots: the test system.
+fn menu() -> String {
+    format!(
+        "set timeout=0\nmenuentry x {{\nlinux /linux {}\ninitrd /system.cpio /data.cpio\n}}\n",
+        system::OPTIONS
+    )
+}
+
+/// Puts shim into its folder, with `menu` as GRUB's configuration, and has wireboot start it from `server` by TFTP.
+fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
+    let folder = scene.system.directory.join(FOLDER);
     fs::create_dir_all(folder.join("grub"))?;
     copy(SHIM, &folder.join("bootnetx64.efi"))?;
     copy(GRUB, &folder.join("grubx64.efi"))?;
     fs::write(folder.join("grub/grub.cfg"), menu)?;
-    let shim = format!("title shim\nefi tftp://10.77.0.1/{FOLDER}/bootnetx64.efi\n");
-    scene.system.configure(&shim)?;
-    let program = directory.join("wireboot.efi");
+    let shim = format!("title shim\nefi tftp://{server}/{FOLDER}/bootnetx64.efi\n");
+    scene.system.configure(&shim)
+}
+
+/// wireboot.efi that keeps the network for what it starts, with more `settings`.
+fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
+    let program = scene.system.directory.join("wireboot.efi");
     let settings = format!("network wireboot\n{settings}");
     embed::configuration(&boot_program()?, &settings, &program)?;
-    let server = scene.serve_program(&program, &[])?;
+    Ok(program)
+}
+
+fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
     let mut machine = scene.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
-    Ok((machine, server))
+    Ok(machine)
 }
 
 /// shim asks for GRUB in its own folder, by its server's name of that; GRUB reads configuration, kernel and RAM disks with a network stack of
 /// its own, and boot services end while it has everything open. Returns what was agreed for each file on the wire.
 fn to_a_system(lab: &Lab, settings: &str) -> Result<impl Fn(&str) -> Result<String>> {
     let scene = Scene::new(lab)?;
-    let menu = format!(
-        "set timeout=0\nmenuentry x {{\nlinux /linux {}\ninitrd /system.cpio /data.cpio\n}}\n",
-        system::OPTIONS
-    );
+    prepare(&scene, "10.77.0.1", &menu())?;
+    let program = program(&scene, settings)?;
+    let _server = scene.serve_program(&program, &[])?;
     let capture = Capture::start(lab, INTERFACE, "udp", &lab.scratch().join("loaders.pcap"))?;
-    let (mut machine, _server) = start(&scene, &menu, settings)?;
-    scene.runs(&mut machine)?;
+    scene.runs(&mut start(&scene)?)?;
     let transfers = capture.finish()?;
     Ok(move |file: &str| {
         let mut transfers = transfers.iter();
@@ -99,10 +111,32 @@ pub(crate) fn grub_by_its_own_means(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// The same over IPv6, by PXE: shim is told a URL.
+pub(crate) fn shim_and_grub_over_ipv6(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    scene.machine.pxe_only(Some(IpVersion::V6));
+    prepare(&scene, &format!("[{SERVER6}]"), &menu())?;
+    let program = program(&scene, "")?;
+    let _server = scene.serve_program(&program, &["--ra"])?;
+    scene.runs(&mut start(&scene)?)
+}
+
+/// No PXE of the firmware's has been before: shim and GRUB are told what DHCP told wireboot.
+pub(crate) fn shim_and_grub_from_a_disk(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    prepare(&scene, "10.77.0.1", &menu())?;
+    let _server = scene.serve(&[])?;
+    scene.boot_from_disk("network=wireboot http://10.77.0.1/wireboot.conf")?;
+    scene.runs(&mut start(&scene)?)
+}
+
 /// A loader that returns leaves the firmware its network.
 pub(crate) fn grub_that_exits(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
-    let (mut machine, _server) = start(&scene, "echo on the way out\nexit\n", "")?;
+    prepare(&scene, "10.77.0.1", "echo on the way out\nexit\n")?;
+    let program = program(&scene, "")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = start(&scene)?;
     expect(&mut machine, "on the way out")?;
     expect(&mut machine, r"bootnetx64\.efi returned")?;
     scene.goes_on(&mut machine)

@@ -224,6 +224,11 @@ const CASES: &[(&str, Case)] = &[
     ("ipxe_goes_on_after_a_panic", ipxe::after_a_panic),
     ("shim_and_grub", loaders::shim_and_grub),
     ("grub_by_its_own_means", loaders::grub_by_its_own_means),
+    ("shim_and_grub_over_ipv6", loaders::shim_and_grub_over_ipv6),
+    (
+        "shim_and_grub_from_a_disk",
+        loaders::shim_and_grub_from_a_disk,
+    ),
     ("grub_that_exits", loaders::grub_that_exits),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
