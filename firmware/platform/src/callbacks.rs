@@ -6,11 +6,13 @@ static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
 /// A function that the firmware knows, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Callback(());
+pub struct Callback(());
 
 impl Callback {
     /// To be made before the firmware learns of the function.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it counts")]
+    pub fn new() -> Self {
         KNOWN.fetch_add(1, Ordering::Relaxed);
         Self(())
     }

@@ -37,6 +37,7 @@ pub mod snp;
 mod start;
 pub mod undi;
 
+pub use callbacks::Callback;
 pub use clock::Clock;
 pub use start::start;
 pub use uefi::{Error, Handle, Status};

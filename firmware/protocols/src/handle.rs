@@ -6,26 +6,26 @@ use uefi::Handle;
 use uefi::boot;
 use uefi_raw::Guid;
 
-/// A handle with protocols on it. Dropping it takes them off, the last first.
+/// A handle with protocols on it.
 pub(crate) struct Installed {
     handle: Handle,
     protocols: Vec<(Guid, *const c_void)>,
 }
 
 impl Installed {
-    /// A new handle with these protocols, or an old one with them beside its own.
+    /// A new handle with these protocols.
     ///
     /// # Safety
     /// What the pointers lead to is what the protocols' GUIDs say, and lives until this is dropped, or for ever if dropping it fails.
-    pub(crate) unsafe fn new(
-        handle: Option<Handle>,
-        protocols: &[(Guid, *const c_void)],
-    ) -> uefi::Result<Self> {
+    pub(crate) unsafe fn new(protocols: &[(Guid, *const c_void)]) -> uefi::Result<Self> {
         let mut installed: Option<Self> = None;
         for (guid, interface) in protocols {
-            let on = installed.as_ref().map(|one| one.handle).or(handle);
+            let on = installed.as_ref().map(|one| one.handle);
             // SAFETY: the caller's word.
-            let handle = unsafe { boot::install_protocol_interface(on, guid, *interface) }?;
+            let handle = unsafe { boot::install_protocol_interface(on, guid, *interface) };
+            let handle = handle.inspect_err(|_| {
+                installed.as_mut().map(Self::remove);
+            })?;
             installed
                 .get_or_insert_with(|| Self {
                     handle,
@@ -35,6 +35,11 @@ impl Installed {
                 .push((*guid, *interface));
         }
         installed.ok_or_else(|| uefi::Status::INVALID_PARAMETER.into())
+    }
+
+    /// The handle.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
     }
 
     /// Takes the protocols off. False when the firmware refuses for one, which stays.

@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod base_code;
 mod caller;
+mod guard;
 mod handle;
 mod resident;
 mod simple_network;

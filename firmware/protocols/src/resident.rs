@@ -2,21 +2,24 @@
 
 use crate::base_code::{BaseCodeTable, Failure, Packets};
 use crate::caller::Buffer;
+use crate::guard::Guard;
 use crate::handle::Installed;
-use crate::simple_network::SnpTable;
+use crate::simple_network::{self, SnpTable};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{RefCell, RefMut};
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
 use core::net::IpAddr;
 use core::ptr::NonNull;
 use core::time::Duration;
+use uefi::Event;
 use uefi::boot::{self, EventType, TimerTrigger, Tpl, TplGuard};
-use uefi::{Event, Guid};
 use uefi_raw::protocol::device_path::DevicePathProtocol;
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_fetch::url::Url;
+use wireboot_platform::Callback;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
@@ -87,98 +90,124 @@ impl Shared {
     }
 }
 
-/// The protocols, as long as this lives.
-pub struct Resident {
-    handles: Vec<Installed>,
-    // Boxed: the firmware has their addresses.
-    _snp: Box<SnpTable>,
-    _base_code: Box<BaseCodeTable>,
-    _station: Box<Station>,
-    timer: Option<Event>,
-    exit: Option<Event>,
+/// What the firmware has the addresses of.
+struct Tables {
+    // Before what they refer to.
+    snp: Box<SnpTable>,
+    base_code: Box<BaseCodeTable>,
+    station: Box<Station>,
     shared: NonNull<Shared>,
 }
 
+impl Drop for Tables {
+    fn drop(&mut self) {
+        // SAFETY: leaked by `offer`; only the tables led to it, and nobody calls them any more.
+        drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+    }
+}
+
+/// The protocols, as long as this lives.
+pub struct Resident {
+    guard: Guard,
+    handles: Vec<Installed>,
+    events: Vec<Event>,
+    /// Freed only when the firmware knows none of it any more.
+    tables: ManuallyDrop<Tables>,
+    known: ManuallyDrop<Callback>,
+}
+
 impl Resident {
-    /// Offers `network` to whoever is started next, by handles for `station`. `link`: for a network stack of the loader's own. `packets`: of the DHCP exchange,
-    /// as a loader shall see them.
+    /// Offers `network` to whoever is started next, by handles for `station`. `link`: for a network stack of the loader's own. `packets`:
+    /// of the DHCP exchange, as a loader shall see them.
     ///
     /// # Errors
-    /// What the firmware answers when it has no memory, or when there are such handles already.
+    /// What the firmware answers when it has no memory, or when there are such handles already. The network has been dropped then.
     pub fn offer(
         network: Box<dyn Network>,
         link: Box<dyn Link>,
         station: Station,
         packets: &Packets,
     ) -> uefi::Result<Self> {
+        let known = Callback::new();
         let snp = SimpleNetwork::new(link, station.mac, station.mtu);
         let state = RefCell::new(State { network, snp });
         let shared: &'static Shared = Box::leak(Box::new(Shared { state }));
-        let snp = SnpTable::new(shared, &station)?;
-        let base_code = BaseCodeTable::new(shared, &station, packets);
-        let station = Box::new(station);
-        let guid = |guid: Guid| guid;
-        let snp_protocol = (guid(SimpleNetworkProtocol::GUID), snp.protocol());
-        let path = |path: &[u8]| {
-            (
-                guid(DevicePathProtocol::GUID),
-                path.as_ptr().cast::<c_void>(),
-            )
-        };
         let mut resident = Self {
+            guard: Guard::default(),
             handles: Vec::new(),
-            _snp: snp,
-            timer: None,
-            exit: None,
-            shared: NonNull::from(shared),
-            _base_code: base_code,
-            _station: station,
+            events: Vec::new(),
+            tables: ManuallyDrop::new(Tables {
+                snp: SnpTable::new(shared, &station),
+                base_code: BaseCodeTable::new(shared, &station, packets),
+                station: Box::new(station),
+                shared: NonNull::from(shared),
+            }),
+            known: ManuallyDrop::new(known),
         };
-        // SAFETY: tables and paths are boxed and live as long as the handles.
+        resident.install()?;
+        Ok(resident)
+    }
+
+    fn install(&mut self) -> uefi::Result<()> {
+        let Self {
+            handles,
+            events,
+            tables,
+            ..
+        } = self;
+        let path = |path: &[u8]| (DevicePathProtocol::GUID, path.as_ptr().cast::<c_void>());
+        let snp = (SimpleNetworkProtocol::GUID, tables.snp.protocol());
+        let base_code = (PxeBaseCodeProtocol::GUID, tables.base_code.protocol());
+        let context = Some(tables.shared.cast());
+        // SAFETY: tables, paths and what events refer to live as long as the handles and events.
         unsafe {
-            let mac = [path(&resident._station.mac_path), snp_protocol];
-            resident.handles.push(Installed::new(None, &mac)?);
-            let ip = [
-                path(&resident._station.ip_path),
-                (
-                    guid(PxeBaseCodeProtocol::GUID),
-                    resident._base_code.protocol(),
-                ),
-                snp_protocol,
-            ];
-            resident.handles.push(Installed::new(None, &ip)?);
-            let context = Some(resident.shared.cast());
+            events.push(boot::create_event(
+                EventType::NOTIFY_WAIT,
+                Tpl::CALLBACK,
+                Some(simple_network::on_wait),
+                context,
+            )?);
+            tables.snp.set_wait_for_packet(events.last());
             let timer = boot::create_event(
                 EventType::TIMER | EventType::NOTIFY_SIGNAL,
                 Tpl::CALLBACK,
                 Some(on_tick),
                 context,
             )?;
-            boot::set_timer(&timer, TimerTrigger::Periodic(TICK))?;
-            resident.timer = Some(timer);
-            resident.exit = Some(boot::create_event(
+            let set = boot::set_timer(&timer, TimerTrigger::Periodic(TICK));
+            events.push(timer);
+            set?;
+            events.push(boot::create_event(
                 EventType::SIGNAL_EXIT_BOOT_SERVICES,
                 Tpl::NOTIFY,
                 Some(on_exit),
                 context,
             )?);
+            handles.push(Installed::new(&[path(&tables.station.mac_path), snp])?);
+            let all = [path(&tables.station.ip_path), base_code, snp];
+            handles.push(Installed::new(&all)?);
         }
-        Ok(resident)
+        let handles: Vec<_> = handles.iter().map(Installed::handle).collect();
+        self.guard = Guard::of(&handles);
+        Ok(())
     }
 }
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        for event in [self.timer.take(), self.exit.take()].into_iter().flatten() {
-            let _ = boot::close_event(event);
+        let mut gone = self.guard.remove();
+        for event in self.events.drain(..) {
+            gone &= boot::close_event(event).is_ok();
         }
-        let mut gone = true;
         while let Some(mut handle) = self.handles.pop() {
             gone &= handle.remove();
         }
         if gone {
-            // SAFETY: leaked by `offer`; neither handles nor events lead to it any more.
-            drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+            // SAFETY: dropped once, and not used afterwards.
+            unsafe {
+                ManuallyDrop::drop(&mut self.tables);
+                ManuallyDrop::drop(&mut self.known);
+            }
         }
     }
 }

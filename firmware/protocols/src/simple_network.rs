@@ -8,7 +8,6 @@ use core::ffi::c_void;
 use core::net::IpAddr;
 use core::ptr::{self, NonNull};
 use uefi::Event;
-use uefi::boot::{self, EventType, Tpl};
 use uefi_raw::protocol::network::snp::{
     InterruptStatus, NetworkMode, NetworkState, NetworkStatistics, ReceiveFlags,
     SimpleNetworkProtocol,
@@ -31,7 +30,6 @@ pub(crate) struct SnpTable {
     protocol: SimpleNetworkProtocol,
     mode: UnsafeCell<NetworkMode>,
     shared: &'static Shared,
-    wait: Option<Event>,
 }
 
 fn mac(address: [u8; 6]) -> MacAddress {
@@ -63,7 +61,7 @@ fn answer(result: Result<(), Refusal>) -> Status {
 }
 
 impl SnpTable {
-    pub(crate) fn new(shared: &'static Shared, station: &Station) -> uefi::Result<Box<Self>> {
+    pub(crate) fn new(shared: &'static Shared, station: &Station) -> Box<Self> {
         let mode = NetworkMode {
             state: NetworkState::STOPPED,
             hw_address_size: 6,
@@ -106,21 +104,14 @@ impl SnpTable {
             },
             mode: UnsafeCell::new(mode),
             shared,
-            wait: None,
         });
-        // SAFETY: the context outlives the event, which the table closes.
-        let wait = unsafe {
-            boot::create_event(
-                EventType::NOTIFY_WAIT,
-                Tpl::CALLBACK,
-                Some(on_wait),
-                Some(NonNull::from(shared).cast()),
-            )
-        }?;
-        table.protocol.wait_for_packet = wait.as_ptr();
-        table.wait = Some(wait);
         table.protocol.mode = table.mode.get();
-        Ok(table)
+        table
+    }
+
+    /// The event of WaitForPacket, as long as the table is installed.
+    pub(crate) fn set_wait_for_packet(&mut self, event: Option<&Event>) {
+        self.protocol.wait_for_packet = event.map_or(ptr::null_mut(), Event::as_ptr);
     }
 
     pub(crate) fn protocol(&self) -> *const c_void {
@@ -141,14 +132,6 @@ impl SnpTable {
     }
 }
 
-impl Drop for SnpTable {
-    fn drop(&mut self) {
-        if let Some(event) = self.wait.take() {
-            let _ = boot::close_event(event);
-        }
-    }
-}
-
 /// Does `work` with the table's interface, and shows what became of its state.
 fn with(this: *const SimpleNetworkProtocol, work: impl FnOnce(&mut Call<'_>) -> Status) -> Status {
     if this.is_null() {
@@ -165,7 +148,7 @@ fn with(this: *const SimpleNetworkProtocol, work: impl FnOnce(&mut Call<'_>) -> 
     status
 }
 
-unsafe extern "efiapi" fn on_wait(event: Event, context: Option<NonNull<c_void>>) {
+pub(crate) unsafe extern "efiapi" fn on_wait(event: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
     let shared = unsafe { context.cast::<Shared>().as_ref() };

@@ -1,0 +1,166 @@
+//! Keeps the firmware's own network drivers off our handles.
+//!
+//! Whoever connects controllers (iPXE does when it ends, the shell by `connect`) has each driver asked for each handle, and the firmware's
+//! drivers would build their stack on our Simple Network Protocol. The drivers that say they would get a binding that refuses our
+//! handles, and passes everything else on. Other cards and drivers see no difference.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
+use uefi::Handle;
+use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, SearchType};
+use uefi::proto::unsafe_protocol;
+use uefi_raw::protocol::device_path::DevicePathProtocol;
+use uefi_raw::protocol::driver::DriverBindingProtocol;
+use uefi_raw::{Handle as RawHandle, Status};
+
+/// The protocol as the `uefi` crate opens it.
+#[repr(transparent)]
+#[unsafe_protocol(DriverBindingProtocol::GUID)]
+struct DriverBinding(DriverBindingProtocol);
+
+/// A binding in the place of a driver's own.
+#[repr(C)]
+struct Wrapper {
+    /// First, so that `this` is also the wrapper's address.
+    binding: DriverBindingProtocol,
+    original: *const DriverBindingProtocol,
+    /// The driver's handle.
+    driver: Handle,
+    /// Our handles.
+    ours: Vec<RawHandle>,
+}
+
+/// Bindings of drivers that refuse our handles.
+#[derive(Default)]
+pub(crate) struct Guard(Vec<NonNull<Wrapper>>);
+
+impl Guard {
+    /// Guards `handles`. A driver that cannot be guarded against is warned of.
+    pub(crate) fn of(handles: &[Handle]) -> Self {
+        let by = SearchType::ByProtocol(&DriverBindingProtocol::GUID);
+        let drivers = boot::locate_handle_buffer(by);
+        let drivers = drivers.iter().flat_map(|all| all.iter().copied());
+        Self(drivers.filter_map(|driver| wrap(driver, handles)).collect())
+    }
+
+    /// Gives the drivers their own bindings back. False when one stays.
+    pub(crate) fn remove(&mut self) -> bool {
+        while let Some(wrapper) = self.0.last().copied() {
+            // SAFETY: made by `wrap`; calls are over.
+            let one = unsafe { wrapper.as_ref() };
+            if reinstall(one.driver, wrapper.as_ptr().cast(), one.original.cast()).is_err() {
+                return false;
+            }
+            self.0.pop();
+            // SAFETY: nobody knows the wrapper any more.
+            drop(unsafe { Box::from_raw(wrapper.as_ptr()) });
+        }
+        true
+    }
+}
+
+fn reinstall(driver: Handle, old: *const c_void, new: *const c_void) -> uefi::Result {
+    // SAFETY: `old` is what is installed there, and `new` a binding that lives as long as it is installed. Nobody opens a binding for itself.
+    unsafe { boot::reinstall_protocol_interface(driver, &DriverBindingProtocol::GUID, old, new) }
+}
+
+/// Puts a wrapper in the place of the binding on `driver`, if that driver would take one of `handles`.
+fn wrap(driver: Handle, handles: &[Handle]) -> Option<NonNull<Wrapper>> {
+    let params = OpenProtocolParams {
+        handle: driver,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: drivers stay, and only what is called at once uses the pointer before the wrapper is in place.
+    let opened = unsafe {
+        boot::open_protocol::<DriverBinding>(params, OpenProtocolAttributes::GetProtocol)
+    };
+    let original: *const DriverBindingProtocol = &raw const opened.ok()?.get()?.0;
+    let ours: Vec<RawHandle> = handles.iter().map(Handle::as_ptr).collect();
+    // SAFETY: as above.
+    let binding = unsafe { &*original };
+    let would = |handle: &RawHandle| {
+        // SAFETY: the driver's own function and a handle that exists.
+        unsafe { (binding.supported)(original, *handle, ptr::null()) }.is_success()
+    };
+    ours.iter().any(would).then_some(())?;
+    let wrapper = NonNull::from(Box::leak(Box::new(Wrapper {
+        binding: DriverBindingProtocol {
+            supported,
+            start,
+            stop,
+            version: binding.version,
+            image_handle: binding.image_handle,
+            driver_binding_handle: binding.driver_binding_handle,
+        },
+        original,
+        driver,
+        ours,
+    })));
+    if let Err(error) = reinstall(driver, original.cast(), wrapper.as_ptr().cast()) {
+        log::warn!(
+            "a driver of the firmware's may take wireboot's network interface ({})",
+            error.status()
+        );
+        // SAFETY: leaked above, and not installed.
+        drop(unsafe { Box::from_raw(wrapper.as_ptr()) });
+        return None;
+    }
+    Some(wrapper)
+}
+
+/// The wrapper that is called, and the driver's own binding.
+unsafe fn parts<'a>(
+    this: *const DriverBindingProtocol,
+) -> (&'a Wrapper, &'a DriverBindingProtocol) {
+    // SAFETY: `this` is the first field of a wrapper that lives while it is installed, and the original as long as its driver.
+    unsafe {
+        let wrapper = &*this.cast::<Wrapper>();
+        (wrapper, &*wrapper.original)
+    }
+}
+
+unsafe extern "efiapi" fn supported(
+    this: *const DriverBindingProtocol,
+    controller: RawHandle,
+    path: *const DevicePathProtocol,
+) -> Status {
+    // SAFETY: installed by `wrap`; the arguments are the caller's, for the driver.
+    unsafe {
+        let (wrapper, original) = parts(this);
+        if wrapper.ours.contains(&controller) {
+            return Status::UNSUPPORTED;
+        }
+        (original.supported)(wrapper.original, controller, path)
+    }
+}
+
+unsafe extern "efiapi" fn start(
+    this: *const DriverBindingProtocol,
+    controller: RawHandle,
+    path: *const DevicePathProtocol,
+) -> Status {
+    // SAFETY: as in `supported`.
+    unsafe {
+        let (wrapper, original) = parts(this);
+        if wrapper.ours.contains(&controller) {
+            return Status::UNSUPPORTED;
+        }
+        (original.start)(wrapper.original, controller, path)
+    }
+}
+
+unsafe extern "efiapi" fn stop(
+    this: *const DriverBindingProtocol,
+    controller: RawHandle,
+    count: usize,
+    children: *const RawHandle,
+) -> Status {
+    // SAFETY: as in `supported`.
+    unsafe {
+        let (wrapper, original) = parts(this);
+        (original.stop)(wrapper.original, controller, count, children)
+    }
+}
