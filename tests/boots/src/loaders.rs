@@ -12,6 +12,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER6};
 use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::RunningMachine;
+use wireboot_lab::server::Server;
 
 use crate::scene::{Scene, boot_program, expect};
 use crate::system;
@@ -22,6 +23,7 @@ const GRUB: [&str; 2] = [
     "grub-efi-amd64-signed",
     "usr/lib/grub/x86_64-efi-signed/grubnetx64-installer.efi.signed",
 ];
+const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
 /// The same loaders on every host.
 const SUITE: &str = "bookworm";
 /// Where Debian's installer has them, and where that GRUB looks for its configuration.
@@ -139,5 +141,38 @@ pub(crate) fn grub_that_exits(lab: &Lab) -> Result<()> {
     let mut machine = start(&scene)?;
     expect(&mut machine, "on the way out")?;
     expect(&mut machine, r"bootnetx64\.efi returned")?;
+    scene.goes_on(&mut machine)
+}
+
+/// iPXE's snponly.efi over wireboot's network, with a script that comes by HTTP.
+fn ipxe(scene: &Scene<'_>, script: &str) -> Result<(RunningMachine, Server)> {
+    let directory = &scene.system.directory;
+    fs::copy(SNPONLY, directory.join("snponly.efi")).context(SNPONLY)?;
+    fs::write(directory.join("boot.ipxe"), format!("#!ipxe\n{script}"))?;
+    let by_tftp = "title iPXE\nefi tftp://10.77.0.1/snponly.efi\n";
+    scene.system.configure(by_tftp)?;
+    let program = program(scene, "")?;
+    let server = scene.serve_program(&program, &[])?;
+    let mut machine = start(scene)?;
+    expect(&mut machine, "net0: .* using SNP")?;
+    expect(&mut machine, r"boot\.ipxe\.+ ok")?;
+    Ok((machine, server))
+}
+
+pub(crate) fn ipxe_boots(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let script = format!(
+        "kernel linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
+        system::OPTIONS
+    );
+    let (mut machine, _server) = ipxe(&scene, &script)?;
+    scene.runs(&mut machine)
+}
+
+/// iPXE connects all controllers when it ends: the firmware's drivers must not take our handles, and get the card when they are gone.
+pub(crate) fn ipxe_exits(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let (mut machine, _server) = ipxe(&scene, "exit\n")?;
+    expect(&mut machine, r"snponly\.efi returned")?;
     scene.goes_on(&mut machine)
 }

@@ -230,6 +230,8 @@ const CASES: &[(&str, Case)] = &[
         loaders::shim_and_grub_from_a_disk,
     ),
     ("grub_that_exits", loaders::grub_that_exits),
+    ("ipxe_over_ours_boots", loaders::ipxe_boots),
+    ("ipxe_over_ours_exits", loaders::ipxe_exits),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",
