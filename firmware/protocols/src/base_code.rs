@@ -1,9 +1,9 @@
 //! EFI_PXE_BASE_CODE_PROTOCOL: its table and mode.
 
 use crate::caller::Buffer;
-use crate::resident::{Call, Shared, Station};
+use crate::failure::Failure;
+use crate::shared::{Call, Shared, Station};
 use alloc::boxed::Box;
-use alloc::string::String;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_void};
 use core::mem::MaybeUninit;
@@ -23,26 +23,6 @@ const REVISION: u64 = 0x0001_0000;
 const SMALLEST_BLOCK: usize = 512;
 /// Longest name of a file that is looked for an end in.
 const LONGEST_NAME: usize = 4096;
-
-/// Why a file was not had.
-#[derive(Debug)]
-pub enum Failure {
-    /// It is so many bytes long, which is more than the buffer.
-    TooSmall(u64),
-    /// The server sent a TFTP error.
-    Tftp {
-        /// Its number (RFC 1350, section 5).
-        code: u8,
-        /// Its text.
-        text: String,
-    },
-    /// Nobody answers, or no more.
-    Timeout,
-    /// There is no memory.
-    OutOfResources,
-    /// The card is dead, or something else that is not the server's fault.
-    Device,
-}
 
 /// The packets of the DHCP exchange, each as it came, or `None`.
 #[derive(Clone, Debug, Default)]

@@ -12,11 +12,15 @@ extern crate alloc;
 
 mod base_code;
 mod caller;
+mod failure;
 mod guard;
 mod handle;
 mod resident;
+mod shared;
 mod simple_network;
 
-pub use base_code::{Failure, Packets};
+pub use base_code::Packets;
 pub use caller::Buffer;
-pub use resident::{Network, Resident, Station};
+pub use failure::Failure;
+pub use resident::Resident;
+pub use shared::{Network, Station};

@@ -1,94 +1,27 @@
 //! What stays while a loader runs: the network, and the protocols on it.
 
-use crate::base_code::{BaseCodeTable, Failure, Packets};
-use crate::caller::Buffer;
+use crate::base_code::{BaseCodeTable, Packets};
 use crate::guard::Guard;
 use crate::handle::Installed;
+use crate::shared::{Network, Shared, Station};
 use crate::simple_network::{self, SnpTable};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::{RefCell, RefMut};
 use core::ffi::c_void;
 use core::mem::ManuallyDrop;
-use core::net::IpAddr;
 use core::ptr::NonNull;
 use core::time::Duration;
 use uefi::Event;
-use uefi::boot::{self, EventType, TimerTrigger, Tpl, TplGuard};
+use uefi::boot::{self, EventType, TimerTrigger, Tpl};
 use uefi_raw::protocol::device_path::DevicePathProtocol;
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
-use wireboot_fetch::url::Url;
 use wireboot_platform::Callback;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
 /// How often the network is looked after while nobody calls.
 const TICK: Duration = Duration::from_millis(10);
-
-/// The network under the protocols.
-pub trait Network {
-    /// Looks after it for a moment.
-    fn turn(&mut self);
-    /// The size of the file at `url`, in bytes.
-    ///
-    /// # Errors
-    /// Why it cannot be told.
-    fn size(&mut self, url: &Url) -> Result<u64, Failure>;
-    /// Downloads the file at `url` into `buffer`. Returns its size in bytes, once nobody holds the buffer.
-    ///
-    /// # Errors
-    /// Why not; nobody holds the buffer any more either.
-    fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure>;
-    /// Boot services end: stops all, without memory of the firmware's.
-    fn halt(&mut self);
-}
-
-/// Who we are on the network.
-#[derive(Clone, Debug)]
-pub struct Station {
-    /// Ethernet address.
-    pub mac: [u8; 6],
-    /// Largest packet of the link, in bytes.
-    pub mtu: u16,
-    /// The address.
-    pub address: IpAddr,
-    /// The length of its network's prefix.
-    pub prefix_len: u8,
-    /// Device path of the card as a network interface, up to its MAC (and VLAN) node, with an end node.
-    pub mac_path: Box<[u8]>,
-    /// The same with an IPv4 or IPv6 node.
-    pub ip_path: Box<[u8]>,
-}
-
-/// All that calls change.
-pub(crate) struct State {
-    pub network: Box<dyn Network>,
-    pub snp: SimpleNetwork<Box<dyn Link>>,
-}
-
-/// What the tables' functions reach.
-pub(crate) struct Shared {
-    state: RefCell<State>,
-}
-
-/// A call at work: at TPL_CALLBACK, with the state to itself.
-pub(crate) struct Call<'a> {
-    pub state: RefMut<'a, State>,
-    _tpl: TplGuard,
-}
-
-impl Shared {
-    /// Begins a call; `None` where another is at work, as when an event of the caller's interrupts it.
-    pub(crate) fn call(&self) -> Option<Call<'_>> {
-        // SAFETY: callers are at TPL_CALLBACK at most (UEFI 2.10, section 7.1, table 7.3), and the guard restores theirs.
-        let tpl = unsafe { boot::raise_tpl(Tpl::CALLBACK) };
-        Some(Call {
-            state: self.state.try_borrow_mut().ok()?,
-            _tpl: tpl,
-        })
-    }
-}
 
 /// What the firmware has the addresses of.
 struct Tables {
@@ -130,8 +63,7 @@ impl Resident {
     ) -> uefi::Result<Self> {
         let known = Callback::new();
         let snp = SimpleNetwork::new(link, station.mac, station.mtu);
-        let state = RefCell::new(State { network, snp });
-        let shared: &'static Shared = Box::leak(Box::new(Shared { state }));
+        let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp)));
         let mut resident = Self {
             guard: Guard::default(),
             handles: Vec::new(),
@@ -215,17 +147,11 @@ impl Drop for Resident {
 unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
-    let shared = unsafe { context.cast::<Shared>().as_ref() };
-    if let Ok(mut state) = shared.state.try_borrow_mut() {
-        state.network.turn();
-    }
+    unsafe { context.cast::<Shared>().as_ref() }.at_leisure(|network| network.turn());
 }
 
 unsafe extern "efiapi" fn on_exit(_: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
-    let shared = unsafe { context.cast::<Shared>().as_ref() };
-    if let Ok(mut state) = shared.state.try_borrow_mut() {
-        state.network.halt();
-    }
+    unsafe { context.cast::<Shared>().as_ref() }.at_leisure(|network| network.halt());
 }

@@ -1,6 +1,6 @@
 //! EFI_SIMPLE_NETWORK_PROTOCOL: its table.
 
-use crate::resident::{Call, Shared, Station};
+use crate::shared::{Call, Shared, Station};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;

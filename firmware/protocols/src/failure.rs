@@ -1,0 +1,23 @@
+//! Why a file was not had.
+
+use alloc::string::String;
+
+/// Why a file was not had.
+#[derive(Debug)]
+pub enum Failure {
+    /// It is so many bytes long, which is more than the buffer.
+    TooSmall(u64),
+    /// The server sent a TFTP error.
+    Tftp {
+        /// Its number (RFC 1350, section 5).
+        code: u8,
+        /// Its text.
+        text: String,
+    },
+    /// Nobody answers, or no more.
+    Timeout,
+    /// There is no memory.
+    OutOfResources,
+    /// The card is dead, or something else that is not the server's fault.
+    Device,
+}

@@ -1,0 +1,88 @@
+//! What the functions of all tables reach: the network, and who we are on it. One call at a time.
+
+use crate::caller::Buffer;
+use crate::failure::Failure;
+use alloc::boxed::Box;
+use core::cell::{RefCell, RefMut};
+use core::net::IpAddr;
+use uefi::boot::{self, Tpl, TplGuard};
+use wireboot_fetch::url::Url;
+use wireboot_protocols::link::Link;
+use wireboot_protocols::simple_network::SimpleNetwork;
+
+/// The network under the protocols.
+pub trait Network {
+    /// Looks after it for a moment.
+    fn turn(&mut self);
+    /// The size of the file at `url`, in bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    fn size(&mut self, url: &Url) -> Result<u64, Failure>;
+    /// Downloads the file at `url` into `buffer`. Returns its size in bytes, once nobody holds the buffer.
+    ///
+    /// # Errors
+    /// Why not; nobody holds the buffer any more either.
+    fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure>;
+    /// Boot services end: stops all, without memory of the firmware's.
+    fn halt(&mut self);
+}
+
+/// Who we are on the network.
+#[derive(Clone, Debug)]
+pub struct Station {
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// Largest packet of the link, in bytes.
+    pub mtu: u16,
+    /// The address.
+    pub address: IpAddr,
+    /// The length of its network's prefix.
+    pub prefix_len: u8,
+    /// Device path of the card as a network interface, up to its MAC (and VLAN) node, with an end node.
+    pub mac_path: Box<[u8]>,
+    /// The same with an IPv4 or IPv6 node.
+    pub ip_path: Box<[u8]>,
+}
+
+/// All that calls change.
+pub(crate) struct State {
+    pub network: Box<dyn Network>,
+    pub snp: SimpleNetwork<Box<dyn Link>>,
+}
+
+/// What the tables' functions reach.
+pub(crate) struct Shared {
+    state: RefCell<State>,
+}
+
+/// A call at work: at TPL_CALLBACK, with the state to itself.
+pub(crate) struct Call<'a> {
+    pub state: RefMut<'a, State>,
+    _tpl: TplGuard,
+}
+
+impl Shared {
+    pub(crate) fn new(network: Box<dyn Network>, snp: SimpleNetwork<Box<dyn Link>>) -> Self {
+        Self {
+            state: RefCell::new(State { network, snp }),
+        }
+    }
+
+    /// Does `work` with the network, unless a call is at work.
+    pub(crate) fn at_leisure(&self, work: impl FnOnce(&mut dyn Network)) {
+        if let Ok(mut state) = self.state.try_borrow_mut() {
+            work(&mut *state.network);
+        }
+    }
+
+    /// Begins a call; `None` where another is at work, as when an event of the caller's interrupts it.
+    pub(crate) fn call(&self) -> Option<Call<'_>> {
+        // SAFETY: callers are at TPL_CALLBACK at most (UEFI 2.10, section 7.1, table 7.3), and the guard restores theirs.
+        let tpl = unsafe { boot::raise_tpl(Tpl::CALLBACK) };
+        Some(Call {
+            state: self.state.try_borrow_mut().ok()?,
+            _tpl: tpl,
+        })
+    }
+}
