@@ -6,6 +6,7 @@ use crate::packet::{
     ETHERNET_HEADER, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_TCP, Received, TCP_HEADER, be16, be32,
     parse, put, tcp,
 };
+use crate::tap::cut::cut;
 use crate::{Engine, Ipv4Config, Memory, Region};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -29,6 +30,26 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 const IP: usize = ETHERNET_HEADER;
 const TCP: usize = ETHERNET_HEADER + IPV4_HEADER;
+
+/// Cuts any unit for a tap: two bytes for the longest frame, two for the length of joined datagrams, then the unit.
+pub fn fuzz_cut(data: &[u8]) {
+    let (Some(longest), Some(segment)) = (be16(data, 0), be16(data, 2)) else {
+        return;
+    };
+    let unit = data.get(4..).unwrap_or_default();
+    let longest = usize::from(longest % 2048);
+    let mut bytes = 0;
+    cut(unit, (segment != 0).then_some(segment), longest, |frame| {
+        assert!(frame.len() <= longest, "a frame of {} bytes", frame.len());
+        bytes += frame.len();
+    });
+    // Each frame has headers and at least a byte, or there is one.
+    assert!(
+        bytes <= unit.len().max(1) * 80,
+        "{bytes} bytes of {}",
+        unit.len()
+    );
+}
 
 /// What the host sends at `offset` from its first byte.
 fn byte(offset: u32) -> u8 {

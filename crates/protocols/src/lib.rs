@@ -9,6 +9,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[allow(clippy::panic, reason = "a test kit")]
+pub mod fuzzing;
 pub mod link;
 pub mod near_end;
 pub mod packet;

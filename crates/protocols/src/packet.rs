@@ -130,6 +130,10 @@ pub fn name_file6(packet: &mut Packet, server: IpAddr, file: &str) {
     let mut rest = before.get(OPTIONS6..).unwrap_or_default();
     let mut after = Vec::new();
     let mut push = |code: u16, value: &[u8]| {
+        // What does not fit is left out, as a whole.
+        if after.len() + 4 + value.len() > PACKET - OPTIONS6 {
+            return;
+        }
         after.extend(code.to_be_bytes());
         after.extend((value.len() as u16).to_be_bytes());
         after.extend(value);
@@ -238,6 +242,18 @@ mod tests {
         expected.extend(url);
         expected.extend([0, 2, 0, 2, 9, 9, 0, 14, 0, 0, 0, 0, 0, 0]);
         assert_eq!(packet[..expected.len()], expected);
+    }
+
+    #[test]
+    fn options_that_do_not_fit_are_left_out() {
+        let mut packet = [0; PACKET];
+        // An option of 1450 bytes, and one of none.
+        packet[..8].copy_from_slice(&[7, 1, 2, 3, 0, 2, 5, 170]);
+        packet[8..8 + 1450].fill(9);
+        packet[8 + 1450 + 1] = 14;
+        name_file6(&mut packet, "fd00::1".parse().unwrap(), "a");
+        assert_eq!(packet[4..8], [0, 59, 0, 18]);
+        assert_eq!(packet[8 + 18..][..6], [0, 14, 0, 0, 0, 0]);
     }
 
     proptest! {

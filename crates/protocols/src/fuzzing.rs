@@ -1,0 +1,134 @@
+//! Bodies of fuzz targets. They panic when a promise is broken.
+
+use crate::link::Link;
+use crate::near_end::{Files, NearEnd, Progress};
+use crate::packet::{self, PACKET, Packet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use wireboot_fetch::url::Url;
+use wireboot_net::{Duration, Instant};
+
+/// Frames of one turn at most: what eight transfers have in their windows, and what each has to say besides.
+const MOST: usize = 8 * 66;
+const LONGEST: usize = 1514;
+
+/// A wire on which nothing comes.
+struct Silence;
+
+impl Link for Silence {
+    fn set_up(&mut self, _: bool) {}
+
+    fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
+        true
+    }
+
+    fn peek(&mut self) -> Option<&[u8]> {
+        None
+    }
+
+    fn skip(&mut self) {}
+}
+
+/// Files of any length that come as the input says.
+struct AnyFiles<'a> {
+    script: &'a [u8],
+    now: Instant,
+}
+
+impl Files for AnyFiles<'_> {
+    type File = u64;
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn open(&mut self, url: &Url) -> Option<u64> {
+        let len = url.as_str().len() as u64;
+        (!len.is_multiple_of(7)).then_some(len * 1000)
+    }
+
+    fn progress(&mut self, size: &u64) -> Progress {
+        let (&first, rest) = self.script.split_first().unwrap_or((&3, &[]));
+        self.script = rest;
+        self.now += Duration::from_millis(u64::from(first));
+        let (size, ready) = (*size, *size / u64::from(first | 1));
+        match first % 8 {
+            0 => Progress::Asked,
+            1 => Progress::Coming { size: None, ready },
+            2 => Progress::Coming {
+                size: Some(size),
+                ready,
+            },
+            4 if first > 128 => Progress::Refused {
+                code: first.into(),
+                text: String::from("text"),
+            },
+            5 if first > 200 => Progress::Silent,
+            6 if first > 200 => Progress::TooLarge,
+            _ => Progress::Whole { size },
+        }
+    }
+
+    fn read(&self, size: &u64, at: u64, to: &mut [u8]) -> usize {
+        let rest = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX);
+        rest.min(to.len())
+    }
+
+    fn close(&mut self, _: u64) {}
+}
+
+/// Frames of a loader's, each a length and so many bytes, to the near end.
+pub fn fuzz_near_end(data: &[u8]) {
+    let (script, mut data) = data.split_at(data.len() / 4);
+    let files = AnyFiles {
+        script,
+        now: Instant::ZERO,
+    };
+    let mut near = NearEnd::new(Silence, files, LONGEST);
+    while let Some((&len, rest)) = data.split_first() {
+        let (frame, rest) = rest.split_at(usize::from(len).min(rest.len()));
+        data = rest;
+        if let Some((header, payload)) = frame.split_first_chunk() {
+            near.send(header, payload);
+        }
+        let mut count = 0;
+        while let Some(frame) = near.peek() {
+            assert!(frame.len() <= LONGEST, "a frame of {} bytes", frame.len());
+            near.skip();
+            count += 1;
+            if count > MOST {
+                break;
+            }
+        }
+    }
+    near.set_up(false);
+    assert!(near.peek().is_none(), "a frame of nobody's");
+}
+
+/// A DHCP or DHCPv6 packet of a server's, shown to a loader.
+pub fn fuzz_packet(data: &[u8]) {
+    let raw = packet::padded(data);
+    let works: [fn(&mut Packet); 3] = [
+        packet::end_options,
+        |packet| packet::name_file(packet, [10, 0, 0, 1].into(), "a/b"),
+        |packet| packet::name_file6(packet, [0; 16].into(), "a/b"),
+    ];
+    for work in works {
+        let mut packet = raw;
+        work(&mut packet);
+        let once = packet;
+        work(&mut packet);
+        assert!(once == packet, "another time it is another packet");
+    }
+    let mut packet = raw;
+    packet::end_options(&mut packet);
+    let end: Vec<_> = packet
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .into_iter()
+        .collect();
+    assert!(
+        end.iter()
+            .all(|&end| end < PACKET && packet.get(end) == Some(&255))
+    );
+}

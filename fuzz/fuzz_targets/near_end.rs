@@ -1,0 +1,4 @@
+//! Frames of a boot loader's network stack, to the near end.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| wireboot_protocols::fuzzing::fuzz_near_end(data));
