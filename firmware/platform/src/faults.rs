@@ -24,15 +24,18 @@ pub enum Place {
     Initrd,
     /// The callback at the end of boot services.
     Exit,
+    /// A call of a boot loader's.
+    Call,
 }
 
-const NAMES: [(&str, Place); 6] = [
+const NAMES: [(&str, Place); 7] = [
     ("boot", Place::Boot),
     ("engine", Place::Engine),
     ("worker", Place::Worker),
     ("heap", Place::Heap),
     ("initrd", Place::Initrd),
     ("exit", Place::Exit),
+    ("call", Place::Call),
 ];
 
 /// Where the next panic is; 0 for none.

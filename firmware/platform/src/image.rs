@@ -202,8 +202,23 @@ pub(crate) fn end_started() {
     let handle = STARTED.load(Ordering::Relaxed);
     // SAFETY: null, or a handle that was just started.
     if let Some(handle) = unsafe { Handle::from_ptr(handle) } {
+        lower_tpl();
         // SAFETY: what is on the stack above `Loaded::start` is left for good: the image, and a callback, which has nothing to drop.
         let _ = unsafe { boot::exit(handle, uefi::Status::ABORTED, 0, ptr::null_mut()) };
+    }
+}
+
+/// Back to TPL_APPLICATION, at which the image was started: a callback may have raised it.
+#[cfg(target_os = "uefi")]
+fn lower_tpl() {
+    // SAFETY: the system table is live, and boot services too, as an image runs that can still end. Whoever raised the TPL never goes on.
+    unsafe {
+        if let Some(table) = uefi::table::system_table_raw()
+            && let Some(services) = table.as_ref().boot_services.as_ref()
+        {
+            (services.raise_tpl)(boot::Tpl::HIGH_LEVEL);
+            (services.restore_tpl)(boot::Tpl::APPLICATION);
+        }
     }
 }
 

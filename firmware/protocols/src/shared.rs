@@ -80,9 +80,9 @@ impl Shared {
     pub(crate) fn call(&self) -> Option<Call<'_>> {
         // SAFETY: callers are at TPL_CALLBACK at most (UEFI 2.10, section 7.1, table 7.3), and the guard restores theirs.
         let tpl = unsafe { boot::raise_tpl(Tpl::CALLBACK) };
-        Some(Call {
-            state: self.state.try_borrow_mut().ok()?,
-            _tpl: tpl,
-        })
+        let state = self.state.try_borrow_mut().ok()?;
+        #[cfg(feature = "faults")]
+        wireboot_platform::faults::reach(wireboot_platform::faults::Place::Call);
+        Some(Call { state, _tpl: tpl })
     }
 }

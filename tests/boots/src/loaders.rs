@@ -14,7 +14,7 @@ use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
-use crate::scene::{Scene, boot_program, expect};
+use crate::scene::{Scene, boot_program, expect, faulty_program};
 use crate::system;
 
 /// The packages, and in each the file. They are not installed: that would concern the loader of this computer.
@@ -61,9 +61,13 @@ fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
 
 /// wireboot.efi that keeps the network for what it starts, with more `settings`.
 fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
+    embedded(scene, &boot_program()?, settings)
+}
+
+fn embedded(scene: &Scene<'_>, from: &Path, settings: &str) -> Result<PathBuf> {
     let program = scene.system.directory.join("wireboot.efi");
     let settings = format!("network wireboot\n{settings}");
-    embed::configuration(&boot_program()?, &settings, &program)?;
+    embed::configuration(from, &settings, &program)?;
     Ok(program)
 }
 
@@ -174,5 +178,21 @@ pub(crate) fn ipxe_exits(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let (mut machine, _server) = ipxe(&scene, "exit\n")?;
     expect(&mut machine, r"snponly\.efi returned")?;
+    scene.goes_on(&mut machine)
+}
+
+/// A panic in a call ends the loader and wireboot; the firmware goes on, with its network.
+pub(crate) fn panic_in_a_call(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    prepare(&scene, "10.77.0.1", "")?;
+    let file = scene.system.directory.join("wireboot.conf");
+    let text = fs::read_to_string(&file)? + "options fault=call\n";
+    fs::write(&file, text)?;
+    let program = embedded(&scene, &faulty_program()?, "")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = start(&scene)?;
+    expect(&mut machine, "internal error")?;
+    expect(&mut machine, "a planted fault")?;
+    expect(&mut machine, r"bootnetx64\.efi returned")?;
     scene.goes_on(&mut machine)
 }

@@ -230,6 +230,7 @@ const CASES: &[(&str, Case)] = &[
         loaders::shim_and_grub_from_a_disk,
     ),
     ("grub_that_exits", loaders::grub_that_exits),
+    ("panic_in_a_call", loaders::panic_in_a_call),
     ("ipxe_over_ours_boots", loaders::ipxe_boots),
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
