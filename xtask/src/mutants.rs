@@ -50,6 +50,7 @@ const CRATES: &[Crate] = &[
     Crate::new("crates/wire", "--lib", 80),
     Crate::new("crates/fetch", "--lib", 80),
     Crate::new("crates/nic", "--lib", 80),
+    Crate::new("crates/protocols", "--lib", 80),
     // Its clients from elsewhere are integration tests.
     Crate {
         starts_programs: true,
