@@ -214,6 +214,9 @@ mod tests {
         name_file(&mut named, SERVER, "a");
         assert_eq!(field(&named), b"wireboot.efi");
         assert_eq!(named[OPTIONS..OPTIONS + 7], [67, 1, b'a', 52, 1, 1, 255]);
+        let mut both = packet(&[52, 1, 3, 255]);
+        name_file(&mut both, SERVER, "a");
+        assert_eq!(field(&both), b"wireboot.efi");
         // The server name's field alone does not matter.
         let mut named = packet(&[52, 1, 2, 255]);
         name_file(&mut named, SERVER, "a");
@@ -247,13 +250,18 @@ mod tests {
     #[test]
     fn options_that_do_not_fit_are_left_out() {
         let mut packet = [0; PACKET];
-        // An option of 1450 bytes, and one of none.
-        packet[..8].copy_from_slice(&[7, 1, 2, 3, 0, 2, 5, 170]);
-        packet[8..8 + 1450].fill(9);
-        packet[8 + 1450 + 1] = 14;
-        name_file6(&mut packet, "fd00::1".parse().unwrap(), "a");
-        assert_eq!(packet[4..8], [0, 59, 0, 18]);
-        assert_eq!(packet[8 + 18..][..6], [0, 14, 0, 0, 0, 0]);
+        // An option that fills what 22 bytes of URL option leave, and one byte more; one of no bytes.
+        for (len, fits) in [(1442_u16, true), (1443, false)] {
+            packet.fill(0);
+            packet[..6].copy_from_slice(&[7, 1, 2, 3, 0, 2]);
+            packet[6..8].copy_from_slice(&len.to_be_bytes());
+            packet[8..][..len.into()].fill(9);
+            packet[8 + usize::from(len) + 1] = 14;
+            name_file6(&mut packet, "fd00::1".parse().unwrap(), "a");
+            assert_eq!(packet[4..8], [0, 59, 0, 18]);
+            let behind = if fits { [0, 2] } else { [0, 14] };
+            assert_eq!(packet[8 + 18..][..2], behind);
+        }
     }
 
     proptest! {

@@ -473,6 +473,23 @@ fn so_many_transfers_and_no_more() {
 }
 
 #[test]
+fn transfers_side_by_side_are_told_apart() {
+    let mut loader = Loader::with(bytes(2000));
+    let mut ports = Vec::new();
+    for port in [3000, 3001] {
+        loader.us.set_port(port);
+        loader.ask("file", "octet", &TransferOptions::default());
+        ports.push(loader.receive().unwrap().0);
+    }
+    // The second acknowledges to the first one's port, then to its own.
+    loader.send(ports[0], &Packet::Ack { block: 1 });
+    assert!(loader.receive().is_none());
+    assert_eq!(loader.world.borrow().sent.len(), 1);
+    loader.send(ports[1], &Packet::Ack { block: 1 });
+    assert_eq!(loader.receive().unwrap().0, ports[1]);
+}
+
+#[test]
 fn frames_of_the_wire_come_behind_those_of_transfers() {
     let mut loader = Loader::with(bytes(10));
     loader.world.borrow_mut().arrived.push_back(vec![1, 2, 3]);

@@ -1,8 +1,9 @@
 //! Verdicts from UEFI 2.10, section 24.1, and from what the stock driver answers where that is silent.
 
 use super::*;
+use std::boxed::Box;
 use std::vec;
-use wireboot_net::{Engine, Instant, TapPort, tap};
+use wireboot_net::{Engine, Instant, tap};
 use wireboot_nic::sim::{Clock, LinkConfig, NicConfig, SimNic, link};
 use wireboot_nic::{Nic, Offload, Receive, Transmit};
 
@@ -15,7 +16,7 @@ struct World {
     engine: Engine<SimNic>,
     far: SimNic,
     clock: Clock,
-    snp: SimpleNetwork<TapPort>,
+    snp: SimpleNetwork<Box<dyn Link>>,
 }
 
 impl World {
@@ -30,7 +31,7 @@ impl World {
             engine,
             far,
             clock,
-            snp: SimpleNetwork::new(port, US, 1500),
+            snp: SimpleNetwork::new(Box::new(port), US, 1500),
         }
     }
 
@@ -91,7 +92,7 @@ impl World {
 #[test]
 fn each_call_has_its_states() {
     use Refusal::{AlreadyStarted, DeviceError, NotReady, NotStarted};
-    type Call = fn(&mut SimpleNetwork<TapPort>) -> Result<(), Refusal>;
+    type Call = fn(&mut SimpleNetwork<Box<dyn Link>>) -> Result<(), Refusal>;
     let not_initialized = [Err(NotStarted), Err(DeviceError)];
     let [stopped, started] = not_initialized;
     let calls: [(Call, [Result<(), Refusal>; 3]); 11] = [
@@ -179,6 +180,9 @@ fn filters_are_obeyed() {
         .unwrap();
     assert_eq!(world.snp.multicast(), [other, GROUP]);
     assert_eq!(seen(&mut world), [false, false, true]);
+    let six = [0x33, 0x33, 0, 0, 0, 1];
+    world.snp.receive_filters(0x02, 0, false, &[six]).unwrap();
+    assert!(world.receives(six) && !world.receives(GROUP));
     world.snp.receive_filters(0, 0x02, false, &[]).unwrap();
     assert_eq!(seen(&mut world), [false, false, false]);
     world.snp.receive_filters(0x02, 0, false, &[GROUP]).unwrap();
@@ -193,6 +197,7 @@ fn wrong_filters_change_nothing() {
     for (enable, disable, list) in [
         (0x20, 0, &[][..]),
         (0, 0x20, &[]),
+        (0x20, 0x20, &[]),
         (0x02, 0, &[]),
         (0x02, 0, &[US]),
         (0x02, 0, &[GROUP, US]),
@@ -282,6 +287,7 @@ fn frames_are_counted() {
     for to in [US, ALL, ALL, GROUP] {
         world.receives(to);
     }
+    assert!(world.snp.transmit(None, &[0; 1515], 1).is_err());
     for to in [HOST, HOST, ALL, GROUP] {
         let frame = [&to[..], &US, &[8, 6], &[1; 46]].concat();
         world.snp.transmit(None, &frame, 1).unwrap();
@@ -298,7 +304,7 @@ fn frames_are_counted() {
     assert_eq!(received, expected);
     let expected = Counts {
         frames: 4,
-        dropped: 0,
+        dropped: 1,
         unicast: 2,
         broadcast: 1,
         multicast: 1,
