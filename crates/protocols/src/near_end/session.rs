@@ -127,13 +127,13 @@ impl<F> Session<F> {
                 let behind = u64::from(block.wrapping_sub(self.acked as u16));
                 match self.phase {
                     Phase::Oack(_) if *block == 0 => self.phase = Phase::Data,
-                    Phase::Data if (1..=self.sent - self.acked).contains(&behind) => {
+                    Phase::Data if behind <= self.sent - self.acked => {
                         self.acked += behind;
-                    }
-                    // A gap in its window (RFC 7440, section 4): once, when it has seen the window to its end. In lock-step an old
-                    // acknowledgement means nothing (RFC 1123, section 4.2.3.1).
-                    Phase::Data if behind == 0 && self.window > 1 && drained => {
-                        self.sent = self.acked;
+                        // A gap in its window (RFC 7440, section 4): once, when it has seen the window to its end. In lock-step an old
+                        // acknowledgement means nothing (RFC 1123, section 4.2.3.1).
+                        if self.window > 1 && drained {
+                            self.sent = self.acked;
+                        }
                     }
                     _ => {}
                 }

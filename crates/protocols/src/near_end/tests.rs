@@ -472,6 +472,115 @@ fn so_many_transfers_and_no_more() {
     assert_eq!(loader.world.borrow().sent.len(), 2);
 }
 
+/// RFC 7440, section 4: an acknowledgement within the window says where the gap is.
+#[test]
+fn a_window_goes_on_behind_what_was_acknowledged() {
+    let options = TransferOptions {
+        window_size: Some(4),
+        ..TransferOptions::default()
+    };
+    let blocks = |loader: &mut Loader| -> Vec<u16> {
+        let all = core::iter::from_fn(|| loader.receive());
+        all.map(|(_, bytes)| u16::from_be_bytes([bytes[2], bytes[3]]))
+            .collect()
+    };
+    let mut loader = Loader::with(bytes(512 * 20));
+    loader.ask("file", "octet", &options);
+    let (port, _) = loader.receive().unwrap();
+    // Of no block, and none of the options.
+    loader.send(port, &Packet::Ack { block: 5 });
+    assert_eq!(blocks(&mut loader), []);
+    loader.send(port, &Packet::Ack { block: 0 });
+    assert_eq!(blocks(&mut loader), [1, 2, 3, 4]);
+    loader.send(port, &Packet::Ack { block: 2 });
+    assert_eq!(blocks(&mut loader), [3, 4, 5, 6]);
+    loader.send(port, &Packet::Ack { block: 2 });
+    assert_eq!(blocks(&mut loader), [3, 4, 5, 6]);
+    // Of a block that has not been sent.
+    loader.send(port, &Packet::Ack { block: 7 });
+    assert_eq!(blocks(&mut loader), []);
+    loader.send(port, &Packet::Ack { block: 6 });
+    // Said again before it has seen what was sent for it.
+    loader.send(port, &Packet::Ack { block: 6 });
+    assert_eq!(blocks(&mut loader), [7, 8, 9, 10]);
+    // In lock-step nothing is sent twice but after a time-out.
+    let mut loader = Loader::with(bytes(2000));
+    loader.ask("file", "octet", &TransferOptions::default());
+    let (port, _) = loader.receive().unwrap();
+    loader.send(port, &Packet::Ack { block: 1 });
+    assert_eq!(blocks(&mut loader), [2]);
+    loader.send(port, &Packet::Ack { block: 1 });
+    assert_eq!(blocks(&mut loader), []);
+    loader.advance(999);
+    assert_eq!(blocks(&mut loader), []);
+    loader.advance(1);
+    assert_eq!(blocks(&mut loader), [2]);
+}
+
+#[test]
+fn a_request_said_again_is_another_transfer_once_it_was_answered() {
+    let mut loader = Loader::with(bytes(2000));
+    loader.world.borrow_mut().progress = Progress::Asked;
+    loader.ask("file", "octet", &grub());
+    loader.ask("file", "octet", &grub());
+    assert_eq!(loader.world.borrow().closed, 0);
+    loader.ask("other", "octet", &grub());
+    assert_eq!(loader.world.borrow().closed, 1);
+    loader.world.borrow_mut().progress = Progress::Whole { size: 2000 };
+    assert!(loader.receive().is_some());
+    loader.ask("other", "octet", &grub());
+    assert_eq!(loader.world.borrow().closed, 2);
+    assert!(loader.receive().is_some());
+}
+
+#[test]
+fn a_block_that_cannot_be_read_is_not_sent() {
+    let mut loader = Loader::with(bytes(100));
+    loader.world.borrow_mut().progress = Progress::Whole { size: 200 };
+    loader.ask("file", "octet", &TransferOptions::default());
+    assert!(loader.receive().is_none());
+}
+
+#[test]
+fn only_whole_datagrams_of_udp_are_looked_at() {
+    let request = b"\0\x01file\0octet\0";
+    for server in [SERVER, "fd00::1"] {
+        let us = if server == SERVER {
+            LOADER
+        } else {
+            "[fd00::5]:2000"
+        };
+        let mut loader = Loader::new(us, server, bytes(10));
+        let to = SocketAddr::new(loader.server, 69);
+        let kind: [u8; 2] = if loader.server.is_ipv4() {
+            [8, 0]
+        } else {
+            [0x86, 0xdd]
+        };
+        let mut back = [2; 14];
+        back[12..].copy_from_slice(&kind);
+        let frame = datagram::answer(&back, loader.us, to, request.len(), |place| {
+            place.copy_from_slice(request);
+        });
+        // Of another protocol, a fragment of either kind, of another version, under another ethertype: the byte and its value.
+        let changes: &[(usize, u8)] = match loader.server {
+            IpAddr::V4(_) => &[(23, 6), (20, 0x20), (21, 1), (14, 0x65), (13, 6)],
+            IpAddr::V6(_) => &[(20, 6), (14, 0x40), (13, 0xde)],
+        };
+        for (at, value) in changes {
+            let mut frame = frame.clone();
+            frame[*at] = *value;
+            let (header, payload) = frame.split_first_chunk().unwrap();
+            loader.near.send(header, payload);
+            assert!(loader.world.borrow().opened.is_empty(), "{server}, {at}");
+        }
+        assert_eq!(loader.world.borrow().sent.len(), changes.len());
+        let (header, payload) = frame.split_first_chunk().unwrap();
+        loader.near.send(header, payload);
+        assert_eq!(loader.world.borrow().opened.len(), 1);
+    }
+}
+
 #[test]
 fn transfers_side_by_side_are_told_apart() {
     let mut loader = Loader::with(bytes(2000));
