@@ -13,6 +13,7 @@
 //! the device to a driver of ours, and is started again afterwards.
 
 mod caller;
+mod function;
 mod interface;
 pub mod pci;
 pub mod snp;

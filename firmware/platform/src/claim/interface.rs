@@ -1,6 +1,6 @@
 //! Network interfaces that a driver of the firmware's has made.
 
-use super::{open, pci};
+use super::{function, open};
 use crate::device_path;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ pub struct Candidate {
     /// Its device path, without end node.
     pub path: Box<[u8]>,
     /// The PCI function behind it, or the one that leads to it (of a USB adapter: the bus's controller).
-    pub(crate) function: Option<pci::Candidate>,
+    pub(crate) function: Option<function::Candidate>,
 }
 
 impl fmt::Display for Candidate {
@@ -41,7 +41,7 @@ pub(super) fn with<P: ProtocolPointer>(is_usable: impl Fn(&P) -> bool) -> Vec<Ca
             is_usable(protocol.get()?).then_some(())?;
             Some(Candidate {
                 handle,
-                function: pci::function_of(&path),
+                function: function::function_of(&path),
                 path,
             })
         })

@@ -1,115 +1,19 @@
 //! A PCI function by `EFI_PCI_IO_PROTOCOL`, with no driver of the firmware's left.
 
-use super::{Claimed, Exclusive, caller, connect, open, snp};
+use super::function::PciIo;
+pub use super::function::{Candidate, function_of, functions};
+use super::{Claimed, Exclusive, caller, open, snp};
 use crate::clock::Clock;
 use crate::device_path;
-use crate::pci::{Function, config_read};
+use crate::pci::Function;
 use crate::raw::pci_io::{
     ATTRIBUTE_BUS_MASTER, ATTRIBUTE_MEMORY, PciIoAttributeOperation, PciIoProtocol,
 };
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt;
 use core::ptr::NonNull;
 use uefi::boot::{self, OpenProtocolAttributes, ScopedProtocol, SearchType};
 use uefi::proto::network::snp::SimpleNetwork;
-use uefi::proto::unsafe_protocol;
 use uefi::{Handle, Status, StatusExt};
-
-/// The base class of network controllers.
-const CLASS_NETWORK: u8 = 0x02;
-
-/// The protocol as the `uefi` crate opens it.
-#[repr(transparent)]
-#[unsafe_protocol(PciIoProtocol::GUID)]
-struct PciIo(PciIoProtocol);
-
-/// A PCI function that a driver may take.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    handle: Handle,
-    /// Segment, bus, device and function.
-    location: [usize; 4],
-    /// Of PCI configuration space, offset 0.
-    pub vendor: u16,
-    /// Of PCI configuration space, offset 2.
-    pub device: u16,
-    /// Base class (PCI Code and ID Assignment Specification).
-    class: u8,
-    /// Its device path, without end node.
-    pub path: Box<[u8]>,
-}
-
-impl Candidate {
-    /// By its class, a network controller.
-    #[must_use]
-    pub fn is_network(&self) -> bool {
-        self.class == CLASS_NETWORK
-    }
-
-    /// The firmware's interface to it, which stays the driver's that has it.
-    pub(crate) fn io(&self) -> uefi::Result<NonNull<PciIoProtocol>> {
-        let io = open::<PciIo>(self.handle, OpenProtocolAttributes::GetProtocol)?;
-        let io = io.get().ok_or(Status::UNSUPPORTED)?;
-        Ok(NonNull::from(&io.0))
-    }
-
-    /// Has the firmware's drivers take it. At start-up some firmware does so only with what it boots from.
-    pub fn connect(&self) {
-        connect(self.handle);
-    }
-}
-
-impl fmt::Display for Candidate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [segment, bus, device, function] = self.location;
-        write!(
-            f,
-            "PCI device {segment:04x}:{bus:02x}:{device:02x}.{function:x} ({:04x}:{:04x})",
-            self.vendor, self.device
-        )
-    }
-}
-
-/// Of the PCI functions that `path` (a device path's nodes) leads through, the last.
-#[must_use]
-pub fn function_of(path: &[u8]) -> Option<Candidate> {
-    let on_it = |candidate: &Candidate| path.starts_with(&candidate.path);
-    let found = functions().into_iter().filter(on_it);
-    found.max_by_key(|candidate| candidate.path.len())
-}
-
-/// All PCI functions, in the firmware's order.
-#[must_use]
-pub fn functions() -> Vec<Candidate> {
-    let Ok(handles) = boot::locate_handle_buffer(SearchType::from_proto::<PciIo>()) else {
-        return Vec::new();
-    };
-    handles
-        .iter()
-        .filter_map(|&handle| {
-            let path = device_path::of_handle(handle)?;
-            let io = open::<PciIo>(handle, OpenProtocolAttributes::GetProtocol).ok()?;
-            let io = NonNull::from(&io.get()?.0);
-            let id = config_read(io, 0);
-            let [.., class] = config_read(io, 8).to_le_bytes();
-            let mut location = [0; 4];
-            let [segment, bus, device, function] = &mut location;
-            // SAFETY: the protocol is live; the four results are written to locals.
-            let told =
-                unsafe { (io.as_ref().get_location)(io.as_ptr(), segment, bus, device, function) };
-            told.is_success().then_some(())?;
-            Some(Candidate {
-                handle,
-                location,
-                vendor: id as u16,
-                device: (id >> 16) as u16,
-                class,
-                path,
-            })
-        })
-        .collect()
-}
 
 /// The network interfaces that the firmware's drivers made of the function at `path`.
 fn interfaces_on(path: &[u8]) -> Vec<Handle> {
