@@ -3,7 +3,7 @@
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(loom)]
-pub use loom::{
+pub(crate) use loom::{
     cell::UnsafeCell,
     sync::atomic::{AtomicUsize, Ordering},
 };

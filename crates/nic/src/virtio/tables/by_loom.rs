@@ -8,10 +8,10 @@ use loom::sync::atomic::{AtomicU16, Ordering};
 
 /// A clone is the device's end.
 #[derive(Clone)]
-pub struct Tables(pub Arc<Parts>);
+pub(crate) struct Tables(pub Arc<Parts>);
 
 /// What the memory holds.
-pub struct Parts {
+pub(crate) struct Parts {
     pub descriptors: Vec<UnsafeCell<[u32; 4]>>,
     /// Flags, index, elements.
     pub avail: Vec<AtomicU16>,
@@ -35,34 +35,34 @@ impl Tables {
         }))
     }
 
-    pub fn set_avail_flags(&self, flags: u16) {
+    pub(crate) fn set_avail_flags(&self, flags: u16) {
         self.0.avail[0].store(flags, Ordering::Relaxed);
     }
 
-    pub fn set_avail_index(&self, index: u16, ordering: Ordering) {
+    pub(crate) fn set_avail_index(&self, index: u16, ordering: Ordering) {
         self.0.avail[1].store(index, ordering);
     }
 
-    pub fn set_avail(&self, at: u16, id: u16) {
+    pub(crate) fn set_avail(&self, at: u16, id: u16) {
         let slot = usize::from(at) % self.0.descriptors.len();
         self.0.avail[2 + slot].store(id, Ordering::Relaxed);
     }
 
-    pub fn used_flags(&self) -> u16 {
+    pub(crate) fn used_flags(&self) -> u16 {
         self.0.used[0].load(Ordering::Relaxed)
     }
 
-    pub fn used_index(&self, ordering: Ordering) -> u16 {
+    pub(crate) fn used_index(&self, ordering: Ordering) -> u16 {
         self.0.used[1].load(ordering)
     }
 
-    pub fn used(&self, at: u16) -> (u32, u32) {
+    pub(crate) fn used(&self, at: u16) -> (u32, u32) {
         let slot = usize::from(at) % self.0.elements.len();
         // SAFETY: loom tells when another thread writes it.
         self.0.elements[slot].with(|element| unsafe { *element })
     }
 
-    pub fn set_descriptor(&self, id: u16, words: [u32; 4]) {
+    pub(crate) fn set_descriptor(&self, id: u16, words: [u32; 4]) {
         let slot = usize::from(id) % self.0.descriptors.len();
         // SAFETY: loom tells when another thread reads it.
         self.0.descriptors[slot].with_mut(|descriptor| unsafe { *descriptor = words });
