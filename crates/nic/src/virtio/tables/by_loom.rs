@@ -26,7 +26,7 @@ unsafe impl Sync for Parts {}
 impl Tables {
     /// # Safety
     /// None is needed: the memory is not used.
-    pub unsafe fn new(_: NonNull<u8>, size: u16) -> Self {
+    pub(crate) unsafe fn new(_: NonNull<u8>, size: u16) -> Self {
         Tables(Arc::new(Parts {
             descriptors: (0..size).map(|_| UnsafeCell::new([0; 4])).collect(),
             avail: (0..size + 2).map(|_| AtomicU16::new(0)).collect(),
