@@ -5,7 +5,7 @@ use crate::Fault;
 /// The state of a NIC that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NicState {
-    /// In use.
+    /// Frames may be sent and received.
     Running,
     /// Stopped by [`Nic::stop`](crate::Nic::stop).
     Stopped,

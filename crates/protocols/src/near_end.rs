@@ -36,7 +36,7 @@ pub trait Files {
     /// A download that was begun.
     type File;
 
-    /// The time.
+    /// Time on the clock of the engine that downloads.
     fn now(&self) -> Instant;
     /// Begins to download `url`.
     fn open(&mut self, url: &Url) -> Option<Self::File>;
@@ -53,7 +53,7 @@ pub trait Files {
 pub enum Progress {
     /// The server has not answered yet.
     Asked,
-    /// It comes.
+    /// Some of it has come, or its size.
     Coming {
         /// Its size in bytes, if the server has told.
         size: Option<u64>,
@@ -69,7 +69,7 @@ pub enum Progress {
     Refused {
         /// Its number (RFC 1350, section 5).
         code: u16,
-        /// Its text.
+        /// What the server says of it, unchecked.
         text: String,
     },
     /// The server says nothing, or no more.

@@ -6,16 +6,16 @@ pub enum Refusal {
     /// EFI_NOT_STARTED: in this state the call does nothing.
     #[error("not started")]
     NotStarted,
-    /// EFI_ALREADY_STARTED.
+    /// EFI_ALREADY_STARTED: somebody has started the interface before.
     #[error("already started")]
     AlreadyStarted,
     /// EFI_DEVICE_ERROR: the state is another one than the call is for, or the card is dead.
     #[error("device error")]
     DeviceError,
-    /// EFI_INVALID_PARAMETER.
+    /// EFI_INVALID_PARAMETER: an argument that the call cannot have in any state.
     #[error("invalid parameter")]
     InvalidParameter,
-    /// EFI_UNSUPPORTED.
+    /// EFI_UNSUPPORTED: the specification has it, and this interface has not.
     #[error("unsupported")]
     Unsupported,
     /// EFI_BUFFER_TOO_SMALL: so many bytes are needed.

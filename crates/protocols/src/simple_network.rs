@@ -47,7 +47,7 @@ pub enum State {
     Stopped = 0,
     /// Somebody does, and frames do not flow.
     Started = 1,
-    /// Frames flow.
+    /// Frames are sent and received.
     Initialized = 2,
 }
 
