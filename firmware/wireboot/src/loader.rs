@@ -1,22 +1,25 @@
 //! The network under a boot loader: it stays while the loader runs, and EFI protocols lead to it.
 
+mod downloads;
+mod transfers;
+
 use crate::error::Error;
-use crate::network::{Network, instant};
+use crate::network::Network;
 use crate::origin::Origin;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::IpAddr;
+use downloads::Download;
 use efi_protocols::{Buffer, Failure, Packets, Resident, Station};
 use wireboot_fetch::tftp::TftpError;
 use wireboot_fetch::url::{Host, Url};
-use wireboot_fetch::{Command, Event, FetchError, File, Job, Leases};
-use wireboot_net::{Duration, Instant, Memory, tap};
+use wireboot_fetch::{Command, FetchError, File, Job, Leases};
+use wireboot_net::{Duration, tap};
 use wireboot_platform::device_path::PathBuf;
-use wireboot_platform::memory::{self, DownloadReader};
 use wireboot_protocols::link::Link;
-use wireboot_protocols::near_end::{Files, NearEnd, Progress};
+use wireboot_protocols::near_end::NearEnd;
 use wireboot_protocols::packet;
 use wireboot_protocols::simple_network::MEDIA_HEADER;
 
@@ -26,8 +29,6 @@ const FIRST_JOB: Job = 1 << 16;
 const MTU: u16 = 1500;
 /// The length of an IPv6 network's prefix: addresses of DHCPv6 have none, and nearly all networks have this one (RFC 4291, section 2.5.1).
 const PREFIX6: u8 = 64;
-/// Bytes of a file that the near end has in memory at most; a larger one comes by the loader's own means.
-const LARGEST: usize = 64 << 20;
 /// How long a server may be silent, as loaders try others themselves.
 const PATIENCE: Duration = Duration::ZERO;
 
@@ -134,75 +135,6 @@ fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
     packets
 }
 
-impl LoaderNetwork {
-    /// Downloads `url` to `buffer`, or where that is too small or none to memory of ours. Stops as soon as the size is known when `measure`.
-    fn transfer(
-        &mut self,
-        url: &Url,
-        mut buffer: Option<Buffer>,
-        measure: bool,
-    ) -> Result<Outcome, Failure> {
-        self.last_job += 1;
-        let wanted = self.last_job;
-        self.network
-            .send(Command::Get {
-                job: wanted,
-                url: url.as_str().into(),
-                patience: PATIENCE,
-            })
-            .map_err(|_| Failure::Device)?;
-        let mut measured = None;
-        let mut measure = measure;
-        loop {
-            // Lost or dead: nobody has the buffer any more.
-            self.network.turn().map_err(|_| Failure::Device)?;
-            match self.network.event() {
-                Some(Event::NeedMemory { job, bytes }) if job == wanted => {
-                    let memory = match buffer.take() {
-                        Some(buffer) if buffer.len() as u64 >= bytes => Some(Memory::new(buffer)),
-                        _ => {
-                            measure = true;
-                            usize::try_from(bytes)
-                                .ok()
-                                .and_then(|bytes| memory::download_buffer(bytes).ok())
-                                .map(|(buffer, _)| Memory::new(buffer))
-                        }
-                    };
-                    let answer = match memory {
-                        Some(memory) => Command::Memory { job, memory },
-                        None => Command::NoMemory { job },
-                    };
-                    self.network.send(answer).map_err(|_| Failure::Device)?;
-                }
-                Some(Event::Progress {
-                    job,
-                    total: Some(total),
-                    ..
-                }) if job == wanted && measure && measured.is_none() => {
-                    measured = Some(total);
-                    self.network
-                        .send(Command::Cancel { job })
-                        .map_err(|_| Failure::Device)?;
-                }
-                Some(Event::Done { job, result }) if job == wanted => {
-                    return match (result, measured) {
-                        (Ok(file), _) => Ok(Outcome::File(file)),
-                        (Err(_), Some(size)) => Ok(Outcome::Size(size)),
-                        (Err(error), None) => Err(failure(&error)),
-                    };
-                }
-                Some(event) => self.take(event),
-                None => {}
-            }
-        }
-    }
-}
-
-enum Outcome {
-    File(File),
-    Size(u64),
-}
-
 fn failure(error: &FetchError) -> Failure {
     log::debug!("{error}");
     match error {
@@ -218,121 +150,21 @@ fn failure(error: &FetchError) -> Failure {
 }
 
 impl LoaderNetwork {
+    /// The number of the next job.
+    fn next_job(&mut self) -> Job {
+        self.last_job += 1;
+        self.last_job
+    }
+
     /// Looks after the network for a moment.
     fn turn(&mut self) {
         if self.network.turn().is_err() {
             // A processor was lost, or the card: what ran is lost with it.
-            self.downloads
-                .iter_mut()
-                .for_each(|one| one.end = Some(Progress::Silent));
+            self.lose_downloads();
         }
         while let Some(event) = self.network.event() {
-            self.take(event);
+            self.take_download(event);
         }
-    }
-
-    fn size(&mut self, url: &Url) -> Result<u64, Failure> {
-        match self.transfer(url, None, true)? {
-            Outcome::Size(size) => Ok(size),
-            Outcome::File(file) => {
-                let size = file.len;
-                self.kept = Some(file);
-                Ok(size)
-            }
-        }
-    }
-
-    fn read(&mut self, url: &Url, mut buffer: Buffer) -> Result<u64, Failure> {
-        if let Some(file) = self.kept.take().filter(|file| file.url == url.as_str()) {
-            if file.len > buffer.len() as u64 {
-                let size = file.len;
-                self.kept = Some(file);
-                return Err(Failure::TooSmall(size));
-            }
-            buffer.fill(file.content());
-            return Ok(file.len);
-        }
-        let room = buffer.len() as u64;
-        match self.transfer(url, Some(buffer), false)? {
-            Outcome::Size(size) => Err(Failure::TooSmall(size)),
-            Outcome::File(file) if file.len <= room => Ok(file.len),
-            Outcome::File(file) => {
-                let size = file.len;
-                self.kept = Some(file);
-                Err(Failure::TooSmall(size))
-            }
-        }
-    }
-}
-
-/// A file for the near end.
-struct Download {
-    job: Job,
-    /// The bytes that have come without a gap, while it comes.
-    reader: Option<DownloadReader>,
-    size: Option<u64>,
-    /// Something has come.
-    coming: bool,
-    file: Option<File>,
-    /// How it ended, if without a file.
-    end: Option<Progress>,
-}
-
-impl LoaderNetwork {
-    /// Takes an event of a download for the near end.
-    fn take(&mut self, event: Event) {
-        let (Event::NeedMemory { job, .. }
-        | Event::Progress { job, .. }
-        | Event::Done { job, .. }
-        | Event::Lease { job, .. }) = event;
-        let Some(download) = self.downloads.iter_mut().find(|one| one.job == job) else {
-            return;
-        };
-        match event {
-            Event::NeedMemory { bytes, .. } => {
-                download.reader = None;
-                let bytes = usize::try_from(bytes)
-                    .ok()
-                    .filter(|&bytes| bytes <= LARGEST);
-                let memory = bytes.and_then(|bytes| memory::download_buffer(bytes).ok());
-                let answer = match memory {
-                    Some((buffer, reader)) => {
-                        download.reader = Some(reader);
-                        Command::Memory {
-                            job,
-                            memory: Memory::new(buffer),
-                        }
-                    }
-                    None => {
-                        download.end = Some(Progress::TooLarge);
-                        Command::NoMemory { job }
-                    }
-                };
-                let _ = self.network.send(answer);
-            }
-            Event::Progress { total, .. } => {
-                download.coming = true;
-                download.size = total;
-            }
-            Event::Done { result, .. } => match result {
-                Ok(file) => download.file = Some(file),
-                Err(error) => {
-                    let end = match failure(&error) {
-                        Failure::Tftp { code, text } => Progress::Refused {
-                            code: code.into(),
-                            text,
-                        },
-                        _ => Progress::Silent,
-                    };
-                    download.end.get_or_insert(end);
-                }
-            },
-            Event::Lease { .. } => {}
-        }
-    }
-
-    fn download(&self, job: Job) -> Option<&Download> {
-        self.downloads.iter().find(|one| one.job == job)
     }
 }
 
@@ -355,84 +187,5 @@ impl efi_protocols::Network for Shared {
 
     fn halt(&mut self) {
         self.0.borrow_mut().network.halt();
-    }
-}
-
-impl Files for Shared {
-    type File = Job;
-
-    fn now(&self) -> Instant {
-        instant(self.0.borrow().network.clock)
-    }
-
-    fn open(&mut self, url: &Url) -> Option<Job> {
-        let network = &mut *self.0.borrow_mut();
-        network.last_job += 1;
-        let job = network.last_job;
-        let command = Command::Get {
-            job,
-            url: url.as_str().into(),
-            patience: PATIENCE,
-        };
-        network.network.send(command).ok()?;
-        network.downloads.push(Download {
-            job,
-            reader: None,
-            size: None,
-            coming: false,
-            file: None,
-            end: None,
-        });
-        Some(job)
-    }
-
-    fn progress(&mut self, job: &Job) -> Progress {
-        let network = &mut *self.0.borrow_mut();
-        network.turn();
-        match network.download(*job) {
-            Some(Download {
-                file: Some(file), ..
-            }) => Progress::Whole { size: file.len },
-            Some(Download { end: Some(end), .. }) => end.clone(),
-            Some(Download {
-                coming: true,
-                reader: Some(reader),
-                size,
-                ..
-            }) => Progress::Coming {
-                size: *size,
-                ready: reader.committed(0).len() as u64,
-            },
-            Some(_) => Progress::Asked,
-            None => Progress::Silent,
-        }
-    }
-
-    fn read(&self, job: &Job, at: u64, to: &mut [u8]) -> usize {
-        let network = self.0.borrow();
-        let (Some(download), Ok(at)) = (network.download(*job), usize::try_from(at)) else {
-            return 0;
-        };
-        let bytes = match (&download.file, &download.reader) {
-            (Some(file), _) => file.rest(at),
-            (None, Some(reader)) => reader.committed(at),
-            (None, None) => &[],
-        };
-        let count = bytes.len().min(to.len());
-        if let (Some(to), Some(from)) = (to.get_mut(..count), bytes.get(..count)) {
-            to.copy_from_slice(from);
-        }
-        count
-    }
-
-    fn close(&mut self, job: Job) {
-        let network = &mut *self.0.borrow_mut();
-        let open = network
-            .download(job)
-            .is_some_and(|one| one.file.is_none() && one.end.is_none());
-        network.downloads.retain(|one| one.job != job);
-        if open {
-            let _ = network.network.send(Command::Cancel { job });
-        }
     }
 }
