@@ -19,7 +19,7 @@ use crate::system;
 const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
 
 /// What GRUB boots: the test system.
-fn menu() -> String {
+pub(crate) fn menu() -> String {
     format!(
         "set timeout=0\nmenuentry x {{\nlinux /linux {}\ninitrd /system.cpio /data.cpio\n}}\n",
         system::OPTIONS
@@ -27,7 +27,7 @@ fn menu() -> String {
 }
 
 /// Puts shim into its folder, with `menu` as GRUB's configuration, and has wireboot start it from `server` by TFTP.
-fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
+pub(crate) fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
     loaders::shim_and_grub(&scene.system.directory, menu)?;
     let shim = format!("title shim\nefi tftp://{server}/{FOLDER}/bootnetx64.efi\n");
     scene.system.configure(&shim)
@@ -45,7 +45,7 @@ fn embedded(scene: &Scene<'_>, from: &Path, settings: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
+pub(crate) fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
     let mut machine = scene.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
     Ok(machine)
