@@ -207,6 +207,69 @@ fn a_port_that_does_not_look_loses_frames_and_no_buffers() {
     assert_eq!(all(&mut port), [frame]);
 }
 
+#[test]
+fn no_buffer_is_lost_when_all_are_under_way_at_once() {
+    let (mut bench, mut port) = tapped(Bench::silent(Version::V4));
+    let frame = udp(Version::V4, b"to nobody");
+    for _ in 0..3 {
+        // All that were sent come back, and as many as there is room for are received, before the port looks.
+        while port.send(&[&frame]) {}
+        bench.run_until_idle();
+        for _ in 0..40 {
+            for _ in 0..10 {
+                bench.send(&frame);
+            }
+            bench.turn();
+        }
+        assert_eq!(all(&mut port).len(), 256);
+        // All go back, and as many are sent, before the engine looks.
+        let sent = core::iter::repeat_with(|| port.send(&[&frame])).take_while(|sent| *sent);
+        assert_eq!(sent.count(), 64);
+        port.set_up(false);
+        port.set_up(true);
+        bench.run_until_idle();
+    }
+}
+
+/// What the tap gives its port of a unit that the card has not looked into.
+fn given(unit: &[u8]) -> Vec<Vec<u8>> {
+    let (bench, mut port) = tapped(Bench::silent(Version::V4));
+    let state = &mut *bench.stack.state();
+    let (tap, linear) = (state.tap.as_mut().unwrap(), &mut state.linear);
+    tap.give(
+        &Frame {
+            parts: &[unit],
+            len: unit.len(),
+            checksum: Checksum::Unverified,
+            udp_segment: None,
+        },
+        linear,
+    );
+    all(&mut port)
+}
+
+#[test]
+fn a_full_frame_may_have_a_vlan_tag() {
+    // IEEE 802.1Q: tag, type, 1500 bytes.
+    let frame = [
+        &CLIENT_MAC[..],
+        &SERVER_MAC,
+        &[0x81, 0, 0, 5, 8, 0],
+        &[7; 1500],
+    ]
+    .concat();
+    assert_eq!(given(&frame), [frame]);
+}
+
+#[test]
+fn what_the_card_has_joined_arrives_in_frames() {
+    let data = pattern(1600);
+    let frames = given(&joined(Version::V4, PROTOCOL_TCP, &[], &data));
+    let payloads: Vec<_> = frames.iter().map(|frame| checked(frame).0).collect();
+    assert_eq!(payloads.concat(), data);
+    assert_eq!(payloads.len(), 2);
+}
+
 /// A unit that a card has joined of segments or datagrams, its checksum that of the pseudo header.
 fn joined(version: Version, protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let ends = (version.server().ip(), version.client());
