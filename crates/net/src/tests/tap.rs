@@ -398,3 +398,30 @@ fn what_the_card_vouched_for_is_completed() {
     assert_eq!(frames.len(), 1);
     assert_eq!(checked(&frames[0]).0, b"from this host");
 }
+
+#[test]
+fn fragments_pass_as_they_are() {
+    for field in [[0x20, 0], [0, 9]] {
+        let mut unit = joined(Version::V4, PROTOCOL_TCP, &[], &pattern(100));
+        unit[20..22].copy_from_slice(&field);
+        let mut frames = Vec::new();
+        cut(&unit, None, 1514, |frame| frames.push(frame.to_vec()));
+        assert_eq!(frames, [unit]);
+    }
+}
+
+#[test]
+fn options_of_ipv4_are_in_each_frame() {
+    let mut unit = joined(Version::V4, PROTOCOL_TCP, &[], &pattern(1600));
+    // Eight bytes of NOP (RFC 791, section 3.1).
+    unit.splice(34..34, [1; 8]);
+    unit[14] = 0x47;
+    let len = (unit.len() as u16 - 14).to_be_bytes();
+    unit[16..18].copy_from_slice(&len);
+    let mut payloads = Vec::new();
+    cut(&unit, None, 1514, |frame| {
+        assert_eq!(frame[34..42], [1; 8]);
+        payloads.extend(checked(frame).0);
+    });
+    assert_eq!(payloads, pattern(1600));
+}
