@@ -122,7 +122,9 @@ pub(crate) fn grub_in_a_vlan(lab: &Lab) -> Result<()> {
 
 /// GRUB with its modules in a tree, and Xen, which ends boot services itself.
 pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let mut scene = Scene::new(lab)?;
+    // Linux under Xen faults early on the newest processor that QEMU has.
+    scene.machine.processor = "qemu64".to_owned();
     let directory = &scene.system.directory;
     run(lab
         .command("grub-mknetdir")
@@ -153,9 +155,16 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
     let directory = &scene.system.directory;
     let program = "/usr/lib/grub/x86_64-efi/monolithic/grubnetx64.efi";
     fs::copy(program, directory.join("grub.efi")).context(program)?;
-    fs::create_dir(directory.join("grub"))?;
-    let menu = format!("set root=http,10.77.0.1\n{}", menu());
-    fs::write(directory.join("grub/grub.cfg"), menu)?;
+    // The one module that it lacks.
+    let modules = directory.join("grub/x86_64-efi");
+    fs::create_dir_all(&modules)?;
+    let http = "/usr/lib/grub/x86_64-efi/http.mod";
+    fs::copy(http, modules.join("http.mod")).context(http)?;
+    let commands = format!(
+        "insmod http\nset root=http,10.77.0.1\nlinux /linux {}\ninitrd /system.cpio /data.cpio\nboot\n",
+        system::OPTIONS
+    );
+    fs::write(directory.join("grub/grub.cfg"), commands)?;
     scene.system.configure("efi tftp://10.77.0.1/grub.efi\n")?;
     keep_the_network(&scene)?;
     let _servers = serve(&scene)?;
@@ -219,8 +228,9 @@ pub(crate) fn memory_test(lab: &Lab) -> Result<()> {
     let _servers = serve(&scene)?;
     let mut machine = start(&scene)?;
     expect(&mut machine, r"Memtest86\+ v6")?;
-    expect(&mut machine, r"Test #[1-9]")?;
-    Ok(())
+    // Behind the first tests of addresses, which have written all of it.
+    expect(&mut machine, r"#[2-9]\s+\[")?;
+    expect(&mut machine, r"Pass:\s+0\s+Errors: 0 ").map(drop)
 }
 
 /// A scene with shim and GRUB, and a bad cable, whose wireboot.efi comes from a disk: the firmware's TFTP would take minutes.
@@ -262,10 +272,11 @@ pub(crate) fn server_restarts_under_grub(lab: &Lab) -> Result<()> {
     let [_dhcp, tftp, _http] = serve(&scene)?;
     let mut machine = start(&scene)?;
     wait_for_request(lab, "data.cpio")?;
-    std::thread::sleep(Duration::from_millis(500));
     drop(tftp);
     let _tftp = servers::atftpd(lab, SERVER.into(), &scene.system.directory)?;
-    scene.runs(&mut machine)
+    scene.runs(&mut machine)?;
+    // Its log is a new one.
+    wait_for_request(lab, "data.cpio")
 }
 
 /// Until atftpd says that it serves `file`.
