@@ -14,6 +14,7 @@ pub mod embed;
 pub mod far;
 pub mod guest;
 pub mod ip;
+pub mod loaders;
 pub mod netns;
 pub mod network;
 pub mod output;

@@ -2,43 +2,21 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::capture::Capture;
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
+use wireboot_lab::loaders::{self, FOLDER};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER6};
-use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
 use crate::scene::{Scene, boot_program, expect, faulty_program};
 use crate::system;
 
-/// The packages, and in each the file. They are not installed: that would concern the loader of this computer.
-const SHIM: [&str; 2] = ["shim-signed", "usr/lib/shim/shimx64.efi.signed"];
-const GRUB: [&str; 2] = [
-    "grub-efi-amd64-signed",
-    "usr/lib/grub/x86_64-efi-signed/grubnetx64-installer.efi.signed",
-];
 const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
-/// The same loaders on every host.
-const SUITE: &str = "bookworm";
-/// Where Debian's installer has them, and where that GRUB looks for its configuration.
-const FOLDER: &str = "debian-installer/amd64";
-
-/// Fetches the loaders into the cache, unless they are there.
-pub(crate) fn fetch() -> Result<()> {
-    packages::fetch(&[SHIM[0], GRUB[0]], &[SUITE], Duration::MAX)
-}
-
-fn copy([package, file]: [&str; 2], to: &Path) -> Result<()> {
-    let file = Package::fetched(package)?.file(&[file])?;
-    fs::copy(file, to).with_context(|| package.to_owned())?;
-    Ok(())
-}
 
 /// What GRUB boots: the test system.
 fn menu() -> String {
@@ -50,11 +28,7 @@ fn menu() -> String {
 
 /// Puts shim into its folder, with `menu` as GRUB's configuration, and has wireboot start it from `server` by TFTP.
 fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
-    let folder = scene.system.directory.join(FOLDER);
-    fs::create_dir_all(folder.join("grub"))?;
-    copy(SHIM, &folder.join("bootnetx64.efi"))?;
-    copy(GRUB, &folder.join("grubx64.efi"))?;
-    fs::write(folder.join("grub/grub.cfg"), menu)?;
+    loaders::shim_and_grub(&scene.system.directory, menu)?;
     let shim = format!("title shim\nefi tftp://{server}/{FOLDER}/bootnetx64.efi\n");
     scene.system.configure(&shim)
 }

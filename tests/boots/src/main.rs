@@ -333,7 +333,7 @@ fn boots() -> anyhow::Result<ExitCode> {
     if !arguments.list {
         // From inside a lab nothing can be fetched.
         guest::fetch()?;
-        loaders::fetch()?;
+        wireboot_lab::loaders::fetch()?;
     }
     let processors = available_parallelism().map_or(1, NonZero::get);
     arguments

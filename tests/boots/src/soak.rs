@@ -54,6 +54,7 @@ pub(crate) fn disturbed_hand_overs(lab: &Lab) -> Result<()> {
         &[
             (Fault::TransferAtHandover, Engines::Several),
             (Fault::StartedAgain, Engines::Several),
+            (Fault::Loaders, Engines::One),
         ],
     )
 }

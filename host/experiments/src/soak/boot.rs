@@ -162,7 +162,10 @@ impl<'a> Story<'a> {
             Fault::LinkFlap => self.flap(plan)?,
             _ => {}
         }
-        self.expect("wireboot: starting linux")?;
+        match plan.fault {
+            Fault::Loaders => self.expect("wireboot: starting efi .* over wireboot's network")?,
+            _ => self.expect("wireboot: starting linux")?,
+        };
         let (during, after) = self.hand_over(plan, address)?;
         let mut facts = self.linux(&areas, &after)?;
         facts.engines = engines;

@@ -22,6 +22,7 @@ pub use self::system::System;
 use report::{Boot, Report};
 use wireboot_lab::boot::AcceleratorChoice;
 use wireboot_lab::guest;
+use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::output;
 
@@ -31,7 +32,8 @@ pub const DATA: usize = 12_000_000;
 /// Boot a small Linux many times in a row, each time with another fault, and check what it got and what was left behind.
 ///
 /// Each boot has a fault, chosen at random: the server is killed in mid-transfer, the cable is pulled, frames are lost, somebody still
-/// sends while the kernel ends the boot services, wireboot gives the card back and is loaded again; or nothing. The network runs on the
+/// sends while the kernel ends the boot services, wireboot gives the card back and is loaded again, shim and GRUB load the kernel over
+/// wireboot's network; or nothing. The network runs on the
 /// BSP (bootstrap processor), on one AP or on several, chosen at random too. Linux, on all
 /// processors, tells the checksum of the data and fills its memory with a pattern, while frames are sent to the card that nobody owns. A boot is
 /// good when it came to its end in time, no byte of the data differs, the device is reset and off the bus, and no byte of the memory changed.
@@ -72,6 +74,7 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
     // Inside the lab's namespaces there is no network to fetch from.
     if !Lab::is_inside() {
         guest::fetch().context("the kernel to boot")?;
+        loaders::fetch().context("shim and GRUB")?;
     }
     let lab = Lab::enter()?;
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));

@@ -29,11 +29,14 @@ pub enum Fault {
     NextBootOption,
     /// wireboot starts itself as an EFI program: the card goes back to the firmware and is taken again.
     StartedAgain,
+    /// wireboot starts shim, and GRUB loads the kernel over wireboot's network: boot services end with the card, and what leads to it, in
+    /// use.
+    Loaders,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Nothing,
         Self::ServerKilled,
         Self::LinkFlap,
@@ -41,6 +44,7 @@ impl Fault {
         Self::TransferAtHandover,
         Self::NextBootOption,
         Self::StartedAgain,
+        Self::Loaders,
     ];
 }
 
@@ -54,6 +58,7 @@ impl fmt::Display for Fault {
             Self::TransferAtHandover => "transfer at hand-over",
             Self::NextBootOption => "next boot option",
             Self::StartedAgain => "wireboot started again",
+            Self::Loaders => "shim and GRUB",
         })
     }
 }

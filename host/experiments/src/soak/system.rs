@@ -11,6 +11,7 @@ use super::canary;
 use super::plan::{Fault, Plan};
 use wireboot_lab::embed;
 use wireboot_lab::guest::{Archive, Kernel};
+use wireboot_lab::loaders::{self, FOLDER};
 
 /// What the kernel is told. Few messages: each costs time on a slow console. No clearing of pages that are about to be filled. No trial of
 /// the timer's interrupts: on a host that is busy they come too late for it, and the kernel gives up. Periodic timers: a processor that misses one is woken by
@@ -83,6 +84,11 @@ impl System {
         let mut archive = Archive::default();
         archive.file("data", &data)?;
         write(&directory.join("data.cpio"), &archive.finish()?)?;
+        // GRUB's first entry is started at once.
+        let menu = format!(
+            "set timeout=0\nmenuentry Soak {{\nlinux /linux {OPTIONS}\ninitrd /system.cpio /data.cpio\n}}\n"
+        );
+        loaders::shim_and_grub(directory, &menu)?;
         Ok(Self {
             directory: directory.to_owned(),
             data: hexadecimal(&Sha256::digest(&data)),
@@ -95,9 +101,13 @@ impl System {
     /// # Errors
     /// When the disk is full, or objcopy is missing.
     pub fn configure(&self, plan: &Plan, engines: u32) -> Result<()> {
+        let network = match plan.fault {
+            Fault::Loaders => "network wireboot\n",
+            _ => "",
+        };
         embed::configuration(
             &self.program,
-            &format!("processors {engines}\n"),
+            &format!("processors {engines}\n{network}"),
             &self.directory.join("wireboot.efi"),
         )?;
         let last = format!(
@@ -109,6 +119,10 @@ impl System {
             Fault::NextBootOption => "title Soak\nlinux no-such-kernel\n".to_owned(),
             Fault::StartedAgain => format!(
                 "title Soak\nefi wireboot.efi\noptions http://{}/last.conf\n",
+                wireboot_lab::network::SERVER
+            ),
+            Fault::Loaders => format!(
+                "title Soak\nefi tftp://{}/{FOLDER}/bootnetx64.efi\n",
                 wireboot_lab::network::SERVER
             ),
             _ => last.clone(),
