@@ -338,10 +338,8 @@ impl Host {
                         payload: payload.to_vec(),
                     }));
             }
-            packet::ICMP if ip.source.is_ipv4() => {
-                if packet::icmp_checksum(ip.payload) == 0 {
-                    self.hear_error(ip, &[3, 4, 11, 12], packet::IPV4);
-                }
+            packet::ICMP if ip.source.is_ipv4() && packet::icmp_checksum(ip.payload) == 0 => {
+                self.hear_error(ip, &[3, 4, 11, 12], packet::IPV4);
             }
             packet::ICMPV6 if ip.source.is_ipv6() => {
                 let sum = packet::checksum(ip.source, ip.destination, ip.protocol, ip.payload);

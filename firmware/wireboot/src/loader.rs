@@ -99,7 +99,7 @@ fn address(leases: &Leases, url: &Url) -> Option<(IpAddr, u8)> {
     }
 }
 
-/// The packets of the DHCP exchange, the firmware's or ours. The acknowledgement names the loader.
+/// The packets of the DHCP exchange, the firmware's or ours. Those of servers name the loader.
 fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
     let (mut packets, version) = match (&origin.cached, &leases.v4) {
         (Some(cached), _) => {
@@ -114,8 +114,11 @@ fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
             (packets, cached.station)
         }
         (None, Some(lease)) if !lease.ack.is_empty() => {
+            let some = |raw: &[u8]| (!raw.is_empty()).then(|| packet::padded(raw));
             let packets = Packets {
-                ack: Some(packet::padded(&lease.ack)),
+                discover: some(&lease.discover),
+                ack: some(&lease.ack),
+                proxy_offer: some(&lease.proxy_offer),
                 ..Packets::default()
             };
             (packets, lease.address.address().into())
@@ -126,14 +129,22 @@ fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
         packets.each(packet::end_options);
     }
     let file = url.resource().trim_start_matches('/');
-    match (&mut packets.ack, url.host()) {
-        (Some(ack), Host::Address(IpAddr::V4(server))) if version.is_ipv4() => {
-            packet::name_file(ack, *server, file);
+    // Loaders look for their server in the boot server's reply first, then in the proxy's offer.
+    let named = [
+        &mut packets.ack,
+        &mut packets.proxy_offer,
+        &mut packets.pxe_reply,
+    ];
+    for packet in named.into_iter().flatten() {
+        match url.host() {
+            Host::Address(IpAddr::V4(server)) if version.is_ipv4() => {
+                packet::name_file(packet, *server, file);
+            }
+            Host::Address(server) if version.is_ipv6() => {
+                packet::name_file6(packet, *server, file);
+            }
+            _ => {}
         }
-        (Some(ack), Host::Address(server)) if version.is_ipv6() => {
-            packet::name_file6(ack, *server, file);
-        }
-        _ => {}
     }
     packets
 }

@@ -42,7 +42,7 @@ fn address(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
 }
 
 impl Host {
-    fn learn(&mut self, address: IpAddr, mac: MacAddress) {
+    pub(crate) fn learn(&mut self, address: IpAddr, mac: MacAddress) {
         self.neighbors.retain(|(known, _)| *known != address);
         if self.neighbors.len() >= NEIGHBORS {
             self.neighbors.remove(0);

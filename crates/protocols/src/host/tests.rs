@@ -3,6 +3,7 @@
 use super::*;
 use alloc::boxed::Box;
 use alloc::string::String;
+use proptest::prelude::*;
 use std::collections::BTreeMap;
 use wireboot_wire::dhcp::{Message, MessageType, PxeOptions, option};
 use wireboot_wire::dhcpv6::{self, Writer};
@@ -810,7 +811,7 @@ fn files_are_written() {
 
 #[test]
 fn lists_are_asked_for_by_an_operation_of_their_own() {
-    let (mut wire, _) = tftp(b"a\01 2026-1-1 0:0:0\0\0".to_vec(), true);
+    let (mut wire, _) = tftp(b"a\x001 2026-1-1 0:0:0\0\0".to_vec(), true);
     let mut got = Vec::new();
     let result = host("10.0.0.1").tftp_read(
         &mut wire,
@@ -1154,6 +1155,14 @@ fn boot_servers_answer_over_ipv6() {
         .unwrap();
     let reply = dhcpv6::Message::parse(&found.reply).unwrap();
     assert_eq!(reply.options.boot_file_url(), Some("tftp://[fd00::9]/b"));
+}
+
+proptest! {
+    #[test]
+    fn any_frames_end_and_break_nothing(mut bytes in prop::collection::vec(any::<u8>(), 0..600), choice in 0_u8..16) {
+        bytes.insert(0, choice);
+        crate::fuzzing::fuzz_host(&bytes);
+    }
 }
 
 #[test]

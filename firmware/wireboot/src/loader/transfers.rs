@@ -1,6 +1,7 @@
 //! Whole files, into the caller's memory.
 
 use super::{LoaderNetwork, PATIENCE, failure};
+use crate::error::Error;
 use efi_protocols::{Buffer, Failure};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, File};
@@ -33,8 +34,15 @@ impl LoaderNetwork {
         let mut size = None;
         let mut cancelled = false;
         loop {
-            // Lost or dead: nobody has the buffer any more.
-            self.network.turn().map_err(|_| Failure::Device)?;
+            if let Err(error) = self.network.turn() {
+                if matches!(error, Error::NotKilled(_)) && room.is_some() && buffer.is_none() {
+                    // The processor that cannot be stopped has the caller's buffer.
+                    log::error!("{error}; the machine is reset");
+                    wireboot_platform::reset();
+                }
+                // Lost or dead: nobody has the buffer any more.
+                return Err(Failure::Device);
+            }
             match self.network.event() {
                 Some(Event::NeedMemory { job, bytes }) if job == wanted => {
                     let fits = |buffer: &mut Buffer| buffer.len() as u64 >= bytes;
