@@ -58,7 +58,6 @@ struct Order<'a> {
     dont_use_buffer: bool,
 }
 
-#[expect(clippy::too_many_arguments, reason = "as the protocol has it")]
 pub(super) unsafe extern "efiapi" fn mtftp(
     this: *mut PxeBaseCodeProtocol,
     operation: PxeBaseCodeTftpOpcode,

@@ -97,7 +97,6 @@ pub(super) unsafe extern "efiapi" fn set_station_ip(
     })
 }
 
-#[expect(clippy::too_many_arguments, reason = "as the protocol has it")]
 pub(super) unsafe extern "efiapi" fn set_packets(
     this: *mut PxeBaseCodeProtocol,
     discover_valid: *const Boolean,

@@ -44,7 +44,6 @@ unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]> {
     Some(unsafe { core::slice::from_raw_parts(at.cast(), len) })
 }
 
-#[expect(clippy::too_many_arguments, reason = "as the protocol has it")]
 pub(super) unsafe extern "efiapi" fn udp_write(
     this: *mut PxeBaseCodeProtocol,
     flags: PxeBaseCodeUdpOpFlags,
@@ -101,7 +100,6 @@ pub(super) unsafe extern "efiapi" fn udp_write(
     })
 }
 
-#[expect(clippy::too_many_arguments, reason = "as the protocol has it")]
 pub(super) unsafe extern "efiapi" fn udp_read(
     this: *mut PxeBaseCodeProtocol,
     flags: PxeBaseCodeUdpOpFlags,
