@@ -2,8 +2,10 @@
 //! run on another processor.
 
 mod mailbox_destination;
+mod mailbox_taker;
 
 use mailbox_destination::MailboxDestination;
+use mailbox_taker::MailboxTaker;
 
 use crate::dhcp::{DhcpRequest, Lease};
 use crate::dhcpv6::Lease6;
@@ -66,9 +68,16 @@ pub enum Command {
         /// How long its server is waited for ([`Limits::patience`]).
         patience: Duration,
     },
-    /// The memory that a job asked for.
+    /// Send an HTTP request as it is; answered by [`Event::Exchange`]. It takes none of the [`MAX_CONCURRENT`] places.
+    Exchange {
+        /// The events that answer carry it.
+        job: Job,
+        /// What goes to whom.
+        request: Box<http::Request>,
+    },
+    /// The memory that a job asked for, or that an exchange shall fill with the next bytes of its body.
     Memory {
-        /// That of [`Event::NeedMemory`].
+        /// That of [`Event::NeedMemory`], or of [`Command::Exchange`].
         job: Job,
         /// At least as many bytes as were asked for.
         memory: Memory,
@@ -80,9 +89,9 @@ pub enum Command {
     },
     /// Put a tap on the link, instead of any former one.
     Tap(Box<Tap>),
-    /// End a job now; it is still answered by [`Event::Done`].
+    /// End a job now; it is still answered by [`Event::Done`] or [`Exchanged::Ended`].
     Cancel {
-        /// That of a [`Command::Get`]; others cannot be cancelled.
+        /// That of a [`Command::Get`] or [`Command::Exchange`]; others cannot be cancelled.
         job: Job,
     },
 }
@@ -129,6 +138,29 @@ pub enum Event {
         /// The whole file, or why there is none.
         result: Result<File, FetchError>,
     },
+    /// An exchange goes on.
+    Exchange {
+        /// That of [`Command::Exchange`].
+        job: Job,
+        /// What has come.
+        news: Exchanged,
+    },
+}
+
+/// What an exchange brings: a head, pieces of the body each after [`Command::Memory`], the end.
+#[derive(Debug)]
+pub enum Exchanged {
+    /// The head of the response.
+    Head(http::ResponseHead),
+    /// The next bytes of the body.
+    Body {
+        /// It was handed over, and begins with them.
+        memory: Memory,
+        /// How many: all that there is room for, or less where the body or the connection ends.
+        len: usize,
+    },
+    /// It is over, and nobody has memory of it any more: all has come, or why not. `None` where it was cancelled.
+    Ended(Option<Result<(), http::Problem>>),
 }
 
 /// A file that was downloaded whole.
@@ -192,7 +224,7 @@ pub struct Service<N: Nic> {
 struct ServiceState {
     stack: Stack,
     outbox: RefCell<Outbox<Event>>,
-    /// Those of [`Command::Get`].
+    /// Those of [`Command::Get`] and [`Command::Exchange`].
     jobs: RefCell<Vec<JobState>>,
     leases: RefCell<Leases>,
     connections: Connections,
@@ -202,10 +234,10 @@ struct ServiceState {
     running: Cell<usize>,
 }
 
-/// A download, running or waiting for its turn.
+/// A download, running or waiting for its turn, or an exchange.
 struct JobState {
     job: Job,
-    /// The answer to [`Event::NeedMemory`], once it is there; inside, `None` after [`Command::NoMemory`].
+    /// What [`Command::Memory`] brought, such as the answer to [`Event::NeedMemory`], once it is there; inside, `None` after [`Command::NoMemory`].
     memory: Option<Option<Memory>>,
     cancelled: bool,
 }
@@ -321,6 +353,19 @@ impl<N: Nic> Service<N> {
                     let result = shared.download(job, &url, patience).await;
                     shared.jobs.borrow_mut().retain(|state| state.job != job);
                     shared.report(Event::Done { job, result });
+                });
+            }
+            Command::Exchange { job, request } => {
+                shared.jobs.borrow_mut().push(JobState {
+                    job,
+                    memory: None,
+                    cancelled: false,
+                });
+                self.engine.spawn(async move {
+                    let result = unless(|| shared.cancelled(job), shared.exchange(job, &request));
+                    let news = Exchanged::Ended(result.await);
+                    shared.jobs.borrow_mut().retain(|state| state.job != job);
+                    shared.report(Event::Exchange { job, news });
                 });
             }
             Command::Memory { job, memory } => {
@@ -460,6 +505,12 @@ impl ServiceState {
                 retransmissions,
             },
         })
+    }
+
+    async fn exchange(&self, job: Job, request: &http::Request) -> Result<(), http::Problem> {
+        self.routed().await;
+        let mut taker = MailboxTaker { shared: self, job };
+        http::exchange(&self.stack, &self.connections, &self, request, &mut taker).await
     }
 
     async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, FetchError> {
