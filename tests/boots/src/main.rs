@@ -229,6 +229,7 @@ const CASES: &[(&str, Case)] = &[
         "shim_and_grub_from_a_disk",
         loaders::shim_and_grub_from_a_disk,
     ),
+    ("shim_by_http_and_grub", loaders::shim_by_http_and_grub),
     ("grub_that_exits", loaders::grub_that_exits),
     ("panic_in_a_call", loaders::panic_in_a_call),
     ("ipxe_over_ours_boots", loaders::ipxe_boots),
