@@ -15,6 +15,7 @@ use crate::outbox::Outbox;
 use crate::pace::{Floor, Limits};
 use crate::race;
 use crate::resolve::Resolve;
+use crate::socket::Socket;
 use crate::team::{Leader, Workers};
 use crate::tftp;
 use crate::url::{Host, Scheme, Url};
@@ -78,11 +79,20 @@ pub enum Command {
         /// That of [`Event::NeedMemory`].
         job: Job,
     },
+    /// Connect a socket; [`Command::Cancel`] resets the connection, unless both its directions have ended.
+    Connect {
+        /// For [`Command::Cancel`]. No event carries it.
+        job: Job,
+        /// The server.
+        remote: SocketAddr,
+        /// The engine's end. It tells what becomes of the connection.
+        socket: Socket,
+    },
     /// Put a tap on the link, instead of any former one.
     Tap(Box<Tap>),
-    /// End a job now; it is still answered by [`Event::Done`].
+    /// End a job now; a download is still answered by [`Event::Done`].
     Cancel {
-        /// That of a [`Command::Get`]; others cannot be cancelled.
+        /// That of a [`Command::Get`] or [`Command::Connect`]; others cannot be cancelled.
         job: Job,
     },
 }
@@ -192,7 +202,7 @@ pub struct Service<N: Nic> {
 struct ServiceState {
     stack: Stack,
     outbox: RefCell<Outbox<Event>>,
-    /// Those of [`Command::Get`].
+    /// Those of [`Command::Get`] and [`Command::Connect`].
     jobs: RefCell<Vec<JobState>>,
     leases: RefCell<Leases>,
     connections: Connections,
@@ -202,7 +212,7 @@ struct ServiceState {
     running: Cell<usize>,
 }
 
-/// A download, running or waiting for its turn.
+/// A download, running or waiting for its turn, or a connection.
 struct JobState {
     job: Job,
     /// The answer to [`Event::NeedMemory`], once it is there; inside, `None` after [`Command::NoMemory`].
@@ -312,15 +322,23 @@ impl<N: Nic> Service<N> {
                 .await;
             }),
             Command::Get { job, url, patience } => {
-                shared.jobs.borrow_mut().push(JobState {
-                    job,
-                    memory: None,
-                    cancelled: false,
-                });
+                shared.begin(job);
                 self.engine.spawn(async move {
                     let result = shared.download(job, &url, patience).await;
-                    shared.jobs.borrow_mut().retain(|state| state.job != job);
+                    shared.end(job);
                     shared.report(Event::Done { job, result });
+                });
+            }
+            Command::Connect {
+                job,
+                remote,
+                socket,
+            } => {
+                shared.begin(job);
+                self.engine.spawn(async move {
+                    let connection = socket.run(&shared.stack, remote);
+                    let _ = unless(|| shared.cancelled(job), connection).await;
+                    shared.end(job);
                 });
             }
             Command::Memory { job, memory } => {
@@ -348,6 +366,18 @@ pub(crate) async fn unless<T>(stop: impl Fn() -> bool, work: impl Future<Output 
 impl ServiceState {
     fn report(&self, event: Event) {
         self.outbox.borrow_mut().send(event);
+    }
+
+    fn begin(&self, job: Job) {
+        self.jobs.borrow_mut().push(JobState {
+            job,
+            memory: None,
+            cancelled: false,
+        });
+    }
+
+    fn end(&self, job: Job) {
+        self.jobs.borrow_mut().retain(|state| state.job != job);
     }
 
     /// Runs `f` on the state of a job. Does nothing for a job that is over.

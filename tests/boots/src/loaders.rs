@@ -34,7 +34,7 @@ fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
 }
 
 /// wireboot.efi that keeps the network for what it starts, with more `settings`.
-fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
+pub(crate) fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
     embedded(scene, &boot_program()?, settings)
 }
 
@@ -45,7 +45,7 @@ fn embedded(scene: &Scene<'_>, from: &Path, settings: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
+pub(crate) fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
     let mut machine = scene.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
     Ok(machine)
