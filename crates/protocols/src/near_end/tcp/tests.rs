@@ -622,8 +622,12 @@ proptest! {
 #[test]
 fn a_server_that_does_not_answer_does_not_answer() {
     let mut scene = Scene::new(true, Manner::new(1, 1), Faults::default());
-    scene.far.set_link_up(false);
     scene.connect();
+    // The loader has the server's Ethernet address, and has sent its SYN.
+    while scene.open_ports() == 0 {
+        scene.turn();
+    }
+    scene.far.set_link_up(false);
     scene.settle(60 * SECOND);
     assert_eq!(scene.socket().state(), tcp::State::SynSent);
     assert_eq!(scene.open_ports(), 1);
