@@ -32,6 +32,7 @@ mod pace;
 mod race;
 pub mod resolve;
 mod service;
+pub mod socket;
 mod team;
 #[cfg(test)]
 mod testing;

@@ -17,6 +17,7 @@ use crate::outbox::Outbox;
 use crate::pace::{Floor, Limits};
 use crate::race;
 use crate::resolve::Resolve;
+use crate::socket::Socket;
 use crate::team::{Leader, Workers};
 use crate::tftp;
 use crate::url::{Host, Scheme, Url};
@@ -87,11 +88,20 @@ pub enum Command {
         /// That of [`Event::NeedMemory`].
         job: Job,
     },
+    /// Connect a socket; [`Command::Cancel`] resets the connection, unless both its directions have ended.
+    Connect {
+        /// For [`Command::Cancel`]. No event carries it.
+        job: Job,
+        /// The server.
+        remote: SocketAddr,
+        /// The engine's end. It tells what becomes of the connection.
+        socket: Socket,
+    },
     /// Put a tap on the link, instead of any former one.
     Tap(Box<Tap>),
-    /// End a job now; it is still answered by [`Event::Done`] or [`Exchanged::Ended`].
+    /// End a job now; it is still answered by [`Event::Done`] or [`Exchanged::Ended`], but for a connection.
     Cancel {
-        /// That of a [`Command::Get`] or [`Command::Exchange`]; others cannot be cancelled.
+        /// That of a [`Command::Get`], [`Command::Exchange`] or [`Command::Connect`]; others cannot be cancelled.
         job: Job,
     },
 }
@@ -224,7 +234,7 @@ pub struct Service<N: Nic> {
 struct ServiceState {
     stack: Stack,
     outbox: RefCell<Outbox<Event>>,
-    /// Those of [`Command::Get`] and [`Command::Exchange`].
+    /// Those of [`Command::Get`], [`Command::Exchange`] and [`Command::Connect`].
     jobs: RefCell<Vec<JobState>>,
     leases: RefCell<Leases>,
     connections: Connections,
@@ -234,7 +244,7 @@ struct ServiceState {
     running: Cell<usize>,
 }
 
-/// A download, running or waiting for its turn, or an exchange.
+/// A download, running or waiting for its turn, an exchange, or a connection.
 struct JobState {
     job: Job,
     /// What [`Command::Memory`] brought, such as the answer to [`Event::NeedMemory`], once it is there; inside, `None` after [`Command::NoMemory`].
@@ -344,28 +354,32 @@ impl<N: Nic> Service<N> {
                 .await;
             }),
             Command::Get { job, url, patience } => {
-                shared.jobs.borrow_mut().push(JobState {
-                    job,
-                    memory: None,
-                    cancelled: false,
-                });
+                shared.begin(job);
                 self.engine.spawn(async move {
                     let result = shared.download(job, &url, patience).await;
-                    shared.jobs.borrow_mut().retain(|state| state.job != job);
+                    shared.end(job);
                     shared.report(Event::Done { job, result });
                 });
             }
             Command::Exchange { job, request } => {
-                shared.jobs.borrow_mut().push(JobState {
-                    job,
-                    memory: None,
-                    cancelled: false,
-                });
+                shared.begin(job);
                 self.engine.spawn(async move {
                     let result = unless(|| shared.cancelled(job), shared.exchange(job, &request));
                     let news = Exchanged::Ended(result.await);
-                    shared.jobs.borrow_mut().retain(|state| state.job != job);
+                    shared.end(job);
                     shared.report(Event::Exchange { job, news });
+                });
+            }
+            Command::Connect {
+                job,
+                remote,
+                socket,
+            } => {
+                shared.begin(job);
+                self.engine.spawn(async move {
+                    let connection = socket.run(&shared.stack, remote);
+                    let _ = unless(|| shared.cancelled(job), connection).await;
+                    shared.end(job);
                 });
             }
             Command::Memory { job, memory } => {
@@ -393,6 +407,18 @@ pub(crate) async fn unless<T>(stop: impl Fn() -> bool, work: impl Future<Output 
 impl ServiceState {
     fn report(&self, event: Event) {
         self.outbox.borrow_mut().send(event);
+    }
+
+    fn begin(&self, job: Job) {
+        self.jobs.borrow_mut().push(JobState {
+            job,
+            memory: None,
+            cancelled: false,
+        });
+    }
+
+    fn end(&self, job: Job) {
+        self.jobs.borrow_mut().retain(|state| state.job != job);
     }
 
     /// Runs `f` on the state of a job. Does nothing for a job that is over.

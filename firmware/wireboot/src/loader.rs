@@ -1,5 +1,6 @@
 //! The network under a boot loader: it stays while the loader runs, and EFI protocols lead to it.
 
+mod connections;
 mod downloads;
 mod exchanges;
 mod transfers;
@@ -10,6 +11,7 @@ use crate::origin::Origin;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use connections::Connection;
 use core::cell::RefCell;
 use core::net::IpAddr;
 use downloads::Download;
@@ -21,8 +23,10 @@ use wireboot_fetch::{Command, FetchError, File, Job, Lease, Lease6, LeaseSource,
 use wireboot_net::{Duration, Instant, Ipv4Cidr, tap};
 use wireboot_platform::device_path::PathBuf;
 use wireboot_protocols::ip_config::Settings;
+use wireboot_platform::random;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::near_end::NearEnd;
+use wireboot_protocols::near_end::tcp::NearTcp;
 use wireboot_protocols::packet;
 use wireboot_protocols::simple_network::MEDIA_HEADER;
 
@@ -44,6 +48,7 @@ struct LoaderNetwork {
     /// For the near end.
     downloads: Vec<Download>,
     exchanges: Vec<Exchange>,
+    connections: Vec<Connection>,
 }
 
 /// Offers `network` by the protocols to a loader that came from `url` and is given `path`.
@@ -92,10 +97,14 @@ pub(crate) fn offer(
         kept: None,
         downloads: Vec::new(),
         exchanges: Vec::new(),
+        connections: Vec::new(),
     })));
     let link: Box<dyn Link> = if near_end {
         let longest = MEDIA_HEADER + usize::from(MTU);
-        Box::new(NearEnd::new(port, network.clone(), longest))
+        let files = NearEnd::new(port, network.clone(), longest);
+        let (secret, _) = random::seed();
+        let (secret, _) = secret.split_first_chunk().ok_or(Error::Nothing)?;
+        Box::new(NearTcp::new(files, network.clone(), longest, *secret))
     } else {
         Box::new(port)
     };
@@ -244,10 +253,12 @@ impl LoaderNetwork {
             // A processor was lost, or the card: what ran is lost with it.
             self.lose_downloads();
             self.lose_exchanges();
+            self.lose_connections();
         }
         while let Some(event) = self.network.event() {
             self.take(event);
         }
+        self.turn_connections();
     }
 }
 

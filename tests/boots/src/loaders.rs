@@ -39,7 +39,7 @@ fn prepare_by(scene: &Scene<'_>, scheme: &str, server: &str, menu: &str) -> Resu
 }
 
 /// wireboot.efi that keeps the network for what it starts, with more `settings`.
-fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
+pub(crate) fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
     embedded(scene, &boot_program()?, settings)
 }
 
@@ -50,7 +50,7 @@ fn embedded(scene: &Scene<'_>, from: &Path, settings: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
+pub(crate) fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
     let mut machine = scene.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
     Ok(machine)

@@ -14,6 +14,7 @@ mod ladder;
 mod loaders;
 mod memory;
 mod menu;
+mod near_end;
 mod panics;
 mod paths;
 mod processors;
@@ -233,6 +234,11 @@ const CASES: &[(&str, Case)] = &[
     ("grub_that_exits", loaders::grub_that_exits),
     ("panic_in_a_call", loaders::panic_in_a_call),
     ("ipxe_over_ours_boots", loaders::ipxe_boots),
+    ("grub_over_http", near_end::grub_over_http),
+    (
+        "grub_over_http_by_its_own_means",
+        near_end::grub_over_http_by_its_own_means,
+    ),
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
