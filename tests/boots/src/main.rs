@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod aftermath;
+mod callers;
 mod cards;
 mod failures;
 mod firmware_drivers;
@@ -233,6 +234,8 @@ const CASES: &[(&str, Case)] = &[
     ("panic_in_a_call", loaders::panic_in_a_call),
     ("ipxe_over_ours_boots", loaders::ipxe_boots),
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
+    ("callers_over_ours", callers::over_ours),
+    ("callers_over_stock", callers::over_stock),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",
