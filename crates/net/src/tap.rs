@@ -3,7 +3,7 @@
 //!
 //! While the port is up, what is for the station and nobody here takes goes to it, and the engine answers none of that: no resets, no
 //! port unreachable, no echo. What helps both goes to both: ARP, neighbour discovery, ICMP. Frames are copied, once each way, to and
-//! from buffers that go round between the two ends. Where no buffer is free a frame is lost, as on a wire, and counted.
+//! from buffers that go round between the two ends. Where no buffer is free a frame is lost, as on a wire.
 
 pub(crate) mod cut;
 

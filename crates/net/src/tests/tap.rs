@@ -207,6 +207,69 @@ fn a_port_that_does_not_look_loses_frames_and_no_buffers() {
     assert_eq!(all(&mut port), [frame]);
 }
 
+#[test]
+fn no_buffer_is_lost_when_all_are_under_way_at_once() {
+    let (mut bench, mut port) = tapped(Bench::silent(Version::V4));
+    let frame = udp(Version::V4, b"to nobody");
+    for _ in 0..3 {
+        // All that were sent come back, and as many as there is room for are received, before the port looks.
+        while port.send(&[&frame]) {}
+        bench.run_until_idle();
+        for _ in 0..40 {
+            for _ in 0..10 {
+                bench.send(&frame);
+            }
+            bench.turn();
+        }
+        assert_eq!(all(&mut port).len(), 256);
+        // All go back, and as many are sent, before the engine looks.
+        let sent = core::iter::repeat_with(|| port.send(&[&frame])).take_while(|sent| *sent);
+        assert_eq!(sent.count(), 64);
+        port.set_up(false);
+        port.set_up(true);
+        bench.run_until_idle();
+    }
+}
+
+/// What the tap gives its port of a unit that the card has not looked into.
+fn given(unit: &[u8]) -> Vec<Vec<u8>> {
+    let (bench, mut port) = tapped(Bench::silent(Version::V4));
+    let state = &mut *bench.stack.state();
+    let (tap, linear) = (state.tap.as_mut().unwrap(), &mut state.linear);
+    tap.give(
+        &Frame {
+            parts: &[unit],
+            len: unit.len(),
+            checksum: Checksum::Unverified,
+            udp_segment: None,
+        },
+        linear,
+    );
+    all(&mut port)
+}
+
+#[test]
+fn a_full_frame_may_have_a_vlan_tag() {
+    // IEEE 802.1Q: tag, type, 1500 bytes.
+    let frame = [
+        &CLIENT_MAC[..],
+        &SERVER_MAC,
+        &[0x81, 0, 0, 5, 8, 0],
+        &[7; 1500],
+    ]
+    .concat();
+    assert_eq!(given(&frame), [frame]);
+}
+
+#[test]
+fn what_the_card_has_joined_arrives_in_frames() {
+    let data = pattern(1600);
+    let frames = given(&joined(Version::V4, PROTOCOL_TCP, &[], &data));
+    let payloads: Vec<_> = frames.iter().map(|frame| checked(frame).0).collect();
+    assert_eq!(payloads.concat(), data);
+    assert_eq!(payloads.len(), 2);
+}
+
 /// A unit that a card has joined of segments or datagrams, its checksum that of the pseudo header.
 fn joined(version: Version, protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let ends = (version.server().ip(), version.client());
@@ -334,4 +397,31 @@ fn what_the_card_vouched_for_is_completed() {
     let frames = all(&mut port);
     assert_eq!(frames.len(), 1);
     assert_eq!(checked(&frames[0]).0, b"from this host");
+}
+
+#[test]
+fn fragments_pass_as_they_are() {
+    for field in [[0x20, 0], [0, 9]] {
+        let mut unit = joined(Version::V4, PROTOCOL_TCP, &[], &pattern(100));
+        unit[20..22].copy_from_slice(&field);
+        let mut frames = Vec::new();
+        cut(&unit, None, 1514, |frame| frames.push(frame.to_vec()));
+        assert_eq!(frames, [unit]);
+    }
+}
+
+#[test]
+fn options_of_ipv4_are_in_each_frame() {
+    let mut unit = joined(Version::V4, PROTOCOL_TCP, &[], &pattern(1600));
+    // Eight bytes of NOP (RFC 791, section 3.1).
+    unit.splice(34..34, [1; 8]);
+    unit[14] = 0x47;
+    let len = (unit.len() as u16 - 14).to_be_bytes();
+    unit[16..18].copy_from_slice(&len);
+    let mut payloads = Vec::new();
+    cut(&unit, None, 1514, |frame| {
+        assert_eq!(frame[34..42], [1; 8]);
+        payloads.extend(checked(frame).0);
+    });
+    assert_eq!(payloads, pattern(1600));
 }
