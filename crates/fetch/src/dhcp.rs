@@ -187,6 +187,7 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
         proxies: Vec::new(),
         malformed: 0,
         discovers: 0,
+        sent: Vec::new(),
     };
     let mut setback = None;
     let last = request.patience.map(|patience| client.started + patience);
@@ -194,7 +195,8 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
         if last.is_some_and(|last| stack.now() >= last) {
             break;
         }
-        client.bootp.broadcast(&client.discover_message().emit());
+        client.sent = client.discover_message().emit();
+        client.bootp.broadcast(&client.sent);
         client.discovers += 1;
         let end = stack.now() + jittered(stack, wait);
         let end = last.map_or(end, |last| last.min(end));
@@ -246,6 +248,8 @@ struct Client<'a> {
     proxies: Vec<Offer>,
     malformed: u32,
     discovers: usize,
+    /// The last DISCOVER.
+    sent: Vec<u8>,
 }
 
 impl Client<'_> {
@@ -454,6 +458,10 @@ impl Client<'_> {
             message: ack,
             server: offer.server,
         };
+        lease.discover = core::mem::take(&mut self.sent);
+        if let Some(proxy) = self.proxies.first() {
+            lease.proxy_offer = proxy.message.emit();
+        }
         let mut guides: Vec<Offer> = alloc::vec![ack, offer.clone()];
         guides.append(&mut self.proxies);
         let file = guides

@@ -394,6 +394,11 @@ impl Run<'_> {
             let received = transfer.received;
             transfer.memory.take().map(|memory| (memory, received))
         };
+        if self.announced.is_some() {
+            // Its receiver may have no room for so much.
+            let received = previous.as_ref().map_or(0, |(_, received)| *received);
+            destination.progress(received, self.announced);
+        }
         let memory = destination.memory(bytes, previous).await?;
         self.transfer.borrow_mut().memory = Some(memory);
         Ok(())

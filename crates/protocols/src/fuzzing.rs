@@ -1,10 +1,12 @@
 //! Bodies of fuzz targets. They panic when a promise is broken.
 
+use crate::host::{Discovery, Expected, Host, NEIGHBORS, Port, Source, Transfer};
 use crate::link::Link;
 use crate::near_end::{Files, NearEnd, Progress};
 use crate::packet::{self, PACKET, Packet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
 use wireboot_fetch::url::Url;
 use wireboot_net::{Duration, Instant};
 
@@ -131,4 +133,105 @@ pub fn fuzz_packet(data: &[u8]) {
         end.iter()
             .all(|&end| end < PACKET && packet.get(end) == Some(&255))
     );
+}
+
+/// A wire on which frames of the input's come, whatever is sent.
+struct AnyFrames<'a> {
+    data: &'a [u8],
+    now: Instant,
+}
+
+impl Port for AnyFrames<'_> {
+    fn now(&mut self) -> Instant {
+        self.now += Duration::from_millis(50);
+        self.now
+    }
+
+    fn send(&mut self, _: &[u8; 14], payload: &[u8]) -> bool {
+        assert!(payload.len() <= LONGEST - 14, "{} bytes", payload.len());
+        true
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let (&len, rest) = self.data.split_first()?;
+        let (frame, rest) = rest.split_at(usize::from(len).min(rest.len()));
+        self.data = rest;
+        // Every other time nothing, so that calls go on while some come.
+        (len % 2 == 0).then(|| frame.to_vec())
+    }
+
+    fn show(&mut self, _: bool, packet: &[u8]) -> bool {
+        packet.first() != Some(&0xee)
+    }
+}
+
+/// Frames, each a length and so many bytes, to the host in the call that the first byte chooses.
+pub fn fuzz_host(data: &[u8]) {
+    let Some((&choice, data)) = data.split_first() else {
+        return;
+    };
+    let mut port = AnyFrames {
+        data,
+        now: Instant::ZERO,
+    };
+    let mut host = Host::new([2, 0, 0, 0, 0, 1], 1500, [7; 32]);
+    let (own, peer): (IpAddr, IpAddr) = if choice & 1 == 0 {
+        ([10, 0, 0, 1].into(), [10, 0, 0, 9].into())
+    } else {
+        let own = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        (
+            own.into(),
+            (Ipv6Addr::from(own).to_bits() + 8).to_be_bytes().into(),
+        )
+    };
+    host.configure(own, 24, None);
+    let transfer = Transfer {
+        server: peer,
+        file: "a",
+        block_size: Some(1000),
+    };
+    let port = &mut port;
+    // Else all frames would be answers to who it is.
+    if choice >> 1 != 0 {
+        host.learn(peer, [2, 0, 0, 0, 0, 9]);
+    }
+    let _ = match choice >> 1 {
+        0 => host.arp(port, peer).map(drop),
+        1 => {
+            let expected = Expected {
+                destination: None,
+                destination_port: None,
+                source: None,
+                source_port: None,
+                use_filter: false,
+            };
+            host.udp_read(port, &expected).map(drop)
+        }
+        2 => {
+            let mut end = 0;
+            let read = host.tftp_read(
+                port,
+                &transfer,
+                Source::File,
+                Some(5000),
+                &mut |at, bytes| {
+                    assert!(at == end, "a gap");
+                    end = at + bytes.len() as u64;
+                    assert!(end <= 5000, "more than there is room for");
+                },
+            );
+            read.map(drop)
+        }
+        3 => host.tftp_write(port, &transfer, &[1; 3000]),
+        4 => host.dhcp(port, None, true).map(drop),
+        5 => host.dhcp6(port, None).map(drop),
+        _ => {
+            let how = Discovery {
+                unicast: alloc::vec![peer],
+                ..Discovery::default()
+            };
+            host.discover(port, None, (1, 0), &how).map(drop)
+        }
+    };
+    assert!(host.neighbors().len() <= NEIGHBORS, "too many neighbours");
 }

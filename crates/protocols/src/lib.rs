@@ -12,6 +12,8 @@ extern crate std;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::panic, reason = "a test kit")]
 pub mod fuzzing;
+pub mod host;
+pub mod hub;
 pub mod link;
 pub mod near_end;
 pub mod packet;

@@ -80,6 +80,21 @@ pub fn padded(bytes: &[u8]) -> Packet {
     packet
 }
 
+/// The DHCPv6 message in a packet, whose length nobody tells: up to the zeros behind it (no option has the number 0), or to an option that is
+/// not whole.
+#[must_use]
+pub fn message6(packet: &Packet) -> &[u8] {
+    let mut end = OPTIONS6;
+    while let Some([c0, c1, l0, l1, value @ ..]) = packet.get(end..) {
+        let len = usize::from(u16::from_be_bytes([*l0, *l1]));
+        if (*c0, *c1) == (0, 0) || value.len() < len {
+            break;
+        }
+        end += 4 + len;
+    }
+    packet.get(..end).unwrap_or(packet)
+}
+
 /// Has the option list of a DHCP packet end where an option does.
 pub fn end_options(packet: &mut Packet) {
     let before = *packet;

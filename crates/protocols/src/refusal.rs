@@ -24,4 +24,25 @@ pub enum Refusal {
     /// EFI_NOT_READY: nothing has come, or there is no room.
     #[error("not ready")]
     NotReady,
+    /// EFI_TIMEOUT: nobody has answered.
+    #[error("nobody answers")]
+    Timeout,
+    /// EFI_OUT_OF_RESOURCES: there is no memory.
+    #[error("no memory")]
+    OutOfResources,
+    /// EFI_ABORTED: the caller's callback wants no more.
+    #[error("ended by the caller")]
+    Aborted,
+    /// EFI_BAD_BUFFER_SIZE: more than can be sent.
+    #[error("too long to be sent")]
+    BadBufferSize,
+    /// EFI_ICMP_ERROR: the network says that it cannot be.
+    #[error("an ICMP error came")]
+    IcmpError,
+    /// EFI_TFTP_ERROR: the server says that it cannot be.
+    #[error("a TFTP error came")]
+    TftpError,
+    /// EFI_NO_RESPONSE: there were answers, and none of a boot server.
+    #[error("no server offers to boot")]
+    NoResponse,
 }

@@ -132,6 +132,11 @@ impl<L: Link> SimpleNetwork<L> {
         }
     }
 
+    /// The link.
+    pub fn link(&mut self) -> &mut L {
+        &mut self.link
+    }
+
     /// The state.
     #[must_use]
     pub fn state(&self) -> State {

@@ -39,5 +39,5 @@ pub mod undi;
 
 pub use callbacks::Callback;
 pub use clock::Clock;
-pub use start::start;
+pub use start::{reset, start};
 pub use uefi::{Error, Handle, Status};

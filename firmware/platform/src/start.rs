@@ -63,7 +63,8 @@ fn reset_instead() -> ! {
     reset()
 }
 
-fn reset() -> ! {
+/// Resets the machine: what is at work in it cannot be stopped, and would write memory that others use.
+pub fn reset() -> ! {
     runtime::reset(ResetType::COLD, Status::ABORTED, None)
 }
 

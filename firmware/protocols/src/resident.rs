@@ -17,6 +17,8 @@ use uefi_raw::protocol::device_path::DevicePathProtocol;
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_platform::Callback;
+use wireboot_protocols::host::Host;
+use wireboot_protocols::hub::Hub;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
@@ -62,8 +64,11 @@ impl Resident {
         packets: &Packets,
     ) -> uefi::Result<Self> {
         let known = Callback::new();
-        let snp = SimpleNetwork::new(link, station.mac, station.mtu);
-        let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp)));
+        let snp = SimpleNetwork::new(Hub::new(link), station.mac, station.mtu);
+        let (seed, _) = wireboot_platform::random::seed();
+        let mut host = Host::new(station.mac, station.mtu, seed);
+        host.configure(station.address, station.prefix_len, station.router);
+        let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp, host)));
         let mut resident = Self {
             guard: Guard::default(),
             handles: Vec::new(),

@@ -7,6 +7,9 @@ use core::cell::{RefCell, RefMut};
 use core::net::IpAddr;
 use uefi::boot::{self, Tpl, TplGuard};
 use wireboot_fetch::url::Url;
+use wireboot_net::Instant;
+use wireboot_protocols::host::Host;
+use wireboot_protocols::hub::Hub;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
@@ -14,6 +17,10 @@ use wireboot_protocols::simple_network::SimpleNetwork;
 pub trait Network {
     /// Looks after it for a moment.
     fn turn(&mut self);
+    /// Time on its clock.
+    fn now(&self) -> Instant;
+    /// Uses another address of the station's, as a caller wants.
+    fn configure(&mut self, address: IpAddr, prefix_len: u8, router: Option<IpAddr>);
     /// The size of the file at `url`, in bytes.
     ///
     /// # Errors
@@ -39,6 +46,8 @@ pub struct Station {
     pub address: IpAddr,
     /// The length of its network's prefix.
     pub prefix_len: u8,
+    /// The router of its network.
+    pub router: Option<IpAddr>,
     /// Device path of the card as a network interface, up to its MAC (and VLAN) node, with an end node.
     pub mac_path: Box<[u8]>,
     /// The same with an IPv4 or IPv6 node.
@@ -48,7 +57,8 @@ pub struct Station {
 /// All that calls change.
 pub(crate) struct State {
     pub network: Box<dyn Network>,
-    pub snp: SimpleNetwork<Box<dyn Link>>,
+    pub snp: SimpleNetwork<Hub<Box<dyn Link>>>,
+    pub host: Host,
 }
 
 /// What the tables' functions reach.
@@ -63,9 +73,13 @@ pub(crate) struct Call<'a> {
 }
 
 impl Shared {
-    pub(crate) fn new(network: Box<dyn Network>, snp: SimpleNetwork<Box<dyn Link>>) -> Self {
+    pub(crate) fn new(
+        network: Box<dyn Network>,
+        snp: SimpleNetwork<Hub<Box<dyn Link>>>,
+        host: Host,
+    ) -> Self {
         Self {
-            state: RefCell::new(State { network, snp }),
+            state: RefCell::new(State { network, snp, host }),
         }
     }
 

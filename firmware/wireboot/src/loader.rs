@@ -4,7 +4,7 @@ mod downloads;
 mod transfers;
 
 use crate::error::Error;
-use crate::network::Network;
+use crate::network::{Network, instant};
 use crate::origin::Origin;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -15,8 +15,8 @@ use downloads::Download;
 use efi_protocols::{Buffer, Failure, Packets, Resident, Station};
 use wireboot_fetch::tftp::TftpError;
 use wireboot_fetch::url::{Host, Url};
-use wireboot_fetch::{Command, FetchError, File, Job, Leases};
-use wireboot_net::{Duration, tap};
+use wireboot_fetch::{Command, FetchError, File, Job, Lease, Lease6, LeaseSource, Leases};
+use wireboot_net::{Duration, Instant, Ipv4Cidr, tap};
 use wireboot_platform::device_path::PathBuf;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::near_end::NearEnd;
@@ -53,12 +53,15 @@ pub(crate) fn offer(
     let (tap, port) = tap(MTU);
     network.send(Command::Tap(Box::new(tap)))?;
     let (address, prefix_len) = address(network.leases(), url).ok_or(Error::Nothing)?;
+    let lease = network.leases().v4.as_ref().filter(|_| address.is_ipv4());
+    let router = lease.and_then(|lease| lease.router).map(IpAddr::V4);
     let interfaces = path.interfaces().ok_or(Error::Nothing)?;
     let station = Station {
         mac: network.mac(),
         mtu: MTU,
         address,
         prefix_len,
+        router,
         mac_path: interfaces.mac,
         ip_path: interfaces.ip,
     };
@@ -96,7 +99,7 @@ fn address(leases: &Leases, url: &Url) -> Option<(IpAddr, u8)> {
     }
 }
 
-/// The packets of the DHCP exchange, the firmware's or ours. The acknowledgement names the loader.
+/// The packets of the DHCP exchange, the firmware's or ours. Those of servers name the loader.
 fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
     let (mut packets, version) = match (&origin.cached, &leases.v4) {
         (Some(cached), _) => {
@@ -111,8 +114,11 @@ fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
             (packets, cached.station)
         }
         (None, Some(lease)) if !lease.ack.is_empty() => {
+            let some = |raw: &[u8]| (!raw.is_empty()).then(|| packet::padded(raw));
             let packets = Packets {
-                ack: Some(packet::padded(&lease.ack)),
+                discover: some(&lease.discover),
+                ack: some(&lease.ack),
+                proxy_offer: some(&lease.proxy_offer),
                 ..Packets::default()
             };
             (packets, lease.address.address().into())
@@ -123,14 +129,22 @@ fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
         packets.each(packet::end_options);
     }
     let file = url.resource().trim_start_matches('/');
-    match (&mut packets.ack, url.host()) {
-        (Some(ack), Host::Address(IpAddr::V4(server))) if version.is_ipv4() => {
-            packet::name_file(ack, *server, file);
+    // Loaders look for their server in the boot server's reply first, then in the proxy's offer.
+    let named = [
+        &mut packets.ack,
+        &mut packets.proxy_offer,
+        &mut packets.pxe_reply,
+    ];
+    for packet in named.into_iter().flatten() {
+        match url.host() {
+            Host::Address(IpAddr::V4(server)) if version.is_ipv4() => {
+                packet::name_file(packet, *server, file);
+            }
+            Host::Address(server) if version.is_ipv6() => {
+                packet::name_file6(packet, *server, file);
+            }
+            _ => {}
         }
-        (Some(ack), Host::Address(server)) if version.is_ipv6() => {
-            packet::name_file6(ack, *server, file);
-        }
-        _ => {}
     }
     packets
 }
@@ -143,6 +157,7 @@ fn failure(error: &FetchError) -> Failure {
                 code: *code as u8,
                 text: text.clone(),
             },
+            TftpError::Refused { .. } => Failure::Refused,
             _ => Failure::Timeout,
         },
         _ => Failure::Timeout,
@@ -154,6 +169,33 @@ impl LoaderNetwork {
     fn next_job(&mut self) -> Job {
         self.last_job += 1;
         self.last_job
+    }
+
+    /// Uses another address of the station's.
+    fn configure(&mut self, address: IpAddr, prefix_len: u8, router: Option<IpAddr>) {
+        let leases = self.network.leases();
+        let command = match (address, router) {
+            (IpAddr::V4(address), router) => {
+                let cidr = Ipv4Cidr::new(address, prefix_len);
+                let lease = leases.v4.clone();
+                let mut lease = lease.unwrap_or_else(|| Lease::new(cidr, LeaseSource::Dhcp));
+                lease.address = cidr;
+                lease.router = match router {
+                    Some(IpAddr::V4(router)) => Some(router),
+                    _ => None,
+                };
+                Command::Configure(lease)
+            }
+            (IpAddr::V6(address), _) => {
+                let lease = leases.v6.clone();
+                let mut lease = lease.unwrap_or_else(|| Lease6::new(LeaseSource::Dhcp));
+                lease.addresses.retain(|one| *one != address);
+                lease.addresses.insert(0, address);
+                Command::Configure6(lease)
+            }
+        };
+        // Where it cannot be told, the next call tells.
+        let _ = self.network.send(command);
     }
 
     /// Looks after the network for a moment.
@@ -175,6 +217,14 @@ struct Shared(Rc<RefCell<LoaderNetwork>>);
 impl efi_protocols::Network for Shared {
     fn turn(&mut self) {
         self.0.borrow_mut().turn();
+    }
+
+    fn now(&self) -> Instant {
+        instant(self.0.borrow().network.clock)
+    }
+
+    fn configure(&mut self, address: IpAddr, prefix_len: u8, router: Option<IpAddr>) {
+        self.0.borrow_mut().configure(address, prefix_len, router);
     }
 
     fn size(&mut self, url: &Url) -> Result<u64, Failure> {

@@ -41,6 +41,10 @@ pub struct Lease {
     pub source: LeaseSource,
     /// The server's acknowledgement, BOOTP header first; empty where there was none.
     pub ack: Vec<u8>,
+    /// What this program has sent first; empty where it is the firmware's lease.
+    pub discover: Vec<u8>,
+    /// A proxy's offer; empty where there was none, or the firmware's.
+    pub proxy_offer: Vec<u8>,
 }
 
 impl Lease {
@@ -61,6 +65,8 @@ impl Lease {
             vendor: None,
             source,
             ack: Vec::new(),
+            discover: Vec::new(),
+            proxy_offer: Vec::new(),
         }
     }
 

@@ -146,10 +146,17 @@ fn a_complete_offer_is_taken_at_once() {
         (ack.message_type(), ack.yiaddr),
         (Some(MessageType::Ack), ADDRESS)
     );
+    let discover = Message::parse(&lease.discover).unwrap();
+    assert_eq!(
+        (discover.message_type(), discover.xid),
+        (Some(MessageType::Discover), ack.xid)
+    );
     assert_eq!(
         lease,
         Lease {
             ack: lease.ack.clone(),
+            discover: lease.discover.clone(),
+            proxy_offer: Vec::new(),
             address: Ipv4Cidr::new(ADDRESS, 24),
             router: Some(SERVER),
             routes: vec![],

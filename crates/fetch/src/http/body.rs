@@ -355,6 +355,10 @@ impl<'a, D: Destination> Body<'a, D> {
             .region
             .take()
             .map(|region| (region.take(), self.filled));
+        if self.total.is_some() {
+            // Its receiver may have no room for so much.
+            self.destination.progress(self.filled, self.total);
+        }
         let memory = self.destination.memory(bytes, previous).await?;
         if (memory.len() as u64) < bytes {
             return Err(DestinationError::NoMemory { bytes }.into());

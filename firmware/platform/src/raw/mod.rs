@@ -3,4 +3,5 @@
 
 pub mod managed_network;
 pub mod pci_io;
+pub mod pxe_callback;
 pub mod undi;

@@ -1,6 +1,7 @@
 //! Whole files, into the caller's memory.
 
 use super::{LoaderNetwork, PATIENCE, failure};
+use crate::error::Error;
 use efi_protocols::{Buffer, Failure};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, File};
@@ -13,11 +14,12 @@ enum Outcome {
 }
 
 impl LoaderNetwork {
-    /// Downloads `url` to `buffer`, or where that is too small or none to memory of ours. Stops as soon as the size is known when `measure`.
+    /// Downloads `url` to `buffer` where the server tells that it fits, and takes the buffer then; else to memory of ours. Stops as soon as
+    /// the size is known when that does not fit, or when `measure`.
     fn transfer(
         &mut self,
         url: &Url,
-        mut buffer: Option<Buffer>,
+        buffer: &mut Option<Buffer>,
         measure: bool,
     ) -> Result<Outcome, Failure> {
         let wanted = self.next_job();
@@ -28,22 +30,29 @@ impl LoaderNetwork {
                 patience: PATIENCE,
             })
             .map_err(|_| Failure::Device)?;
-        let mut measured = None;
-        let mut measure = measure;
+        let room = buffer.as_ref().map(|buffer| buffer.len() as u64);
+        let mut size = None;
+        let mut cancelled = false;
         loop {
-            // Lost or dead: nobody has the buffer any more.
-            self.network.turn().map_err(|_| Failure::Device)?;
+            if let Err(error) = self.network.turn() {
+                if matches!(error, Error::NotKilled(_)) && room.is_some() && buffer.is_none() {
+                    // The processor that cannot be stopped has the caller's buffer.
+                    log::error!("{error}; the machine is reset");
+                    wireboot_platform::reset();
+                }
+                // Lost or dead: nobody has the buffer any more.
+                return Err(Failure::Device);
+            }
             match self.network.event() {
                 Some(Event::NeedMemory { job, bytes }) if job == wanted => {
-                    let memory = match buffer.take() {
-                        Some(buffer) if buffer.len() as u64 >= bytes => Some(Memory::new(buffer)),
-                        _ => {
-                            measure = true;
-                            usize::try_from(bytes)
-                                .ok()
-                                .and_then(|bytes| memory::download_buffer(bytes).ok())
-                                .map(|(buffer, _)| Memory::new(buffer))
-                        }
+                    let fits = |buffer: &mut Buffer| buffer.len() as u64 >= bytes;
+                    let memory = match size.and_then(|_| buffer.take_if(fits)) {
+                        _ if cancelled => None,
+                        Some(buffer) => Some(Memory::new(buffer)),
+                        None => usize::try_from(bytes)
+                            .ok()
+                            .and_then(|bytes| memory::download_buffer(bytes).ok())
+                            .map(|(buffer, _)| Memory::new(buffer)),
                     };
                     let answer = match memory {
                         Some(memory) => Command::Memory { job, memory },
@@ -55,14 +64,17 @@ impl LoaderNetwork {
                     job,
                     total: Some(total),
                     ..
-                }) if job == wanted && measure && measured.is_none() => {
-                    measured = Some(total);
-                    self.network
-                        .send(Command::Cancel { job })
-                        .map_err(|_| Failure::Device)?;
+                }) if job == wanted && size.is_none() => {
+                    size = Some(total);
+                    if measure || room.is_some_and(|room| total > room) {
+                        cancelled = true;
+                        self.network
+                            .send(Command::Cancel { job })
+                            .map_err(|_| Failure::Device)?;
+                    }
                 }
                 Some(Event::Done { job, result }) if job == wanted => {
-                    return match (result, measured) {
+                    return match (result, size.filter(|_| cancelled)) {
                         (Ok(file), _) => Ok(Outcome::File(file)),
                         (Err(_), Some(size)) => Ok(Outcome::Size(size)),
                         (Err(error), None) => Err(failure(&error)),
@@ -75,7 +87,7 @@ impl LoaderNetwork {
     }
 
     pub(super) fn size(&mut self, url: &Url) -> Result<u64, Failure> {
-        match self.transfer(url, None, true)? {
+        match self.transfer(url, &mut None, true)? {
             Outcome::Size(size) => Ok(size),
             Outcome::File(file) => {
                 let size = file.len;
@@ -85,20 +97,23 @@ impl LoaderNetwork {
         }
     }
 
-    pub(super) fn read(&mut self, url: &Url, mut buffer: Buffer) -> Result<u64, Failure> {
-        if let Some(file) = self.kept.take().filter(|file| file.url == url.as_str()) {
-            if file.len > buffer.len() as u64 {
-                let size = file.len;
-                self.kept = Some(file);
-                return Err(Failure::TooSmall(size));
-            }
-            buffer.fill(file.content());
-            return Ok(file.len);
-        }
+    pub(super) fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure> {
         let room = buffer.len() as u64;
-        match self.transfer(url, Some(buffer), false)? {
+        let mut buffer = Some(buffer);
+        let kept = self.kept.take().filter(|file| file.url == url.as_str());
+        let outcome = match kept {
+            Some(file) => Outcome::File(file),
+            None => self.transfer(url, &mut buffer, false)?,
+        };
+        match outcome {
             Outcome::Size(size) => Err(Failure::TooSmall(size)),
-            Outcome::File(file) if file.len <= room => Ok(file.len),
+            Outcome::File(file) if file.len <= room => {
+                // Where it was not known before that it would fit.
+                if let Some(mut buffer) = buffer {
+                    buffer.fill(file.content());
+                }
+                Ok(file.len)
+            }
             Outcome::File(file) => {
                 let size = file.len;
                 self.kept = Some(file);

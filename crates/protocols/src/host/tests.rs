@@ -1,0 +1,1188 @@
+//! The host over a simulated wire, on which a few neighbours and servers are.
+
+use super::*;
+use alloc::boxed::Box;
+use alloc::string::String;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use wireboot_wire::dhcp::{Message, MessageType, PxeOptions, option};
+use wireboot_wire::dhcpv6::{self, Writer};
+
+const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
+const PEER_MAC: MacAddress = [2, 0, 0, 0, 0, 9];
+const STEP: Duration = Duration::from_millis(5);
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// What somebody does with a datagram: those that it sends.
+type Service = Box<dyn FnMut(&Datagram) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)>>;
+
+/// A wire with a neighbour on it, who has some addresses and services.
+#[derive(Default)]
+struct Wire {
+    now: Instant,
+    peers: Vec<IpAddr>,
+    services: BTreeMap<u16, Service>,
+    to_host: VecDeque<Vec<u8>>,
+    /// Frames that the host has sent.
+    sent: Vec<Vec<u8>>,
+    fragments: Fragments,
+    shown: Vec<(bool, Vec<u8>)>,
+    /// Packets that may be shown before the caller wants an end.
+    patience: Option<usize>,
+    /// Frames of the host's that are lost, by their number.
+    lost: Vec<usize>,
+    /// Largest packets that the neighbour sends.
+    mtu: usize,
+}
+
+fn frame(kind: [u8; 2], payload: &[u8]) -> Vec<u8> {
+    [&MAC[..], &PEER_MAC, &kind, payload].concat()
+}
+
+impl Wire {
+    fn new(peers: &[&str]) -> Self {
+        Self {
+            peers: peers.iter().map(|text| ip(text)).collect(),
+            mtu: 1500,
+            ..Self::default()
+        }
+    }
+
+    fn serve(&mut self, port: u16, mut answer: impl FnMut(&Datagram) -> Option<Vec<u8>> + 'static) {
+        self.serve_from(port, port, move |datagram| answer(datagram));
+    }
+
+    fn serve_from(
+        &mut self,
+        port: u16,
+        own: u16,
+        mut answer: impl FnMut(&Datagram) -> Option<Vec<u8>> + 'static,
+    ) {
+        let service = move |datagram: &Datagram| {
+            let own = SocketAddr::new(datagram.destination.ip(), own);
+            let bytes = answer(datagram);
+            bytes
+                .into_iter()
+                .map(|bytes| (own, datagram.source, bytes))
+                .collect()
+        };
+        self.services.insert(port, Box::new(service));
+    }
+
+    fn datagram(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8]) {
+        let header = Header {
+            source: from.ip(),
+            destination: to.ip(),
+            protocol: packet::UDP,
+            ttl: 64,
+            tos: 0,
+            id: 77,
+        };
+        let udp = packet::udp(from, to, [&[], payload]);
+        let kind = if to.is_ipv4() {
+            packet::IPV4
+        } else {
+            packet::IPV6
+        };
+        for packet in packet::packets(&header, &udp, self.mtu, true).unwrap() {
+            self.to_host.push_back(frame(kind, &packet));
+        }
+    }
+
+    fn icmp6(&mut self, from: IpAddr, to: IpAddr, mut message: Vec<u8>) {
+        let sum = packet::checksum(from, to, packet::ICMPV6, &message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        let header = Header {
+            source: from,
+            destination: to,
+            protocol: packet::ICMPV6,
+            ttl: 255,
+            tos: 0,
+            id: 0,
+        };
+        let packet = packet::packets(&header, &message, 1500, false).unwrap();
+        self.to_host.push_back(frame(packet::IPV6, &packet[0]));
+    }
+
+    fn take(&mut self, kind: [u8; 2], payload: &[u8]) {
+        if kind == packet::ARP {
+            let target = IpAddr::from(<[u8; 4]>::try_from(&payload[24..28]).unwrap());
+            if self.peers.contains(&target) {
+                let mut reply = payload.to_vec();
+                reply[7] = 2;
+                reply[18..28].copy_from_slice(&payload[8..18]);
+                reply[8..14].copy_from_slice(&PEER_MAC);
+                reply[14..18].copy_from_slice(&payload[24..28]);
+                self.to_host.push_back(frame(packet::ARP, &reply));
+            }
+            return;
+        }
+        let ip = packet::parse(kind, payload).expect("a packet");
+        if ip.protocol == packet::ICMPV6 {
+            return self.discovery(&ip);
+        }
+        let bytes = match ip.fragment {
+            None => Some(ip.payload.to_vec()),
+            Some(part) => self.fragments.take(&ip, part, self.now),
+        };
+        let Some(bytes) = bytes else { return };
+        let (source, destination, payload) =
+            packet::datagram(ip.source, ip.destination, &bytes).expect("a datagram");
+        let datagram = Datagram {
+            source,
+            destination,
+            payload: payload.to_vec(),
+        };
+        let service = self.services.get_mut(&destination.port());
+        let answers = service
+            .map(|service| service(&datagram))
+            .unwrap_or_default();
+        for (from, to, payload) in answers {
+            self.datagram(from, to, &payload);
+        }
+    }
+
+    fn discovery(&mut self, ip: &Ip<'_>) {
+        match ip.payload[0] {
+            135 => {
+                let target: [u8; 16] = ip.payload[8..24].try_into().unwrap();
+                if self.peers.contains(&target.into()) {
+                    let mut message = alloc::vec![136, 0, 0, 0, 0x60, 0, 0, 0];
+                    message.extend(target);
+                    message.extend([2, 1]);
+                    message.extend(PEER_MAC);
+                    self.icmp6(target.into(), ip.source, message);
+                }
+            }
+            133 if self.peers.contains(&self::ip("fe80::9")) => {
+                let mut message = alloc::vec![134, 0, 0, 0, 64, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0];
+                message.extend([1, 1]);
+                message.extend(PEER_MAC);
+                self.icmp6(self::ip("fe80::9"), ip.source, message);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Port for Wire {
+    fn now(&mut self) -> Instant {
+        self.now += STEP;
+        self.now
+    }
+
+    fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
+        let number = self.sent.len();
+        self.sent.push([&header[..], payload].concat());
+        if !self.lost.contains(&number) {
+            self.take([header[12], header[13]], payload);
+        }
+        true
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        self.to_host.pop_front()
+    }
+
+    fn show(&mut self, received: bool, packet: &[u8]) -> bool {
+        if !packet.is_empty() {
+            self.shown.push((received, packet.to_vec()));
+        }
+        self.patience.is_none_or(|most| self.shown.len() <= most)
+    }
+}
+
+fn host(address: &str) -> Host {
+    let mut host = Host::new(MAC, 1500, [7; 32]);
+    let len = if ip(address).is_ipv4() { 24 } else { 64 };
+    host.configure(ip(address), len, None);
+    host
+}
+
+fn outgoing<'a>(to: &str, payload: &'a [u8]) -> Outgoing<'a> {
+    Outgoing {
+        to: to.parse().unwrap(),
+        gateway: None,
+        source: None,
+        source_port: Some(2000),
+        parts: [&[], payload],
+        may_fragment: true,
+    }
+}
+
+const ANYTHING: Expected = Expected {
+    destination: None,
+    destination_port: None,
+    source: None,
+    source_port: None,
+    use_filter: false,
+};
+
+#[test]
+fn an_echo_of_any_length_comes_back_over_either_version() {
+    for (own, peer) in [("10.0.0.1", "10.0.0.9:7"), ("fd00::1", "[fd00::9]:7")] {
+        for len in [0, 1, 1451, 1452, 1472, 1473, 4000, 65_000] {
+            let mut wire = Wire::new(&["10.0.0.9", "fd00::9"]);
+            wire.serve(7, |datagram| Some(datagram.payload.clone()));
+            let mut host = host(own);
+            let payload: Vec<u8> = (0..len).map(|at| (at * 7 % 251) as u8).collect();
+            let mut what = outgoing(peer, &payload);
+            what.parts = payload.split_at(len / 3).into();
+            assert_eq!(host.udp_write(&mut wire, &what), Ok(2000));
+            let back = host.udp_read(&mut wire, &ANYTHING).unwrap();
+            assert_eq!(
+                (back.source, back.destination),
+                (what.to, SocketAddr::new(ip(own), 2000))
+            );
+            assert!(back.payload == payload, "{own} {len}");
+            assert!(
+                wire.sent
+                    .iter()
+                    .all(|frame| frame.len() <= 1514 && frame[6..12] == MAC)
+            );
+        }
+    }
+}
+
+#[test]
+fn what_may_not_be_fragmented_and_does_not_fit_is_refused() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let mut host = host("10.0.0.1");
+    for (len, fragment, expected) in [
+        (1472, false, Ok(2000)),
+        (1473, false, Err(Refusal::BadBufferSize)),
+        (65_507, true, Ok(2000)),
+        (65_508, true, Err(Refusal::BadBufferSize)),
+    ] {
+        let payload = alloc::vec![1; len];
+        let mut what = outgoing("10.0.0.9:7", &payload);
+        what.may_fragment = fragment;
+        assert_eq!(host.udp_write(&mut wire, &what), expected, "{len}");
+    }
+}
+
+#[test]
+fn headers_say_what_was_set() {
+    let mut wire = Wire::new(&["10.0.0.9", "10.0.0.254"]);
+    let mut host = host("10.0.0.1");
+    (host.ttl, host.tos) = (9, 0x44);
+    let mut what = outgoing("192.0.2.7:7", b"x");
+    what.gateway = Some(ip("10.0.0.254"));
+    what.source = Some(ip("10.0.0.77"));
+    host.udp_write(&mut wire, &what).unwrap();
+    let sent = wire.sent.last().unwrap();
+    assert_eq!((sent[15], sent[22]), (0x44, 9));
+    assert_eq!(sent[26..34], [10, 0, 0, 77, 192, 0, 2, 7]);
+    // By the gateway, who was asked for.
+    assert_eq!(wire.sent[0][38..42], [10, 0, 0, 254]);
+    assert_eq!(sent[..6], PEER_MAC);
+}
+
+#[test]
+fn ports_are_chosen_and_told() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let mut host = host("10.0.0.1");
+    let mut what = outgoing("10.0.0.9:7", b"x");
+    what.source_port = None;
+    let chosen = host.udp_write(&mut wire, &what).unwrap();
+    assert!(chosen >= 0xc000);
+    assert_eq!(wire.sent.last().unwrap()[34..36], chosen.to_be_bytes());
+}
+
+#[test]
+fn impossible_datagrams_are_refused() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let mut host = host("10.0.0.1");
+    let refused = Err(Refusal::InvalidParameter);
+    assert_eq!(
+        host.udp_write(&mut wire, &outgoing("0.0.0.0:7", b"")),
+        refused
+    );
+    assert_eq!(
+        host.udp_write(&mut wire, &outgoing("[fd00::9]:7", b"")),
+        refused
+    );
+    for gateway in ["0.0.0.0", "224.0.0.1", "10.0.0.255"] {
+        let mut what = outgoing("10.0.0.9:7", b"");
+        what.gateway = Some(ip(gateway));
+        assert_eq!(host.udp_write(&mut wire, &what), refused);
+    }
+    host.configure(ip("0.0.0.0"), 0, None);
+    assert_eq!(
+        host.udp_write(&mut wire, &outgoing("10.0.0.9:7", b"")),
+        refused
+    );
+    assert!(wire.sent.is_empty());
+}
+
+#[test]
+fn who_does_not_answer_is_waited_for_and_no_longer() {
+    let mut wire = Wire::new(&[]);
+    let mut host = host("10.0.0.1");
+    let timeout = Err(Refusal::Timeout);
+    assert_eq!(
+        host.udp_write(&mut wire, &outgoing("10.0.0.8:7", b"")),
+        timeout
+    );
+    assert_eq!(wire.sent.len(), 3);
+    let before = wire.now;
+    let read = host.udp_read(&mut wire, &ANYTHING);
+    assert_eq!(read, Err(Refusal::Timeout));
+    let waited = (wire.now - before).total_millis();
+    assert!((3000..3050).contains(&waited), "{waited}");
+}
+
+#[test]
+fn groups_and_broadcasts_need_no_neighbour() {
+    let mut wire = Wire::new(&[]);
+    let mut four = host("10.0.0.1");
+    for (to, mac) in [
+        ("255.255.255.255:7", [0xff; 6]),
+        ("10.0.0.255:7", [0xff; 6]),
+        ("224.0.1.2:7", [1, 0, 0x5e, 0, 1, 2]),
+    ] {
+        four.udp_write(&mut wire, &outgoing(to, b"")).unwrap();
+        assert_eq!(wire.sent.pop().unwrap()[..6], mac);
+    }
+    let mut six = host("fd00::1");
+    six.udp_write(&mut wire, &outgoing("[ff02::1:2]:7", b""))
+        .unwrap();
+    assert_eq!(wire.sent[0][..6], [0x33, 0x33, 0, 1, 0, 2]);
+    assert_eq!(wire.sent.len(), 1);
+}
+
+#[test]
+fn routers_lead_off_the_link() {
+    let mut wire = Wire::new(&["10.0.0.254", "fe80::9"]);
+    let mut four = host("10.0.0.1");
+    four.configure(ip("10.0.0.1"), 24, Some(ip("10.0.0.254")));
+    four.udp_write(&mut wire, &outgoing("192.0.2.1:7", b""))
+        .unwrap();
+    assert_eq!(four.neighbors(), [(ip("10.0.0.254"), PEER_MAC)]);
+    let mut six = host("fd00::1");
+    six.udp_write(&mut wire, &outgoing("[2001:db8::1]:7", b""))
+        .unwrap();
+    assert_eq!(six.router(), Some(ip("fe80::9")));
+    assert_eq!(six.neighbors(), [(ip("fe80::9"), PEER_MAC)]);
+}
+
+#[test]
+fn reads_get_what_they_are_for_and_lose_the_rest() {
+    let mut wire = Wire::new(&[]);
+    let mut host = host("10.0.0.1");
+    let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let own = at("10.0.0.1:2000");
+    let expected = Expected {
+        destination: Some(own.ip()),
+        destination_port: Some(2000),
+        source: Some(ip("10.0.0.9")),
+        source_port: Some(7),
+        use_filter: false,
+    };
+    host.set_filter(Filter {
+        bits: filter::STATION_IP | filter::BROADCAST,
+        list: Vec::new(),
+    })
+    .unwrap();
+    for (from, to) in [
+        ("10.0.0.9:7", "10.0.0.255:2000"),
+        ("10.0.0.9:7", "10.0.0.1:2001"),
+        ("10.0.0.8:7", "10.0.0.1:2000"),
+        ("10.0.0.9:8", "10.0.0.1:2000"),
+    ] {
+        wire.datagram(at(from), at(to), b"not this");
+        wire.datagram(at("10.0.0.9:7"), own, b"this");
+        let read = host.udp_read(&mut wire, &expected).unwrap();
+        assert_eq!(read.payload, b"this", "{from} {to}");
+        // With that one field open, the other one is read.
+        wire.datagram(at(from), at(to), b"open");
+        let open = Expected {
+            destination: expected.destination.filter(|one| *one == at(to).ip()),
+            destination_port: Some(at(to).port()),
+            source: Some(at(from).ip()),
+            source_port: Some(at(from).port()),
+            use_filter: false,
+        };
+        assert_eq!(host.udp_read(&mut wire, &open).unwrap().payload, b"open");
+    }
+}
+
+#[test]
+fn filters_decide_what_gets_in() {
+    let to = [
+        "10.0.0.1:1",
+        "255.255.255.255:2",
+        "224.0.0.9:3",
+        "10.0.0.7:4",
+        "224.0.0.8:5",
+    ];
+    for (bits, list, expected) in [
+        (0, &[][..], &[1][..]),
+        (filter::STATION_IP, &[], &[1]),
+        (filter::BROADCAST, &[], &[1, 2]),
+        (filter::PROMISCUOUS_MULTICAST, &[], &[1, 3, 5]),
+        (filter::PROMISCUOUS, &[], &[1, 2, 3, 4, 5]),
+        (filter::STATION_IP, &["224.0.0.8", "10.0.0.7"], &[1, 4, 5]),
+    ] {
+        let mut wire = Wire::new(&[]);
+        let mut host = host("10.0.0.1");
+        let list = list.iter().map(|text| ip(text)).collect();
+        host.set_filter(Filter { bits, list }).unwrap();
+        for to in to {
+            wire.datagram("10.0.0.9:7".parse().unwrap(), to.parse().unwrap(), b"x");
+        }
+        let mut ports = Vec::new();
+        while let Ok(datagram) = host.udp_read(&mut wire, &ANYTHING) {
+            ports.push(datagram.destination.port());
+        }
+        assert_eq!(ports, expected, "{bits}");
+    }
+}
+
+#[test]
+fn the_software_filter_keeps_the_stations_own_out_too() {
+    let mut wire = Wire::new(&[]);
+    let mut host = host("10.0.0.1");
+    let bits = filter::BROADCAST;
+    host.set_filter(Filter {
+        bits,
+        list: Vec::new(),
+    })
+    .unwrap();
+    let filtered = Expected {
+        use_filter: true,
+        ..ANYTHING
+    };
+    for to in ["10.0.0.1:1", "10.0.0.255:2"] {
+        wire.datagram("10.0.0.9:7".parse().unwrap(), to.parse().unwrap(), b"x");
+    }
+    let read = host.udp_read(&mut wire, &filtered).unwrap();
+    assert_eq!(read.destination.port(), 2);
+}
+
+#[test]
+fn impossible_filters_are_refused() {
+    let mut host = host("10.0.0.1");
+    for list in [
+        alloc::vec![ip("10.0.0.255")],
+        alloc::vec![ip("10.0.0.3"); 9],
+    ] {
+        let filter = Filter { bits: 1, list };
+        assert_eq!(host.set_filter(filter), Err(Refusal::InvalidParameter));
+    }
+    assert_eq!(*host.filter(), Filter::default());
+}
+
+#[test]
+fn stations_and_masks_that_cannot_be_are_refused() {
+    let mut host = host("10.0.0.1");
+    assert_eq!(
+        host.set_station(Some(ip("10.0.1.7")), Some(ip("255.255.254.0"))),
+        Ok(())
+    );
+    assert_eq!(host.address(), (ip("10.0.1.7"), 23));
+    for (address, mask) in [
+        (Some("224.0.0.1"), None),
+        (Some("255.255.255.255"), None),
+        (Some("127.0.0.1"), None),
+        (None, Some("255.0.255.0")),
+    ] {
+        let refused = host.set_station(address.map(ip), mask.map(ip));
+        assert_eq!(refused, Err(Refusal::InvalidParameter));
+    }
+    assert_eq!(host.address(), (ip("10.0.1.7"), 23));
+    assert_eq!(host.set_station(None, Some(ip("0.0.0.0"))), Ok(()));
+    assert_eq!(host.address().1, 0);
+}
+
+#[test]
+fn neighbours_are_found_remembered_and_shown() {
+    for (own, peer) in [("10.0.0.1", "10.0.0.9"), ("fd00::1", "fd00::9")] {
+        let mut wire = Wire::new(&[peer]);
+        let mut host = host(own);
+        assert_eq!(host.arp(&mut wire, ip(peer)), Ok(PEER_MAC));
+        assert_eq!(host.arp(&mut wire, ip(peer)), Ok(PEER_MAC));
+        assert_eq!((wire.sent.len(), wire.shown.len()), (1, 1));
+        assert_eq!(host.neighbors(), [(ip(peer), PEER_MAC)]);
+    }
+    let mut wire = Wire::new(&[]);
+    let mut host = host("10.0.0.1");
+    assert_eq!(host.arp(&mut wire, ip("10.0.0.9")), Err(Refusal::Timeout));
+    for odd in ["0.0.0.0", "10.0.0.255", "224.0.0.1"] {
+        let refused = host.arp(&mut wire, ip(odd));
+        assert_eq!(refused, Err(Refusal::InvalidParameter), "{odd}");
+    }
+    host.auto_arp = false;
+    assert_eq!(
+        host.arp(&mut wire, ip("10.0.0.9")),
+        Err(Refusal::DeviceError)
+    );
+    wire.patience = Some(0);
+    (host.auto_arp, wire.shown) = (true, Vec::new());
+    assert_eq!(host.arp(&mut wire, ip("10.0.0.9")), Err(Refusal::Aborted));
+}
+
+#[test]
+fn the_cache_holds_eight_and_forgets_the_oldest() {
+    let mut wire = Wire::new(&[]);
+    wire.peers = (10..20)
+        .map(|last| IpAddr::from([10, 0, 0, last]))
+        .collect();
+    let mut host = host("10.0.0.1");
+    for peer in wire.peers.clone() {
+        host.arp(&mut wire, peer).unwrap();
+    }
+    assert_eq!(host.neighbors().len(), NEIGHBORS);
+    assert_eq!(host.neighbors()[0].0, ip("10.0.0.12"));
+}
+
+/// What a host says of a datagram that came in `frame`.
+fn unreachable(frame: &[u8], about: &str) -> Vec<u8> {
+    let mut message = alloc::vec![3, 3, 0, 0, 0, 0, 0, 0];
+    message.extend(&frame[14..14 + 28]);
+    let sum = packet::icmp_checksum(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let header = Header {
+        source: ip(about),
+        destination: ip("10.0.0.1"),
+        protocol: packet::ICMP,
+        ttl: 64,
+        tos: 0,
+        id: 0,
+    };
+    let packet = packet::packets(&header, &message, 1500, false).unwrap();
+    self::frame(packet::IPV4, &packet[0])
+}
+
+#[test]
+fn an_icmp_error_ends_what_it_is_about() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let mut host = host("10.0.0.1");
+    host.udp_write(&mut wire, &outgoing("10.0.0.9:7", b"x"))
+        .unwrap();
+    let error = unreachable(wire.sent.last().unwrap(), "10.0.0.9");
+    wire.to_host.push_back(error.clone());
+    let from = Expected {
+        source: Some(ip("10.0.0.9")),
+        ..ANYTHING
+    };
+    assert_eq!(host.udp_read(&mut wire, &from), Err(Refusal::IcmpError));
+    let heard = host.icmp_error().unwrap();
+    assert_eq!(
+        (heard.about, &heard.message[..2]),
+        (ip("10.0.0.9"), &[3, 3][..])
+    );
+    host.begin();
+    assert_eq!(host.icmp_error(), None);
+    // Damaged, or about a packet of somebody else's.
+    let mut damaged = error.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    wire.to_host.push_back(damaged);
+    let mut others = error;
+    others[14 + 20 + 8 + 15] ^= 1;
+    wire.to_host.push_back(others);
+    assert_eq!(host.udp_read(&mut wire, &from), Err(Refusal::Timeout));
+}
+
+#[test]
+fn fragments_that_overlap_or_never_end_are_nobodys() {
+    let mut parts = Fragments::default();
+    let whole = |offset, more, payload: &'static [u8], id| {
+        let ip = Ip {
+            source: ip("10.0.0.9"),
+            destination: ip("10.0.0.1"),
+            protocol: packet::UDP,
+            hops: 1,
+            payload,
+            fragment: None,
+        };
+        (ip, packet::Fragment { id, offset, more })
+    };
+    let take = |parts: &mut Fragments, (ip, part): (Ip<'_>, packet::Fragment), now| {
+        parts.take(&ip, part, now)
+    };
+    let now = Instant::ZERO;
+    // In any order, and one of them twice.
+    assert_eq!(take(&mut parts, whole(8, false, b"end", 1), now), None);
+    assert_eq!(take(&mut parts, whole(8, false, b"end", 1), now), None);
+    assert_eq!(take(&mut parts, whole(0, true, b"01234567", 2), now), None);
+    let done = take(&mut parts, whole(0, true, b"01234567", 1), now);
+    assert_eq!(done.as_deref(), Some(&b"01234567end"[..]));
+    // An overlap.
+    assert_eq!(
+        take(&mut parts, whole(0, true, b"0123456701234567", 2), now),
+        None
+    );
+    assert_eq!(take(&mut parts, whole(8, false, b"end", 2), now), None);
+    assert_eq!(take(&mut parts, whole(0, true, b"01234567", 3), now), None);
+    // Too late.
+    let late = now + Duration::from_secs(31);
+    assert_eq!(take(&mut parts, whole(8, false, b"end", 3), late), None);
+    // Behind the end, not on a boundary, too long.
+    assert_eq!(take(&mut parts, whole(0, true, b"0123456", 4), now), None);
+    assert_eq!(
+        take(&mut parts, whole(65_528, false, b"01234567", 4), now),
+        None
+    );
+    assert_eq!(take(&mut parts, whole(8, true, b"01234567", 5), now), None);
+    assert_eq!(take(&mut parts, whole(0, false, b"end", 5), now), None);
+}
+
+/// A TFTP server with one file, which writes go to. It talks by 512 bytes, unless asked for another size and `options`.
+fn tftp(file: Vec<u8>, options: bool) -> (Wire, alloc::rc::Rc<core::cell::RefCell<Vec<u8>>>) {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let written = alloc::rc::Rc::new(core::cell::RefCell::new(Vec::new()));
+    let block = alloc::rc::Rc::new(core::cell::Cell::new(512));
+    let (size, content) = (block.clone(), file.clone());
+    wire.serve_from(69, 3000, move |datagram| {
+        let operation = datagram.payload[1];
+        let text = String::from_utf8_lossy(&datagram.payload[2..]).into_owned();
+        let fields: Vec<&str> = text.split('\0').collect();
+        if fields[0] == "missing" {
+            return Some([&[0, 5, 0, 1][..], b"no such file\0"].concat());
+        }
+        let asked = fields.windows(2).find(|pair| pair[0] == "blksize");
+        let mut reply = Vec::new();
+        if options {
+            reply = alloc::vec![0, 6];
+            if let Some(pair) = asked {
+                size.set(pair[1].parse().unwrap());
+                reply.extend(std::format!("blksize\0{}\0", pair[1]).bytes());
+            }
+            if operation != 2 {
+                reply.extend(std::format!("tsize\0{}\0", content.len()).bytes());
+            }
+        } else if operation == 2 {
+            reply = alloc::vec![0, 4, 0, 0];
+        } else {
+            reply.extend([0, 3, 0, 1]);
+            reply.extend(&content[..content.len().min(512)]);
+        }
+        Some(reply)
+    });
+    let (to, mut next) = (written.clone(), 1_usize);
+    wire.serve(3000, move |datagram| match datagram.payload[1] {
+        4 => {
+            let last = usize::from(u16::from_be_bytes([
+                datagram.payload[2],
+                datagram.payload[3],
+            ]));
+            let at = last * block.get();
+            let end = file.len().min(at + block.get());
+            let number = ((last + 1) as u16).to_be_bytes();
+            (at <= file.len()).then(|| [&[0, 3], &number[..], &file[at..end]].concat())
+        }
+        3 => {
+            let number = usize::from(u16::from_be_bytes([
+                datagram.payload[2],
+                datagram.payload[3],
+            ]));
+            if number == next {
+                to.borrow_mut().extend(&datagram.payload[4..]);
+                next += 1;
+            }
+            Some([&[0, 4], &datagram.payload[2..4]].concat())
+        }
+        _ => None,
+    });
+    (wire, written)
+}
+
+const BOOT: Transfer<'_> = Transfer {
+    server: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)),
+    file: "boot",
+    block_size: None,
+};
+
+fn read(
+    wire: &mut Wire,
+    what: &Transfer<'_>,
+    room: Option<u64>,
+) -> (Result<u64, Refusal>, Vec<u8>) {
+    let mut got = Vec::new();
+    let result = host("10.0.0.1").tftp_read(wire, what, Source::File, room, &mut |at, bytes| {
+        assert_eq!(at, got.len() as u64);
+        got.extend_from_slice(bytes);
+    });
+    (result, got)
+}
+
+#[test]
+fn files_come_block_by_block_and_each_packet_is_shown() {
+    let file: Vec<u8> = (0..3000).map(|at| (at % 253) as u8).collect();
+    for (block_size, options, packets) in [
+        (None, false, 13),
+        (None, true, 15),
+        (Some(1000), true, 11),
+        (Some(2000), true, 7),
+    ] {
+        let (mut wire, _) = tftp(file.clone(), options);
+        let what = Transfer { block_size, ..BOOT };
+        let (result, got) = read(&mut wire, &what, Some(3000));
+        assert_eq!(result, Ok(3000));
+        assert!(got == file);
+        // The request, then an answer and an acknowledgement each.
+        assert_eq!(wire.shown.len(), packets, "{block_size:?}");
+        let order = wire.shown.iter().enumerate();
+        assert!(
+            order
+                .clone()
+                .all(|(index, (received, _))| *received == (index % 2 == 1))
+        );
+    }
+}
+
+#[test]
+fn too_small_a_buffer_is_told_the_size() {
+    let (mut wire, _) = tftp(alloc::vec![1; 3000], true);
+    let (result, got) = read(&mut wire, &BOOT, Some(2999));
+    assert_eq!(result, Err(Refusal::BufferTooSmall(3000)));
+    // At once: the request, and an error.
+    assert_eq!((got.len(), wire.sent.len()), (0, 3));
+    // Without options, by counting.
+    let (mut wire, _) = tftp(alloc::vec![1; 3000], false);
+    let (result, _) = read(&mut wire, &BOOT, Some(2999));
+    assert_eq!(result, Err(Refusal::BufferTooSmall(3000)));
+    let (mut wire, _) = tftp(alloc::vec![1; 3000], false);
+    assert_eq!(read(&mut wire, &BOOT, None).0, Ok(3000));
+}
+
+#[test]
+fn a_servers_error_is_kept() {
+    let (mut wire, _) = tftp(Vec::new(), true);
+    let mut host = host("10.0.0.1");
+    let what = Transfer {
+        file: "missing",
+        ..BOOT
+    };
+    let result = host.tftp_read(&mut wire, &what, Source::File, None, &mut |_, _| {});
+    assert_eq!(result, Err(Refusal::TftpError));
+    let expected = TftpError {
+        code: 1,
+        text: b"no such file".to_vec(),
+    };
+    assert_eq!(host.tftp_error(), Some(&expected));
+}
+
+#[test]
+fn lost_packets_are_sent_again_and_a_silent_server_given_up() {
+    let file = alloc::vec![3; 1200];
+    let (mut wire, _) = tftp(file.clone(), true);
+    // The first is ARP's.
+    wire.lost = alloc::vec![1, 3, 5];
+    assert_eq!(read(&mut wire, &BOOT, None), (Ok(1200), file));
+    let (mut wire, _) = tftp(Vec::new(), true);
+    wire.lost = (1..100).collect();
+    assert_eq!(read(&mut wire, &BOOT, None).0, Err(Refusal::Timeout));
+    assert_eq!(wire.sent.len(), 1 + 5);
+}
+
+#[test]
+fn a_caller_ends_a_transfer_at_any_packet() {
+    for most in 0..6 {
+        let (mut wire, _) = tftp(alloc::vec![3; 1200], true);
+        wire.patience = Some(most);
+        assert_eq!(read(&mut wire, &BOOT, None).0, Err(Refusal::Aborted));
+        assert_eq!(wire.shown.len(), most + 1);
+    }
+}
+
+#[test]
+fn files_are_written() {
+    for (len, block_size, options) in [
+        (0, None, false),
+        (511, None, true),
+        (512, None, false),
+        (3000, None, false),
+        (3000, Some(1400), true),
+        (2800, Some(1400), true),
+    ] {
+        let file: Vec<u8> = (0..len).map(|at| (at % 253) as u8).collect();
+        let (mut wire, written) = tftp(Vec::new(), options);
+        wire.lost = alloc::vec![2];
+        let what = Transfer { block_size, ..BOOT };
+        assert_eq!(host("10.0.0.1").tftp_write(&mut wire, &what, &file), Ok(()));
+        assert!(*written.borrow() == file, "{len}");
+    }
+}
+
+#[test]
+fn lists_are_asked_for_by_an_operation_of_their_own() {
+    let (mut wire, _) = tftp(b"a\x001 2026-1-1 0:0:0\0\0".to_vec(), true);
+    let mut got = Vec::new();
+    let result = host("10.0.0.1").tftp_read(
+        &mut wire,
+        &BOOT,
+        Source::Directory,
+        None,
+        &mut |_, bytes| got.extend_from_slice(bytes),
+    );
+    assert_eq!(result, Ok(got.len() as u64));
+    assert_eq!(wire.shown[0].1[..2], [0, 7]);
+}
+
+/// A DHCP server's message to whoever asked with `request`.
+fn reply(kind: MessageType, request: &Message, address: &str) -> Message {
+    let mut message = Message::reply(kind, request);
+    message.yiaddr = address.parse().unwrap();
+    message.options.set(option::SERVER_ID, [10, 0, 0, 9]);
+    message.options.set(option::SUBNET_MASK, [255, 255, 0, 0]);
+    message.options.set(option::ROUTERS, [10, 0, 0, 254]);
+    message
+}
+
+/// The client's end of DHCP, whatever address it has.
+fn client() -> SocketAddr {
+    "255.255.255.255:68".parse().unwrap()
+}
+
+fn server(number: u16) -> SocketAddr {
+    SocketAddr::new(ip("10.0.0.9"), number)
+}
+
+/// A wire with a DHCP server that offers `file`, and, where `proxy` is something, a proxy.
+fn dhcp(file: &'static [u8], proxy: Option<&'static [u8]>) -> Wire {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let service = move |datagram: &Datagram| {
+        let request = Message::parse(&datagram.payload).unwrap();
+        assert_eq!(datagram.source, "0.0.0.0:68".parse().unwrap());
+        let kind = request.message_type().unwrap();
+        let mut answers = Vec::new();
+        let answer = match kind {
+            MessageType::Discover => MessageType::Offer,
+            _ => MessageType::Ack,
+        };
+        let mut message = reply(answer, &request, "10.0.3.7");
+        message.file = file.to_vec();
+        answers.push((server(67), client(), message.emit()));
+        if let (Some(file), MessageType::Discover) = (proxy, kind) {
+            let mut message = reply(MessageType::Offer, &request, "0.0.0.0");
+            message.options.set(option::VENDOR_CLASS, "PXEClient");
+            message.file = file.to_vec();
+            answers.push((server(67), client(), message.emit()));
+        }
+        answers
+    };
+    wire.services.insert(67, Box::new(service));
+    wire
+}
+
+#[test]
+fn dhcp_gives_an_address_and_shows_the_packets() {
+    let mut wire = dhcp(b"shim.efi", None);
+    let mut host = host("10.0.0.1");
+    let mut template = Message::request(MessageType::Discover, 5, MAC);
+    template
+        .options
+        .set(option::VENDOR_CLASS, "PXEClient:Arch:00007");
+    template.options.set(option::SERVER_ID, [1, 2, 3, 4]);
+    template.options.set(option::CLIENT_ID, [9; 5]);
+    let exchange = host.dhcp(&mut wire, Some(&template.emit()), false).unwrap();
+    assert_eq!(host.address(), (ip("10.0.3.7"), 16));
+    assert_eq!(host.router(), Some(ip("10.0.0.254")));
+    let discover = Message::parse(&exchange.discover).unwrap();
+    assert_eq!(discover.message_type(), Some(MessageType::Discover));
+    assert_eq!(discover.options.get(option::CLIENT_ID), Some(&[9; 5][..]));
+    assert_eq!(discover.options.get(option::SERVER_ID), None);
+    assert_eq!(
+        discover.options.address(option::REQUESTED_ADDRESS),
+        Some([10, 0, 0, 1].into())
+    );
+    assert_ne!(discover.xid, 5);
+    let ack = Message::parse(&exchange.ack).unwrap();
+    assert_eq!(
+        (ack.message_type(), ack.boot_file()),
+        (Some(MessageType::Ack), Some("shim.efi"))
+    );
+    assert_eq!(exchange.proxy_offer, None);
+    let shown: Vec<bool> = wire.shown.iter().map(|(received, _)| *received).collect();
+    assert_eq!(shown, [false, true, false, true]);
+    assert_eq!(wire.shown[0].1, exchange.discover);
+    assert_eq!(wire.shown[3].1, exchange.ack);
+}
+
+#[test]
+fn a_proxy_says_what_to_boot_or_is_asked() {
+    let mut wire = dhcp(b"", Some(b"proxy.efi"));
+    let exchange = host("10.0.0.1").dhcp(&mut wire, None, true).unwrap();
+    let proxy = Message::parse(exchange.proxy_offer.as_deref().unwrap()).unwrap();
+    assert_eq!(proxy.boot_file(), Some("proxy.efi"));
+
+    let mut wire = dhcp(b"", Some(b""));
+    wire.serve(4011, |datagram| {
+        let request = Message::parse(&datagram.payload).unwrap();
+        assert_eq!(request.ciaddr, Ipv4Addr::new(10, 0, 3, 7));
+        let mut message = reply(MessageType::Ack, &request, "0.0.0.0");
+        message.file = b"asked.efi".to_vec();
+        Some(message.emit())
+    });
+    let exchange = host("10.0.0.1").dhcp(&mut wire, None, true).unwrap();
+    let proxy = Message::parse(exchange.proxy_offer.as_deref().unwrap()).unwrap();
+    assert_eq!(proxy.boot_file(), Some("asked.efi"));
+}
+
+#[test]
+fn dhcp_that_fails_changes_nothing() {
+    let mut wire = Wire::new(&[]);
+    let mut host = host("10.0.0.1");
+    let before = wire.now;
+    assert_eq!(host.dhcp(&mut wire, None, true), Err(Refusal::Timeout));
+    assert!((wire.now - before).total_millis() >= 31_000);
+    assert_eq!(host.address(), (ip("10.0.0.1"), 24));
+    let mut wire = dhcp(b"", None);
+    assert_eq!(host.dhcp(&mut wire, None, true), Err(Refusal::NoResponse));
+    let mut wire = dhcp(b"x", None);
+    wire.patience = Some(1);
+    assert_eq!(host.dhcp(&mut wire, None, true), Err(Refusal::Aborted));
+    assert_eq!(host.address(), (ip("10.0.0.1"), 24));
+}
+
+/// A boot server of type 5 at `10.0.0.9`, asked at `number`.
+fn boot_server(number: u16) -> Wire {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let service = move |datagram: &Datagram| {
+        let request = Message::parse(&datagram.payload).unwrap();
+        let asked = PxeOptions::parse(request.options.get(option::VENDOR).unwrap()).unwrap();
+        let item = asked.item.unwrap();
+        assert_eq!(request.ciaddr, Ipv4Addr::new(10, 0, 0, 1));
+        let mut message = reply(MessageType::Ack, &request, "0.0.0.0");
+        message.file = b"bstrap.efi".to_vec();
+        message.options.set(option::VENDOR, asked.emit());
+        let from = server(4011);
+        if item.kind == 5 {
+            alloc::vec![(from, datagram.source, message.emit())]
+        } else {
+            Vec::new()
+        }
+    };
+    wire.services.insert(number, Box::new(service));
+    wire
+}
+
+#[test]
+fn boot_servers_are_found_each_way() {
+    let unicast = Discovery {
+        unicast: alloc::vec![ip("10.0.0.8"), ip("10.0.0.9")],
+        ..Discovery::default()
+    };
+    let multicast = Discovery {
+        multicast: Some(ip("224.0.1.2")),
+        ..Discovery::default()
+    };
+    let broadcast = Discovery {
+        broadcast: true,
+        only: Some(alloc::vec![
+            Server {
+                kind: 5,
+                address: Some(ip("10.0.0.8"))
+            },
+            Server {
+                kind: 5,
+                address: Some(ip("10.0.0.9"))
+            },
+        ]),
+        ..Discovery::default()
+    };
+    for (how, number) in [(&unicast, 4011), (&multicast, 4011), (&broadcast, 67)] {
+        let mut wire = boot_server(number);
+        let found = host("10.0.0.1")
+            .discover(&mut wire, None, (5, 3), how)
+            .unwrap();
+        assert_eq!(found.layer, 3);
+        assert_eq!(server_of(&found.reply), Some(ip("10.0.0.9")));
+        assert_eq!(
+            Message::parse(&found.reply).unwrap().boot_file(),
+            Some("bstrap.efi")
+        );
+        let sent = wire.shown.iter().find(|(received, _)| !received);
+        assert_eq!(sent.unwrap().1, found.discover);
+    }
+}
+
+#[test]
+fn boot_servers_that_may_not_answer_do_not() {
+    let mut how = Discovery {
+        broadcast: true,
+        ..Discovery::default()
+    };
+    let find = |how: &Discovery, kind| {
+        let mut wire = boot_server(67);
+        host("10.0.0.1")
+            .discover(&mut wire, None, (kind, 0), how)
+            .map(|_| ())
+    };
+    assert_eq!(find(&how, 5), Ok(()));
+    assert_eq!(find(&how, 6), Err(Refusal::Timeout));
+    for (kind, address, expected) in [
+        (5, Some("10.0.0.8"), Err(Refusal::Timeout)),
+        (6, None, Err(Refusal::Timeout)),
+        (5, None, Ok(())),
+        (5, Some("10.0.0.9"), Ok(())),
+    ] {
+        let address = address.map(ip);
+        how.only = Some(alloc::vec![Server { kind, address }]);
+        assert_eq!(find(&how, 5), expected);
+    }
+    how.only = Some(Vec::new());
+    assert_eq!(find(&how, 5), Err(Refusal::InvalidParameter));
+    assert_eq!(
+        find(&Discovery::default(), 5),
+        Err(Refusal::InvalidParameter)
+    );
+}
+
+#[test]
+fn packets_say_how_to_find_boot_servers() {
+    let mut message = Message::request(MessageType::Discover, 1, MAC);
+    let packet = |message: &mut Message, control: u8| {
+        let mut options = alloc::vec![6, 1, control, 7, 4, 224, 0, 1, 2];
+        options.extend([8, 11, 0, 5, 2, 10, 0, 0, 8, 10, 0, 0, 9, 255]);
+        message.options.set(option::VENDOR, options);
+        message.emit()
+    };
+    let all = Discovery::of_packet(&packet(&mut message, 0), 5).unwrap();
+    let list = alloc::vec![ip("10.0.0.8"), ip("10.0.0.9")];
+    let expected = Discovery {
+        multicast: Some(ip("224.0.1.2")),
+        broadcast: true,
+        unicast: list.clone(),
+        only: None,
+    };
+    assert_eq!(all, expected);
+    let few = Discovery::of_packet(&packet(&mut message, 7), 5).unwrap();
+    let only = list.iter().map(|&address| Server {
+        kind: 5,
+        address: Some(address),
+    });
+    let expected = Discovery {
+        multicast: None,
+        broadcast: false,
+        unicast: list.clone(),
+        only: Some(only.collect()),
+    };
+    assert_eq!(few, expected);
+    assert_eq!(Discovery::of_packet(&[0; 300], 5), None);
+}
+
+fn reply6(
+    request: &dhcpv6::Message<'_>,
+    kind: dhcpv6::MessageType,
+    address: bool,
+    url: &str,
+) -> Vec<u8> {
+    let mut message = Writer::new(kind, request.transaction_id);
+    message.option(
+        dhcpv6::option::CLIENT_ID,
+        request.options.client_id().unwrap(),
+    );
+    message.option(dhcpv6::option::SERVER_ID, [0, 3, 0, 1, 9, 9, 9, 9, 9, 9]);
+    if address && let Some(association) = request.options.ia_na().next() {
+        message.ia_na(&association, |message| {
+            message.ia_address(&dhcpv6::IaAddress {
+                address: "fd00::77".parse().unwrap(),
+                preferred_lifetime: 100,
+                valid_lifetime: 100,
+                options: dhcpv6::Options::default(),
+            });
+        });
+    }
+    if !url.is_empty() {
+        message.option(dhcpv6::option::BOOT_FILE_URL, url);
+    }
+    message.finish()
+}
+
+#[test]
+fn dhcpv6_gives_an_address_and_shows_the_packets() {
+    use dhcpv6::MessageType as Type;
+    for (url, expected) in [
+        ("tftp://[fd00::9]/a", Ok(())),
+        ("", Err(Refusal::NoResponse)),
+    ] {
+        let mut wire = Wire::new(&["fe80::9"]);
+        let service = move |datagram: &Datagram| {
+            let request = dhcpv6::Message::parse(&datagram.payload).unwrap();
+            assert_eq!(datagram.source, "[fe80::ff:fe00:1]:546".parse().unwrap());
+            let kind = match request.kind {
+                Type::Solicit => Type::Advertise,
+                _ => Type::Reply,
+            };
+            let from = "[fe80::9]:547".parse().unwrap();
+            alloc::vec![(from, datagram.source, reply6(&request, kind, true, url))]
+        };
+        wire.services.insert(547, Box::new(service));
+        let mut host = host("fd00::1");
+        let exchange = host.dhcp6(&mut wire, None);
+        assert_eq!(exchange.clone().map(|_| ()), expected);
+        if let Ok(exchange) = exchange {
+            assert_eq!(host.address(), (ip("fd00::77"), 64));
+            assert_eq!(
+                dhcpv6::Message::parse(&exchange.ack).unwrap().kind,
+                Type::Reply
+            );
+            assert_eq!(
+                dhcpv6::Message::parse(&exchange.discover).unwrap().kind,
+                Type::Solicit
+            );
+            assert_eq!(wire.shown.len(), 4);
+        } else {
+            assert_eq!(host.address(), (ip("fd00::1"), 64));
+        }
+    }
+}
+
+#[test]
+fn boot_servers_answer_over_ipv6() {
+    let mut wire = Wire::new(&["fd00::9"]);
+    wire.serve(4011, |datagram| {
+        let request = dhcpv6::Message::parse(&datagram.payload).unwrap();
+        Some(reply6(
+            &request,
+            dhcpv6::MessageType::Reply,
+            false,
+            "tftp://[fd00::9]/b",
+        ))
+    });
+    let how = Discovery {
+        unicast: alloc::vec![ip("fd00::9")],
+        ..Discovery::default()
+    };
+    let found = host("fd00::1")
+        .discover(&mut wire, None, (5, 0), &how)
+        .unwrap();
+    let reply = dhcpv6::Message::parse(&found.reply).unwrap();
+    assert_eq!(reply.options.boot_file_url(), Some("tftp://[fd00::9]/b"));
+}
+
+proptest! {
+    #[test]
+    fn any_frames_end_and_break_nothing(mut bytes in prop::collection::vec(any::<u8>(), 0..600), choice in 0_u8..16) {
+        bytes.insert(0, choice);
+        crate::fuzzing::fuzz_host(&bytes);
+    }
+}
+
+#[test]
+fn a_full_link_is_waited_for() {
+    struct Full(Instant);
+    impl Port for Full {
+        fn now(&mut self) -> Instant {
+            self.0 += STEP;
+            self.0
+        }
+        fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
+            false
+        }
+        fn receive(&mut self) -> Option<Vec<u8>> {
+            None
+        }
+        fn show(&mut self, _: bool, _: &[u8]) -> bool {
+            true
+        }
+    }
+    let sent = host("10.0.0.1").udp_write(&mut Full(Instant::ZERO), &outgoing("10.0.0.255:7", b""));
+    assert_eq!(sent, Err(Refusal::Timeout));
+}

@@ -1,0 +1,62 @@
+//! `EFI_PXE_BASE_CODE_CALLBACK_PROTOCOL` (UEFI 2.10, section 24.4).
+
+use uefi_raw::protocol::network::pxe::PxeBaseCodePacket;
+use uefi_raw::{Boolean, Guid, guid, newtype_enum};
+
+newtype_enum! {
+    /// `EFI_PXE_BASE_CODE_FUNCTION`: whose packet it is.
+    pub enum PxeBaseCodeFunction: u32 => {
+        /// Before the first one.
+        FIRST = 0,
+        /// Dhcp's.
+        DHCP = 1,
+        /// Discover's.
+        DISCOVER = 2,
+        /// Mtftp's.
+        MTFTP = 3,
+        /// UdpWrite's.
+        UDP_WRITE = 4,
+        /// UdpRead's.
+        UDP_READ = 5,
+        /// Arp's.
+        ARP = 6,
+        /// Of a multicast group.
+        IGMP = 7,
+        /// Behind the last one.
+        LAST = 8,
+    }
+}
+
+newtype_enum! {
+    /// `EFI_PXE_BASE_CODE_CALLBACK_STATUS`: whether the function goes on.
+    pub enum PxeBaseCodeCallbackStatus: u32 => {
+        /// Before the first one.
+        FIRST = 0,
+        /// Go on.
+        CONTINUE = 1,
+        /// End it.
+        ABORT = 2,
+        /// Behind the last one.
+        LAST = 3,
+    }
+}
+
+/// `EFI_PXE_BASE_CODE_CALLBACK_PROTOCOL`.
+#[derive(Debug)]
+#[repr(C)]
+#[allow(missing_docs)] // The members carry the specification's names and its documentation.
+pub struct PxeBaseCodeCallbackProtocol {
+    pub revision: u64,
+    pub callback: unsafe extern "efiapi" fn(
+        this: *mut Self,
+        function: PxeBaseCodeFunction,
+        received: Boolean,
+        packet_len: u32,
+        packet: *const PxeBaseCodePacket,
+    ) -> PxeBaseCodeCallbackStatus,
+}
+
+impl PxeBaseCodeCallbackProtocol {
+    /// `EFI_PXE_BASE_CODE_CALLBACK_PROTOCOL_GUID`.
+    pub const GUID: Guid = guid!("245dca21-fb7b-11d3-8f01-00a0c969723b");
+}

@@ -1,0 +1,106 @@
+//! EFI_PXE_BASE_CODE_CALLBACK_PROTOCOL, and the network as the host gets it in a call.
+
+use crate::shared::Network;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
+use uefi::Handle;
+use uefi::boot::{self, SearchType};
+use uefi_raw::protocol::network::pxe::{PxeBaseCodePacket, PxeBaseCodeProtocol};
+use uefi_raw::{Guid, Status};
+use wireboot_net::Instant;
+use wireboot_platform::raw::pxe_callback::{
+    PxeBaseCodeCallbackProtocol, PxeBaseCodeCallbackStatus, PxeBaseCodeFunction,
+};
+use wireboot_protocols::host::Port;
+use wireboot_protocols::hub::Hub;
+use wireboot_protocols::link::Link;
+use wireboot_protocols::packet;
+
+/// The protocol that a caller has put on the handle of a base code.
+pub(super) struct Callback {
+    protocol: NonNull<PxeBaseCodeCallbackProtocol>,
+    function: PxeBaseCodeFunction,
+}
+
+/// The interface of a protocol on a handle.
+fn interface(handle: Handle, guid: &Guid) -> Option<NonNull<c_void>> {
+    let table = uefi::table::system_table_raw()?;
+    let mut interface = ptr::null_mut();
+    // SAFETY: the firmware's own services, which a call by a running image finds there; the result is written to a local.
+    let status = unsafe {
+        let services = table.as_ref().boot_services.as_ref()?;
+        (services.handle_protocol)(handle.as_ptr(), guid, &raw mut interface)
+    };
+    NonNull::new(interface).filter(|_| status == Status::SUCCESS)
+}
+
+impl Callback {
+    /// That of the base code `this`, for calls of `function`.
+    pub(super) fn find(this: *const c_void, function: PxeBaseCodeFunction) -> Option<Self> {
+        let guid = PxeBaseCodeProtocol::GUID;
+        let handles = boot::locate_handle_buffer(SearchType::ByProtocol(&guid)).ok()?;
+        let ours = |handle: &&Handle| {
+            interface(**handle, &guid).is_some_and(|found| ptr::eq(found.as_ptr(), this))
+        };
+        let handle = handles.iter().find(ours)?;
+        Some(Self {
+            protocol: interface(*handle, &PxeBaseCodeCallbackProtocol::GUID)?.cast(),
+            function,
+        })
+    }
+
+    /// Calls it. False when the caller wants an end.
+    fn call(&self, received: bool, bytes: &[u8]) -> bool {
+        // As large as a caller may take it to be.
+        let padded = packet::padded(bytes);
+        let start = if bytes.is_empty() {
+            ptr::null()
+        } else if bytes.len() < padded.len() {
+            padded.as_ptr()
+        } else {
+            bytes.as_ptr()
+        };
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let protocol = self.protocol.as_ptr();
+        // SAFETY: the caller's protocol, found in this call; it reads as many bytes as it is told.
+        let answer = unsafe {
+            ((*protocol).callback)(
+                protocol,
+                self.function,
+                received.into(),
+                len,
+                start.cast::<PxeBaseCodePacket>(),
+            )
+        };
+        answer == PxeBaseCodeCallbackStatus::CONTINUE
+    }
+}
+
+/// The network in a call.
+pub(super) struct CallerPort<'a> {
+    pub(super) network: &'a mut dyn Network,
+    pub(super) hub: &'a mut Hub<Box<dyn Link>>,
+    pub(super) callback: Option<Callback>,
+}
+
+impl Port for CallerPort<'_> {
+    fn now(&mut self) -> Instant {
+        self.network.turn();
+        self.network.now()
+    }
+
+    fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
+        self.hub.send(header, payload)
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        self.hub.receive()
+    }
+
+    fn show(&mut self, received: bool, packet: &[u8]) -> bool {
+        let mut callback = self.callback.iter();
+        callback.all(|callback| callback.call(received, packet))
+    }
+}
