@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod aftermath;
+mod callers;
 mod cards;
 mod failures;
 mod firmware_drivers;
@@ -240,6 +241,8 @@ const CASES: &[(&str, Case)] = &[
         near_end::grub_over_http_by_its_own_means,
     ),
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
+    ("callers_over_ours", callers::over_ours),
+    ("callers_over_stock", callers::over_stock),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",
