@@ -31,8 +31,8 @@ pub(crate) const SERVERS: &[&str] = &[
     "radvd",
 ];
 
-/// Boot programs that start ours.
-pub(crate) const LOADERS: &[&str] = &["ipxe"];
+/// Boot programs that start ours, or that ours starts.
+pub(crate) const LOADERS: &[&str] = &["grub-efi-amd64-bin", "ipxe"];
 
 /// Drivers for network cards that stock firmware does not drive, as the cards' ROMs.
 pub(crate) const ROMS: &[&str] = &["ipxe-qemu"];

@@ -66,6 +66,13 @@ pub const SETTINGS: [&str; 7] = [
     "near-end",
 ];
 
+/// Those of them that concern only the program that is started, with the values that each takes. They are of effect in a configuration from a
+/// server too. The others have to be known before the network is.
+const OF_THE_PROGRAM: [(&str, &[&str]); 2] = [
+    ("network", &["firmware", "wireboot"]),
+    ("near-end", &["0", "1"]),
+];
+
 /// A remark on one line of the text: a warning, or one of the errors for which it was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
@@ -133,7 +140,7 @@ impl Entry {
     }
 }
 
-/// How wireboot.efi is to work: a line before the first entry. It is of use only where it is known before the network is, so in an
+/// How wireboot.efi is to work: a line before the first entry. Most are of use only where they are known before the network is, so in an
 /// embedded configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
@@ -141,6 +148,15 @@ pub struct Setting {
     pub key: &'static str,
     /// As written, and not empty: what it may be is for the program to say.
     pub value: String,
+}
+
+impl Setting {
+    /// The values that this setting takes, if it is one that a configuration from a server can say.
+    #[must_use]
+    pub fn of_the_program(&self) -> Option<&'static [&'static str]> {
+        let mut all = OF_THE_PROGRAM.into_iter();
+        all.find_map(|(key, values)| (key == self.key).then_some(values))
+    }
 }
 
 /// A boot configuration without errors. Its `Display` is a text that parses to the same configuration.

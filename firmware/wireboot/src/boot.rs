@@ -55,10 +55,14 @@ pub(crate) fn run(
     };
     let network = fetcher.into_network();
     match kind {
-        Kind::Efi => match (settings.network, program.path.clone()) {
-            (LoaderNetwork::Wireboot, Some(path)) if network.is_native() => {
-                over_ours(network, origin, program, &path, settings.near_end)
-            }
+        Kind::Efi => match (settings.network.unwrap_or_default(), program.path.clone()) {
+            (LoaderNetwork::Wireboot, Some(path)) if network.is_native() => over_ours(
+                network,
+                origin,
+                program,
+                &path,
+                settings.near_end.unwrap_or(true),
+            ),
             _ => efi(network, origin, program),
         },
         Kind::Linux => {

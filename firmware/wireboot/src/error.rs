@@ -69,9 +69,11 @@ pub enum Error {
         names = Driver::NAMES
     )]
     Setting(String),
-    /// A setting in the embedded configuration is wrong.
-    #[error("the embedded configuration: {key} {value:?} is not understood: {key} takes {takes}")]
-    Embedded {
+    /// A setting in a configuration is wrong.
+    #[error("{name}: {key} {value:?} is not understood: {key} takes {takes}")]
+    Configured {
+        /// Which configuration.
+        name: String,
         /// One of `bootconf::SETTINGS`.
         key: &'static str,
         /// As written behind the key.

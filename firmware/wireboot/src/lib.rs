@@ -142,8 +142,8 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
     let given = source::given(image, embedded, &origin)?;
     let (mut fetcher, choice) = connect(&origin, &settings, given, clock)?;
     let plan = match choice {
-        Choice::Url { url, arguments } => plan::fetch(&mut fetcher, url, arguments)?,
-        Choice::Named { url } => plan::fetch_named(&mut fetcher, url, &origin)?,
+        Choice::Url { url, arguments } => plan::fetch(&mut fetcher, url, arguments, &mut settings)?,
+        Choice::Named { url } => plan::fetch_named(&mut fetcher, url, &origin, &mut settings)?,
         Choice::Config {
             config,
             base,

@@ -4,12 +4,13 @@ use crate::error::Error;
 use crate::fetching::{Fetcher, Wanted};
 use crate::menu;
 use crate::origin::{self, Origin};
+use crate::settings::Settings;
 use crate::source;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{File, Leases};
-use wireboot_wire::bootconf::{self, BootConfig, Program, Setting};
+use wireboot_wire::bootconf::{self, BootConfig, Program};
 use wireboot_wire::filetype;
 
 /// What is started.
@@ -43,25 +44,41 @@ pub(crate) struct Plan {
     pub options: String,
 }
 
-/// Fetches `url` and finds out what it is: an EFI program, or a configuration.
-pub(crate) fn fetch(fetcher: &mut Fetcher, url: Url, arguments: String) -> Result<Plan, Error> {
+/// Fetches `url` and finds out what it is: an EFI program, or a configuration, which completes the settings.
+pub(crate) fn fetch(
+    fetcher: &mut Fetcher,
+    url: Url,
+    arguments: String,
+    settings: &mut Settings,
+) -> Result<Plan, Error> {
     let mut files = fetcher.get(&[Wanted::plain(&url)])?;
     let file = files.pop().ok_or(Error::Nothing)?;
-    plan(fetcher, file, url, arguments)
+    plan(fetcher, file, url, arguments, settings)
 }
 
 /// The same for what DHCP names by one version of IP, or else by the other.
-pub(crate) fn fetch_named(fetcher: &mut Fetcher, url: Url, origin: &Origin) -> Result<Plan, Error> {
+pub(crate) fn fetch_named(
+    fetcher: &mut Fetcher,
+    url: Url,
+    origin: &Origin,
+    settings: &mut Settings,
+) -> Result<Plan, Error> {
     let other = |leases: &Leases| {
         origin::boot_files(leases).find(|other| *other != url && !origin.is_us(other))
     };
     let file = fetcher.get_either(&url, other)?;
     let url = Url::parse(&file.url)?;
-    plan(fetcher, file, url, String::new())
+    plan(fetcher, file, url, String::new(), settings)
 }
 
 /// What a file says. It came from `url`.
-fn plan(fetcher: &mut Fetcher, file: File, url: Url, arguments: String) -> Result<Plan, Error> {
+fn plan(
+    fetcher: &mut Fetcher,
+    file: File,
+    url: Url,
+    arguments: String,
+    settings: &mut Settings,
+) -> Result<Plan, Error> {
     let bytes = file.content();
     if bytes.starts_with(b"MZ") {
         return Ok(Plan {
@@ -79,13 +96,7 @@ fn plan(fetcher: &mut Fetcher, file: File, url: Url, arguments: String) -> Resul
     let base = Url::parse(&file.url)?;
     let config = configuration(bytes, &file.url)?;
     source::warn(&file.url, &config);
-    for Setting { key, value } in &config.settings {
-        log::warn!(
-            "{}: {key} {value} comes too late: the network runs already; embed it in wireboot.efi, or write {key}={value} \
-             before the URL of the load options",
-            file.url
-        );
-    }
+    settings.complete(&file.url, &config.settings)?;
     drop(file);
     choose(fetcher, config, Some(&base), &arguments)
 }

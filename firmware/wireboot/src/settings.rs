@@ -1,4 +1,5 @@
-//! How we are to work: what the embedded configuration says, overridden by words of the load options.
+//! How we are to work: what the embedded configuration says, overridden by words of the load options. What concerns only the program that is
+//! started, a configuration from a server may say too.
 
 use crate::driver::Driver;
 use crate::error::Error;
@@ -27,10 +28,10 @@ pub struct Settings {
     pub floor: Floor,
     /// How long a server is waited for that files have come from.
     pub patience: Duration,
-    /// Whose network an EFI program finds.
-    pub network: LoaderNetwork,
-    /// Over ours: what such a program reads by a TFTP of its own comes from memory.
-    pub near_end: bool,
+    /// Whose network an EFI program finds, if this is said.
+    pub network: Option<LoaderNetwork>,
+    /// Over ours: what such a program reads by a TFTP of its own comes from memory, unless this says otherwise.
+    pub near_end: Option<bool>,
 }
 
 /// Whose network an EFI program finds that is started.
@@ -51,11 +52,14 @@ impl Default for Settings {
             vlan: None,
             floor: Floor::default(),
             patience: PATIENCE,
-            network: LoaderNetwork::default(),
-            near_end: true,
+            network: None,
+            near_end: None,
         }
     }
 }
+
+/// How messages name PE section `.wbconf`.
+pub(crate) const EMBEDDED: &str = "the embedded configuration";
 
 /// Why a setting is refused.
 enum Refusal {
@@ -69,21 +73,48 @@ impl Settings {
     /// Those of the embedded configuration and of the load options.
     pub fn of(embedded: &[Setting], options: &str) -> Result<Self, Error> {
         let mut settings = Self::default();
-        for Setting { key, value } in embedded {
-            settings
-                .set(key, value)
-                .map_err(|refusal| Error::Embedded {
-                    key,
-                    value: value.clone(),
-                    takes: match refusal {
-                        Refusal::Takes(what) => what,
-                        Refusal::Unknown => "no value",
-                    },
-                })?;
-            log::info!("the embedded configuration: {key} {value}");
+        for setting in embedded {
+            settings.configure(EMBEDDED, setting)?;
         }
         settings.override_by(options)?;
         Ok(settings)
+    }
+
+    /// Adds what the configuration `name` says that came from a server: of what is started, and where neither load options nor the embedded
+    /// configuration say anything.
+    pub fn complete(&mut self, name: &str, served: &[Setting]) -> Result<(), Error> {
+        for setting in served {
+            let Setting { key, value } = setting;
+            let is_said = match *key {
+                "network" => self.network.is_some(),
+                "near-end" => self.near_end.is_some(),
+                _ => {
+                    log::warn!(
+                        "{name}: {key} {value} comes too late: the network runs already; embed it in wireboot.efi, or write {key}={value} \
+                         before the URL of the load options"
+                    );
+                    continue;
+                }
+            };
+            if !is_said {
+                self.configure(name, setting)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn configure(&mut self, name: &str, Setting { key, value }: &Setting) -> Result<(), Error> {
+        self.set(key, value).map_err(|refusal| Error::Configured {
+            name: name.to_string(),
+            key,
+            value: value.clone(),
+            takes: match refusal {
+                Refusal::Takes(what) => what,
+                Refusal::Unknown => "no value",
+            },
+        })?;
+        log::info!("{name}: {key} {value}");
+        Ok(())
     }
 
     fn override_by(&mut self, load_options: &str) -> Result<(), Error> {
@@ -134,15 +165,15 @@ impl Settings {
             }
             "near-end" => {
                 self.near_end = match value {
-                    "0" => false,
-                    "1" => true,
+                    "0" => Some(false),
+                    "1" => Some(true),
                     _ => return Err(Refusal::Takes("0 or 1")),
                 };
             }
             "network" => {
                 self.network = match value {
-                    "firmware" => LoaderNetwork::Firmware,
-                    "wireboot" => LoaderNetwork::Wireboot,
+                    "firmware" => Some(LoaderNetwork::Firmware),
+                    "wireboot" => Some(LoaderNetwork::Wireboot),
                     _ => return Err(Refusal::Takes("firmware or wireboot")),
                 };
             }
@@ -222,22 +253,22 @@ mod tests {
             assert!(matches!(patience(wrong), Err(Error::Setting(word)) if word == wrong));
         }
         let near_end = |name| by_options(name).map(|settings| settings.near_end);
-        assert!(matches!(near_end("near-end=0 http://a/b"), Ok(false)));
-        assert!(matches!(near_end("near-end=1 x.efi"), Ok(true)));
+        assert!(matches!(near_end("near-end=0 http://a/b"), Ok(Some(false))));
+        assert!(matches!(near_end("near-end=1 x.efi"), Ok(Some(true))));
         assert!(
             matches!(near_end("near-end=2 x.efi"), Err(Error::Setting(word)) if word == "near-end=2")
         );
         let network = |name| by_options(name).map(|settings| settings.network);
         use LoaderNetwork::{Firmware, Wireboot};
-        assert!(matches!(
-            network("http://a/b network=wireboot"),
-            Ok(Firmware)
-        ));
+        assert!(matches!(network("http://a/b network=wireboot"), Ok(None)));
         assert!(matches!(
             network("network=wireboot http://a/b"),
-            Ok(Wireboot)
+            Ok(Some(Wireboot))
         ));
-        assert!(matches!(network("network=firmware x.efi"), Ok(Firmware)));
+        assert!(matches!(
+            network("network=firmware x.efi"),
+            Ok(Some(Firmware))
+        ));
         assert!(
             matches!(network("network=ours x.efi"), Err(Error::Setting(word)) if word == "network=ours")
         );
@@ -271,8 +302,8 @@ mod tests {
                 ..Floor::default()
             },
             patience: Duration::from_secs(60),
-            network: LoaderNetwork::Wireboot,
-            near_end: false,
+            network: Some(LoaderNetwork::Wireboot),
+            near_end: Some(false),
         };
         assert!(matches!(Settings::of(&embedded, ""), Ok(settings) if settings == all));
         let some = Settings::of(
@@ -288,10 +319,62 @@ mod tests {
                 ..Floor::default()
             },
             patience: Duration::from_secs(9),
-            network: LoaderNetwork::Firmware,
-            near_end: true,
+            network: Some(LoaderNetwork::Firmware),
+            near_end: Some(true),
         };
         assert!(matches!(some, Ok(settings) if settings == expected));
+    }
+
+    #[test]
+    fn a_server_says_what_is_started_where_nobody_else_does() {
+        let served = bootconf::parse("network wireboot\nnear-end 0\nvlan 7\nefi a").unwrap();
+        let completed = |embedded: &[Setting], options| {
+            let mut settings = Settings::of(embedded, options).unwrap();
+            settings.complete("a", &served.settings).unwrap();
+            settings
+        };
+        use LoaderNetwork::{Firmware, Wireboot};
+        let all = completed(&[], "");
+        assert_eq!((all.network, all.near_end), (Some(Wireboot), Some(false)));
+        assert_eq!(all.vlan, None);
+        let some = completed(&embedded("network firmware"), "near-end=1 http://a/b");
+        assert_eq!((some.network, some.near_end), (Some(Firmware), Some(true)));
+        let wrong = bootconf::parse("network ours\nefi a").unwrap().settings;
+        let error = Settings::default()
+            .complete("tftp://a/b", &wrong)
+            .unwrap_err();
+        let expected =
+            "tftp://a/b: network \"ours\" is not understood: network takes firmware or wireboot";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    /// `wireboot serve --check` says the same.
+    #[test]
+    fn the_codec_knows_what_a_server_may_say() {
+        for key in bootconf::SETTINGS {
+            let takes = |value: &str| {
+                let mut settings = Settings::default();
+                let taken = settings.set(key, value).is_ok();
+                let setting = Setting {
+                    key,
+                    value: value.to_string(),
+                };
+                let completed = Settings::default().complete("a", &[setting.clone()]);
+                (setting.of_the_program(), taken, completed.is_ok())
+            };
+            for value in ["0", "1", "2", "firmware", "wireboot", "?"] {
+                match takes(value) {
+                    (Some(values), taken, completed) => {
+                        assert_eq!(
+                            (values.contains(&value), taken),
+                            (taken, completed),
+                            "{key} {value}"
+                        );
+                    }
+                    (None, _, completed) => assert!(completed, "{key} {value}"),
+                }
+            }
+        }
     }
 
     #[test]

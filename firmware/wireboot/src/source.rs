@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::fetching::Fetcher;
 use crate::options;
 use crate::origin::{self, Origin};
+use crate::settings::EMBEDDED;
 use alloc::string::{String, ToString};
 use wireboot_fetch::Leases;
 use wireboot_fetch::dhcp::{DhcpRequest, VendorClass};
@@ -47,9 +48,6 @@ pub enum Choice {
         arguments: String,
     },
 }
-
-/// How messages name PE section `.wbconf`.
-const EMBEDDED: &str = "the embedded configuration";
 
 /// The configuration in our own image, if it has one.
 pub fn embedded(image: &LoadedSelf) -> Result<Option<BootConfig>, Error> {

@@ -26,7 +26,7 @@ mod qmp;
 pub mod server;
 mod station;
 pub mod timeline;
-mod variables;
+pub mod variables;
 mod wire;
 
 pub use wire::{Impairment, open_tap};

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, ensure};
 /// authenticated ones, as EDK II writes them).
 struct Store<'a> {
     bytes: &'a mut [u8],
+    /// Where the first variable is.
+    begin: usize,
     /// Where the next variable goes.
     end: usize,
 }
@@ -28,12 +30,22 @@ const GLOBAL: [u8; 16] = [
 const START: [u8; 2] = [0xaa, 0x55];
 /// `VAR_ADDED`.
 const ADDED: u8 = 0x3f;
+/// `VAR_ADDED & VAR_DELETED`.
+const DELETED: u8 = ADDED & 0xfd;
+/// Where `State` is in the header.
+const STATE: usize = 2;
 /// Non-volatile, and seen by boot services and by the system.
 const ATTRIBUTES: u32 = 7;
 /// `AUTHENTICATED_VARIABLE_HEADER`.
 const HEADER: usize = 60;
 /// Where `NameSize` is in it; `DataSize` follows.
 const NAME_SIZE: usize = 36;
+
+/// A variable of a store: where it begins, and where its data are.
+struct Found {
+    at: usize,
+    data: std::ops::Range<usize>,
+}
 
 /// Little-endian, as all of UEFI is.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -47,14 +59,49 @@ impl Store<'_> {
         if number(bytes, header)? != AUTHENTICATED {
             return None;
         }
-        let mut end = header + STORE_HEADER;
+        let begin = header + STORE_HEADER;
+        let mut end = begin;
         while number(bytes, end)? == START {
             let name = u32::from_le_bytes(number(bytes, end + NAME_SIZE)?);
             let data = u32::from_le_bytes(number(bytes, end + NAME_SIZE + size_of::<u32>())?);
             let length = usize::try_from(name).ok()? + usize::try_from(data).ok()?;
             end = (end + HEADER).checked_add(length)?.next_multiple_of(4);
         }
-        Some(Store { bytes, end })
+        Some(Store { bytes, begin, end })
+    }
+
+    /// A variable that is there, with its data.
+    fn find(&self, wanted: &str) -> Option<Found> {
+        let wanted = ucs2(wanted);
+        let mut at = self.begin;
+        while at < self.end {
+            let length = |field| {
+                let length = u32::from_le_bytes(number(self.bytes, at + NAME_SIZE + field)?);
+                usize::try_from(length).ok()
+            };
+            let (name, data) = (length(0)?, length(size_of::<u32>())?);
+            let name = at + HEADER..at + HEADER + name;
+            let data = name.end..name.end + data;
+            if self.bytes.get(at + STATE) == Some(&ADDED) && self.bytes.get(name)? == wanted {
+                return Some(Found { at, data });
+            }
+            at = data.end.next_multiple_of(4);
+        }
+        None
+    }
+
+    /// Adds to the data of a variable that is there: deletes it, and writes it anew behind the others with the same header.
+    fn extend(&mut self, name: &str, more: &[u8]) -> Option<()> {
+        let Found { at, data } = self.find(name)?;
+        let mut variable = self.bytes.get(at..data.end)?.to_vec();
+        variable.extend(more);
+        let length = u32::try_from(data.len() + more.len()).ok()?.to_le_bytes();
+        let size = NAME_SIZE + size_of::<u32>();
+        variable
+            .get_mut(size..size + length.len())?
+            .copy_from_slice(&length);
+        *self.bytes.get_mut(at + STATE)? = DELETED;
+        self.append(&variable)
     }
 
     fn add(&mut self, name: &str, data: &[u8]) -> Option<()> {
@@ -68,10 +115,14 @@ impl Store<'_> {
         variable.extend(GLOBAL);
         variable.extend(name);
         variable.extend(data);
+        self.append(&variable)
+    }
+
+    fn append(&mut self, variable: &[u8]) -> Option<()> {
         self.bytes
             .get_mut(self.end..)?
             .get_mut(..variable.len())?
-            .copy_from_slice(&variable);
+            .copy_from_slice(variable);
         self.end = (self.end + variable.len()).next_multiple_of(4);
         Some(())
     }
@@ -130,6 +181,21 @@ impl HttpBoot6 {
         option.extend(path);
         option
     }
+}
+
+/// Has the firmware with these variables trust those whom the one with the `others` trusts, too (`db`, UEFI 2.10 section 32.4.1).
+///
+/// # Errors
+/// When the variables are not in the form in which OVMF has them, or have no room.
+pub fn trust_too(variables: &mut [u8], others: &mut [u8]) -> Result<()> {
+    const DB: &str = "db";
+    let trusted = Store::open(others).and_then(|store| {
+        let data = store.find(DB)?.data;
+        store.bytes.get(data).map(<[u8]>::to_vec)
+    });
+    let trusted = trusted.context("the other variables have no db")?;
+    let extended = Store::open(variables).and_then(|mut store| store.extend(DB, &trusted));
+    extended.context("the variables have no db, or no room")
 }
 
 /// A number that no other boot option gets: firmware counts from 0.
@@ -206,6 +272,26 @@ mod tests {
             bytes.get(second + name.len()..second + name.len() + 2),
             Some(&[0x77, 0][..])
         );
+    }
+
+    #[test]
+    fn trust_is_added() {
+        let with = |db: &[u8]| {
+            let mut bytes = store();
+            let mut store = Store::open(&mut bytes).unwrap();
+            store.add("Timeout", &[5]).unwrap();
+            store.add("db", db).unwrap();
+            store.add("dbx", &[9]).unwrap();
+            bytes
+        };
+        let mut both = with(b"first");
+        trust_too(&mut both, &mut with(b"second")).unwrap();
+        let again = Store::open(&mut both).unwrap();
+        let found = again.find("db").unwrap();
+        assert_eq!(again.bytes.get(found.data), Some(&b"firstsecond"[..]));
+        assert!(again.find("dbx").unwrap().at < found.at);
+        assert!(trust_too(&mut store(), &mut with(b"second")).is_err());
+        assert!(trust_too(&mut both, &mut store()).is_err());
     }
 
     #[test]

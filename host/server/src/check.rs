@@ -4,7 +4,7 @@ use std::io::IoSliceMut;
 use std::time::SystemTime;
 
 use percent_encoding::percent_decode_str;
-use wireboot_wire::bootconf::{self, BootConfig};
+use wireboot_wire::bootconf::{self, BootConfig, Setting};
 use wireboot_wire::filetype;
 
 use crate::boot_conf::{BOOT_CONFIGURATION, BOOT_PROGRAM};
@@ -81,6 +81,7 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
         Ok(configuration) => {
             let remarks = configuration.warnings.iter();
             findings.extend(remarks.map(|notice| Finding::remark(told(notice))));
+            findings.extend(configuration.settings.iter().filter_map(setting));
             findings.extend(useless(&configuration, directory));
         }
         Err(errors) => findings.extend(errors.iter().map(|error| Finding::error(told(error)))),
@@ -105,6 +106,21 @@ fn unreadable(directory: &Directory) -> Option<Finding> {
 
 fn told(notice: &bootconf::Notice) -> String {
     format!("{BOOT_CONFIGURATION}, {notice}")
+}
+
+/// What a setting does not do when it comes from a server.
+fn setting(setting: &Setting) -> Option<Finding> {
+    let Setting { key, value } = setting;
+    match setting.of_the_program() {
+        None => Some(Finding::remark(format!(
+            "{BOOT_CONFIGURATION}: {key} {value} has no effect: machines must know it before they have a network; embed it in {BOOT_PROGRAM}"
+        ))),
+        Some(values) if !values.contains(&value.as_str()) => Some(Finding::error(format!(
+            "{BOOT_CONFIGURATION}: {key} {value:?} is not understood: {key} takes {}",
+            values.join(" or ")
+        ))),
+        Some(_) => None,
+    }
 }
 
 /// Files of this directory that entries name, and that are not to be had or cannot be started.
@@ -220,6 +236,13 @@ mod tests {
             [
                 "W wireboot.conf, line 4: unknown key \"colour\" ignored",
                 "E wireboot.conf, entry A: none.gz: there is no such file here",
+            ]
+        );
+        assert_eq!(
+            of("network wireboot\nnear-end 2\nvlan 7\ntitle A\nefi linux\n"),
+            [
+                "E wireboot.conf: near-end \"2\" is not understood: near-end takes 0 or 1",
+                "W wireboot.conf: vlan 7 has no effect: machines must know it before they have a network; embed it in wireboot.efi",
             ]
         );
         let broken = of("timeout soon\ndefault 3\ntitle A\n");

@@ -19,7 +19,7 @@ use crate::system;
 const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
 
 /// What GRUB boots: the test system.
-fn menu() -> String {
+pub(crate) fn menu() -> String {
     format!(
         "set timeout=0\nmenuentry x {{\nlinux /linux {}\ninitrd /system.cpio /data.cpio\n}}\n",
         system::OPTIONS
@@ -27,7 +27,7 @@ fn menu() -> String {
 }
 
 /// Puts shim into its folder, with `menu` as GRUB's configuration, and has wireboot start it from `server` by TFTP.
-fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
+pub(crate) fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
     prepare_by(scene, "tftp", server, menu)
 }
 

@@ -19,9 +19,11 @@ mod near_end;
 mod panics;
 mod paths;
 mod processors;
+mod programs;
 mod scene;
 mod secure_boot;
 mod servers;
+mod site;
 mod soak;
 mod stateless;
 mod stick;
@@ -243,6 +245,48 @@ const CASES: &[(&str, Case)] = &[
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
     ("callers_over_ours", callers::over_ours),
     ("callers_over_stock", callers::over_stock),
+    ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
+    ("site_installer_by_kea", site::installer_by_kea),
+    ("site_installer_by_a_proxy", site::installer_by_a_proxy),
+    (
+        "site_installer_by_a_pxe_menu",
+        site::installer_by_a_pxe_menu,
+    ),
+    ("site_snponly_by_dnsmasq", site::snponly_by_dnsmasq),
+    (
+        "program_shim_under_secure_boot",
+        programs::shim_under_secure_boot,
+    ),
+    (
+        "program_changed_shim_is_refused",
+        programs::changed_shim_is_refused,
+    ),
+    ("program_grub_in_a_vlan", programs::grub_in_a_vlan),
+    (
+        "program_xen_by_grub_with_modules",
+        programs::xen_by_grub_with_modules,
+    ),
+    (
+        "program_grub_in_one_file_by_http",
+        programs::grub_in_one_file_by_http,
+    ),
+    (
+        "program_unified_kernel_image_by_tftp",
+        programs::unified_kernel_image_by_tftp,
+    ),
+    (
+        "program_unified_kernel_image_by_http",
+        programs::unified_kernel_image_by_http,
+    ),
+    ("program_memory_test", programs::memory_test),
+    (
+        "program_lossy_network_under_grub",
+        programs::lossy_network_under_grub,
+    ),
+    (
+        "program_server_restarts_under_grub",
+        programs::server_restarts_under_grub,
+    ),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",
@@ -344,6 +388,7 @@ fn boots() -> anyhow::Result<ExitCode> {
         // From inside a lab nothing can be fetched.
         guest::fetch()?;
         wireboot_lab::loaders::fetch()?;
+        programs::fetch()?;
     }
     let processors = available_parallelism().map_or(1, NonZero::get);
     arguments

@@ -236,6 +236,19 @@ pub(crate) fn wireboot() -> Result<PathBuf> {
     dist("wireboot")
 }
 
+/// Runs a tool to its end.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let output = command
+        .output()
+        .with_context(|| format!("starting {:?}: is it installed?", command.get_program()))?;
+    ensure!(
+        output.status.success(),
+        "{command:?} failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
 /// A server process. It ends with this value.
 pub(crate) struct Daemon(std::process::Child);
 

@@ -1,14 +1,13 @@
 //! Secure Boot with a key of one's own, the way of `docs/deploy.md`: ovmf's test key, which its template of variables trusts.
 
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::Firmware;
 
-use crate::scene::{Scene, boot_program, expect};
+use crate::scene::{Scene, boot_program, expect, run};
 use crate::system;
 
 const CERTIFICATE: &str = "/usr/share/ovmf/PkKek-1-snakeoil.pem";
@@ -24,20 +23,8 @@ fn scene(lab: &Lab) -> Result<Scene<'_>> {
     Ok(scene)
 }
 
-fn run(command: &mut Command) -> Result<()> {
-    let output = command
-        .output()
-        .with_context(|| format!("starting {:?}: is it installed?", command.get_program()))?;
-    ensure!(
-        output.status.success(),
-        "{command:?} failed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
-}
-
 /// Signs a program; the signed one replaces it.
-fn sign(lab: &Lab, program: &Path) -> Result<()> {
+pub(crate) fn sign(lab: &Lab, program: &Path) -> Result<()> {
     let key = lab.scratch().join("snakeoil.key");
     // Without its password, for which sbsign would ask a terminal.
     run(lab

@@ -14,7 +14,7 @@ use wireboot_lab::netns::Lab;
 use crate::scene::Daemon;
 
 /// A file of docs/deploy.
-fn configuration(name: &str) -> Result<PathBuf> {
+pub(crate) fn configuration(name: &str) -> Result<PathBuf> {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/deploy")).join(name);
     path.canonicalize()
         .with_context(|| format!("finding {}", path.display()))
@@ -66,6 +66,14 @@ pub(crate) fn dnsmasq(lab: &Lab, mut command: Command, file: &str) -> Result<Dae
         said.contains("started, version")
     })?;
     Ok(daemon)
+}
+
+/// The same on the laboratory's own computer, with its TFTP.
+pub(crate) fn dnsmasq_with_tftp(lab: &Lab, file: &str, directory: &Path) -> Result<Daemon> {
+    let mut command = lab.command("dnsmasq");
+    command.arg("--enable-tftp");
+    command.arg(format!("--tftp-root={}", directory.display()));
+    dnsmasq(lab, command, file)
 }
 
 /// dnsmasq as a TFTP server alone; `command` is for the program dnsmasq, wherever it is to run.

@@ -1,0 +1,294 @@
+//! More programs over wireboot's network, each as its package has it: shim under Secure Boot, GRUB in its other forms, Xen, a unified kernel
+//! image, a memory test; and shim and GRUB where the network is not kind.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use wireboot_lab::Impairment;
+use wireboot_lab::capture::Capture;
+use wireboot_lab::loaders::FOLDER;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER};
+use wireboot_lab::packages::{self, Package};
+use wireboot_lab::qemu::Firmware;
+use wireboot_lab::variables;
+
+use crate::loaders::{menu, prepare, start};
+use crate::scene::{Daemon, PATIENCE, Scene, expect, run};
+use crate::{secure_boot, servers, system};
+
+/// Packages that are not installed: some would concern the loader of this computer.
+const XEN: &str = "xen-hypervisor-4.17-amd64";
+const STUB: &str = "systemd-boot-efi";
+const MEMTEST: &str = "memtest86+";
+
+/// Fetches the programs into the cache, unless they are there.
+pub(crate) fn fetch() -> Result<()> {
+    packages::fetch(&[XEN, STUB, MEMTEST], &["bookworm"], Duration::MAX)
+}
+
+/// Adds a line to `wireboot.conf` that keeps the network for what is started.
+fn keep_the_network(scene: &Scene<'_>) -> Result<()> {
+    let file = scene.system.directory.join("wireboot.conf");
+    let entries = fs::read_to_string(&file)?;
+    scene
+        .system
+        .configure(&format!("network wireboot\n{entries}"))
+}
+
+/// Servers that others wrote.
+fn serve(scene: &Scene<'_>) -> Result<[Daemon; 3]> {
+    let (lab, directory) = (scene.lab, &scene.system.directory);
+    Ok([
+        servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
+        servers::atftpd(lab, SERVER.into(), directory)?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
+    ])
+}
+
+/// Boots what `wireboot.conf` says, to the system.
+fn boots(scene: &Scene<'_>) -> Result<()> {
+    keep_the_network(scene)?;
+    let _servers = serve(scene)?;
+    scene.runs(&mut start(scene)?)
+}
+
+/// The RAM disks of the test system in one file.
+fn one_ram_disk(scene: &Scene<'_>) -> Result<()> {
+    let directory = &scene.system.directory;
+    let parts = ["system.cpio", "data.cpio"].map(|file| fs::read(directory.join(file)));
+    let [system, data] = parts;
+    fs::write(directory.join("all.cpio"), [system?, data?].concat())?;
+    Ok(())
+}
+
+/// A machine that trusts Microsoft, as machines do, and ovmf's test key; wireboot.efi is signed with that.
+fn secure(lab: &Lab) -> Result<Scene<'_>> {
+    let mut scene = Scene::new(lab)?;
+    let template = |name: &str| {
+        let file = format!("/usr/share/OVMF/OVMF_VARS_4M.{name}.fd");
+        fs::read(&file).context(file)
+    };
+    let mut trusting = template("ms")?;
+    variables::trust_too(&mut trusting, &mut template("snakeoil")?)?;
+    let file = lab.scratch().join("trusting.fd");
+    fs::write(&file, trusting)?;
+    scene.machine.firmware = Firmware::Ovmf {
+        code: "/usr/share/OVMF/OVMF_CODE_4M.ms.fd".into(),
+        variables: file,
+    };
+    secure_boot::sign(lab, &scene.system.directory.join("wireboot.efi"))?;
+    prepare(&scene, "10.77.0.1", &menu())?;
+    keep_the_network(&scene)?;
+    Ok(scene)
+}
+
+/// Microsoft's signature of shim, Debian's of GRUB and of the kernel.
+pub(crate) fn shim_under_secure_boot(lab: &Lab) -> Result<()> {
+    let scene = secure(lab)?;
+    let _servers = serve(&scene)?;
+    scene.runs(&mut start(&scene)?)
+}
+
+pub(crate) fn changed_shim_is_refused(lab: &Lab) -> Result<()> {
+    let scene = secure(lab)?;
+    let file = scene.system.directory.join(FOLDER).join("bootnetx64.efi");
+    let mut shim = fs::read(&file)?;
+    // In the middle of its code.
+    let byte = shim.get_mut(0x10000).context("so short a shim")?;
+    *byte ^= 1;
+    fs::write(&file, shim)?;
+    let _servers = serve(&scene)?;
+    let mut machine = scene.start()?;
+    let refused = r"wireboot: .*/bootnetx64\.efi: is refused by Secure Boot";
+    scene.fails(&mut machine, &[refused])?;
+    scene.goes_on(&mut machine)
+}
+
+/// All frames on the cable have the tag, and one only: GRUB's, too.
+pub(crate) fn grub_in_a_vlan(lab: &Lab) -> Result<()> {
+    let options = NetworkOptions {
+        vlan: Some(5),
+        ..NetworkOptions::default()
+    };
+    let mut scene = Scene::on(lab, options, 4)?;
+    prepare(&scene, "10.77.0.1", &menu())?;
+    // Without the near end: GRUB's own frames.
+    scene.boot_from_disk("vlan=5 network=wireboot near-end=0 http://10.77.0.1/wireboot.conf")?;
+    let _servers = serve(&scene)?;
+    scene.runs(&mut start(&scene)?)
+}
+
+/// GRUB with its modules in a tree, and Xen, which ends boot services itself.
+pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    // Linux under Xen faults early on the newest processor that QEMU has.
+    scene.machine.processor = "qemu64".to_owned();
+    let directory = &scene.system.directory;
+    run(lab
+        .command("grub-mknetdir")
+        .arg(format!("--net-directory={}", directory.display()))
+        .args(["--subdir=boot/grub", "--directory=/usr/lib/grub/x86_64-efi"]))?;
+    let xen = Package::fetched(XEN)?.file(&["boot/xen-4.17-amd64.gz"])?;
+    fs::copy(xen, directory.join("xen.gz"))?;
+    let kernel = "/usr/lib/debian-installer/images/12/amd64/text/debian-installer/amd64/linux";
+    fs::copy(kernel, directory.join("linux")).context(kernel)?;
+    one_ram_disk(&scene)?;
+    fs::write(
+        directory.join("boot/grub/grub.cfg"),
+        "insmod gzio\nmultiboot2 /xen.gz com1=115200,8n1 console=com1 noreboot\n\
+         module2 /linux console=hvc0 loglevel=4\nmodule2 /all.cpio\nboot\n",
+    )?;
+    let core = "tftp://10.77.0.1/boot/grub/x86_64-efi/core.efi";
+    scene.system.configure(&format!("efi {core}\n"))?;
+    keep_the_network(&scene)?;
+    let _servers = serve(&scene)?;
+    let mut machine = start(&scene)?;
+    expect(&mut machine, "Bootloader: GRUB")?;
+    scene.runs(&mut machine)
+}
+
+/// GRUB in one file, which has the kernel come by an HTTP of its own.
+pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let directory = &scene.system.directory;
+    let program = "/usr/lib/grub/x86_64-efi/monolithic/grubnetx64.efi";
+    fs::copy(program, directory.join("grub.efi")).context(program)?;
+    // The one module that it lacks.
+    let modules = directory.join("grub/x86_64-efi");
+    fs::create_dir_all(&modules)?;
+    let http = "/usr/lib/grub/x86_64-efi/http.mod";
+    fs::copy(http, modules.join("http.mod")).context(http)?;
+    let commands = format!(
+        "insmod http\nset root=http,10.77.0.1\nlinux /linux {}\ninitrd /system.cpio /data.cpio\nboot\n",
+        system::OPTIONS
+    );
+    fs::write(directory.join("grub/grub.cfg"), commands)?;
+    scene.system.configure("efi tftp://10.77.0.1/grub.efi\n")?;
+    keep_the_network(&scene)?;
+    let _servers = serve(&scene)?;
+    let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("grub.pcap"))?;
+    scene.runs(&mut start(&scene)?)?;
+    let transfers = capture.finish()?;
+    for file in ["/linux", "/system.cpio", "/data.cpio"] {
+        let asked = transfers.iter().any(|transfer| transfer.file == file);
+        ensure!(asked, "{file} did not come by HTTP");
+    }
+    Ok(())
+}
+
+/// systemd's stub with kernel, command line and RAM disks.
+fn unified_kernel_image(scene: &Scene<'_>) -> Result<()> {
+    let directory = &scene.system.directory;
+    one_ram_disk(scene)?;
+    fs::write(directory.join("options"), system::OPTIONS)?;
+    let stub = Package::fetched(STUB)?.file(&["usr/lib/systemd/boot/efi/linuxx64.efi.stub"])?;
+    let mut command = scene.lab.command("objcopy");
+    for (section, file, address) in [
+        (".cmdline", "options", "0x30000"),
+        (".linux", "linux", "0x2000000"),
+        (".initrd", "all.cpio", "0x4000000"),
+    ] {
+        let file = directory.join(file);
+        command.arg("--add-section");
+        command.arg(format!("{section}={}", file.display()));
+        command.arg("--change-section-vma");
+        command.arg(format!("{section}={address}"));
+    }
+    run(command.arg(stub).arg(directory.join("system.efi")))
+}
+
+pub(crate) fn unified_kernel_image_by_tftp(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    unified_kernel_image(&scene)?;
+    scene
+        .system
+        .configure("efi tftp://10.77.0.1/system.efi\n")?;
+    boots(&scene)
+}
+
+pub(crate) fn unified_kernel_image_by_http(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    unified_kernel_image(&scene)?;
+    scene.system.configure("efi system.efi\n")?;
+    boots(&scene)
+}
+
+/// It takes all memory from the firmware, writes to each byte, and would find what a card still writes.
+pub(crate) fn memory_test(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.machine.memory_mib = 256;
+    let program = Package::fetched(MEMTEST)?.file(&["boot/memtest86+x64.efi"])?;
+    fs::copy(program, scene.system.directory.join("memtest.efi"))?;
+    scene
+        .system
+        .configure("efi memtest.efi\noptions console=ttyS0,115200\n")?;
+    keep_the_network(&scene)?;
+    let _servers = serve(&scene)?;
+    let mut machine = start(&scene)?;
+    expect(&mut machine, r"Memtest86\+ v6")?;
+    // Behind the first tests of addresses, which have written all of it.
+    expect(&mut machine, r"#[2-9]\s+\[")?;
+    expect(&mut machine, r"Pass:\s+0\s+Errors: 0 ").map(drop)
+}
+
+/// A scene with shim and GRUB, and a bad cable, whose wireboot.efi comes from a disk: the firmware's TFTP would take minutes.
+fn on_a_cable(lab: &Lab, impairment: Impairment, megabytes: usize) -> Result<Scene<'_>> {
+    let options = NetworkOptions {
+        impairment: Some(impairment),
+        ..NetworkOptions::default()
+    };
+    let mut scene = Scene::on(lab, options, megabytes)?;
+    prepare(&scene, "10.77.0.1", &menu())?;
+    keep_the_network(&scene)?;
+    scene.boot_from_disk("http://10.77.0.1/wireboot.conf")?;
+    Ok(scene)
+}
+
+pub(crate) fn lossy_network_under_grub(lab: &Lab) -> Result<()> {
+    let impairment = Impairment {
+        loss: 0.01,
+        ..Impairment::default()
+    };
+    let scene = on_a_cable(lab, impairment, 4)?;
+    let _servers = serve(&scene)?;
+    scene.runs(&mut start(&scene)?)?;
+    ensure!(
+        scene.network.lost_frames() > 0,
+        "the cable has lost nothing"
+    );
+    Ok(())
+}
+
+/// The server forgets the transfer of a file in its midst.
+pub(crate) fn server_restarts_under_grub(lab: &Lab) -> Result<()> {
+    // 20 MB take 3 s or more.
+    let impairment = Impairment {
+        rate: Some(50_000_000),
+        ..Impairment::default()
+    };
+    let scene = on_a_cable(lab, impairment, 20)?;
+    let [_dhcp, tftp, _http] = serve(&scene)?;
+    let mut machine = start(&scene)?;
+    wait_for_request(lab, "data.cpio")?;
+    drop(tftp);
+    let _tftp = servers::atftpd(lab, SERVER.into(), &scene.system.directory)?;
+    scene.runs(&mut machine)?;
+    // Its log is a new one.
+    wait_for_request(lab, "data.cpio")
+}
+
+/// Until atftpd says that it serves `file`.
+fn wait_for_request(lab: &Lab, file: &str) -> Result<()> {
+    let log = lab.scratch().join("atftpd.log");
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !fs::read_to_string(&log)?.contains(file) {
+        ensure!(
+            std::time::Instant::now() < deadline,
+            "{file} is not asked for"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! wireboot in front of a boot loader that a site has, the way of `docs/deploy.md`: servers that others wrote, their loaders as they are,
+//! wireboot.efi with two lines beside them, and one changed line of DHCP.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use wireboot_lab::capture::{Capture, Transfer};
+use wireboot_lab::loaders::FOLDER;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER};
+use wireboot_lab::payload::FIRST_QUESTION;
+use wireboot_lab::qemu::RunningMachine;
+
+use crate::scene::{Daemon, Scene, boot_program, expect, run};
+use crate::servers;
+use crate::system;
+
+/// Where Debian's package has the tree of its installer.
+const INSTALLER: &str = "/usr/lib/debian-installer/images/12/amd64/text/debian-installer";
+/// Where a proxy is: not where the addresses come from.
+const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+
+/// Puts wireboot.efi into a folder of the servers, with the page's two lines for the `loader` beside it.
+fn in_front(scene: &Scene<'_>, folder: &str, loader: &str) -> Result<()> {
+    let directory = &scene.system.directory;
+    // Those at the top are of no site.
+    for file in ["wireboot.efi", "wireboot.conf"] {
+        fs::remove_file(directory.join(file)).with_context(|| file.to_owned())?;
+    }
+    let folder = directory.join(folder);
+    fs::copy(boot_program()?, folder.join("wireboot.efi"))?;
+    let lines = fs::read_to_string(servers::configuration("in-front.conf")?)?;
+    let lines = lines.replace("bootnetx64.efi", loader);
+    fs::write(folder.join("wireboot.conf"), lines)?;
+    Ok(())
+}
+
+/// The tree of Debian's installer as it is, on a network with room for other computers, and a machine without a screen: its menu is on the
+/// serial line.
+fn installer(lab: &Lab) -> Result<Scene<'_>> {
+    let options = NetworkOptions {
+        bridge: true,
+        ..NetworkOptions::default()
+    };
+    let mut scene = Scene::on(lab, options, 1)?;
+    scene.machine.memory_mib = 1280;
+    scene.machine.extra.extend(["-vga", "none"].map(Into::into));
+    run(Command::new("cp")
+        .args(["--recursive", INSTALLER])
+        .arg(&scene.system.directory))?;
+    in_front(&scene, FOLDER, "bootnetx64.efi")?;
+    Ok(scene)
+}
+
+fn capture(lab: &Lab) -> Result<Capture> {
+    Capture::start(lab, INTERFACE, "udp", &lab.scratch().join("site.pcap"))
+}
+
+/// Up to the menu of the installer's GRUB.
+fn shows_the_menu(scene: &Scene<'_>) -> Result<RunningMachine> {
+    let mut machine = scene.start()?;
+    expect(
+        &mut machine,
+        r"starting efi tftp://10\.77\.0\.1/debian-installer/amd64/bootnetx64\.efi over wireboot's network",
+    )?;
+    expect(&mut machine, "GNU GRUB")?;
+    expect(&mut machine, r"Advanced options \.\.\.")?;
+    Ok(machine)
+}
+
+/// The file came whole, and how.
+fn came<'a>(scene: &Scene<'_>, transfers: &'a [Transfer], file: &str) -> Result<&'a str> {
+    let file = format!("{FOLDER}/{file}");
+    let size = fs::metadata(scene.system.directory.join(&file))?.len();
+    let mut transfers = transfers.iter();
+    let transfer = transfers
+        .find(|one| one.file.trim_start_matches('/') == file && one.bytes == size)
+        .with_context(|| format!("{file} did not come whole"))?;
+    Ok(&transfer.options)
+}
+
+/// shim, GRUB and the menu came from the folder of the tree.
+fn to_the_menu(scene: &Scene<'_>) -> Result<()> {
+    let capture = capture(scene.lab)?;
+    shows_the_menu(scene)?;
+    let transfers = capture.finish()?;
+    for file in ["bootnetx64.efi", "grubx64.efi", "grub/grub.cfg"] {
+        came(scene, &transfers, file)?;
+    }
+    Ok(())
+}
+
+/// By dnsmasq's own TFTP, to the installer's first question.
+pub(crate) fn installer_by_dnsmasq(lab: &Lab) -> Result<()> {
+    let scene = installer(lab)?;
+    let _server =
+        servers::dnsmasq_with_tftp(lab, "dnsmasq-in-front.conf", &scene.system.directory)?;
+    let capture = capture(lab)?;
+    let mut machine = shows_the_menu(&scene)?;
+    // The menu's entry has the installer on a screen.
+    machine.console.send("c")?;
+    for line in [
+        format!("linux /{FOLDER}/linux console=ttyS0,115200n8"),
+        format!("initrd /{FOLDER}/initrd.gz"),
+        "boot".to_owned(),
+    ] {
+        expect(&mut machine, "grub> ")?;
+        machine.console.send(&format!("{line}\r"))?;
+    }
+    expect(&mut machine, FIRST_QUESTION)?;
+    let transfers = capture.finish()?;
+    for file in ["linux", "initrd.gz"] {
+        let options = came(&scene, &transfers, file)?;
+        ensure!(!options.contains("blksize=1024"), "{file}: {options}");
+    }
+    Ok(())
+}
+
+pub(crate) fn installer_by_kea(lab: &Lab) -> Result<()> {
+    let scene = installer(lab)?;
+    let _other = scene.network.station("other", PROXY)?;
+    let _servers = [
+        servers::kea(lab, "kea-in-front.json")?,
+        servers::atftpd(lab, SERVER.into(), &scene.system.directory)?,
+    ];
+    to_the_menu(&scene)
+}
+
+/// The addresses come from a Kea that knows nothing of booting, the boot file from dnsmasq beside it.
+pub(crate) fn installer_by_a_proxy(lab: &Lab) -> Result<()> {
+    let scene = installer(lab)?;
+    let station = scene.network.station("proxy", PROXY)?;
+    let service = format!("--pxe-service=x86-64_EFI,Debian,{FOLDER}/wireboot.efi,10.77.0.1");
+    let _servers = [
+        servers::kea(lab, "kea-addresses-only.json")?,
+        servers::atftpd(lab, SERVER.into(), &scene.system.directory)?,
+        servers::dnsmasq_for(
+            lab,
+            station.command("dnsmasq"),
+            "proxy",
+            &["--port=0", "--dhcp-range=10.77.0.0,proxy", &service],
+        )?,
+    ];
+    to_the_menu(&scene)
+}
+
+/// The firmware shows the prompt of a PXE server, and asks that again for the first entry of its menu.
+pub(crate) fn installer_by_a_pxe_menu(lab: &Lab) -> Result<()> {
+    let scene = installer(lab)?;
+    let _server = menu_server(&scene)?;
+    let capture = capture(lab)?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "Which system")?;
+    expect(&mut machine, "over wireboot's network")?;
+    expect(&mut machine, r"Advanced options \.\.\.")?;
+    let transfers = capture.finish()?;
+    for file in ["wireboot.efi", "grubx64.efi", "grub/grub.cfg"] {
+        came(&scene, &transfers, file)?;
+    }
+    Ok(())
+}
+
+fn menu_server(scene: &Scene<'_>) -> Result<Daemon> {
+    let installer = format!("--pxe-service=x86-64_EFI,Debian,{FOLDER}/wireboot.efi");
+    let root = format!("--tftp-root={}", scene.system.directory.display());
+    let lab = scene.lab;
+    servers::dnsmasq_for(
+        lab,
+        lab.command("dnsmasq"),
+        "menu",
+        &[
+            "--port=0",
+            "--enable-tftp",
+            &root,
+            "--interface=lab0",
+            "--dhcp-range=10.77.0.100,10.77.0.199,255.255.255.0,1h",
+            "--pxe-prompt=Which system?,1",
+            &installer,
+            &installer.replace("Debian", "The same"),
+        ],
+    )
+}
+
+/// iPXE asks DHCP again, over wireboot's network, and is told its script.
+pub(crate) fn snponly_by_dnsmasq(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let directory = &scene.system.directory;
+    fs::copy("/usr/lib/ipxe/snponly.efi", directory.join("snponly.efi"))?;
+    let script = format!(
+        "#!ipxe\nkernel linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
+        system::OPTIONS
+    );
+    fs::write(directory.join("boot.ipxe"), script)?;
+    in_front(&scene, "", "snponly.efi")?;
+    let _servers = [
+        servers::dnsmasq_with_tftp(lab, "dnsmasq-in-front-of-ipxe.conf", directory)?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
+    ];
+    let mut machine = scene.start()?;
+    expect(
+        &mut machine,
+        r"starting efi tftp://10\.77\.0\.1/snponly\.efi over wireboot's network",
+    )?;
+    expect(&mut machine, r"boot\.ipxe\.+ ok")?;
+    scene.runs(&mut machine)
+}
