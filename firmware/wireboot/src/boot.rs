@@ -48,7 +48,12 @@ pub(crate) fn run(
     }
     fetcher.report_summary();
     let program = Program {
-        path: path(&mut fetcher, origin, &program.url, settings.network),
+        path: path(
+            &mut fetcher,
+            origin,
+            &program.url,
+            settings.network.unwrap_or_default(),
+        ),
         url: program.url,
         file: program.file.ok_or(Error::Nothing)?,
         options,
