@@ -6,13 +6,22 @@ use std::fs;
 use std::path::Path;
 
 /// The firmware programs, by the names of their packages.
-pub(crate) const FIRMWARE: [&str; 2] = ["wireboot", "wireboot-bench"];
+pub(crate) const FIRMWARE: [&str; 3] = ["wireboot", "wireboot-bench", CALLERS];
+
+/// Makes the calls of boot loaders that are not at hand: only for `tests/boots`.
+const CALLERS: &str = "wireboot-callers";
 
 /// wireboot.efi with panics on demand: only for `tests/boots`.
 const FAULTS: &str = "wireboot-faults.efi";
 
 /// The files in `dist/`: the firmware programs and the host command.
-const PROGRAMS: [&str; 4] = ["wireboot.efi", "wireboot-bench.efi", FAULTS, "wireboot"];
+const PROGRAMS: [&str; 5] = [
+    "wireboot.efi",
+    "wireboot-bench.efi",
+    "wireboot-callers.efi",
+    FAULTS,
+    "wireboot",
+];
 
 /// Builds all of `dist/`. When that fails, no older ones are left to be taken for new.
 pub(crate) fn all() -> Result<()> {

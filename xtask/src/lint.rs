@@ -86,6 +86,8 @@ pub(crate) fn clippy() -> Result<()> {
         "wireboot",
         "--package",
         "wireboot-bench",
+        "--package",
+        "wireboot-callers",
         "--lib",
     ])
 }

@@ -164,6 +164,8 @@ fn unit() -> Result<()> {
                 "wireboot-efi-protocols",
                 "--package",
                 "wireboot-bench",
+                "--package",
+                "wireboot-callers",
             ])
             .arg("--lib"),
     )

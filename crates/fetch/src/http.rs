@@ -14,17 +14,21 @@ pub(crate) mod chunked;
 mod connections;
 mod download;
 mod error;
+mod exchange;
 pub(crate) mod head;
 mod limits;
 mod patience;
 mod piece;
 mod ranges;
 pub(crate) mod request;
+mod resolved;
 pub(crate) mod source;
 
 pub use connections::Connections;
 pub use download::{Fetched, get};
 pub use error::{ChunkError, HeadError, HttpError, Problem};
+pub use exchange::{Request, ResponseHead};
+pub(crate) use exchange::{Taker, exchange};
 pub(crate) use piece::{Carrier, Piece, Tally};
 pub use source::HttpStats;
 

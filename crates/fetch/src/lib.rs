@@ -32,6 +32,7 @@ mod pace;
 mod race;
 pub mod resolve;
 mod service;
+pub mod socket;
 mod team;
 #[cfg(test)]
 mod testing;
@@ -46,6 +47,6 @@ pub use dhcpv6::{ClientId, Dhcp6Error, Lease6};
 pub use error::FetchError;
 pub use leases::Leases;
 pub use pace::{Floor, Limits};
-pub use service::{Command, Event, File, Job, MAX_CONCURRENT, Service, Stats};
+pub use service::{Command, Event, Exchanged, File, Job, MAX_CONCURRENT, Service, Stats};
 pub use team::{Leader, Link, Workers, team};
 pub use worker::Worker;

@@ -2,8 +2,10 @@
 //! run on another processor.
 
 mod mailbox_destination;
+mod mailbox_taker;
 
 use mailbox_destination::MailboxDestination;
+use mailbox_taker::MailboxTaker;
 
 use crate::dhcp::{DhcpRequest, Lease};
 use crate::dhcpv6::Lease6;
@@ -15,6 +17,7 @@ use crate::outbox::Outbox;
 use crate::pace::{Floor, Limits};
 use crate::race;
 use crate::resolve::Resolve;
+use crate::socket::Socket;
 use crate::team::{Leader, Workers};
 use crate::tftp;
 use crate::url::{Host, Scheme, Url};
@@ -66,9 +69,16 @@ pub enum Command {
         /// How long its server is waited for ([`Limits::patience`]).
         patience: Duration,
     },
-    /// The memory that a job asked for.
+    /// Send an HTTP request as it is; answered by [`Event::Exchange`]. It takes none of the [`MAX_CONCURRENT`] places.
+    Exchange {
+        /// The events that answer carry it.
+        job: Job,
+        /// What goes to whom.
+        request: Box<http::Request>,
+    },
+    /// The memory that a job asked for, or that an exchange shall fill with the next bytes of its body.
     Memory {
-        /// That of [`Event::NeedMemory`].
+        /// That of [`Event::NeedMemory`], or of [`Command::Exchange`].
         job: Job,
         /// At least as many bytes as were asked for.
         memory: Memory,
@@ -78,11 +88,20 @@ pub enum Command {
         /// That of [`Event::NeedMemory`].
         job: Job,
     },
+    /// Connect a socket; [`Command::Cancel`] resets the connection, unless both its directions have ended.
+    Connect {
+        /// For [`Command::Cancel`]. No event carries it.
+        job: Job,
+        /// The server.
+        remote: SocketAddr,
+        /// The engine's end. It tells what becomes of the connection.
+        socket: Socket,
+    },
     /// Put a tap on the link, instead of any former one.
     Tap(Box<Tap>),
-    /// End a job now; it is still answered by [`Event::Done`].
+    /// End a job now; it is still answered by [`Event::Done`] or [`Exchanged::Ended`], but for a connection.
     Cancel {
-        /// That of a [`Command::Get`]; others cannot be cancelled.
+        /// That of a [`Command::Get`], [`Command::Exchange`] or [`Command::Connect`]; others cannot be cancelled.
         job: Job,
     },
 }
@@ -129,6 +148,29 @@ pub enum Event {
         /// The whole file, or why there is none.
         result: Result<File, FetchError>,
     },
+    /// An exchange goes on.
+    Exchange {
+        /// That of [`Command::Exchange`].
+        job: Job,
+        /// What has come.
+        news: Exchanged,
+    },
+}
+
+/// What an exchange brings: a head, pieces of the body each after [`Command::Memory`], the end.
+#[derive(Debug)]
+pub enum Exchanged {
+    /// The head of the response.
+    Head(http::ResponseHead),
+    /// The next bytes of the body.
+    Body {
+        /// It was handed over, and begins with them.
+        memory: Memory,
+        /// How many: all that there is room for, or less where the body or the connection ends.
+        len: usize,
+    },
+    /// It is over, and nobody has memory of it any more: all has come, or why not. `None` where it was cancelled.
+    Ended(Option<Result<(), http::Problem>>),
 }
 
 /// A file that was downloaded whole.
@@ -192,7 +234,7 @@ pub struct Service<N: Nic> {
 struct ServiceState {
     stack: Stack,
     outbox: RefCell<Outbox<Event>>,
-    /// Those of [`Command::Get`].
+    /// Those of [`Command::Get`], [`Command::Exchange`] and [`Command::Connect`].
     jobs: RefCell<Vec<JobState>>,
     leases: RefCell<Leases>,
     connections: Connections,
@@ -202,10 +244,10 @@ struct ServiceState {
     running: Cell<usize>,
 }
 
-/// A download, running or waiting for its turn.
+/// A download, running or waiting for its turn, an exchange, or a connection.
 struct JobState {
     job: Job,
-    /// The answer to [`Event::NeedMemory`], once it is there; inside, `None` after [`Command::NoMemory`].
+    /// What [`Command::Memory`] brought, such as the answer to [`Event::NeedMemory`], once it is there; inside, `None` after [`Command::NoMemory`].
     memory: Option<Option<Memory>>,
     cancelled: bool,
 }
@@ -312,15 +354,32 @@ impl<N: Nic> Service<N> {
                 .await;
             }),
             Command::Get { job, url, patience } => {
-                shared.jobs.borrow_mut().push(JobState {
-                    job,
-                    memory: None,
-                    cancelled: false,
-                });
+                shared.begin(job);
                 self.engine.spawn(async move {
                     let result = shared.download(job, &url, patience).await;
-                    shared.jobs.borrow_mut().retain(|state| state.job != job);
+                    shared.end(job);
                     shared.report(Event::Done { job, result });
+                });
+            }
+            Command::Exchange { job, request } => {
+                shared.begin(job);
+                self.engine.spawn(async move {
+                    let result = unless(|| shared.cancelled(job), shared.exchange(job, &request));
+                    let news = Exchanged::Ended(result.await);
+                    shared.end(job);
+                    shared.report(Event::Exchange { job, news });
+                });
+            }
+            Command::Connect {
+                job,
+                remote,
+                socket,
+            } => {
+                shared.begin(job);
+                self.engine.spawn(async move {
+                    let connection = socket.run(&shared.stack, remote);
+                    let _ = unless(|| shared.cancelled(job), connection).await;
+                    shared.end(job);
                 });
             }
             Command::Memory { job, memory } => {
@@ -348,6 +407,18 @@ pub(crate) async fn unless<T>(stop: impl Fn() -> bool, work: impl Future<Output 
 impl ServiceState {
     fn report(&self, event: Event) {
         self.outbox.borrow_mut().send(event);
+    }
+
+    fn begin(&self, job: Job) {
+        self.jobs.borrow_mut().push(JobState {
+            job,
+            memory: None,
+            cancelled: false,
+        });
+    }
+
+    fn end(&self, job: Job) {
+        self.jobs.borrow_mut().retain(|state| state.job != job);
     }
 
     /// Runs `f` on the state of a job. Does nothing for a job that is over.
@@ -460,6 +531,12 @@ impl ServiceState {
                 retransmissions,
             },
         })
+    }
+
+    async fn exchange(&self, job: Job, request: &http::Request) -> Result<(), http::Problem> {
+        self.routed().await;
+        let mut taker = MailboxTaker { shared: self, job };
+        http::exchange(&self.stack, &self.connections, &self, request, &mut taker).await
     }
 
     async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, FetchError> {

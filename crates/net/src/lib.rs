@@ -61,7 +61,7 @@ pub use parts::Parts;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 pub use stack::Stack;
 pub use tap::{Tap, TapPort, tap};
-pub use tcp::TcpStream;
+pub use tcp::{ReadHalf, TcpStream, WriteHalf};
 pub use team::{Forwarded, Peer, team};
 pub use udp::UdpSocket;
 pub use wireboot_tcp::{Duration, Instant};

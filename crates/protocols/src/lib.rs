@@ -13,7 +13,9 @@ extern crate std;
 #[allow(clippy::panic, reason = "a test kit")]
 pub mod fuzzing;
 pub mod host;
+pub mod http;
 pub mod hub;
+pub mod ip_config;
 pub mod link;
 pub mod near_end;
 pub mod packet;

@@ -13,7 +13,9 @@
 //! which there is no memory, everything else.
 
 mod datagram;
+mod segment;
 mod session;
+pub mod tcp;
 
 use crate::link::Link;
 use alloc::collections::VecDeque;

@@ -27,14 +27,14 @@ pub enum Refusal {
     /// EFI_TIMEOUT: nobody has answered.
     #[error("nobody answers")]
     Timeout,
-    /// EFI_OUT_OF_RESOURCES: there is no memory.
+    /// EFI_OUT_OF_RESOURCES: there is no memory, or no room for more.
     #[error("no memory")]
     OutOfResources,
     /// EFI_ABORTED: the caller's callback wants no more.
     #[error("ended by the caller")]
     Aborted,
-    /// EFI_BAD_BUFFER_SIZE: more than can be sent.
-    #[error("too long to be sent")]
+    /// EFI_BAD_BUFFER_SIZE: more than can be sent, or not what its kind has.
+    #[error("not a size that it can have")]
     BadBufferSize,
     /// EFI_ICMP_ERROR: the network says that it cannot be.
     #[error("an ICMP error came")]
@@ -45,4 +45,13 @@ pub enum Refusal {
     /// EFI_NO_RESPONSE: there were answers, and none of a boot server.
     #[error("no server offers to boot")]
     NoResponse,
+    /// EFI_ACCESS_DENIED: what is asked for is in use, or there is none.
+    #[error("access denied")]
+    AccessDenied,
+    /// EFI_NOT_FOUND: there is none such.
+    #[error("not found")]
+    NotFound,
+    /// EFI_WRITE_PROTECTED: it can only be read, or not be set in this state.
+    #[error("write protected")]
+    WriteProtected,
 }

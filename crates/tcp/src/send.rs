@@ -153,11 +153,16 @@ impl Send {
         let wnd = u32::from(wnd) << self.scale;
         let changed = newer && wnd != self.snd_wnd;
         if changed {
+            let opens = self.snd_wnd == 0;
             self.snd_wnd = wnd;
             self.max_snd_wnd = self.max_snd_wnd.max(wnd);
-            if self.flight() == 0 {
+            if opens || self.flight() == 0 {
                 // The timer of a closed window is not that of what leaves now.
                 self.timer.stop();
+            }
+            if opens && self.flight() > 0 {
+                // The window had no room for it, the byte of a probe at least: it leaves again now.
+                self.recover(true);
             }
         }
         changed

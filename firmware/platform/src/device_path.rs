@@ -281,6 +281,12 @@ impl PathBuf {
         })
     }
 
+    /// Its nodes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The path as the `uefi` crate knows it.
     pub(crate) fn as_path(&self) -> Option<&DevicePath> {
         <&DevicePath>::try_from(self.0.as_slice()).ok()

@@ -18,9 +18,21 @@ impl Installed {
     /// # Safety
     /// What the pointers lead to is what the protocols' GUIDs say, and lives until this is dropped, or for ever if dropping it fails.
     pub(crate) unsafe fn new(protocols: &[(Guid, *const c_void)]) -> uefi::Result<Self> {
+        // SAFETY: the caller's word.
+        unsafe { Self::on(None, protocols) }
+    }
+
+    /// The same on a handle that there is, if there is one.
+    ///
+    /// # Safety
+    /// As for [`Self::new`].
+    pub(crate) unsafe fn on(
+        handle: Option<Handle>,
+        protocols: &[(Guid, *const c_void)],
+    ) -> uefi::Result<Self> {
         let mut installed: Option<Self> = None;
         for (guid, interface) in protocols {
-            let on = installed.as_ref().map(|one| one.handle);
+            let on = installed.as_ref().map(|one| one.handle).or(handle);
             // SAFETY: the caller's word.
             let handle = unsafe { boot::install_protocol_interface(on, guid, *interface) };
             let handle = handle.inspect_err(|_| {

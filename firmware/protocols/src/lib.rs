@@ -2,8 +2,11 @@
 //! `wireboot_protocols`'.
 //!
 //! ```text
-//! handle MAC             device path, EFI_SIMPLE_NETWORK_PROTOCOL
+//! handle MAC             device path, EFI_SIMPLE_NETWORK_PROTOCOL, EFI_HTTP_SERVICE_BINDING_PROTOCOL, EFI_IP4_CONFIG2_PROTOCOL,
+//!                        EFI_IP6_CONFIG_PROTOCOL
 //! handle MAC/IPv4 (IPv6) device path, EFI_PXE_BASE_CODE_PROTOCOL, EFI_SIMPLE_NETWORK_PROTOCOL
+//! or     MAC/IPv4/Uri    device path, where the loader came by HTTP
+//! handle of each child   EFI_HTTP_PROTOCOL
 //! ```
 #![cfg_attr(not(test), no_std)]
 #![deny(missing_docs)]
@@ -15,12 +18,16 @@ mod caller;
 mod failure;
 mod guard;
 mod handle;
+mod http;
+mod ip_config;
 mod resident;
+mod service_binding;
 mod shared;
+mod signal;
 mod simple_network;
 
 pub use base_code::Packets;
 pub use caller::Buffer;
 pub use failure::Failure;
 pub use resident::Resident;
-pub use shared::{Network, Station};
+pub use shared::{Interface, Network, Station};

@@ -3,7 +3,10 @@
 use crate::base_code::{BaseCodeTable, Packets};
 use crate::guard::Guard;
 use crate::handle::Installed;
-use crate::shared::{Network, Shared, Station};
+use crate::http;
+use crate::ip_config::{IP6_CONFIG_GUID, IpConfigTable};
+use crate::service_binding::HttpServiceBinding;
+use crate::shared::{Interface, Network, Shared, Station};
 use crate::simple_network::{self, SnpTable};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,11 +17,14 @@ use core::time::Duration;
 use uefi::Event;
 use uefi::boot::{self, EventType, TimerTrigger, Tpl};
 use uefi_raw::protocol::device_path::DevicePathProtocol;
+use uefi_raw::protocol::network::http::HttpProtocol;
+use uefi_raw::protocol::network::ip4_config2::Ip4Config2Protocol;
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_platform::Callback;
 use wireboot_protocols::host::Host;
 use wireboot_protocols::hub::Hub;
+use wireboot_protocols::ip_config::{IpConfig, Settings};
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
@@ -30,6 +36,9 @@ struct Tables {
     // Before what they refer to.
     snp: Box<SnpTable>,
     base_code: Box<BaseCodeTable>,
+    http: Box<HttpServiceBinding>,
+    ip: [Box<IpConfigTable>; 2],
+    interface: Box<Interface>,
     station: Box<Station>,
     shared: NonNull<Shared>,
 }
@@ -53,7 +62,7 @@ pub struct Resident {
 
 impl Resident {
     /// Offers `network` to whoever is started next, by handles for `station`. `link`: for a network stack of the loader's own. `packets`:
-    /// of the DHCP exchange, as a loader shall see them.
+    /// of the DHCP exchange, as a loader shall see them. `interface`: what it reads and sets otherwise.
     ///
     /// # Errors
     /// What the firmware answers when it has no memory, or when there are such handles already. The network has been dropped then.
@@ -62,13 +71,16 @@ impl Resident {
         link: Box<dyn Link>,
         station: Station,
         packets: &Packets,
+        interface: Interface,
     ) -> uefi::Result<Self> {
         let known = Callback::new();
         let snp = SimpleNetwork::new(Hub::new(link), station.mac, station.mtu);
         let (seed, _) = wireboot_platform::random::seed();
         let mut host = Host::new(station.mac, station.mtu, seed);
         host.configure(station.address, station.prefix_len, station.router);
-        let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp, host)));
+        let config = |v6, settings: &Settings| IpConfig::new(v6, station.mac, settings.clone());
+        let ip = [config(false, &interface.v4), config(true, &interface.v6)];
+        let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp, host, ip)));
         let mut resident = Self {
             guard: Guard::default(),
             handles: Vec::new(),
@@ -76,6 +88,9 @@ impl Resident {
             tables: ManuallyDrop::new(Tables {
                 snp: SnpTable::new(shared, &station),
                 base_code: BaseCodeTable::new(shared, &station, packets),
+                http: HttpServiceBinding::new(shared),
+                ip: [false, true].map(|v6| IpConfigTable::new(shared, v6)),
+                interface: Box::new(interface),
                 station: Box::new(station),
                 shared: NonNull::from(shared),
             }),
@@ -120,9 +135,20 @@ impl Resident {
                 Some(on_exit),
                 context,
             )?);
-            handles.push(Installed::new(&[path(&tables.station.mac_path), snp])?);
-            let all = [path(&tables.station.ip_path), base_code, snp];
+            let [v4, v6] = &tables.ip;
+            let all = [
+                path(&tables.station.mac_path),
+                snp,
+                (HttpProtocol::SERVICE_BINDING_GUID, tables.http.protocol()),
+                (Ip4Config2Protocol::GUID, v4.protocol()),
+                (IP6_CONFIG_GUID, v6.protocol()),
+            ];
             handles.push(Installed::new(&all)?);
+            // Loaders take the way by which they came: by its URI node, or by the base code.
+            handles.push(match &tables.interface.uri_path {
+                Some(uri_path) => Installed::new(&[path(uri_path)])?,
+                None => Installed::new(&[path(&tables.station.ip_path), base_code, snp])?,
+            });
         }
         let handles: Vec<_> = handles.iter().map(Installed::handle).collect();
         self.guard = Guard::of(&handles);
@@ -132,7 +158,9 @@ impl Resident {
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        let mut gone = self.guard.remove();
+        // SAFETY: leaked by `offer`, and freed with the tables.
+        let mut gone = http::drop_children(unsafe { self.tables.shared.as_ref() });
+        gone &= self.guard.remove();
         for event in self.events.drain(..) {
             gone &= boot::close_event(event).is_ok();
         }
@@ -152,7 +180,9 @@ impl Drop for Resident {
 unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
-    unsafe { context.cast::<Shared>().as_ref() }.at_leisure(|network| network.turn());
+    let shared = unsafe { context.cast::<Shared>().as_ref() };
+    shared.at_leisure(|network| network.turn());
+    http::advance_all(shared);
 }
 
 unsafe extern "efiapi" fn on_exit(_: Event, context: Option<NonNull<c_void>>) {

@@ -2,6 +2,7 @@
 
 use crate::caller::Buffer;
 use crate::failure::Failure;
+use crate::http::Children;
 use alloc::boxed::Box;
 use core::cell::{RefCell, RefMut};
 use core::net::IpAddr;
@@ -9,12 +10,14 @@ use uefi::boot::{self, Tpl, TplGuard};
 use wireboot_fetch::url::Url;
 use wireboot_net::Instant;
 use wireboot_protocols::host::Host;
+use wireboot_protocols::http::Exchanges;
 use wireboot_protocols::hub::Hub;
+use wireboot_protocols::ip_config::{IpConfig, Settings};
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
 /// The network under the protocols.
-pub trait Network {
+pub trait Network: Exchanges {
     /// Looks after it for a moment.
     fn turn(&mut self);
     /// Time on its clock.
@@ -31,6 +34,8 @@ pub trait Network {
     /// # Errors
     /// Why not; nobody holds the buffer any more either.
     fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure>;
+    /// The interface has these settings from now on, of one IP version.
+    fn set_interface(&mut self, settings: &Settings);
     /// Boot services end: stops all, without memory of the firmware's.
     fn halt(&mut self);
 }
@@ -54,11 +59,25 @@ pub struct Station {
     pub ip_path: Box<[u8]>,
 }
 
+/// What is on handles for programs that use the firmware's own HTTP and IP.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Device path of the program, with its URI node and an end node, where it came by HTTP.
+    pub uri_path: Option<Box<[u8]>>,
+    /// Settings of IPv4.
+    pub v4: Settings,
+    /// Settings of IPv6.
+    pub v6: Settings,
+}
+
 /// All that calls change.
 pub(crate) struct State {
     pub network: Box<dyn Network>,
     pub snp: SimpleNetwork<Hub<Box<dyn Link>>>,
     pub host: Host,
+    pub http: Children,
+    /// Of IPv4 and IPv6.
+    pub ip: [IpConfig; 2],
 }
 
 /// What the tables' functions reach.
@@ -77,10 +96,22 @@ impl Shared {
         network: Box<dyn Network>,
         snp: SimpleNetwork<Hub<Box<dyn Link>>>,
         host: Host,
+        ip: [IpConfig; 2],
     ) -> Self {
         Self {
-            state: RefCell::new(State { network, snp, host }),
+            state: RefCell::new(State {
+                network,
+                snp,
+                host,
+                http: Children::default(),
+                ip,
+            }),
         }
+    }
+
+    /// The state, unless a call is at work.
+    pub(crate) fn state(&self) -> Option<RefMut<'_, State>> {
+        self.state.try_borrow_mut().ok()
     }
 
     /// Does `work` with the network, unless a call is at work.

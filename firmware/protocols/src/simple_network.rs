@@ -60,6 +60,9 @@ pub(crate) fn status(refusal: Refusal) -> Status {
         Refusal::Unsupported => Status::UNSUPPORTED,
         Refusal::BufferTooSmall(_) => Status::BUFFER_TOO_SMALL,
         Refusal::NotReady => Status::NOT_READY,
+        Refusal::AccessDenied => Status::ACCESS_DENIED,
+        Refusal::NotFound => Status::NOT_FOUND,
+        Refusal::WriteProtected => Status::WRITE_PROTECTED,
     }
 }
 

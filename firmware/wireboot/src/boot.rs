@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::net::IpAddr;
 use wireboot_fetch::File;
-use wireboot_fetch::url::{Host, Url};
+use wireboot_fetch::url::{Host, Scheme, Url};
 use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
@@ -48,7 +48,12 @@ pub(crate) fn run(
     }
     fetcher.report_summary();
     let program = Program {
-        path: path(&mut fetcher, origin, &program.url),
+        path: path(
+            &mut fetcher,
+            origin,
+            &program.url,
+            settings.network.unwrap_or_default(),
+        ),
         url: program.url,
         file: program.file.ok_or(Error::Nothing)?,
         options,
@@ -81,7 +86,7 @@ struct Program {
 }
 
 /// The device path of a file that was fetched.
-fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url) -> Option<PathBuf> {
+fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url, over: LoaderNetwork) -> Option<PathBuf> {
     let leases = fetcher.leases();
     let v4 = leases.v4.as_ref().map(|lease| IpNode {
         local: lease.address.address().into(),
@@ -94,7 +99,7 @@ fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url) -> Option<PathBuf> {
         local: (*address).into(),
         remote: None,
         gateway: None,
-        prefix: None,
+        prefix: Some(loader::PREFIX6),
     });
     // Where there are both, that of the file's server, if the URL tells.
     let ip = if matches!(url.host(), Host::Address(IpAddr::V6(_))) {
@@ -105,10 +110,11 @@ fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url) -> Option<PathBuf> {
     let network = fetcher.network();
     // The handle that the firmware's PXE boots from is the one where loaders look for its packets, and the
     // longest path that leads to a handle decides which handle a loader is told.
-    let interface = origin
-        .cached
-        .as_ref()
-        .map_or(network.interface(), |cached| cached.path());
+    // A loader that goes on by HTTP over ours reads its addresses from the path, which in that of PXE are not.
+    let ours = over == LoaderNetwork::Wireboot && network.is_native();
+    let by_http = ours && url.scheme() == Scheme::Http;
+    let cached = origin.cached.as_ref().filter(|_| !by_http);
+    let interface = cached.map_or(network.interface(), |cached| cached.path());
     PathBuf::fetched(interface, network.mac(), ip, url.as_str())
 }
 

@@ -383,6 +383,7 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
     let (Event::NeedMemory { job, .. }
     | Event::Progress { job, .. }
     | Event::Done { job, .. }
+    | Event::Exchange { job, .. }
     | Event::Lease { job, .. }) = event;
     let others = others(downloads, job);
     let Some(download) = downloads.iter_mut().find(|download| download.job == job) else {
@@ -420,7 +421,7 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
             download.total = Some(file.len);
             download.file = Some(file);
         }
-        Event::Lease { .. } => {}
+        Event::Lease { .. } | Event::Exchange { .. } => {}
     }
     Ok(())
 }

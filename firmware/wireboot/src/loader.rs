@@ -1,6 +1,8 @@
 //! The network under a boot loader: it stays while the loader runs, and EFI protocols lead to it.
 
+mod connections;
 mod downloads;
+mod exchanges;
 mod transfers;
 
 use crate::error::Error;
@@ -9,17 +11,22 @@ use crate::origin::Origin;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use connections::Connection;
 use core::cell::RefCell;
 use core::net::IpAddr;
 use downloads::Download;
-use efi_protocols::{Buffer, Failure, Packets, Resident, Station};
+use efi_protocols::{Buffer, Failure, Interface, Packets, Resident, Station};
+use exchanges::Exchange;
 use wireboot_fetch::tftp::TftpError;
-use wireboot_fetch::url::{Host, Url};
+use wireboot_fetch::url::{Host, Scheme, Url};
 use wireboot_fetch::{Command, FetchError, File, Job, Lease, Lease6, LeaseSource, Leases};
 use wireboot_net::{Duration, Instant, Ipv4Cidr, tap};
 use wireboot_platform::device_path::PathBuf;
+use wireboot_platform::random;
+use wireboot_protocols::ip_config::Settings;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::near_end::NearEnd;
+use wireboot_protocols::near_end::tcp::NearTcp;
 use wireboot_protocols::packet;
 use wireboot_protocols::simple_network::MEDIA_HEADER;
 
@@ -28,7 +35,7 @@ const FIRST_JOB: Job = 1 << 16;
 /// Payload of the frames and packets that loaders send and receive themselves, whatever the link carries: they are written for this.
 const MTU: u16 = 1500;
 /// The length of an IPv6 network's prefix: addresses of DHCPv6 have none, and nearly all networks have this one (RFC 4291, section 2.5.1).
-const PREFIX6: u8 = 64;
+pub(crate) const PREFIX6: u8 = 64;
 /// How long a server may be silent, as loaders try others themselves.
 const PATIENCE: Duration = Duration::ZERO;
 
@@ -40,6 +47,8 @@ struct LoaderNetwork {
     kept: Option<File>,
     /// For the near end.
     downloads: Vec<Download>,
+    exchanges: Vec<Exchange>,
+    connections: Vec<Connection>,
 }
 
 /// Offers `network` by the protocols to a loader that came from `url` and is given `path`.
@@ -66,19 +75,41 @@ pub(crate) fn offer(
         ip_path: interfaces.ip,
     };
     let packets = packets(origin, network.leases(), url);
+    let by_http = url.scheme() == Scheme::Http;
+    let interface = Interface {
+        uri_path: by_http.then(|| path.as_bytes().into()),
+        v4: network
+            .leases()
+            .v4
+            .as_ref()
+            .map(v4_settings)
+            .unwrap_or_default(),
+        v6: network
+            .leases()
+            .v6
+            .as_ref()
+            .map(v6_settings)
+            .unwrap_or_default(),
+    };
     let network = Shared(Rc::new(RefCell::new(LoaderNetwork {
         network,
         last_job: FIRST_JOB,
         kept: None,
         downloads: Vec::new(),
+        exchanges: Vec::new(),
+        connections: Vec::new(),
     })));
     let link: Box<dyn Link> = if near_end {
         let longest = MEDIA_HEADER + usize::from(MTU);
-        Box::new(NearEnd::new(port, network.clone(), longest))
+        let files = NearEnd::new(port, network.clone(), longest);
+        let (secret, _) = random::seed();
+        let (secret, _) = secret.split_first_chunk().ok_or(Error::Nothing)?;
+        Box::new(NearTcp::new(files, network.clone(), longest, *secret))
     } else {
         Box::new(port)
     };
-    Resident::offer(Box::new(network), link, station, &packets).map_err(|error| Error::Firmware {
+    let resident = Resident::offer(Box::new(network), link, station, &packets, interface);
+    resident.map_err(|error| Error::Firmware {
         what: "handles for the boot loader's network",
         status: error.status(),
     })
@@ -96,6 +127,24 @@ fn address(leases: &Leases, url: &Url) -> Option<(IpAddr, u8)> {
         v6.or(v4)
     } else {
         v4.or(v6)
+    }
+}
+
+fn v4_settings(lease: &Lease) -> Settings {
+    let address = lease.address;
+    Settings {
+        addresses: [(address.address().into(), address.prefix_len())].into(),
+        gateways: lease.router.into_iter().map(IpAddr::V4).collect(),
+        dns: lease.dns.iter().copied().map(IpAddr::V4).collect(),
+    }
+}
+
+fn v6_settings(lease: &Lease6) -> Settings {
+    let addresses = lease.addresses.iter();
+    Settings {
+        addresses: addresses.map(|one| ((*one).into(), PREFIX6)).collect(),
+        gateways: Vec::new(),
+        dns: lease.dns.iter().copied().map(IpAddr::V6).collect(),
     }
 }
 
@@ -203,10 +252,13 @@ impl LoaderNetwork {
         if self.network.turn().is_err() {
             // A processor was lost, or the card: what ran is lost with it.
             self.lose_downloads();
+            self.lose_exchanges();
+            self.lose_connections();
         }
         while let Some(event) = self.network.event() {
-            self.take_download(event);
+            self.take(event);
         }
+        self.turn_connections();
     }
 }
 
@@ -233,6 +285,49 @@ impl efi_protocols::Network for Shared {
 
     fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure> {
         self.0.borrow_mut().read(url, buffer)
+    }
+
+    fn set_interface(&mut self, settings: &Settings) {
+        let network = &mut self.0.borrow_mut().network;
+        let v4 = |addresses: &[IpAddr]| -> Vec<_> {
+            let v4 = addresses.iter().filter_map(|one| match one {
+                IpAddr::V4(address) => Some(*address),
+                IpAddr::V6(_) => None,
+            });
+            v4.collect()
+        };
+        let v6 = |addresses: &mut dyn Iterator<Item = IpAddr>| -> Vec<_> {
+            let v6 = addresses.filter_map(|one| match one {
+                IpAddr::V6(address) => Some(address),
+                IpAddr::V4(_) => None,
+            });
+            v6.collect()
+        };
+        // An interface without an address keeps the one that it has.
+        let command = match settings.addresses.first() {
+            Some((IpAddr::V4(address), prefix_len)) => {
+                let address = Ipv4Cidr::new(*address, *prefix_len);
+                let lease = network.leases().v4.clone();
+                Command::Configure(Lease {
+                    address,
+                    router: v4(&settings.gateways).first().copied(),
+                    dns: v4(&settings.dns),
+                    ..lease.unwrap_or_else(|| Lease::new(address, LeaseSource::Firmware))
+                })
+            }
+            Some((IpAddr::V6(_), _)) => {
+                let lease = network.leases().v6.clone();
+                Command::Configure6(Lease6 {
+                    addresses: v6(&mut settings.addresses.iter().map(|(address, _)| *address)),
+                    dns: v6(&mut settings.dns.iter().copied()),
+                    ..lease.unwrap_or_else(|| Lease6::new(LeaseSource::Firmware))
+                })
+            }
+            None => return,
+        };
+        if network.send(command).is_err() {
+            log::warn!("the boot loader's settings of the interface were lost");
+        }
     }
 
     fn halt(&mut self) {

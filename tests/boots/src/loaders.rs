@@ -28,13 +28,18 @@ pub(crate) fn menu() -> String {
 
 /// Puts shim into its folder, with `menu` as GRUB's configuration, and has wireboot start it from `server` by TFTP.
 pub(crate) fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()> {
+    prepare_by(scene, "tftp", server, menu)
+}
+
+/// The same by the protocol `scheme`.
+fn prepare_by(scene: &Scene<'_>, scheme: &str, server: &str, menu: &str) -> Result<()> {
     loaders::shim_and_grub(&scene.system.directory, menu)?;
-    let shim = format!("title shim\nefi tftp://{server}/{FOLDER}/bootnetx64.efi\n");
+    let shim = format!("title shim\nefi {scheme}://{server}/{FOLDER}/bootnetx64.efi\n");
     scene.system.configure(&shim)
 }
 
 /// wireboot.efi that keeps the network for what it starts, with more `settings`.
-fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
+pub(crate) fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
     embedded(scene, &boot_program()?, settings)
 }
 
@@ -108,6 +113,32 @@ pub(crate) fn shim_and_grub_from_a_disk(lab: &Lab) -> Result<()> {
     let _server = scene.serve(&[])?;
     scene.boot_from_disk("network=wireboot http://10.77.0.1/wireboot.conf")?;
     scene.runs(&mut start(&scene)?)
+}
+
+/// shim came by HTTP: it asks for GRUB by EFI_HTTP_PROTOCOL, and GRUB goes on by HTTP with a network stack of its own.
+pub(crate) fn shim_by_http_and_grub(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    prepare_by(&scene, "http", "10.77.0.1", &menu())?;
+    let program = program(&scene, "")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let file = lab.scratch().join("loaders.pcap");
+    let capture = Capture::start(lab, INTERFACE, "tcp", &file)?;
+    scene.runs(&mut start(&scene)?)?;
+    capture.finish()?;
+    // shim asks for several files on one connection, and puts a second slash before their names.
+    let packets = fs::read(&file)?;
+    let text = String::from_utf8_lossy(&packets);
+    let targets = text
+        .split("GET ")
+        .skip(1)
+        .filter_map(|rest| rest.split(' ').next());
+    let targets: Vec<_> = targets.collect();
+    let grub = format!("/{FOLDER}//grubx64.efi");
+    ensure!(
+        targets.contains(&grub.as_str()),
+        "{grub} is not in {targets:?}"
+    );
+    Ok(())
 }
 
 /// A loader that returns leaves the firmware its network.

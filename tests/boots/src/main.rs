@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod aftermath;
+mod callers;
 mod cards;
 mod failures;
 mod firmware_drivers;
@@ -14,6 +15,7 @@ mod ladder;
 mod loaders;
 mod memory;
 mod menu;
+mod near_end;
 mod panics;
 mod paths;
 mod processors;
@@ -231,10 +233,18 @@ const CASES: &[(&str, Case)] = &[
         "shim_and_grub_from_a_disk",
         loaders::shim_and_grub_from_a_disk,
     ),
+    ("shim_by_http_and_grub", loaders::shim_by_http_and_grub),
     ("grub_that_exits", loaders::grub_that_exits),
     ("panic_in_a_call", loaders::panic_in_a_call),
     ("ipxe_over_ours_boots", loaders::ipxe_boots),
+    ("grub_over_http", near_end::grub_over_http),
+    (
+        "grub_over_http_by_its_own_means",
+        near_end::grub_over_http_by_its_own_means,
+    ),
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
+    ("callers_over_ours", callers::over_ours),
+    ("callers_over_stock", callers::over_stock),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
     ("site_installer_by_kea", site::installer_by_kea),
     ("site_installer_by_a_proxy", site::installer_by_a_proxy),

@@ -226,6 +226,11 @@ pub(crate) fn bench_program() -> Result<PathBuf> {
     dist("wireboot-bench.efi")
 }
 
+/// The program that makes loaders' calls.
+pub(crate) fn callers_program() -> Result<PathBuf> {
+    dist("wireboot-callers.efi")
+}
+
 /// The host command.
 pub(crate) fn wireboot() -> Result<PathBuf> {
     dist("wireboot")

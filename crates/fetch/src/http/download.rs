@@ -21,13 +21,14 @@ use super::limits::{CONNECT_TIMEOUT, SILENCE, WORTHWHILE};
 use super::patience::Patience;
 use super::ranges::{self, Split};
 use super::request::{AtEnd, drain, exchange, request_head};
+use super::resolved::servers;
 use super::source::{HttpStats, Source};
 use crate::destination::Destination;
 use crate::pace::Limits;
 use crate::race;
 use crate::resolve::Resolve;
 use crate::team::Workers;
-use crate::url::{Host, Scheme, Url};
+use crate::url::{Scheme, Url};
 use crate::wait::{Wait, pause_after};
 
 /// Requests that may fail in a row before the first byte of the file.
@@ -248,25 +249,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
         if !self.servers.is_empty() {
             return Ok(());
         }
-        let addresses = match self.url.host() {
-            Host::Address(address) => vec![*address],
-            Host::Name(host) => {
-                let failed = |reason| Problem::Resolve {
-                    host: host.clone(),
-                    reason,
-                };
-                let found = self.resolver.resolve(host).await.map_err(failed)?;
-                if found.is_empty() {
-                    return Err(failed("it has no address".into()));
-                }
-                found
-            }
-        };
-        let port = self.url.port();
-        self.servers = race::order(self.stack, &addresses)
-            .into_iter()
-            .map(|address| SocketAddr::new(address, port))
-            .collect();
+        self.servers = servers(self.stack, self.resolver, &self.url).await?;
         self.turn = 0;
         Ok(())
     }

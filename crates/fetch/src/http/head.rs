@@ -45,6 +45,21 @@ impl HeadReader {
     pub(crate) fn parse(&self) -> Result<Head, HeadError> {
         Head::parse(&self.bytes)
     }
+
+    /// Names and values of the header lines of a complete head.
+    pub(crate) fn fields(&self) -> Vec<(String, String)> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADER_LIMIT];
+        let mut response = httparse::Response::new(&mut headers);
+        let _ = response.parse(&self.bytes);
+        let headers = response.headers.iter();
+        let fields = headers.filter(|header| !header.name.is_empty());
+        fields
+            .map(|header| {
+                let value = String::from_utf8_lossy(header.value);
+                (header.name.to_owned(), value.trim().to_owned())
+            })
+            .collect()
+    }
 }
 
 /// Where the body of a response ends (RFC 9112 section 6.3).

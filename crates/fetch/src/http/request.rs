@@ -11,7 +11,7 @@ use super::patience::Patience;
 use crate::url::Url;
 
 /// Interim (1xx) responses passed over before one response.
-const INTERIM_LIMIT: u32 = 8;
+pub(super) const INTERIM_LIMIT: u32 = 8;
 /// Body of a redirect read for the sake of its connection, in bytes.
 const DRAIN_LIMIT: u64 = 64 * 1024;
 /// How long that may take.
@@ -82,7 +82,14 @@ pub(super) fn request_with(url: &Url, range: &str) -> String {
 }
 
 pub(super) async fn read_head(stream: &mut TcpStream) -> Result<Head, Problem> {
-    let mut reader = HeadReader::default();
+    receive_head(stream, &mut HeadReader::default()).await
+}
+
+/// The same, with what has come left in `reader`.
+pub(super) async fn receive_head(
+    stream: &mut TcpStream,
+    reader: &mut HeadReader,
+) -> Result<Head, Problem> {
     let mut progress = Ok((0, false));
     loop {
         let consumed = stream

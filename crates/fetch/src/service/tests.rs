@@ -99,6 +99,7 @@ impl Bench {
                         assert!(self.done.insert(job, result).is_none());
                     }
                     Event::Lease { .. } => panic!("no lease was asked for"),
+                    Event::Exchange { .. } => panic!("nothing was exchanged"),
                 }
             }
         }

@@ -11,7 +11,7 @@ mod stream;
 pub(crate) mod window;
 
 pub(crate) use flows::{Flow, Flows};
-pub use stream::TcpStream;
+pub use stream::{ReadHalf, TcpStream, WriteHalf};
 
 use crate::output::headers_len;
 use crate::packet::{ETHERNET_HEADER, TCP_HEADER};

@@ -123,7 +123,11 @@ impl TcpStream {
     ///
     /// # Errors
     /// [`NetError::Reset`] when the connection is gone, [`NetError::TimedOut`] when the peer takes nothing.
-    pub async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), NetError> {
+    pub async fn write_all(&mut self, bytes: &[u8]) -> Result<(), NetError> {
+        self.push(bytes).await
+    }
+
+    async fn push(&self, mut bytes: &[u8]) -> Result<(), NetError> {
         while !bytes.is_empty() {
             self.drained(SEND_BUFFER - 1).await?;
             self.with(|flow| {
@@ -202,7 +206,14 @@ impl TcpStream {
     /// closed its side, or on an error; the count is that of the bytes filled, and an error is
     /// returned only when there are none (the next read returns it again). Bytes behind those may have been written
     /// to as well.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
     pub async fn read_into(&mut self, region: &Region, at: usize) -> Result<usize, NetError> {
+        self.fill(region, at).await
+    }
+
+    async fn fill(&self, region: &Region, at: usize) -> Result<usize, NetError> {
         let mut handed = Some(region.clone());
         self.until(|flow| {
             let now = self.stack.now();
@@ -220,10 +231,51 @@ impl TcpStream {
         .await
     }
 
+    /// Its two directions, for tasks that read and write at the same time.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        (ReadHalf(self), WriteHalf(self))
+    }
+
     /// Ends our side; what was written is still sent.
     pub fn close(&mut self) {
         self.closed = true;
         self.with(|flow| flow.connection.close());
+    }
+}
+
+/// What a connection receives.
+pub struct ReadHalf<'a>(&'a TcpStream);
+
+impl ReadHalf<'_> {
+    /// As [`TcpStream::read_into`].
+    ///
+    /// # Errors
+    /// As [`TcpStream::read`].
+    pub async fn read_into(&mut self, region: &Region, at: usize) -> Result<usize, NetError> {
+        self.0.fill(region, at).await
+    }
+}
+
+/// What a connection sends.
+pub struct WriteHalf<'a>(&'a TcpStream);
+
+impl WriteHalf<'_> {
+    /// As [`TcpStream::write_all`].
+    ///
+    /// # Errors
+    /// As [`TcpStream::write_all`].
+    pub async fn write_all(&mut self, bytes: &[u8]) -> Result<(), NetError> {
+        self.0.push(bytes).await
+    }
+
+    /// Ends our side, once the peer has acknowledged all that was written.
+    ///
+    /// # Errors
+    /// As [`TcpStream::write_all`].
+    pub async fn finish(self) -> Result<(), NetError> {
+        self.0.drained(0).await?;
+        self.0.with(|flow| flow.connection.close());
+        Ok(())
     }
 }
 

@@ -666,6 +666,32 @@ fn a_window_that_was_closed_is_filled_when_it_opens() {
     assert_eq!(sent(&mut connection, now), 5360);
 }
 
+/// The byte of a probe that was not taken leaves again with what follows it, not when the wait for the window would have ended.
+#[test]
+fn a_probe_that_was_not_taken_leaves_again_when_the_window_opens() {
+    let mut now = Instant::ZERO;
+    let mut connection = of_peer(60_000, &[]);
+    connection.queue(536);
+    assert_eq!(connection.transmit(now, &LIMITS).unwrap().len, 536);
+    let window = |wnd| Segment {
+        wnd,
+        ..bare(8, 1537, Flags::ACK)
+    };
+    connection.receive(now, &window(0), LIMITS.room);
+    connection.queue(536);
+    for _ in 0..4 {
+        assert_eq!(connection.transmit(now, &LIMITS), None);
+        now = connection.poll_at().unwrap();
+        let probe = connection.transmit(now, &LIMITS).unwrap();
+        assert_eq!((probe.seq, probe.len), (1537, 1));
+        connection.receive(now, &window(0), LIMITS.room);
+    }
+    connection.receive(now, &window(60_000), LIMITS.room);
+    let out = core::iter::from_fn(|| connection.transmit(now, &LIMITS));
+    let out: Vec<_> = out.map(|out| (out.seq, out.len)).collect();
+    assert_eq!(out, [(1537, 1), (1538, 535)]);
+}
+
 /// Of what leaves when a window opens, the time-out begins then.
 #[test]
 fn the_wait_for_a_window_ends_with_it() {

@@ -86,7 +86,9 @@ pub(super) unsafe extern "efiapi" fn udp_write(
             to: SocketAddr::new(face.address(destination), number),
             gateway: gateway.map(|gateway| face.address(gateway)),
             source: source.map(|source| face.address(source)),
-            source_port: from.filter(|_| !flags.contains(PxeBaseCodeUdpOpFlags::ANY_SRC_PORT)),
+            // Zero is no port (RFC 768).
+            source_port: from
+                .filter(|&port| port != 0 && !flags.contains(PxeBaseCodeUdpOpFlags::ANY_SRC_PORT)),
             parts: [header, payload],
             may_fragment: flags.contains(PxeBaseCodeUdpOpFlags::MAY_FRAGMENT),
         };

@@ -38,6 +38,7 @@ impl LoaderNetwork {
         let (Event::NeedMemory { job, .. }
         | Event::Progress { job, .. }
         | Event::Done { job, .. }
+        | Event::Exchange { job, .. }
         | Event::Lease { job, .. }) = event;
         let Some(download) = self.downloads.iter_mut().find(|one| one.job == job) else {
             return;
@@ -81,7 +82,7 @@ impl LoaderNetwork {
                     download.end.get_or_insert(end);
                 }
             },
-            Event::Lease { .. } => {}
+            Event::Lease { .. } | Event::Exchange { .. } => {}
         }
     }
 

@@ -80,7 +80,7 @@ impl LoaderNetwork {
                         (Err(error), None) => Err(failure(&error)),
                     };
                 }
-                Some(event) => self.take_download(event),
+                Some(event) => self.take(event),
                 None => {}
             }
         }

@@ -229,7 +229,7 @@ fn receive_bytes(stream: Stream, ip: IpVersion, bytes: u64) -> Result<()> {
                     }
                     return Ok(());
                 }
-                Event::Lease { .. } | Event::Progress { .. } => {}
+                Event::Lease { .. } | Event::Progress { .. } | Event::Exchange { .. } => {}
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Downloads over a simulated wire, from a server that does what servers do and should not.
 
+mod exchange;
 mod ranges;
 mod team;
 mod threads;

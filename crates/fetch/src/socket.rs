@@ -1,0 +1,358 @@
+//! A TCP connection of the engine's for somebody on another processor: bytes both ways, with bounded memory.
+//!
+//! ```text
+//! server ──> connection ──> memory of the other end's, committed as it fills ──> SocketPort::read
+//!        <── connection <── chunks <── SocketPort::write
+//! ```
+//!
+//! The server is never acknowledged beyond the memory that the other end has given, and what the engine holds for a connection
+//! that has none. Each direction ends by itself.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::pin::pin;
+use core::task::Poll;
+use futures_util::future::join;
+use wireboot_net::{Duration, Memory, MemoryBlock, NetError, ReadHalf, Region, Stack, WriteHalf};
+use wireboot_ring::{Block, PrefixReader, PrefixWriter, Receiver, Sender, channel};
+
+/// Pieces of memory that wait to be filled or read.
+const MEMORIES: usize = 4;
+/// Chunks on their way to the engine, and the bytes of each.
+const CHUNKS: usize = 4;
+const CHUNK: usize = 16 * 1024;
+/// Most that is told of a connection: opened, two ends.
+const REPORTS: usize = 4;
+/// Longer than TCP itself tries to connect (RFC 9293, section 3.8.3: R2).
+const CONNECT: Duration = Duration::from_secs(180);
+
+/// What goes to the server.
+#[derive(Debug)]
+enum Outgoing {
+    Bytes(Vec<u8>),
+    Fin,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Report {
+    Open,
+    Ended(Ending),
+}
+
+/// How a connection, or what the peer sends, has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By the peer's FIN.
+    Finished,
+    /// By a reset after it was open.
+    Reset,
+    /// A reset answered the SYN.
+    Refused,
+    /// The peer answers nothing.
+    Silent,
+    /// No SYN has left: there is no address or no port for it.
+    Unreachable,
+}
+
+impl From<NetError> for Ending {
+    fn from(error: NetError) -> Self {
+        match error {
+            NetError::Refused => Self::Refused,
+            NetError::TimedOut => Self::Silent,
+            NetError::Unreachable | NetError::NoPort | NetError::Full => Self::Unreachable,
+            NetError::Reset | NetError::Fault(_) => Self::Reset,
+        }
+    }
+}
+
+/// The engine's end of a socket.
+#[derive(Debug)]
+pub struct Socket {
+    memories: Receiver<Memory>,
+    outgoing: Receiver<Outgoing>,
+    reports: Sender<Report>,
+}
+
+/// The other end.
+pub struct SocketPort<B> {
+    memories: Sender<Memory>,
+    outgoing: Sender<Outgoing>,
+    reports: Receiver<Report>,
+    /// What the engine fills, oldest first.
+    filling: VecDeque<Filling<B>>,
+    /// What it has no chunk for yet.
+    waiting: Vec<u8>,
+    finished: bool,
+    /// The FIN has gone to the engine.
+    fin_sent: bool,
+    open: bool,
+    ending: Option<Ending>,
+}
+
+struct Filling<B> {
+    reader: PrefixReader<B>,
+    len: usize,
+    /// Bytes at its start that are of no more use.
+    done: usize,
+}
+
+/// Both ends of a socket.
+#[must_use]
+pub fn socket<B>() -> (Socket, SocketPort<B>) {
+    let (memories, empty) = channel(MEMORIES);
+    let (outgoing, to_send) = channel(CHUNKS);
+    let (reporter, reports) = channel(REPORTS);
+    let socket = Socket {
+        memories: empty,
+        outgoing: to_send,
+        reports: reporter,
+    };
+    let port = SocketPort {
+        memories,
+        outgoing,
+        reports,
+        filling: VecDeque::new(),
+        waiting: Vec::new(),
+        finished: false,
+        fin_sent: false,
+        open: false,
+        ending: None,
+    };
+    (socket, port)
+}
+
+impl<B: Block + 'static> SocketPort<B> {
+    /// Whether it has use for more memory.
+    #[must_use]
+    pub fn wants_memory(&self) -> bool {
+        self.open && self.ending.is_none() && self.filling.len() < MEMORIES
+    }
+
+    /// Gives it memory.
+    pub fn give(&mut self, (writer, reader): (PrefixWriter<B>, PrefixReader<B>)) {
+        let len = MemoryBlock::len(&writer);
+        if len > 0 && self.memories.push(Memory::new(writer)).is_ok() {
+            let done = 0;
+            self.filling.push_back(Filling { reader, len, done });
+        }
+    }
+
+    /// Takes what the engine tells, and gives it what waits.
+    pub fn turn(&mut self) {
+        while let Some(report) = self.reports.pop() {
+            match report {
+                Report::Open => self.open = true,
+                Report::Ended(ending) => self.end(ending),
+            }
+        }
+        while !self.waiting.is_empty() && self.outgoing.room() > 0 {
+            let count = self.waiting.len().min(CHUNK);
+            let chunk = self.waiting.drain(..count).collect();
+            let _ = self.outgoing.push(Outgoing::Bytes(chunk));
+        }
+        if self.finished && !self.fin_sent && self.waiting.is_empty() {
+            self.fin_sent = self.outgoing.push(Outgoing::Fin).is_ok();
+        }
+    }
+
+    /// Nothing comes any more. A FIN may be followed by a reset, and by nothing else.
+    pub fn end(&mut self, ending: Ending) {
+        if matches!(self.ending, None | Some(Ending::Finished)) {
+            self.ending = Some(ending);
+        }
+    }
+
+    /// Whether it has been open.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// How it has ended, once it has; what has come before can still be read.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        self.ending
+    }
+
+    /// Whether both directions have ended as TCP wants it, and the engine knows.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.ending == Some(Ending::Finished) && self.fin_sent
+    }
+
+    /// Bytes that have come and were not released.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.filling.iter().map(Filling::ready).sum()
+    }
+
+    /// Copies bytes that have come, from the one `at` bytes behind the first that was not released on. Returns how many.
+    pub fn read(&self, mut at: usize, to: &mut [u8]) -> usize {
+        let mut count = 0;
+        for filling in &self.filling {
+            let ready = filling.ready();
+            while at < ready {
+                let from = filling.reader.committed(filling.done + at);
+                let Some(to) = to.get_mut(count..) else { break };
+                let now = from.len().min(to.len());
+                if let (Some(to), Some(from)) = (to.get_mut(..now), from.get(..now)) {
+                    to.copy_from_slice(from);
+                }
+                if now == 0 {
+                    return count;
+                }
+                count += now;
+                at += now;
+            }
+            at -= ready;
+        }
+        count
+    }
+
+    /// The first `count` bytes that have come are of no more use.
+    pub fn release(&mut self, mut count: usize) {
+        while let Some(first) = self.filling.front_mut() {
+            let now = count.min(first.ready());
+            first.done += now;
+            count -= now;
+            if first.done < first.len {
+                return;
+            }
+            self.filling.pop_front();
+        }
+    }
+
+    /// Bytes that it takes now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        CHUNK.saturating_sub(self.waiting.len())
+    }
+
+    /// Sends `bytes`, for which there is room.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.waiting.extend_from_slice(bytes);
+        self.turn();
+    }
+
+    /// Sends a FIN behind all that was written.
+    pub fn finish(&mut self) {
+        self.finished = true;
+        self.turn();
+    }
+}
+
+impl<B: Block> Filling<B> {
+    fn ready(&self) -> usize {
+        let mut end = self.done;
+        loop {
+            let more = self.reader.committed(end).len();
+            if more == 0 {
+                return end - self.done;
+            }
+            end += more;
+        }
+    }
+}
+
+impl Socket {
+    /// Connects it to `remote`. Ready when both directions have ended, or the connection is broken; dropped before, it resets the
+    /// connection.
+    pub(crate) async fn run(self, stack: &Stack, remote: SocketAddr) {
+        let Self {
+            mut memories,
+            mut outgoing,
+            mut reports,
+        } = self;
+        let mut report = |report| {
+            // There is room for all that is ever told.
+            let _ = reports.push(report);
+        };
+        let mut stream = match stack.connect(remote, CONNECT).await {
+            Ok(stream) => stream,
+            Err(error) => return report(Report::Ended(error.into())),
+        };
+        // The loader decides how long it waits.
+        stream.set_idle_timeout(Duration::MAX);
+        report(Report::Open);
+        let received = stream.received();
+        let (read, write) = stream.split();
+        let reading = async {
+            let end = receive(stack, read, &mut memories, || received.get()).await;
+            let ending = end.map_or_else(Ending::from, |()| Ending::Finished);
+            report(Report::Ended(ending));
+            ending
+        };
+        let (ending, sent) = join(reading, send(stack, write, &mut outgoing)).await;
+        match (ending, sent) {
+            (Ending::Finished, Ok(())) => stream.close(),
+            // What was sent behind the peer's FIN did not arrive.
+            (Ending::Finished, Err(error)) => report(Report::Ended(error.into())),
+            _ => {}
+        }
+    }
+}
+
+/// The next value, as soon as there is one.
+async fn next<T: Send>(stack: &Stack, from: &mut Receiver<T>) -> T {
+    loop {
+        if let Some(value) = from.pop() {
+            return value;
+        }
+        stack.next_turn().await;
+    }
+}
+
+/// Fills one memory after the other, until the peer's FIN. `received` counts what has come.
+async fn receive(
+    stack: &Stack,
+    mut stream: ReadHalf<'_>,
+    memories: &mut Receiver<Memory>,
+    received: impl Fn() -> u64,
+) -> Result<(), NetError> {
+    loop {
+        let region = Region::new(next(stack, memories).await);
+        let mut filled = 0;
+        while filled < region.len() {
+            let before = received();
+            let count = {
+                let mut reading = pin!(stream.read_into(&region, filled));
+                let mut committed = filled;
+                core::future::poll_fn(|context| {
+                    let result = reading.as_mut().poll(context);
+                    let come = usize::try_from(received() - before).unwrap_or(0);
+                    if filled + come > committed {
+                        committed = filled + come;
+                        region.commit(committed);
+                    }
+                    match result {
+                        Poll::Ready(result) => Poll::Ready(result),
+                        Poll::Pending => Poll::Pending,
+                    }
+                })
+                .await?
+            };
+            if count == 0 {
+                return Ok(());
+            }
+            filled += count;
+        }
+    }
+}
+
+/// Sends what is to be sent, up to the FIN.
+async fn send(
+    stack: &Stack,
+    mut stream: WriteHalf<'_>,
+    outgoing: &mut Receiver<Outgoing>,
+) -> Result<(), NetError> {
+    loop {
+        match next(stack, outgoing).await {
+            Outgoing::Bytes(bytes) => stream.write_all(&bytes).await?,
+            Outgoing::Fin => return stream.finish().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,722 @@
+//! A loader with somebody else's TCP, an engine, a wire with faults, and a server: the loader gets the same with the near end as without.
+
+use super::*;
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use proptest::prelude::*;
+use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
+use smoltcp::phy::{self, DeviceCapabilities, Medium};
+use smoltcp::socket::tcp;
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
+use std::vec;
+use wireboot_fetch::socket::socket;
+use wireboot_fetch::{Command, Event, Job, Lease, LeaseSource, Service};
+use wireboot_net::{Ipv4Addr, Ipv4Cidr, TapPort, tap};
+use wireboot_nic::sim::{self, Clock, LinkConfig, SimNic};
+use wireboot_nic::{Frame, Nic, Offload, Receive as _, Transmit as _};
+use wireboot_ring::{HeapBlock, Receiver, Sender, channel, prefix};
+
+const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PORT: u16 = 80;
+/// Of a piece of memory, of which a connection has four at most.
+const PIECE: usize = 40_000;
+const SECOND: i64 = 1_000_000;
+/// A client that hears nothing for so long takes the server for gone.
+const PATIENCE: i64 = 400 * SECOND;
+
+/// The engine, and its connections for the near end.
+struct World {
+    service: Service<SimNic>,
+    commands: Sender<Command>,
+    _events: Receiver<Event>,
+    clock: Clock,
+    ports: Vec<(Job, SocketPort<HeapBlock>)>,
+    opened: u32,
+}
+
+#[derive(Clone)]
+struct Net(Rc<RefCell<World>>);
+
+impl Net {
+    fn port<R>(&self, job: Job, f: impl FnOnce(&mut SocketPort<HeapBlock>) -> R) -> R {
+        let mut world = self.0.borrow_mut();
+        let (_, port) = world.ports.iter_mut().find(|one| one.0 == job).unwrap();
+        f(port)
+    }
+}
+
+impl Streams for Net {
+    type Stream = Job;
+
+    fn now(&self) -> Instant {
+        Instant::from_micros(self.0.borrow().clock.now())
+    }
+
+    fn connect(&mut self, local: IpAddr, remote: SocketAddr) -> Option<Job> {
+        let world = &mut *self.0.borrow_mut();
+        if local != IpAddr::V4(US) {
+            return None;
+        }
+        world.opened += 1;
+        let job = world.opened;
+        let (socket, port) = socket();
+        world.ports.push((job, port));
+        let command = Command::Connect {
+            job,
+            remote,
+            socket,
+        };
+        world.commands.push(command).unwrap();
+        Some(job)
+    }
+
+    fn status(&mut self, job: &Job) -> Status {
+        self.port(*job, |port| {
+            port.turn();
+            while port.wants_memory() {
+                port.give(prefix(HeapBlock::in_pieces(&[0xee; PIECE], 999)));
+            }
+            Status::of(port)
+        })
+    }
+
+    fn read(&self, job: &Job, at: usize, to: &mut [u8]) -> usize {
+        self.port(*job, |port| port.read(at, to))
+    }
+
+    fn release(&mut self, job: &Job, count: usize) {
+        self.port(*job, |port| port.release(count));
+    }
+
+    fn room(&self, job: &Job) -> usize {
+        self.port(*job, |port| port.room())
+    }
+
+    fn write(&mut self, job: &Job, bytes: &[u8]) {
+        self.port(*job, |port| {
+            assert!(bytes.len() <= port.room());
+            port.write(bytes);
+        });
+    }
+
+    fn finish(&mut self, job: &Job) {
+        self.port(*job, SocketPort::finish);
+    }
+
+    fn close(&mut self, job: Job) {
+        let world = &mut *self.0.borrow_mut();
+        let index = world.ports.iter().position(|one| one.0 == job).unwrap();
+        let (_, mut port) = world.ports.swap_remove(index);
+        port.turn();
+        if !port.is_finished() {
+            world.commands.push(Command::Cancel { job }).unwrap();
+        }
+    }
+}
+
+/// Loses and repeats some of what passes between a loader and its card.
+struct Faulty {
+    link: std::boxed::Box<dyn Link>,
+    one_in: u64,
+    state: u64,
+}
+
+impl Faulty {
+    fn strikes(&mut self) -> bool {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        self.one_in > 0 && (self.state >> 33).is_multiple_of(self.one_in)
+    }
+}
+
+/// smoltcp on something that carries frames.
+struct Host {
+    iface: Interface,
+    sockets: SocketSet<'static>,
+}
+
+/// What smoltcp may touch during a call into it.
+#[derive(Default)]
+struct Wires {
+    arrived: VecDeque<Vec<u8>>,
+    sent: Vec<Vec<u8>>,
+}
+
+struct Rx(Vec<u8>);
+struct Tx<'a>(&'a mut Vec<Vec<u8>>);
+
+impl phy::RxToken for Rx {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(&self.0)
+    }
+}
+
+impl phy::TxToken for Tx<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let mut frame = vec![0; len];
+        let result = f(&mut frame);
+        self.0.push(frame);
+        result
+    }
+}
+
+impl phy::Device for Wires {
+    type RxToken<'a> = Rx;
+    type TxToken<'a> = Tx<'a>;
+
+    fn receive(&mut self, _: smoltcp::time::Instant) -> Option<(Rx, Tx<'_>)> {
+        let frame = self.arrived.pop_front()?;
+        Some((Rx(frame), Tx(&mut self.sent)))
+    }
+
+    fn transmit(&mut self, _: smoltcp::time::Instant) -> Option<Tx<'_>> {
+        Some(Tx(&mut self.sent))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ethernet;
+        capabilities.max_transmission_unit = 1514;
+        capabilities
+    }
+}
+
+impl Host {
+    fn new(mac: [u8; 6], address: Ipv4Addr) -> Self {
+        let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(mac)));
+        config.random_seed = 7;
+        let now = smoltcp::time::Instant::ZERO;
+        let mut iface = Interface::new(config, &mut Wires::default(), now);
+        iface.update_ip_addrs(|all| all.push(IpCidr::new(address.into(), 24)).unwrap());
+        Self {
+            iface,
+            sockets: SocketSet::new(Vec::new()),
+        }
+    }
+
+    fn socket(&mut self, receive: usize, transmit: usize) -> SocketHandle {
+        let mut socket = tcp::Socket::new(
+            tcp::SocketBuffer::new(vec![0; receive]),
+            tcp::SocketBuffer::new(vec![0; transmit]),
+        );
+        socket.set_nagle_enabled(false);
+        self.sockets.add(socket)
+    }
+
+    fn get(&mut self, handle: SocketHandle) -> &mut tcp::Socket<'static> {
+        self.sockets.get_mut(handle)
+    }
+
+    /// Gives it frames, and returns what it sends.
+    fn poll(&mut self, now: i64, arrived: VecDeque<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut wires = Wires {
+            arrived,
+            sent: Vec::new(),
+        };
+        let now = smoltcp::time::Instant::from_micros(now);
+        while self.iface.poll(now, &mut wires, &mut self.sockets) != PollResult::None {}
+        wires.sent
+    }
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    Finished,
+    Reset,
+    Silent,
+}
+
+/// What a server does.
+#[derive(Clone, Debug)]
+struct Manner {
+    /// It answers when it has heard so many bytes.
+    request: usize,
+    file: Vec<u8>,
+    /// How it ends, behind so many bytes of the file.
+    last: Last,
+    stop: usize,
+    listens: bool,
+}
+
+impl Manner {
+    fn new(request: usize, len: usize) -> Self {
+        Self {
+            request,
+            file: pattern(len, 3),
+            last: Last::Finished,
+            stop: len,
+            listens: true,
+        }
+    }
+}
+
+fn pattern(len: usize, step: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * step / 7 % 251) as u8).collect()
+}
+
+/// What faults there are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Faults {
+    wire: LinkConfig,
+    near: u64,
+    seed: u64,
+}
+
+/// A loader, the engine's machine, a wire, and a server.
+struct Scene {
+    net: Net,
+    clock: Clock,
+    link: Faulty,
+    client: Host,
+    socket: SocketHandle,
+    far: SimNic,
+    server: Host,
+    listener: SocketHandle,
+    manner: Manner,
+    sent: usize,
+    heard: Vec<u8>,
+    /// The server has seen the client's FIN; a connection of its was reset.
+    heard_fin: bool,
+    was_open: bool,
+    was_reset: bool,
+    over: bool,
+    got: Vec<u8>,
+}
+
+impl Scene {
+    fn new(near_end: bool, manner: Manner, faults: Faults) -> Self {
+        let (near, far) = sim::link(faults.wire, faults.wire, faults.seed);
+        let clock = near.clock();
+        let mac = near.properties().mac;
+        let far_mac = far.properties().mac;
+        let (mut commands, inbox) = channel(64);
+        let (outbox, events) = channel(64);
+        let service = Service::new(near, [1; 32], inbox, outbox);
+        let lease = Lease::new(Ipv4Cidr::new(US, 24), LeaseSource::Firmware);
+        commands.push(Command::Configure(lease)).unwrap();
+        let (engines, port) = tap(1500);
+        commands
+            .push(Command::Tap(std::boxed::Box::new(engines)))
+            .unwrap();
+        let net = Net(Rc::new(RefCell::new(World {
+            service,
+            commands,
+            _events: events,
+            clock: clock.clone(),
+            ports: Vec::new(),
+            opened: 0,
+        })));
+        let mut link: std::boxed::Box<dyn Link> = if near_end {
+            std::boxed::Box::new(NearTcp::<TapPort, Net>::new(
+                port,
+                net.clone(),
+                1514,
+                [3; 16],
+            ))
+        } else {
+            std::boxed::Box::new(port)
+        };
+        link.set_up(true);
+        let mut client = Host::new(mac, US);
+        let socket = client.socket(8192, 2048);
+        let mut server = Host::new(far_mac, SERVER);
+        let listener = server.socket(4096, 64 << 10);
+        if manner.listens {
+            server.get(listener).listen(PORT).unwrap();
+        }
+        Self {
+            net,
+            clock,
+            link: Faulty {
+                link,
+                one_in: faults.near,
+                state: faults.seed,
+            },
+            client,
+            socket,
+            far,
+            server,
+            listener,
+            manner,
+            sent: 0,
+            heard: Vec::new(),
+            heard_fin: false,
+            was_open: false,
+            was_reset: false,
+            over: false,
+            got: Vec::new(),
+        }
+    }
+
+    fn connect(&mut self) {
+        let context = self.client.iface.context();
+        let socket = self.client.sockets.get_mut::<tcp::Socket>(self.socket);
+        socket
+            .connect(context, (SERVER, PORT), 2000)
+            .expect("a free socket");
+    }
+
+    fn socket(&mut self) -> &mut tcp::Socket<'static> {
+        self.client.get(self.socket)
+    }
+
+    /// A moment passes.
+    fn turn(&mut self) {
+        let now = self.clock.now();
+        let mut busy = {
+            let mut world = self.net.0.borrow_mut();
+            world.service.poll(Instant::from_micros(now)).unwrap()
+        };
+        let mut arrived = VecDeque::new();
+        while let Some(frame) = self.link.link.peek().map(<[u8]>::to_vec) {
+            self.link.link.skip();
+            if !self.link.strikes() {
+                arrived.push_back(frame);
+            }
+            if arrived.len() > 20 {
+                break;
+            }
+        }
+        busy |= !arrived.is_empty();
+        for frame in self.client.poll(now, arrived) {
+            let (header, packet) = frame.split_first_chunk().unwrap();
+            busy = true;
+            for _ in 0..1 + u8::from(self.link.strikes()) {
+                self.link.link.send(header, packet);
+            }
+        }
+        busy |= self.serve(now);
+        self.clock.advance(if busy { 20 } else { 500 });
+    }
+
+    fn serve(&mut self, now: i64) -> bool {
+        let mut arrived = VecDeque::new();
+        let (rx, tx) = self.far.split();
+        rx.burst(64, |frame: Frame<'_>| {
+            arrived.push_back(frame.parts.concat())
+        })
+        .unwrap();
+        let busy = !arrived.is_empty();
+        for frame in self.server.poll(now, arrived) {
+            let _ = tx.send(frame.len(), Offload::None, |room| {
+                room.copy_from_slice(&frame);
+            });
+        }
+        tx.flush().unwrap();
+        let Manner {
+            request,
+            file,
+            last,
+            stop,
+            ..
+        } = &self.manner;
+        let heard = &mut self.heard;
+        let socket = self.server.sockets.get_mut::<tcp::Socket>(self.listener);
+        self.was_open |= socket.state() == tcp::State::Established;
+        if self.was_open && !self.over && socket.state() == tcp::State::Closed {
+            self.was_reset = true;
+        }
+        if socket.can_recv() {
+            let _ = socket.recv(|bytes| {
+                heard.extend_from_slice(bytes);
+                (bytes.len(), ())
+            });
+        }
+        if self.was_open && !socket.may_recv() && socket.state() != tcp::State::Closed {
+            self.heard_fin = true;
+        }
+        if heard.len() >= *request && self.was_open {
+            if self.sent < *stop {
+                if let Ok(count) = socket.send_slice(&file[self.sent..*stop]) {
+                    self.sent += count;
+                }
+            } else if !self.over {
+                match last {
+                    Last::Finished => {
+                        socket.close();
+                        self.over = true;
+                    }
+                    // What came before has arrived.
+                    Last::Reset if socket.send_queue() == 0 => {
+                        socket.abort();
+                        self.over = true;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        busy
+    }
+
+    /// Takes what the client has.
+    fn take(&mut self) {
+        let got = &mut self.got;
+        let socket = self.client.sockets.get_mut::<tcp::Socket>(self.socket);
+        if socket.can_recv() {
+            let _ = socket.recv(|bytes| {
+                got.extend_from_slice(bytes);
+                (bytes.len(), ())
+            });
+        }
+    }
+
+    /// The client sends `request`, ends its side if it shall, and reads to the end.
+    fn run(&mut self, request: &[u8], half_closes: bool) -> Last {
+        self.connect();
+        let (mut sent, mut closed) = (0, false);
+        let (mut since, mut before) = (self.clock.now(), 0);
+        loop {
+            self.turn();
+            self.take();
+            let now = self.clock.now();
+            if self.got.len() + sent > before {
+                (before, since) = (self.got.len() + sent, now);
+            }
+            let socket = self.client.get(self.socket);
+            if socket.may_send() {
+                if sent < request.len() {
+                    sent += socket.send_slice(&request[sent..]).unwrap_or(0);
+                } else if half_closes && !closed {
+                    socket.close();
+                    closed = true;
+                }
+            }
+            if now > since + PATIENCE {
+                return Last::Silent;
+            }
+            let established = !matches!(
+                socket.state(),
+                tcp::State::SynSent | tcp::State::SynReceived | tcp::State::Closed
+            );
+            if established && !socket.may_recv() && !socket.can_recv() {
+                socket.close();
+                return Last::Finished;
+            }
+            if socket.state() == tcp::State::Closed {
+                return if half_closes && self.got.len() == self.manner.stop && self.over {
+                    self.manner.last
+                } else {
+                    Last::Reset
+                };
+            }
+        }
+    }
+
+    fn settle(&mut self, micros: i64) {
+        let end = self.clock.now() + micros;
+        while self.clock.now() < end {
+            self.turn();
+            self.take();
+        }
+    }
+
+    fn open_ports(&self) -> usize {
+        self.net.0.borrow().ports.len()
+    }
+}
+
+/// The same with the near end and without.
+fn both(manner: &Manner, faults: Faults, half_closes: bool) -> (Last, Vec<u8>) {
+    let request = pattern(manner.request, 5);
+    let mut results = Vec::new();
+    for near_end in [true, false] {
+        let mut scene = Scene::new(near_end, manner.clone(), faults);
+        let last = scene.run(&request, half_closes);
+        if last != Last::Silent {
+            scene.settle(20 * SECOND);
+        }
+        let opened = scene.net.0.borrow().opened;
+        assert_eq!(opened > 0, near_end, "who connects");
+        results.push((last, scene.got, scene.heard, scene.heard_fin));
+    }
+    let without = results.pop().unwrap();
+    let with = results.pop().unwrap();
+    assert!(
+        with == without,
+        "{:?} {:?}",
+        summary(&with),
+        summary(&without)
+    );
+    assert!(with.2 == request || with.0 != Last::Finished);
+    (with.0, with.1)
+}
+
+fn summary((last, got, heard, fin): &(Last, Vec<u8>, Vec<u8>, bool)) -> (Last, usize, usize, bool) {
+    (*last, got.len(), heard.len(), *fin)
+}
+
+#[test]
+fn a_file_comes_whole_and_ends_by_the_servers_fin() {
+    for half_closes in [false, true] {
+        let manner = Manner::new(300, 700_000);
+        let (last, got) = both(&manner, Faults::default(), half_closes);
+        assert_eq!(last, Last::Finished);
+        assert!(got == manner.file);
+    }
+}
+
+#[test]
+fn the_loader_may_send_more_than_it_gets() {
+    let manner = Manner::new(400_000, 10);
+    let (last, got) = both(&manner, Faults::default(), true);
+    assert_eq!((last, got), (Last::Finished, manner.file));
+}
+
+#[test]
+fn a_server_that_resets_in_mid_file_resets() {
+    let manner = Manner {
+        last: Last::Reset,
+        stop: 60_000,
+        ..Manner::new(30, 100_000)
+    };
+    let (last, got) = both(&manner, Faults::default(), false);
+    assert_eq!(last, Last::Reset);
+    assert!(got == manner.file[..60_000]);
+}
+
+#[test]
+fn a_server_that_falls_silent_is_silent() {
+    let manner = Manner {
+        last: Last::Silent,
+        stop: 50_000,
+        ..Manner::new(30, 100_000)
+    };
+    let (last, got) = both(&manner, Faults::default(), false);
+    assert_eq!(last, Last::Silent);
+    assert!(got == manner.file[..50_000]);
+}
+
+#[test]
+fn a_server_that_refuses_refuses() {
+    let manner = Manner {
+        listens: false,
+        ..Manner::new(30, 10)
+    };
+    let (last, got) = both(&manner, Faults::default(), false);
+    assert_eq!((last, got.len()), (Last::Reset, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn faults_change_nothing(
+        loss in 0.0..0.05,
+        reorder in 0.0..0.1,
+        duplicate in 0.0..0.1,
+        near in prop_oneof![Just(0_u64), 10..100_u64],
+        seed: u64,
+        request in 1..5000_usize,
+        len in 0..150_000_usize,
+        half_closes: bool,
+    ) {
+        let wire = LinkConfig { loss, reorder, duplicate, reorder_micros: 300, ..LinkConfig::default() };
+        let manner = Manner::new(request, len);
+        let (last, got) = both(&manner, Faults { wire, near, seed }, half_closes);
+        prop_assert_eq!(last, Last::Finished);
+        prop_assert!(got == manner.file);
+    }
+}
+
+/// Nobody tells a loader that it is connected before its server is.
+#[test]
+fn a_server_that_does_not_answer_does_not_answer() {
+    let mut scene = Scene::new(true, Manner::new(1, 1), Faults::default());
+    scene.connect();
+    // The loader has the server's Ethernet address, and has sent its SYN.
+    while scene.open_ports() == 0 {
+        scene.turn();
+    }
+    scene.far.set_link_up(false);
+    scene.settle(60 * SECOND);
+    assert_eq!(scene.socket().state(), tcp::State::SynSent);
+    assert_eq!(scene.open_ports(), 1);
+}
+
+/// The server is not acknowledged beyond the memory that there is.
+#[test]
+fn a_loader_that_does_not_read_stops_the_server() {
+    let manner = Manner::new(1, 2_000_000);
+    let file = manner.file.clone();
+    let mut scene = Scene::new(true, manner, Faults::default());
+    scene.connect();
+    for _ in 0..100_000 {
+        scene.turn();
+        let socket = scene.socket();
+        if socket.may_send() && socket.send_queue() == 0 && scene.heard.is_empty() {
+            scene.socket().send_slice(b"x").unwrap();
+        }
+    }
+    let waiting = scene.server.get(scene.listener).send_queue();
+    let acknowledged = scene.sent - waiting;
+    let most = 4 * PIECE + 256 * 1024 + 8192;
+    assert!((8192..=most).contains(&acknowledged), "{acknowledged}");
+    scene.settle(20 * SECOND);
+    assert!(scene.got == file, "{} bytes", scene.got.len());
+}
+
+#[test]
+fn a_loader_that_resets_resets_the_server() {
+    let mut scene = Scene::new(true, Manner::new(1000, 10), Faults::default());
+    scene.connect();
+    scene.settle(SECOND);
+    assert!(scene.was_open);
+    scene.socket().abort();
+    scene.settle(SECOND);
+    assert!(scene.was_reset);
+    assert_eq!(scene.open_ports(), 0);
+}
+
+/// As when it was replaced by another that knows nothing of the connection; it takes frames, and says nothing.
+#[test]
+fn a_loader_that_vanishes_is_given_up() {
+    let mut scene = Scene::new(true, Manner::new(1, 500_000), Faults::default());
+    scene.connect();
+    scene.settle(SECOND);
+    scene.socket().send_slice(b"x").unwrap();
+    scene.turn();
+    scene.turn();
+    // All that passes is lost.
+    scene.link.one_in = 1;
+    let end = scene.clock.now() + 300 * SECOND;
+    while scene.clock.now() < end && !scene.was_reset {
+        scene.turn();
+    }
+    assert!(scene.was_reset);
+    assert_eq!(scene.open_ports(), 0);
+}
+
+/// What it does meanwhile is its business: time that nobody looks is no silence of its.
+#[test]
+fn a_loader_that_is_busy_for_long_goes_on() {
+    let manner = Manner::new(1, 500_000);
+    let file = manner.file.clone();
+    let mut scene = Scene::new(true, manner, Faults::default());
+    scene.connect();
+    scene.settle(SECOND);
+    scene.socket().send_slice(b"x").unwrap();
+    for _ in 0..50 {
+        scene.turn();
+    }
+    for _ in 0..200 {
+        scene.clock.advance(2 * SECOND);
+        let now = scene.clock.now();
+        let mut world = scene.net.0.borrow_mut();
+        world.service.poll(Instant::from_micros(now)).unwrap();
+        drop(world);
+        scene.serve(now);
+    }
+    scene.settle(30 * SECOND);
+    assert!(scene.got == file, "{} bytes", scene.got.len());
+}
+
+#[test]
+fn a_link_that_goes_down_resets_the_server() {
+    let mut scene = Scene::new(true, Manner::new(1000, 10), Faults::default());
+    scene.connect();
+    scene.settle(SECOND);
+    scene.link.link.set_up(false);
+    assert_eq!(scene.open_ports(), 0);
+    scene.settle(SECOND);
+    assert!(scene.was_reset);
+}

@@ -1,0 +1,98 @@
+//! wireboot-callers.efi: makes the calls of boot loaders that Debian does not have, in their order and with their arguments, and tells what
+//! came: bytes, time, SHA-256. It runs over the firmware's network stack and over wireboot's, and knows of neither.
+//!
+//! The jobs are lines of the PE section `.wbconf`, else of the load options (`;` between them): `VERB FILE`, and `statuses` alone.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod base_code;
+mod datagrams;
+mod efi;
+mod frames;
+mod http;
+mod jobs;
+mod report;
+mod snp;
+mod statuses;
+mod tftp;
+mod udp;
+
+use alloc::string::String;
+use jobs::{Job, Verb};
+use report::{Failure, tell};
+use uefi::Handle;
+use wireboot_platform::image::LoadedSelf;
+use wireboot_platform::{Clock, Status};
+
+/// The program: does its jobs one after the other, and succeeds when all did.
+pub fn main() -> Status {
+    let clock = Clock::calibrate();
+    let image = LoadedSelf::read();
+    let text = match image.section {
+        Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        None => image.options,
+    };
+    let jobs = match jobs::parse(&text) {
+        Ok(jobs) => jobs,
+        Err(word) => {
+            tell(format_args!("what is {word}?"));
+            return Status::INVALID_PARAMETER;
+        }
+    };
+    let Some(device) = image.device else {
+        tell(format_args!("not from a device"));
+        return Status::NOT_FOUND;
+    };
+    let failed = jobs.iter().filter(|job| !done(job, device, clock)).count();
+    tell(format_args!("done, {failed} of {} failed", jobs.len()));
+    if failed == 0 {
+        Status::SUCCESS
+    } else {
+        Status::ABORTED
+    }
+}
+
+/// Does a job and tells of it. True when it succeeded.
+fn done(job: &Job, device: Handle, clock: Clock) -> bool {
+    let Job { verb, file } = job;
+    let name = verb.name();
+    if *verb == Verb::Statuses {
+        return statuses::walk(device);
+    }
+    tell(format_args!("{name} {file} begins"));
+    let begin = clock.micros();
+    let result = match verb {
+        Verb::OpenBsd => base_code::openbsd(device, file),
+        Verb::Esxi => base_code::esxi(device, file),
+        Verb::Limine => base_code::limine(device, file),
+        Verb::NetBsd => base_code::netbsd(device, file, clock),
+        Verb::Shim => base_code::shim(device, file),
+        Verb::Wds => udp::wds(device, file, clock),
+        Verb::FreeBsdSnp => snp::freebsd(device, file, clock),
+        Verb::EsxiHttp => http::esxi(device, file, clock),
+        Verb::GrubHttp => http::grub(device, file, clock),
+        Verb::ShimHttp => http::shim(device, file, clock),
+        Verb::FreeBsdHttp => http::freebsd(device, file, clock),
+        Verb::Statuses => return false,
+    };
+    let micros = clock.micros() - begin;
+    match result {
+        Ok(bytes) => {
+            report::file(name, file, &bytes, micros);
+            true
+        }
+        Err(Failure::Absent(what)) => {
+            tell(format_args!("{name} {file}: UNSUPPORTED: {what}"));
+            false
+        }
+        Err(Failure::Refused(what, status)) => {
+            tell(format_args!("{name} {file}: {what}: {status:?}"));
+            false
+        }
+        Err(Failure::Wrong(what)) => {
+            tell(format_args!("{name} {file}: {what}"));
+            false
+        }
+    }
+}
