@@ -218,7 +218,7 @@ mod tests {
         let text = alloc::string::String::from_utf8(server.requests[0].clone()).unwrap();
         assert_eq!(
             text,
-            "\0\u{1}f\0octet\0blksize\0600\0tsize\00\0windowsize\04\0msftwindow\031416\0"
+            "\0\u{1}f|octet|blksize|600|tsize|0|windowsize|4|msftwindow|31416|".replace('|', "\0")
         );
     }
 
