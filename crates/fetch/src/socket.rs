@@ -353,6 +353,3 @@ async fn send(
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

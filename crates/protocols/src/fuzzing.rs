@@ -2,11 +2,12 @@
 
 use crate::host::{Discovery, Expected, Host, NEIGHBORS, Port, Source, Transfer};
 use crate::link::Link;
-use crate::near_end::{Files, NearEnd, Progress};
+use crate::near_end::tcp::{End, NearTcp, Status, Streams};
+use crate::near_end::{self, Files, NearEnd, Progress};
 use crate::packet::{self, PACKET, Packet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use wireboot_fetch::url::Url;
 use wireboot_net::{Duration, Instant};
 
@@ -91,6 +92,97 @@ pub fn fuzz_near_end(data: &[u8]) {
         let (frame, rest) = rest.split_at(usize::from(len).min(rest.len()));
         data = rest;
         if let Some((header, payload)) = frame.split_first_chunk() {
+            near.send(header, payload);
+        }
+        let mut count = 0;
+        while let Some(frame) = near.peek() {
+            assert!(frame.len() <= LONGEST, "a frame of {} bytes", frame.len());
+            near.skip();
+            count += 1;
+            if count > MOST {
+                break;
+            }
+        }
+    }
+    near.set_up(false);
+    assert!(near.peek().is_none(), "a frame of nobody's");
+}
+
+/// Connections whose bytes come as the input says.
+struct AnyStreams<'a> {
+    script: &'a [u8],
+    now: Instant,
+    ready: usize,
+}
+
+impl Streams for AnyStreams<'_> {
+    type Stream = ();
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn connect(&mut self, local: IpAddr, _: SocketAddr) -> Option<()> {
+        (!local.is_unspecified()).then_some(())
+    }
+
+    fn status(&mut self, (): &()) -> Status {
+        let (&first, rest) = self.script.split_first().unwrap_or((&3, &[]));
+        self.script = rest;
+        self.now += Duration::from_millis(u64::from(first) * 4);
+        self.ready = (self.ready + usize::from(first) * 64).min(1 << 20);
+        let end = match first % 16 {
+            0 => return Status::Connecting,
+            1 => return Status::Refused,
+            2 => return Status::Silent,
+            4 => return Status::Unreachable,
+            5 => Some(End::Finished),
+            6 => Some(End::Reset),
+            7 => Some(End::Silent),
+            _ => None,
+        };
+        Status::Open {
+            ready: self.ready,
+            end,
+        }
+    }
+
+    fn read(&self, (): &(), at: usize, to: &mut [u8]) -> usize {
+        self.ready.saturating_sub(at).min(to.len())
+    }
+
+    fn release(&mut self, (): &(), count: usize) {
+        self.ready = self.ready.saturating_sub(count);
+    }
+
+    fn room(&self, (): &()) -> usize {
+        self.script.len()
+    }
+
+    fn write(&mut self, (): &(), bytes: &[u8]) {
+        assert!(bytes.len() <= self.script.len(), "more than it takes");
+    }
+
+    fn finish(&mut self, (): &()) {}
+
+    fn close(&mut self, (): ()) {}
+}
+
+/// Frames of a loader's, each a length and so many bytes, to the near end of its connections. Those that hold a segment get right checksums.
+pub fn fuzz_near_tcp(data: &[u8]) {
+    let (script, mut data) = data.split_at(data.len() / 4);
+    let streams = AnyStreams {
+        script,
+        now: Instant::ZERO,
+        ready: 0,
+    };
+    let mut near = NearTcp::new(Silence, streams, LONGEST, [1; 16]);
+    while let Some((&len, rest)) = data.split_first() {
+        let (frame, rest) = rest.split_at(usize::from(len).min(rest.len()));
+        data = rest;
+        let mut frame = frame.to_vec();
+        if let Some((header, payload)) = frame.split_first_chunk_mut() {
+            near_end::tcp::fill_checksums(header, payload);
             near.send(header, payload);
         }
         let mut count = 0;

@@ -145,3 +145,28 @@ pub(super) fn answer(
     tcp.fill_checksum(&ends.0, &ends.1);
     frame
 }
+
+/// Writes the checksums of a segment in a frame, where it holds one.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fill_checksums(header: &[u8; 14], packet: &mut [u8]) {
+    let fill = |from: IpAddress, to: IpAddress, segment: &mut [u8]| {
+        if let Ok(mut segment) = TcpPacket::new_checked(segment) {
+            segment.fill_checksum(&from, &to);
+        }
+    };
+    match header.get(ETHERTYPE..) {
+        Some(kind) if kind == IPV4 => {
+            if let Ok(mut ip) = Ipv4Packet::new_checked(packet) {
+                ip.fill_checksum();
+                let (from, to) = (ip.src_addr(), ip.dst_addr());
+                fill(from.into(), to.into(), ip.payload_mut());
+            }
+        }
+        _ => {
+            if let Ok(mut ip) = Ipv6Packet::new_checked(packet) {
+                let (from, to) = (ip.src_addr(), ip.dst_addr());
+                fill(from.into(), to.into(), ip.payload_mut());
+            }
+        }
+    }
+}

@@ -22,6 +22,9 @@ use wireboot_net::{Duration, Instant};
 use wireboot_ring::Block;
 use wireboot_tcp::{Connection, Flags, InitialSequence, Limits, Segment, State, Transmit, closed};
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use super::segment::fill_checksums;
+
 /// Connections at the same time; what is opened beyond goes to the wire. Each may have 4 MiB of what came for it, and some of what it
 /// sends: 64 MiB together.
 const CONNECTIONS: usize = 15;

@@ -720,3 +720,32 @@ fn a_link_that_goes_down_resets_the_server() {
     scene.settle(SECOND);
     assert!(scene.was_reset);
 }
+
+proptest! {
+    /// The body of the fuzz target, on SYNs and on segments that guess.
+    #[test]
+    fn no_segment_breaks_it(
+        script: Vec<u8>,
+        frames in proptest::collection::vec((any::<[u8; 20]>(), 0..60_usize, any::<bool>()), 0..20),
+    ) {
+        let mut body = Vec::new();
+        for (header, len, opens) in frames {
+            let mut tcp = header.to_vec();
+            tcp[..4].copy_from_slice(&[7, 208, 0, 80]);
+            tcp[12] = 0x50;
+            if opens {
+                tcp[13] = 2;
+            }
+            tcp.resize(20 + len, 0x77);
+            let total = (20 + tcp.len()) as u8;
+            let ip = [0x45, 0, 0, total, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 5, 10, 0, 0, 1];
+            let frame = [&[2; 12][..], &[8, 0], &ip, &tcp].concat();
+            body.push(frame.len() as u8);
+            body.extend(frame);
+        }
+        let mut data = script;
+        data.resize(body.len().div_ceil(3), 8);
+        data.extend(body);
+        crate::fuzzing::fuzz_near_tcp(&data);
+    }
+}
