@@ -133,15 +133,22 @@ pub(crate) fn destroy(shared: &Shared, handle: RawHandle) -> Status {
 }
 
 /// The loader has returned: its children go, and nothing of its tokens is touched, as their memory may be free. False when one stays.
-pub(crate) fn drop_children(shared: &Shared) -> bool {
-    let Some(mut state) = shared.state() else {
-        return false;
+///
+/// # Safety
+/// As for [`Shared::afterwards`].
+pub(crate) unsafe fn drop_children(shared: &Shared) -> bool {
+    // SAFETY: the caller's word.
+    let children = unsafe {
+        shared.afterwards(|state, panicked| {
+            let mut children = core::mem::take(&mut state.http.0);
+            if !panicked {
+                for child in &mut children {
+                    drop(child.http.abort(&mut *state.network));
+                }
+            }
+            children
+        })
     };
-    let mut children = core::mem::take(&mut state.http.0);
-    for child in &mut children {
-        drop(child.http.abort(&mut *state.network));
-    }
-    drop(state);
     let mut gone = true;
     for mut child in children {
         if child.installed.remove() {

@@ -158,11 +158,13 @@ impl Resident {
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        // SAFETY: leaked by `offer`, and freed with the tables.
-        let mut gone = http::drop_children(unsafe { self.tables.shared.as_ref() });
-        gone &= self.guard.remove();
+        let mut gone = self.guard.remove();
         for event in self.events.drain(..) {
             gone &= boot::close_event(event).is_ok();
+        }
+        if gone {
+            // SAFETY: leaked by `offer`, and freed with the tables; the loader has returned, and the events are closed.
+            gone &= unsafe { http::drop_children(self.tables.shared.as_ref()) };
         }
         while let Some(mut handle) = self.handles.pop() {
             gone &= handle.remove();

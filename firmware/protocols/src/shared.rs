@@ -121,6 +121,16 @@ impl Shared {
         }
     }
 
+    /// Does `work` with what calls have left behind; it is told whether one has ended by a panic, in the midst of its work.
+    ///
+    /// # Safety
+    /// Nobody calls any more: the loader has returned, and no event of ours can fire.
+    pub(crate) unsafe fn afterwards<R>(&self, work: impl FnOnce(&mut State, bool) -> R) -> R {
+        let at_work = self.state.try_borrow_mut().is_err();
+        // SAFETY: a borrow that is left is of a call that a panic has ended (the caller's word).
+        work(unsafe { &mut *self.state.as_ptr() }, at_work)
+    }
+
     /// Begins a call; `None` where another is at work, as when an event of the caller's interrupts it.
     pub(crate) fn call(&self) -> Option<Call<'_>> {
         // SAFETY: callers are at TPL_CALLBACK at most (UEFI 2.10, section 7.1, table 7.3), and the guard restores theirs.
