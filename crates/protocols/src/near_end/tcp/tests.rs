@@ -413,7 +413,11 @@ impl Scene {
         } = &self.manner;
         let heard = &mut self.heard;
         let socket = self.server.sockets.get_mut::<tcp::Socket>(self.listener);
-        self.was_open |= socket.state() == tcp::State::Established;
+        // A FIN may come with the first segment that it accepts.
+        self.was_open |= matches!(
+            socket.state(),
+            tcp::State::Established | tcp::State::CloseWait
+        );
         if self.was_open && !self.over && socket.state() == tcp::State::Closed {
             self.was_reset = true;
         }
