@@ -21,6 +21,8 @@ const PXE_CLASS: &[u8] = b"PXEClient";
 const OWN_CLASS: &[u8] = b"PXEClient:Arch:00007:UNDI:003000";
 const PARAMETERS: [u8; 12] = [1, 3, 6, 12, 15, 17, 43, 51, 54, 60, 66, 67];
 const LARGEST: u16 = 1472;
+/// Offers that are looked at, and as many of proxies: somebody may send them without end.
+const OFFERS: usize = 16;
 
 /// The packets of an exchange, each as on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -201,7 +203,7 @@ impl Host {
     }
 
     /// Offers of addresses, and of boot information alone.
-    fn offers(
+    pub(super) fn offers(
         &mut self,
         port: &mut dyn Port,
         xid: u32,
@@ -215,9 +217,11 @@ impl Host {
                 continue;
             }
             if !answer.message.yiaddr.is_unspecified() {
-                offers.push(answer);
+                if offers.len() < OFFERS {
+                    offers.push(answer);
+                }
                 end = end.min(port.now() + PROXY);
-            } else if is_pxe(&answer.message) {
+            } else if is_pxe(&answer.message) && proxies.len() < OFFERS {
                 proxies.push(answer);
             }
             let complete = offers.iter().any(Answer::boots) || !proxies.is_empty();

@@ -25,15 +25,20 @@ const HOPS: u8 = 255;
 const ATTEMPTS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The Ethernet address among the options of a neighbour discovery message.
+/// The Ethernet address among the options of a neighbour discovery message. A message with an option of no length is none (RFC 4861,
+/// section 4.6).
 fn link_address(mut options: &[u8], wanted: u8) -> Option<MacAddress> {
+    let mut found = None;
     while let [kind, len, value @ ..] = options {
-        if *kind == wanted {
-            return value.first_chunk().copied();
+        if *len == 0 {
+            return None;
         }
-        options = options.get((usize::from(*len) * 8).max(8)..)?;
+        if *kind == wanted {
+            found = value.first_chunk().copied();
+        }
+        options = options.get(usize::from(*len) * 8..)?;
     }
-    None
+    found.filter(|_| options.is_empty())
 }
 
 fn address(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
@@ -119,6 +124,7 @@ impl Host {
                     .and_then(|options| link_address(options, TARGET_ADDRESS));
                 if let (Some(target), Some(mac)) = (target, mac)
                     && mac[0] & 1 == 0
+                    && !target.is_multicast()
                     && (ip.destination == self.address || self.known(target.into()).is_some())
                 {
                     self.learn(target.into(), mac);
@@ -126,10 +132,14 @@ impl Host {
             }
             ROUTER_ADVERTISEMENT => {
                 let lasts = packet::word(ip.payload, 6).is_some_and(|lifetime| lifetime > 0);
-                if lasts && self.address.is_ipv6() {
+                let near =
+                    matches!(ip.source, IpAddr::V6(source) if source.is_unicast_link_local());
+                if lasts && near && self.address.is_ipv6() {
                     self.router.get_or_insert(ip.source);
                     let options = ip.payload.get(16..).unwrap_or_default();
-                    if let Some(mac) = link_address(options, SOURCE_ADDRESS) {
+                    if let Some(mac) = link_address(options, SOURCE_ADDRESS)
+                        && mac[0] & 1 == 0
+                    {
                         self.learn(ip.source, mac);
                     }
                 }

@@ -36,6 +36,9 @@ struct Wire {
     lost: Vec<usize>,
     /// Largest packets that the neighbour sends.
     mtu: usize,
+    /// What the neighbour sends all the time to who has spoken last.
+    flood: Option<Vec<u8>>,
+    spoken: Option<SocketAddr>,
 }
 
 fn frame(kind: [u8; 2], payload: &[u8]) -> Vec<u8> {
@@ -136,6 +139,7 @@ impl Wire {
             destination,
             payload: payload.to_vec(),
         };
+        self.spoken = Some(source);
         let service = self.services.get_mut(&destination.port());
         let answers = service
             .map(|service| service(&datagram))
@@ -171,6 +175,9 @@ impl Wire {
 impl Port for Wire {
     fn now(&mut self) -> Instant {
         self.now += STEP;
+        if let (Some(payload), Some(to)) = (self.flood.clone(), self.spoken) {
+            self.datagram("10.0.0.9:3000".parse().unwrap(), to, &payload);
+        }
         self.now
     }
 
@@ -539,6 +546,43 @@ fn the_cache_holds_eight_and_forgets_the_oldest() {
     assert_eq!(host.neighbors()[0].0, ip("10.0.0.12"));
 }
 
+#[test]
+fn neighbours_that_cannot_be_are_not_believed() {
+    let mut host = host("fd00::1");
+    let mut wire = Wire::new(&[]);
+    let advertisement = |target: &str, options: &[u8]| {
+        let IpAddr::V6(target) = ip(target) else {
+            panic!("{target}")
+        };
+        let head = [136, 0, 0, 0, 0x60, 0, 0, 0];
+        [&head[..], &target.octets(), options].concat()
+    };
+    let link = [&[2, 1][..], &PEER_MAC].concat();
+    let none = [&link[..], &[14, 0, 0, 0, 0, 0, 0, 0]].concat();
+    for (target, options) in [("ff02::9", &link), ("fd00::9", &none)] {
+        wire.icmp6(ip("fd00::9"), ip("fd00::1"), advertisement(target, options));
+        host.listen(&mut wire).unwrap();
+        assert_eq!(host.neighbors(), []);
+    }
+    let router = |address: &str| {
+        let head = [134, 0, 0, 0, 64, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0];
+        (ip(address), head.to_vec())
+    };
+    for (address, known) in [("fd00::8", None), ("fe80::8", Some(ip("fe80::8")))] {
+        let (from, message) = router(address);
+        wire.icmp6(from, ip("ff02::1"), message);
+        host.listen(&mut wire).unwrap();
+        assert_eq!(host.router(), known);
+    }
+    wire.icmp6(
+        ip("fd00::9"),
+        ip("fd00::1"),
+        advertisement("fd00::9", &link),
+    );
+    host.listen(&mut wire).unwrap();
+    assert_eq!(host.neighbors(), [(ip("fd00::9"), PEER_MAC)]);
+}
+
 /// What a host says of a datagram that came in `frame`.
 fn unreachable(frame: &[u8], about: &str) -> Vec<u8> {
     let mut message = alloc::vec![3, 3, 0, 0, 0, 0, 0, 0];
@@ -780,6 +824,51 @@ fn lost_packets_are_sent_again_and_a_silent_server_given_up() {
     assert_eq!(wire.sent.len(), 1 + 5);
 }
 
+/// A server whose packets bring nothing is as good as silent.
+#[test]
+fn a_server_that_repeats_itself_is_given_up() {
+    let again = [&[0, 3, 0, 1][..], &[5; 512]].concat();
+    let acknowledged = alloc::vec![0, 6, b't', b's', b'i', b'z', b'e', 0, b'9', 0];
+    let of_another_time = alloc::vec![0, 3, 9, 9];
+    for packet in [again, acknowledged, of_another_time] {
+        let mut wire = Wire::new(&["10.0.0.9"]);
+        for port in [69, 3000] {
+            let packet = packet.clone();
+            wire.serve_from(port, 3000, move |_| Some(packet.clone()));
+        }
+        let before = wire.now;
+        assert_eq!(read(&mut wire, &BOOT, None).0, Err(Refusal::Timeout));
+        let waited = wire.now - before;
+        assert!(waited < Duration::from_secs(11), "{waited:?}");
+    }
+}
+
+/// Somebody else on the server's host, whose packets are not those of the transfer.
+#[test]
+fn a_strange_packet_does_not_take_the_servers_place() {
+    let (mut wire, _) = tftp(alloc::vec![6; 1200], true);
+    let mut served = wire.services.remove(&69).unwrap();
+    let before = move |datagram: &Datagram| {
+        let own = "10.0.0.9:999".parse().unwrap();
+        let strange = (own, datagram.source, alloc::vec![0, 3, 9, 9]);
+        [alloc::vec![strange], served(datagram)].concat()
+    };
+    wire.services.insert(69, Box::new(before));
+    assert_eq!(read(&mut wire, &BOOT, None).0, Ok(1200));
+}
+
+#[test]
+fn a_flood_of_strange_packets_ends_in_time() {
+    for packet in [&[0, 3, 9, 9][..], b"none at all"] {
+        let mut wire = Wire::new(&["10.0.0.9"]);
+        wire.flood = Some(packet.to_vec());
+        assert_eq!(read(&mut wire, &BOOT, None).0, Err(Refusal::Timeout));
+        // It is asked again all the same.
+        let asked = wire.shown.iter().filter(|(received, _)| !received);
+        assert_eq!(asked.count(), 5);
+    }
+}
+
 #[test]
 fn a_caller_ends_a_transfer_at_any_packet() {
     for most in 0..6 {
@@ -922,6 +1011,26 @@ fn a_proxy_says_what_to_boot_or_is_asked() {
     let exchange = host("10.0.0.1").dhcp(&mut wire, None, true).unwrap();
     let proxy = Message::parse(exchange.proxy_offer.as_deref().unwrap()).unwrap();
     assert_eq!(proxy.boot_file(), Some("asked.efi"));
+}
+
+#[test]
+fn offers_without_end_are_not_kept() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let flood = |datagram: &Datagram| {
+        let request = Message::parse(&datagram.payload).unwrap();
+        let mut proxy = reply(MessageType::Offer, &request, "0.0.0.0");
+        proxy.options.set(option::VENDOR_CLASS, *b"PXEClient");
+        alloc::vec![(server(67), client(), proxy.emit()); 100]
+    };
+    wire.services.insert(67, Box::new(flood));
+    let mut host = host("0.0.0.0");
+    let (_, proxies) = {
+        let message = host.dhcp_message(MessageType::Discover, 7, None);
+        let all = "255.255.255.255:67".parse().unwrap();
+        host.dhcp_send(&mut wire, all, &message.emit()).unwrap();
+        host.offers(&mut wire, 7, 1).unwrap()
+    };
+    assert_eq!(proxies.len(), 16);
 }
 
 #[test]

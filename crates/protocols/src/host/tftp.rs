@@ -1,16 +1,17 @@
 //! Files by TFTP (RFC 1350) block by block, where each packet is to be shown, and what only a host of its own does: writing, and lists of
 //! folders.
 
-use super::{Host, Port, TftpError, show};
+use super::{Datagram, Host, Port, TftpError, show};
 use crate::Refusal;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use wireboot_net::Duration;
+use wireboot_net::{Duration, Instant};
 use wireboot_wire::tftp::{self, Options, Packet, Request, TransferOptions};
 
-/// How long an answer may take, and how often it is asked for: "up to 10 seconds" (UEFI 2.10, section 24.3.6).
-const PATIENCE: Duration = Duration::from_secs(2);
-const ATTEMPTS: usize = 5;
+/// How long an answer may take before it is asked for again, and how long a transfer may get nowhere, whatever the server sends: "up to 10
+/// seconds" (UEFI 2.10, section 24.3.6).
+const RETRY: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 const WRITE: u8 = 2;
 
 /// What is read: the operation of its request.
@@ -41,8 +42,11 @@ struct Session {
     server: IpAddr,
     /// What the server has not answered yet.
     last: Vec<u8>,
+    /// When that was sent.
+    sent: Instant,
+    /// When the transfer last got on.
+    got_on: Instant,
     block_size: u16,
-    silent: usize,
 }
 
 /// A request of this operation.
@@ -79,33 +83,49 @@ impl Session {
 }
 
 impl Host {
-    fn session(&mut self, what: &Transfer<'_>, request: Vec<u8>) -> Result<Session, Refusal> {
+    fn session(
+        &mut self,
+        port: &mut dyn Port,
+        what: &Transfer<'_>,
+        request: Vec<u8>,
+    ) -> Result<Session, Refusal> {
         self.has_address()?;
         if what.server.is_ipv4() != self.address.is_ipv4() {
             return Err(Refusal::InvalidParameter);
         }
+        let now = port.now();
         Ok(Session {
             local: self.port(),
             peer: None,
             server: what.server,
             last: request,
+            sent: now,
+            got_on: now,
             block_size: tftp::DEFAULT_BLOCK_SIZE,
-            silent: 0,
         })
     }
 
     /// Sends the session's last packet.
-    fn say(&mut self, port: &mut dyn Port, session: &Session) -> Result<(), Refusal> {
+    fn say(&mut self, port: &mut dyn Port, session: &mut Session) -> Result<(), Refusal> {
         show(port, false, &session.last)?;
+        session.sent = port.now();
         let to = SocketAddr::new(session.server, session.peer.unwrap_or(tftp::PORT));
         let from = SocketAddr::new(self.address, session.local);
         self.datagram_to(port, from, to, None, [&[], &session.last], true)
     }
 
-    /// The server's next packet. Asks again where it is silent.
-    fn answer(&mut self, port: &mut dyn Port, session: &mut Session) -> Result<Vec<u8>, Refusal> {
+    /// The server's next packet, from a port of its that may be the one. Asks again where it is silent.
+    fn answer(&mut self, port: &mut dyn Port, session: &mut Session) -> Result<Datagram, Refusal> {
         loop {
-            let end = port.now() + PATIENCE;
+            let over = session.got_on + PATIENCE;
+            let now = port.now();
+            if now >= over {
+                return Err(Refusal::Timeout);
+            }
+            if now >= session.sent + RETRY {
+                self.say(port, session)?;
+            }
+            let end = (session.sent + RETRY).min(over);
             let (local, peer, server) = (session.local, session.peer, session.server);
             let found = self.datagram(port, end, Some(server), |_, datagram| {
                 datagram.destination.port() == local
@@ -122,16 +142,9 @@ impl Host {
                     return Err(Refusal::TftpError);
                 }
                 if packet.is_ok() {
-                    session.peer = Some(datagram.source.port());
-                    return Ok(datagram.payload);
+                    return Ok(datagram);
                 }
-                continue;
             }
-            session.silent += 1;
-            if session.silent >= ATTEMPTS {
-                return Err(Refusal::Timeout);
-            }
-            self.say(port, session)?;
         }
     }
 
@@ -157,16 +170,17 @@ impl Host {
         take: &mut dyn FnMut(u64, &[u8]),
     ) -> Result<u64, Refusal> {
         let first = request(what, source as u8, 0);
-        let mut session = self.session(what, first)?;
+        let mut session = self.session(port, what, first)?;
         let fits = |size: u64| room.is_none_or(|room| size <= room);
         let small =
             |size: u64| Refusal::BufferTooSmall(usize::try_from(size).unwrap_or(usize::MAX));
         let (mut next, mut received) = (1_u16, 0_u64);
-        self.say(port, &session)?;
+        self.say(port, &mut session)?;
         loop {
-            let packet = self.answer(port, &mut session)?;
-            match Packet::parse(&packet) {
+            let answer = self.answer(port, &mut session)?;
+            match Packet::parse(&answer.payload) {
                 Ok(Packet::Oack(options)) if received == 0 && next == 1 => {
+                    session.peer = Some(answer.source.port());
                     let options = TransferOptions::from_acknowledgement(options);
                     let options = options.map_err(|_| Refusal::TftpError);
                     let read = options.and_then(|options| {
@@ -189,17 +203,18 @@ impl Host {
                 Ok(Packet::Data { block, payload })
                     if block == next && payload.len() <= session.block_size.into() =>
                 {
+                    session.peer = Some(answer.source.port());
                     let end = received + payload.len() as u64;
                     if fits(end) {
                         take(received, payload);
                     }
                     received = end;
                     next = next.wrapping_add(1);
-                    session.silent = 0;
+                    session.got_on = port.now();
                     session.last = tftp::ack(block).to_vec();
                     if payload.len() < session.block_size.into() {
                         // Where it is lost, the server gives up by itself.
-                        let _ = self.say(port, &session);
+                        let _ = self.say(port, &mut session);
                         return if fits(received) {
                             Ok(received)
                         } else {
@@ -208,10 +223,11 @@ impl Host {
                     }
                 }
                 // Our acknowledgement was lost.
-                Ok(Packet::Data { block, .. }) if block == next.wrapping_sub(1) => {}
+                Ok(Packet::Data { block, .. }) if received > 0 && block == next.wrapping_sub(1) => {
+                }
                 _ => continue,
             }
-            self.say(port, &session)?;
+            self.say(port, &mut session)?;
         }
     }
 
@@ -226,15 +242,16 @@ impl Host {
         bytes: &[u8],
     ) -> Result<(), Refusal> {
         let first = request(what, WRITE, bytes.len() as u64);
-        let mut session = self.session(what, first)?;
+        let mut session = self.session(port, what, first)?;
         // Acknowledged blocks; the last one is shorter than a block.
         let (mut block, mut at) = (0_u16, 0);
         let mut begun = false;
-        self.say(port, &session)?;
+        self.say(port, &mut session)?;
         loop {
-            let packet = self.answer(port, &mut session)?;
-            match Packet::parse(&packet) {
+            let answer = self.answer(port, &mut session)?;
+            match Packet::parse(&answer.payload) {
                 Ok(Packet::Oack(options)) if !begun => {
+                    session.peer = Some(answer.source.port());
                     let options = TransferOptions::from_acknowledgement(options);
                     let options = options.map_err(|_| Refusal::TftpError);
                     if let Err(refusal) =
@@ -257,14 +274,15 @@ impl Host {
                 // An acknowledgement that came twice is answered by nobody (RFC 1123, section 4.2.3.1).
                 _ => continue,
             }
+            session.peer = Some(answer.source.port());
             begun = true;
-            session.silent = 0;
+            session.got_on = port.now();
             block = block.wrapping_add(1);
             let rest = bytes.get(at..).unwrap_or_default();
             let part = rest.get(..session.block_size.into()).unwrap_or(rest);
             session.last = tftp::data_header(block).to_vec();
             session.last.extend_from_slice(part);
-            self.say(port, &session)?;
+            self.say(port, &mut session)?;
         }
     }
 }
