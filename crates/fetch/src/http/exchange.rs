@@ -102,7 +102,9 @@ impl Rest {
     ) -> (usize, Result<(), Problem>) {
         let mut at = 0;
         while at < region.len() {
-            match self.more(stream).await {
+            let received = stream.received();
+            let more = patience.attend(received, self.more(stream), || at as u64);
+            match more.await.flatten() {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(problem) => return (at, Err(problem)),
@@ -166,9 +168,14 @@ pub(crate) async fn exchange<R: Resolve, T: Taker>(
     } else {
         head.framing
     });
-    while rest.more(&mut stream).await? {
-        let region = Region::new(taker.memory().await);
+    loop {
         let mut patience = Patience::new(stack, server.ip(), Floor::default(), 0);
+        let received = stream.received();
+        let more = patience.attend(received, rest.more(&mut stream), || 0);
+        if !more.await.flatten()? {
+            break;
+        }
+        let region = Region::new(patience.pause(taker.memory()).await);
         let (len, result) = rest.read(&mut stream, &region, &mut patience).await;
         if result.is_ok() || len > 0 {
             taker.body(region.take(), len);

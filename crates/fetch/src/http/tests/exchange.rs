@@ -145,6 +145,24 @@ fn a_silent_server_is_given_up() {
     assert!(matches!(result, Err(Problem::Silent { .. })), "{result:?}");
 }
 
+/// Before the first chunk, and between two.
+#[test]
+fn chunk_sizes_that_drip_are_too_slow() {
+    const DRIP: i64 = 3_000_000;
+    let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
+    let size = b"5;abcdefghijklmnopqrstuvwxyz=abcdefg\r\n";
+    for before in [&b""[..], b"5\r\nabcde\r\n"] {
+        let body = [before, size].concat();
+        let mut world = world(move |_| {
+            let mut reply = reply(head, &body, Then::Listen);
+            reply.drip = Some((reply.bytes.len() - size.len(), DRIP));
+            reply
+        });
+        let (result, _) = ask(&mut world, "GET", 100);
+        assert!(matches!(result, Err(Problem::Slow { .. })), "{result:?}");
+    }
+}
+
 #[test]
 fn only_what_may_be_repeated_goes_over_a_connection_that_waited() {
     let mut world = world(|seen| {
