@@ -1,6 +1,7 @@
 //! Bodies of fuzz targets. They panic when a promise is broken.
 
 use crate::host::{Discovery, Expected, Host, NEIGHBORS, Port, Source, Transfer};
+use crate::ip_config::{self, IpConfig, Kind, Settings, Stored};
 use crate::link::Link;
 use crate::near_end::tcp::{End, NearTcp, Status, Streams};
 use crate::near_end::{self, Files, NearEnd, Progress};
@@ -326,4 +327,45 @@ pub fn fuzz_host(data: &[u8]) {
         }
     };
     assert!(host.neighbors().len() <= NEIGHBORS, "too many neighbours");
+}
+
+/// A variable of the firmware's with settings of an interface, of the version that the first byte chooses. It gets a right checksum.
+pub fn fuzz_ip_variable(data: &[u8]) {
+    let Some((&choice, data)) = data.split_first() else {
+        return;
+    };
+    let v6 = choice & 1 == 1;
+    let mut bytes = data.to_vec();
+    ip_config::fill_checksum(v6, &mut bytes);
+    let stored = Stored::read(v6, &bytes);
+    if let Some(stored) = &stored
+        && let Some(written) = stored.write()
+    {
+        let again = Stored::read(v6, &written);
+        assert!(again.as_ref() == Some(stored), "it is read as another");
+    }
+    let mut config = IpConfig::new(v6, [2, 0, 0, 0, 0, 1], Settings::default(), stored);
+    let kinds = [
+        Kind::Info,
+        Kind::AltInterfaceId,
+        Kind::Policy,
+        Kind::DupAddrDetect,
+        Kind::Address,
+        Kind::Gateway,
+        Kind::Dns,
+    ];
+    for kind in kinds {
+        // What is told can be set, and is no news then.
+        if let Ok(data) = config.get(kind, 0x1000)
+            && let Ok(change) = config.set(kind, &data)
+        {
+            assert!(!change.changed, "{kind:?} changes the interface");
+        }
+    }
+    let change = config.set(Kind::Policy, &[0; 4]);
+    let kept = change.is_ok_and(|change| {
+        let variable = change.variable;
+        variable.is_none_or(|variable| Stored::read(v6, &variable).is_some())
+    });
+    assert!(kept, "what is kept is not read");
 }

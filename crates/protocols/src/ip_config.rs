@@ -1,15 +1,20 @@
 //! EFI_IP4_CONFIG2_PROTOCOL and EFI_IP6_CONFIG_PROTOCOL: the settings of the interface, as callers read and write them (UEFI 2.10,
 //! sections 28.5 and 28.7).
 //!
-//! The address has been obtained when a loader runs, and nobody renews it, so the policy is static unless a caller says otherwise.
+//! With a lease, the address has been obtained when a loader runs, and nobody renews it, so the policy is static unless a caller says
+//! otherwise. Without one, the settings are those that the firmware keeps from boot to boot. What callers set is kept there, too.
 
 #[cfg(test)]
 mod tests;
+mod variable;
 
 use crate::Refusal;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use variable::fill_checksum;
+pub use variable::{Stored, name};
 
 /// Notifications, of all kinds together.
 const MOST_EVENTS: usize = 64;
@@ -65,7 +70,15 @@ impl Kind {
         ];
         all.get(usize::try_from(number).ok()?).copied()
     }
+
+    fn number(self, v6: bool) -> Option<i32> {
+        let of = if v6 { Self::of_v6 } else { Self::of_v4 };
+        (0..7).find(|number| of(*number) == Some(self))
+    }
 }
+
+/// What a policy is about.
+const BY_HAND: [Kind; 3] = [Kind::Address, Kind::Gateway, Kind::Dns];
 
 /// The interface by one IP version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +103,7 @@ pub struct IpConfig {
     settings: Settings,
     dup_addr_detect: u32,
     interface_id: [u8; 8],
+    stored: Stored,
     events: Vec<(Kind, Event)>,
 }
 
@@ -100,23 +114,51 @@ pub struct Change {
     pub events: Vec<Event>,
     /// The interface has other settings now.
     pub changed: bool,
+    /// What the firmware keeps, if that is something else now.
+    pub variable: Option<Vec<u8>>,
 }
 
 impl IpConfig {
-    /// IPv4, or IPv6 if `v6`, of the interface with the Ethernet address `mac`.
+    /// IPv4, or IPv6 if `v6`, of the interface with the Ethernet address `mac`. `lease`: its settings by DHCP, without an address where
+    /// there is none. `stored`: what the firmware keeps.
     #[must_use]
-    pub fn new(v6: bool, mac: [u8; 6], settings: Settings) -> Self {
+    pub fn new(v6: bool, mac: [u8; 6], lease: Settings, stored: Option<Stored>) -> Self {
         let [a, b, c, d, e, f] = mac;
-        Self {
+        let mut config = Self {
             v6,
             mac,
             policy: FIXED,
-            settings,
+            settings: Settings::default(),
             dup_addr_detect: 1,
             // RFC 4291, appendix A.
             interface_id: [a ^ 2, b, c, 0xff, 0xfe, d, e, f],
+            stored: Stored::new(v6, mac),
             events: Vec::new(),
+        };
+        if let Some(stored) = stored {
+            config.stored.take_ia_id(&stored);
+            let policy = stored.get(Kind::Policy).map(number);
+            let by_hand = if policy == Some(Ok(DHCP)) {
+                &[][..]
+            } else {
+                &BY_HAND
+            };
+            let kinds = [Kind::AltInterfaceId, Kind::DupAddrDetect, Kind::Policy];
+            for kind in kinds.iter().chain(by_hand) {
+                if let Some(data) = stored.get(*kind) {
+                    // What no interface can have is left out.
+                    let _ = config.set(*kind, data);
+                }
+            }
         }
+        if !lease.addresses.is_empty() {
+            // By then the firmware's network boot has the policy static.
+            if config.policy != FIXED {
+                let _ = config.set(Kind::Policy, &FIXED.to_le_bytes());
+            }
+            config.settings = lease;
+        }
+        config
     }
 
     /// The settings.
@@ -131,7 +173,8 @@ impl IpConfig {
     /// [`Refusal::WriteProtected`] for what cannot be set, or not under this policy; [`Refusal::BadBufferSize`];
     /// [`Refusal::InvalidParameter`] for what no host can have.
     pub fn set(&mut self, kind: Kind, data: &[u8]) -> Result<Change, Refusal> {
-        let before = self.settings.clone();
+        let before = (self.settings.clone(), self.stored.clone());
+        let mut about = vec![kind];
         match kind {
             Kind::Info => return Err(Refusal::WriteProtected),
             Kind::AltInterfaceId => {
@@ -143,7 +186,13 @@ impl IpConfig {
                 if policy > DHCP {
                     return Err(Refusal::InvalidParameter);
                 }
-                self.policy = policy;
+                if policy != self.policy {
+                    self.policy = policy;
+                    about.extend(BY_HAND);
+                    for kind in BY_HAND {
+                        self.stored.set(kind, &[]);
+                    }
+                }
             }
             _ if self.policy != FIXED => return Err(Refusal::WriteProtected),
             Kind::Address => {
@@ -155,13 +204,28 @@ impl IpConfig {
                 }
                 self.settings.addresses = addresses;
             }
-            Kind::Gateway => self.settings.gateways = self.hosts(data)?,
+            Kind::Gateway => {
+                let gateways = self.hosts(data)?;
+                let mut rest = &*gateways;
+                while let Some((first, others)) = rest.split_first() {
+                    if others.contains(first) {
+                        return Err(Refusal::InvalidParameter);
+                    }
+                    rest = others;
+                }
+                self.settings.gateways = gateways;
+            }
             Kind::Dns => self.settings.dns = self.hosts(data)?,
         }
-        let about = self.events.iter().filter(|(of, _)| *of == kind);
+        self.stored.set(kind, data);
+        let (settings, stored) = before;
+        let events = self.events.iter().filter(|(of, _)| about.contains(of));
         Ok(Change {
-            events: about.map(|(_, event)| *event).collect(),
-            changed: self.settings != before,
+            events: events.map(|(_, event)| *event).collect(),
+            changed: self.settings != settings,
+            variable: (self.stored != stored)
+                .then(|| self.stored.write())
+                .flatten(),
         })
     }
 
@@ -198,6 +262,8 @@ impl IpConfig {
     /// [`Refusal::NotFound`] for what is not set.
     pub fn get(&self, kind: Kind, at: usize) -> Result<Vec<u8>, Refusal> {
         let data = match kind {
+            // By DHCP, they are nobody's settings. Name servers are told either way.
+            Kind::Address | Kind::Gateway if self.policy != FIXED => Vec::new(),
             Kind::Info => self.info(at),
             Kind::AltInterfaceId => self.interface_id.to_vec(),
             Kind::Policy => self.policy.to_le_bytes().to_vec(),

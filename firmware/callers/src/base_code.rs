@@ -6,6 +6,7 @@ use alloc::ffi::CString;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::c_void;
+use core::net::IpAddr;
 use core::ptr::{self, NonNull};
 use uefi::{Handle, Status};
 use uefi_raw::protocol::network::pxe::{
@@ -32,16 +33,21 @@ pub(crate) struct Mtftp<'a> {
     pub buffer: *mut u8,
     pub size: *mut u64,
     pub block: Option<usize>,
-    pub server: Option<[u8; 4]>,
+    pub server: Option<IpAddr>,
     pub file: Option<&'a CString>,
     pub dont_use_buffer: bool,
 }
 
 /// Addresses have 16 bytes, of which IPv4 uses the first four.
-pub(crate) fn address(v4: [u8; 4]) -> IpAddress {
+pub(crate) fn address(address: impl Into<IpAddr>) -> IpAddress {
     let mut bytes = [0; 16];
-    if let Some(first) = bytes.first_chunk_mut() {
-        *first = v4;
+    match address.into() {
+        IpAddr::V4(v4) => {
+            if let Some(first) = bytes.first_chunk_mut() {
+                *first = v4.octets();
+            }
+        }
+        IpAddr::V6(v6) => bytes = v6.octets(),
     }
     bytes.into()
 }
@@ -97,7 +103,7 @@ impl BaseCode {
             buffer: if dummy { &mut byte } else { ptr::null_mut() },
             size: &mut size,
             block,
-            server: Some(server),
+            server: Some(server.into()),
             file: Some(&file),
             dont_use_buffer: dummy,
         };
@@ -224,7 +230,7 @@ pub(crate) fn shim(device: Handle, file: &str) -> Result<Vec<u8>, Failure> {
             buffer: room.as_mut_ptr(),
             size: &mut size,
             block: Some(512),
-            server: Some(server),
+            server: Some(server.into()),
             file: Some(&file),
             dont_use_buffer: false,
         };

@@ -1,197 +1,304 @@
-//! Loaders that have the firmware's HTTP fetch: EFI_HTTP_PROTOCOL (UEFI 2.10, section 29.6).
+//! Loaders that have the firmware's HTTP fetch: EFI_HTTP_PROTOCOL (UEFI 2.10, section 29.6). A child of the service binding, its tokens, and
+//! how loaders wait for them.
 
-use crate::base_code::{BaseCode, own_address};
+mod loaders;
+
+pub(crate) use loaders::{esxi, freebsd, grub, shim};
+
 use crate::efi;
 use crate::report::{Failure, succeeded};
-use alloc::vec;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::ffi::{CStr, c_void};
+use core::net::IpAddr;
 use core::ptr::{self, NonNull};
 use uefi::{Handle, Status};
 use uefi_raw::protocol::driver::ServiceBindingProtocol;
-use uefi_raw::protocol::network::http::HttpHeader;
 use uefi_raw::protocol::network::http::{
-    HttpAccessPoint, HttpConfigData, HttpMessage, HttpMethod, HttpProtocol, HttpRequestData,
-    HttpRequestOrResponse, HttpResponseData, HttpStatusCode, HttpToken, HttpV4AccessPoint,
-    HttpVersion,
-};
-use uefi_raw::protocol::network::ip4_config2::{
-    Ip4Config2DataType, Ip4Config2ManualAddress, Ip4Config2Policy, Ip4Config2Protocol,
+    HttpAccessPoint, HttpConfigData, HttpHeader, HttpMessage, HttpMethod, HttpProtocol,
+    HttpRequestData, HttpRequestOrResponse, HttpResponseData, HttpStatusCode, HttpToken,
+    HttpV4AccessPoint, HttpV6AccessPoint, HttpVersion,
 };
 use uefi_raw::table::boot::{EventType, Tpl};
-use uefi_raw::{Boolean, Event, Ipv4Address};
+use uefi_raw::{Event, Ipv4Address};
 use wireboot_platform::Clock;
 
-/// What a loader reads at a time, where that is not the whole file: shim's.
-const PIECE: usize = 9216;
 /// How long a token may stay out, in microseconds.
 const PATIENCE: u64 = 60_000_000;
-/// How long FreeBSD's loader waits between two polls.
-const PAUSE: usize = 100_000;
 /// Larger than any file of these tests.
 const LARGEST: usize = 1 << 30;
 
-/// A child of the service binding, configured. It is destroyed on drop.
-struct Http {
-    binding: NonNull<ServiceBindingProtocol>,
-    child: uefi_raw::Handle,
-    protocol: NonNull<HttpProtocol>,
-    event: Event,
-    clock: Clock,
-    /// Between two polls.
+/// How a loader waits for its tokens.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// At which its events notify.
+    tpl: Tpl,
+    /// Between two polls, in microseconds. Who waits there takes an error of Poll for the end.
     pause: Option<usize>,
 }
 
-impl Drop for Http {
-    fn drop(&mut self) {
-        // SAFETY: made by `open`.
-        unsafe {
-            let _ = (self.binding.as_ref().destroy_child)(self.binding.as_ptr(), self.child);
-            if let Ok(services) = efi::services() {
-                let _ = (services.close_event)(self.event);
+/// Room for an access point of either version.
+#[derive(Default)]
+pub(crate) struct AccessPoint {
+    v4: HttpV4AccessPoint,
+    v6: HttpV6AccessPoint,
+}
+
+impl AccessPoint {
+    /// What Configure is given, for a local address, or for any of the version.
+    pub(crate) fn config(&mut self, local: Local) -> HttpConfigData {
+        let v6 = local.address.is_ipv6();
+        match local.address {
+            IpAddr::V4(address) => {
+                self.v4 = HttpV4AccessPoint {
+                    use_default_addr: local.address.is_unspecified().into(),
+                    local_address: Ipv4Address(address.octets()),
+                    local_subnet: Ipv4Address(local.mask),
+                    local_port: local.port,
+                }
+            }
+            IpAddr::V6(address) => {
+                self.v6 = HttpV6AccessPoint {
+                    local_address: address.into(),
+                    local_port: local.port,
+                }
+            }
+        }
+        HttpConfigData {
+            http_version: HttpVersion::HTTP_VERSION_11,
+            time_out_millisec: local.timeout,
+            local_addr_is_ipv6: v6.into(),
+            access_point: self.node(v6),
+        }
+    }
+
+    /// Whether it tells of `local`.
+    pub(crate) fn is(&self, local: Local) -> bool {
+        match local.address {
+            IpAddr::V4(address) => {
+                self.v4.local_address.0 == address.octets() && self.v4.local_port == local.port
+            }
+            IpAddr::V6(address) => {
+                self.v6.local_address.0 == address.octets() && self.v6.local_port == local.port
+            }
+        }
+    }
+
+    /// Where GetModeData writes it.
+    pub(crate) fn node(&mut self, v6: bool) -> HttpAccessPoint {
+        if v6 {
+            HttpAccessPoint {
+                ipv6_node: &mut self.v6,
+            }
+        } else {
+            HttpAccessPoint {
+                ipv4_node: &mut self.v4,
             }
         }
     }
 }
 
-unsafe extern "efiapi" fn nothing(_event: Event, _context: *mut c_void) {}
+/// A loader's own end of its connections.
+#[derive(Clone, Copy)]
+pub(crate) struct Local {
+    pub address: IpAddr,
+    pub mask: [u8; 4],
+    pub port: u16,
+    /// In milliseconds.
+    pub timeout: u32,
+}
 
-/// Gives the interface the address that DHCP gave, as loaders do before they use HTTP.
-fn set_address(handle: Handle, device: Handle) -> Result<(), Failure> {
-    let config: NonNull<Ip4Config2Protocol> =
-        efi::protocol(handle, &Ip4Config2Protocol::GUID, "IP4Config2")?;
-    let mode = BaseCode::of(device)?.mode();
-    let mask: [u8; 16] = {
-        // SAFETY: a union of plain bytes.
-        unsafe { core::mem::transmute(mode.subnet_mask) }
-    };
-    let address = Ip4Config2ManualAddress {
-        address: Ipv4Address(own_address(&mode.dhcp_ack)),
-        subnet_mask: Ipv4Address(mask.first_chunk().copied().unwrap_or_default()),
-    };
-    let policy = Ip4Config2Policy::STATIC;
-    // SAFETY: data of the sizes that are told.
-    unsafe {
-        let this = config.as_ptr();
-        let set = config.as_ref().set_data;
-        let status = set(
-            this,
-            Ip4Config2DataType::POLICY,
-            size_of_val(&policy),
-            (&raw const policy).cast(),
-        );
-        succeeded("SetData(Policy)", status)?;
-        let status = set(
-            this,
-            Ip4Config2DataType::MANUAL_ADDRESS,
-            size_of_val(&address),
-            (&raw const address).cast(),
-        );
-        succeeded("SetData(ManualAddress)", status)
+/// The handle with the service binding on the way to `device`.
+pub(crate) fn binding_on_the_way(device: Handle) -> Result<Handle, Failure> {
+    let guid = &HttpProtocol::SERVICE_BINDING_GUID;
+    efi::on_the_way(device, guid, "HTTP service binding")
+}
+
+/// A child of a service binding. It is destroyed on drop.
+pub(crate) struct Child {
+    binding: NonNull<ServiceBindingProtocol>,
+    handle: uefi_raw::Handle,
+    pub protocol: NonNull<HttpProtocol>,
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: made by `create`.
+        let _ =
+            unsafe { (self.binding.as_ref().destroy_child)(self.binding.as_ptr(), self.handle) };
     }
 }
 
-impl Http {
-    fn open(device: Handle, clock: Clock) -> Result<Self, Failure> {
-        let handle = efi::on_the_way(
-            device,
-            &HttpProtocol::SERVICE_BINDING_GUID,
-            "HTTP service binding",
-        )?;
+impl Child {
+    pub(crate) fn create(handle: Handle) -> Result<Self, Failure> {
         let binding: NonNull<ServiceBindingProtocol> = efi::protocol(
             handle,
             &HttpProtocol::SERVICE_BINDING_GUID,
             "HTTP service binding",
         )?;
-        set_address(handle, device)?;
         let mut child = ptr::null_mut();
-        let mut event = ptr::null_mut();
-        // SAFETY: variables of ours; the notification does nothing.
-        unsafe {
-            let status = (binding.as_ref().create_child)(binding.as_ptr(), &mut child);
-            succeeded("CreateChild", status)?;
-            let status = (efi::services()?.create_event)(
-                EventType::NOTIFY_SIGNAL,
-                Tpl::NOTIFY,
-                Some(nothing),
-                ptr::null_mut(),
-                &mut event,
-            );
-            succeeded("CreateEvent", status)?;
-        }
+        // SAFETY: a variable of ours.
+        let status = unsafe { (binding.as_ref().create_child)(binding.as_ptr(), &mut child) };
+        succeeded("CreateChild", status)?;
         // SAFETY: a handle of the producer's.
         let of_child = unsafe { Handle::from_ptr(child) };
         let of_child = of_child.ok_or(Failure::Wrong("a child without a handle"))?;
         let protocol = efi::protocol(of_child, &HttpProtocol::GUID, "HTTP on its child")?;
         Ok(Self {
             binding,
-            child,
+            handle: child,
             protocol,
-            event,
-            clock,
-            pause: None,
         })
     }
 
-    fn table(&self) -> &HttpProtocol {
+    pub(crate) fn table(&self) -> &HttpProtocol {
         // SAFETY: there until the child is destroyed.
         unsafe { self.protocol.as_ref() }
     }
 
-    fn configure(&self) -> Result<(), Failure> {
-        let mut point = HttpV4AccessPoint {
-            use_default_addr: Boolean::TRUE,
-            ..HttpV4AccessPoint::default()
-        };
-        let config = HttpConfigData {
-            http_version: HttpVersion::HTTP_VERSION_11,
-            time_out_millisec: 0,
-            local_addr_is_ipv6: Boolean::FALSE,
-            access_point: HttpAccessPoint {
-                ipv4_node: &mut point,
-            },
-        };
-        // SAFETY: variables of ours.
-        let status = unsafe { (self.table().configure)(self.protocol.as_ptr(), &config) };
-        succeeded("Configure", status)
+    /// DestroyChild.
+    pub(crate) fn destroy(self) -> Status {
+        // SAFETY: made by `create`.
+        let status =
+            unsafe { (self.binding.as_ref().destroy_child)(self.binding.as_ptr(), self.handle) };
+        if status == Status::SUCCESS {
+            core::mem::forget(self);
+        }
+        status
     }
 
-    /// Polls until the token is signalled.
-    fn wait(&self, what: &'static str, token: &HttpToken) -> Result<(), Failure> {
+    /// Configure; `None` resets.
+    pub(crate) fn configure(&self, config: Option<&HttpConfigData>) -> Status {
+        let config = config.map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the caller's data, or NULL.
+        unsafe { (self.table().configure)(self.protocol.as_ptr(), config) }
+    }
+}
+
+/// An event that tells whether it has been signalled. It is closed on drop.
+pub(crate) struct Signal {
+    pub event: Event,
+    signalled: Box<Cell<bool>>,
+}
+
+unsafe extern "efiapi" fn note(_event: Event, context: *mut c_void) {
+    // SAFETY: the cell of a signal, which lives as long as its event.
+    unsafe { &*context.cast::<Cell<bool>>() }.set(true);
+}
+
+impl Signal {
+    pub(crate) fn new(tpl: Tpl) -> Result<Self, Failure> {
+        let signalled = Box::new(Cell::new(false));
+        let mut event = ptr::null_mut();
+        // SAFETY: variables of ours; the cell lives as long as the event.
+        let status = unsafe {
+            (efi::services()?.create_event)(
+                EventType::NOTIFY_SIGNAL,
+                tpl,
+                Some(note),
+                ptr::from_ref(&*signalled).cast_mut().cast(),
+                &mut event,
+            )
+        };
+        succeeded("CreateEvent", status)?;
+        Ok(Self { event, signalled })
+    }
+
+    pub(crate) fn is_signalled(&self) -> bool {
+        // SAFETY: the notification writes it while this program waits.
+        unsafe { self.signalled.as_ptr().read_volatile() }
+    }
+}
+
+impl Drop for Signal {
+    fn drop(&mut self) {
+        if let Ok(services) = efi::services() {
+            // SAFETY: made by `new`.
+            let _ = unsafe { (services.close_event)(self.event) };
+        }
+    }
+}
+
+/// A configured child, and how its loader uses it.
+struct Http {
+    child: Child,
+    manner: Manner,
+    clock: Clock,
+    /// Header lines of each request, beside those that its loader gives.
+    fields: &'static [(&'static CStr, &'static CStr)],
+}
+
+/// A file's head.
+struct Head {
+    status: HttpStatusCode,
+    /// Content-Length.
+    length: Option<usize>,
+    /// Bytes of the body that came with it.
+    have: usize,
+    /// How often its loader has polled.
+    polls: u32,
+}
+
+impl Http {
+    /// Gives a token away by `begin`, and waits for it. Returns how often it has polled.
+    fn exchange(
+        &self,
+        what: &'static str,
+        begin: unsafe extern "efiapi" fn(*mut HttpProtocol, *mut HttpToken) -> Status,
+        message: &mut HttpMessage,
+    ) -> Result<u32, Failure> {
+        let signal = Signal::new(self.manner.tpl)?;
+        let mut token = HttpToken {
+            event: signal.event,
+            status: Status::NOT_READY,
+            message,
+        };
+        let this = self.child.protocol.as_ptr();
+        // SAFETY: all of the message lives until the token is signalled or cancelled.
+        succeeded(what, unsafe { begin(this, &mut token) })?;
         let end = self.clock.micros() + PATIENCE;
-        let status = loop {
-            // SAFETY: the producer writes the token.
-            let status = unsafe { (&raw const token.status).read_volatile() };
-            if status != Status::NOT_READY {
-                break status;
-            }
+        let mut polls = 0;
+        while !signal.is_signalled() {
+            polls += 1;
             // SAFETY: the producer's function.
-            let _ = unsafe { (self.table().poll)(self.protocol.as_ptr()) };
-            if self.clock.micros() > end {
-                return Err(Failure::Refused(what, Status::TIMEOUT));
+            let polled = unsafe { (self.child.table().poll)(this) };
+            let gives_up = polled.is_error() && self.manner.pause.is_some();
+            let too_long = self.clock.micros() > end;
+            if gives_up || too_long {
+                // SAFETY: the token is given back before its memory goes.
+                let _ = unsafe { (self.child.table().cancel)(this, &mut token) };
             }
-            if let Some(pause) = self.pause {
+            if too_long {
+                return Err(Failure::Wrong("a token is not signalled"));
+            }
+            if gives_up {
+                return Err(Failure::Refused("Poll", polled));
+            }
+            if let Some(pause) = self.manner.pause.filter(|_| !signal.is_signalled()) {
                 // SAFETY: the firmware's service.
                 let _ = unsafe { (efi::services()?.stall)(pause) };
             }
-        };
-        succeeded(what, status)
+        }
+        // SAFETY: the producer has written it.
+        match unsafe { (&raw const token.status).read_volatile() } {
+            Status::SUCCESS | Status::HTTP_ERROR => Ok(polls),
+            status => Err(Failure::Refused(what, status)),
+        }
     }
 
-    fn request(&self, method: HttpMethod, url: &str) -> Result<(), Failure> {
+    /// Request. `host`: as its loader tells it.
+    fn request(&self, method: HttpMethod, url: &str, host: &str) -> Result<u32, Failure> {
         let wide: Vec<u16> = url.encode_utf16().chain([0]).collect();
-        let host = url.split('/').nth(2).unwrap_or_default();
         let host: Vec<u8> = host.bytes().chain([0]).collect();
-        let mut headers = [
-            HttpHeader {
-                field_name: c"Host".as_ptr().cast(),
-                field_value: host.as_ptr().cast(),
-            },
-            HttpHeader {
-                field_name: c"Accept".as_ptr().cast(),
-                field_value: c"*/*".as_ptr().cast(),
-            },
-        ];
+        let mut headers = alloc::vec![HttpHeader {
+            field_name: c"Host".as_ptr().cast(),
+            field_value: host.as_ptr().cast(),
+        }];
+        headers.extend(self.fields.iter().map(|(name, value)| HttpHeader {
+            field_name: name.as_ptr().cast(),
+            field_value: value.as_ptr().cast(),
+        }));
         let data = HttpRequestData {
             method,
             url: wide.as_ptr().cast(),
@@ -203,23 +310,11 @@ impl Http {
             body_length: 0,
             body: ptr::null_mut(),
         };
-        let mut token = self.token(&mut message);
-        // SAFETY: all of the message lives until the token is signalled.
-        let status = unsafe { (self.table().request)(self.protocol.as_ptr(), &mut token) };
-        succeeded("Request", status)?;
-        self.wait("Request's token", &token)
+        self.exchange("Request", self.child.table().request, &mut message)
     }
 
-    fn token(&self, message: &mut HttpMessage) -> HttpToken {
-        HttpToken {
-            event: self.event,
-            status: Status::NOT_READY,
-            message,
-        }
-    }
-
-    /// The first Response, with so much room for the body. Returns Content-Length and the bytes that came.
-    fn first(&self, room: &mut [u8]) -> Result<(usize, usize), Failure> {
+    /// The first Response, with so much room for the body.
+    fn first(&self, room: &mut [u8]) -> Result<Head, Failure> {
         let mut data = HttpResponseData {
             status_code: HttpStatusCode::STATUS_UNSUPPORTED,
         };
@@ -236,24 +331,20 @@ impl Http {
                 room.as_mut_ptr().cast()
             },
         };
-        let mut token = self.token(&mut message);
-        // SAFETY: all of the message lives until the token is signalled.
-        let status = unsafe { (self.table().response)(self.protocol.as_ptr(), &mut token) };
-        succeeded("Response", status)?;
-        self.wait("Response's token", &token)?;
-        // SAFETY: the producer has written both.
-        let code = unsafe { (&raw const data.status_code).read_volatile() };
-        if code != HttpStatusCode::STATUS_200_OK {
-            return Err(Failure::Wrong("another status than 200"));
-        }
+        let polls = self.exchange("Response", self.child.table().response, &mut message)?;
+        // SAFETY: the producer has written it.
+        let status = unsafe { (&raw const data.status_code).read_volatile() };
         let length = length(&message);
         if !message.header.is_null() {
             // SAFETY: loaders free the array, which comes from the pool.
             let _ = unsafe { (efi::services()?.free_pool)(message.header.cast()) };
         }
-        let length = length.filter(|&length| length <= LARGEST);
-        let length = length.ok_or(Failure::Wrong("no Content-Length"))?;
-        Ok((length, message.body_length))
+        Ok(Head {
+            status,
+            length,
+            have: message.body_length,
+            polls,
+        })
     }
 
     /// A later Response, without data and headers.
@@ -263,35 +354,36 @@ impl Http {
             body: room.as_mut_ptr().cast(),
             ..HttpMessage::default()
         };
-        let mut token = self.token(&mut message);
-        // SAFETY: as above.
-        let status = unsafe { (self.table().response)(self.protocol.as_ptr(), &mut token) };
-        succeeded("a later Response", status)?;
-        self.wait("a later Response's token", &token)?;
+        let response = self.child.table().response;
+        self.exchange("a later Response", response, &mut message)?;
         match message.body_length {
             0 => Err(Failure::Wrong("a Response without a byte")),
             len => Ok(len),
         }
     }
 
-    /// The rest of a file, in pieces of so many bytes at most.
-    fn rest(&self, file: &mut [u8], mut have: usize, piece: usize) -> Result<(), Failure> {
+    /// The rest of a file, in pieces of so many bytes at most. Returns how many Responses that took.
+    fn rest(&self, file: &mut [u8], mut have: usize, piece: usize) -> Result<u32, Failure> {
+        let mut responses = 0;
         while have < file.len() {
             let end = file.len().min(have.saturating_add(piece));
             let room = file.get_mut(have..end);
             let room = room.ok_or(Failure::Wrong("more than was told"))?;
             have += self.more(room)?;
+            responses += 1;
         }
-        Ok(())
+        Ok(responses)
     }
+}
 
-    /// The head in a Response of its own, then the body.
-    fn get(&self, url: &str, piece: usize) -> Result<Vec<u8>, Failure> {
-        self.request(HttpMethod::GET, url)?;
-        let (length, _) = self.first(&mut [])?;
-        let mut file = vec![0; length];
-        self.rest(&mut file, 0, piece)?;
-        Ok(file)
+impl Head {
+    /// The file's size.
+    fn size(&self) -> Result<usize, Failure> {
+        if self.status != HttpStatusCode::STATUS_200_OK {
+            return Err(Failure::Wrong("another status than 200"));
+        }
+        let length = self.length.filter(|&length| length <= LARGEST);
+        length.ok_or(Failure::Wrong("no Content-Length"))
     }
 }
 
@@ -313,53 +405,4 @@ fn length(message: &HttpMessage) -> Option<usize> {
         let value = value.to_str().ok().filter(|_| is_length)?;
         value.trim().parse().ok()
     })
-}
-
-/// ESXi's mboot: GET, the head alone, and the rest in one Response.
-pub(crate) fn esxi(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
-    let http = Http::open(device, clock)?;
-    http.configure()?;
-    http.get(url, LARGEST)
-}
-
-/// Fedora's GRUB: HEAD and GET on the same child, then one Response of the whole file.
-pub(crate) fn grub(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
-    let http = Http::open(device, clock)?;
-    http.configure()?;
-    http.request(HttpMethod::HEAD, url)?;
-    let (told, _) = http.first(&mut [])?;
-    let file = http.get(url, LARGEST)?;
-    if file.len() != told {
-        return Err(Failure::Wrong("HEAD and GET tell different sizes"));
-    }
-    Ok(file)
-}
-
-/// shim: pieces of 9,216 bytes, the first with the head.
-pub(crate) fn shim(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
-    let http = Http::open(device, clock)?;
-    http.configure()?;
-    http.request(HttpMethod::GET, url)?;
-    let mut first = vec![0; PIECE];
-    let (length, have) = http.first(&mut first)?;
-    first.truncate(have);
-    first.resize(length, 0);
-    http.rest(&mut first, have, PIECE)?;
-    Ok(first)
-}
-
-/// FreeBSD's loader: configured anew, and 100 ms between two polls.
-pub(crate) fn freebsd(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
-    let mut http = Http::open(device, clock)?;
-    http.pause = Some(PAUSE);
-    let mut config = HttpConfigData::default();
-    // SAFETY: variables of ours; NULL resets.
-    unsafe {
-        let this = http.protocol.as_ptr();
-        let _ = (http.table().get_mode_data)(this, &mut config);
-        let status = (http.table().configure)(this, ptr::null());
-        succeeded("Configure(NULL)", status)?;
-    }
-    http.configure()?;
-    http.get(url, LARGEST)
 }

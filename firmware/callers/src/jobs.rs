@@ -17,11 +17,15 @@ pub(crate) enum Verb {
     GrubHttp,
     ShimHttp,
     FreeBsdHttp,
+    /// Not a loader: sets the interface as the firmware's menu does, `ADDRESS/PREFIX GATEWAY DNS`.
+    SetIp,
+    /// Not a loader: tells how it is set, `4` or `6`.
+    ShowIp,
     /// Not a loader: the tables of statuses of the specification.
     Statuses,
 }
 
-const VERBS: [(&str, Verb); 12] = [
+const VERBS: [(&str, Verb); 14] = [
     ("openbsd", Verb::OpenBsd),
     ("esxi-tftp", Verb::Esxi),
     ("limine", Verb::Limine),
@@ -33,6 +37,8 @@ const VERBS: [(&str, Verb); 12] = [
     ("grub-http", Verb::GrubHttp),
     ("shim-http", Verb::ShimHttp),
     ("freebsd-http", Verb::FreeBsdHttp),
+    ("set-ip", Verb::SetIp),
+    ("show-ip", Verb::ShowIp),
     ("statuses", Verb::Statuses),
 ];
 
@@ -45,7 +51,7 @@ impl Verb {
     }
 }
 
-/// A verb and its file: a name on the boot server, or a URL for HTTP; empty for `statuses`.
+/// A verb and its file: a name on the boot server, or a URL for HTTP; settings for `set-ip`; empty for `statuses`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub verb: Verb,

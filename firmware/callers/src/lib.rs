@@ -11,14 +11,17 @@ mod datagrams;
 mod efi;
 mod frames;
 mod http;
+mod interface;
 mod jobs;
 mod report;
+mod settings;
 mod snp;
 mod statuses;
 mod tftp;
 mod udp;
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use jobs::{Job, Verb};
 use report::{Failure, tell};
 use uefi::Handle;
@@ -58,11 +61,13 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
     let Job { verb, file } = job;
     let name = verb.name();
     if *verb == Verb::Statuses {
-        return statuses::walk(device);
+        return statuses::walk(device, clock);
     }
     tell(format_args!("{name} {file} begins"));
     let begin = clock.micros();
     let result = match verb {
+        Verb::SetIp => settings::set(device, file).map(|()| Vec::new()),
+        Verb::ShowIp => settings::show(device, file).map(|()| Vec::new()),
         Verb::OpenBsd => base_code::openbsd(device, file),
         Verb::Esxi => base_code::esxi(device, file),
         Verb::Limine => base_code::limine(device, file),
@@ -78,6 +83,10 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
     };
     let micros = clock.micros() - begin;
     match result {
+        Ok(_) if matches!(verb, Verb::SetIp | Verb::ShowIp) => {
+            tell(format_args!("{name} {file}: done"));
+            true
+        }
         Ok(bytes) => {
             report::file(name, file, &bytes, micros);
             true

@@ -36,6 +36,7 @@ pub mod smbios;
 pub mod snp;
 mod start;
 pub mod undi;
+pub mod variable;
 
 pub use callbacks::Callback;
 pub use clock::Clock;

@@ -21,8 +21,10 @@ use wireboot_net::{Duration, Memory};
 use wireboot_protocols::Refusal;
 use wireboot_protocols::http::{Answer, Asked, Config, Http, Response, Verdict};
 
-/// How long a call or a poll waits for what may be about to come: some callers look again after a tenth of a second only.
+/// How long a call waits for what may be about to come.
 const LINGER: Duration = Duration::from_micros(200);
+/// The same for a poll, whose caller has nothing else to do: FreeBSD's loader polls again after a tenth of a second only.
+const POLL_LINGER: Duration = Duration::from_millis(10);
 /// Longest URL, in characters, and longest header value that an end is looked for in.
 const LONGEST: usize = 0x4000;
 /// Header lines of a request, and bytes of its body, at most.
@@ -214,8 +216,8 @@ fn with(
 }
 
 /// Takes what has come and what comes in a moment.
-fn linger(http: &mut Http, state: &mut State) -> Vec<Answer> {
-    let until = state.network.now() + LINGER;
+fn linger(http: &mut Http, state: &mut State, moment: Duration) -> Vec<Answer> {
+    let until = state.network.now() + moment;
     loop {
         state.network.turn();
         let answers = http.advance(&mut *state.network);
@@ -325,6 +327,10 @@ unsafe extern "efiapi" fn get_mode_data(
     let Some(data) = (unsafe { data.as_mut() }) else {
         return Status::INVALID_PARAMETER;
     };
+    // SAFETY: a pointer of either version.
+    if unsafe { data.access_point.ipv4_node.is_null() } {
+        return Status::INVALID_PARAMETER;
+    }
     with(this, |http, _| {
         let config = refused(http.mode())?;
         data.http_version = HttpVersion(config.version);
@@ -481,7 +487,7 @@ unsafe extern "efiapi" fn request(this: *mut HttpProtocol, token: *mut HttpToken
         };
         let number = token.expose_provenance();
         refused(http.request(number, &asked, &mut *state.network))?;
-        Ok(linger(http, state))
+        Ok(linger(http, state, LINGER))
     })
 }
 
@@ -503,7 +509,7 @@ unsafe extern "efiapi" fn response(this: *mut HttpProtocol, token: *mut HttpToke
     };
     with(this, |http, state| {
         refused(http.response(token.expose_provenance(), wants_head, body))?;
-        Ok(linger(http, state))
+        Ok(linger(http, state, LINGER))
     })
 }
 
@@ -518,9 +524,9 @@ unsafe extern "efiapi" fn poll(this: *mut HttpProtocol) -> Status {
     let mut idle = false;
     let status = with(this, |http, state| {
         refused(http.mode())?;
-        let answers = linger(http, state);
-        idle = answers.is_empty();
-        Ok(answers)
+        // While a token is out, each poll is a success, as the stock driver's: FreeBSD's loader takes an error for the end.
+        idle = !http.waits();
+        Ok(linger(http, state, POLL_LINGER))
     });
     if status.is_success() && idle {
         return Status::NOT_READY;

@@ -1,20 +1,44 @@
-//! EFI_IP4_CONFIG2_PROTOCOL and EFI_IP6_CONFIG_PROTOCOL: their tables, which have the same form.
+//! EFI_IP4_CONFIG2_PROTOCOL and EFI_IP6_CONFIG_PROTOCOL: their tables, which have the same form, and the variables of the firmware's in which
+//! what callers set is kept.
 
-use crate::shared::{Call, Shared};
+use crate::shared::{Call, Shared, Station};
 use crate::signal::signal;
 use crate::simple_network::status;
 use alloc::boxed::Box;
+use alloc::string::String;
 use core::ffi::c_void;
 use core::ptr;
 use uefi_raw::protocol::network::ip4_config2::{Ip4Config2DataType, Ip4Config2Protocol};
 use uefi_raw::{Event, Guid, Status, guid};
+use wireboot_platform::device_path::NetworkPath;
+use wireboot_platform::variable;
 use wireboot_protocols::Refusal;
-use wireboot_protocols::ip_config::{IpConfig, Kind};
+use wireboot_protocols::ip_config::{self, IpConfig, Kind, Settings, Stored};
 
 /// EFI_IP6_CONFIG_PROTOCOL_GUID (UEFI 2.10, section 28.7).
 pub(crate) const IP6_CONFIG_GUID: Guid = guid!("937fe521-95ae-4d1a-8929-48bcd90ad31a");
 /// More data than any type has.
 const MOST_DATA: usize = 0x1000;
+
+/// The protocol's identifier, which is also the vendor of its variable.
+pub(crate) fn guid_of(v6: bool) -> Guid {
+    if v6 {
+        IP6_CONFIG_GUID
+    } else {
+        Ip4Config2Protocol::GUID
+    }
+}
+
+fn variable_name(station: &Station) -> String {
+    ip_config::name(station.mac, NetworkPath::parse(&station.mac_path).vlan)
+}
+
+/// The settings of one IP version: by DHCP, or else the firmware's own.
+pub(crate) fn settings_of(v6: bool, station: &Station, lease: &Settings) -> IpConfig {
+    let stored = variable::read(&variable_name(station), guid_of(v6));
+    let stored = stored.and_then(|bytes| Stored::read(v6, &bytes));
+    IpConfig::new(v6, station.mac, lease.clone(), stored)
+}
 
 /// The protocol of one IP version.
 #[repr(C)]
@@ -22,11 +46,12 @@ pub(crate) struct IpConfigTable {
     /// First, so that `this` is also the table's address. Data types apart, EFI_IP6_CONFIG_PROTOCOL is the same.
     protocol: Ip4Config2Protocol,
     v6: bool,
+    variable: String,
     shared: &'static Shared,
 }
 
 impl IpConfigTable {
-    pub(crate) fn new(shared: &'static Shared, v6: bool) -> Box<Self> {
+    pub(crate) fn new(shared: &'static Shared, v6: bool, station: &Station) -> Box<Self> {
         Box::new(Self {
             protocol: Ip4Config2Protocol {
                 set_data,
@@ -35,6 +60,7 @@ impl IpConfigTable {
                 unregister_data_notify,
             },
             v6,
+            variable: variable_name(station),
             shared,
         })
     }
@@ -49,20 +75,21 @@ fn config<'a>(call: &'a mut Call<'_>, v6: bool) -> &'a mut IpConfig {
     if v6 { v6_config } else { v4_config }
 }
 
-/// Begins a call about data of this type.
+/// Begins a call about data of this type, of which there may be none: what that means depends on the function.
 fn begin<'a>(
     this: *const Ip4Config2Protocol,
     data_type: Ip4Config2DataType,
-) -> Result<(Call<'a>, Kind, bool), Status> {
+    absent: Status,
+) -> Result<(Call<'a>, Kind, &'a IpConfigTable), Status> {
     if this.is_null() {
         return Err(Status::INVALID_PARAMETER);
     }
     // SAFETY: `this` is the first field of a table that lives while the protocol is installed.
     let table = unsafe { &*this.cast::<IpConfigTable>() };
     let of = if table.v6 { Kind::of_v6 } else { Kind::of_v4 };
-    let kind = of(data_type.0).ok_or(Status::UNSUPPORTED)?;
+    let kind = of(data_type.0).ok_or(absent)?;
     let call = table.shared.call().ok_or(Status::ACCESS_DENIED)?;
-    Ok((call, kind, table.v6))
+    Ok((call, kind, table))
 }
 
 unsafe extern "efiapi" fn set_data(
@@ -71,9 +98,14 @@ unsafe extern "efiapi" fn set_data(
     size: usize,
     data: *const c_void,
 ) -> Status {
-    if data.is_null() && size > 0 {
+    // Without both, what was set is cleared.
+    if data.is_null() != (size == 0) {
         return Status::INVALID_PARAMETER;
     }
+    let (mut call, kind, table) = match begin(this, data_type, Status::UNSUPPORTED) {
+        Ok(begun) => begun,
+        Err(status) => return status,
+    };
     if size > MOST_DATA {
         return Status::BAD_BUFFER_SIZE;
     }
@@ -83,21 +115,25 @@ unsafe extern "efiapi" fn set_data(
         // SAFETY: the caller's data of so many bytes.
         unsafe { core::slice::from_raw_parts(data.cast::<u8>(), size) }
     };
-    let (mut call, kind, v6) = match begin(this, data_type) {
-        Ok(begun) => begun,
-        Err(status) => return status,
-    };
-    let change = match config(&mut call, v6).set(kind, data) {
+    let change = match config(&mut call, table.v6).set(kind, data) {
         Ok(change) => change,
         Err(refusal) => return status(refusal),
     };
     if change.changed {
         let state = &mut *call.state;
         let [v4_config, v6_config] = &state.ip;
-        let changed = if v6 { v6_config } else { v4_config };
+        let changed = if table.v6 { v6_config } else { v4_config };
         state.network.set_interface(changed.settings());
     }
     drop(call);
+    if let Some(content) = change.variable
+        && let Err(error) = variable::keep(&table.variable, guid_of(table.v6), &content)
+    {
+        log::warn!(
+            "the firmware does not keep the boot loader's settings of the interface ({})",
+            error.status()
+        );
+    }
     for event in change.events {
         signal(event as Event);
     }
@@ -113,23 +149,24 @@ unsafe extern "efiapi" fn get_data(
     if size.is_null() {
         return Status::INVALID_PARAMETER;
     }
-    let (mut call, kind, v6) = match begin(this, data_type) {
+    // SAFETY: the caller's variable.
+    let room = unsafe { size.read_unaligned() };
+    if room > 0 && data.is_null() {
+        return Status::INVALID_PARAMETER;
+    }
+    let (mut call, kind, table) = match begin(this, data_type, Status::NOT_FOUND) {
         Ok(begun) => begun,
         Err(status) => return status,
     };
-    let bytes = match config(&mut call, v6).get(kind, data as usize) {
+    let bytes = match config(&mut call, table.v6).get(kind, data as usize) {
         Ok(bytes) => bytes,
         Err(refusal) => return status(refusal),
     };
-    // SAFETY: the caller's variable, and its buffer of as many bytes as that says.
+    // SAFETY: the caller's variable, and its buffer of as many bytes as that said.
     unsafe {
-        let room = size.read_unaligned();
         size.write_unaligned(bytes.len());
         if room < bytes.len() {
             return Status::BUFFER_TOO_SMALL;
-        }
-        if data.is_null() {
-            return Status::INVALID_PARAMETER;
         }
         ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), bytes.len());
     }
@@ -137,17 +174,16 @@ unsafe extern "efiapi" fn get_data(
 }
 
 fn notify(
-    this: *const Ip4Config2Protocol,
-    data_type: Ip4Config2DataType,
+    begun: Result<(Call<'_>, Kind, &IpConfigTable), Status>,
     event: Event,
     work: impl FnOnce(&mut IpConfig, Kind, usize) -> Result<(), Refusal>,
 ) -> Status {
     if event.is_null() {
         return Status::INVALID_PARAMETER;
     }
-    match begin(this, data_type) {
-        Ok((mut call, kind, v6)) => {
-            let result = work(config(&mut call, v6), kind, event as usize);
+    match begun {
+        Ok((mut call, kind, table)) => {
+            let result = work(config(&mut call, table.v6), kind, event as usize);
             result.map_or_else(status, |()| Status::SUCCESS)
         }
         Err(status) => status,
@@ -159,7 +195,8 @@ unsafe extern "efiapi" fn register_data_notify(
     data_type: Ip4Config2DataType,
     event: Event,
 ) -> Status {
-    notify(this, data_type, event, IpConfig::register)
+    let begun = begin(this, data_type, Status::UNSUPPORTED);
+    notify(begun, event, IpConfig::register)
 }
 
 unsafe extern "efiapi" fn unregister_data_notify(
@@ -167,7 +204,8 @@ unsafe extern "efiapi" fn unregister_data_notify(
     data_type: Ip4Config2DataType,
     event: Event,
 ) -> Status {
-    notify(this, data_type, event, IpConfig::unregister)
+    let begun = begin(this, data_type, Status::NOT_FOUND);
+    notify(begun, event, IpConfig::unregister)
 }
 
 #[cfg(test)]
@@ -177,7 +215,6 @@ mod tests {
     use uefi_raw::protocol::network::ip4::Ip4RouteTable;
     use uefi_raw::protocol::network::ip4_config2::Ip4Config2InterfaceInfo;
     use uefi_raw::{Char16, MacAddress};
-    use wireboot_protocols::ip_config::Settings;
 
     /// EFI_IP6_ADDRESS_INFO.
     #[repr(C)]
@@ -221,7 +258,7 @@ mod tests {
         let word = |info: &[u8], offset: usize| {
             usize::from_le_bytes(info[offset..][..8].try_into().unwrap())
         };
-        let config = IpConfig::new(false, mac, settings("10.0.0.5", "10.0.0.1"));
+        let config = IpConfig::new(false, mac, settings("10.0.0.5", "10.0.0.1"), None);
         let info = config.get(Kind::Info, at).unwrap();
         assert_eq!(info[offset_of!(V4, if_type)], 1);
         assert_eq!(info[offset_of!(V4, hw_addr_size)], 6);
@@ -235,7 +272,7 @@ mod tests {
         );
         assert_eq!(info.len(), size_of::<V4>() + 2 * size_of::<Ip4RouteTable>());
         type V6 = InterfaceInfo;
-        let config = IpConfig::new(true, mac, settings("fd00::5", "fe80::1"));
+        let config = IpConfig::new(true, mac, settings("fd00::5", "fe80::1"), None);
         let info = config.get(Kind::Info, at).unwrap();
         assert_eq!(offset_of!(V6, name), 0);
         assert_eq!(info[offset_of!(V6, if_type)], 1);

@@ -4,7 +4,7 @@ use crate::base_code::{BaseCodeTable, Packets};
 use crate::guard::Guard;
 use crate::handle::Installed;
 use crate::http;
-use crate::ip_config::{IP6_CONFIG_GUID, IpConfigTable};
+use crate::ip_config::{self, IpConfigTable};
 use crate::service_binding::HttpServiceBinding;
 use crate::shared::{Interface, Network, Shared, Station};
 use crate::simple_network::{self, SnpTable};
@@ -18,13 +18,11 @@ use uefi::Event;
 use uefi::boot::{self, EventType, TimerTrigger, Tpl};
 use uefi_raw::protocol::device_path::DevicePathProtocol;
 use uefi_raw::protocol::network::http::HttpProtocol;
-use uefi_raw::protocol::network::ip4_config2::Ip4Config2Protocol;
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_platform::Callback;
 use wireboot_protocols::host::Host;
 use wireboot_protocols::hub::Hub;
-use wireboot_protocols::ip_config::{IpConfig, Settings};
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
@@ -67,7 +65,7 @@ impl Resident {
     /// # Errors
     /// What the firmware answers when it has no memory, or when there are such handles already. The network has been dropped then.
     pub fn offer(
-        network: Box<dyn Network>,
+        mut network: Box<dyn Network>,
         link: Box<dyn Link>,
         station: Station,
         packets: &Packets,
@@ -78,8 +76,14 @@ impl Resident {
         let (seed, _) = wireboot_platform::random::seed();
         let mut host = Host::new(station.mac, station.mtu, seed);
         host.configure(station.address, station.prefix_len, station.router);
-        let config = |v6, settings: &Settings| IpConfig::new(v6, station.mac, settings.clone());
-        let ip = [config(false, &interface.v4), config(true, &interface.v6)];
+        let ip = [(false, &interface.v4), (true, &interface.v6)].map(|(v6, lease)| {
+            let config = ip_config::settings_of(v6, &station, lease);
+            // Without a lease, the address of the firmware's menu, if there is one.
+            if lease.addresses.is_empty() {
+                network.set_interface(config.settings());
+            }
+            config
+        });
         let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp, host, ip)));
         let mut resident = Self {
             guard: Guard::default(),
@@ -89,7 +93,7 @@ impl Resident {
                 snp: SnpTable::new(shared, &station),
                 base_code: BaseCodeTable::new(shared, &station, packets),
                 http: HttpServiceBinding::new(shared),
-                ip: [false, true].map(|v6| IpConfigTable::new(shared, v6)),
+                ip: [false, true].map(|v6| IpConfigTable::new(shared, v6, &station)),
                 interface: Box::new(interface),
                 station: Box::new(station),
                 shared: NonNull::from(shared),
@@ -140,8 +144,8 @@ impl Resident {
                 path(&tables.station.mac_path),
                 snp,
                 (HttpProtocol::SERVICE_BINDING_GUID, tables.http.protocol()),
-                (Ip4Config2Protocol::GUID, v4.protocol()),
-                (IP6_CONFIG_GUID, v6.protocol()),
+                (ip_config::guid_of(false), v4.protocol()),
+                (ip_config::guid_of(true), v6.protocol()),
             ];
             handles.push(Installed::new(&all)?);
             // Loaders take the way by which they came: by its URI node, or by the base code.

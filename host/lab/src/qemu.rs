@@ -215,6 +215,21 @@ impl Machine {
             .extend(off.map(|(_, name)| (name.to_owned(), "no".to_owned())));
     }
 
+    /// Has the machine's next boot find the variables that its last one, as `name`, has left.
+    ///
+    /// # Errors
+    /// When there are none: it has not run, or has no UEFI.
+    pub fn keep_variables(&mut self, lab: &Lab, name: &str) -> Result<()> {
+        let Firmware::Ovmf { variables, .. } = &mut self.firmware else {
+            bail!("a machine without UEFI has no variables")
+        };
+        let left = variables_of(lab, name);
+        let kept = left.with_extension("kept");
+        fs::copy(&left, &kept).with_context(|| format!("reading {}", left.display()))?;
+        *variables = kept;
+        Ok(())
+    }
+
     /// Builds the machine and switches it on. `name` names its files in the lab's scratch directory; `watch` sees the console live.
     ///
     /// # Errors
@@ -319,7 +334,7 @@ impl Machine {
         match &self.firmware {
             Firmware::SeaBios => {}
             Firmware::Ovmf { code, variables } => {
-                let copy = lab.scratch().join(format!("{name}.variables"));
+                let copy = variables_of(lab, name);
                 let mut content = fs::read(variables).with_context(|| {
                     format!(
                         "reading {}: is the package ovmf installed?",
@@ -427,6 +442,11 @@ const SLOT: u8 = 0x10;
 /// A path inside a QEMU option, where a comma is doubled.
 fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
+}
+
+/// What the machine has of its firmware's variables.
+fn variables_of(lab: &Lab, name: &str) -> PathBuf {
+    lab.scratch().join(format!("{name}.variables"))
 }
 
 fn trace_log(lab: &Lab, name: &str) -> PathBuf {

@@ -1,17 +1,20 @@
 //! Calls of boot loaders that are not at hand, by a program of ours, over wireboot's network and over the firmware's.
 
 use std::fs;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 use wireboot_lab::embed;
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{NetworkOptions, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::scene::{Scene, boot_program, callers_program, expect};
+use crate::scene::{MACHINE, Scene, boot_program, callers_program, expect};
 
-/// Answers that the specification gives.
-const PASSED: usize = 43;
+/// Answers that the specification gives, over either version of IP.
+const PASSED: usize = 212;
 /// What loaders read.
 const FILE: &str = "system.cpio";
 
@@ -43,28 +46,9 @@ fn jobs(verbs: &[&str]) -> String {
         .collect()
 }
 
-/// Every verb whose protocols wireboot has, and all statuses of the specification.
-pub(crate) fn over_ours(lab: &Lab) -> Result<()> {
-    const VERBS: [&str; 7] = [
-        "openbsd",
-        "esxi-tftp",
-        "limine",
-        "shim",
-        "wds",
-        "netbsd",
-        "freebsd-snp",
-    ];
-    let scene = Scene::new(lab)?;
-    prepare(&scene, &format!("statuses\n{}", jobs(&VERBS)))?;
-    scene
-        .system
-        .configure("title callers\nefi tftp://10.77.0.1/callers.efi\n")?;
-    let program = scene.system.directory.join("wireboot.efi");
-    embed::configuration(&boot_program()?, "network wireboot\n", &program)?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
-    expect(&mut machine, "starting efi .* over wireboot's network")?;
-    let told = expect(&mut machine, "callers: statuses: .* failed")?;
+/// All answers are the specification's: so many, at least.
+fn statuses(machine: &mut RunningMachine) -> Result<()> {
+    let told = expect(machine, "callers: statuses: .* failed")?;
     let lines = |expression| -> Result<Vec<String>> {
         let all = machine.console.all(&Regex::new(expression)?);
         Ok(all.into_iter().map(|seen| seen.text).collect())
@@ -74,13 +58,91 @@ pub(crate) fn over_ours(lab: &Lab) -> Result<()> {
     let absent = lines("callers: UNSUPPORTED .*")?;
     ensure!(absent.is_empty(), "{absent:?}");
     ensure!(lines("callers: pass .*")?.len() >= PASSED, "{told}");
-    gets(&scene, &mut machine, &VERBS)?;
-    expect(&mut machine, "callers: done, 0 of 8 failed").map(drop)
+    Ok(())
 }
 
-/// The same calls succeed over the stack that loaders are written for.
-pub(crate) fn over_stock(lab: &Lab) -> Result<()> {
-    const VERBS: [&str; 6] = [
+/// What loaders read by HTTP.
+const BY_HTTP: [&str; 4] = ["esxi-http", "grub-http", "shim-http", "freebsd-http"];
+
+fn http_jobs(verbs: &[&str], server: &str) -> String {
+    verbs
+        .iter()
+        .map(|verb| format!("{verb} http://{server}/{FILE}\n"))
+        .collect()
+}
+
+/// wireboot.efi that keeps the network, for a program that it gets from `url`.
+fn keeper(scene: &Scene<'_>, url: &str) -> Result<PathBuf> {
+    scene
+        .system
+        .configure(&format!("title callers\nefi {url}\n"))?;
+    let program = scene.system.directory.join("wireboot.efi");
+    embed::configuration(&boot_program()?, "network wireboot\n", &program)?;
+    Ok(program)
+}
+
+/// The program came by HTTP, so its device has no PXE base code: loaders read their addresses from its path.
+pub(crate) fn over_ours_by_http(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    prepare(&scene, &http_jobs(&BY_HTTP, "10.77.0.1"))?;
+    let program = keeper(&scene, "http://10.77.0.1/callers.efi")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "starting efi http.* over wireboot's network")?;
+    gets(&scene, &mut machine, &BY_HTTP)?;
+    expect(&mut machine, "callers: done, 0 of 4 failed")?;
+    // The head has come with the answer to the request, so nobody need wait for it.
+    let told = Regex::new("callers: freebsd-http: polled .*")?;
+    let told = machine.console.seen(&told).context("no polls")?.text;
+    ensure!(told.contains(", 0 for the head"), "{told}");
+    Ok(())
+}
+
+/// The same over IPv6, all statuses, and the base code's own address.
+pub(crate) fn over_ours_over_ipv6(lab: &Lab) -> Result<()> {
+    const VERBS: [&str; 3] = ["esxi-http", "grub-http", "shim-http"];
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    scene.machine.pxe_only(Some(IpVersion::V6));
+    let server = format!("[{SERVER6}]");
+    prepare(&scene, &format!("statuses\n{}", http_jobs(&VERBS, &server)))?;
+    let program = keeper(&scene, &format!("tftp://{server}/callers.efi"))?;
+    let _server = scene.serve_program(&program, &["--ra"])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "starting efi .* over wireboot's network")?;
+    statuses(&mut machine)?;
+    gets(&scene, &mut machine, &VERBS)?;
+    expect(&mut machine, "callers: done, 0 of 4 failed").map(drop)
+}
+
+const IN_THE_MENU: &str = "fd00:98::7/64 fe80::7 fd00:98::53";
+const BY_A_LOADER: [&str; 2] = [
+    "10.9.8.66/24 10.9.8.1 10.9.8.53",
+    "fd00:99::66/64 fe80::1 fd00:99::53",
+];
+
+fn sets(machine: &mut RunningMachine) -> Result<()> {
+    expect(machine, "callers: set-ip .*: done").map(drop)
+}
+
+fn shows(machine: &mut RunningMachine, version: &str, settings: &str) -> Result<()> {
+    let words: Vec<_> = settings.split([' ', '/']).collect();
+    let [address, _, gateway, dns] = words[..] else {
+        bail!("{settings}")
+    };
+    expect(
+        machine,
+        &format!(
+            "callers: settings of IPv{version}: policy 0, address {address}, gateway {gateway}, DNS {dns}\n"
+        ),
+    )
+    .map(drop)
+}
+
+/// Three boots of one machine, which keeps its firmware's variables. Over the stack that loaders are written for: their calls by TFTP, and
+/// settings as its menu makes them. Over ours: all statuses, these settings where there is no lease, every verb, and other settings. Over
+/// stock again: those, and loaders by HTTP.
+pub(crate) fn over_both(lab: &Lab) -> Result<()> {
+    const OVER_STOCK: [&str; 6] = [
         "openbsd",
         "esxi-tftp",
         "limine",
@@ -88,11 +150,58 @@ pub(crate) fn over_stock(lab: &Lab) -> Result<()> {
         "wds",
         "freebsd-snp",
     ];
-    let scene = Scene::new(lab)?;
-    prepare(&scene, &jobs(&VERBS))?;
-    let program = scene.system.directory.join("callers.efi");
-    let _server = scene.serve_program(&program, &[])?;
+    const OVER_OURS: [&str; 7] = [
+        "openbsd",
+        "esxi-tftp",
+        "limine",
+        "shim",
+        "wds",
+        "netbsd",
+        "freebsd-snp",
+    ];
+    let mut scene = Scene::new(lab)?;
+    let callers = scene.system.directory.join("callers.efi");
+
+    let by_tftp = jobs(&OVER_STOCK);
+    prepare(&scene, &format!("set-ip {IN_THE_MENU}\n{by_tftp}"))?;
+    let server = scene.serve_program(&callers, &[])?;
     let mut machine = scene.start()?;
-    gets(&scene, &mut machine, &VERBS)?;
+    sets(&mut machine)?;
+    gets(&scene, &mut machine, &OVER_STOCK)?;
+    expect(&mut machine, "callers: done, 0 of 7 failed")?;
+    drop((machine, server));
+    scene.machine.keep_variables(lab, MACHINE)?;
+
+    let [v4, v6] = BY_A_LOADER;
+    prepare(
+        &scene,
+        &format!(
+            "show-ip 6\nstatuses\n{}set-ip {v4}\nset-ip {v6}\n",
+            jobs(&OVER_OURS)
+        ),
+    )?;
+    let program = keeper(&scene, "tftp://10.77.0.1/callers.efi")?;
+    let server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "starting efi .* over wireboot's network")?;
+    shows(&mut machine, "6", IN_THE_MENU)?;
+    statuses(&mut machine)?;
+    gets(&scene, &mut machine, &OVER_OURS)?;
+    // Last: the interface has another address behind that.
+    sets(&mut machine)?;
+    sets(&mut machine)?;
+    expect(&mut machine, "callers: done, 0 of 11 failed")?;
+    drop((machine, server));
+    scene.machine.keep_variables(lab, MACHINE)?;
+
+    let by_http = http_jobs(&BY_HTTP, "10.77.0.1");
+    prepare(&scene, &format!("show-ip 4\nshow-ip 6\n{by_http}"))?;
+    let _server = scene.serve_program(&callers, &[])?;
+    scene.machine.pxe_only(None);
+    let mut machine = scene.start()?;
+    expect(&mut machine, "(?i)start HTTP Boot over IPv4")?;
+    shows(&mut machine, "4", v4)?;
+    shows(&mut machine, "6", v6)?;
+    gets(&scene, &mut machine, &BY_HTTP)?;
     expect(&mut machine, "callers: done, 0 of 6 failed").map(drop)
 }

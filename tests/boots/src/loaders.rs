@@ -13,7 +13,7 @@ use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
-use crate::scene::{Scene, boot_program, expect, faulty_program};
+use crate::scene::{Scene, boot_program, expect, faulty_program, run};
 use crate::system;
 
 const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
@@ -115,29 +115,68 @@ pub(crate) fn shim_and_grub_from_a_disk(lab: &Lab) -> Result<()> {
     scene.runs(&mut start(&scene)?)
 }
 
-/// shim came by HTTP: it asks for GRUB by EFI_HTTP_PROTOCOL, and GRUB goes on by HTTP with a network stack of its own.
+/// What was asked for by HTTP while `scene` booted.
+fn boots_with_requests(scene: &Scene<'_>) -> Result<Vec<String>> {
+    let file = scene.lab.scratch().join("loaders.pcap");
+    let capture = Capture::start(scene.lab, INTERFACE, "tcp", &file)?;
+    scene.runs(&mut start(scene)?)?;
+    capture.finish()?;
+    let packets = fs::read(&file)?;
+    let text = String::from_utf8_lossy(&packets);
+    let requests = text.split("GET ").skip(1);
+    let targets = requests.filter_map(|rest| rest.split(' ').next());
+    Ok(targets.map(ToOwned::to_owned).collect())
+}
+
+fn asked_for(targets: &[String], file: &str) -> Result<()> {
+    ensure!(
+        targets.iter().any(|target| target == file),
+        "{file} is not in {targets:?}"
+    );
+    Ok(())
+}
+
+/// What shim asks for: several files on one connection, with a second slash before their names.
+fn shims_grub() -> String {
+    format!("/{FOLDER}//grubx64.efi")
+}
+
+/// shim came by HTTP: it asks for GRUB by EFI_HTTP_PROTOCOL. Debian's GRUB has no HTTP in it, so it goes on by TFTP, with a network stack of
+/// its own.
 pub(crate) fn shim_by_http_and_grub(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     prepare_by(&scene, "http", "10.77.0.1", &menu())?;
     let program = program(&scene, "")?;
     let _server = scene.serve_program(&program, &[])?;
-    let file = lab.scratch().join("loaders.pcap");
-    let capture = Capture::start(lab, INTERFACE, "tcp", &file)?;
-    scene.runs(&mut start(&scene)?)?;
-    capture.finish()?;
-    // shim asks for several files on one connection, and puts a second slash before their names.
-    let packets = fs::read(&file)?;
-    let text = String::from_utf8_lossy(&packets);
-    let targets = text
-        .split("GET ")
-        .skip(1)
-        .filter_map(|rest| rest.split(' ').next());
-    let targets: Vec<_> = targets.collect();
-    let grub = format!("/{FOLDER}//grubx64.efi");
+    let targets = boots_with_requests(&scene)?;
+    asked_for(&targets, &shims_grub())?;
     ensure!(
-        targets.contains(&grub.as_str()),
-        "{grub} is not in {targets:?}"
+        targets.iter().all(|target| target != "/linux"),
+        "{targets:?}"
     );
+    Ok(())
+}
+
+/// The same over IPv6, with a GRUB that has HTTP: it goes on by that, by what the path of shim's device says.
+pub(crate) fn shim_and_grub_by_http_over_ipv6(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    scene.machine.pxe_only(Some(IpVersion::V6));
+    prepare_by(&scene, "http", &format!("[{SERVER6}]"), &menu())?;
+    let grub = scene.system.directory.join(FOLDER).join("grubx64.efi");
+    let modules = ["normal", "linux", "http", "efinet", "net"];
+    run(lab
+        .command("grub-mkimage")
+        .args(["-O", "x86_64-efi", "-d", "/usr/lib/grub/x86_64-efi"])
+        .arg(format!("--prefix=/{FOLDER}/grub"))
+        .arg(format!("--output={}", grub.display()))
+        .args(modules))?;
+    let program = program(&scene, "")?;
+    let _server = scene.serve_program(&program, &["--ra"])?;
+    let targets = boots_with_requests(&scene)?;
+    asked_for(&targets, &shims_grub())?;
+    for file in ["/linux", "/system.cpio", "/data.cpio"] {
+        asked_for(&targets, file)?;
+    }
     Ok(())
 }
 

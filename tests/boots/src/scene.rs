@@ -20,6 +20,9 @@ use crate::system::System;
 /// For a step of a boot: much longer than it takes, for machines that are busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The machine's name.
+pub(crate) const MACHINE: &str = "machine";
+
 /// A network, a directory to boot from, and a machine that is still switched off.
 pub(crate) struct Scene<'lab> {
     pub lab: &'lab Lab,
@@ -126,7 +129,7 @@ impl<'lab> Scene<'lab> {
             matches!(self.machine.firmware, Firmware::Ovmf { .. }),
             "these tests are for UEFI"
         );
-        self.machine.start(self.lab, "machine", |_| {})
+        self.machine.start(self.lab, MACHINE, |_| {})
     }
 
     /// Boots to the end: the system tells the right checksum and switches itself off.

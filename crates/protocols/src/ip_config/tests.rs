@@ -9,7 +9,7 @@ fn v4() -> IpConfig {
         gateways: vec![[10, 0, 0, 1].into()],
         dns: vec![[10, 0, 0, 2].into(), [10, 0, 0, 3].into()],
     };
-    IpConfig::new(false, MAC, settings)
+    IpConfig::new(false, MAC, settings, None)
 }
 
 fn v6() -> IpConfig {
@@ -18,7 +18,7 @@ fn v6() -> IpConfig {
         gateways: vec!["fe80::1".parse().unwrap()],
         dns: vec![],
     };
-    IpConfig::new(true, MAC, settings)
+    IpConfig::new(true, MAC, settings, None)
 }
 
 #[test]
@@ -122,6 +122,11 @@ fn what_no_interface_can_have_is_refused() {
             Some(Refusal::InvalidParameter)
         );
     }
+    let twice = [10, 0, 0, 1, 10, 0, 0, 2, 10, 0, 0, 1];
+    assert_eq!(
+        refusal(Kind::Gateway, &twice),
+        Some(Refusal::InvalidParameter)
+    );
     assert_eq!(refusal(Kind::Dns, &[1; 5]), Some(Refusal::BadBufferSize));
     assert_eq!(refusal(Kind::Dns, &[1; 68]), Some(Refusal::BadBufferSize));
     assert_eq!(refusal(Kind::Policy, &[0; 3]), Some(Refusal::BadBufferSize));
@@ -139,6 +144,12 @@ fn under_dhcp_nothing_is_set_by_hand() {
         assert_eq!(config.set(kind, &[]), Err(Refusal::WriteProtected));
     }
     assert_eq!(config.get(Kind::Policy, 0), Ok(vec![1, 0, 0, 0]));
+    for kind in [Kind::Address, Kind::Gateway] {
+        assert_eq!(config.get(kind, 0), Err(Refusal::NotFound));
+    }
+    // The address is there all the same.
+    assert_eq!(config.settings().addresses, [([10, 0, 0, 5].into(), 24)]);
+    assert_eq!(config.get(Kind::Dns, 0).unwrap().len(), 8);
     config.set(Kind::Policy, &[0; 4]).unwrap();
     config.set(Kind::Gateway, &[10, 0, 0, 8]).unwrap();
 }
@@ -158,4 +169,124 @@ fn who_wants_to_know_of_a_kind_is_told_of_that() {
         config.register(Kind::Policy, event).unwrap();
     }
     assert_eq!(config.register(Kind::Info, 1), Err(Refusal::OutOfResources));
+}
+
+#[test]
+fn another_policy_is_news_of_all_that_it_is_about() {
+    let mut config = v4();
+    for (kind, event) in [(Kind::Address, 1), (Kind::Gateway, 2), (Kind::Dns, 3)] {
+        config.register(kind, event).unwrap();
+    }
+    config.register(Kind::Policy, 4).unwrap();
+    assert_eq!(config.set(Kind::Policy, &[0; 4]).unwrap().events, [4]);
+    let change = config.set(Kind::Policy, &[1, 0, 0, 0]).unwrap();
+    assert_eq!((change.events, change.changed), (vec![1, 2, 3, 4], false));
+}
+
+fn address(last: u8) -> Vec<u8> {
+    vec![10, 0, 0, last, 255, 255, 255, 0]
+}
+
+fn stored(v6: bool, records: &[(Kind, &[u8])]) -> Option<Stored> {
+    let mut stored = Stored::new(v6, MAC);
+    for (kind, data) in records {
+        stored.set(*kind, data);
+    }
+    Some(stored)
+}
+
+/// What the last change has the firmware keep.
+fn kept(change: Change) -> Stored {
+    Stored::read(false, &change.variable.unwrap()).unwrap()
+}
+
+#[test]
+fn without_a_lease_the_firmwares_settings_are_told() {
+    let menu = stored(
+        false,
+        &[
+            (Kind::Address, &address(7)),
+            (Kind::Gateway, &[10, 0, 0, 1]),
+            (Kind::Dns, &[10, 0, 0, 3]),
+        ],
+    );
+    let config = IpConfig::new(false, MAC, Settings::default(), menu.clone());
+    assert_eq!(config.get(Kind::Policy, 0), Ok(vec![0; 4]));
+    assert_eq!(config.get(Kind::Address, 0), Ok(address(7)));
+    assert_eq!(config.get(Kind::Gateway, 0), Ok(vec![10, 0, 0, 1]));
+    assert_eq!(config.get(Kind::Dns, 0), Ok(vec![10, 0, 0, 3]));
+    assert_eq!(config.settings().addresses, [([10, 0, 0, 7].into(), 24)]);
+    let by_dhcp = stored(
+        false,
+        &[(Kind::Policy, &[1, 0, 0, 0]), (Kind::Address, &address(7))],
+    );
+    let mut config = IpConfig::new(false, MAC, Settings::default(), by_dhcp);
+    assert_eq!(config.get(Kind::Policy, 0), Ok(vec![1, 0, 0, 0]));
+    assert_eq!(config.settings(), &Settings::default());
+    assert_eq!(
+        config.set(Kind::Address, &address(7)),
+        Err(Refusal::WriteProtected)
+    );
+    // With one, they are not.
+    let settings = v4().settings().clone();
+    let config = IpConfig::new(false, MAC, settings, menu);
+    assert_eq!(config.get(Kind::Address, 0), Ok(address(5)));
+}
+
+#[test]
+fn what_no_interface_can_have_is_not_taken_from_the_firmware() {
+    let broken = stored(
+        false,
+        &[
+            (Kind::Policy, &[9, 0, 0, 0]),
+            (Kind::Address, &[10, 0, 0, 1]),
+            (Kind::Gateway, &[255; 4]),
+            (Kind::Dns, &[10, 0, 0, 3]),
+        ],
+    );
+    let mut config = IpConfig::new(false, MAC, Settings::default(), broken);
+    assert_eq!(config.get(Kind::Policy, 0), Ok(vec![0; 4]));
+    assert_eq!(config.get(Kind::Address, 0), Err(Refusal::NotFound));
+    let change = config.set(Kind::Gateway, &[10, 0, 0, 1]).unwrap();
+    let expected = stored(
+        false,
+        &[(Kind::Gateway, &[10, 0, 0, 1]), (Kind::Dns, &[10, 0, 0, 3])],
+    );
+    assert_eq!(Some(kept(change)), expected);
+}
+
+#[test]
+fn what_a_caller_sets_is_kept_and_the_lease_is_not() {
+    let mut config = v4();
+    let same = config.set(Kind::Policy, &[0; 4]).unwrap();
+    assert_eq!(same.variable, None);
+    let change = config.set(Kind::Address, &address(5)).unwrap();
+    assert!(!change.changed);
+    assert_eq!(
+        Some(kept(change)),
+        stored(false, &[(Kind::Address, &address(5))])
+    );
+    let change = config.set(Kind::Policy, &[1, 0, 0, 0]).unwrap();
+    let dhcp = stored(false, &[(Kind::Policy, &[1, 0, 0, 0])]);
+    assert_eq!(Some(kept(change)), dhcp);
+    // The firmware's network boot makes the policy static, which forgets the rest.
+    let settings = v4().settings().clone();
+    let mut config = IpConfig::new(false, MAC, settings, dhcp);
+    assert_eq!(config.get(Kind::Policy, 0), Ok(vec![0; 4]));
+    let change = config.set(Kind::Dns, &[10, 0, 0, 9]).unwrap();
+    let expected = stored(false, &[(Kind::Dns, &[10, 0, 0, 9])]);
+    assert_eq!(Some(kept(change)), expected);
+}
+
+#[test]
+fn the_firmwares_identity_association_is_kept() {
+    let mut before = stored(true, &[(Kind::DupAddrDetect, &[3, 0, 0, 0])]).unwrap();
+    let bytes = before.write().unwrap();
+    let mut config = IpConfig::new(true, [9; 6], Settings::default(), Some(before.clone()));
+    assert_eq!(config.get(Kind::DupAddrDetect, 0), Ok(vec![3, 0, 0, 0]));
+    let change = config.set(Kind::AltInterfaceId, &[5; 8]).unwrap();
+    before.set(Kind::AltInterfaceId, &[5; 8]);
+    let variable = change.variable.unwrap();
+    assert_eq!(variable[..4], bytes[..4]);
+    assert_eq!(Stored::read(true, &variable), Some(before));
 }

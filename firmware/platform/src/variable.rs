@@ -1,0 +1,23 @@
+//! The firmware's variables.
+
+use alloc::boxed::Box;
+use uefi::runtime::{self, VariableAttributes, VariableVendor};
+use uefi::{CString16, Guid, Result, Status};
+
+/// What a variable holds; `None` where there is none.
+#[must_use]
+pub fn read(name: &str, vendor: Guid) -> Option<Box<[u8]>> {
+    let name = CString16::try_from(name).ok()?;
+    let found = runtime::get_variable_boxed(&name, &VariableVendor(vendor));
+    found.ok().map(|(content, _)| content)
+}
+
+/// Has the firmware keep `content` from boot to boot, for its own drivers alone.
+///
+/// # Errors
+/// When it does not take it, as when there is no room.
+pub fn keep(name: &str, vendor: Guid, content: &[u8]) -> Result {
+    let name = CString16::try_from(name).map_err(|_| Status::INVALID_PARAMETER)?;
+    let attributes = VariableAttributes::NON_VOLATILE | VariableAttributes::BOOTSERVICE_ACCESS;
+    runtime::set_variable(&name, &VariableVendor(vendor), attributes, content)
+}
