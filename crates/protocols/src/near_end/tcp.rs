@@ -83,7 +83,7 @@ pub enum Status {
 impl Status {
     /// What has become of the connection behind `port`.
     #[must_use]
-    pub fn of<B: Block + 'static>(port: &SocketPort<B>) -> Self {
+    pub fn of<B: Block + 'static>(port: &mut SocketPort<B>) -> Self {
         match (port.is_open(), port.ending()) {
             (true, ending) => Self::Open {
                 ready: port.ready(),
