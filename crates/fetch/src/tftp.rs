@@ -414,7 +414,7 @@ impl Run<'_> {
     /// Waits until a whole window has room. Until then the server is not acknowledged; one that gives up is gone.
     async fn room(&self) -> Result<(), TftpError> {
         let mut gone = false;
-        while !self.transfer.borrow_mut().has_room() {
+        while !self.transfer.borrow_mut().has_room(self.announced) {
             self.transfer.borrow_mut().held = true;
             self.turn_strangers_away();
             gone |= self.control().is_err();

@@ -258,6 +258,7 @@ impl LoaderNetwork {
         while let Some(event) = self.network.event() {
             self.take(event);
         }
+        self.turn_downloads();
         self.turn_connections();
     }
 }

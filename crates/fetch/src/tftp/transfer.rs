@@ -253,9 +253,15 @@ impl Transfer {
         self.received + u64::from(self.window) * self.block_size as u64
     }
 
-    /// Whether all that the server sends for an acknowledgement can be written at once.
-    pub(super) fn has_room(&mut self) -> bool {
-        let wanted = usize::try_from(self.wanted()).unwrap_or(usize::MAX);
+    /// Whether all that the server sends for an acknowledgement can be written at once. Of a file that is longer than it was `announced` it
+    /// is a block.
+    pub(super) fn has_room(&mut self, announced: Option<u64>) -> bool {
+        let most = match announced {
+            Some(size) if size > self.received => size,
+            Some(_) => self.received + self.block_size as u64,
+            None => u64::MAX,
+        };
+        let wanted = usize::try_from(self.wanted().min(most)).unwrap_or(usize::MAX);
         self.memory.as_mut().is_none_or(|memory| {
             let wanted = wanted.min(memory.len());
             memory.has_room(wanted)

@@ -98,9 +98,8 @@ impl Streams for Shared {
 
     fn status(&mut self, job: &Job) -> Status {
         let network = &mut *self.0.borrow_mut();
-        network.turn();
-        let connection = network.connection(*job);
-        connection.map_or(Status::Silent, |one| Status::of(&one.port))
+        let connection = network.connection_mut(*job);
+        connection.map_or(Status::Silent, |one| Status::of(&mut one.port))
     }
 
     fn read(&self, job: &Job, at: usize, to: &mut [u8]) -> usize {

@@ -2,34 +2,145 @@
 
 use super::{LoaderNetwork, PATIENCE, Shared, failure};
 use crate::network::instant;
+use alloc::string::String;
 use efi_protocols::Failure;
+use wireboot_fetch::tftp::TftpError;
 use wireboot_fetch::url::Url;
-use wireboot_fetch::{Command, Event, File, Job};
+use wireboot_fetch::window::WindowReader;
+use wireboot_fetch::{Command, Event, FetchError, Job, MAX_CONCURRENT};
 use wireboot_net::{Instant, Memory};
-use wireboot_platform::memory::{self, DownloadReader};
-use wireboot_protocols::near_end::{Files, Progress};
+use wireboot_platform::memory::{self, Pieces};
+use wireboot_protocols::near_end::{Files, Progress, State};
 
-/// Bytes of a file that the near end has in memory at most; a larger one comes by the loader's own means.
-const LARGEST: usize = 64 << 20;
+/// Bytes of a file that the near end has in memory at most, read and unread.
+const MOST: u64 = 64 << 20;
+/// Bytes of one piece of that.
+const PIECE: u64 = 1 << 20;
+/// Beyond what has come of a file whose size nobody has told.
+const AHEAD: u64 = 4 << 20;
+/// Beyond the size that was told: more than a block.
+const BEYOND: u64 = 64 << 10;
+/// Those that a server may have to wait for. One place is left for the loader's calls that read files.
+const RUNNING: usize = MAX_CONCURRENT - 1;
 
 /// A file for the near end.
 pub(super) struct Download {
     job: Job,
-    /// The bytes that have come without a gap, while it comes.
-    reader: Option<DownloadReader>,
-    size: Option<u64>,
-    /// Something has come.
+    window: WindowReader<Pieces>,
+    announced: Option<u64>,
+    /// The server has answered.
     coming: bool,
-    file: Option<File>,
-    /// How it ended, if without a file.
-    end: Option<Progress>,
+    /// There was no memory for another piece.
+    short: bool,
+    /// What has become of it, once that is known.
+    end: Option<State>,
+    /// The service knows no more of it.
+    over: bool,
+}
+
+impl Download {
+    /// Bytes that have come.
+    fn ready(&mut self) -> u64 {
+        self.window.released() + self.window.ready() as u64
+    }
+
+    /// Gives memory as far as there may be.
+    fn give(&mut self) {
+        if self.short || self.end.is_some() || !self.coming {
+            return;
+        }
+        let ready = self.ready();
+        let wanted = match self.announced {
+            Some(size) if size > ready => size,
+            Some(_) => ready + BEYOND,
+            None => ready + AHEAD,
+        };
+        let limit = wanted.min(self.window.released() + MOST);
+        while let Some(left) = limit.checked_sub(self.window.end())
+            && left > 0
+        {
+            match memory::download_buffer(left.min(PIECE) as usize) {
+                Ok(piece) => self.window.give(piece),
+                Err(_) => {
+                    // Asked for again when the loader has read some.
+                    self.short = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Another transfer begins: the first, or one in the place of one that the server gave up. `bytes`: the file's size, if it was announced.
+    fn begin(&mut self, job: Job, bytes: u64) -> Command {
+        let window = self.window.renew(usize::MAX);
+        self.coming = true;
+        self.short = false;
+        self.give();
+        if self.window.end() == 0 && bytes > 0 {
+            self.end = Some(State::TooLarge);
+        }
+        match self.end {
+            Some(_) => Command::NoMemory { job },
+            None => Command::Memory {
+                job,
+                memory: Memory::new(window),
+            },
+        }
+    }
+
+    fn changed(&mut self) {
+        self.end = Some(State::Refused {
+            code: 0,
+            text: String::from("the file has changed on the server"),
+        });
+    }
+
+    /// The transfer is over, with a file of `len` bytes or an error.
+    fn finish(&mut self, result: Result<u64, &FetchError>) {
+        self.over = true;
+        // What was not filled is of no more use.
+        let _ = self.window.renew(0);
+        let ready = self.ready();
+        let len = match result {
+            // It is the loader's to see.
+            Err(FetchError::Tftp { error, .. }) => match &**error {
+                TftpError::WrongSize { received, .. } => Ok(*received),
+                _ => Err(result),
+            },
+            Ok(len) => Ok(len),
+            Err(_) => Err(result),
+        };
+        match len {
+            Ok(len) if len == ready => self.end = Some(State::Whole),
+            Ok(_) => self.changed(),
+            Err(Err(error)) => {
+                let state = match failure(error) {
+                    Failure::Tftp { code, text } => State::Refused {
+                        code: code.into(),
+                        text,
+                    },
+                    _ => State::Silent,
+                };
+                self.end.get_or_insert(state);
+            }
+            Err(Ok(_)) => {}
+        }
+    }
 }
 
 impl LoaderNetwork {
     /// What runs is lost with its processor, or with the card.
     pub(super) fn lose_downloads(&mut self) {
         for download in &mut self.downloads {
-            download.end = Some(Progress::Silent);
+            download.end.get_or_insert(State::Silent);
+            download.over = true;
+        }
+    }
+
+    /// Lets downloads go on where there is room.
+    pub(super) fn turn_downloads(&mut self) {
+        for download in &mut self.downloads {
+            download.give();
         }
     }
 
@@ -40,54 +151,29 @@ impl LoaderNetwork {
         | Event::Done { job, .. }
         | Event::Exchange { job, .. }
         | Event::Lease { job, .. }) = event;
-        let Some(download) = self.downloads.iter_mut().find(|one| one.job == job) else {
+        let Some(download) = self.download_mut(job) else {
             return;
         };
         match event {
             Event::NeedMemory { bytes, .. } => {
-                download.reader = None;
-                let bytes = usize::try_from(bytes)
-                    .ok()
-                    .filter(|&bytes| bytes <= LARGEST);
-                let memory = bytes.and_then(|bytes| memory::download_buffer(bytes).ok());
-                let answer = match memory {
-                    Some((buffer, reader)) => {
-                        download.reader = Some(reader);
-                        Command::Memory {
-                            job,
-                            memory: Memory::new(buffer),
-                        }
-                    }
-                    None => {
-                        download.end = Some(Progress::TooLarge);
-                        Command::NoMemory { job }
-                    }
-                };
+                let answer = download.begin(job, bytes);
                 let _ = self.network.send(answer);
             }
-            Event::Progress { total, .. } => {
-                download.coming = true;
-                download.size = total;
-            }
-            Event::Done { result, .. } => match result {
-                Ok(file) => download.file = Some(file),
-                Err(error) => {
-                    let end = match failure(&error) {
-                        Failure::Tftp { code, text } => Progress::Refused {
-                            code: code.into(),
-                            text,
-                        },
-                        _ => Progress::Silent,
-                    };
-                    download.end.get_or_insert(end);
-                }
+            Event::Progress { total, .. } => match download.announced {
+                Some(_) if total != download.announced => download.changed(),
+                _ => download.announced = total,
             },
+            Event::Done { result, .. } => download.finish(result.as_ref().map(|file| file.len)),
             Event::Lease { .. } | Event::Exchange { .. } => {}
         }
     }
 
     fn download(&self, job: Job) -> Option<&Download> {
         self.downloads.iter().find(|one| one.job == job)
+    }
+
+    fn download_mut(&mut self, job: Job) -> Option<&mut Download> {
+        self.downloads.iter_mut().find(|one| one.job == job)
     }
 }
 
@@ -100,6 +186,10 @@ impl Files for Shared {
 
     fn open(&mut self, url: &Url) -> Option<Job> {
         let network = &mut *self.0.borrow_mut();
+        let running = network.downloads.iter().filter(|one| !one.over);
+        if running.count() >= RUNNING {
+            return None;
+        }
         let job = network.next_job();
         let command = Command::Get {
             job,
@@ -107,63 +197,68 @@ impl Files for Shared {
             patience: PATIENCE,
         };
         network.network.send(command).ok()?;
+        let (_, window) = WindowReader::new(0);
         network.downloads.push(Download {
             job,
-            reader: None,
-            size: None,
+            window,
+            announced: None,
             coming: false,
-            file: None,
+            short: false,
             end: None,
+            over: false,
         });
         Some(job)
     }
 
     fn progress(&mut self, job: &Job) -> Progress {
         let network = &mut *self.0.borrow_mut();
-        network.turn();
-        match network.download(*job) {
-            Some(Download {
-                file: Some(file), ..
-            }) => Progress::Whole { size: file.len },
-            Some(Download { end: Some(end), .. }) => end.clone(),
-            Some(Download {
-                coming: true,
-                reader: Some(reader),
-                size,
-                ..
-            }) => Progress::Coming {
-                size: *size,
-                ready: reader.committed(0).len() as u64,
-            },
-            Some(_) => Progress::Asked,
-            None => Progress::Silent,
+        let Some(download) = network.download_mut(*job) else {
+            return Progress {
+                announced: None,
+                ready: 0,
+                state: State::Silent,
+            };
+        };
+        let state = match &download.end {
+            Some(end) => end.clone(),
+            None if download.coming => State::Coming,
+            None => State::Asked,
+        };
+        Progress {
+            announced: download.announced,
+            ready: download.ready(),
+            state,
         }
     }
 
     fn read(&self, job: &Job, at: u64, to: &mut [u8]) -> usize {
         let network = self.0.borrow();
-        let (Some(download), Ok(at)) = (network.download(*job), usize::try_from(at)) else {
+        let Some(download) = network.download(*job) else {
             return 0;
         };
-        let bytes = match (&download.file, &download.reader) {
-            (Some(file), _) => file.rest(at),
-            (None, Some(reader)) => reader.committed(at),
-            (None, None) => &[],
+        let at = at.checked_sub(download.window.released());
+        at.map_or(0, |at| download.window.read(at as usize, to))
+    }
+
+    fn release(&mut self, job: &Job, at: u64) {
+        let network = &mut *self.0.borrow_mut();
+        let Some(download) = network.download_mut(*job) else {
+            return;
         };
-        let count = bytes.len().min(to.len());
-        if let (Some(to), Some(from)) = (to.get_mut(..count), bytes.get(..count)) {
-            to.copy_from_slice(from);
+        let count = at.saturating_sub(download.window.released());
+        if count > 0 {
+            download.window.release(count as usize);
+            download.short = false;
         }
-        count
     }
 
     fn close(&mut self, job: Job) {
         let network = &mut *self.0.borrow_mut();
-        let open = network
-            .download(job)
-            .is_some_and(|one| one.file.is_none() && one.end.is_none());
-        network.downloads.retain(|one| one.job != job);
-        if open {
+        let Some(index) = network.downloads.iter().position(|one| one.job == job) else {
+            return;
+        };
+        let download = network.downloads.swap_remove(index);
+        if !download.over {
             let _ = network.network.send(Command::Cancel { job });
         }
     }
