@@ -63,7 +63,7 @@ impl Files for AnyFiles<'_> {
                 text: String::from("text"),
             },
             5 if first > 200 => State::Silent,
-            6 if first > 200 => State::TooLarge,
+            6 if first > 200 => State::ForTheWire,
             _ => State::Whole,
         };
         Progress {

@@ -14,12 +14,14 @@
 //! files for which there is no memory at all, everything else.
 
 mod datagram;
+pub mod download;
 mod frames;
 mod segment;
 mod session;
 pub mod tcp;
 
 use crate::link::Link;
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -83,8 +85,8 @@ pub enum State {
     },
     /// The server says nothing, or no more.
     Silent,
-    /// There is no memory for it.
-    TooLarge,
+    /// The loader has to read it by its own means: there is no memory for it, or the server says what cannot be.
+    ForTheWire,
 }
 
 /// A link on which TFTP reads end in the machine.
@@ -92,6 +94,8 @@ pub struct NearEnd<L, F: Files> {
     link: L,
     files: F,
     sessions: Vec<Session<F::File>>,
+    /// Requests that went to the wire after they had been looked into, with who sent them: their repetitions go there too.
+    passed: VecDeque<(SocketAddr, Vec<u8>)>,
     /// For the loader.
     frames: Frames,
     next_port: u16,
@@ -106,6 +110,7 @@ impl<L: Link, F: Files> NearEnd<L, F> {
             link,
             files,
             sessions: Vec::new(),
+            passed: VecDeque::new(),
             frames: Frames::default(),
             next_port: FIRST_PORT,
             longest,
@@ -154,7 +159,10 @@ impl<L: Link, F: Files> NearEnd<L, F> {
             let old = self.sessions.swap_remove(index);
             self.files.close(old.file);
         }
-        if !request.mode.eq_ignore_ascii_case("octet") || self.sessions.len() >= SESSIONS {
+        let mut passed = self.passed.iter();
+        let is_passed = passed.any(|(of, bytes)| *of == client && bytes == datagram.payload);
+        let octet = request.mode.eq_ignore_ascii_case("octet");
+        if is_passed || !octet || self.sessions.len() >= SESSIONS {
             return false;
         }
         let Ok(url) = Url::from_boot_file(server, request.filename) else {
@@ -191,10 +199,13 @@ impl<L: Link, F: Files> NearEnd<L, F> {
                     continue;
                 }
                 Outcome::Over => {}
-                // As if nothing had happened; the loader's repetitions go there too, once the session is gone.
+                // As if nothing had happened.
                 Outcome::ForTheWire => {
                     let (header, payload) = session.request_frame();
                     self.link.send(header, payload);
+                    self.passed.truncate(SESSIONS - 1);
+                    let request = (session.client, session.request().into());
+                    self.passed.push_front(request);
                 }
             }
             let session = self.sessions.swap_remove(index);
@@ -206,6 +217,7 @@ impl<L: Link, F: Files> NearEnd<L, F> {
         for session in self.sessions.drain(..) {
             self.files.close(session.file);
         }
+        self.passed.clear();
         self.frames.clear();
     }
 }
@@ -244,5 +256,7 @@ impl<L: Link, F: Files> Link for NearEnd<L, F> {
     }
 }
 
+#[cfg(test)]
+mod clients;
 #[cfg(test)]
 mod tests;

@@ -253,14 +253,11 @@ impl Transfer {
         self.received + u64::from(self.window) * self.block_size as u64
     }
 
-    /// Whether all that the server sends for an acknowledgement can be written at once. Of a file that is longer than it was `announced` it
-    /// is a block.
+    /// Whether all that the server sends for an acknowledgement can be written at once, as far as the file goes that was `announced`, and a
+    /// block beyond.
     pub(super) fn has_room(&mut self, announced: Option<u64>) -> bool {
-        let most = match announced {
-            Some(size) if size > self.received => size,
-            Some(_) => self.received + self.block_size as u64,
-            None => u64::MAX,
-        };
+        let block = self.received + self.block_size as u64;
+        let most = announced.map_or(u64::MAX, |size| size.max(block));
         let wanted = usize::try_from(self.wanted().min(most)).unwrap_or(usize::MAX);
         self.memory.as_mut().is_none_or(|memory| {
             let wanted = wanted.min(memory.len());

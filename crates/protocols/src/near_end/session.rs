@@ -100,6 +100,11 @@ impl<F> Session<F> {
         matches!(self.phase, Phase::Asked) && payload == self.request
     }
 
+    /// The payload of the request.
+    pub(super) fn request(&self) -> &[u8] {
+        &self.request
+    }
+
     /// The request's frame, as the loader sent it.
     pub(super) fn request_frame(&self) -> (&[u8; 14], &[u8]) {
         (&self.header, &self.packet)
@@ -178,7 +183,7 @@ impl<F> Session<F> {
         if let Phase::Asked = self.phase {
             match &progress.state {
                 State::Asked => return Outcome::GoesOn,
-                State::TooLarge => return Outcome::ForTheWire,
+                State::ForTheWire => return Outcome::ForTheWire,
                 State::Silent if progress.ready == 0 => return Outcome::Over,
                 State::Refused { code, text } if progress.ready == 0 => {
                     self.refuse(ErrorCode(*code), text, frames);
@@ -205,7 +210,7 @@ impl<F> Session<F> {
                             self.refuse(ErrorCode(*code), text, frames);
                             return Outcome::Over;
                         }
-                        State::TooLarge => {
+                        State::ForTheWire => {
                             // In the middle there is no way to the server any more.
                             let text = "no memory for the rest";
                             self.refuse(ErrorCode::UNDEFINED, text, frames);

@@ -453,13 +453,21 @@ fn what_cannot_be_done_here_goes_to_the_wire_as_it_is() {
     loader.world.borrow_mut().progress = not_whole(0, State::Asked);
     loader.ask("file", "octet", &grub());
     assert_eq!(loader.world.borrow().sent.len(), 7);
-    loader.world.borrow_mut().progress = not_whole(0, State::TooLarge);
+    loader.world.borrow_mut().progress = not_whole(0, State::ForTheWire);
     assert!(loader.receive().is_none());
     let world = loader.world.borrow();
     assert_eq!(world.sent.len(), 8);
     assert_eq!(world.sent[6], world.sent[7]);
     assert_eq!(world.closed, 1);
+    let opened = world.opened.len();
     drop(world);
+    // Said again it goes the same way; another one does not.
+    loader.ask("file", "octet", &grub());
+    assert_eq!(loader.world.borrow().sent.len(), 9);
+    assert_eq!(loader.world.borrow().opened.len(), opened);
+    loader.world.borrow_mut().full = true;
+    loader.ask("other", "octet", &grub());
+    assert_eq!(loader.world.borrow().opened.len(), opened + 1);
     // What is no UDP, in fragments, or no IP.
     for packet in [&[0x45, 0, 0, 20][..], &[], &[0xff; 60]] {
         for kind in [[8, 0], [0x86, 0xdd], [8, 6]] {
@@ -468,7 +476,7 @@ fn what_cannot_be_done_here_goes_to_the_wire_as_it_is() {
             loader.near.send(&header, packet);
         }
     }
-    assert_eq!(loader.world.borrow().sent.len(), 17);
+    assert_eq!(loader.world.borrow().sent.len(), 19);
 }
 
 #[test]
