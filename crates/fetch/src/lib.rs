@@ -40,6 +40,7 @@ pub mod tftp;
 pub mod url;
 pub mod verify;
 mod wait;
+pub mod window;
 mod worker;
 
 pub use dhcp::{DhcpRequest, Lease, LeaseSource};

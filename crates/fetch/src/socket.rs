@@ -8,13 +8,13 @@
 //! The server is never acknowledged beyond the memory that the other end has given, and what the engine holds for a connection
 //! that has none. Each direction ends by itself.
 
-use alloc::collections::VecDeque;
+use crate::window::{Window, WindowReader};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::pin::pin;
 use core::task::Poll;
 use futures_util::future::join;
-use wireboot_net::{Duration, Memory, MemoryBlock, NetError, ReadHalf, Region, Stack, WriteHalf};
+use wireboot_net::{Duration, NetError, ReadHalf, Region, Stack, WriteHalf};
 use wireboot_ring::{Block, PrefixReader, PrefixWriter, Receiver, Sender, channel};
 
 /// Pieces of memory that wait to be filled or read.
@@ -69,18 +69,16 @@ impl From<NetError> for Ending {
 /// The engine's end of a socket.
 #[derive(Debug)]
 pub struct Socket {
-    memories: Receiver<Memory>,
+    window: Window,
     outgoing: Receiver<Outgoing>,
     reports: Sender<Report>,
 }
 
 /// The other end.
 pub struct SocketPort<B> {
-    memories: Sender<Memory>,
     outgoing: Sender<Outgoing>,
     reports: Receiver<Report>,
-    /// What the engine fills, oldest first.
-    filling: VecDeque<Filling<B>>,
+    window: WindowReader<B>,
     /// What it has no chunk for yet.
     waiting: Vec<u8>,
     finished: bool,
@@ -90,29 +88,21 @@ pub struct SocketPort<B> {
     ending: Option<Ending>,
 }
 
-struct Filling<B> {
-    reader: PrefixReader<B>,
-    len: usize,
-    /// Bytes at its start that are of no more use.
-    done: usize,
-}
-
 /// Both ends of a socket.
 #[must_use]
-pub fn socket<B>() -> (Socket, SocketPort<B>) {
-    let (memories, empty) = channel(MEMORIES);
+pub fn socket<B: Block + 'static>() -> (Socket, SocketPort<B>) {
+    let (window, reader) = WindowReader::new(usize::MAX);
     let (outgoing, to_send) = channel(CHUNKS);
     let (reporter, reports) = channel(REPORTS);
     let socket = Socket {
-        memories: empty,
+        window,
         outgoing: to_send,
         reports: reporter,
     };
     let port = SocketPort {
-        memories,
         outgoing,
         reports,
-        filling: VecDeque::new(),
+        window: reader,
         waiting: Vec::new(),
         finished: false,
         fin_sent: false,
@@ -126,16 +116,12 @@ impl<B: Block + 'static> SocketPort<B> {
     /// Whether it has use for more memory.
     #[must_use]
     pub fn wants_memory(&self) -> bool {
-        self.open && self.ending.is_none() && self.filling.len() < MEMORIES
+        self.open && self.ending.is_none() && self.window.pieces() < MEMORIES
     }
 
     /// Gives it memory.
-    pub fn give(&mut self, (writer, reader): (PrefixWriter<B>, PrefixReader<B>)) {
-        let len = MemoryBlock::len(&writer);
-        if len > 0 && self.memories.push(Memory::new(writer)).is_ok() {
-            let done = 0;
-            self.filling.push_back(Filling { reader, len, done });
-        }
+    pub fn give(&mut self, memory: (PrefixWriter<B>, PrefixReader<B>)) {
+        self.window.give(memory);
     }
 
     /// Takes what the engine tells, and gives it what waits.
@@ -183,44 +169,18 @@ impl<B: Block + 'static> SocketPort<B> {
 
     /// Bytes that have come and were not released.
     #[must_use]
-    pub fn ready(&self) -> usize {
-        self.filling.iter().map(Filling::ready).sum()
+    pub fn ready(&mut self) -> usize {
+        self.window.ready()
     }
 
     /// Copies bytes that have come, from the one `at` bytes behind the first that was not released on. Returns how many.
-    pub fn read(&self, mut at: usize, to: &mut [u8]) -> usize {
-        let mut count = 0;
-        for filling in &self.filling {
-            let ready = filling.ready();
-            while at < ready {
-                let from = filling.reader.committed(filling.done + at);
-                let Some(to) = to.get_mut(count..) else { break };
-                let now = from.len().min(to.len());
-                if let (Some(to), Some(from)) = (to.get_mut(..now), from.get(..now)) {
-                    to.copy_from_slice(from);
-                }
-                if now == 0 {
-                    return count;
-                }
-                count += now;
-                at += now;
-            }
-            at -= ready;
-        }
-        count
+    pub fn read(&self, at: usize, to: &mut [u8]) -> usize {
+        self.window.read(at, to)
     }
 
     /// The first `count` bytes that have come are of no more use.
-    pub fn release(&mut self, mut count: usize) {
-        while let Some(first) = self.filling.front_mut() {
-            let now = count.min(first.ready());
-            first.done += now;
-            count -= now;
-            if first.done < first.len {
-                return;
-            }
-            self.filling.pop_front();
-        }
+    pub fn release(&mut self, count: usize) {
+        self.window.release(count);
     }
 
     /// Bytes that it takes now.
@@ -242,25 +202,12 @@ impl<B: Block + 'static> SocketPort<B> {
     }
 }
 
-impl<B: Block> Filling<B> {
-    fn ready(&self) -> usize {
-        let mut end = self.done;
-        loop {
-            let more = self.reader.committed(end).len();
-            if more == 0 {
-                return end - self.done;
-            }
-            end += more;
-        }
-    }
-}
-
 impl Socket {
     /// Connects it to `remote`. Ready when both directions have ended, or the connection is broken; dropped before, it resets the
     /// connection.
     pub(crate) async fn run(self, stack: &Stack, remote: SocketAddr) {
         let Self {
-            mut memories,
+            mut window,
             mut outgoing,
             mut reports,
         } = self;
@@ -278,7 +225,7 @@ impl Socket {
         let received = stream.received();
         let (read, write) = stream.split();
         let reading = async {
-            let end = receive(stack, read, &mut memories, || received.get()).await;
+            let end = receive(stack, read, &mut window, || received.get()).await;
             let ending = end.map_or_else(Ending::from, |()| Ending::Finished);
             report(Report::Ended(ending));
             ending
@@ -294,9 +241,9 @@ impl Socket {
 }
 
 /// The next value, as soon as there is one.
-async fn next<T: Send>(stack: &Stack, from: &mut Receiver<T>) -> T {
+async fn next<T>(stack: &Stack, mut from: impl FnMut() -> Option<T>) -> T {
     loop {
-        if let Some(value) = from.pop() {
+        if let Some(value) = from() {
             return value;
         }
         stack.next_turn().await;
@@ -307,11 +254,11 @@ async fn next<T: Send>(stack: &Stack, from: &mut Receiver<T>) -> T {
 async fn receive(
     stack: &Stack,
     mut stream: ReadHalf<'_>,
-    memories: &mut Receiver<Memory>,
+    window: &mut Window,
     received: impl Fn() -> u64,
 ) -> Result<(), NetError> {
     loop {
-        let region = Region::new(next(stack, memories).await);
+        let region = Region::new(next(stack, || window.next_piece()).await);
         let mut filled = 0;
         while filled < region.len() {
             let before = received();
@@ -347,7 +294,7 @@ async fn send(
     outgoing: &mut Receiver<Outgoing>,
 ) -> Result<(), NetError> {
     loop {
-        match next(stack, outgoing).await {
+        match next(stack, || outgoing.pop()).await {
             Outgoing::Bytes(bytes) => stream.write_all(&bytes).await?,
             Outgoing::Fin => return stream.finish().await,
         }

@@ -107,9 +107,14 @@ pub async fn get(
             announced: None,
         };
         let result = run.run(servers, file, ask, most, destination).await;
-        let (peer, size, arrived) = {
+        let (peer, size, arrived, held) = {
             let transfer = transfer.borrow();
-            (transfer.peer(), transfer.block_size, transfer.next > 1)
+            (
+                transfer.peer(),
+                transfer.block_size,
+                transfer.next > 1,
+                transfer.held,
+            )
         };
         if let Some(peer) = peer {
             servers.retain(|server| server.ip() == peer.ip());
@@ -144,6 +149,8 @@ pub async fn get(
                     _ => Ask::Nothing,
                 };
             }
+            // The server was kept waiting, for as long as the receiver had no room.
+            Err(TftpError::Stalled { .. }) if held => attempt = 1,
             Err(TftpError::Stalled { .. }) if attempt < ATTEMPTS => attempt += 1,
             Err(error) => {
                 let now = stack.now();
@@ -382,7 +389,7 @@ impl Run<'_> {
             (wanted, transfer.capacity())
         };
         if wanted <= capacity {
-            return Ok(());
+            return self.room().await;
         }
         let bytes = match self.announced {
             Some(total) => total,
@@ -401,6 +408,22 @@ impl Run<'_> {
         }
         let memory = destination.memory(bytes, previous).await?;
         self.transfer.borrow_mut().memory = Some(memory);
+        self.room().await
+    }
+
+    /// Waits until a whole window has room. Until then the server is not acknowledged; one that gives up is gone.
+    async fn room(&self) -> Result<(), TftpError> {
+        let mut gone = false;
+        while !self.transfer.borrow_mut().has_room(self.announced) {
+            self.transfer.borrow_mut().held = true;
+            self.turn_strangers_away();
+            gone |= self.control().is_err();
+            self.stack.next_turn().await;
+        }
+        if gone {
+            let received = self.transfer.borrow().received;
+            return Err(TftpError::Stalled { received });
+        }
         Ok(())
     }
 

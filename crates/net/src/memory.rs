@@ -23,6 +23,10 @@ pub trait MemoryBlock: Send {
     fn rest_mut(&mut self, at: usize) -> &mut [u8];
     /// The first `len` bytes are what they shall be: the lender may read them from now on, and they are written no more.
     fn commit(&mut self, len: usize);
+    /// Whether the first `len` bytes, which are not beyond the end, can be written to or are committed; some memory comes later.
+    fn has_room(&mut self, len: usize) -> bool {
+        len <= self.len()
+    }
     /// A part of it for an engine on another processor, which fills it and drops it: from then on the bytes are here again.
     /// `None` where any of them is committed or lent already, and where the memory cannot be shared.
     fn lend(&mut self, _range: Range<usize>) -> Option<Memory> {

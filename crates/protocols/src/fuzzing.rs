@@ -4,7 +4,7 @@ use crate::host::{Discovery, Expected, Host, NEIGHBORS, Port, Source, Transfer};
 use crate::ip_config::{self, IpConfig, Kind, Settings, Stored};
 use crate::link::Link;
 use crate::near_end::tcp::{End, NearTcp, Status, Streams};
-use crate::near_end::{self, Files, NearEnd, Progress};
+use crate::near_end::{self, Files, NearEnd, Progress, State};
 use crate::packet::{self, PACKET, Packet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -56,20 +56,21 @@ impl Files for AnyFiles<'_> {
         self.script = rest;
         self.now += Duration::from_millis(u64::from(first));
         let (size, ready) = (*size, *size / u64::from(first | 1));
-        match first % 8 {
-            0 => Progress::Asked,
-            1 => Progress::Coming { size: None, ready },
-            2 => Progress::Coming {
-                size: Some(size),
-                ready,
-            },
-            4 if first > 128 => Progress::Refused {
+        let state = match first % 8 {
+            0 => State::Asked,
+            1 | 2 => State::Coming,
+            4 if first > 128 => State::Refused {
                 code: first.into(),
                 text: String::from("text"),
             },
-            5 if first > 200 => Progress::Silent,
-            6 if first > 200 => Progress::TooLarge,
-            _ => Progress::Whole { size },
+            5 if first > 200 => State::Silent,
+            6 if first > 200 => State::ForTheWire,
+            _ => State::Whole,
+        };
+        Progress {
+            announced: (first % 3 == 0).then_some(size),
+            ready: if state == State::Whole { size } else { ready },
+            state,
         }
     }
 
@@ -77,6 +78,8 @@ impl Files for AnyFiles<'_> {
         let rest = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX);
         rest.min(to.len())
     }
+
+    fn release(&mut self, _: &u64, _: u64) {}
 
     fn close(&mut self, _: u64) {}
 }

@@ -94,17 +94,17 @@ impl<L: Link> Link for Hub<L> {
         if !self.up {
             return None;
         }
-        if self.for_loader.is_empty() {
-            let frame = self.link.peek()?;
-            if self.host_up && !self.copied {
-                if self.for_host.len() < QUEUE {
-                    self.for_host.push_back(frame.to_vec());
-                }
-                self.copied = true;
-            }
-            return self.link.peek();
+        if !self.for_loader.is_empty() {
+            return self.for_loader.front().map(Vec::as_slice);
         }
-        self.for_loader.front().map(Vec::as_slice)
+        if self.host_up && !self.copied {
+            let frame = self.link.peek()?;
+            if self.for_host.len() < QUEUE {
+                self.for_host.push_back(frame.to_vec());
+            }
+            self.copied = true;
+        }
+        self.link.peek()
     }
 
     fn skip(&mut self) {

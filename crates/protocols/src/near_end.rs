@@ -9,10 +9,13 @@
 //! ```
 //!
 //! To the loader this is its server: from its address, by the options that a server may grant or leave out, with the server's own error
-//! where it sends one, and silent where it is. What cannot be done exactly goes to the wire untouched: writes, other modes than octet, files for
-//! which there is no memory, everything else.
+//! where it sends one, behind the blocks that came before it, and silent where it is. A file may be larger than the memory for it, of which
+//! parts that the loader has acknowledged are used again. What cannot be done exactly goes to the wire untouched: writes, other modes than octet,
+//! files for which there is no memory at all, everything else.
 
 mod datagram;
+pub mod download;
+mod frames;
 mod segment;
 mod session;
 pub mod tcp;
@@ -23,6 +26,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use datagram::Datagram;
+use frames::Frames;
 use session::{Outcome, Session};
 use wireboot_fetch::url::Url;
 use wireboot_net::Instant;
@@ -46,27 +50,32 @@ pub trait Files {
     fn progress(&mut self, file: &Self::File) -> Progress;
     /// Copies bytes of the file from `at` on, as many as have come without a gap and fit, and returns how many.
     fn read(&self, file: &Self::File, at: u64, to: &mut [u8]) -> usize;
+    /// The bytes before `at` are of no more use.
+    fn release(&mut self, file: &Self::File, at: u64);
     /// Ends it, if it is not over.
     fn close(&mut self, file: Self::File);
 }
 
 /// How far a download is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub struct Progress {
+    /// The file's size in bytes as the server has announced it; it need not be true.
+    pub announced: Option<u64>,
+    /// Bytes that have come without a gap, those that were released included.
+    pub ready: u64,
+    /// What has become of the rest.
+    pub state: State,
+}
+
+/// What has become of a download.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
     /// The server has not answered yet.
     Asked,
-    /// Some of it has come, or its size.
-    Coming {
-        /// Its size in bytes, if the server has told.
-        size: Option<u64>,
-        /// Bytes that have come without a gap.
-        ready: u64,
-    },
+    /// It comes.
+    Coming,
     /// It is there.
-    Whole {
-        /// Its size in bytes.
-        size: u64,
-    },
+    Whole,
     /// The server sent an error.
     Refused {
         /// Its number (RFC 1350, section 5).
@@ -76,8 +85,8 @@ pub enum Progress {
     },
     /// The server says nothing, or no more.
     Silent,
-    /// There is no memory for it.
-    TooLarge,
+    /// The loader has to read it by its own means: there is no memory for it, or the server says what cannot be.
+    ForTheWire,
 }
 
 /// A link on which TFTP reads end in the machine.
@@ -85,8 +94,10 @@ pub struct NearEnd<L, F: Files> {
     link: L,
     files: F,
     sessions: Vec<Session<F::File>>,
+    /// Requests that went to the wire after they had been looked into, with who sent them: their repetitions go there too.
+    passed: VecDeque<(SocketAddr, Vec<u8>)>,
     /// For the loader.
-    frames: VecDeque<Vec<u8>>,
+    frames: Frames,
     next_port: u16,
     /// Longest frame that the loader takes, in bytes.
     longest: usize,
@@ -99,21 +110,22 @@ impl<L: Link, F: Files> NearEnd<L, F> {
             link,
             files,
             sessions: Vec::new(),
-            frames: VecDeque::new(),
+            passed: VecDeque::new(),
+            frames: Frames::default(),
             next_port: FIRST_PORT,
             longest,
         }
     }
 
     /// Takes a datagram of the loader's that is for a transfer of ours, or begins one. False when it is for the wire.
-    fn take(&mut self, frame: (&[u8; 14], &[u8]), datagram: &Datagram<'_>) -> bool {
+    fn take(&mut self, frame: (&[u8; 14], &[u8]), datagram: &Datagram<'_>, now: Instant) -> bool {
         let Ok(packet) = tftp::Packet::parse(datagram.payload) else {
             return false;
         };
         if let tftp::Packet::Rrq(request) = packet
             && datagram.destination.port() == tftp::PORT
         {
-            return self.begin(frame, datagram, &request);
+            return self.begin(frame, datagram, &request, now);
         }
         let (client, server) = (datagram.source, datagram.destination);
         let mut sessions = self.sessions.iter_mut();
@@ -121,7 +133,7 @@ impl<L: Link, F: Files> NearEnd<L, F> {
         else {
             return false;
         };
-        session.hear(&packet, self.files.now(), self.frames.is_empty());
+        session.hear(&packet, now, self.frames.is_empty());
         true
     }
 
@@ -130,6 +142,7 @@ impl<L: Link, F: Files> NearEnd<L, F> {
         frame: (&[u8; 14], &[u8]),
         datagram: &Datagram<'_>,
         request: &tftp::Request<'_>,
+        now: Instant,
     ) -> bool {
         let client = datagram.source;
         let server = datagram.destination.ip();
@@ -146,7 +159,10 @@ impl<L: Link, F: Files> NearEnd<L, F> {
             let old = self.sessions.swap_remove(index);
             self.files.close(old.file);
         }
-        if !request.mode.eq_ignore_ascii_case("octet") || self.sessions.len() >= SESSIONS {
+        let mut passed = self.passed.iter();
+        let is_passed = passed.any(|(of, bytes)| *of == client && bytes == datagram.payload);
+        let octet = request.mode.eq_ignore_ascii_case("octet");
+        if is_passed || !octet || self.sessions.len() >= SESSIONS {
             return false;
         }
         let Ok(url) = Url::from_boot_file(server, request.filename) else {
@@ -168,14 +184,13 @@ impl<L: Link, F: Files> NearEnd<L, F> {
             request,
             file,
             room,
-            self.files.now(),
+            now,
         ));
         true
     }
 
     /// Lets the transfers get on.
-    fn turn(&mut self) {
-        let now = self.files.now();
+    fn turn(&mut self, now: Instant) {
         let mut index = 0;
         while let Some(session) = self.sessions.get_mut(index) {
             match session.turn(&mut self.files, now, &mut self.frames) {
@@ -184,10 +199,13 @@ impl<L: Link, F: Files> NearEnd<L, F> {
                     continue;
                 }
                 Outcome::Over => {}
-                // As if nothing had happened; the loader's repetitions go there too, once the session is gone.
+                // As if nothing had happened.
                 Outcome::ForTheWire => {
                     let (header, payload) = session.request_frame();
                     self.link.send(header, payload);
+                    self.passed.truncate(SESSIONS - 1);
+                    let request = (session.client, session.request().into());
+                    self.passed.push_front(request);
                 }
             }
             let session = self.sessions.swap_remove(index);
@@ -199,6 +217,7 @@ impl<L: Link, F: Files> NearEnd<L, F> {
         for session in self.sessions.drain(..) {
             self.files.close(session.file);
         }
+        self.passed.clear();
         self.frames.clear();
     }
 }
@@ -210,31 +229,34 @@ impl<L: Link, F: Files> Link for NearEnd<L, F> {
     }
 
     fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
-        if let Some(datagram) = datagram::parse(header, payload)
-            && self.take((header, payload), &datagram)
-        {
-            self.turn();
-            return true;
+        if let Some(datagram) = datagram::parse(header, payload) {
+            let now = self.files.now();
+            if self.take((header, payload), &datagram, now) {
+                self.turn(now);
+                return true;
+            }
         }
         self.link.send(header, payload)
     }
 
     fn peek(&mut self) -> Option<&[u8]> {
-        if self.frames.is_empty() {
-            self.turn();
+        if self.frames.is_empty() && !self.sessions.is_empty() {
+            self.turn(self.files.now());
         }
         if self.frames.is_empty() {
             return self.link.peek();
         }
-        self.frames.front().map(Vec::as_slice)
+        self.frames.front()
     }
 
     fn skip(&mut self) {
-        if self.frames.pop_front().is_none() {
+        if !self.frames.skip() {
             self.link.skip();
         }
     }
 }
 
+#[cfg(test)]
+mod clients;
 #[cfg(test)]
 mod tests;

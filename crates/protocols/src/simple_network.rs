@@ -308,7 +308,7 @@ impl<L: Link> SimpleNetwork<L> {
     pub fn status(&mut self, take: bool) -> Result<(u32, Option<usize>), Refusal> {
         self.initialized()?;
         let mut bits = 0;
-        if self.peek().is_ok() {
+        if self.waits()? {
             bits |= interrupt::RECEIVE;
         }
         if !self.recycled.is_empty() {
@@ -364,26 +364,37 @@ impl<L: Link> SimpleNetwork<L> {
         Ok(())
     }
 
-    /// The next frame that the filters let through, which stays until [`Self::take`].
+    /// Whether a frame waits that the filters let through.
     ///
     /// # Errors
-    /// [`Refusal::NotStarted`], [`Refusal::DeviceError`]: not initialized. [`Refusal::NotReady`]: there is none.
-    pub fn peek(&mut self) -> Result<&[u8], Refusal> {
-        self.initialized()?;
-        while let Some(frame) = self.link.peek() {
-            if passes(frame, self.filters, &self.multicast) {
-                break;
-            }
-            self.received.dropped += 1;
-            self.link.skip();
+    /// [`Refusal::NotStarted`], [`Refusal::DeviceError`]: not initialized.
+    pub fn waits(&mut self) -> Result<bool, Refusal> {
+        // One that is refused stays.
+        match self.receive(|_| Err::<(), _>(Refusal::Aborted)) {
+            Err(Refusal::NotReady) => Ok(false),
+            Err(Refusal::Aborted) | Ok(()) => Ok(true),
+            Err(refusal) => Err(refusal),
         }
-        self.link.peek().ok_or(Refusal::NotReady)
     }
 
-    /// Forgets the frame that [`Self::peek`] has shown: it was received.
-    pub fn take(&mut self) {
-        if let Some(frame) = self.link.peek() {
-            self.received.count(frame);
+    /// Gives `take` the next frame that the filters let through. Where that refuses it, the frame stays the next one.
+    ///
+    /// # Errors
+    /// [`Refusal::NotStarted`], [`Refusal::DeviceError`]: not initialized. [`Refusal::NotReady`]: there is none. What `take` says.
+    pub fn receive<R>(
+        &mut self,
+        take: impl FnOnce(&[u8]) -> Result<R, Refusal>,
+    ) -> Result<R, Refusal> {
+        self.initialized()?;
+        loop {
+            let frame = self.link.peek().ok_or(Refusal::NotReady)?;
+            if passes(frame, self.filters, &self.multicast) {
+                let taken = take(frame)?;
+                self.received.count(frame);
+                self.link.skip();
+                return Ok(taken);
+            }
+            self.received.dropped += 1;
             self.link.skip();
         }
     }

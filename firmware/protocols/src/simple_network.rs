@@ -3,7 +3,7 @@
 use crate::shared::{Call, Shared, Station};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_void;
 use core::net::IpAddr;
 use core::ptr::{self, NonNull};
@@ -22,6 +22,8 @@ use wireboot_protocols::simple_network::{
 const REVISION: u64 = 0x0001_0000;
 /// IfType of Ethernet (RFC 3232).
 const ETHERNET: u8 = 1;
+/// The network is looked after in every so many calls, and where a caller waits for a frame.
+const CALLS: u32 = 16;
 
 /// The protocol and what it points to.
 #[repr(C)]
@@ -30,6 +32,7 @@ pub(crate) struct SnpTable {
     protocol: SimpleNetworkProtocol,
     mode: UnsafeCell<NetworkMode>,
     shared: &'static Shared,
+    calls: Cell<u32>,
 }
 
 fn mac(address: [u8; 6]) -> MacAddress {
@@ -114,6 +117,7 @@ impl SnpTable {
             },
             mode: UnsafeCell::new(mode),
             shared,
+            calls: Cell::new(0),
         });
         table.protocol.mode = table.mode.get();
         table
@@ -152,10 +156,21 @@ fn with(this: *const SimpleNetworkProtocol, work: impl FnOnce(&mut Call<'_>) -> 
     let Some(mut call) = table.shared.call() else {
         return Status::NOT_READY;
     };
-    call.state.network.turn();
+    let calls = table.calls.get().wrapping_add(1);
+    table.calls.set(calls);
+    if calls.is_multiple_of(CALLS) {
+        call.state.network.turn();
+    }
     let status = work(&mut call);
     table.show(&call);
     status
+}
+
+/// Looks after the network where no frame waits: what was sent has to leave, and an answer may have come.
+fn turn_for_frames(call: &mut Call<'_>) {
+    if call.state.snp.waits() == Ok(false) {
+        call.state.network.turn();
+    }
 }
 
 pub(crate) unsafe extern "efiapi" fn on_wait(event: Event, context: Option<NonNull<c_void>>) {
@@ -164,7 +179,7 @@ pub(crate) unsafe extern "efiapi" fn on_wait(event: Event, context: Option<NonNu
     let shared = unsafe { context.cast::<Shared>().as_ref() };
     let waits = shared.call().is_some_and(|mut call| {
         call.state.network.turn();
-        call.state.snp.peek().is_ok()
+        call.state.snp.waits() == Ok(true)
     });
     if waits {
         // SAFETY: the firmware's own services.
@@ -361,6 +376,7 @@ unsafe extern "efiapi" fn get_status(
         return Status::INVALID_PARAMETER;
     }
     with(this, |call| {
+        turn_for_frames(call);
         let (bits, buffer) = match call.state.snp.status(!recycled.is_null()) {
             Ok(told) => told,
             Err(refusal) => return status(refusal),
@@ -407,9 +423,13 @@ unsafe extern "efiapi" fn transmit(
     // SAFETY: the caller's frame of `size` bytes.
     let frame = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), len) };
     with(this, |call| {
-        let sent = call.state.snp.transmit(header, frame, buffer as usize);
+        let address = buffer as usize;
+        let sent = call.state.snp.transmit(header, frame, address);
+        if sent != Err(Refusal::NotReady) {
+            return answer(sent);
+        }
         call.state.network.turn();
-        answer(sent)
+        answer(call.state.snp.transmit(header, frame, address))
     })
 }
 
@@ -426,35 +446,34 @@ unsafe extern "efiapi" fn receive(
         return Status::INVALID_PARAMETER;
     }
     with(this, |call| {
-        let frame = match call.state.snp.peek() {
-            Ok(frame) => frame,
-            Err(refusal) => return status(refusal),
-        };
-        // SAFETY: the caller's variables; the buffer holds as many bytes as its size says.
-        unsafe {
-            let room = size.read_unaligned();
-            size.write_unaligned(frame.len());
-            if room < frame.len() {
-                return Status::BUFFER_TOO_SMALL;
-            }
-            ptr::copy_nonoverlapping(frame.as_ptr(), buffer.cast(), frame.len());
-            if !header_size.is_null() {
-                header_size.write_unaligned(MEDIA_HEADER);
-            }
-            if let Some(header) = frame.first_chunk::<MEDIA_HEADER>() {
-                let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = *header;
-                if !destination.is_null() {
-                    destination.write_unaligned(mac([a, b, c, d, e, f]));
+        turn_for_frames(call);
+        let received = call.state.snp.receive(|frame| {
+            // SAFETY: the caller's variables; the buffer holds as many bytes as its size says.
+            unsafe {
+                let room = size.read_unaligned();
+                size.write_unaligned(frame.len());
+                if room < frame.len() {
+                    return Err(Refusal::BufferTooSmall(frame.len()));
                 }
-                if !source.is_null() {
-                    source.write_unaligned(mac([g, h, i, j, k, l]));
+                ptr::copy_nonoverlapping(frame.as_ptr(), buffer.cast(), frame.len());
+                if !header_size.is_null() {
+                    header_size.write_unaligned(MEDIA_HEADER);
                 }
-                if !protocol.is_null() {
-                    protocol.write_unaligned(u16::from_be_bytes([m, n]));
+                if let Some(header) = frame.first_chunk::<MEDIA_HEADER>() {
+                    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = *header;
+                    if !destination.is_null() {
+                        destination.write_unaligned(mac([a, b, c, d, e, f]));
+                    }
+                    if !source.is_null() {
+                        source.write_unaligned(mac([g, h, i, j, k, l]));
+                    }
+                    if !protocol.is_null() {
+                        protocol.write_unaligned(u16::from_be_bytes([m, n]));
+                    }
                 }
             }
-        }
-        call.state.snp.take();
-        Status::SUCCESS
+            Ok(())
+        });
+        answer(received)
     })
 }

@@ -1,6 +1,7 @@
 //! The network under a boot loader: it stays while the loader runs, and EFI protocols lead to it.
 
 mod connections;
+mod counts;
 mod downloads;
 mod exchanges;
 mod transfers;
@@ -14,7 +15,8 @@ use alloc::vec::Vec;
 use connections::Connection;
 use core::cell::RefCell;
 use core::net::IpAddr;
-use downloads::Download;
+use counts::Counts;
+use downloads::Downloads;
 use efi_protocols::{Buffer, Failure, Interface, Packets, Resident, Station};
 use exchanges::Exchange;
 use wireboot_fetch::tftp::TftpError;
@@ -46,9 +48,10 @@ struct LoaderNetwork {
     /// A file that was too long for its buffer, or only measured: the next call wants it.
     kept: Option<File>,
     /// For the near end.
-    downloads: Vec<Download>,
+    downloads: Downloads,
     exchanges: Vec<Exchange>,
     connections: Vec<Connection>,
+    counts: Counts,
 }
 
 /// Offers `network` by the protocols to a loader that came from `url` and is given `path`.
@@ -98,6 +101,7 @@ pub(crate) fn offer(
         downloads: Vec::new(),
         exchanges: Vec::new(),
         connections: Vec::new(),
+        counts: Counts::default(),
     })));
     let link: Box<dyn Link> = if near_end {
         let longest = MEDIA_HEADER + usize::from(MTU);
@@ -258,6 +262,7 @@ impl LoaderNetwork {
         while let Some(event) = self.network.event() {
             self.take(event);
         }
+        self.turn_downloads();
         self.turn_connections();
     }
 }

@@ -32,8 +32,10 @@ pub(super) struct Transfer {
     /// Next block expected, counted from 1 without wrapping.
     pub(super) next: u64,
     pub(super) received: u64,
-    /// A block found no room.
+    /// A block goes beyond the end of the memory.
     pub(super) overflow: bool,
+    /// The server was kept waiting for room.
+    pub(super) held: bool,
     /// The last block has come.
     pub(super) complete: bool,
     /// The block of our last acknowledgement.
@@ -122,6 +124,7 @@ impl Transfer {
             next: 1,
             received: 0,
             overflow: false,
+            held: false,
             complete: false,
             acknowledged: 0,
             unacknowledged: 0,
@@ -178,7 +181,7 @@ impl Transfer {
         let write = |memory: &mut Memory| memory.write(received, data);
         if self.memory.as_mut().map_or(0, write) < data.len() {
             // The task finds memory and asks for the block again, of which some may be written.
-            self.overflow = true;
+            self.overflow |= self.received + data.len() as u64 > self.capacity();
             self.due = true;
             self.again = true;
             return;
@@ -248,6 +251,18 @@ impl Transfer {
     /// Room that a whole window beyond the last block in order needs, which is all that a server may have on its way.
     pub(super) fn wanted(&self) -> u64 {
         self.received + u64::from(self.window) * self.block_size as u64
+    }
+
+    /// Whether all that the server sends for an acknowledgement can be written at once, as far as the file goes that was `announced`, and a
+    /// block beyond.
+    pub(super) fn has_room(&mut self, announced: Option<u64>) -> bool {
+        let block = self.received + self.block_size as u64;
+        let most = announced.map_or(u64::MAX, |size| size.max(block));
+        let wanted = usize::try_from(self.wanted().min(most)).unwrap_or(usize::MAX);
+        self.memory.as_mut().is_none_or(|memory| {
+            let wanted = wanted.min(memory.len());
+            memory.has_room(wanted)
+        })
     }
 
     pub(super) fn capacity(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! UDP datagrams in frames.
 
-use alloc::vec;
+use super::frames::Frames;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use smoltcp::phy::ChecksumCapabilities;
@@ -51,8 +51,9 @@ pub(super) fn parse<'a>(header: &[u8; 14], packet: &'a [u8]) -> Option<Datagram<
     })
 }
 
-/// The frame of a datagram that answers the frame with `header`; its payload is written by `fill`.
+/// The frame of a datagram that answers the frame with `header`, in memory of `frames`; its payload is written by `fill`.
 pub(super) fn answer(
+    frames: &mut Frames,
     header: &[u8; 14],
     source: SocketAddr,
     destination: SocketAddr,
@@ -61,7 +62,7 @@ pub(super) fn answer(
 ) -> Vec<u8> {
     let [a, b, c, d, e, f, g, h, i, j, k, l, kind @ ..] = *header;
     let link = [g, h, i, j, k, l, a, b, c, d, e, f];
-    let mut frame = vec![0; headers(source.ip()) + len];
+    let mut frame = frames.room(headers(source.ip()) + len);
     let udp = UdpRepr {
         src_port: source.port(),
         dst_port: destination.port(),

@@ -1,6 +1,6 @@
 //! TCP segments in frames.
 
-use alloc::vec;
+use super::frames::Frames;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use smoltcp::phy::ChecksumCapabilities;
@@ -68,8 +68,9 @@ pub(super) fn parse<'a>(header: &[u8; 14], packet: &'a [u8]) -> Option<Arrived<'
     })
 }
 
-/// The frame of a segment that answers the frame with `header`; its payload is written by `fill`.
+/// The frame of a segment that answers the frame with `header`, in memory of `frames`; its payload is written by `fill`.
 pub(super) fn answer(
+    frames: &mut Frames,
     header: &[u8; 14],
     source: SocketAddr,
     destination: SocketAddr,
@@ -80,7 +81,7 @@ pub(super) fn answer(
     let link = [g, h, i, j, k, l, a, b, c, d, e, f];
     let options = out.options.as_slice();
     let payload_len = HEADER + options.len() + out.len;
-    let mut frame = vec![0; headers(source.ip()) + options.len() + out.len];
+    let mut frame = frames.room(headers(source.ip()) + options.len() + out.len);
     let Some((place, packet)) = frame.split_first_chunk_mut::<14>() else {
         return frame;
     };
@@ -126,6 +127,9 @@ pub(super) fn answer(
     let Some(tcp) = packet.get_mut(start..) else {
         return frame;
     };
+    if let Some(place) = tcp.get_mut(..HEADER) {
+        place.fill(0);
+    }
     if let Some(place) = tcp.get_mut(HEADER..HEADER + options.len()) {
         place.copy_from_slice(options);
     }

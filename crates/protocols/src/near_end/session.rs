@@ -1,8 +1,8 @@
 //! One read by TFTP, from the server's end: RFC 1350, 2347 (options), 2348 (block size), 2349 (size, timeout), 7440 (windows).
 
 use super::datagram::answer;
-use super::{Files, Progress};
-use alloc::collections::VecDeque;
+use super::frames::Frames;
+use super::{Files, Progress, State};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use wireboot_net::{Duration, Instant};
@@ -100,23 +100,30 @@ impl<F> Session<F> {
         matches!(self.phase, Phase::Asked) && payload == self.request
     }
 
+    /// The payload of the request.
+    pub(super) fn request(&self) -> &[u8] {
+        &self.request
+    }
+
     /// The request's frame, as the loader sent it.
     pub(super) fn request_frame(&self) -> (&[u8; 14], &[u8]) {
         (&self.header, &self.packet)
     }
 
-    fn frame(&self, packet: &Packet<'_>) -> Vec<u8> {
+    fn send(&self, packet: &Packet<'_>, frames: &mut Frames) {
         let mut bytes = Vec::new();
         packet.emit(&mut bytes);
-        answer(
-            &self.header,
-            self.server,
-            self.client,
-            bytes.len(),
-            |place| {
-                place.copy_from_slice(&bytes);
-            },
-        )
+        let (header, len) = (&self.header, bytes.len());
+        let frame = answer(frames, header, self.server, self.client, len, |place| {
+            place.copy_from_slice(&bytes);
+        });
+        frames.push(frame);
+    }
+
+    /// Tells the loader that nothing more comes.
+    fn refuse(&self, code: ErrorCode, text: &str, frames: &mut Frames) {
+        let text = text.as_bytes();
+        self.send(&Packet::Error { code, text }, frames);
     }
 
     /// Takes a packet of the loader's. `drained`: nothing that was sent still waits for it.
@@ -164,7 +171,7 @@ impl<F> Session<F> {
         &mut self,
         files: &mut impl Files<File = F>,
         now: Instant,
-        frames: &mut VecDeque<Vec<u8>>,
+        frames: &mut Frames,
     ) -> Outcome {
         if now >= self.heard_at + SILENCE && !matches!(self.phase, Phase::Asked) {
             self.phase = Phase::Over;
@@ -173,57 +180,44 @@ impl<F> Session<F> {
             return Outcome::Over;
         }
         let progress = files.progress(&self.file);
-        let size = match &progress {
-            Progress::Asked => return Outcome::GoesOn,
-            Progress::TooLarge => {
-                return match self.phase {
-                    Phase::Asked => Outcome::ForTheWire,
-                    // In the middle there is no way to the server any more.
-                    _ => Outcome::Over,
-                };
-            }
-            Progress::Refused { code, text } => {
-                frames.push_back(self.frame(&Packet::Error {
-                    code: ErrorCode(*code),
-                    text: text.as_bytes(),
-                }));
-                return Outcome::Over;
-            }
-            Progress::Silent => return Outcome::Over,
-            Progress::Coming { size, .. } => *size,
-            Progress::Whole { size } => Some(*size),
-        };
         if let Phase::Asked = self.phase {
-            self.heard_at = now;
-            self.phase = match self.granted(size) {
-                None => Phase::Data,
-                Some(granted) => {
-                    self.block_size = granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE).into();
-                    self.window = granted.window_size.unwrap_or(1).into();
-                    let seconds = granted
-                        .timeout
-                        .map(|seconds| Duration::from_secs(seconds.into()));
-                    self.timeout = seconds.unwrap_or(TIMEOUT);
-                    self.acknowledge_options(&granted, now, frames);
-                    Phase::Oack(granted)
+            match &progress.state {
+                State::Asked => return Outcome::GoesOn,
+                State::ForTheWire => return Outcome::ForTheWire,
+                State::Silent if progress.ready == 0 => return Outcome::Over,
+                State::Refused { code, text } if progress.ready == 0 => {
+                    self.refuse(ErrorCode(*code), text, frames);
+                    return Outcome::Over;
                 }
-            };
+                _ => self.begin(&progress, now, frames),
+            }
         }
         let late = now >= self.sent_at + self.timeout;
         match self.phase {
             Phase::Oack(granted) if late => self.acknowledge_options(&granted, now, frames),
             Phase::Data => {
+                files.release(&self.file, self.acked * self.block_size as u64);
                 if late && self.sent > self.acked {
                     self.sent = self.acked;
                 }
-                let (ready, whole) = match progress {
-                    Progress::Coming { ready, .. } => (ready, false),
-                    _ => (size.unwrap_or(0), true),
-                };
-                while self.sent < self.acked + self.window
-                    && self.send_block(files, ready, whole, frames)
-                {
-                    self.sent_at = now;
+                while self.sent < self.acked + self.window {
+                    if self.send_block(files, &progress, frames) {
+                        self.sent_at = now;
+                        continue;
+                    }
+                    match &progress.state {
+                        State::Refused { code, text } => {
+                            self.refuse(ErrorCode(*code), text, frames);
+                            return Outcome::Over;
+                        }
+                        State::ForTheWire => {
+                            // In the middle there is no way to the server any more.
+                            let text = "no memory for the rest";
+                            self.refuse(ErrorCode::UNDEFINED, text, frames);
+                            return Outcome::Over;
+                        }
+                        _ => break,
+                    }
                 }
             }
             _ => {}
@@ -231,50 +225,63 @@ impl<F> Session<F> {
         Outcome::GoesOn
     }
 
+    /// Answers the request, as the server has answered.
+    fn begin(&mut self, progress: &Progress, now: Instant, frames: &mut Frames) {
+        self.heard_at = now;
+        let whole = matches!(progress.state, State::Whole).then_some(progress.ready);
+        self.phase = match self.granted(progress.announced.or(whole)) {
+            None => Phase::Data,
+            Some(granted) => {
+                self.block_size = granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE).into();
+                self.window = granted.window_size.unwrap_or(1).into();
+                let seconds = granted
+                    .timeout
+                    .map(|seconds| Duration::from_secs(seconds.into()));
+                self.timeout = seconds.unwrap_or(TIMEOUT);
+                self.acknowledge_options(&granted, now, frames);
+                Phase::Oack(granted)
+            }
+        };
+    }
+
     fn acknowledge_options(
         &mut self,
         granted: &TransferOptions,
         now: Instant,
-        frames: &mut VecDeque<Vec<u8>>,
+        frames: &mut Frames,
     ) {
         let mut bytes = Vec::new();
         granted.emit(&mut bytes);
-        frames.push_back(self.frame(&Packet::Oack(Options::new(&bytes))));
+        self.send(&Packet::Oack(Options::new(&bytes)), frames);
         self.sent_at = now;
     }
 
-    /// Sends the next block, if it is there. `ready`: how many bytes of the file are; `whole`: these are all.
+    /// Sends the next block, if it is there.
     fn send_block(
         &mut self,
         files: &impl Files<File = F>,
-        ready: u64,
-        whole: bool,
-        frames: &mut VecDeque<Vec<u8>>,
+        progress: &Progress,
+        frames: &mut Frames,
     ) -> bool {
         if self.last == Some(self.sent) {
             return false;
         }
         let at = self.sent * self.block_size as u64;
-        let rest = usize::try_from(ready.saturating_sub(at)).unwrap_or(usize::MAX);
+        let rest = usize::try_from(progress.ready.saturating_sub(at)).unwrap_or(usize::MAX);
         let len = rest.min(self.block_size);
-        if len < self.block_size && !whole {
+        if len < self.block_size && progress.state != State::Whole {
             return false;
         }
         let number = self.sent + 1;
         let mut read = 0;
-        let len_of_packet = DATA_HEADER_LEN + len;
-        let frame = answer(
-            &self.header,
-            self.server,
-            self.client,
-            len_of_packet,
-            |place| {
-                if let Some((head, payload)) = place.split_first_chunk_mut() {
-                    *head = data_header(number as u16);
-                    read = files.read(&self.file, at, payload);
-                }
-            },
-        );
+        let packet = DATA_HEADER_LEN + len;
+        let (header, file) = (&self.header, &self.file);
+        let frame = answer(frames, header, self.server, self.client, packet, |place| {
+            if let Some((head, payload)) = place.split_first_chunk_mut() {
+                *head = data_header(number as u16);
+                read = files.read(file, at, payload);
+            }
+        });
         if read < len {
             return false;
         }
@@ -282,7 +289,7 @@ impl<F> Session<F> {
             self.last = Some(number);
         }
         self.sent = number;
-        frames.push_back(frame);
+        frames.push(frame);
         true
     }
 }

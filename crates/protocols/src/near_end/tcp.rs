@@ -11,10 +11,10 @@
 //! each way by itself, and no more are taken than memory is there for. What cannot be done exactly goes to the wire untouched: connections from
 //! another address than the engine's, more than there is memory for, and those that were there before.
 
+use super::frames::Frames;
 use super::segment::{self, Arrived};
 use crate::link::Link;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use wireboot_fetch::socket::{Ending, SocketPort};
@@ -83,7 +83,7 @@ pub enum Status {
 impl Status {
     /// What has become of the connection behind `port`.
     #[must_use]
-    pub fn of<B: Block + 'static>(port: &SocketPort<B>) -> Self {
+    pub fn of<B: Block + 'static>(port: &mut SocketPort<B>) -> Self {
         match (port.is_open(), port.ending()) {
             (true, ending) => Self::Open {
                 ready: port.ready(),
@@ -118,7 +118,7 @@ pub struct NearTcp<L, S: Streams> {
     streams: S,
     halves: Vec<Half<S::Stream>>,
     /// For the loader.
-    frames: VecDeque<Vec<u8>>,
+    frames: Frames,
     sequence: InitialSequence,
     /// Longest frame that the loader takes, in bytes.
     longest: usize,
@@ -169,7 +169,7 @@ impl<L: Link, S: Streams> NearTcp<L, S> {
             link,
             streams,
             halves: Vec::new(),
-            frames: VecDeque::new(),
+            frames: Frames::default(),
             sequence: InitialSequence::new(secret),
             longest,
             now: looked,
@@ -235,11 +235,13 @@ impl<L: Link, S: Streams> NearTcp<L, S> {
     fn turn(&mut self) {
         let mut index = 0;
         while let Some(half) = self.halves.get_mut(index) {
-            let server = half.server;
-            let mss = self.longest.saturating_sub(segment::headers(server.ip()));
-            let iss = self.sequence.iss(server, half.client, self.looked);
-            let mss = u16::try_from(mss).unwrap_or(u16::MAX);
-            match half.turn(&mut self.streams, self.now, mss, iss, &mut self.frames) {
+            let (server, client) = (half.server, half.client);
+            let opening = || {
+                let mss = self.longest.saturating_sub(segment::headers(server.ip()));
+                let iss = self.sequence.iss(server, client, self.looked);
+                (u16::try_from(mss).unwrap_or(u16::MAX), iss)
+            };
+            match half.turn(&mut self.streams, self.now, opening, &mut self.frames) {
                 Outcome::GoesOn => {
                     index += 1;
                     continue;
@@ -327,14 +329,13 @@ impl<T> Half<T> {
         }
     }
 
-    /// Sends what is to be sent.
+    /// Sends what is to be sent. `opening`: largest payload of a segment and first sequence number, for the SYN.
     fn turn(
         &mut self,
         streams: &mut impl Streams<Stream = T>,
         now: Instant,
-        mss: u16,
-        iss: u32,
-        frames: &mut VecDeque<Vec<u8>>,
+        opening: impl FnOnce() -> (u16, u32),
+        frames: &mut Frames,
     ) -> Outcome {
         let status = streams.status(&self.stream);
         if let Phase::Connecting(packet) = &self.phase {
@@ -345,8 +346,7 @@ impl<T> Half<T> {
                 Status::Connecting => return Outcome::GoesOn,
                 Status::Refused => {
                     if let Some(reply) = closed(&syn.segment) {
-                        let frame = self.frame(streams, &reply.into());
-                        frames.push_back(frame);
+                        self.send(streams, &reply.into(), frames);
                     }
                     return Outcome::Over;
                 }
@@ -354,6 +354,7 @@ impl<T> Half<T> {
                 Status::Unreachable => return Outcome::ForTheWire,
                 Status::Open { .. } => {}
             }
+            let (mss, iss) = opening();
             let connection = Connection::accept(mss, iss, now, &syn.segment);
             self.phase = Phase::Open(Box::new(Open {
                 connection,
@@ -394,8 +395,7 @@ impl<T> Half<T> {
             let Some(out) = open.connection.transmit(now, &limits) else {
                 break;
             };
-            let frame = self.frame(streams, &out);
-            frames.push_back(frame);
+            self.send(streams, &out, frames);
         }
         match &self.phase {
             Phase::Open(open) if open.connection.is_over() => Outcome::Over,
@@ -420,12 +420,14 @@ impl<T> Half<T> {
         }
     }
 
-    fn frame(&self, streams: &impl Streams<Stream = T>, out: &Transmit) -> Vec<u8> {
-        segment::answer(&self.header, self.server, self.client, out, |place| {
+    fn send(&self, streams: &impl Streams<Stream = T>, out: &Transmit, frames: &mut Frames) {
+        let (header, server, client) = (&self.header, self.server, self.client);
+        let frame = segment::answer(frames, header, server, client, out, |place| {
             if !place.is_empty() {
                 streams.read(&self.stream, out.offset as usize, place);
             }
-        })
+        });
+        frames.push(frame);
     }
 }
 
@@ -460,11 +462,11 @@ impl<L: Link, S: Streams> Link for NearTcp<L, S> {
             }
             return self.link.peek();
         }
-        self.frames.front().map(Vec::as_slice)
+        self.frames.front()
     }
 
     fn skip(&mut self) {
-        if self.frames.pop_front().is_none() {
+        if !self.frames.skip() {
             self.link.skip();
         }
     }

@@ -6,6 +6,7 @@ use core::cell::RefCell;
 use core::net::IpAddr;
 use proptest::prelude::*;
 use smoltcp::wire::{EthernetFrame, Ipv4Packet, Ipv6Packet, UdpPacket};
+use std::collections::VecDeque;
 use std::string::ToString;
 use std::vec;
 use wireboot_net::Duration;
@@ -21,6 +22,7 @@ struct World {
     data: Vec<u8>,
     opened: Vec<String>,
     closed: usize,
+    released: u64,
     /// Frames that went to the wire.
     sent: Vec<Vec<u8>>,
     /// Frames that came from it.
@@ -29,6 +31,30 @@ struct World {
 }
 
 type Shared = Rc<RefCell<World>>;
+
+fn whole(ready: u64) -> Progress {
+    Progress {
+        announced: Some(ready),
+        ready,
+        state: State::Whole,
+    }
+}
+
+fn not_whole(ready: u64, state: State) -> Progress {
+    Progress {
+        announced: None,
+        ready,
+        state,
+    }
+}
+
+fn coming(size: u64, ready: u64) -> Progress {
+    Progress {
+        announced: Some(size),
+        ready,
+        state: State::Coming,
+    }
+}
 
 struct FakeFiles(Shared);
 
@@ -51,14 +77,22 @@ impl Files for FakeFiles {
 
     fn read(&self, (): &(), at: u64, to: &mut [u8]) -> usize {
         let world = self.0.borrow();
+        assert!(at >= world.released, "what was released is gone");
         let bytes = world.data.get(at as usize..).unwrap_or_default();
         let count = bytes.len().min(to.len());
         to[..count].copy_from_slice(&bytes[..count]);
         count
     }
 
+    fn release(&mut self, (): &(), at: u64) {
+        let mut world = self.0.borrow_mut();
+        world.released = world.released.max(at);
+    }
+
     fn close(&mut self, (): ()) {
-        self.0.borrow_mut().closed += 1;
+        let mut world = self.0.borrow_mut();
+        world.closed += 1;
+        world.released = 0;
     }
 }
 
@@ -94,12 +128,11 @@ impl Loader {
     fn new(us: &str, server: &str, data: Vec<u8>) -> Self {
         let world = Rc::new(RefCell::new(World {
             now: Instant::ZERO,
-            progress: Progress::Whole {
-                size: data.len() as u64,
-            },
+            progress: whole(data.len() as u64),
             data,
             opened: Vec::new(),
             closed: 0,
+            released: 0,
             sent: Vec::new(),
             arrived: VecDeque::new(),
             full: false,
@@ -133,9 +166,16 @@ impl Loader {
         back[6..12].fill(4);
         back[12..].copy_from_slice(&kind);
         let to = SocketAddr::new(self.server, port);
-        let frame = datagram::answer(&back, self.us, to, bytes.len(), |place| {
-            place.copy_from_slice(bytes);
-        });
+        let frame = datagram::answer(
+            &mut Frames::default(),
+            &back,
+            self.us,
+            to,
+            bytes.len(),
+            |place| {
+                place.copy_from_slice(bytes);
+            },
+        );
         let (header, payload) = frame.split_first_chunk().unwrap();
         assert!(self.near.send(header, payload));
     }
@@ -348,40 +388,38 @@ fn blocks_come_as_the_file_does() {
     let mut loader = Loader::with(bytes(3000));
     let world = loader.world.clone();
     let set = |progress| world.borrow_mut().progress = progress;
-    set(Progress::Asked);
+    set(not_whole(0, State::Asked));
     loader.ask("file", "octet", &grub());
     // Repeated, it is still one.
     loader.ask("file", "octet", &grub());
     assert!(loader.receive().is_none());
     assert_eq!(world.borrow().opened.len(), 1);
-    set(Progress::Coming {
-        size: Some(3000),
-        ready: 1023,
-    });
+    set(coming(3000, 1023));
     let (port, _) = loader.receive().unwrap();
     loader.send(port, &Packet::Ack { block: 0 });
     assert!(loader.receive().is_none());
-    set(Progress::Coming {
-        size: Some(3000),
-        ready: 3000,
-    });
+    set(coming(3000, 3000));
     assert_eq!(loader.receive().unwrap().1.len(), 4 + 1024);
     loader.send(port, &Packet::Ack { block: 1 });
     assert_eq!(loader.receive().unwrap().1.len(), 4 + 1024);
     loader.send(port, &Packet::Ack { block: 2 });
     // Whether the rest is the last block, only the end of the file tells.
     assert!(loader.receive().is_none());
-    set(Progress::Whole { size: 3000 });
+    set(whole(3000));
     assert_eq!(loader.receive().unwrap().1.len(), 4 + 952);
+}
+
+fn refused() -> State {
+    State::Refused {
+        code: 1,
+        text: "no such file".to_string(),
+    }
 }
 
 #[test]
 fn a_servers_error_and_silence_arrive_as_they_are() {
     let mut loader = Loader::with(Vec::new());
-    loader.world.borrow_mut().progress = Progress::Refused {
-        code: 1,
-        text: "no such file".to_string(),
-    };
+    loader.world.borrow_mut().progress = not_whole(0, refused());
     loader.ask("file", "octet", &grub());
     let (_, error) = loader.receive().unwrap();
     let text = b"no such file";
@@ -390,7 +428,7 @@ fn a_servers_error_and_silence_arrive_as_they_are() {
         text,
     };
     assert_eq!(Packet::parse(&error), Ok(expected));
-    loader.world.borrow_mut().progress = Progress::Silent;
+    loader.world.borrow_mut().progress = not_whole(0, State::Silent);
     loader.ask("file", "octet", &grub());
     assert!(loader.receive().is_none());
     assert_eq!(loader.world.borrow().closed, 2);
@@ -412,16 +450,24 @@ fn what_cannot_be_done_here_goes_to_the_wire_as_it_is() {
     loader.world.borrow_mut().full = true;
     loader.ask("file", "octet", &grub());
     loader.world.borrow_mut().full = false;
-    loader.world.borrow_mut().progress = Progress::Asked;
+    loader.world.borrow_mut().progress = not_whole(0, State::Asked);
     loader.ask("file", "octet", &grub());
     assert_eq!(loader.world.borrow().sent.len(), 7);
-    loader.world.borrow_mut().progress = Progress::TooLarge;
+    loader.world.borrow_mut().progress = not_whole(0, State::ForTheWire);
     assert!(loader.receive().is_none());
     let world = loader.world.borrow();
     assert_eq!(world.sent.len(), 8);
     assert_eq!(world.sent[6], world.sent[7]);
     assert_eq!(world.closed, 1);
+    let opened = world.opened.len();
     drop(world);
+    // Said again it goes the same way; another one does not.
+    loader.ask("file", "octet", &grub());
+    assert_eq!(loader.world.borrow().sent.len(), 9);
+    assert_eq!(loader.world.borrow().opened.len(), opened);
+    loader.world.borrow_mut().full = true;
+    loader.ask("other", "octet", &grub());
+    assert_eq!(loader.world.borrow().opened.len(), opened + 1);
     // What is no UDP, in fragments, or no IP.
     for packet in [&[0x45, 0, 0, 20][..], &[], &[0xff; 60]] {
         for kind in [[8, 0], [0x86, 0xdd], [8, 6]] {
@@ -430,7 +476,7 @@ fn what_cannot_be_done_here_goes_to_the_wire_as_it_is() {
             loader.near.send(&header, packet);
         }
     }
-    assert_eq!(loader.world.borrow().sent.len(), 17);
+    assert_eq!(loader.world.borrow().sent.len(), 19);
 }
 
 #[test]
@@ -520,13 +566,13 @@ fn a_window_goes_on_behind_what_was_acknowledged() {
 #[test]
 fn a_request_said_again_is_another_transfer_once_it_was_answered() {
     let mut loader = Loader::with(bytes(2000));
-    loader.world.borrow_mut().progress = Progress::Asked;
+    loader.world.borrow_mut().progress = not_whole(0, State::Asked);
     loader.ask("file", "octet", &grub());
     loader.ask("file", "octet", &grub());
     assert_eq!(loader.world.borrow().closed, 0);
     loader.ask("other", "octet", &grub());
     assert_eq!(loader.world.borrow().closed, 1);
-    loader.world.borrow_mut().progress = Progress::Whole { size: 2000 };
+    loader.world.borrow_mut().progress = whole(2000);
     assert!(loader.receive().is_some());
     loader.ask("other", "octet", &grub());
     assert_eq!(loader.world.borrow().closed, 2);
@@ -536,7 +582,7 @@ fn a_request_said_again_is_another_transfer_once_it_was_answered() {
 #[test]
 fn a_block_that_cannot_be_read_is_not_sent() {
     let mut loader = Loader::with(bytes(100));
-    loader.world.borrow_mut().progress = Progress::Whole { size: 200 };
+    loader.world.borrow_mut().progress = whole(200);
     loader.ask("file", "octet", &TransferOptions::default());
     assert!(loader.receive().is_none());
 }
@@ -559,9 +605,16 @@ fn only_whole_datagrams_of_udp_are_looked_at() {
         };
         let mut back = [2; 14];
         back[12..].copy_from_slice(&kind);
-        let frame = datagram::answer(&back, loader.us, to, request.len(), |place| {
-            place.copy_from_slice(request);
-        });
+        let frame = datagram::answer(
+            &mut Frames::default(),
+            &back,
+            loader.us,
+            to,
+            request.len(),
+            |place| {
+                place.copy_from_slice(request);
+            },
+        );
         // Of another protocol, a fragment of either kind, of another version, under another ethertype: the byte and its value.
         let changes: &[(usize, u8)] = match loader.server {
             IpAddr::V4(_) => &[(23, 6), (20, 0x20), (21, 1), (14, 0x65), (13, 6)],

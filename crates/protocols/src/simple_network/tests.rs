@@ -72,9 +72,14 @@ impl World {
 
     fn receives(&mut self, to: MacAddress) -> bool {
         let frame = self.arrives(to);
-        let got = self.snp.peek().map(<[u8]>::to_vec);
-        self.snp.take();
-        assert_eq!(self.snp.peek(), Err(Refusal::NotReady));
+        let waits = self.snp.waits();
+        let too_small = self
+            .snp
+            .receive(|_| Err::<(), _>(Refusal::BufferTooSmall(60)));
+        let got = self.snp.receive(|frame| Ok(frame.to_vec()));
+        assert_eq!(waits, Ok(got.is_ok()));
+        assert!(too_small.is_err());
+        assert_eq!(self.snp.waits(), Ok(false));
         match got {
             Ok(bytes) => {
                 assert_eq!(bytes, frame);
@@ -119,7 +124,7 @@ fn each_call_has_its_states() {
             [stopped, started, Ok(())],
         ),
         (
-            |snp| snp.peek().map(drop),
+            |snp| snp.receive(|_| Ok(())),
             [stopped, started, Err(NotReady)],
         ),
     ];

@@ -17,6 +17,8 @@ pub(super) struct Connection {
     job: Job,
     remote: SocketAddr,
     port: SocketPort<Pieces>,
+    /// The server has accepted it.
+    open: bool,
     /// Bytes to the loader, and from it.
     received: u64,
     sent: u64,
@@ -32,8 +34,16 @@ impl LoaderNetwork {
 
     /// Lets connections receive and send.
     pub(super) fn turn_connections(&mut self) {
-        for Connection { port, .. } in &mut self.connections {
+        for Connection {
+            port, open, remote, ..
+        } in &mut self.connections
+        {
             port.turn();
+            if port.is_open() && !*open {
+                *open = true;
+                self.counts.connections += 1;
+                log::debug!("near end: the boot loader is connected to {remote}");
+            }
             while port.wants_memory()
                 && let Ok(piece) = memory::download_buffer(PIECE)
             {
@@ -90,6 +100,7 @@ impl Streams for Shared {
             job,
             remote,
             port,
+            open: false,
             received: 0,
             sent: 0,
         });
@@ -98,9 +109,8 @@ impl Streams for Shared {
 
     fn status(&mut self, job: &Job) -> Status {
         let network = &mut *self.0.borrow_mut();
-        network.turn();
-        let connection = network.connection(*job);
-        connection.map_or(Status::Silent, |one| Status::of(&one.port))
+        let connection = network.connection_mut(*job);
+        connection.map_or(Status::Silent, |one| Status::of(&mut one.port))
     }
 
     fn read(&self, job: &Job, at: usize, to: &mut [u8]) -> usize {
@@ -110,9 +120,11 @@ impl Streams for Shared {
     }
 
     fn release(&mut self, job: &Job, count: usize) {
-        if let Some(connection) = self.0.borrow_mut().connection_mut(*job) {
+        let network = &mut *self.0.borrow_mut();
+        if let Some(connection) = network.connection_mut(*job) {
             connection.received += count as u64;
             connection.port.release(count);
+            network.counts.received += count as u64;
         }
     }
 
@@ -122,9 +134,11 @@ impl Streams for Shared {
     }
 
     fn write(&mut self, job: &Job, bytes: &[u8]) {
-        if let Some(connection) = self.0.borrow_mut().connection_mut(*job) {
+        let network = &mut *self.0.borrow_mut();
+        if let Some(connection) = network.connection_mut(*job) {
             connection.sent += bytes.len() as u64;
             connection.port.write(bytes);
+            network.counts.sent += bytes.len() as u64;
         }
     }
 

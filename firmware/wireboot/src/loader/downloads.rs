@@ -1,36 +1,38 @@
 //! Files for the near end.
 
-use super::{LoaderNetwork, PATIENCE, Shared, failure};
+use super::{LoaderNetwork, PATIENCE, Shared};
 use crate::network::instant;
-use efi_protocols::Failure;
+use alloc::vec::Vec;
 use wireboot_fetch::url::Url;
-use wireboot_fetch::{Command, Event, File, Job};
-use wireboot_net::{Instant, Memory};
-use wireboot_platform::memory::{self, DownloadReader};
-use wireboot_protocols::near_end::{Files, Progress};
+use wireboot_fetch::{Command, Event, Job, MAX_CONCURRENT};
+use wireboot_net::Instant;
+use wireboot_platform::memory::{self, Pieces};
+use wireboot_protocols::near_end::download::{Download, Piece};
+use wireboot_protocols::near_end::{Files, Progress, State};
 
-/// Bytes of a file that the near end has in memory at most; a larger one comes by the loader's own means.
-const LARGEST: usize = 64 << 20;
+/// Bytes of a file that the near end has in memory at most, read and unread.
+const MOST: u64 = 64 << 20;
+/// Those that a server may have to wait for. One place is left for the loader's calls that read files.
+const RUNNING: usize = MAX_CONCURRENT - 1;
 
-/// A file for the near end.
-pub(super) struct Download {
-    job: Job,
-    /// The bytes that have come without a gap, while it comes.
-    reader: Option<DownloadReader>,
-    size: Option<u64>,
-    /// Something has come.
-    coming: bool,
-    file: Option<File>,
-    /// How it ended, if without a file.
-    end: Option<Progress>,
+/// Files, by their jobs.
+pub(super) type Downloads = Vec<(Job, Download<Pieces>)>;
+
+fn piece(bytes: usize) -> Option<Piece<Pieces>> {
+    memory::download_buffer(bytes).ok()
 }
 
 impl LoaderNetwork {
     /// What runs is lost with its processor, or with the card.
     pub(super) fn lose_downloads(&mut self) {
-        for download in &mut self.downloads {
-            download.end = Some(Progress::Silent);
-        }
+        self.downloads.iter_mut().for_each(|(_, one)| one.lose());
+    }
+
+    /// Lets downloads go on where there is room.
+    pub(super) fn turn_downloads(&mut self) {
+        self.downloads
+            .iter_mut()
+            .for_each(|(_, one)| one.give(piece));
     }
 
     /// Takes an event of a download for the near end.
@@ -40,54 +42,37 @@ impl LoaderNetwork {
         | Event::Done { job, .. }
         | Event::Exchange { job, .. }
         | Event::Lease { job, .. }) = event;
-        let Some(download) = self.downloads.iter_mut().find(|one| one.job == job) else {
+        let Some(download) = self.download_mut(job) else {
             return;
         };
         match event {
-            Event::NeedMemory { bytes, .. } => {
-                download.reader = None;
-                let bytes = usize::try_from(bytes)
-                    .ok()
-                    .filter(|&bytes| bytes <= LARGEST);
-                let memory = bytes.and_then(|bytes| memory::download_buffer(bytes).ok());
-                let answer = match memory {
-                    Some((buffer, reader)) => {
-                        download.reader = Some(reader);
-                        Command::Memory {
-                            job,
-                            memory: Memory::new(buffer),
-                        }
-                    }
-                    None => {
-                        download.end = Some(Progress::TooLarge);
-                        Command::NoMemory { job }
-                    }
+            Event::NeedMemory { .. } => {
+                let first = !download.has_begun();
+                let answer = match download.begin(piece) {
+                    Some(memory) => Command::Memory { job, memory },
+                    None => Command::NoMemory { job },
                 };
+                if first {
+                    self.counts.reads += 1;
+                }
                 let _ = self.network.send(answer);
             }
-            Event::Progress { total, .. } => {
-                download.coming = true;
-                download.size = total;
-            }
-            Event::Done { result, .. } => match result {
-                Ok(file) => download.file = Some(file),
-                Err(error) => {
-                    let end = match failure(&error) {
-                        Failure::Tftp { code, text } => Progress::Refused {
-                            code: code.into(),
-                            text,
-                        },
-                        _ => Progress::Silent,
-                    };
-                    download.end.get_or_insert(end);
-                }
-            },
+            Event::Progress { total, .. } => download.tell(total),
+            Event::Done { result, .. } => download.finish(result.as_ref().map(|file| file.len)),
             Event::Lease { .. } | Event::Exchange { .. } => {}
         }
     }
 
-    fn download(&self, job: Job) -> Option<&Download> {
-        self.downloads.iter().find(|one| one.job == job)
+    fn download(&self, job: Job) -> Option<&Download<Pieces>> {
+        let mut downloads = self.downloads.iter();
+        let (_, download) = downloads.find(|(of, _)| *of == job)?;
+        Some(download)
+    }
+
+    fn download_mut(&mut self, job: Job) -> Option<&mut Download<Pieces>> {
+        let mut downloads = self.downloads.iter_mut();
+        let (_, download) = downloads.find(|(of, _)| *of == job)?;
+        Some(download)
     }
 }
 
@@ -100,6 +85,10 @@ impl Files for Shared {
 
     fn open(&mut self, url: &Url) -> Option<Job> {
         let network = &mut *self.0.borrow_mut();
+        let running = network.downloads.iter().filter(|(_, one)| !one.is_over());
+        if running.count() >= RUNNING {
+            return None;
+        }
         let job = network.next_job();
         let command = Command::Get {
             job,
@@ -107,63 +96,42 @@ impl Files for Shared {
             patience: PATIENCE,
         };
         network.network.send(command).ok()?;
-        network.downloads.push(Download {
-            job,
-            reader: None,
-            size: None,
-            coming: false,
-            file: None,
-            end: None,
-        });
+        log::debug!("near end: the boot loader reads {}", url.as_str());
+        network.downloads.push((job, Download::new(MOST)));
         Some(job)
     }
 
     fn progress(&mut self, job: &Job) -> Progress {
         let network = &mut *self.0.borrow_mut();
-        network.turn();
-        match network.download(*job) {
-            Some(Download {
-                file: Some(file), ..
-            }) => Progress::Whole { size: file.len },
-            Some(Download { end: Some(end), .. }) => end.clone(),
-            Some(Download {
-                coming: true,
-                reader: Some(reader),
-                size,
-                ..
-            }) => Progress::Coming {
-                size: *size,
-                ready: reader.committed(0).len() as u64,
+        network.download_mut(*job).map_or(
+            Progress {
+                announced: None,
+                ready: 0,
+                state: State::Silent,
             },
-            Some(_) => Progress::Asked,
-            None => Progress::Silent,
-        }
+            Download::progress,
+        )
     }
 
     fn read(&self, job: &Job, at: u64, to: &mut [u8]) -> usize {
         let network = self.0.borrow();
-        let (Some(download), Ok(at)) = (network.download(*job), usize::try_from(at)) else {
-            return 0;
-        };
-        let bytes = match (&download.file, &download.reader) {
-            (Some(file), _) => file.rest(at),
-            (None, Some(reader)) => reader.committed(at),
-            (None, None) => &[],
-        };
-        let count = bytes.len().min(to.len());
-        if let (Some(to), Some(from)) = (to.get_mut(..count), bytes.get(..count)) {
-            to.copy_from_slice(from);
-        }
-        count
+        network.download(*job).map_or(0, |one| one.read(at, to))
+    }
+
+    fn release(&mut self, job: &Job, at: u64) {
+        let network = &mut *self.0.borrow_mut();
+        let download = network.download_mut(*job);
+        let count = download.map_or(0, |one| one.release(at));
+        network.counts.received += count;
     }
 
     fn close(&mut self, job: Job) {
         let network = &mut *self.0.borrow_mut();
-        let open = network
-            .download(job)
-            .is_some_and(|one| one.file.is_none() && one.end.is_none());
-        network.downloads.retain(|one| one.job != job);
-        if open {
+        let Some(index) = network.downloads.iter().position(|(of, _)| *of == job) else {
+            return;
+        };
+        let (_, download) = network.downloads.swap_remove(index);
+        if !download.is_over() {
             let _ = network.network.send(Command::Cancel { job });
         }
     }

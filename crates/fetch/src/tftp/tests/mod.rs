@@ -1,6 +1,7 @@
 //! The client against a scripted server, both on engines of their own, over a simulated wire in simulated time.
 
 mod attacks;
+mod held;
 
 use super::*;
 use crate::destination::DestinationError;
@@ -397,6 +398,33 @@ fn fetch_at_intervals(
     interval: i64,
     setup: impl FnOnce(&mut NicConfig),
 ) -> Outcome {
+    let room = |client: &mut Engine<SimNic>| Room {
+        stack: client.stack(),
+        limit: 1 << 30,
+        asked: Vec::new(),
+        committed: Arc::default(),
+    };
+    let (result, room, log, micros) = fetch_into(manner, wire, seed, interval, setup, room);
+    Outcome {
+        result,
+        log,
+        micros,
+        asked: room.asked,
+        committed: room.committed.load(Ordering::Relaxed),
+    }
+}
+
+type Fetched<D> = (Result<TftpFile, TftpError>, D, Rc<RefCell<Log>>, i64);
+
+/// The same to a destination that `destination` makes.
+fn fetch_into<D: Destination + 'static>(
+    manner: &Manner,
+    wire: LinkConfig,
+    seed: u64,
+    interval: i64,
+    setup: impl FnOnce(&mut NicConfig),
+    destination: impl FnOnce(&mut Engine<SimNic>) -> D,
+) -> Fetched<D> {
     let (mut near, far) = sim::link(wire, wire, seed);
     let mut config = NicConfig::new(near.properties().mac);
     config.receive_frames = 1024;
@@ -427,13 +455,8 @@ fn fetch_at_intervals(
     let done = Rc::new(RefCell::new(None));
     let finished = Rc::new(Cell::new(false));
     let (stack, out, flag) = (client.stack(), done.clone(), finished.clone());
+    let mut room = destination(&mut client);
     client.spawn(async move {
-        let mut room = Room {
-            stack: stack.clone(),
-            limit: 1 << 30,
-            asked: Vec::new(),
-            committed: Arc::default(),
-        };
         let limits = Limits::default();
         let result = get(&stack, &mut vec![at], "boot/linux", 1, limits, &mut room).await;
         *out.borrow_mut() = Some((result, room));
@@ -452,13 +475,7 @@ fn fetch_at_intervals(
         clock.advance(if busy { 2 } else { 50 });
     }
     let (result, room) = done.borrow_mut().take().unwrap();
-    Outcome {
-        result,
-        log,
-        micros: clock.now() - begin,
-        asked: room.asked,
-        committed: room.committed.load(Ordering::Relaxed),
-    }
+    (result, room, log, clock.now() - begin)
 }
 
 fn lossy(loss: f64) -> LinkConfig {

@@ -1,6 +1,7 @@
 //! A loader with somebody else's TCP, an engine, a wire with faults, and a server: the loader gets the same with the near end as without.
 
 use super::*;
+use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use proptest::prelude::*;

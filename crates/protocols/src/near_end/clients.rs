@@ -1,0 +1,694 @@
+//! Models of loaders that read by TFTP, an engine, a wire with faults, and a server: each gets the same with the near end as without.
+
+use super::*;
+use crate::near_end::download::Download;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use core::net::{IpAddr, Ipv4Addr};
+use proptest::prelude::*;
+use std::vec;
+use wireboot_fetch::{Command, Event, Job, Lease, LeaseSource, Service};
+use wireboot_net::{Duration, Engine, Ipv4Cidr, Ipv4Config, Stack, UdpSocket, tap};
+use wireboot_nic::Nic;
+use wireboot_nic::sim::{self, Clock, LinkConfig, SimNic};
+use wireboot_ring::{HeapBlock, Receiver, Sender, channel, prefix};
+use wireboot_wire::tftp::{ErrorCode, Options, Packet, Request, TransferOptions, data_header};
+
+const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PORT: u16 = 2000;
+const SECOND: i64 = 1_000_000;
+/// Memory for a file.
+const MOST: u64 = 128 << 10;
+/// A loader says again how far it is, and gives up.
+const REPEAT: i64 = 400_000;
+const PATIENCE: i64 = 20 * SECOND;
+/// The server sends a window again so often, and gives up.
+const TRIES: u32 = 20;
+
+/// What a server does.
+#[derive(Clone, Debug)]
+struct Manner {
+    file: Vec<u8>,
+    /// The size that it announces, if it knows the option.
+    size: Option<u64>,
+    options: bool,
+    /// What happens when so many bytes were sent.
+    stop: Option<(usize, Stop)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stop {
+    /// An error.
+    Error,
+    /// It says nothing for a minute, to nobody.
+    Minute,
+    /// It has forgotten the transfer, and answers new requests.
+    Forgets,
+}
+
+impl Manner {
+    fn new(len: usize) -> Self {
+        Self {
+            file: (0..len).map(|i| (i * 7 + i / 251) as u8).collect(),
+            size: Some(len as u64),
+            options: true,
+            stop: None,
+        }
+    }
+}
+
+/// The engine, and its downloads for the near end.
+struct World {
+    service: Service<SimNic>,
+    commands: Sender<Command>,
+    events: Receiver<Event>,
+    clock: Clock,
+    downloads: Vec<(Job, Download<HeapBlock>)>,
+    opened: u32,
+}
+
+fn piece(bytes: usize) -> Option<download::Piece<HeapBlock>> {
+    Some(prefix(HeapBlock::in_pieces(&vec![0xee; bytes], 999)))
+}
+
+impl World {
+    fn turn(&mut self) -> bool {
+        let now = Instant::from_micros(self.clock.now());
+        let busy = self.service.poll(now).unwrap();
+        while let Some(event) = self.events.pop() {
+            let (Event::NeedMemory { job, .. }
+            | Event::Progress { job, .. }
+            | Event::Done { job, .. }
+            | Event::Exchange { job, .. }
+            | Event::Lease { job, .. }) = event;
+            let Some((_, one)) = self.downloads.iter_mut().find(|(of, _)| *of == job) else {
+                continue;
+            };
+            match event {
+                Event::NeedMemory { .. } => {
+                    let command = match one.begin(piece) {
+                        Some(memory) => Command::Memory { job, memory },
+                        None => Command::NoMemory { job },
+                    };
+                    self.commands.push(command).unwrap();
+                }
+                Event::Progress { total, .. } => one.tell(total),
+                Event::Done { result, .. } => one.finish(result.as_ref().map(|file| file.len)),
+                _ => {}
+            }
+        }
+        self.downloads
+            .iter_mut()
+            .for_each(|(_, one)| one.give(piece));
+        busy
+    }
+}
+
+#[derive(Clone)]
+struct Net(Rc<RefCell<World>>);
+
+impl Net {
+    fn with<R>(&self, job: Job, f: impl FnOnce(&mut Download<HeapBlock>) -> R) -> R {
+        let mut world = self.0.borrow_mut();
+        let (_, one) = world
+            .downloads
+            .iter_mut()
+            .find(|(of, _)| *of == job)
+            .unwrap();
+        f(one)
+    }
+}
+
+impl Files for Net {
+    type File = Job;
+
+    fn now(&self) -> Instant {
+        Instant::from_micros(self.0.borrow().clock.now())
+    }
+
+    fn open(&mut self, url: &Url) -> Option<Job> {
+        let world = &mut *self.0.borrow_mut();
+        world.opened += 1;
+        let job = world.opened;
+        let (url, patience) = (url.as_str().into(), Duration::ZERO);
+        world
+            .commands
+            .push(Command::Get { job, url, patience })
+            .unwrap();
+        world.downloads.push((job, Download::new(MOST)));
+        Some(job)
+    }
+
+    fn progress(&mut self, job: &Job) -> Progress {
+        self.with(*job, Download::progress)
+    }
+
+    fn read(&self, job: &Job, at: u64, to: &mut [u8]) -> usize {
+        self.with(*job, |one| one.read(at, to))
+    }
+
+    fn release(&mut self, job: &Job, at: u64) {
+        self.with(*job, |one| one.release(at));
+    }
+
+    fn close(&mut self, job: Job) {
+        let world = &mut *self.0.borrow_mut();
+        let index = world
+            .downloads
+            .iter()
+            .position(|(of, _)| *of == job)
+            .unwrap();
+        let (_, one) = world.downloads.swap_remove(index);
+        if !one.is_over() {
+            world.commands.push(Command::Cancel { job }).unwrap();
+        }
+    }
+}
+
+async fn serve(stack: Stack, manner: Manner) {
+    let listener = stack.udp_on(tftp::PORT);
+    let mut served: Vec<SocketAddr> = Vec::new();
+    let stop = Cell::new(manner.stop);
+    loop {
+        let (client, packet) = listener.receive().await;
+        if let Ok(Packet::Rrq(request)) = Packet::parse(&packet)
+            && !served.contains(&client)
+        {
+            served.push(client);
+            let asked = TransferOptions::from_request(request.options);
+            let socket = stack.udp();
+            transfer(&stack, &socket, client, &manner, &asked, &stop).await;
+        }
+    }
+}
+
+/// The acknowledgement of a block from `from` on that comes within 300 ms; an error is one of the last block.
+async fn acknowledged(stack: &Stack, socket: &UdpSocket, from: u64) -> Option<u64> {
+    let wait = async {
+        loop {
+            let (_, packet) = socket.receive().await;
+            match Packet::parse(&packet) {
+                Ok(Packet::Ack { block }) if block.wrapping_sub(from as u16) < 0x8000 => {
+                    return from + u64::from(block.wrapping_sub(from as u16));
+                }
+                Ok(Packet::Error { .. }) => return u64::MAX,
+                _ => {}
+            }
+        }
+    };
+    stack.timeout(Duration::from_millis(300), wait).await
+}
+
+async fn transfer(
+    stack: &Stack,
+    socket: &UdpSocket,
+    client: SocketAddr,
+    manner: &Manner,
+    asked: &TransferOptions,
+    stop: &Cell<Option<(usize, Stop)>>,
+) {
+    let send = |packet: &Packet<'_>| {
+        let mut bytes = Vec::new();
+        packet.emit(&mut bytes);
+        let _ = socket.send_to(client, &bytes);
+    };
+    let mut granted = TransferOptions::default();
+    if manner.options {
+        granted.block_size = asked.block_size;
+        granted.window_size = asked.window_size.map(|window| window.min(8));
+        granted.transfer_size = asked.transfer_size.and(manner.size);
+    }
+    let mut tries = 0;
+    while !granted.is_empty() {
+        let mut bytes = Vec::new();
+        granted.emit(&mut bytes);
+        send(&Packet::Oack(Options::new(&bytes)));
+        match acknowledged(stack, socket, 0).await {
+            Some(0) => break,
+            Some(_) => return,
+            None => tries += 1,
+        }
+        if tries > TRIES {
+            return;
+        }
+    }
+    let size = usize::from(granted.block_size.unwrap_or(512));
+    let window = u64::from(granted.window_size.unwrap_or(1));
+    let last = (manner.file.len() / size) as u64 + 1;
+    let (mut acked, mut tries) = (0, 0);
+    while acked < last {
+        for block in acked + 1..=(acked + window).min(last) {
+            let start = (block as usize - 1) * size;
+            let end = (start + size).min(manner.file.len());
+            match stop.get() {
+                Some((at, what)) if end > at => match what {
+                    Stop::Error => {
+                        let (code, text) = (ErrorCode(2), b"no more of it");
+                        return send(&Packet::Error { code, text });
+                    }
+                    Stop::Minute => {
+                        stop.set(None);
+                        stack.sleep(Duration::from_secs(60)).await;
+                        return;
+                    }
+                    Stop::Forgets => {
+                        stop.set(None);
+                        return;
+                    }
+                },
+                _ => {}
+            }
+            let payload = &manner.file[start..end];
+            let bytes = [&data_header(block as u16)[..], payload].concat();
+            let _ = socket.send_to(client, &bytes);
+        }
+        match acknowledged(stack, socket, acked).await {
+            Some(block) if block > acked => (acked, tries) = (block, 0),
+            _ => tries += 1,
+        }
+        if tries > TRIES {
+            return;
+        }
+    }
+}
+
+/// How a read ends for its loader.
+#[derive(Clone, Debug, PartialEq)]
+enum End {
+    Whole,
+    Error(u16, Vec<u8>),
+    Silence,
+    /// It has cancelled.
+    Cancelled,
+}
+
+/// How a loader reads.
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    /// As they stand in its request.
+    options: &'static [u8],
+    /// It reads so fast: microseconds from a block to its acknowledgement.
+    pause: i64,
+    /// Sends an error behind so many blocks.
+    cancels: Option<usize>,
+}
+
+const GRUB: Client = Client::of(b"blksize\x001024\0tsize\x000\0");
+const IPXE: Client = Client::of(b"blksize\x001432\0tsize\x000\0");
+const FREEBSD: Client = Client::of(b"");
+const WINDOWS: Client =
+    Client::of(b"tsize\x000\0blksize\x001456\0windowsize\x004\0msftwindow\x0031416\0");
+const CLIENTS: [Client; 4] = [GRUB, IPXE, FREEBSD, WINDOWS];
+
+impl Client {
+    const fn of(options: &'static [u8]) -> Self {
+        Self {
+            options,
+            pause: 0,
+            cancels: None,
+        }
+    }
+}
+
+/// What a loader got.
+#[derive(Clone, Debug, PartialEq)]
+struct Got {
+    file: Vec<u8>,
+    size: Option<u64>,
+    end: End,
+}
+
+/// Faults of the wire, and between a loader and its card: one frame in so many is lost or comes twice.
+#[derive(Clone, Copy, Debug, Default)]
+struct Faults {
+    wire: LinkConfig,
+    near: u64,
+    seed: u64,
+}
+
+struct Scene {
+    net: Net,
+    clock: Clock,
+    link: Box<dyn Link>,
+    server: Engine<SimNic>,
+    header: [u8; 14],
+    faults: Faults,
+}
+
+impl Scene {
+    fn new(near_end: bool, manner: Manner, faults: Faults) -> Self {
+        let (near, far) = sim::link(faults.wire, faults.wire, faults.seed);
+        let clock = near.clock();
+        let (mac, far_mac) = (near.properties().mac, far.properties().mac);
+        let (mut commands, inbox) = channel(64);
+        let (outbox, events) = channel(64);
+        let service = Service::new(near, [1; 32], inbox, outbox);
+        let lease = Lease::new(Ipv4Cidr::new(US, 24), LeaseSource::Firmware);
+        commands.push(Command::Configure(lease)).unwrap();
+        let (engines, port) = tap(1500);
+        commands.push(Command::Tap(Box::new(engines))).unwrap();
+        let net = Net(Rc::new(RefCell::new(World {
+            service,
+            commands,
+            events,
+            clock: clock.clone(),
+            downloads: Vec::new(),
+            opened: 0,
+        })));
+        let mut link: Box<dyn Link> = if near_end {
+            Box::new(NearEnd::new(port, net.clone(), 1514))
+        } else {
+            Box::new(port)
+        };
+        link.set_up(true);
+        let mut server = Engine::new(far, [2; 32]);
+        server.stack().configure(&Ipv4Config {
+            address: Ipv4Cidr::new(SERVER, 24),
+            router: None,
+            routes: Vec::new(),
+            mtu: None,
+        });
+        let stack = server.stack();
+        server.spawn(serve(stack, manner));
+        let mut header = [8; 14];
+        // As the server's frames begin: answers turn the addresses round.
+        header[..6].copy_from_slice(&mac);
+        header[6..12].copy_from_slice(&far_mac);
+        header[12..].copy_from_slice(&[8, 0]);
+        Self {
+            net,
+            clock,
+            link,
+            server,
+            header,
+            faults,
+        }
+    }
+
+    fn strikes(&mut self) -> bool {
+        let Faults { near, seed, .. } = &mut self.faults;
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *near > 0 && (*seed >> 33).is_multiple_of(*near)
+    }
+
+    fn turn(&mut self) {
+        let mut busy = self.net.0.borrow_mut().turn();
+        let now = Instant::from_micros(self.clock.now());
+        busy |= self.server.poll(now).unwrap();
+        self.clock.advance(if busy { 10 } else { 200 });
+    }
+
+    fn send(&mut self, port: u16, bytes: &[u8]) {
+        let (us, to) = (
+            SocketAddr::from((US, PORT)),
+            SocketAddr::from((SERVER, port)),
+        );
+        let frame = datagram::answer(
+            &mut Frames::default(),
+            &self.header,
+            us,
+            to,
+            bytes.len(),
+            |place| {
+                place.copy_from_slice(bytes);
+            },
+        );
+        let (header, packet) = frame.split_first_chunk().unwrap();
+        for _ in 0..1 + u8::from(self.strikes()) {
+            self.link.send(header, packet);
+        }
+    }
+
+    /// The next datagram from the server: its port, and its payload.
+    fn receive(&mut self) -> Option<(u16, Vec<u8>)> {
+        while let Some(frame) = self.link.peek().map(<[u8]>::to_vec) {
+            self.link.skip();
+            let (header, packet) = frame.split_first_chunk().unwrap();
+            if let Some(datagram) = datagram::parse(header, packet)
+                && datagram.source.ip() == IpAddr::V4(SERVER)
+                && datagram.destination.port() == PORT
+                && !self.strikes()
+            {
+                return Some((datagram.source.port(), datagram.payload.to_vec()));
+            }
+        }
+        None
+    }
+
+    fn wait(&mut self, micros: i64) {
+        let end = self.clock.now() + micros;
+        while self.clock.now() < end {
+            self.turn();
+        }
+    }
+
+    /// Reads the file as RFC 1350, 2347 and 7440 say.
+    fn read(&mut self, client: &Client) -> Got {
+        let mut request = Vec::new();
+        let (filename, mode) = ("boot/file", "octet");
+        let options = Options::new(client.options);
+        Packet::Rrq(Request {
+            filename,
+            mode,
+            options,
+        })
+        .emit(&mut request);
+        self.send(tftp::PORT, &request);
+        let mut got = Got {
+            file: Vec::new(),
+            size: None,
+            end: End::Silence,
+        };
+        let (mut block_size, mut window) = (512, 1);
+        let (mut server, mut next, mut since) = (None, 1_u16, 0);
+        let (mut told, mut progress) = (self.clock.now(), self.clock.now());
+        let mut blocks = 0;
+        loop {
+            let now = self.clock.now();
+            if now > progress + PATIENCE {
+                return got;
+            }
+            let acknowledgement = |next: u16| {
+                let mut bytes = Vec::new();
+                Packet::Ack {
+                    block: next.wrapping_sub(1),
+                }
+                .emit(&mut bytes);
+                bytes
+            };
+            let Some((port, bytes)) = self.receive() else {
+                if now > told + REPEAT {
+                    told = now;
+                    match server {
+                        Some(port) => self.send(port, &acknowledgement(next)),
+                        None => self.send(tftp::PORT, &request.clone()),
+                    }
+                }
+                self.turn();
+                continue;
+            };
+            if *server.get_or_insert(port) != port {
+                continue;
+            }
+            match Packet::parse(&bytes).unwrap() {
+                Packet::Oack(granted) => {
+                    assert!(granted.into_iter().all(|(name, _)| name != "msftwindow"));
+                    let granted = TransferOptions::from_acknowledgement(granted).unwrap();
+                    block_size = granted.block_size.unwrap_or(512);
+                    window = granted.window_size.unwrap_or(1);
+                    got.size = granted.transfer_size;
+                    told = now;
+                    self.send(port, &acknowledgement(1));
+                }
+                Packet::Data { block, payload } if block == next => {
+                    progress = self.clock.now();
+                    got.file.extend(payload);
+                    next = next.wrapping_add(1);
+                    (since, blocks) = (since + 1, blocks + 1);
+                    if client.cancels == Some(blocks) {
+                        let mut bytes = Vec::new();
+                        let (code, text) = (ErrorCode::UNDEFINED, &b""[..]);
+                        Packet::Error { code, text }.emit(&mut bytes);
+                        self.send(port, &bytes);
+                        got.end = End::Cancelled;
+                        return got;
+                    }
+                    let last = payload.len() < block_size.into();
+                    if last || since >= window {
+                        since = 0;
+                        self.wait(client.pause);
+                        told = self.clock.now();
+                        self.send(port, &acknowledgement(next));
+                    }
+                    if last {
+                        got.end = End::Whole;
+                        return got;
+                    }
+                }
+                Packet::Data { .. } if window > 1 => {
+                    // A gap (RFC 7440, section 4).
+                    since = 0;
+                    if now > told + 1000 {
+                        told = now;
+                        self.send(port, &acknowledgement(next));
+                    }
+                }
+                Packet::Error { code, text } => {
+                    got.end = End::Error(code.0, text.to_vec());
+                    return got;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What a loader gets with the near end, which is what it gets without.
+fn both(client: &Client, manner: &Manner, faults: Faults) -> Got {
+    let read = |near_end| {
+        let mut scene = Scene::new(near_end, manner.clone(), faults);
+        let got = scene.read(client);
+        assert_eq!(scene.net.0.borrow().opened > 0, near_end);
+        scene.wait(100_000);
+        let open = scene.net.0.borrow().downloads.len();
+        if got.end != End::Silence && faults.near == 0 {
+            assert_eq!(open, 0, "a download is left");
+        }
+        got
+    };
+    let (with, without) = (read(true), read(false));
+    assert_eq!(with.end, without.end, "{client:?}");
+    assert_eq!(with.size, without.size, "{client:?}");
+    for got in [&with, &without] {
+        assert!(manner.file.starts_with(&got.file), "{client:?}");
+    }
+    // Blocks before an error are as long as the wire's.
+    let apart = with.file.len().abs_diff(without.file.len());
+    let most = if with.end == End::Whole { 0 } else { 1500 * 8 };
+    assert!(apart <= most, "{client:?}: {apart}");
+    with
+}
+
+#[test]
+fn each_loader_gets_its_file() {
+    for client in CLIENTS {
+        for len in [0, 511, 512, 1024, 1432, 1456 * 4, 300_000] {
+            let manner = Manner::new(len);
+            let got = both(&client, &manner, Faults::default());
+            assert_eq!(got.end, End::Whole);
+            assert!(got.file == manner.file);
+            let told = (!client.options.is_empty()).then_some(len as u64);
+            assert_eq!(got.size, told);
+        }
+    }
+}
+
+/// It is longer than the memory for it, and the server does not wait for ever.
+#[test]
+fn a_slow_loader_gets_its_file() {
+    for (client, pause) in [(GRUB, 3000), (IPXE, 60_000), (WINDOWS, 100_000)] {
+        let client = Client { pause, ..client };
+        let manner = Manner::new(600_000);
+        let got = both(&client, &manner, Faults::default());
+        assert_eq!(got.end, End::Whole);
+        assert!(got.file == manner.file);
+    }
+}
+
+#[test]
+fn a_wrong_size_is_told_as_it_is() {
+    for client in [GRUB, IPXE, WINDOWS] {
+        for size in [0, 1, 99_999, 100_001, 5_000_000, u64::MAX] {
+            let manner = Manner {
+                size: Some(size),
+                ..Manner::new(100_000)
+            };
+            let got = both(&client, &manner, Faults::default());
+            assert_eq!((got.size, got.end), (Some(size), End::Whole));
+            assert!(got.file == manner.file, "{size}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_stops_in_mid_file_is_seen_to() {
+    for client in CLIENTS {
+        let stops = |stop| {
+            let manner = Manner {
+                stop: Some((70_000, stop)),
+                ..Manner::new(400_000)
+            };
+            both(&client, &manner, Faults::default())
+        };
+        let error = stops(Stop::Error);
+        assert_eq!(error.end, End::Error(2, b"no more of it".to_vec()));
+        assert!(error.file.len() > 70_000 - 1500 * 8);
+        assert_eq!(stops(Stop::Minute).end, End::Silence);
+    }
+}
+
+/// The engine asks again, where a loader could not.
+#[test]
+fn a_server_that_forgets_is_asked_again() {
+    let manner = Manner {
+        stop: Some((70_000, Stop::Forgets)),
+        ..Manner::new(400_000)
+    };
+    let mut scene = Scene::new(true, manner.clone(), Faults::default());
+    let got = scene.read(&GRUB);
+    assert_eq!(got.end, End::Whole);
+    assert!(got.file == manner.file);
+}
+
+#[test]
+fn a_loader_cancels() {
+    for client in CLIENTS {
+        let client = Client {
+            cancels: Some(20),
+            ..client
+        };
+        let got = both(&client, &Manner::new(600_000), Faults::default());
+        assert_eq!(got.end, End::Cancelled);
+    }
+}
+
+#[test]
+fn a_server_without_options_or_sizes_gives_the_file() {
+    for client in CLIENTS {
+        for options in [false, true] {
+            let manner = Manner {
+                options,
+                size: None,
+                ..Manner::new(300_000)
+            };
+            let mut scene = Scene::new(true, manner.clone(), Faults::default());
+            let got = scene.read(&client);
+            assert_eq!(got.end, End::Whole);
+            assert!(got.file == manner.file);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn faults_change_nothing(
+        loss in 0.0..0.04,
+        reorder in 0.0..0.1,
+        duplicate in 0.0..0.1,
+        near in prop_oneof![Just(0_u64), 20..100_u64],
+        seed: u64,
+        which in 0..4_usize,
+        len in 0..200_000_usize,
+        pause in prop_oneof![Just(0_i64), 100..3000_i64],
+    ) {
+        let wire = LinkConfig { loss, reorder, duplicate, reorder_micros: 300, ..LinkConfig::default() };
+        let client = Client { pause, ..CLIENTS[which] };
+        let manner = Manner::new(len);
+        let got = both(&client, &manner, Faults { wire, near, seed });
+        prop_assert_eq!(got.end, End::Whole);
+        prop_assert!(got.file == manner.file);
+    }
+}
