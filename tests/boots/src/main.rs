@@ -142,6 +142,7 @@ const CASES: &[(&str, Case)] = &[
         "started_program_has_the_lease_over_ipv6",
         aftermath::started_program_has_the_lease_over_ipv6,
     ),
+    ("wireboot_over_wireboot", aftermath::wireboot_over_wireboot),
     (
         "exit_boot_services_resets_the_device",
         aftermath::exit_boot_services_resets_the_device,
