@@ -8,7 +8,7 @@ use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::scene::{Scene, boot_program, callers_program, expect};
+use crate::scene::{Scene, callers_program, expect};
 
 /// Answers that the specification gives.
 const PASSED: usize = 43;
@@ -59,9 +59,7 @@ pub(crate) fn over_ours(lab: &Lab) -> Result<()> {
     scene
         .system
         .configure("title callers\nefi tftp://10.77.0.1/callers.efi\n")?;
-    let program = scene.system.directory.join("wireboot.efi");
-    embed::configuration(&boot_program()?, "network wireboot\n", &program)?;
-    let _server = scene.serve_program(&program, &[])?;
+    let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
     let told = expect(&mut machine, "callers: statuses: .* failed")?;

@@ -11,6 +11,7 @@ mod firmware_drivers;
 mod gdb;
 mod ipv6;
 mod ipxe;
+mod ipxe_over_ours;
 mod ladder;
 mod loaders;
 mod memory;
@@ -235,18 +236,25 @@ const CASES: &[(&str, Case)] = &[
         loaders::shim_and_grub_from_a_disk,
     ),
     ("shim_by_http_and_grub", loaders::shim_by_http_and_grub),
+    (
+        "shim_and_grub_over_the_firmwares_network",
+        loaders::shim_and_grub_over_the_firmwares_network,
+    ),
     ("grub_that_exits", loaders::grub_that_exits),
     ("panic_in_a_call", loaders::panic_in_a_call),
-    ("ipxe_over_ours_boots", loaders::ipxe_boots),
+    ("ipxe_over_ours_boots", ipxe_over_ours::boots),
     ("grub_over_http", near_end::grub_over_http),
     (
         "grub_over_http_by_its_own_means",
         near_end::grub_over_http_by_its_own_means,
     ),
-    ("ipxe_over_ours_exits", loaders::ipxe_exits),
+    ("ipxe_over_ours_exits", ipxe_over_ours::exits),
+    ("newest_ipxe_over_ours_boots", ipxe_over_ours::newest_boots),
+    ("newest_ipxe_over_ours_exits", ipxe_over_ours::newest_exits),
     ("callers_over_ours", callers::over_ours),
     ("callers_over_stock", callers::over_stock),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
+    ("site_installer_over_ipv6", site::installer_over_ipv6),
     ("site_installer_by_kea", site::installer_by_kea),
     ("site_installer_by_a_proxy", site::installer_by_a_proxy),
     (
@@ -257,6 +265,10 @@ const CASES: &[(&str, Case)] = &[
     (
         "program_shim_under_secure_boot",
         programs::shim_under_secure_boot,
+    ),
+    (
+        "program_shim_under_secure_boot_by_http",
+        programs::shim_under_secure_boot_by_http,
     ),
     (
         "program_changed_shim_is_refused",
@@ -271,6 +283,7 @@ const CASES: &[(&str, Case)] = &[
         "program_grub_in_one_file_by_http",
         programs::grub_in_one_file_by_http,
     ),
+    ("program_grub_that_asks_dhcp", programs::grub_that_asks_dhcp),
     (
         "program_unified_kernel_image_by_tftp",
         programs::unified_kernel_image_by_tftp,

@@ -14,7 +14,7 @@ use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::Firmware;
 use wireboot_lab::variables;
 
-use crate::loaders::{menu, prepare, start};
+use crate::loaders::{menu, prepare, prepare_by, start};
 use crate::scene::{Daemon, PATIENCE, Scene, expect, run};
 use crate::{secure_boot, servers, system};
 
@@ -26,15 +26,6 @@ const MEMTEST: &str = "memtest86+";
 /// Fetches the programs into the cache, unless they are there.
 pub(crate) fn fetch() -> Result<()> {
     packages::fetch(&[XEN, STUB, MEMTEST], &["bookworm"], Duration::MAX)
-}
-
-/// Adds a line to `wireboot.conf` that keeps the network for what is started.
-fn keep_the_network(scene: &Scene<'_>) -> Result<()> {
-    let file = scene.system.directory.join("wireboot.conf");
-    let entries = fs::read_to_string(&file)?;
-    scene
-        .system
-        .configure(&format!("network wireboot\n{entries}"))
 }
 
 /// Servers that others wrote.
@@ -49,7 +40,6 @@ fn serve(scene: &Scene<'_>) -> Result<[Daemon; 3]> {
 
 /// Boots what `wireboot.conf` says, to the system.
 fn boots(scene: &Scene<'_>) -> Result<()> {
-    keep_the_network(scene)?;
     let _servers = serve(scene)?;
     scene.runs(&mut start(scene)?)
 }
@@ -79,20 +69,28 @@ fn secure(lab: &Lab) -> Result<Scene<'_>> {
         variables: file,
     };
     secure_boot::sign(lab, &scene.system.directory.join("wireboot.efi"))?;
-    prepare(&scene, "10.77.0.1", &menu())?;
-    keep_the_network(&scene)?;
     Ok(scene)
 }
 
 /// Microsoft's signature of shim, Debian's of GRUB and of the kernel.
 pub(crate) fn shim_under_secure_boot(lab: &Lab) -> Result<()> {
     let scene = secure(lab)?;
+    prepare(&scene, "10.77.0.1", &menu())?;
+    let _servers = serve(&scene)?;
+    scene.runs(&mut start(&scene)?)
+}
+
+/// The same by HTTP.
+pub(crate) fn shim_under_secure_boot_by_http(lab: &Lab) -> Result<()> {
+    let scene = secure(lab)?;
+    prepare_by(&scene, "http", "10.77.0.1", &menu())?;
     let _servers = serve(&scene)?;
     scene.runs(&mut start(&scene)?)
 }
 
 pub(crate) fn changed_shim_is_refused(lab: &Lab) -> Result<()> {
     let scene = secure(lab)?;
+    prepare(&scene, "10.77.0.1", &menu())?;
     let file = scene.system.directory.join(FOLDER).join("bootnetx64.efi");
     let mut shim = fs::read(&file)?;
     // In the middle of its code.
@@ -115,7 +113,7 @@ pub(crate) fn grub_in_a_vlan(lab: &Lab) -> Result<()> {
     let mut scene = Scene::on(lab, options, 4)?;
     prepare(&scene, "10.77.0.1", &menu())?;
     // Without the near end: GRUB's own frames.
-    scene.boot_from_disk("vlan=5 network=wireboot near-end=0 http://10.77.0.1/wireboot.conf")?;
+    scene.boot_from_disk("vlan=5 near-end=0 http://10.77.0.1/wireboot.conf")?;
     let _servers = serve(&scene)?;
     scene.runs(&mut start(&scene)?)
 }
@@ -142,7 +140,6 @@ pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
     )?;
     let core = "tftp://10.77.0.1/boot/grub/x86_64-efi/core.efi";
     scene.system.configure(&format!("efi {core}\n"))?;
-    keep_the_network(&scene)?;
     let _servers = serve(&scene)?;
     let mut machine = start(&scene)?;
     expect(&mut machine, "Bootloader: GRUB")?;
@@ -166,7 +163,6 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
     );
     fs::write(directory.join("grub/grub.cfg"), commands)?;
     scene.system.configure("efi tftp://10.77.0.1/grub.efi\n")?;
-    keep_the_network(&scene)?;
     let _servers = serve(&scene)?;
     let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("grub.pcap"))?;
     scene.runs(&mut start(&scene)?)?;
@@ -176,6 +172,35 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
         ensure!(asked, "{file} did not come by HTTP");
     }
     Ok(())
+}
+
+/// GRUB in one file, which came by HTTP, does not go by what it is told: it asks DHCP itself, and goes on by TFTP.
+pub(crate) fn grub_that_asks_dhcp(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let directory = &scene.system.directory;
+    let program = "/usr/lib/grub/x86_64-efi/monolithic/grubnetx64.efi";
+    fs::copy(program, directory.join("grub.efi")).context(program)?;
+    fs::write(
+        directory.join("menu.cfg"),
+        format!(
+            "linux /linux {}\ninitrd /system.cpio /data.cpio\nboot\n",
+            system::OPTIONS
+        ),
+    )?;
+    scene.system.configure("efi grub.efi\n")?;
+    let _servers = serve(&scene)?;
+    let mut machine = start(&scene)?;
+    for (line, answer) in [
+        ("net_bootp", ""),
+        ("net_ls_addr", r"efinet0:dhcp \S+ 10\.77\.0\.1\d\d"),
+        ("set root=tftp,10.77.0.1", ""),
+        ("configfile /menu.cfg", ""),
+    ] {
+        expect(&mut machine, "grub> ")?;
+        machine.console.send(&format!("{line}\r"))?;
+        expect(&mut machine, answer)?;
+    }
+    scene.runs(&mut machine)
 }
 
 /// systemd's stub with kernel, command line and RAM disks.
@@ -224,7 +249,6 @@ pub(crate) fn memory_test(lab: &Lab) -> Result<()> {
     scene
         .system
         .configure("efi memtest.efi\noptions console=ttyS0,115200\n")?;
-    keep_the_network(&scene)?;
     let _servers = serve(&scene)?;
     let mut machine = start(&scene)?;
     expect(&mut machine, r"Memtest86\+ v6")?;
@@ -241,7 +265,6 @@ fn on_a_cable(lab: &Lab, impairment: Impairment, megabytes: usize) -> Result<Sce
     };
     let mut scene = Scene::on(lab, options, megabytes)?;
     prepare(&scene, "10.77.0.1", &menu())?;
-    keep_the_network(&scene)?;
     scene.boot_from_disk("http://10.77.0.1/wireboot.conf")?;
     Ok(scene)
 }
