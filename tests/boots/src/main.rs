@@ -11,12 +11,12 @@ mod firmware_drivers;
 mod gdb;
 mod ipv6;
 mod ipxe;
-mod ipxe_over_ours;
 mod ladder;
 mod loaders;
 mod memory;
 mod menu;
 mod near_end;
+mod newest_ipxe;
 mod panics;
 mod paths;
 mod processors;
@@ -242,15 +242,15 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("grub_that_exits", loaders::grub_that_exits),
     ("panic_in_a_call", loaders::panic_in_a_call),
-    ("ipxe_over_ours_boots", ipxe_over_ours::boots),
+    ("ipxe_over_ours_boots", loaders::ipxe_boots),
     ("grub_over_http", near_end::grub_over_http),
     (
         "grub_over_http_by_its_own_means",
         near_end::grub_over_http_by_its_own_means,
     ),
-    ("ipxe_over_ours_exits", ipxe_over_ours::exits),
-    ("newest_ipxe_over_ours_boots", ipxe_over_ours::newest_boots),
-    ("newest_ipxe_over_ours_exits", ipxe_over_ours::newest_exits),
+    ("ipxe_over_ours_exits", loaders::ipxe_exits),
+    ("newest_ipxe_boots", newest_ipxe::boots),
+    ("newest_ipxe_exits", newest_ipxe::exits),
     ("callers_over_ours", callers::over_ours),
     ("callers_over_stock", callers::over_stock),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),

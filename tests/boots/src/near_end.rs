@@ -9,7 +9,7 @@ use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions};
 
-use crate::loaders::start;
+use crate::loaders::{program, start};
 use crate::scene::Scene;
 use crate::system;
 
@@ -39,11 +39,11 @@ fn prepare(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// GRUB gets a system by HTTP, with so many megabytes of data, and starts it. Returns what was on the wire for each file.
-fn grub(lab: &Lab, setting: &str, megabytes: usize) -> Result<Vec<Transfer>> {
+fn grub(lab: &Lab, settings: &str, megabytes: usize) -> Result<Vec<Transfer>> {
     let scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
     prepare(&scene)?;
-    scene.system.set(setting)?;
-    let _server = scene.serve(&[])?;
+    let program = program(&scene, settings)?;
+    let _server = scene.serve_program(&program, &[])?;
     let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("near-end.pcap"))?;
     scene.runs(&mut start(&scene)?)?;
     let transfers = capture.finish()?;
@@ -66,7 +66,7 @@ fn grub(lab: &Lab, setting: &str, megabytes: usize) -> Result<Vec<Transfer>> {
 
 /// The server sees the engine's connections.
 pub(crate) fn grub_over_http(lab: &Lab) -> Result<()> {
-    for transfer in grub(lab, "near-end 1", 4)? {
+    for transfer in grub(lab, "", 4)? {
         ensure!(transfer.client.port() >= ENGINE_PORTS, "{transfer:?}");
     }
     Ok(())
@@ -74,7 +74,7 @@ pub(crate) fn grub_over_http(lab: &Lab) -> Result<()> {
 
 /// The server sees GRUB's.
 pub(crate) fn grub_over_http_by_its_own_means(lab: &Lab) -> Result<()> {
-    for transfer in grub(lab, "near-end 0", 4)? {
+    for transfer in grub(lab, "near-end 0\n", 4)? {
         ensure!(transfer.client.port() < ENGINE_PORTS, "{transfer:?}");
     }
     Ok(())

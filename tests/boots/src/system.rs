@@ -65,12 +65,6 @@ impl System {
         Ok(digest(&bytes))
     }
 
-    /// Puts a line before what `wireboot.conf` says.
-    pub(crate) fn set(&self, setting: &str) -> Result<()> {
-        let entries = fs::read_to_string(self.directory.join("wireboot.conf"))?;
-        self.configure(&format!("{setting}\n{entries}"))
-    }
-
     /// Gives it another boot configuration.
     pub(crate) fn configure(&self, text: &str) -> Result<()> {
         fs::write(self.directory.join("wireboot.conf"), text).context("writing wireboot.conf")
