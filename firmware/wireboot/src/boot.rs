@@ -11,8 +11,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::net::IpAddr;
-use wireboot_fetch::File;
 use wireboot_fetch::url::{Host, Scheme, Url};
+use wireboot_fetch::{File, Lease};
 use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
@@ -72,12 +72,9 @@ struct Program {
 /// The device path of a file that was fetched, for a program that goes on over that network.
 fn path(network: &Network, origin: &Origin, url: &Url, over: LoaderNetwork) -> Option<PathBuf> {
     let leases = network.leases();
-    let v4 = leases.v4.as_ref().map(|lease| IpNode {
-        local: lease.address.address().into(),
-        remote: lease.next_server.map(IpAddr::V4),
-        gateway: lease.router.map(IpAddr::V4),
-        prefix: Some(lease.address.prefix_len()),
-    });
+    let by_http_alone = origin.http && url.scheme() == Scheme::Http;
+    let v4 = leases.v4.as_ref();
+    let v4 = v4.map(|lease| v4_node(lease, by_http_alone));
     let v6 = leases.v6.as_ref().and_then(|lease| lease.addresses.first());
     let v6 = v6.map(|address| IpNode {
         local: (*address).into(),
@@ -98,6 +95,18 @@ fn path(network: &Network, origin: &Origin, url: &Url, over: LoaderNetwork) -> O
     let cached = origin.cached.as_ref().filter(|_| !by_http);
     let interface = cached.map_or(network.interface(), |cached| cached.path());
     PathBuf::fetched(interface, network.mac(), ip, url.as_str())
+}
+
+/// The node of the address. `by_http_alone`: of a loader and a machine that came by HTTP. As HTTP Boot has it, the URL alone names the server then:
+/// GRUB would go on by TFTP where the node names one.
+fn v4_node(lease: &Lease, by_http_alone: bool) -> IpNode {
+    let server = lease.next_server.filter(|_| !by_http_alone);
+    IpNode {
+        local: lease.address.address().into(),
+        remote: server.map(IpAddr::V4),
+        gateway: lease.router.map(IpAddr::V4),
+        prefix: Some(lease.address.prefix_len()),
+    }
 }
 
 /// Has the firmware copy the program to where it runs; the download's memory is free afterwards.
@@ -223,5 +232,30 @@ fn give_lease_back(origin: &Origin) {
         log::warn!(
             "the firmware did not take back its lease; a boot loader may have to ask DHCP again"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use wireboot_fetch::LeaseSource;
+    use wireboot_net::Ipv4Cidr;
+
+    #[test]
+    fn by_http_alone_the_url_names_the_server() {
+        let address = Ipv4Cidr::new(Ipv4Addr::new(10, 0, 0, 5), 24);
+        let server = Ipv4Addr::new(10, 0, 0, 1);
+        let lease = Lease {
+            next_server: Some(server),
+            router: Some(server),
+            ..Lease::new(address, LeaseSource::Dhcp)
+        };
+        let by_tftp = v4_node(&lease, false);
+        assert_eq!(by_tftp.remote, Some(server.into()));
+        let by_http = v4_node(&lease, true);
+        assert_eq!((by_http.remote, by_http.local), (None, by_tftp.local));
+        assert_eq!(by_http.gateway, Some(server.into()));
+        assert_eq!(by_http.prefix, Some(24));
     }
 }

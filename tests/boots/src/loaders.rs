@@ -118,7 +118,7 @@ pub(crate) fn shim_and_grub_from_a_disk(lab: &Lab) -> Result<()> {
     scene.runs(&mut start(&scene)?)
 }
 
-/// shim came by HTTP: it asks for GRUB by EFI_HTTP_PROTOCOL, and GRUB goes on by HTTP with a network stack of its own.
+/// shim came by HTTP: it asks for GRUB by EFI_HTTP_PROTOCOL, and GRUB, which has no HTTP in it, goes on by TFTP with a network stack of its own.
 pub(crate) fn shim_by_http_and_grub(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     prepare_by(&scene, "http", "10.77.0.1", &menu())?;

@@ -280,6 +280,10 @@ const CASES: &[(&str, Case)] = &[
         programs::xen_by_grub_with_modules,
     ),
     (
+        "program_grub_with_modules_by_http",
+        programs::grub_with_modules_by_http,
+    ),
+    (
         "program_grub_in_one_file_by_http",
         programs::grub_in_one_file_by_http,
     ),

@@ -118,16 +118,56 @@ pub(crate) fn grub_in_a_vlan(lab: &Lab) -> Result<()> {
     scene.runs(&mut start(&scene)?)
 }
 
+/// GRUB with its modules in a tree; what it begins with has the module `protocol`.
+fn grub_with_modules(scene: &Scene<'_>, protocol: &str) -> Result<()> {
+    let directory = &scene.system.directory;
+    run(scene
+        .lab
+        .command("grub-mknetdir")
+        .arg(format!("--net-directory={}", directory.display()))
+        .arg(format!("--modules={protocol}"))
+        .args(["--subdir=boot/grub", "--directory=/usr/lib/grub/x86_64-efi"]))?;
+    let core = "boot/grub/x86_64-efi/core.efi";
+    scene
+        .system
+        .configure(&format!("efi {protocol}://10.77.0.1/{core}\n"))
+}
+
+/// There is no TFTP. Each module of the tree comes by a connection of its own.
+pub(crate) fn grub_with_modules_by_http(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.machine.pxe_only(None);
+    grub_with_modules(&scene, "http")?;
+    let directory = &scene.system.directory;
+    fs::write(
+        directory.join("boot/grub/grub.cfg"),
+        format!(
+            "linux /linux {}\ninitrd /system.cpio /data.cpio\nboot\n",
+            system::OPTIONS
+        ),
+    )?;
+    let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("grub.pcap"))?;
+    let _servers = [
+        servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
+    ];
+    scene.runs(&mut start(&scene)?)?;
+    let transfers = capture.finish()?;
+    let files: Vec<_> = transfers.iter().map(|one| one.file.as_str()).collect();
+    for file in ["linux.mod", "normal.mod"] {
+        let file = format!("/boot/grub/x86_64-efi/{file}");
+        ensure!(files.contains(&file.as_str()), "{file} is not in {files:?}");
+    }
+    Ok(())
+}
+
 /// GRUB with its modules in a tree, and Xen, which ends boot services itself.
 pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     // Linux under Xen faults early on the newest processor that QEMU has.
     scene.machine.processor = "qemu64".to_owned();
     let directory = &scene.system.directory;
-    run(lab
-        .command("grub-mknetdir")
-        .arg(format!("--net-directory={}", directory.display()))
-        .args(["--subdir=boot/grub", "--directory=/usr/lib/grub/x86_64-efi"]))?;
+    grub_with_modules(&scene, "tftp")?;
     let xen = Package::fetched(XEN)?.file(&["boot/xen-4.17-amd64.gz"])?;
     fs::copy(xen, directory.join("xen.gz"))?;
     let kernel = "/usr/lib/debian-installer/images/12/amd64/text/debian-installer/amd64/linux";
@@ -138,8 +178,6 @@ pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
         "insmod gzio\nmultiboot2 /xen.gz com1=115200,8n1 console=com1 noreboot\n\
          module2 /linux console=hvc0 loglevel=4\nmodule2 /all.cpio\nboot\n",
     )?;
-    let core = "tftp://10.77.0.1/boot/grub/x86_64-efi/core.efi";
-    scene.system.configure(&format!("efi {core}\n"))?;
     let _servers = serve(&scene)?;
     let mut machine = start(&scene)?;
     expect(&mut machine, "Bootloader: GRUB")?;
