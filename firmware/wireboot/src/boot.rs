@@ -11,8 +11,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::net::IpAddr;
-use wireboot_fetch::File;
 use wireboot_fetch::url::{Host, Scheme, Url};
+use wireboot_fetch::{File, Lease};
 use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
@@ -48,31 +48,16 @@ pub(crate) fn run(
     }
     fetcher.report_summary();
     let program = Program {
-        path: path(
-            &mut fetcher,
-            origin,
-            &program.url,
-            settings.network.unwrap_or_default(),
-        ),
         url: program.url,
         file: program.file.ok_or(Error::Nothing)?,
         options,
     };
     let network = fetcher.into_network();
     match kind {
-        Kind::Efi => match (settings.network.unwrap_or_default(), program.path.clone()) {
-            (LoaderNetwork::Wireboot, Some(path)) if network.is_native() => over_ours(
-                network,
-                origin,
-                program,
-                &path,
-                settings.near_end.unwrap_or(true),
-            ),
-            _ => efi(network, origin, program),
-        },
+        Kind::Efi => efi(network, origin, program, settings),
         Kind::Linux => {
             let initrds = initrds.into_iter().filter_map(|planned| planned.file);
-            linux(network, program, initrds.collect())
+            linux(network, origin, program, initrds.collect())
         }
     }
 }
@@ -80,20 +65,16 @@ pub(crate) fn run(
 /// A program that is here and checked.
 struct Program {
     url: Url,
-    path: Option<PathBuf>,
     file: File,
     options: String,
 }
 
-/// The device path of a file that was fetched.
-fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url, over: LoaderNetwork) -> Option<PathBuf> {
-    let leases = fetcher.leases();
-    let v4 = leases.v4.as_ref().map(|lease| IpNode {
-        local: lease.address.address().into(),
-        remote: lease.next_server.map(IpAddr::V4),
-        gateway: lease.router.map(IpAddr::V4),
-        prefix: Some(lease.address.prefix_len()),
-    });
+/// The device path of a file that was fetched, for a program that goes on over that network.
+fn path(network: &Network, origin: &Origin, url: &Url, over: LoaderNetwork) -> Option<PathBuf> {
+    let leases = network.leases();
+    let by_http_alone = origin.http && url.scheme() == Scheme::Http;
+    let v4 = leases.v4.as_ref();
+    let v4 = v4.map(|lease| v4_node(lease, by_http_alone));
     let v6 = leases.v6.as_ref().and_then(|lease| lease.addresses.first());
     let v6 = v6.map(|address| IpNode {
         local: (*address).into(),
@@ -107,26 +88,31 @@ fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url, over: LoaderNetwork) 
     } else {
         v4.or(v6)
     };
-    let network = fetcher.network();
     // The handle that the firmware's PXE boots from is the one where loaders look for its packets, and the
     // longest path that leads to a handle decides which handle a loader is told.
     // A loader that goes on by HTTP over ours reads its addresses from the path, which in that of PXE are not.
-    let ours = over == LoaderNetwork::Wireboot && network.is_native();
-    let by_http = ours && url.scheme() == Scheme::Http;
+    let by_http = over == LoaderNetwork::Wireboot && url.scheme() == Scheme::Http;
     let cached = origin.cached.as_ref().filter(|_| !by_http);
     let interface = cached.map_or(network.interface(), |cached| cached.path());
     PathBuf::fetched(interface, network.mac(), ip, url.as_str())
 }
 
+/// The node of the address. `by_http_alone`: of a loader and a machine that came by HTTP. As HTTP Boot has it, the URL alone names the server then:
+/// GRUB would go on by TFTP where the node names one.
+fn v4_node(lease: &Lease, by_http_alone: bool) -> IpNode {
+    let server = lease.next_server.filter(|_| !by_http_alone);
+    IpNode {
+        local: lease.address.address().into(),
+        remote: server.map(IpAddr::V4),
+        gateway: lease.router.map(IpAddr::V4),
+        prefix: Some(lease.address.prefix_len()),
+    }
+}
+
 /// Has the firmware copy the program to where it runs; the download's memory is free afterwards.
-fn load(program: Program) -> Result<(Loaded, Url), Error> {
-    let Program {
-        url,
-        path,
-        file,
-        options,
-    } = program;
-    match Loaded::load(file.content(), path.as_ref(), &options) {
+fn load(program: Program, path: Option<&PathBuf>) -> Result<(Loaded, Url), Error> {
+    let Program { url, file, options } = program;
+    match Loaded::load(file.content(), path, &options) {
         Ok(loaded) => Ok((loaded, url)),
         Err(error) => Err(Error::Load {
             url: url.to_string(),
@@ -148,8 +134,14 @@ fn started(loaded: Loaded, url: &Url) -> Error {
 }
 
 /// Starts a kernel. The interface stays ours until boot services end, or the kernel comes back.
-fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infallible, Error> {
+fn linux(
+    network: Network,
+    origin: &Origin,
+    program: Program,
+    initrds: Vec<File>,
+) -> Result<Infallible, Error> {
     let clock = network.clock;
+    let path = path(&network, origin, &program.url, LoaderNetwork::Firmware);
     let arguments = program.options.clone();
     let refused = |what, error: wireboot_platform::Error| Error::Firmware {
         what,
@@ -172,7 +164,7 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
         let offered = Initrds::offer(parts);
         Some(offered.map_err(|error| refused("memory for Linux' copy of the initrds", error))?)
     };
-    let (loaded, url) = load(program)?;
+    let (loaded, url) = load(program, path.as_ref())?;
     let guard = StopOnExit::new(nic, IdleNic::stop)
         .map_err(|(_, error)| refused("an event for the end of boot services", error))?;
     log::info!(
@@ -185,20 +177,46 @@ fn linux(network: Network, program: Program, initrds: Vec<File>) -> Result<Infal
     Err(error)
 }
 
-/// Starts an EFI program over our network.
-fn over_ours(
+/// Starts an EFI program, over our network where that can be and the settings say nothing else.
+fn efi(
     network: Network,
     origin: &Origin,
     program: Program,
-    path: &PathBuf,
-    near_end: bool,
+    settings: &Settings,
 ) -> Result<Infallible, Error> {
     let clock = network.clock;
-    let resident = loader::offer(network, origin, &program.url, path, near_end)?;
+    let mut over = settings.network.unwrap_or_default();
+    if over == LoaderNetwork::Wireboot
+        && let Err(reason) = network.can_stay()
+    {
+        log::info!("{reason}, so the firmware's network goes on");
+        over = LoaderNetwork::Firmware;
+    }
+    let path_over = |over| path(&network, origin, &program.url, over);
+    let (firmwares_path, ours) = (path_over(LoaderNetwork::Firmware), path_over(over));
+    let resident = match (over, &ours) {
+        (LoaderNetwork::Wireboot, Some(path)) => {
+            let near_end = settings.near_end.unwrap_or(true);
+            let offered = loader::offer(network, origin, &program.url, path, near_end);
+            offered
+                .inspect_err(|error| log::warn!("{error}; the firmware's network goes on"))
+                .ok()
+        }
+        _ => {
+            drop(network);
+            None
+        }
+    };
+    let (whose, path) = if resident.is_some() {
+        ("wireboot's", ours)
+    } else {
+        give_lease_back(origin);
+        ("the firmware's", firmwares_path)
+    };
     let arguments = program.options.clone();
-    let (loaded, url) = load(program)?;
+    let (loaded, url) = load(program, path.as_ref())?;
     log::info!(
-        "starting efi {url} over wireboot's network after {} ms: {arguments}",
+        "starting efi {url} over {whose} network after {} ms: {arguments}",
         clock.micros() / 1000
     );
     let error = started(loaded, &url);
@@ -206,10 +224,8 @@ fn over_ours(
     Err(error)
 }
 
-/// Starts an EFI program, with the interface back in the firmware's hands.
-fn efi(network: Network, origin: &Origin, program: Program) -> Result<Infallible, Error> {
-    let clock = network.clock;
-    drop(network);
+/// Tells the firmware's network again what it knew before we took its card.
+fn give_lease_back(origin: &Origin) {
     if let Some(cached) = &origin.cached
         && cached.restore().is_none()
     {
@@ -217,11 +233,29 @@ fn efi(network: Network, origin: &Origin, program: Program) -> Result<Infallible
             "the firmware did not take back its lease; a boot loader may have to ask DHCP again"
         );
     }
-    let arguments = program.options.clone();
-    let (loaded, url) = load(program)?;
-    log::info!(
-        "starting efi {url} after {} ms: {arguments}",
-        clock.micros() / 1000
-    );
-    Err(started(loaded, &url))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use wireboot_fetch::LeaseSource;
+    use wireboot_net::Ipv4Cidr;
+
+    #[test]
+    fn by_http_alone_the_url_names_the_server() {
+        let address = Ipv4Cidr::new(Ipv4Addr::new(10, 0, 0, 5), 24);
+        let server = Ipv4Addr::new(10, 0, 0, 1);
+        let lease = Lease {
+            next_server: Some(server),
+            router: Some(server),
+            ..Lease::new(address, LeaseSource::Dhcp)
+        };
+        let by_tftp = v4_node(&lease, false);
+        assert_eq!(by_tftp.remote, Some(server.into()));
+        let by_http = v4_node(&lease, true);
+        assert_eq!((by_http.remote, by_http.local), (None, by_tftp.local));
+        assert_eq!(by_http.gateway, Some(server.into()));
+        assert_eq!(by_http.prefix, Some(24));
+    }
 }

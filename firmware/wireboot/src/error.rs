@@ -195,9 +195,12 @@ impl Error {
         )
     }
 
-    /// Whether our own driver did not start: another may.
+    /// Whether our own driver did not get the card, or did not start it: another may do.
     pub fn is_native_driver_failure(&self) -> bool {
-        matches!(self, Self::Start(_) | Self::StartIntel(_))
+        matches!(
+            self,
+            Self::Refused { .. } | Self::Start(_) | Self::StartIntel(_)
+        )
     }
 
     /// Logs the error, for a configuration line by line.

@@ -99,7 +99,8 @@ fn connect(
     Err(failure)
 }
 
-/// Opens one card and gets an address over it. Where our driver does not start it and the settings name none, the firmware's does.
+/// Opens one card and gets an address over it. Where our driver does not get it or does not start it, and the settings name none, the firmware's does: below a wireboot.efi
+/// that keeps the card, that is the one that it offers.
 fn attempt(
     card: &Card,
     timeouts: CardTimeouts,

@@ -174,9 +174,18 @@ impl Network {
         (self.floor != Floor::default()).then_some(Command::Floor(self.floor))
     }
 
-    /// Whether our own driver drives the card.
-    pub fn is_native(&self) -> bool {
-        self.claim.is_some()
+    /// Whether it can stay below an EFI program that is started.
+    ///
+    /// # Errors
+    /// Why not: whose handles are in the place of ours.
+    pub fn can_stay(&self) -> Result<(), &'static str> {
+        match &self.claim {
+            None => Err("the firmware's driver drives the card"),
+            Some(claim) if claim.is_borrowed() => {
+                Err("the program that started wireboot has the card too")
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     /// The interface's Ethernet address.

@@ -16,7 +16,7 @@ use wireboot_wire::filetype;
 /// What is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// An EFI program, which finds the firmware's network as it was.
+    /// An EFI program, which finds a network: ours, or the firmware's.
     Efi,
     /// A Linux kernel, by its EFI stub.
     Linux,

@@ -28,7 +28,7 @@ pub struct Settings {
     pub floor: Floor,
     /// How long a server is waited for that files have come from.
     pub patience: Duration,
-    /// Whose network an EFI program finds, if this is said.
+    /// Whose network an EFI program finds; ours where it can be, if this does not say.
     pub network: Option<LoaderNetwork>,
     /// Over ours: what such a program reads by a TFTP of its own comes from memory, unless this says otherwise.
     pub near_end: Option<bool>,
@@ -38,9 +38,9 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoaderNetwork {
     /// The firmware's, which gets the card back before.
-    #[default]
     Firmware,
     /// Ours, where our own driver drives the card: it stays while the program runs.
+    #[default]
     Wireboot,
 }
 

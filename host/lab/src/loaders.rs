@@ -1,7 +1,8 @@
-//! Debian's boot loaders for the network. They are not installed: that would concern the loader of this computer.
+//! Debian's boot loaders for the network. They are not installed: that would concern the loader of this computer, or they are newer than
+//! this computer's system.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -18,6 +19,9 @@ const GRUB: Loader = Loader {
     package: "grub-efi-amd64-signed",
     file: "usr/lib/grub/x86_64-efi-signed/grubnetx64-installer.efi.signed",
 };
+const IPXE: &str = "ipxe";
+/// Where Debian's newest packages are, the newest first.
+pub const NEW_SUITES: [&str; 3] = ["sid", "forky", "trixie"];
 /// Where the tree of Debian's installer has them, and where that GRUB looks for its configuration.
 pub const FOLDER: &str = "debian-installer/amd64";
 
@@ -39,7 +43,16 @@ impl Loader {
 /// # Errors
 /// When they are not to be had.
 pub fn fetch() -> Result<()> {
-    packages::fetch(&[SHIM.package, GRUB.package], &[SUITE], Duration::MAX)
+    packages::fetch(&[SHIM.package, GRUB.package], &[SUITE], Duration::MAX)?;
+    packages::fetch(&[IPXE], &NEW_SUITES, Duration::MAX)
+}
+
+/// iPXE of the newest Debian, over the firmware's interface.
+///
+/// # Errors
+/// When it was not fetched.
+pub fn newest_snponly() -> Result<PathBuf> {
+    Package::fetched(IPXE)?.file(&["usr/lib/ipxe/snponly.efi"])
 }
 
 /// Puts shim and GRUB into `directory` as the installer's tree has them, shim as `bootnetx64.efi`, with `menu` as GRUB's configuration.

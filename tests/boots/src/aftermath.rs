@@ -1,12 +1,14 @@
 //! What wireboot leaves behind: nothing.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER6};
 
-use crate::scene::{Scene, expect};
+use crate::scene::{Scene, boot_program, expect};
 use crate::system;
 
 /// After a boot by PXE that failed, the firmware's own HTTP Boot works over the same network card.
@@ -51,12 +53,15 @@ pub(crate) fn started_program_has_the_lease_over_ipv6(lab: &Lab) -> Result<()> {
     let scene = over_ipv6(lab)?;
     let _server = scene.serve_as_a_router()?;
     scene.system.configure(&format!(
-        "title wireboot once more\nefi wireboot.efi\noptions http://[{SERVER6}]/no-such-file\n"
+        "network firmware\nefi wireboot.efi\noptions http://[{SERVER6}]/no-such-file\n"
     ))?;
     let mut machine = scene.start()?;
     expect(&mut machine, "NBP file downloaded successfully")?;
     expect(&mut machine, r"wireboot: address fd00:77::\S+ \(DHCP\)")?;
-    expect(&mut machine, r"wireboot: starting efi \S+/wireboot\.efi")?;
+    expect(
+        &mut machine,
+        r"wireboot: starting efi \S+/wireboot\.efi over the firmware's network",
+    )?;
     expect(
         &mut machine,
         r"wireboot: address fd00:77::\S+ \(the firmware's lease\)",
@@ -64,6 +69,35 @@ pub(crate) fn started_program_has_the_lease_over_ipv6(lab: &Lab) -> Result<()> {
     scene.fails(&mut machine, &["no-such-file.*404"])?;
     scene.fails(&mut machine, &[r"wireboot\.efi returned"])?;
     scene.goes_on(&mut machine)
+}
+
+/// A wireboot.efi that wireboot has started comes to its end, the firmware has its network then, and another one boots the system.
+pub(crate) fn wireboot_over_wireboot(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let _server = scene.serve(&[])?;
+    let directory = &scene.system.directory;
+    fs::copy(boot_program()?, directory.join("second.efi"))?;
+    fs::rename(
+        directory.join("wireboot.conf"),
+        directory.join("system.conf"),
+    )?;
+    let second = |file: &str| {
+        let url = format!("http://10.77.0.1/{file}");
+        let entry = format!("title wireboot once more\nefi second.efi\noptions {url}\n");
+        scene.system.configure(&entry)
+    };
+    second("no-such-file")?;
+    let mut machine = scene.start()?;
+    let over_ours = r"starting efi \S+/second\.efi over wireboot's network";
+    expect(&mut machine, over_ours)?;
+    expect(&mut machine, "wireboot: ready")?;
+    scene.fails(&mut machine, &["no-such-file.*404"])?;
+    second("system.conf")?;
+    scene.fails(&mut machine, &[r"second\.efi returned"])?;
+    scene.goes_on(&mut machine)?;
+    expect(&mut machine, over_ours)?;
+    expect(&mut machine, "wireboot: ready")?;
+    scene.arrives(&mut machine)
 }
 
 fn over_ipv6(lab: &Lab) -> Result<Scene<'_>> {

@@ -51,7 +51,7 @@ pub(crate) fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
         SNPONLY,
         &[
             "driven by virtio-net",
-            "starting efi",
+            "starting efi .* over the firmware's network",
             "driven by virtio-net",
             "no-such.conf.*404",
             r"first\.efi returned",

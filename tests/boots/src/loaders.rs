@@ -32,21 +32,24 @@ pub(crate) fn prepare(scene: &Scene<'_>, server: &str, menu: &str) -> Result<()>
 }
 
 /// The same by the protocol `scheme`.
-fn prepare_by(scene: &Scene<'_>, scheme: &str, server: &str, menu: &str) -> Result<()> {
+pub(crate) fn prepare_by(scene: &Scene<'_>, scheme: &str, server: &str, menu: &str) -> Result<()> {
     loaders::shim_and_grub(&scene.system.directory, menu)?;
     let shim = format!("title shim\nefi {scheme}://{server}/{FOLDER}/bootnetx64.efi\n");
     scene.system.configure(&shim)
 }
 
-/// wireboot.efi that keeps the network for what it starts, with more `settings`.
+/// wireboot.efi with `settings` in it.
 pub(crate) fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
     embedded(scene, &boot_program()?, settings)
 }
 
 fn embedded(scene: &Scene<'_>, from: &Path, settings: &str) -> Result<PathBuf> {
     let program = scene.system.directory.join("wireboot.efi");
-    let settings = format!("network wireboot\n{settings}");
-    embed::configuration(from, &settings, &program)?;
+    if settings.is_empty() {
+        fs::copy(from, &program)?;
+    } else {
+        embed::configuration(from, settings, &program)?;
+    }
     Ok(program)
 }
 
@@ -111,7 +114,7 @@ pub(crate) fn shim_and_grub_from_a_disk(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     prepare(&scene, "10.77.0.1", &menu())?;
     let _server = scene.serve(&[])?;
-    scene.boot_from_disk("network=wireboot http://10.77.0.1/wireboot.conf")?;
+    scene.boot_from_disk("http://10.77.0.1/wireboot.conf")?;
     scene.runs(&mut start(&scene)?)
 }
 
@@ -178,6 +181,20 @@ pub(crate) fn shim_and_grub_by_http_over_ipv6(lab: &Lab) -> Result<()> {
         asked_for(&targets, file)?;
     }
     Ok(())
+}
+
+/// shim finds the stack that it is written for, and the packets of the firmware's PXE: they name wireboot.efi, so GRUB is beside that.
+pub(crate) fn shim_and_grub_over_the_firmwares_network(lab: &Lab) -> Result<()> {
+    let scene = Scene::on(lab, NetworkOptions::default(), 1)?;
+    prepare(&scene, "10.77.0.1", &menu())?;
+    let directory = &scene.system.directory;
+    let grub = directory.join(FOLDER).join("grubx64.efi");
+    fs::copy(grub, directory.join("grubx64.efi"))?;
+    let program = program(&scene, "network firmware\n")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "starting efi .* over the firmware's network")?;
+    scene.runs(&mut machine)
 }
 
 /// A loader that returns leaves the firmware its network.

@@ -16,6 +16,7 @@ mod loaders;
 mod memory;
 mod menu;
 mod near_end;
+mod newest_ipxe;
 mod panics;
 mod paths;
 mod processors;
@@ -142,6 +143,7 @@ const CASES: &[(&str, Case)] = &[
         "started_program_has_the_lease_over_ipv6",
         aftermath::started_program_has_the_lease_over_ipv6,
     ),
+    ("wireboot_over_wireboot", aftermath::wireboot_over_wireboot),
     (
         "exit_boot_services_resets_the_device",
         aftermath::exit_boot_services_resets_the_device,
@@ -238,6 +240,10 @@ const CASES: &[(&str, Case)] = &[
         "shim_and_grub_by_http_over_ipv6",
         loaders::shim_and_grub_by_http_over_ipv6,
     ),
+    (
+        "shim_and_grub_over_the_firmwares_network",
+        loaders::shim_and_grub_over_the_firmwares_network,
+    ),
     ("grub_that_exits", loaders::grub_that_exits),
     ("panic_in_a_call", loaders::panic_in_a_call),
     ("ipxe_over_ours_boots", loaders::ipxe_boots),
@@ -250,7 +256,10 @@ const CASES: &[(&str, Case)] = &[
     ("callers_over_ours_by_http", callers::over_ours_by_http),
     ("callers_over_ours_over_ipv6", callers::over_ours_over_ipv6),
     ("callers_over_both", callers::over_both),
+    ("newest_ipxe_boots", newest_ipxe::boots),
+    ("newest_ipxe_exits", newest_ipxe::exits),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
+    ("site_installer_over_ipv6", site::installer_over_ipv6),
     ("site_installer_by_kea", site::installer_by_kea),
     ("site_installer_by_a_proxy", site::installer_by_a_proxy),
     (
@@ -263,6 +272,10 @@ const CASES: &[(&str, Case)] = &[
         programs::shim_under_secure_boot,
     ),
     (
+        "program_shim_under_secure_boot_by_http",
+        programs::shim_under_secure_boot_by_http,
+    ),
+    (
         "program_changed_shim_is_refused",
         programs::changed_shim_is_refused,
     ),
@@ -272,9 +285,14 @@ const CASES: &[(&str, Case)] = &[
         programs::xen_by_grub_with_modules,
     ),
     (
+        "program_grub_with_modules_by_http",
+        programs::grub_with_modules_by_http,
+    ),
+    (
         "program_grub_in_one_file_by_http",
         programs::grub_in_one_file_by_http,
     ),
+    ("program_grub_that_asks_dhcp", programs::grub_that_asks_dhcp),
     (
         "program_unified_kernel_image_by_tftp",
         programs::unified_kernel_image_by_tftp,

@@ -14,7 +14,7 @@ use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::Firmware;
 use wireboot_lab::variables;
 
-use crate::loaders::{menu, prepare, start};
+use crate::loaders::{menu, prepare, prepare_by, start};
 use crate::scene::{Daemon, PATIENCE, Scene, expect, run};
 use crate::{secure_boot, servers, system};
 
@@ -26,15 +26,6 @@ const MEMTEST: &str = "memtest86+";
 /// Fetches the programs into the cache, unless they are there.
 pub(crate) fn fetch() -> Result<()> {
     packages::fetch(&[XEN, STUB, MEMTEST], &["bookworm"], Duration::MAX)
-}
-
-/// Adds a line to `wireboot.conf` that keeps the network for what is started.
-fn keep_the_network(scene: &Scene<'_>) -> Result<()> {
-    let file = scene.system.directory.join("wireboot.conf");
-    let entries = fs::read_to_string(&file)?;
-    scene
-        .system
-        .configure(&format!("network wireboot\n{entries}"))
 }
 
 /// Servers that others wrote.
@@ -49,7 +40,6 @@ fn serve(scene: &Scene<'_>) -> Result<[Daemon; 3]> {
 
 /// Boots what `wireboot.conf` says, to the system.
 fn boots(scene: &Scene<'_>) -> Result<()> {
-    keep_the_network(scene)?;
     let _servers = serve(scene)?;
     scene.runs(&mut start(scene)?)
 }
@@ -79,20 +69,28 @@ fn secure(lab: &Lab) -> Result<Scene<'_>> {
         variables: file,
     };
     secure_boot::sign(lab, &scene.system.directory.join("wireboot.efi"))?;
-    prepare(&scene, "10.77.0.1", &menu())?;
-    keep_the_network(&scene)?;
     Ok(scene)
 }
 
 /// Microsoft's signature of shim, Debian's of GRUB and of the kernel.
 pub(crate) fn shim_under_secure_boot(lab: &Lab) -> Result<()> {
     let scene = secure(lab)?;
+    prepare(&scene, "10.77.0.1", &menu())?;
+    let _servers = serve(&scene)?;
+    scene.runs(&mut start(&scene)?)
+}
+
+/// The same by HTTP.
+pub(crate) fn shim_under_secure_boot_by_http(lab: &Lab) -> Result<()> {
+    let scene = secure(lab)?;
+    prepare_by(&scene, "http", "10.77.0.1", &menu())?;
     let _servers = serve(&scene)?;
     scene.runs(&mut start(&scene)?)
 }
 
 pub(crate) fn changed_shim_is_refused(lab: &Lab) -> Result<()> {
     let scene = secure(lab)?;
+    prepare(&scene, "10.77.0.1", &menu())?;
     let file = scene.system.directory.join(FOLDER).join("bootnetx64.efi");
     let mut shim = fs::read(&file)?;
     // In the middle of its code.
@@ -115,9 +113,52 @@ pub(crate) fn grub_in_a_vlan(lab: &Lab) -> Result<()> {
     let mut scene = Scene::on(lab, options, 4)?;
     prepare(&scene, "10.77.0.1", &menu())?;
     // Without the near end: GRUB's own frames.
-    scene.boot_from_disk("vlan=5 network=wireboot near-end=0 http://10.77.0.1/wireboot.conf")?;
+    scene.boot_from_disk("vlan=5 near-end=0 http://10.77.0.1/wireboot.conf")?;
     let _servers = serve(&scene)?;
     scene.runs(&mut start(&scene)?)
+}
+
+/// GRUB with its modules in a tree; what it begins with has the module `protocol`.
+fn grub_with_modules(scene: &Scene<'_>, protocol: &str) -> Result<()> {
+    let directory = &scene.system.directory;
+    run(scene
+        .lab
+        .command("grub-mknetdir")
+        .arg(format!("--net-directory={}", directory.display()))
+        .arg(format!("--modules={protocol}"))
+        .args(["--subdir=boot/grub", "--directory=/usr/lib/grub/x86_64-efi"]))?;
+    let core = "boot/grub/x86_64-efi/core.efi";
+    scene
+        .system
+        .configure(&format!("efi {protocol}://10.77.0.1/{core}\n"))
+}
+
+/// There is no TFTP. Each module of the tree comes by a connection of its own.
+pub(crate) fn grub_with_modules_by_http(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.machine.pxe_only(None);
+    grub_with_modules(&scene, "http")?;
+    let directory = &scene.system.directory;
+    fs::write(
+        directory.join("boot/grub/grub.cfg"),
+        format!(
+            "linux /linux {}\ninitrd /system.cpio /data.cpio\nboot\n",
+            system::OPTIONS
+        ),
+    )?;
+    let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("grub.pcap"))?;
+    let _servers = [
+        servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
+    ];
+    scene.runs(&mut start(&scene)?)?;
+    let transfers = capture.finish()?;
+    let files: Vec<_> = transfers.iter().map(|one| one.file.as_str()).collect();
+    for file in ["linux.mod", "normal.mod"] {
+        let file = format!("/boot/grub/x86_64-efi/{file}");
+        ensure!(files.contains(&file.as_str()), "{file} is not in {files:?}");
+    }
+    Ok(())
 }
 
 /// GRUB with its modules in a tree, and Xen, which ends boot services itself.
@@ -126,10 +167,7 @@ pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
     // Linux under Xen faults early on the newest processor that QEMU has.
     scene.machine.processor = "qemu64".to_owned();
     let directory = &scene.system.directory;
-    run(lab
-        .command("grub-mknetdir")
-        .arg(format!("--net-directory={}", directory.display()))
-        .args(["--subdir=boot/grub", "--directory=/usr/lib/grub/x86_64-efi"]))?;
+    grub_with_modules(&scene, "tftp")?;
     let xen = Package::fetched(XEN)?.file(&["boot/xen-4.17-amd64.gz"])?;
     fs::copy(xen, directory.join("xen.gz"))?;
     let kernel = "/usr/lib/debian-installer/images/12/amd64/text/debian-installer/amd64/linux";
@@ -140,9 +178,6 @@ pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
         "insmod gzio\nmultiboot2 /xen.gz com1=115200,8n1 console=com1 noreboot\n\
          module2 /linux console=hvc0 loglevel=4\nmodule2 /all.cpio\nboot\n",
     )?;
-    let core = "tftp://10.77.0.1/boot/grub/x86_64-efi/core.efi";
-    scene.system.configure(&format!("efi {core}\n"))?;
-    keep_the_network(&scene)?;
     let _servers = serve(&scene)?;
     let mut machine = start(&scene)?;
     expect(&mut machine, "Bootloader: GRUB")?;
@@ -166,7 +201,6 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
     );
     fs::write(directory.join("grub/grub.cfg"), commands)?;
     scene.system.configure("efi tftp://10.77.0.1/grub.efi\n")?;
-    keep_the_network(&scene)?;
     let _servers = serve(&scene)?;
     let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("grub.pcap"))?;
     scene.runs(&mut start(&scene)?)?;
@@ -176,6 +210,35 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
         ensure!(asked, "{file} did not come by HTTP");
     }
     Ok(())
+}
+
+/// GRUB in one file, which came by HTTP, does not go by what it is told: it asks DHCP itself, and goes on by TFTP.
+pub(crate) fn grub_that_asks_dhcp(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let directory = &scene.system.directory;
+    let program = "/usr/lib/grub/x86_64-efi/monolithic/grubnetx64.efi";
+    fs::copy(program, directory.join("grub.efi")).context(program)?;
+    fs::write(
+        directory.join("menu.cfg"),
+        format!(
+            "linux /linux {}\ninitrd /system.cpio /data.cpio\nboot\n",
+            system::OPTIONS
+        ),
+    )?;
+    scene.system.configure("efi grub.efi\n")?;
+    let _servers = serve(&scene)?;
+    let mut machine = start(&scene)?;
+    for (line, answer) in [
+        ("net_bootp", ""),
+        ("net_ls_addr", r"efinet0:dhcp \S+ 10\.77\.0\.1\d\d"),
+        ("set root=tftp,10.77.0.1", ""),
+        ("configfile /menu.cfg", ""),
+    ] {
+        expect(&mut machine, "grub> ")?;
+        machine.console.send(&format!("{line}\r"))?;
+        expect(&mut machine, answer)?;
+    }
+    scene.runs(&mut machine)
 }
 
 /// systemd's stub with kernel, command line and RAM disks.
@@ -224,7 +287,6 @@ pub(crate) fn memory_test(lab: &Lab) -> Result<()> {
     scene
         .system
         .configure("efi memtest.efi\noptions console=ttyS0,115200\n")?;
-    keep_the_network(&scene)?;
     let _servers = serve(&scene)?;
     let mut machine = start(&scene)?;
     expect(&mut machine, r"Memtest86\+ v6")?;
@@ -241,7 +303,6 @@ fn on_a_cable(lab: &Lab, impairment: Impairment, megabytes: usize) -> Result<Sce
     };
     let mut scene = Scene::on(lab, options, megabytes)?;
     prepare(&scene, "10.77.0.1", &menu())?;
-    keep_the_network(&scene)?;
     scene.boot_from_disk("http://10.77.0.1/wireboot.conf")?;
     Ok(scene)
 }

@@ -1,5 +1,5 @@
 //! wireboot in front of a boot loader that a site has, the way of `docs/deploy.md`: servers that others wrote, their loaders as they are,
-//! wireboot.efi with two lines beside them, and one changed line of DHCP.
+//! wireboot.efi with a line beside them, and one changed line of DHCP.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -7,9 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::capture::{Capture, Transfer};
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER};
+use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER, SERVER6};
 use wireboot_lab::payload::FIRST_QUESTION;
 use wireboot_lab::qemu::RunningMachine;
 
@@ -22,7 +23,7 @@ const INSTALLER: &str = "/usr/lib/debian-installer/images/12/amd64/text/debian-i
 /// Where a proxy is: not where the addresses come from.
 const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-/// Puts wireboot.efi into a folder of the servers, with the page's two lines for the `loader` beside it.
+/// Puts wireboot.efi into a folder of the servers, with the page's line for the `loader` beside it.
 fn in_front(scene: &Scene<'_>, folder: &str, loader: &str) -> Result<()> {
     let directory = &scene.system.directory;
     // Those at the top are of no site.
@@ -40,11 +41,16 @@ fn in_front(scene: &Scene<'_>, folder: &str, loader: &str) -> Result<()> {
 /// The tree of Debian's installer as it is, on a network with room for other computers, and a machine without a screen: its menu is on the
 /// serial line.
 fn installer(lab: &Lab) -> Result<Scene<'_>> {
+    installer_on(lab, IpVersion::V4)
+}
+
+fn installer_on(lab: &Lab, version: IpVersion) -> Result<Scene<'_>> {
     let options = NetworkOptions {
         bridge: true,
-        ..NetworkOptions::default()
+        ..NetworkOptions::of(version)
     };
     let mut scene = Scene::on(lab, options, 1)?;
+    scene.machine.pxe_only(Some(version));
     scene.machine.memory_mib = 1280;
     scene.machine.extra.extend(["-vga", "none"].map(Into::into));
     run(Command::new("cp")
@@ -63,7 +69,7 @@ fn shows_the_menu(scene: &Scene<'_>) -> Result<RunningMachine> {
     let mut machine = scene.start()?;
     expect(
         &mut machine,
-        r"starting efi tftp://10\.77\.0\.1/debian-installer/amd64/bootnetx64\.efi over wireboot's network",
+        r"starting efi tftp://\S+/debian-installer/amd64/bootnetx64\.efi over wireboot's network",
     )?;
     expect(&mut machine, "GNU GRUB")?;
     expect(&mut machine, r"Advanced options \.\.\.")?;
@@ -97,8 +103,35 @@ pub(crate) fn installer_by_dnsmasq(lab: &Lab) -> Result<()> {
     let scene = installer(lab)?;
     let _server =
         servers::dnsmasq_with_tftp(lab, "dnsmasq-in-front.conf", &scene.system.directory)?;
-    let capture = capture(lab)?;
-    let mut machine = shows_the_menu(&scene)?;
+    to_the_first_question(&scene)
+}
+
+/// The same over IPv6. shim is told a URL.
+pub(crate) fn installer_over_ipv6(lab: &Lab) -> Result<()> {
+    let scene = installer_on(lab, IpVersion::V6)?;
+    let root = format!("--tftp-root={}", scene.system.directory.display());
+    let url =
+        format!("--dhcp-option=option6:bootfile-url,tftp://[{SERVER6}]/{FOLDER}/wireboot.efi");
+    let _server = servers::dnsmasq_for(
+        lab,
+        lab.command("dnsmasq"),
+        "ipv6",
+        &[
+            "--port=0",
+            "--enable-tftp",
+            &root,
+            "--interface=lab0",
+            "--enable-ra",
+            "--dhcp-range=fd00:77::100,fd00:77::1ff,64,1h",
+            &url,
+        ],
+    )?;
+    to_the_first_question(&scene)
+}
+
+fn to_the_first_question(scene: &Scene<'_>) -> Result<()> {
+    let capture = capture(scene.lab)?;
+    let mut machine = shows_the_menu(scene)?;
     // The menu's entry has the installer on a screen.
     machine.console.send("c")?;
     for line in [
@@ -112,7 +145,7 @@ pub(crate) fn installer_by_dnsmasq(lab: &Lab) -> Result<()> {
     expect(&mut machine, FIRST_QUESTION)?;
     let transfers = capture.finish()?;
     for file in ["linux", "initrd.gz"] {
-        let options = came(&scene, &transfers, file)?;
+        let options = came(scene, &transfers, file)?;
         ensure!(!options.contains("blksize=1024"), "{file}: {options}");
     }
     Ok(())

@@ -113,6 +113,12 @@ impl Claim {
         Exclusive::open(handle).map(Open::Alone)
     }
 
+    /// Whether a program that started us keeps its drivers, and all handles above the function are in place.
+    #[must_use]
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.open, Open::Borrowed(..))
+    }
+
     /// The function, for the driver.
     ///
     /// # Errors

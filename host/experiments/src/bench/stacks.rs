@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::protocol::Protocol;
 use wireboot_lab::guest::Kernel;
 use wireboot_lab::ip::IpVersion;
+use wireboot_lab::loaders;
 use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::Firmware;
 
@@ -162,8 +163,6 @@ pub struct Absent {
 
 /// The packages that take part in their newest version too.
 const NEW: [&str; 4] = ["ovmf", "ipxe", "ipxe-qemu", "seabios"];
-/// Where the newest are, the newest first.
-const NEW_SUITES: [&str; 3] = ["sid", "forky", "trixie"];
 /// How long a package counts as the newest.
 const NEW_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -172,7 +171,7 @@ const NEW_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// # Errors
 /// When they are not to be had; those that the cache holds take part all the same.
 pub fn fetch() -> Result<()> {
-    packages::fetch(&NEW, &NEW_SUITES, NEW_LIFETIME)
+    packages::fetch(&NEW, &loaders::NEW_SUITES, NEW_LIFETIME)
 }
 
 /// The stacks that can take part here, in the order of the report, and those that cannot. `program`: wireboot.efi, where it is built.

@@ -149,7 +149,7 @@ impl<'a> Story<'a> {
                 engines = self.ready()?;
             }
             Fault::StartedAgain => {
-                self.expect("wireboot: starting efi")?;
+                self.expect("wireboot: starting efi .* over the firmware's network")?;
                 engines = self.ready()?;
             }
             _ => {}

@@ -101,13 +101,9 @@ impl System {
     /// # Errors
     /// When the disk is full, or objcopy is missing.
     pub fn configure(&self, plan: &Plan, engines: u32) -> Result<()> {
-        let network = match plan.fault {
-            Fault::Loaders => "network wireboot\n",
-            _ => "",
-        };
         embed::configuration(
             &self.program,
-            &format!("processors {engines}\n{network}"),
+            &format!("processors {engines}\n"),
             &self.directory.join("wireboot.efi"),
         )?;
         let last = format!(
@@ -118,7 +114,7 @@ impl System {
         let first = match plan.fault {
             Fault::NextBootOption => "title Soak\nlinux no-such-kernel\n".to_owned(),
             Fault::StartedAgain => format!(
-                "title Soak\nefi wireboot.efi\noptions http://{}/last.conf\n",
+                "network firmware\ntitle Soak\nefi wireboot.efi\noptions http://{}/last.conf\n",
                 wireboot_lab::network::SERVER
             ),
             Fault::Loaders => format!(

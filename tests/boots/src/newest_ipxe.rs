@@ -1,0 +1,80 @@
+//! The newest iPXE's snponly.efi over wireboot's network, from servers that others wrote.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use wireboot_lab::loaders::newest_snponly;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::SERVER;
+use wireboot_lab::qemu::RunningMachine;
+
+use crate::loaders::start;
+use crate::scene::{Daemon, Scene, expect};
+use crate::{servers, system};
+
+/// Its first script comes by TFTP, and has another come by HTTP.
+fn serve(scene: &Scene<'_>, second: &str) -> Result<[Daemon; 2]> {
+    let (lab, directory) = (scene.lab, &scene.system.directory);
+    fs::copy(newest_snponly()?, directory.join("snponly.efi")).context("copying iPXE")?;
+    for (file, script) in [
+        ("first.ipxe", "chain http://10.77.0.1/second.ipxe\n"),
+        ("second.ipxe", second),
+    ] {
+        fs::write(directory.join(file), format!("#!ipxe\n{script}"))?;
+    }
+    scene
+        .system
+        .configure("title iPXE\nefi tftp://10.77.0.1/snponly.efi\n")?;
+    let root = format!("--tftp-root={}", directory.display());
+    Ok([
+        servers::dnsmasq_for(
+            lab,
+            lab.command("dnsmasq"),
+            "ipxe",
+            &[
+                "--port=0",
+                "--enable-tftp",
+                &root,
+                "--interface=lab0",
+                "--dhcp-range=10.77.0.100,10.77.0.199,255.255.255.0,1h",
+                "--dhcp-userclass=set:ipxe,iPXE",
+                "--dhcp-boot=tag:ipxe,first.ipxe,,10.77.0.1",
+                "--dhcp-boot=tag:!ipxe,wireboot.efi,,10.77.0.1",
+            ],
+        )?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
+    ])
+}
+
+/// Up to the second script.
+fn has_its_scripts(scene: &Scene<'_>) -> Result<RunningMachine> {
+    let mut machine = start(scene)?;
+    expect(&mut machine, r"iPXE [2-9]\.")?;
+    expect(&mut machine, "net0: .* using SNP")?;
+    expect(&mut machine, r"tftp://10\.77\.0\.1/first\.ipxe\.+ ok")?;
+    expect(&mut machine, r"http://10\.77\.0\.1/second\.ipxe\.+ ok")?;
+    Ok(machine)
+}
+
+/// The kernel comes by TFTP, and what is large by HTTP.
+pub(crate) fn boots(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let script = format!(
+        "kernel tftp://10.77.0.1/linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
+        system::OPTIONS
+    );
+    let _servers = serve(&scene, &script)?;
+    let mut machine = has_its_scripts(&scene)?;
+    expect(&mut machine, r"tftp://10\.77\.0\.1/linux\.\.\.[^\n]* ok")?;
+    scene.runs(&mut machine)
+}
+
+/// It has used TCP and has a file in memory when it ends.
+pub(crate) fn exits(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let _servers = serve(&scene, "imgfetch data.cpio\nexit\n")?;
+    let mut machine = has_its_scripts(&scene)?;
+    expect(&mut machine, r"data\.cpio\.\.\.[^\n]* ok")?;
+    expect(&mut machine, r"snponly\.efi returned")?;
+    scene.goes_on(&mut machine)
+}
