@@ -1,8 +1,9 @@
 //! EFI_IP4_CONFIG2_PROTOCOL and EFI_IP6_CONFIG_PROTOCOL: their tables, which have the same form.
 
+use crate::caller::array;
+use crate::offered::Offered;
 use crate::shared::{Call, Shared};
-use crate::signal::signal;
-use crate::simple_network::status;
+use crate::simple_network::{denied, status};
 use alloc::boxed::Box;
 use core::ffi::c_void;
 use core::ptr;
@@ -16,6 +17,9 @@ pub(crate) const IP6_CONFIG_GUID: Guid = guid!("937fe521-95ae-4d1a-8929-48bcd90a
 /// More data than any type has.
 const MOST_DATA: usize = 0x1000;
 
+/// Of IPv4 and IPv6.
+static OFFERED: [Offered<IpConfigTable>; 2] = [Offered::none(), Offered::none()];
+
 /// The protocol of one IP version.
 #[repr(C)]
 pub(crate) struct IpConfigTable {
@@ -27,7 +31,7 @@ pub(crate) struct IpConfigTable {
 
 impl IpConfigTable {
     pub(crate) fn new(shared: &'static Shared, v6: bool) -> Box<Self> {
-        Box::new(Self {
+        let table = Box::new(Self {
             protocol: Ip4Config2Protocol {
                 set_data,
                 get_data,
@@ -36,11 +40,24 @@ impl IpConfigTable {
             },
             v6,
             shared,
-        })
+        });
+        table.offered().set(&table);
+        table
+    }
+
+    fn offered(&self) -> &'static Offered<Self> {
+        let [v4, v6] = &OFFERED;
+        if self.v6 { v6 } else { v4 }
     }
 
     pub(crate) fn protocol(&self) -> *const c_void {
         (&raw const self.protocol).cast()
+    }
+}
+
+impl Drop for IpConfigTable {
+    fn drop(&mut self) {
+        self.offered().forget(self);
     }
 }
 
@@ -49,19 +66,19 @@ fn config<'a>(call: &'a mut Call<'_>, v6: bool) -> &'a mut IpConfig {
     if v6 { v6_config } else { v4_config }
 }
 
-/// Begins a call about data of this type.
+/// Begins a call about data of this type; `unknown` is for a type that there is none of, `busy` while another call is at work.
 fn begin<'a>(
     this: *const Ip4Config2Protocol,
     data_type: Ip4Config2DataType,
+    unknown: Status,
+    busy: fn(Refusal) -> Status,
 ) -> Result<(Call<'a>, Kind, bool), Status> {
-    if this.is_null() {
-        return Err(Status::INVALID_PARAMETER);
-    }
-    // SAFETY: `this` is the first field of a table that lives while the protocol is installed.
-    let table = unsafe { &*this.cast::<IpConfigTable>() };
+    let mut tables = OFFERED.iter();
+    let table = tables.find_map(|offered| offered.at(this));
+    let table = table.ok_or(Status::INVALID_PARAMETER)?;
     let of = if table.v6 { Kind::of_v6 } else { Kind::of_v4 };
-    let kind = of(data_type.0).ok_or(Status::UNSUPPORTED)?;
-    let call = table.shared.call().ok_or(Status::ACCESS_DENIED)?;
+    let kind = of(data_type.0).ok_or(unknown)?;
+    let call = table.shared.call().map_err(busy)?;
     Ok((call, kind, table.v6))
 }
 
@@ -71,19 +88,14 @@ unsafe extern "efiapi" fn set_data(
     size: usize,
     data: *const c_void,
 ) -> Status {
-    if data.is_null() && size > 0 {
-        return Status::INVALID_PARAMETER;
-    }
     if size > MOST_DATA {
         return Status::BAD_BUFFER_SIZE;
     }
-    let data = if size == 0 {
-        &[]
-    } else {
-        // SAFETY: the caller's data of so many bytes.
-        unsafe { core::slice::from_raw_parts(data.cast::<u8>(), size) }
+    // SAFETY: the caller's data of so many bytes.
+    let Some(data) = (unsafe { array(data.cast::<u8>(), size, MOST_DATA) }) else {
+        return Status::INVALID_PARAMETER;
     };
-    let (mut call, kind, v6) = match begin(this, data_type) {
+    let (mut call, kind, v6) = match begin(this, data_type, Status::UNSUPPORTED, denied) {
         Ok(begun) => begun,
         Err(status) => return status,
     };
@@ -97,10 +109,7 @@ unsafe extern "efiapi" fn set_data(
         let changed = if v6 { v6_config } else { v4_config };
         state.network.set_interface(changed.settings());
     }
-    drop(call);
-    for event in change.events {
-        signal(event as Event);
-    }
+    call.end(change.events.into_iter().map(|event| event as Event));
     Status::SUCCESS
 }
 
@@ -113,7 +122,12 @@ unsafe extern "efiapi" fn get_data(
     if size.is_null() {
         return Status::INVALID_PARAMETER;
     }
-    let (mut call, kind, v6) = match begin(this, data_type) {
+    // SAFETY: the caller's variable.
+    let room = unsafe { size.read_unaligned() };
+    if room > 0 && data.is_null() {
+        return Status::INVALID_PARAMETER;
+    }
+    let (mut call, kind, v6) = match begin(this, data_type, Status::NOT_FOUND, status) {
         Ok(begun) => begun,
         Err(status) => return status,
     };
@@ -123,13 +137,9 @@ unsafe extern "efiapi" fn get_data(
     };
     // SAFETY: the caller's variable, and its buffer of as many bytes as that says.
     unsafe {
-        let room = size.read_unaligned();
         size.write_unaligned(bytes.len());
         if room < bytes.len() {
             return Status::BUFFER_TOO_SMALL;
-        }
-        if data.is_null() {
-            return Status::INVALID_PARAMETER;
         }
         ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), bytes.len());
     }
@@ -140,12 +150,13 @@ fn notify(
     this: *const Ip4Config2Protocol,
     data_type: Ip4Config2DataType,
     event: Event,
+    unknown: Status,
     work: impl FnOnce(&mut IpConfig, Kind, usize) -> Result<(), Refusal>,
 ) -> Status {
     if event.is_null() {
         return Status::INVALID_PARAMETER;
     }
-    match begin(this, data_type) {
+    match begin(this, data_type, unknown, denied) {
         Ok((mut call, kind, v6)) => {
             let result = work(config(&mut call, v6), kind, event as usize);
             result.map_or_else(status, |()| Status::SUCCESS)
@@ -159,7 +170,8 @@ unsafe extern "efiapi" fn register_data_notify(
     data_type: Ip4Config2DataType,
     event: Event,
 ) -> Status {
-    notify(this, data_type, event, IpConfig::register)
+    let unknown = Status::UNSUPPORTED;
+    notify(this, data_type, event, unknown, IpConfig::register)
 }
 
 unsafe extern "efiapi" fn unregister_data_notify(
@@ -167,7 +179,8 @@ unsafe extern "efiapi" fn unregister_data_notify(
     data_type: Ip4Config2DataType,
     event: Event,
 ) -> Status {
-    notify(this, data_type, event, IpConfig::unregister)
+    let unknown = Status::NOT_FOUND;
+    notify(this, data_type, event, unknown, IpConfig::unregister)
 }
 
 #[cfg(test)]
