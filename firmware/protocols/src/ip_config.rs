@@ -187,25 +187,11 @@ unsafe extern "efiapi" fn unregister_data_notify(
 mod tests {
     use super::*;
     use core::mem::offset_of;
+    use r_efi::protocols::ip6::{AddressInfo, RouteTable};
     use uefi_raw::protocol::network::ip4::Ip4RouteTable;
     use uefi_raw::protocol::network::ip4_config2::Ip4Config2InterfaceInfo;
     use uefi_raw::{Char16, MacAddress};
     use wireboot_protocols::ip_config::Settings;
-
-    /// EFI_IP6_ADDRESS_INFO.
-    #[repr(C)]
-    struct AddressInfo {
-        address: [u8; 16],
-        prefix_length: u8,
-    }
-
-    /// EFI_IP6_ROUTE_TABLE.
-    #[repr(C)]
-    struct RouteTable {
-        gateway: [u8; 16],
-        destination: [u8; 16],
-        prefix_length: u8,
-    }
 
     /// EFI_IP6_CONFIG_INTERFACE_INFO (UEFI 2.10, section 28.7.3).
     #[repr(C)]
@@ -248,6 +234,18 @@ mod tests {
         );
         assert_eq!(info.len(), size_of::<V4>() + 2 * size_of::<Ip4RouteTable>());
         type V6 = InterfaceInfo;
+        // Laid out as the specification's declaration is on x86-64.
+        let places = [
+            (offset_of!(V6, if_type), 64),
+            (offset_of!(V6, hw_address_size), 68),
+            (offset_of!(V6, hw_address), 72),
+            (offset_of!(V6, address_info_count), 104),
+            (offset_of!(V6, address_info), 112),
+            (offset_of!(V6, route_count), 120),
+            (offset_of!(V6, route_table), 128),
+            (size_of::<V6>(), 136),
+        ];
+        assert!(places.iter().all(|(at, expected)| at == expected));
         let config = IpConfig::new(true, mac, settings("fd00::5", "fe80::1"));
         let info = config.get(Kind::Info, at).unwrap();
         assert_eq!(offset_of!(V6, name), 0);
