@@ -103,6 +103,13 @@ impl<T> Claimed<T> {
         self.handle.store(handle.as_ptr(), Ordering::Release);
     }
 
+    /// The device that is claimed.
+    fn device(&self) -> Option<NonNull<T>> {
+        let handle = self.handle.load(Ordering::Acquire);
+        let device = NonNull::new(self.device.load(Ordering::Relaxed));
+        device.filter(|_| !handle.is_null())
+    }
+
     /// If it is this one.
     fn forget(&self, handle: Handle) {
         let _ = self.handle.compare_exchange(
@@ -158,9 +165,11 @@ mod tests {
         let claimed = Claimed::none();
         claimed.remember(ours, NonNull::<u8>::dangling());
         let at = || claimed.handle.load(Ordering::Relaxed);
+        assert!(claimed.device().is_some());
         claimed.forget(other);
         assert_eq!(at(), ours.as_ptr());
         claimed.forget(ours);
         assert!(at().is_null());
+        assert!(claimed.device().is_none());
     }
 }

@@ -1,13 +1,21 @@
 //! The end of boot services: an event that stops the NIC before the system owns memory.
 
 use crate::callbacks::Callback;
-use crate::image;
+use crate::claim::pci;
+use crate::{image, processors};
 use alloc::boxed::Box;
 use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use uefi::Event;
 use uefi::boot::{self, EventType, Tpl};
+
+/// Boot services end while somebody is at work with the device, and never goes on: ends our code on APs, and takes the device off the bus.
+/// For the function of an event of that end.
+pub fn stop_all() {
+    processors::stop_all();
+    pci::stop_claimed();
+}
 
 struct Ending<T> {
     value: T,

@@ -9,6 +9,7 @@ mod mtftp;
 mod parameters;
 mod udp;
 
+use crate::offered::Offered;
 use crate::shared::{Call, Shared, State, Station};
 use crate::simple_network;
 use alloc::boxed::Box;
@@ -54,6 +55,8 @@ impl Packets {
     }
 }
 
+static OFFERED: Offered<BaseCodeTable> = Offered::none();
+
 /// The protocol and what it points to.
 #[repr(C)]
 pub(crate) struct BaseCodeTable {
@@ -87,11 +90,18 @@ impl BaseCodeTable {
             shared,
         });
         table.protocol.mode = table.mode.get();
+        OFFERED.set(&table);
         table
     }
 
     pub(crate) fn protocol(&self) -> *const c_void {
         (&raw const self.protocol).cast()
+    }
+}
+
+impl Drop for BaseCodeTable {
+    fn drop(&mut self) {
+        OFFERED.forget(self);
     }
 }
 
@@ -203,13 +213,12 @@ fn with(
     this: *mut PxeBaseCodeProtocol,
     work: impl FnOnce(&mut Face<'_>) -> Result<(), Status>,
 ) -> Status {
-    if this.is_null() {
+    let Some(table) = OFFERED.at(this) else {
         return Status::INVALID_PARAMETER;
-    }
-    // SAFETY: `this` is the first field of a table that lives while the protocol is installed.
-    let table = unsafe { &*this.cast::<BaseCodeTable>() };
-    let Some(call) = table.shared.call() else {
-        return Status::NOT_READY;
+    };
+    let call = match table.shared.call() {
+        Ok(call) => call,
+        Err(refusal) => return status(refusal),
     };
     match work(&mut Face { call, table }) {
         Ok(()) => Status::SUCCESS,
@@ -227,7 +236,7 @@ unsafe extern "efiapi" fn start(this: *mut PxeBaseCodeProtocol, ipv6: Boolean) -
             return Err(Status::ALREADY_STARTED);
         }
         let mode = face.mode();
-        (mode.started, mode.using_ipv6) = (Boolean::TRUE, ipv6);
+        (mode.started, mode.using_ipv6) = (Boolean::TRUE, bool::from(ipv6).into());
         // Without an address, as in EDK II, until somebody sets one or asks DHCP.
         let none: IpAddr = if bool::from(ipv6) {
             Ipv6Addr::UNSPECIFIED.into()

@@ -4,6 +4,32 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use wireboot_net::MemoryBlock;
 
+/// A structure of a caller's. `None` for a pointer that cannot lead to one: null, or not aligned.
+///
+/// # Safety
+/// Any other pointer leads to what it says, which stays as it is meanwhile.
+pub(crate) unsafe fn structure<'a, T>(at: *const T) -> Option<&'a T> {
+    // SAFETY: the caller's word.
+    (!at.is_null() && at.is_aligned()).then(|| unsafe { &*at })
+}
+
+/// `count` elements of a caller's; `None` for more than `most`, and where there can be none.
+///
+/// # Safety
+/// As for [`structure`], for all elements.
+pub(crate) unsafe fn array<'a, T>(at: *const T, count: usize, most: usize) -> Option<&'a [T]> {
+    if count == 0 {
+        return Some(&[]);
+    }
+    let len = count.min(most).checked_mul(size_of::<T>())?;
+    let ends = len <= isize::MAX as usize && at.addr().checked_add(len).is_some();
+    if count > most || !ends || at.is_null() || !at.is_aligned() {
+        return None;
+    }
+    // SAFETY: the caller's word, for as many as can be.
+    Some(unsafe { core::slice::from_raw_parts(at, count) })
+}
+
 /// A buffer of a caller's, for as long as its call lasts.
 pub struct Buffer {
     at: NonNull<u8>,
@@ -98,5 +124,26 @@ mod tests {
         assert!(none(at, 1 << 63));
         assert!(none(core::ptr::without_provenance_mut(usize::MAX), 1));
         assert!(!none(at, 1));
+    }
+
+    #[test]
+    fn structures_and_arrays_are_where_they_can_be() {
+        let words = [1_u32, 2, 3];
+        let at = words.as_ptr();
+        let odd = at.cast::<u8>().wrapping_add(1).cast::<u32>();
+        let end = core::ptr::without_provenance::<u32>(usize::MAX - 3);
+        // SAFETY: the array's own elements, and pointers that are refused.
+        unsafe {
+            assert_eq!(structure(at), Some(&1));
+            assert_eq!(structure(odd), None);
+            assert_eq!(structure(core::ptr::null::<u32>()), None);
+            assert_eq!(array(at, 3, 3), Some(&words[..]));
+            assert_eq!(array(at, 4, 3), None);
+            assert_eq!(array(odd, 1, 3), None);
+            assert_eq!(array(end, 2, 3), None);
+            assert_eq!(array(at, usize::MAX / 2, usize::MAX), None);
+            assert_eq!(array(core::ptr::null::<u32>(), 1, 3), None);
+            assert_eq!(array(core::ptr::null::<u32>(), 0, 3), Some(&[][..]));
+        }
     }
 }

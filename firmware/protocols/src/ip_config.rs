@@ -1,9 +1,10 @@
 //! EFI_IP4_CONFIG2_PROTOCOL and EFI_IP6_CONFIG_PROTOCOL: their tables, which have the same form, and the variables of the firmware's in which
 //! what callers set is kept.
 
+use crate::caller::array;
+use crate::offered::Offered;
 use crate::shared::{Call, Shared, Station};
-use crate::signal::signal;
-use crate::simple_network::status;
+use crate::simple_network::{denied, status};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::ffi::c_void;
@@ -19,6 +20,9 @@ use wireboot_protocols::ip_config::{self, IpConfig, Kind, Settings, Stored};
 pub(crate) const IP6_CONFIG_GUID: Guid = guid!("937fe521-95ae-4d1a-8929-48bcd90ad31a");
 /// More data than any type has.
 const MOST_DATA: usize = 0x1000;
+
+/// Of IPv4 and IPv6.
+static OFFERED: [Offered<IpConfigTable>; 2] = [Offered::none(), Offered::none()];
 
 /// The protocol's identifier, which is also the vendor of its variable.
 pub(crate) fn guid_of(v6: bool) -> Guid {
@@ -52,7 +56,7 @@ pub(crate) struct IpConfigTable {
 
 impl IpConfigTable {
     pub(crate) fn new(shared: &'static Shared, v6: bool, station: &Station) -> Box<Self> {
-        Box::new(Self {
+        let table = Box::new(Self {
             protocol: Ip4Config2Protocol {
                 set_data,
                 get_data,
@@ -62,11 +66,24 @@ impl IpConfigTable {
             v6,
             variable: variable_name(station),
             shared,
-        })
+        });
+        table.offered().set(&table);
+        table
+    }
+
+    fn offered(&self) -> &'static Offered<Self> {
+        let [v4, v6] = &OFFERED;
+        if self.v6 { v6 } else { v4 }
     }
 
     pub(crate) fn protocol(&self) -> *const c_void {
         (&raw const self.protocol).cast()
+    }
+}
+
+impl Drop for IpConfigTable {
+    fn drop(&mut self) {
+        self.offered().forget(self);
     }
 }
 
@@ -75,20 +92,19 @@ fn config<'a>(call: &'a mut Call<'_>, v6: bool) -> &'a mut IpConfig {
     if v6 { v6_config } else { v4_config }
 }
 
-/// Begins a call about data of this type, of which there may be none: what that means depends on the function.
+/// Begins a call about data of this type; `unknown` is for a type that there is none of, `busy` while another call is at work.
 fn begin<'a>(
     this: *const Ip4Config2Protocol,
     data_type: Ip4Config2DataType,
-    absent: Status,
-) -> Result<(Call<'a>, Kind, &'a IpConfigTable), Status> {
-    if this.is_null() {
-        return Err(Status::INVALID_PARAMETER);
-    }
-    // SAFETY: `this` is the first field of a table that lives while the protocol is installed.
-    let table = unsafe { &*this.cast::<IpConfigTable>() };
+    unknown: Status,
+    busy: fn(Refusal) -> Status,
+) -> Result<(Call<'a>, Kind, &'static IpConfigTable), Status> {
+    let mut tables = OFFERED.iter();
+    let table = tables.find_map(|offered| offered.at(this));
+    let table = table.ok_or(Status::INVALID_PARAMETER)?;
     let of = if table.v6 { Kind::of_v6 } else { Kind::of_v4 };
-    let kind = of(data_type.0).ok_or(absent)?;
-    let call = table.shared.call().ok_or(Status::ACCESS_DENIED)?;
+    let kind = of(data_type.0).ok_or(unknown)?;
+    let call = table.shared.call().map_err(busy)?;
     Ok((call, kind, table))
 }
 
@@ -102,18 +118,16 @@ unsafe extern "efiapi" fn set_data(
     if data.is_null() != (size == 0) {
         return Status::INVALID_PARAMETER;
     }
-    let (mut call, kind, table) = match begin(this, data_type, Status::UNSUPPORTED) {
-        Ok(begun) => begun,
-        Err(status) => return status,
-    };
     if size > MOST_DATA {
         return Status::BAD_BUFFER_SIZE;
     }
-    let data = if size == 0 {
-        &[]
-    } else {
-        // SAFETY: the caller's data of so many bytes.
-        unsafe { core::slice::from_raw_parts(data.cast::<u8>(), size) }
+    // SAFETY: the caller's data of so many bytes.
+    let Some(data) = (unsafe { array(data.cast::<u8>(), size, MOST_DATA) }) else {
+        return Status::INVALID_PARAMETER;
+    };
+    let (mut call, kind, table) = match begin(this, data_type, Status::UNSUPPORTED, denied) {
+        Ok(begun) => begun,
+        Err(status) => return status,
     };
     let change = match config(&mut call, table.v6).set(kind, data) {
         Ok(change) => change,
@@ -125,7 +139,6 @@ unsafe extern "efiapi" fn set_data(
         let changed = if table.v6 { v6_config } else { v4_config };
         state.network.set_interface(changed.settings());
     }
-    drop(call);
     if let Some(content) = change.variable
         && let Err(error) = variable::keep(&table.variable, guid_of(table.v6), &content)
     {
@@ -134,9 +147,7 @@ unsafe extern "efiapi" fn set_data(
             error.status()
         );
     }
-    for event in change.events {
-        signal(event as Event);
-    }
+    call.end(change.events.into_iter().map(|event| event as Event));
     Status::SUCCESS
 }
 
@@ -154,7 +165,7 @@ unsafe extern "efiapi" fn get_data(
     if room > 0 && data.is_null() {
         return Status::INVALID_PARAMETER;
     }
-    let (mut call, kind, table) = match begin(this, data_type, Status::NOT_FOUND) {
+    let (mut call, kind, table) = match begin(this, data_type, Status::NOT_FOUND, status) {
         Ok(begun) => begun,
         Err(status) => return status,
     };
@@ -174,14 +185,16 @@ unsafe extern "efiapi" fn get_data(
 }
 
 fn notify(
-    begun: Result<(Call<'_>, Kind, &IpConfigTable), Status>,
+    this: *const Ip4Config2Protocol,
+    data_type: Ip4Config2DataType,
     event: Event,
+    unknown: Status,
     work: impl FnOnce(&mut IpConfig, Kind, usize) -> Result<(), Refusal>,
 ) -> Status {
     if event.is_null() {
         return Status::INVALID_PARAMETER;
     }
-    match begun {
+    match begin(this, data_type, unknown, denied) {
         Ok((mut call, kind, table)) => {
             let result = work(config(&mut call, table.v6), kind, event as usize);
             result.map_or_else(status, |()| Status::SUCCESS)
@@ -195,8 +208,8 @@ unsafe extern "efiapi" fn register_data_notify(
     data_type: Ip4Config2DataType,
     event: Event,
 ) -> Status {
-    let begun = begin(this, data_type, Status::UNSUPPORTED);
-    notify(begun, event, IpConfig::register)
+    let unknown = Status::UNSUPPORTED;
+    notify(this, data_type, event, unknown, IpConfig::register)
 }
 
 unsafe extern "efiapi" fn unregister_data_notify(
@@ -204,32 +217,18 @@ unsafe extern "efiapi" fn unregister_data_notify(
     data_type: Ip4Config2DataType,
     event: Event,
 ) -> Status {
-    let begun = begin(this, data_type, Status::NOT_FOUND);
-    notify(begun, event, IpConfig::unregister)
+    let unknown = Status::NOT_FOUND;
+    notify(this, data_type, event, unknown, IpConfig::unregister)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use core::mem::offset_of;
+    use r_efi::protocols::ip6::{AddressInfo, RouteTable};
     use uefi_raw::protocol::network::ip4::Ip4RouteTable;
     use uefi_raw::protocol::network::ip4_config2::Ip4Config2InterfaceInfo;
     use uefi_raw::{Char16, MacAddress};
-
-    /// EFI_IP6_ADDRESS_INFO.
-    #[repr(C)]
-    struct AddressInfo {
-        address: [u8; 16],
-        prefix_length: u8,
-    }
-
-    /// EFI_IP6_ROUTE_TABLE.
-    #[repr(C)]
-    struct RouteTable {
-        gateway: [u8; 16],
-        destination: [u8; 16],
-        prefix_length: u8,
-    }
 
     /// EFI_IP6_CONFIG_INTERFACE_INFO (UEFI 2.10, section 28.7.3).
     #[repr(C)]
@@ -272,6 +271,18 @@ mod tests {
         );
         assert_eq!(info.len(), size_of::<V4>() + 2 * size_of::<Ip4RouteTable>());
         type V6 = InterfaceInfo;
+        // Laid out as the specification's declaration is on x86-64.
+        let places = [
+            (offset_of!(V6, if_type), 64),
+            (offset_of!(V6, hw_address_size), 68),
+            (offset_of!(V6, hw_address), 72),
+            (offset_of!(V6, address_info_count), 104),
+            (offset_of!(V6, address_info), 112),
+            (offset_of!(V6, route_count), 120),
+            (offset_of!(V6, route_table), 128),
+            (size_of::<V6>(), 136),
+        ];
+        assert!(places.iter().all(|(at, expected)| at == expected));
         let config = IpConfig::new(true, mac, settings("fd00::5", "fe80::1"), None);
         let info = config.get(Kind::Info, at).unwrap();
         assert_eq!(offset_of!(V6, name), 0);

@@ -8,7 +8,7 @@
 //! or     MAC/IPv4/Uri    device path, where the loader came by HTTP
 //! handle of each child   EFI_HTTP_PROTOCOL
 //! ```
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, feature = "fuzzing")), no_std)]
 #![deny(missing_docs)]
 
 extern crate alloc;
@@ -16,15 +16,20 @@ extern crate alloc;
 mod base_code;
 mod caller;
 mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+#[allow(clippy::panic, reason = "a test kit")]
+pub mod fuzzing;
 mod guard;
 mod handle;
 mod http;
 mod ip_config;
+mod offered;
 mod resident;
 mod service_binding;
 mod shared;
 mod signal;
 mod simple_network;
+mod tpl;
 
 pub use base_code::Packets;
 pub use caller::Buffer;

@@ -194,5 +194,5 @@ unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
 unsafe extern "efiapi" fn on_exit(_: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
-    unsafe { context.cast::<Shared>().as_ref() }.at_leisure(|network| network.halt());
+    unsafe { context.cast::<Shared>().as_ref() }.halt();
 }

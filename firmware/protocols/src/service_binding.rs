@@ -1,11 +1,14 @@
 //! EFI_HTTP_SERVICE_BINDING_PROTOCOL: its table.
 
 use crate::http;
+use crate::offered::Offered;
 use crate::shared::Shared;
 use alloc::boxed::Box;
 use core::ffi::c_void;
 use uefi_raw::protocol::driver::ServiceBindingProtocol;
 use uefi_raw::{Handle, Status};
+
+static OFFERED: Offered<HttpServiceBinding> = Offered::none();
 
 /// The protocol.
 #[repr(C)]
@@ -17,13 +20,20 @@ pub(crate) struct HttpServiceBinding {
 
 impl HttpServiceBinding {
     pub(crate) fn new(shared: &'static Shared) -> Box<Self> {
-        Box::new(Self {
+        let table = Box::new(Self {
             protocol: ServiceBindingProtocol {
                 create_child,
                 destroy_child,
             },
             shared,
-        })
+        });
+        OFFERED.set(&table);
+        table
+    }
+
+    /// What children of the table that is offered are of.
+    pub(crate) fn offered() -> Option<&'static Shared> {
+        OFFERED.get().map(|table| table.shared)
     }
 
     pub(crate) fn protocol(&self) -> *const c_void {
@@ -31,17 +41,22 @@ impl HttpServiceBinding {
     }
 }
 
+impl Drop for HttpServiceBinding {
+    fn drop(&mut self) {
+        OFFERED.forget(self);
+    }
+}
+
 unsafe extern "efiapi" fn create_child(
     this: *mut ServiceBindingProtocol,
     handle: *mut Handle,
 ) -> Status {
-    if this.is_null() || handle.is_null() {
+    let Some(table) = OFFERED.at(this).filter(|_| !handle.is_null()) else {
         return Status::INVALID_PARAMETER;
-    }
-    // SAFETY: `this` is the first field of a table that lives while the protocol is installed; `handle` is the caller's variable.
+    };
+    // SAFETY: the caller's variable.
     unsafe {
-        let shared = (*this.cast::<HttpServiceBinding>()).shared;
-        match http::create(shared, handle.read_unaligned()) {
+        match http::create(table.shared, handle.read_unaligned()) {
             Ok(child) => {
                 handle.write_unaligned(child);
                 Status::SUCCESS
@@ -55,12 +70,8 @@ unsafe extern "efiapi" fn destroy_child(
     this: *mut ServiceBindingProtocol,
     handle: Handle,
 ) -> Status {
-    if this.is_null() || handle.is_null() {
-        return Status::INVALID_PARAMETER;
+    match OFFERED.at(this) {
+        Some(table) if !handle.is_null() => http::destroy(table.shared, handle),
+        _ => Status::INVALID_PARAMETER,
     }
-    // SAFETY: as in `create_child`.
-    http::destroy(
-        unsafe { (*this.cast::<HttpServiceBinding>()).shared },
-        handle,
-    )
 }

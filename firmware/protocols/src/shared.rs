@@ -3,12 +3,15 @@
 use crate::caller::Buffer;
 use crate::failure::Failure;
 use crate::http::Children;
+use crate::signal::signal;
+use crate::tpl::AtCallback;
 use alloc::boxed::Box;
-use core::cell::{RefCell, RefMut};
+use core::cell::{Cell, RefCell, RefMut};
 use core::net::IpAddr;
-use uefi::boot::{self, Tpl, TplGuard};
+use uefi_raw::Event;
 use wireboot_fetch::url::Url;
 use wireboot_net::Instant;
+use wireboot_protocols::Refusal;
 use wireboot_protocols::host::Host;
 use wireboot_protocols::http::Exchanges;
 use wireboot_protocols::hub::Hub;
@@ -83,12 +86,24 @@ pub(crate) struct State {
 /// What the tables' functions reach.
 pub(crate) struct Shared {
     state: RefCell<State>,
+    /// Somebody else gets the card, or has it: no call is begun any more.
+    gone: Cell<bool>,
 }
 
 /// A call at work: at TPL_CALLBACK, with the state to itself.
 pub(crate) struct Call<'a> {
     pub state: RefMut<'a, State>,
-    _tpl: TplGuard,
+    tpl: AtCallback,
+}
+
+impl Call<'_> {
+    /// Ends it, and signals events of callers. The function of none runs before all are signalled, so it may call again, and close any.
+    pub(crate) fn end(self, events: impl IntoIterator<Item = Event>) {
+        let Self { state, tpl } = self;
+        drop(state);
+        events.into_iter().for_each(signal);
+        drop(tpl);
+    }
 }
 
 impl Shared {
@@ -106,6 +121,7 @@ impl Shared {
                 http: Children::default(),
                 ip,
             }),
+            gone: Cell::new(false),
         }
     }
 
@@ -131,13 +147,29 @@ impl Shared {
         work(unsafe { &mut *self.state.as_ptr() }, at_work)
     }
 
-    /// Begins a call; `None` where another is at work, as when an event of the caller's interrupts it.
-    pub(crate) fn call(&self) -> Option<Call<'_>> {
-        // SAFETY: callers are at TPL_CALLBACK at most (UEFI 2.10, section 7.1, table 7.3), and the guard restores theirs.
-        let tpl = unsafe { boot::raise_tpl(Tpl::CALLBACK) };
-        let state = self.state.try_borrow_mut().ok()?;
+    /// Boot services end: no call is begun any more, and the network is stopped.
+    pub(crate) fn halt(&self) {
+        self.gone.set(true);
+        match self.state.try_borrow_mut() {
+            Ok(mut state) => state.network.halt(),
+            // In the middle of a call, which never goes on.
+            Err(_) => wireboot_platform::exit::stop_all(),
+        }
+    }
+
+    /// Begins a call.
+    ///
+    /// # Errors
+    /// `NotReady` where another is at work, as when an event of the caller's interrupts it, and above TPL_CALLBACK; `DeviceError` where the card
+    /// is somebody else's.
+    pub(crate) fn call(&self) -> Result<Call<'_>, Refusal> {
+        if self.gone.get() {
+            return Err(Refusal::DeviceError);
+        }
+        let tpl = AtCallback::enter().ok_or(Refusal::NotReady)?;
+        let state = self.state.try_borrow_mut().map_err(|_| Refusal::NotReady)?;
         #[cfg(feature = "faults")]
         wireboot_platform::faults::reach(wireboot_platform::faults::Place::Call);
-        Some(Call { state, _tpl: tpl })
+        Ok(Call { state, tpl })
     }
 }

@@ -1,6 +1,9 @@
 //! EFI_SIMPLE_NETWORK_PROTOCOL: its table.
 
+use crate::caller::array;
+use crate::offered::Offered;
 use crate::shared::{Call, Shared, Station};
+use crate::signal::signal;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{Cell, UnsafeCell};
@@ -20,10 +23,14 @@ use wireboot_protocols::simple_network::{
 
 /// EFI_SIMPLE_NETWORK_PROTOCOL_REVISION.
 const REVISION: u64 = 0x0001_0000;
+/// No frame is so long.
+const LONGEST_FRAME: usize = 0x1_0000;
 /// IfType of Ethernet (RFC 3232).
 const ETHERNET: u8 = 1;
 /// The network is looked after in every so many calls, and where a caller waits for a frame.
 const CALLS: u32 = 16;
+
+static OFFERED: Offered<SnpTable> = Offered::none();
 
 /// The protocol and what it points to.
 #[repr(C)]
@@ -66,6 +73,14 @@ pub(crate) fn status(refusal: Refusal) -> Status {
         Refusal::AccessDenied => Status::ACCESS_DENIED,
         Refusal::NotFound => Status::NOT_FOUND,
         Refusal::WriteProtected => Status::WRITE_PROTECTED,
+    }
+}
+
+/// Where a call that is at work is told by ACCESS_DENIED.
+pub(crate) fn denied(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::NotReady => Status::ACCESS_DENIED,
+        refusal => status(refusal),
     }
 }
 
@@ -120,6 +135,7 @@ impl SnpTable {
             calls: Cell::new(0),
         });
         table.protocol.mode = table.mode.get();
+        OFFERED.set(&table);
         table
     }
 
@@ -146,15 +162,20 @@ impl SnpTable {
     }
 }
 
+impl Drop for SnpTable {
+    fn drop(&mut self) {
+        OFFERED.forget(self);
+    }
+}
+
 /// Does `work` with the table's interface, and shows what became of its state.
 fn with(this: *const SimpleNetworkProtocol, work: impl FnOnce(&mut Call<'_>) -> Status) -> Status {
-    if this.is_null() {
+    let Some(table) = OFFERED.at(this) else {
         return Status::INVALID_PARAMETER;
-    }
-    // SAFETY: `this` is the first field of a table that lives while the protocol is installed.
-    let table = unsafe { &*this.cast::<SnpTable>() };
-    let Some(mut call) = table.shared.call() else {
-        return Status::NOT_READY;
+    };
+    let mut call = match table.shared.call() {
+        Ok(call) => call,
+        Err(refusal) => return status(refusal),
     };
     let calls = table.calls.get().wrapping_add(1);
     table.calls.set(calls);
@@ -177,19 +198,12 @@ pub(crate) unsafe extern "efiapi" fn on_wait(event: Event, context: Option<NonNu
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
     let shared = unsafe { context.cast::<Shared>().as_ref() };
-    let waits = shared.call().is_some_and(|mut call| {
+    let waits = shared.call().is_ok_and(|mut call| {
         call.state.network.turn();
         call.state.snp.waits() == Ok(true)
     });
     if waits {
-        // SAFETY: the firmware's own services.
-        unsafe {
-            if let Some(table) = uefi::table::system_table_raw()
-                && let Some(services) = table.as_ref().boot_services.as_ref()
-            {
-                let _ = (services.signal_event)(event.as_ptr());
-            }
-        }
+        signal(event.as_ptr());
     }
 }
 
@@ -226,18 +240,12 @@ unsafe extern "efiapi" fn receive_filters(
     list: *const MacAddress,
 ) -> Status {
     let reset = bool::from(reset_multicast);
-    if !reset && count > 0 && (list.is_null() || count > MAX_MULTICAST) {
+    let count = if reset { 0 } else { count };
+    // SAFETY: the caller's list of so many addresses.
+    let Some(list) = (unsafe { array(list, count, MAX_MULTICAST) }) else {
         return Status::INVALID_PARAMETER;
-    }
-    let list: Vec<[u8; 6]> = if reset || count == 0 {
-        Vec::new()
-    } else {
-        // SAFETY: the caller's list of so many addresses, of which none need be aligned.
-        unsafe { core::slice::from_raw_parts(list, count) }
-            .iter()
-            .map(six)
-            .collect()
     };
+    let list: Vec<[u8; 6]> = list.iter().map(six).collect();
     with(this, |call| {
         let snp = &mut call.state.snp;
         answer(snp.receive_filters(enable.bits(), disable.bits(), reset, &list))
@@ -265,21 +273,22 @@ unsafe extern "efiapi" fn statistics(
     size: *mut usize,
     table: *mut NetworkStatistics,
 ) -> Status {
+    if size.is_null() && !(bool::from(reset) && table.is_null()) {
+        return Status::INVALID_PARAMETER;
+    }
     with(this, |call| {
         let (received, sent) = match call.state.snp.statistics(reset.into()) {
             Ok(counts) => counts,
             Err(refusal) => return status(refusal),
         };
-        // SAFETY: null or the caller's variable.
-        let Some(size) = (unsafe { size.as_mut() }) else {
-            return if bool::from(reset) && table.is_null() {
-                Status::SUCCESS
-            } else {
-                Status::INVALID_PARAMETER
-            };
-        };
+        if size.is_null() {
+            return Status::SUCCESS;
+        }
         let all = table_of(&received, &sent);
-        let room = core::mem::replace(size, size_of::<NetworkStatistics>());
+        // SAFETY: the caller's variable.
+        let room = unsafe { size.read_unaligned() };
+        // SAFETY: as above.
+        unsafe { size.write_unaligned(size_of::<NetworkStatistics>()) };
         if !table.is_null() {
             let count = room.min(size_of::<NetworkStatistics>());
             // SAFETY: the caller's buffer of `room` bytes.
@@ -418,10 +427,10 @@ unsafe extern "efiapi" fn transmit(
             _ => return Status::INVALID_PARAMETER,
         }
     };
-    // No frame is so long.
-    let len = size.min(0x1_0000);
     // SAFETY: the caller's frame of `size` bytes.
-    let frame = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), len) };
+    let Some(frame) = (unsafe { array(buffer.cast::<u8>(), size, LONGEST_FRAME) }) else {
+        return Status::INVALID_PARAMETER;
+    };
     with(this, |call| {
         let address = buffer as usize;
         let sent = call.state.snp.transmit(header, frame, address);

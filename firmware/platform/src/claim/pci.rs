@@ -165,6 +165,11 @@ fn change_attributes(
         .to_result_with_val(|| result)
 }
 
+/// Takes the device that is claimed off the bus, whoever has its claim.
+pub(crate) fn stop_claimed() {
+    CLAIMED.device().into_iter().for_each(stop_dma);
+}
+
 /// Takes the device off the bus and gives it back on a panic. Its attributes are left to the firmware's driver, which enables what it needs.
 #[cfg(target_os = "uefi")]
 pub(crate) fn release_in_panic() {

@@ -309,23 +309,3 @@ pub struct PxeDbReceive {
     pub frame_type: u8,
     pub reserved: [u8; 7],
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Drivers compare the sizes that they are told with their own.
-    #[test]
-    fn blocks_are_as_long_as_the_specification_packs_them() {
-        assert_eq!(size_of::<PxeCdb>(), 32);
-        assert_eq!(size_of::<PxeCpbStart>(), 64);
-        assert_eq!(size_of::<PxeDbGetInitInfo>(), 47);
-        assert_eq!(size_of::<PxeCpbInitialize>(), 26);
-        assert_eq!(size_of::<PxeDbInitialize>(), 12);
-        assert_eq!(size_of::<PxeDbStationAddress>(), 96);
-        assert_eq!(size_of::<PxeDbGetStatus>(), 264);
-        assert_eq!(size_of::<PxeCpbTransmit>(), 16);
-        assert_eq!(size_of::<PxeCpbReceive>(), 16);
-        assert_eq!(size_of::<PxeDbReceive>(), 80);
-    }
-}

@@ -1,6 +1,7 @@
 //! EFI_PXE_BASE_CODE_CALLBACK_PROTOCOL, and the network as the host gets it in a call.
 
 use crate::shared::Network;
+use crate::tpl::boot_services;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::c_void;
@@ -18,21 +19,18 @@ use wireboot_protocols::hub::Hub;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::packet;
 
-/// The protocol that a caller has put on the handle of a base code.
+/// The handle of a base code on which a caller has put the protocol.
 pub(super) struct Callback {
-    protocol: NonNull<PxeBaseCodeCallbackProtocol>,
+    handle: Handle,
     function: PxeBaseCodeFunction,
 }
 
 /// The interface of a protocol on a handle.
 fn interface(handle: Handle, guid: &Guid) -> Option<NonNull<c_void>> {
-    let table = uefi::table::system_table_raw()?;
+    let services = boot_services()?;
     let mut interface = ptr::null_mut();
-    // SAFETY: the firmware's own services, which a call by a running image finds there; the result is written to a local.
-    let status = unsafe {
-        let services = table.as_ref().boot_services.as_ref()?;
-        (services.handle_protocol)(handle.as_ptr(), guid, &raw mut interface)
-    };
+    // SAFETY: the result is written to a local.
+    let status = unsafe { (services.handle_protocol)(handle.as_ptr(), guid, &raw mut interface) };
     NonNull::new(interface).filter(|_| status == Status::SUCCESS)
 }
 
@@ -44,15 +42,29 @@ impl Callback {
         let ours = |handle: &&Handle| {
             interface(**handle, &guid).is_some_and(|found| ptr::eq(found.as_ptr(), this))
         };
-        let handle = handles.iter().find(ours)?;
-        Some(Self {
-            protocol: interface(*handle, &PxeBaseCodeCallbackProtocol::GUID)?.cast(),
-            function,
-        })
+        let handle = *handles.iter().find(ours)?;
+        let callback = Self { handle, function };
+        callback.protocol().map(|_| callback)
+    }
+
+    /// Looked for each time: the caller may take it off in the middle of a call.
+    fn protocol(&self) -> Option<NonNull<PxeBaseCodeCallbackProtocol>> {
+        let found = interface(self.handle, &PxeBaseCodeCallbackProtocol::GUID)?;
+        let protocol = found.cast::<PxeBaseCodeCallbackProtocol>();
+        // SAFETY: the caller's protocol, whose function is an address; null is none.
+        let function = unsafe {
+            (&raw const (*protocol.as_ptr()).callback)
+                .cast::<usize>()
+                .read_unaligned()
+        };
+        (function != 0).then_some(protocol)
     }
 
     /// Calls it. False when the caller wants an end.
     fn call(&self, received: bool, bytes: &[u8]) -> bool {
+        let Some(protocol) = self.protocol() else {
+            return true;
+        };
         // As large as a caller may take it to be.
         let padded = packet::padded(bytes);
         let start = if bytes.is_empty() {
@@ -63,8 +75,8 @@ impl Callback {
             bytes.as_ptr()
         };
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let protocol = self.protocol.as_ptr();
-        // SAFETY: the caller's protocol, found in this call; it reads as many bytes as it is told.
+        let protocol = protocol.as_ptr();
+        // SAFETY: the caller's protocol, which is there; it reads as many bytes as it is told.
         let answer = unsafe {
             ((*protocol).callback)(
                 protocol,

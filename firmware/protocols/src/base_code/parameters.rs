@@ -4,6 +4,7 @@ use super::callback::Callback;
 use super::{status, with};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::ptr;
 use uefi_raw::protocol::network::pxe::{
     PxeBaseCodeIpFilter, PxeBaseCodePacket, PxeBaseCodeProtocol,
 };
@@ -114,33 +115,53 @@ pub(super) unsafe extern "efiapi" fn set_packets(
 ) -> Status {
     with(this, |face| {
         face.started()?;
-        let mode = face.mode();
-        // SAFETY: null or the caller's flags and packets.
+        let flags = [
+            discover_valid,
+            ack_received,
+            proxy_offer_received,
+            pxe_discover_valid,
+            pxe_reply_received,
+            bis_reply_received,
+        ];
+        // SAFETY: null or the caller's flags, which are bytes.
+        let flags = flags.map(|flag| unsafe { flag.as_ref() }.map(|flag| bool::from(*flag)));
+        let packets = [
+            discover,
+            ack,
+            proxy_offer,
+            pxe_discover,
+            pxe_reply,
+            bis_reply,
+        ];
+        let mode = face.table.mode.get();
+        // SAFETY: null or the caller's packets, which may be the mode's own; nobody else has the mode.
         unsafe {
-            for (flag, place) in [
-                (discover_valid, &mut mode.dhcp_discover_valid),
-                (ack_received, &mut mode.dhcp_ack_received),
-                (proxy_offer_received, &mut mode.proxy_offer_received),
-                (pxe_discover_valid, &mut mode.pxe_discover_valid),
-                (pxe_reply_received, &mut mode.pxe_reply_received),
-                (bis_reply_received, &mut mode.pxe_bis_reply_received),
-            ] {
-                if let Some(flag) = flag.as_ref() {
-                    *place = *flag;
-                }
-            }
-            for (packet, place) in [
-                (discover, &mut mode.dhcp_discover),
-                (ack, &mut mode.dhcp_ack),
-                (proxy_offer, &mut mode.proxy_offer),
-                (pxe_discover, &mut mode.pxe_discover),
-                (pxe_reply, &mut mode.pxe_reply),
-                (bis_reply, &mut mode.pxe_bis_reply),
-            ] {
+            let places = [
+                &raw mut (*mode).dhcp_discover,
+                &raw mut (*mode).dhcp_ack,
+                &raw mut (*mode).proxy_offer,
+                &raw mut (*mode).pxe_discover,
+                &raw mut (*mode).pxe_reply,
+                &raw mut (*mode).pxe_bis_reply,
+            ];
+            for (packet, place) in packets.into_iter().zip(places) {
                 if !packet.is_null() {
-                    *place = packet.read_unaligned();
+                    let bytes = packet.cast::<u8>();
+                    ptr::copy(bytes, place.cast(), size_of::<PxeBaseCodePacket>());
                 }
             }
+        }
+        let mode = face.mode();
+        let places = [
+            &mut mode.dhcp_discover_valid,
+            &mut mode.dhcp_ack_received,
+            &mut mode.proxy_offer_received,
+            &mut mode.pxe_discover_valid,
+            &mut mode.pxe_reply_received,
+            &mut mode.pxe_bis_reply_received,
+        ];
+        for (flag, place) in flags.into_iter().zip(places) {
+            *place = flag.map_or(*place, Boolean::from);
         }
         Ok(())
     })

@@ -1,6 +1,7 @@
 //! UdpWrite and UdpRead.
 
 use super::{mode, status, with};
+use crate::caller::array;
 use core::ffi::c_void;
 use core::net::SocketAddr;
 use core::ptr;
@@ -27,21 +28,6 @@ unsafe fn write<T>(at: *mut T, value: T) {
         // SAFETY: the caller's word.
         unsafe { at.write_unaligned(value) }
     }
-}
-
-/// The bytes of a caller's buffer; `None` where there can be none.
-///
-/// # Safety
-/// `len` bytes of the caller's, which stay as they are in the call.
-unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]> {
-    if len == 0 {
-        return Some(&[]);
-    }
-    if at.is_null() || len > isize::MAX as usize || (at as usize).checked_add(len).is_none() {
-        return None;
-    }
-    // SAFETY: the caller's word, for a length that can be.
-    Some(unsafe { core::slice::from_raw_parts(at.cast(), len) })
 }
 
 pub(super) unsafe extern "efiapi" fn udp_write(
@@ -75,8 +61,14 @@ pub(super) unsafe extern "efiapi" fn udp_write(
     if header_size == Some(0) {
         return Status::INVALID_PARAMETER;
     }
+    let header_size = header_size.unwrap_or(0);
     // SAFETY: the caller's buffers.
-    let parts = unsafe { (bytes(header, header_size.unwrap_or(0)), bytes(buffer, size)) };
+    let parts = unsafe {
+        (
+            array(header.cast::<u8>(), header_size, usize::MAX),
+            array(buffer.cast::<u8>(), size, usize::MAX),
+        )
+    };
     let (Some(header), Some(payload)) = parts else {
         return Status::INVALID_PARAMETER;
     };
