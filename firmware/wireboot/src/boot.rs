@@ -86,7 +86,12 @@ struct Program {
 }
 
 /// The device path of a file that was fetched.
-fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url, over: LoaderNetwork) -> Option<PathBuf> {
+pub fn path(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    url: &Url,
+    over: LoaderNetwork,
+) -> Option<PathBuf> {
     let leases = fetcher.leases();
     let v4 = leases.v4.as_ref().map(|lease| IpNode {
         local: lease.address.address().into(),

@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod ladder;
 pub mod load;
+pub mod loaders;
 pub mod protocol;
 pub mod soak;
 mod statistics;
