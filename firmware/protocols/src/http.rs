@@ -514,18 +514,13 @@ unsafe extern "efiapi" fn cancel(this: *mut HttpProtocol, token: *mut HttpToken)
     })
 }
 
+/// The specification has NOT_READY for a call that found nothing to do. EDK II answers SUCCESS, and there are callers that take all else for the
+/// end of their request.
 unsafe extern "efiapi" fn poll(this: *mut HttpProtocol) -> Status {
-    let mut idle = false;
-    let status = with(this, |http, state| {
+    with(this, |http, state| {
         refused(http.mode())?;
-        let answers = linger(http, state);
-        idle = answers.is_empty();
-        Ok(answers)
-    });
-    if status.is_success() && idle {
-        return Status::NOT_READY;
-    }
-    status
+        Ok(linger(http, state))
+    })
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ impl Stage<'_> {
                 payload::copy_installer(root)?;
                 let [kernel, initrd] = INSTALLER_FILES;
                 let menu = format!(
-                    "set timeout=0\nmenuentry x {{\nif linux /{kernel} && initrd /{initrd}; then cat /{NEXT}; fi\nsleep 1000\n}}\n"
+                    "set timeout=0\nmenuentry x {{\nif linux /{kernel}; then if initrd /{initrd}; then cat /{NEXT}; fi; fi\nsleep 1000\n}}\n"
                 );
                 shim_and_grub(root, &menu)?;
                 let bytes = fs::metadata(root.join(initrd))?.len();
