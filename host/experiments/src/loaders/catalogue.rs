@@ -146,7 +146,7 @@ pub fn loaders(ipxe: fn(&str) -> Result<Package>) -> (Vec<Loader>, Vec<Failure>)
         shim(),
         &[loader(
             "shim",
-            "shim VERSION fetches GRUB",
+            "shim-signed VERSION fetches GRUB",
             tftp,
             Program::Shim,
             Unit::Ms,
@@ -191,7 +191,7 @@ pub fn loaders(ipxe: fn(&str) -> Result<Package>) -> (Vec<Loader>, Vec<Failure>)
         installer,
         &[loader(
             "installer",
-            "shim VERSION, GRUB, Debian 12's installer",
+            "shim-signed VERSION, GRUB, Debian 12's installer",
             tftp,
             Program::Installer,
             Unit::Ms,
