@@ -195,6 +195,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         network: &network,
         ip: args.ip,
         accelerator,
+        command: std::env::current_exe().context("finding this program's own file")?,
         root,
     };
     let cases: Vec<Case> = sizes

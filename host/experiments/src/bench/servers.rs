@@ -84,12 +84,17 @@ impl Servers {
         Ok(servers)
     }
 
-    /// `wireboot serve`, which offers the files in `root` and `firmware_file` to the firmware.
+    /// `wireboot serve`, which offers the files in `root` and `firmware_file` to the firmware. `program` is the wireboot command.
     ///
     /// # Errors
     /// When it does not start.
-    pub fn ours(lab: &Lab, root: &Path, firmware_file: &Path, ip: IpVersion) -> Result<Self> {
-        let program = std::env::current_exe().context("finding this program's own file")?;
+    pub fn ours(
+        lab: &Lab,
+        program: &Path,
+        root: &Path,
+        firmware_file: &Path,
+        ip: IpVersion,
+    ) -> Result<Self> {
         let mut command = lab.command(program);
         command
             .arg("serve")

@@ -31,6 +31,8 @@ pub(crate) struct Testbed<'a> {
     pub ip: IpVersion,
     /// What runs the guests.
     pub accelerator: Accelerator,
+    /// The wireboot command, whose server takes part.
+    pub command: PathBuf,
     /// The directory whose files the servers offer.
     pub root: PathBuf,
 }
@@ -236,7 +238,8 @@ impl Testbed<'_> {
         Ok(match stack.server {
             Server::Wireboot => {
                 let program = self.root.join(&boot.firmware);
-                let servers = Servers::ours(self.lab, &self.root, &program, self.ip)?;
+                let servers =
+                    Servers::ours(self.lab, &self.command, &self.root, &program, self.ip)?;
                 let wanted = match stack.loader {
                     Loader::Firmware => OUR_BOOT_PROGRAM,
                     _ => file,

@@ -195,6 +195,7 @@ pub fn measure(
             network: &network,
             ip: IP,
             accelerator,
+            command: programs.command.clone(),
             root,
         },
         programs,

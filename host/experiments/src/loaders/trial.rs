@@ -189,7 +189,9 @@ impl Stage<'_> {
 
     /// Starts the servers, with the loader as the firmware's boot program, or behind wireboot.
     fn serve(&self, loader: &Loader, network: &Network, play: &Play) -> Result<Servers> {
-        let Testbed { lab, root, .. } = &self.testbed;
+        let Testbed {
+            lab, command, root, ..
+        } = &self.testbed;
         let mut boot = BootFile {
             firmware: play.loader.clone(),
             ipxe: play.script.clone(),
@@ -211,7 +213,7 @@ impl Stage<'_> {
             boot.wireboot = Some(format!("tftp://{SERVER}/{conf}"));
         }
         match loader.server {
-            Server::Wireboot => Servers::ours(lab, root, &root.join(&boot.firmware), IP),
+            Server::Wireboot => Servers::ours(lab, command, root, &root.join(&boot.firmware), IP),
             Server::Atftpd | Server::Nginx => Servers::others(lab, root, &boot, IP),
         }
     }
@@ -284,7 +286,7 @@ impl Stage<'_> {
             self.testbed.lab,
             machine,
             IP,
-            (&self.programs.command, &self.programs.bench),
+            (&self.testbed.command, &self.programs.bench),
             "rounds=1 ms=1000 only=SNP",
             LONGEST,
             |_| {},
