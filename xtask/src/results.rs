@@ -63,6 +63,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "md"],
     },
     Measurement {
+        name: "loaders",
+        arguments: "loaders --without-near-end",
+        files: &["json", "svg", "md"],
+    },
+    Measurement {
         name: "load-one-tftp",
         arguments: "load --clients 1 --rounds 9 --seconds 10",
         files: &["json"],
@@ -92,7 +97,7 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
             names.join(", ")
         );
     }
-    apt::ensure(&[apt::BOOT, apt::BENCH, apt::SERVERS].concat())?;
+    apt::ensure(&[apt::BOOT, apt::BENCH, apt::EMBEDDING, apt::SERVERS].concat())?;
     build::all()?;
     let mut failed = Vec::new();
     for one in wanted {

@@ -16,7 +16,7 @@ use wireboot_platform::{Clock, random};
 
 /// Commands and events under way at most.
 const MAILBOX: usize = 64;
-/// Room for the file that the firmware fetches, in bytes.
+/// Room for a file by the protocols, in bytes.
 const ROOM: usize = 64 << 20;
 /// How long a file may take to come, in microseconds.
 const PATIENCE: u64 = 60_000_000;
@@ -36,7 +36,7 @@ pub(crate) fn own_address(leases: &Leases, server: IpAddr) -> Result<IpAddr, Err
     address.ok_or(Error::NoAddress(server))
 }
 
-/// A file of so many bytes by the firmware, since `begin`.
+/// A file of so many bytes by a protocol, since `begin`.
 fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
     Sample {
         bytes,
@@ -45,8 +45,8 @@ fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
     }
 }
 
-/// The firmware's TFTP, by its PXE.
-pub(crate) fn firmware_tftp(
+/// TFTP by the PXE base code, the firmware's or ours.
+pub(crate) fn by_base_code(
     interface: &Candidate,
     leases: &Leases,
     server: IpAddr,
@@ -61,12 +61,12 @@ pub(crate) fn firmware_tftp(
     let begin = clock.micros();
     let bytes = pxe
         .read(server, file, room.rest_mut(0))
-        .map_err(refused("the file by its TFTP"))?;
+        .map_err(refused("the file by the base code's TFTP"))?;
     Ok(sample(bytes, begin, clock))
 }
 
-/// The firmware's HTTP. It obtains an address first, which is not counted.
-pub(crate) fn firmware_http(
+/// HTTP by its protocol, the firmware's or ours. The firmware's obtains an address first, which is not counted.
+pub(crate) fn by_http_protocol(
     interface: &Candidate,
     url: &Url,
     clock: Clock,
@@ -76,7 +76,7 @@ pub(crate) fn firmware_http(
     let begin = clock.micros();
     let bytes = http
         .read(url.as_str(), room.rest_mut(0))
-        .map_err(refused("the file by its HTTP"))?;
+        .map_err(refused("the file by the HTTP protocol"))?;
     Ok(sample(bytes, begin, clock))
 }
 

@@ -20,6 +20,7 @@ mod frame;
 mod frames;
 mod ladder;
 mod options;
+mod ours;
 mod phases;
 mod upload;
 mod wire;
@@ -137,6 +138,7 @@ fn network(card: &Card, processors: Option<u32>, clock: Clock) -> Result<Network
 
 struct Bench<'o> {
     options: &'o Options,
+    origin: &'o Origin,
     clock: Clock,
     card: Card,
     /// Its PCI function.
@@ -153,7 +155,7 @@ struct Bench<'o> {
 
 impl<'o> Bench<'o> {
     /// Finds the interface and an address.
-    fn open(options: &'o Options, origin: &Origin, clock: Clock) -> Result<Self, Error> {
+    fn open(options: &'o Options, origin: &'o Origin, clock: Clock) -> Result<Self, Error> {
         let cards = card::all(origin, Some(NicDriver::Native))?;
         let card = cards.into_iter().next().ok_or(BootError::NoInterface)?;
         let Card::Native(interface) = &card else {
@@ -175,6 +177,7 @@ impl<'o> Bench<'o> {
         let micros = options.millis * 1000;
         Ok(Self {
             options,
+            origin,
             clock,
             card,
             interface,
@@ -211,6 +214,9 @@ impl<'o> Bench<'o> {
         }
         if let Err(error) = self.native_driver() {
             log::warn!("our driver: {error}");
+        }
+        if let Err(error) = self.our_protocols() {
+            log::warn!("our protocols: {error}");
         }
         self.interface.connect();
         self.firmware_network();
@@ -397,22 +403,27 @@ impl<'o> Bench<'o> {
             Ok(full)
         });
         self.rung(Kind::Receive, "firmware's TFTP (PXE)", |bench| {
-            files::firmware_tftp(
-                &bench.interface,
-                &bench.leases,
-                bench.server,
-                &bench.options.small,
-                bench.clock,
-            )
+            bench.by_base_code(&bench.options.small)
         });
         if self.server.is_ipv6() {
             // Its addresses of IPv6 are not ours to order.
             return;
         }
         self.rung(Kind::Receive, "firmware's HTTP", |bench| {
-            let url = bench.url("http", &bench.options.small)?;
-            files::firmware_http(&bench.interface, &url, bench.clock)
+            bench.by_http_protocol(&bench.options.small)
         });
+    }
+
+    /// A file by the EFI_PXE_BASE_CODE_PROTOCOL that the interface has now.
+    fn by_base_code(&self, file: &str) -> Result<Sample, Error> {
+        let (leases, clock) = (&self.leases, self.clock);
+        files::by_base_code(&self.interface, leases, self.server, file, clock)
+    }
+
+    /// A file by the EFI_HTTP_PROTOCOL that the interface has now.
+    fn by_http_protocol(&self, file: &str) -> Result<Sample, Error> {
+        let url = self.url("http", file)?;
+        files::by_http_protocol(&self.interface, &url, self.clock)
     }
 
     /// The same by an engine on an AP, where there is one.

@@ -5,12 +5,12 @@
 
 extern crate alloc;
 
-mod boot;
+pub mod boot;
 pub mod card;
 pub mod driver;
 pub mod error;
 pub mod fetching;
-mod loader;
+pub mod loader;
 mod menu;
 pub mod network;
 mod options;

@@ -55,7 +55,7 @@ struct LoaderNetwork {
 }
 
 /// Offers `network` by the protocols to a loader that came from `url` and is given `path`.
-pub(crate) fn offer(
+pub fn offer(
     mut network: Network,
     origin: &Origin,
     url: &Url,

@@ -1,7 +1,7 @@
 //! `wireboot lab`.
 
 use clap::Subcommand;
-use wireboot_experiments::{bench, ladder, load, soak};
+use wireboot_experiments::{bench, ladder, load, loaders, soak};
 use wireboot_lab::boot;
 
 /// The commands of `wireboot lab`.
@@ -11,6 +11,7 @@ pub(crate) enum Lab {
     Bench(bench::BenchArgs),
     Ladder(ladder::LadderArgs),
     Load(load::LoadArgs),
+    Loaders(loaders::LoadersArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -24,6 +25,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<()> {
         Lab::Bench(arguments) => bench::run(arguments),
         Lab::Ladder(arguments) => ladder::run(arguments),
         Lab::Load(arguments) => load::run(arguments),
+        Lab::Loaders(arguments) => loaders::run(arguments),
         Lab::Soak(arguments) => soak::run(arguments),
     }
 }

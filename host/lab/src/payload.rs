@@ -7,7 +7,9 @@ use anyhow::{Context, Result};
 
 use crate::netns::Lab;
 
-/// Where the package `debian-installer-12-netboot-amd64` keeps kernel and initial RAM disk.
+/// The package of Debian's installer.
+pub const INSTALLER_PACKAGE: &str = "debian-installer-12-netboot-amd64";
+/// Where it keeps kernel and initial RAM disk.
 const INSTALLER: &str = "/usr/lib/debian-installer/images/12/amd64/text/debian-installer/amd64";
 
 /// The installer's first question, as its serial console shows it.
@@ -20,13 +22,26 @@ pub const FIRST_QUESTION: &str = "Select a language";
 pub fn debian_installer(lab: &Lab) -> Result<PathBuf> {
     let directory = lab.scratch().join("installer");
     fs::create_dir_all(&directory).context("making the payload directory")?;
-    for file in ["linux", "initrd.gz"] {
-        let from = Path::new(INSTALLER).join(file);
-        fs::copy(&from, directory.join(file))
-            .with_context(|| format!("{} is missing: install the package debian-installer-12-netboot-amd64, or name a --payload", from.display()))?;
-    }
+    copy_installer(&directory)
+        .with_context(|| format!("install the package {INSTALLER_PACKAGE}, or name a --payload"))?;
     let configuration = "title Debian 12 installer\nlinux linux\ninitrd initrd.gz\noptions console=ttyS0,115200n8\n";
     fs::write(directory.join("wireboot.conf"), configuration)
         .context("writing the boot configuration")?;
     Ok(directory)
+}
+
+/// The installer's kernel and initial RAM disk.
+pub const INSTALLER_FILES: [&str; 2] = ["linux", "initrd.gz"];
+
+/// Copies [`INSTALLER_FILES`] into `directory`.
+///
+/// # Errors
+/// When the package is not installed, or there is no room.
+pub fn copy_installer(directory: &Path) -> Result<()> {
+    for file in INSTALLER_FILES {
+        let from = Path::new(INSTALLER).join(file);
+        fs::copy(&from, directory.join(file))
+            .with_context(|| format!("copying {}", from.display()))?;
+    }
+    Ok(())
 }

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Each rung has a figure. How high it is depends on the host.
 pub(crate) fn every_rung_is_measured(lab: &Lab) -> Result<()> {
     let ladder = measured(lab, IpVersion::V4)?;
+    has_figure(&ladder, Kind::Receive, "HTTP, ours")?;
     has_figure(&ladder, Kind::Receive, "firmware's HTTP")
 }
 
@@ -49,6 +50,8 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
                 "driver, copied",
                 "wireboot TFTP, one processor",
                 "wireboot HTTP, one processor",
+                "PXE base code, ours",
+                "SNP, ours",
                 "SNP",
                 "wireboot TFTP over SNP",
                 "wireboot HTTP over SNP",
@@ -60,12 +63,18 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
                 "wireboot HTTP",
             ][..],
         ),
-        (Kind::ReceiveSmall, &["driver", "SNP", "MNP"]),
+        (Kind::ReceiveSmall, &["driver", "SNP, ours", "SNP", "MNP"]),
         (
             Kind::Transmit,
-            &["driver", "wireboot TCP", "wireboot TCP, TSO", "SNP"],
+            &[
+                "driver",
+                "wireboot TCP",
+                "wireboot TCP, TSO",
+                "SNP, ours",
+                "SNP",
+            ],
         ),
-        (Kind::TransmitSmall, &["driver", "SNP"]),
+        (Kind::TransmitSmall, &["driver", "SNP, ours", "SNP"]),
         (
             Kind::Work,
             &[

@@ -13,6 +13,7 @@ mod ipv6;
 mod ipxe;
 mod ladder;
 mod loaders;
+mod loaders_measured;
 mod memory;
 mod menu;
 mod near_end;
@@ -309,6 +310,10 @@ const CASES: &[(&str, Case)] = &[
     (
         "program_server_restarts_under_grub",
         programs::server_restarts_under_grub,
+    ),
+    (
+        "every_loader_is_measured",
+        loaders_measured::every_loader_is_measured,
     ),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (

@@ -589,7 +589,7 @@ impl FirstByte {
 }
 
 /// Whether what was asked for, a path or a URL, is a file of this name.
-fn is_called(target: &str, name: &str) -> bool {
+pub(crate) fn is_called(target: &str, name: &str) -> bool {
     target.rsplit('/').next() == Some(name)
 }
 

@@ -103,6 +103,24 @@ impl Host {
     }
 }
 
+impl Host {
+    /// What was measured where, when and by which command.
+    pub(crate) fn provenance(&self) -> String {
+        format!(
+            "Made by `{}`, {}, commit {}, wireboot.efi {}. {self}. In the second before, other work took {:.0} % of the processors' time.",
+            self.command,
+            self.date.strftime("%Y-%m-%d %H:%M UTC"),
+            if self.commit.is_empty() {
+                "unknown"
+            } else {
+                self.commit
+            },
+            self.program_sha256.get(..12).unwrap_or("unknown"),
+            self.busy * 100.0
+        )
+    }
+}
+
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -166,7 +184,8 @@ fn busy(before: &str, after: &str) -> Option<f64> {
     (all > 0.0).then(|| 1.0 - (idle - idle_before) / all)
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+/// Two digits for each byte.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -16,20 +16,7 @@ pub(super) fn tables(report: &Report) -> String {
 }
 
 fn write(report: &Report, text: &mut String) -> std::fmt::Result {
-    let host = &report.host;
-    writeln!(
-        text,
-        "Made by `{}`, {}, commit {}, wireboot.efi {}. {host}. In the second before, other work took {:.0} % of the processors' time.",
-        host.command,
-        host.date.strftime("%Y-%m-%d %H:%M UTC"),
-        if host.commit.is_empty() {
-            "unknown"
-        } else {
-            host.commit
-        },
-        host.program_sha256.get(..12).unwrap_or("unknown"),
-        host.busy * 100.0
-    )?;
+    writeln!(text, "{}", report.host.provenance())?;
     if !report.rows.is_empty() {
         writeln!(
             text,

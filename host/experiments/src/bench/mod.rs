@@ -13,12 +13,12 @@ pub(crate) mod host;
 pub mod instructions;
 mod linux;
 mod markdown;
-mod observe;
-mod plot;
+pub(crate) mod observe;
+pub(crate) mod plot;
 pub mod report;
 pub mod servers;
 pub mod stacks;
-mod trial;
+pub(crate) mod trial;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -195,6 +195,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         network: &network,
         ip: args.ip,
         accelerator,
+        command: std::env::current_exe().context("finding this program's own file")?,
         root,
     };
     let cases: Vec<Case> = sizes
@@ -379,37 +380,21 @@ impl Run<'_> {
         }
     }
 
-    /// Tries, and after a failure once more. Failures are told as they happen, and kept.
+    /// As [`twice`]; failures are kept.
     fn twice<T>(
         &mut self,
         round: u32,
         index: usize,
         tried: Tried,
-        measure: impl Fn(&Testbed, &Stack) -> Result<T>,
+        measure: impl Fn(&Testbed<'_>, &Stack) -> Result<T>,
     ) -> Option<T> {
         let stack = self.stacks.get(index)?;
         let what = format!("{} {tried}", stack.id);
-        self.bar.set_message(format!("round {round}: {what}"));
-        for _ in 0..2 {
-            match measure(&self.testbed, stack) {
-                Ok(measured) => return Some(measured),
-                Err(error) => {
-                    let reason = format!("{error:#}");
-                    self.bar.suspend(|| eprintln!("{what} failed: {reason}"));
-                    let what = what.clone();
-                    self.failed.push((
-                        index,
-                        tried,
-                        FailedTrial {
-                            round,
-                            what,
-                            reason,
-                        },
-                    ));
-                }
-            }
-        }
-        None
+        let measure = || measure(&self.testbed, stack);
+        let (measured, failed) = twice(&self.bar, round, &what, measure);
+        let failed = failed.into_iter().map(|trial| (index, tried, trial));
+        self.failed.extend(failed);
+        measured
     }
 
     /// What is known so far.
@@ -468,7 +453,34 @@ impl Report {
     }
 }
 
-fn bar(length: u64) -> ProgressBar {
+/// Tries, and after a failure once more. Failures are told as they happen, and returned beside what was measured.
+pub(crate) fn twice<T>(
+    bar: &ProgressBar,
+    round: u32,
+    what: &str,
+    measure: impl Fn() -> Result<T>,
+) -> (Option<T>, Vec<FailedTrial>) {
+    bar.set_message(format!("round {round}: {what}"));
+    let mut failed = Vec::new();
+    for _ in 0..2 {
+        match measure() {
+            Ok(measured) => return (Some(measured), failed),
+            Err(error) => {
+                let reason = format!("{error:#}");
+                bar.suspend(|| eprintln!("{what} failed: {reason}"));
+                failed.push(FailedTrial {
+                    round,
+                    what: what.to_owned(),
+                    reason,
+                });
+            }
+        }
+    }
+    (None, failed)
+}
+
+/// How far a measurement of so many trials is.
+pub(crate) fn bar(length: u64) -> ProgressBar {
     let bar = ProgressBar::new(length);
     if let Ok(style) =
         ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {msg}")

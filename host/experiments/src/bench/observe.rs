@@ -21,7 +21,7 @@ use wireboot_lab::pcap::{Captured, Packets};
 
 /// Which packets are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum View {
+pub(crate) enum View {
     /// The client's, and the small ones of the server: next to no load at any speed.
     Client,
     /// All of them.
@@ -35,7 +35,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A live capture with the counters beside it.
 #[derive(Debug)]
-pub(super) struct Observer {
+pub(crate) struct Observer {
     tcpdump: Child,
     packets: Receiver<(f64, Packet)>,
     stop: Arc<AtomicBool>,
@@ -55,7 +55,7 @@ impl Observer {
     ///
     /// # Errors
     /// When tcpdump does not start.
-    pub(super) fn start(lab: &Lab, view: View, ip: IpVersion) -> Result<Self> {
+    pub(crate) fn start(lab: &Lab, view: View, ip: IpVersion) -> Result<Self> {
         let server = network::server(ip);
         let mut command = lab.command("tcpdump");
         command.args([
@@ -113,7 +113,7 @@ impl Observer {
     ///
     /// # Errors
     /// When the capture has ended.
-    pub(super) fn packet(&self, timeout: Duration) -> Result<Option<(f64, Packet)>> {
+    pub(crate) fn packet(&self, timeout: Duration) -> Result<Option<(f64, Packet)>> {
         match self.packets.recv_timeout(timeout) {
             Ok(packet) => Ok(Some(packet)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -124,7 +124,7 @@ impl Observer {
     /// Ends the look. Returns how many packets went to the guest during a transfer: what the guest took from its card, so
     /// a unit of up to 64 KiB counts once where the guest lets the card join segments.
     #[must_use]
-    pub(super) fn packets_to_guest(mut self, transfer: Transfer) -> Option<u64> {
+    pub(crate) fn packets_to_guest(mut self, transfer: Transfer) -> Option<u64> {
         self.stop.store(true, Ordering::Relaxed);
         let samples = self.sampler.take()?.join().ok()?;
         increase(&samples, transfer)

@@ -1,5 +1,6 @@
 //! The figures as a picture.
 
+use std::error::Error;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
@@ -36,58 +37,86 @@ pub(super) fn draw(report: &Report, file: &Path) -> Result<()> {
         .filter(|row| row.warm && row.bytes == bytes)
         .collect();
     rows.sort_by(|one, other| other.mbit_s.total_cmp(&one.mbit_s));
-    chart(
-        &rows,
-        &format!(
-            "{} MiB over the network, Mbit/s ({}, warm memory)",
-            bytes >> 20,
-            report.host.accel
-        ),
-        file,
-    )
-    .map_err(|error| anyhow!("drawing {}: {error}", file.display()))
+    let lines: Vec<Line> = rows
+        .iter()
+        .map(|row| Line {
+            name: format!(
+                "{} {}, {} from {}",
+                row.stack,
+                short_version(&row.version),
+                row.protocol.to_uppercase(),
+                row.server
+            ),
+            value: row.mbit_s,
+            figure: format!("{:.0}", row.mbit_s),
+            is_ours: row.is_ours(),
+        })
+        .collect();
+    let title = format!(
+        "{} MiB over the network, Mbit/s ({}, warm memory)",
+        bytes >> 20,
+        report.host.accel
+    );
+    logarithmic(&lines, (10.0, 100.0), &title, file)
 }
 
-fn chart(rows: &[&Row], title: &str, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let height = TOP + BOTTOM + LINE * i32::try_from(rows.len())?;
+/// A bar with its name.
+pub(crate) struct Line {
+    /// What it stands for.
+    pub name: String,
+    /// How long it is.
+    pub value: f64,
+    /// What stands behind it.
+    pub figure: String,
+    /// Whether it is wireboot's.
+    pub is_ours: bool,
+}
+
+/// Draws lines on a logarithmic scale that has `least` in it, and whole decades.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(crate) fn logarithmic(
+    lines: &[Line],
+    least: (f64, f64),
+    title: &str,
+    file: &Path,
+) -> Result<()> {
+    chart(lines, least, title, file).map_err(|error| anyhow!("drawing {}: {error}", file.display()))
+}
+
+fn chart(
+    lines: &[Line],
+    (low, high): (f64, f64),
+    title: &str,
+    file: &Path,
+) -> Result<(), Box<dyn Error>> {
+    let height = TOP + BOTTOM + LINE * i32::try_from(lines.len())?;
     let chart = Chart::new(file, (WIDTH, height))?;
     chart.text(title, (20, 24), 20, HPos::Left)?;
 
-    let fastest = rows.iter().map(|row| row.mbit_s).fold(100.0, f64::max);
-    // Whole decades, from 10 Mbit/s or below what is slowest.
-    let first = rows
-        .iter()
-        .map(|row| row.mbit_s)
-        .fold(10.0, f64::min)
-        .log10()
-        .floor() as i32;
-    let last = fastest.log10().ceil() as i32;
+    let values = || lines.iter().map(|line| line.value);
+    let first = values().fold(low, f64::min).log10().floor() as i32;
+    let last = values().fold(high, f64::max).log10().ceil() as i32;
     let span = f64::from(WIDTH - LEFT - RIGHT);
-    let place = |mbit_s: f64| {
-        LEFT + ((mbit_s.log10() - f64::from(first)) / f64::from(last - first) * span) as i32
+    let place = |value: f64| {
+        LEFT + ((value.log10() - f64::from(first)) / f64::from(last - first) * span) as i32
     };
     for decade in first..=last {
-        let mbit_s = 10f64.powi(decade);
-        let x = place(mbit_s);
+        let value = 10f64.powi(decade);
+        let x = place(value);
         chart.grid(x, TOP - 8, height - BOTTOM)?;
-        let label = mbit_s.to_string();
+        let label = value.to_string();
         chart.text(&label, (x, height - BOTTOM + 16), 13, HPos::Center)?;
     }
-    for (index, row) in rows.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         let top = TOP + LINE * i32::try_from(index)?;
-        let name = format!(
-            "{} {}, {} from {}",
-            row.stack,
-            short_version(&row.version),
-            row.protocol.to_uppercase(),
-            row.server
-        );
         let bar = Bar {
-            name: &name,
-            figure: &format!("{:.0}", row.mbit_s),
-            color: if row.is_ours() { OURS } else { OTHERS },
+            name: &line.name,
+            figure: &line.figure,
+            color: if line.is_ours { OURS } else { OTHERS },
         };
-        chart.bar(&bar, (LEFT, top), (LEFT, place(row.mbit_s)))?;
+        chart.bar(&bar, (LEFT, top), (LEFT, place(line.value)))?;
     }
     chart.finish()
 }

@@ -364,11 +364,11 @@ impl Report {
 }
 
 /// A table whose columns from `numbers` on are aligned to the right.
-fn new_table(head: &[&str], numbers: usize) -> Table {
+pub(crate) fn new_table<T: ToString>(head: &[T], numbers: usize) -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
-        .set_header(head);
+        .set_header(head.iter().map(ToString::to_string));
     for column in table.column_iter_mut().skip(numbers) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -376,7 +376,7 @@ fn new_table(head: &[&str], numbers: usize) -> Table {
 }
 
 /// A number with about as many digits as are worth reading.
-pub(super) fn digits(value: f64, significant: i32) -> String {
+pub(crate) fn digits(value: f64, significant: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }

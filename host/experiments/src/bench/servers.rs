@@ -84,12 +84,17 @@ impl Servers {
         Ok(servers)
     }
 
-    /// `wireboot serve`, which offers the files in `root` and `firmware_file` to the firmware.
+    /// `wireboot serve`, which offers the files in `root` and `firmware_file` to the firmware. `program` is the wireboot command.
     ///
     /// # Errors
     /// When it does not start.
-    pub fn ours(lab: &Lab, root: &Path, firmware_file: &Path, ip: IpVersion) -> Result<Self> {
-        let program = std::env::current_exe().context("finding this program's own file")?;
+    pub fn ours(
+        lab: &Lab,
+        program: &Path,
+        root: &Path,
+        firmware_file: &Path,
+        ip: IpVersion,
+    ) -> Result<Self> {
         let mut command = lab.command(program);
         command
             .arg("serve")
@@ -171,9 +176,10 @@ fn dnsmasq(boot: &BootFile, leases: &Path, ip: IpVersion) -> String {
         leases.display(),
     );
     text.push_str(match ip {
-        // iPXE would wait seconds for a proxyDHCP server (no-pxedhcp, https://ipxe.org/howto/dhcpd).
+        // iPXE would wait seconds for a proxyDHCP server (no-pxedhcp, https://ipxe.org/howto/dhcpd). shim reads the name of its own file from
+        // the packet's field for it, and looks for GRUB beside it.
         IpVersion::V4 => {
-            "dhcp-option=encap:175,176,1b\n\
+            "dhcp-option=encap:175,176,1b\ndhcp-no-override\n\
              dhcp-range=10.77.0.50,10.77.0.99,255.255.255.0\n\
              dhcp-match=set:second,175\ndhcp-match=set:ipxe,175\n\
              dhcp-vendorclass=set:http,HTTPClient\ndhcp-option-force=tag:http,60,HTTPClient\n"

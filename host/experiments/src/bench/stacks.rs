@@ -309,7 +309,8 @@ fn entry(
     }
 }
 
-fn ovmf(package: Result<Package>) -> Result<(String, Firmware)> {
+/// OVMF's version and files.
+pub(crate) fn ovmf(package: Result<Package>) -> Result<(String, Firmware)> {
     let package = package?;
     let code = package.file(&["usr/share/OVMF/OVMF_CODE_4M.fd"])?;
     let variables = package.file(&["usr/share/OVMF/OVMF_VARS_4M.fd"])?;

@@ -22,7 +22,7 @@ use wireboot_lab::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, Run
 
 /// Where trials take place.
 #[derive(Debug)]
-pub(super) struct Testbed<'a> {
+pub(crate) struct Testbed<'a> {
     /// The lab.
     pub lab: &'a Lab,
     /// Its network.
@@ -31,6 +31,8 @@ pub(super) struct Testbed<'a> {
     pub ip: IpVersion,
     /// What runs the guests.
     pub accelerator: Accelerator,
+    /// The wireboot command, whose server takes part.
+    pub command: PathBuf,
     /// The directory whose files the servers offer.
     pub root: PathBuf,
 }
@@ -47,13 +49,13 @@ pub struct Measured {
 /// Under which name `wireboot serve` offers the firmware its program, whatever the file's own name.
 const OUR_BOOT_PROGRAM: &str = "wireboot.efi";
 /// From power-on to the request: the slowest firmware under a translator, with room for a busy host.
-const UNTIL_REQUEST: Duration = Duration::from_secs(120);
+pub(crate) const UNTIL_REQUEST: Duration = Duration::from_secs(120);
 /// Without progress in the transfer.
 const STALL: Duration = Duration::from_secs(20);
 /// After the last byte, for the packets still in the capture's buffers. tcpdump hands them over once a second at least.
-const AFTERGLOW: Duration = Duration::from_millis(1500);
+pub(crate) const AFTERGLOW: Duration = Duration::from_millis(1500);
 /// How often the machine and servers are looked at.
-const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 impl Testbed<'_> {
     /// Lets `stack` download the file of `bytes` bytes, into memory that the host has given the guest before (`warm`) or gives it
@@ -213,7 +215,10 @@ impl Testbed<'_> {
                 // The ROM names the virtio 1.0 device, so the BIOS runs it for no other.
                 card.properties.push("disable-legacy=on".into());
             }
-            Loader::Grub => boot.firmware = self.grub(&scheme, &server, file)?,
+            Loader::Grub => {
+                let script = format!("testspeed -s 65536 ({scheme},{server})/{file}\nsleep 1000\n");
+                boot.firmware = self.grub(&script)?;
+            }
             Loader::Linux { kernel } => {
                 let ram_disk = self.lab.scratch().join("initramfs");
                 linux::write_ram_disk(&ram_disk, kernel, &with_prefix(guest(self.ip)), &url)?;
@@ -233,7 +238,8 @@ impl Testbed<'_> {
         Ok(match stack.server {
             Server::Wireboot => {
                 let program = self.root.join(&boot.firmware);
-                let servers = Servers::ours(self.lab, &self.root, &program, self.ip)?;
+                let servers =
+                    Servers::ours(self.lab, &self.command, &self.root, &program, self.ip)?;
                 let wanted = match stack.loader {
                     Loader::Firmware => OUR_BOOT_PROGRAM,
                     _ => file,
@@ -248,7 +254,7 @@ impl Testbed<'_> {
     }
 
     /// Puts a program among the files offered; its name there.
-    fn offer(&self, program: &Path) -> Result<String> {
+    pub(crate) fn offer(&self, program: &Path) -> Result<String> {
         let name = program
             .file_name()
             .context("a program without a name")?
@@ -259,7 +265,7 @@ impl Testbed<'_> {
         Ok(name)
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         fs::write(self.root.join(name), text).with_context(|| format!("writing {name}"))
     }
 
@@ -276,22 +282,26 @@ impl Testbed<'_> {
         Ok(name.to_owned())
     }
 
-    /// Builds a GRUB that reads the file to its end.
-    fn grub(&self, scheme: &str, server: &str, file: &str) -> Result<String> {
+    /// Builds a GRUB that reads files as a script says.
+    pub(crate) fn grub(&self, script: &str) -> Result<String> {
         let name = "grub.efi";
-        let script = self.lab.scratch().join("grub.cfg");
-        fs::write(
-            &script,
-            format!("testspeed -s 65536 ({scheme},{server})/{file}\nsleep 1000\n"),
-        )
-        .context("writing grub.cfg")?;
+        let file = self.lab.scratch().join("grub.cfg");
+        fs::write(&file, script).context("writing grub.cfg")?;
         let mut command = Command::new("grub-mkimage");
         command
             .args(["-O", "x86_64-efi", "-p", "/", "-c"])
-            .arg(&script)
+            .arg(&file)
             .arg("-o")
             .arg(self.root.join(name));
-        command.args(["efinet", "tftp", "http", "testspeed", "sleep", "normal"]);
+        command.args([
+            "efinet",
+            "tftp",
+            "http",
+            "testspeed",
+            "cat",
+            "sleep",
+            "normal",
+        ]);
         let output = command
             .output()
             .context("starting grub-mkimage: is grub-common installed?")?;
@@ -313,7 +323,8 @@ fn guest(ip: IpVersion) -> IpAddr {
     }
 }
 
-fn reason(watch: &Watch, running: &mut RunningMachine) -> String {
+/// Why a trial did not come to its end.
+pub(crate) fn reason(watch: &Watch, running: &mut RunningMachine) -> String {
     let mut parts = Vec::new();
     match watch.started() {
         None => parts.push("it never asked for the file".to_owned()),
