@@ -17,11 +17,12 @@ pub(crate) enum Verb {
     GrubHttp,
     ShimHttp,
     FreeBsdHttp,
+    LoadFile,
     /// Not a loader: the tables of statuses of the specification.
     Statuses,
 }
 
-const VERBS: [(&str, Verb); 12] = [
+const VERBS: [(&str, Verb); 13] = [
     ("openbsd", Verb::OpenBsd),
     ("esxi-tftp", Verb::Esxi),
     ("limine", Verb::Limine),
@@ -33,6 +34,7 @@ const VERBS: [(&str, Verb); 12] = [
     ("grub-http", Verb::GrubHttp),
     ("shim-http", Verb::ShimHttp),
     ("freebsd-http", Verb::FreeBsdHttp),
+    ("load-file", Verb::LoadFile),
     ("statuses", Verb::Statuses),
 ];
 

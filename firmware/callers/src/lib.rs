@@ -12,6 +12,7 @@ mod efi;
 mod frames;
 mod http;
 mod jobs;
+mod load_file;
 mod report;
 mod snp;
 mod statuses;
@@ -74,6 +75,7 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Verb::GrubHttp => http::grub(device, file, clock),
         Verb::ShimHttp => http::shim(device, file, clock),
         Verb::FreeBsdHttp => http::freebsd(device, file, clock),
+        Verb::LoadFile => load_file::start(device, file),
         Verb::Statuses => return false,
     };
     let micros = clock.micros() - begin;

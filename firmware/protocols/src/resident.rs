@@ -5,6 +5,7 @@ use crate::guard::Guard;
 use crate::handle::Installed;
 use crate::http;
 use crate::ip_config::{IP6_CONFIG_GUID, IpConfigTable};
+use crate::load_file::LoadFileTable;
 use crate::service_binding::HttpServiceBinding;
 use crate::shared::{Interface, Network, Shared, Station};
 use crate::simple_network::{self, SnpTable};
@@ -17,6 +18,7 @@ use core::time::Duration;
 use uefi::Event;
 use uefi::boot::{self, EventType, TimerTrigger, Tpl};
 use uefi_raw::protocol::device_path::DevicePathProtocol;
+use uefi_raw::protocol::media::LoadFileProtocol;
 use uefi_raw::protocol::network::http::HttpProtocol;
 use uefi_raw::protocol::network::ip4_config2::Ip4Config2Protocol;
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
@@ -37,6 +39,7 @@ struct Tables {
     snp: Box<SnpTable>,
     base_code: Box<BaseCodeTable>,
     http: Box<HttpServiceBinding>,
+    load_file: Box<LoadFileTable>,
     ip: [Box<IpConfigTable>; 2],
     interface: Box<Interface>,
     station: Box<Station>,
@@ -89,6 +92,7 @@ impl Resident {
                 snp: SnpTable::new(shared, &station),
                 base_code: BaseCodeTable::new(shared, &station, packets),
                 http: HttpServiceBinding::new(shared),
+                load_file: LoadFileTable::new(shared, &interface.url),
                 ip: [false, true].map(|v6| IpConfigTable::new(shared, v6)),
                 interface: Box::new(interface),
                 station: Box::new(station),
@@ -145,10 +149,17 @@ impl Resident {
             ];
             handles.push(Installed::new(&all)?);
             // Loaders take the way by which they came: by its URI node, or by the base code.
-            handles.push(match &tables.interface.uri_path {
-                Some(uri_path) => Installed::new(&[path(uri_path)])?,
-                None => Installed::new(&[path(&tables.station.ip_path), base_code, snp])?,
-            });
+            let ip_path = path(&tables.station.ip_path);
+            let load_file = (LoadFileProtocol::GUID, tables.load_file.protocol());
+            let by_ip: &[_] = match &tables.interface.uri_path {
+                Some(uri_path) => {
+                    handles.push(Installed::new(&[path(uri_path), load_file])?);
+                    // For paths with other URLs.
+                    &[ip_path, load_file]
+                }
+                None => &[ip_path, load_file, base_code, snp],
+            };
+            handles.push(Installed::new(by_ip)?);
         }
         let handles: Vec<_> = handles.iter().map(Installed::handle).collect();
         self.guard = Guard::of(&handles);

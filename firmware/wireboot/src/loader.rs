@@ -17,6 +17,7 @@ use core::net::IpAddr;
 use downloads::Download;
 use efi_protocols::{Buffer, Failure, Interface, Packets, Resident, Station};
 use exchanges::Exchange;
+use wireboot_fetch::http::Problem;
 use wireboot_fetch::tftp::TftpError;
 use wireboot_fetch::url::{Host, Scheme, Url};
 use wireboot_fetch::{Command, FetchError, File, Job, Lease, Lease6, LeaseSource, Leases};
@@ -77,6 +78,7 @@ pub(crate) fn offer(
     let packets = packets(origin, network.leases(), url);
     let by_http = url.scheme() == Scheme::Http;
     let interface = Interface {
+        url: url.clone(),
         uri_path: by_http.then(|| path.as_bytes().into()),
         v4: network
             .leases()
@@ -209,6 +211,9 @@ fn failure(error: &FetchError) -> Failure {
             TftpError::Refused { .. } => Failure::Refused,
             _ => Failure::Timeout,
         },
+        FetchError::Http(error) if matches!(error.problem, Problem::Status { status: 404, .. }) => {
+            Failure::NotFound
+        }
         _ => Failure::Timeout,
     }
 }
