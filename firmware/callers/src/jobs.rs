@@ -18,11 +18,13 @@ pub(crate) enum Verb {
     ShimHttp,
     FreeBsdHttp,
     LoadFile,
+    /// Not a file: drivers that must not be disconnected.
+    DriversStay,
     /// Not a loader: the tables of statuses of the specification.
     Statuses,
 }
 
-const VERBS: [(&str, Verb); 13] = [
+const VERBS: [(&str, Verb); 14] = [
     ("openbsd", Verb::OpenBsd),
     ("esxi-tftp", Verb::Esxi),
     ("limine", Verb::Limine),
@@ -35,6 +37,7 @@ const VERBS: [(&str, Verb); 13] = [
     ("shim-http", Verb::ShimHttp),
     ("freebsd-http", Verb::FreeBsdHttp),
     ("load-file", Verb::LoadFile),
+    ("drivers-stay", Verb::DriversStay),
     ("statuses", Verb::Statuses),
 ];
 
@@ -47,7 +50,7 @@ impl Verb {
     }
 }
 
-/// A verb and its file: a name on the boot server, or a URL for HTTP; empty for `statuses`.
+/// A verb and its file: a name on the boot server, or a URL for HTTP; empty for `statuses` and `drivers-stay`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub verb: Verb,
@@ -64,7 +67,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Job>, String> {
             let (name, file) = line.split_once(' ').unwrap_or((line, ""));
             let found = VERBS.iter().find(|(known, _)| *known == name);
             let &(_, verb) = found.ok_or_else(|| line.to_string())?;
-            if (verb == Verb::Statuses) != file.is_empty() {
+            let alone = matches!(verb, Verb::Statuses | Verb::DriversStay);
+            if alone != file.is_empty() {
                 return Err(line.to_string());
             }
             let file = file.trim().to_string();

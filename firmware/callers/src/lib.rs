@@ -8,6 +8,7 @@ extern crate alloc;
 
 mod base_code;
 mod datagrams;
+mod drivers;
 mod efi;
 mod frames;
 mod http;
@@ -61,6 +62,9 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
     if *verb == Verb::Statuses {
         return statuses::walk(device);
     }
+    if *verb == Verb::DriversStay {
+        return drivers::stay(device);
+    }
     tell(format_args!("{name} {file} begins"));
     let begin = clock.micros();
     let result = match verb {
@@ -76,7 +80,7 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Verb::ShimHttp => http::shim(device, file, clock),
         Verb::FreeBsdHttp => http::freebsd(device, file, clock),
         Verb::LoadFile => load_file::start(device, file),
-        Verb::Statuses => return false,
+        Verb::Statuses | Verb::DriversStay => return false,
     };
     let micros = clock.micros() - begin;
     match result {

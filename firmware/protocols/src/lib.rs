@@ -23,6 +23,7 @@ mod handle;
 mod http;
 mod ip_config;
 mod load_file;
+mod replaced;
 mod resident;
 mod service_binding;
 mod shared;

@@ -61,7 +61,7 @@ pub(crate) fn run(
     let network = fetcher.into_network();
     match kind {
         Kind::Efi => match (settings.network.unwrap_or_default(), program.path.clone()) {
-            (LoaderNetwork::Wireboot, Some(path)) if network.is_native() => over_ours(
+            (LoaderNetwork::Wireboot, Some(path)) => over_ours(
                 network,
                 origin,
                 program,
@@ -111,8 +111,7 @@ fn path(fetcher: &mut Fetcher, origin: &Origin, url: &Url, over: LoaderNetwork) 
     // The handle that the firmware's PXE boots from is the one where loaders look for its packets, and the
     // longest path that leads to a handle decides which handle a loader is told.
     // A loader that goes on by HTTP over ours reads its addresses from the path, which in that of PXE are not.
-    let ours = over == LoaderNetwork::Wireboot && network.is_native();
-    let by_http = ours && url.scheme() == Scheme::Http;
+    let by_http = over == LoaderNetwork::Wireboot && url.scheme() == Scheme::Http;
     let cached = origin.cached.as_ref().filter(|_| !by_http);
     let interface = cached.map_or(network.interface(), |cached| cached.path());
     PathBuf::fetched(interface, network.mac(), ip, url.as_str())
@@ -220,7 +219,7 @@ fn efi(network: Network, origin: &Origin, program: Program) -> Result<Infallible
     let arguments = program.options.clone();
     let (loaded, url) = load(program)?;
     log::info!(
-        "starting efi {url} after {} ms: {arguments}",
+        "starting efi {url} over the firmware's network after {} ms: {arguments}",
         clock.micros() / 1000
     );
     Err(started(loaded, &url))

@@ -93,6 +93,7 @@ pub(crate) fn offer(
             .map(v6_settings)
             .unwrap_or_default(),
     };
+    let lent = network.lend();
     let network = Shared(Rc::new(RefCell::new(LoaderNetwork {
         network,
         last_job: FIRST_JOB,
@@ -110,7 +111,9 @@ pub(crate) fn offer(
     } else {
         Box::new(port)
     };
-    let resident = Resident::offer(Box::new(network), link, station, &packets, interface);
+    let network = Box::new(network);
+    let lent = lent.as_ref();
+    let resident = Resident::offer(network, link, station, &packets, interface, lent);
     resident.map_err(|error| Error::Firmware {
         what: "handles for the boot loader's network",
         status: error.status(),

@@ -16,6 +16,7 @@ use placement::{LostTasks, Placement, Started};
 use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Fault, Nic};
+use wireboot_platform::claim::lent::Lent;
 use wireboot_platform::claim::pci::Claim;
 use wireboot_platform::console::Key;
 use wireboot_platform::idle::IdleTimer;
@@ -174,9 +175,9 @@ impl Network {
         (self.floor != Floor::default()).then_some(Command::Floor(self.floor))
     }
 
-    /// Whether our own driver drives the card.
-    pub fn is_native(&self) -> bool {
-        self.claim.is_some()
+    /// Gives way on the card's handle, for protocols of ours, where the firmware's driver drives it.
+    pub fn lend(&mut self) -> Option<Lent> {
+        self.placement.firmware_nic()?.lend()
     }
 
     /// The interface's Ethernet address.

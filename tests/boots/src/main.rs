@@ -12,6 +12,7 @@ mod gdb;
 mod ipv6;
 mod ipxe;
 mod ladder;
+mod lent_cards;
 mod loaders;
 mod memory;
 mod menu;
@@ -243,6 +244,10 @@ const CASES: &[(&str, Case)] = &[
         near_end::grub_over_http_by_its_own_means,
     ),
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
+    ("lent_card_under_grub", lent_cards::shim_and_grub),
+    ("lent_card_under_snponly", lent_cards::snponly),
+    ("lent_card_comes_back", lent_cards::comes_back),
+    ("lent_card_under_callers", lent_cards::callers),
     ("callers_over_ours", callers::over_ours),
     ("callers_over_stock", callers::over_stock),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
