@@ -55,6 +55,11 @@ impl<N> Vlan<N> {
         }
     }
 
+    /// The NIC itself, where it is.
+    pub fn nic_mut(&mut self) -> &mut N {
+        &mut self.nic
+    }
+
     /// The NIC itself.
     pub fn into_nic(self) -> N {
         self.nic

@@ -17,6 +17,7 @@ pub mod http;
 pub mod hub;
 pub mod ip_config;
 pub mod link;
+pub mod load_file;
 pub mod near_end;
 pub mod packet;
 mod refusal;

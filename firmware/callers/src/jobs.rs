@@ -21,11 +21,14 @@ pub(crate) enum Verb {
     SetIp,
     /// Not a loader: tells how it is set, `4` or `6`.
     ShowIp,
+    LoadFile,
+    /// Not a file: drivers that must not be disconnected.
+    DriversStay,
     /// Not a loader: the tables of statuses of the specification.
     Statuses,
 }
 
-const VERBS: [(&str, Verb); 14] = [
+const VERBS: [(&str, Verb); 16] = [
     ("openbsd", Verb::OpenBsd),
     ("esxi-tftp", Verb::Esxi),
     ("limine", Verb::Limine),
@@ -39,6 +42,8 @@ const VERBS: [(&str, Verb); 14] = [
     ("freebsd-http", Verb::FreeBsdHttp),
     ("set-ip", Verb::SetIp),
     ("show-ip", Verb::ShowIp),
+    ("load-file", Verb::LoadFile),
+    ("drivers-stay", Verb::DriversStay),
     ("statuses", Verb::Statuses),
 ];
 
@@ -51,7 +56,7 @@ impl Verb {
     }
 }
 
-/// A verb and its file: a name on the boot server, or a URL for HTTP; settings for `set-ip`; empty for `statuses`.
+/// A verb and its file: a name on the boot server, or a URL for HTTP; settings for `set-ip`; empty for `statuses` and `drivers-stay`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub verb: Verb,
@@ -68,7 +73,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Job>, String> {
             let (name, file) = line.split_once(' ').unwrap_or((line, ""));
             let found = VERBS.iter().find(|(known, _)| *known == name);
             let &(_, verb) = found.ok_or_else(|| line.to_string())?;
-            if (verb == Verb::Statuses) != file.is_empty() {
+            let alone = matches!(verb, Verb::Statuses | Verb::DriversStay);
+            if alone != file.is_empty() {
                 return Err(line.to_string());
             }
             let file = file.trim().to_string();

@@ -8,11 +8,13 @@ extern crate alloc;
 
 mod base_code;
 mod datagrams;
+mod drivers;
 mod efi;
 mod frames;
 mod http;
 mod interface;
 mod jobs;
+mod load_file;
 mod report;
 mod settings;
 mod snp;
@@ -63,6 +65,9 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
     if *verb == Verb::Statuses {
         return statuses::walk(device, clock);
     }
+    if *verb == Verb::DriversStay {
+        return drivers::stay(device);
+    }
     tell(format_args!("{name} {file} begins"));
     let begin = clock.micros();
     let result = match verb {
@@ -79,7 +84,8 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Verb::GrubHttp => http::grub(device, file, clock),
         Verb::ShimHttp => http::shim(device, file, clock),
         Verb::FreeBsdHttp => http::freebsd(device, file, clock),
-        Verb::Statuses => return false,
+        Verb::LoadFile => load_file::start(device, file),
+        Verb::Statuses | Verb::DriversStay => return false,
     };
     let micros = clock.micros() - begin;
     if result.is_ok() {

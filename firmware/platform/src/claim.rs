@@ -15,6 +15,7 @@
 mod caller;
 mod function;
 mod interface;
+pub mod lent;
 pub mod pci;
 pub mod snp;
 pub mod undi;

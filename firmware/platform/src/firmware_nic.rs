@@ -125,7 +125,7 @@ pub struct FirmwareNic<D: Driver, C> {
     receive: receive::Inbox,
     transmit: transmit::Outbox,
     /// Behind all that the firmware may know of.
-    _claim: C,
+    claim: C,
 }
 
 impl<D: Driver, C> FirmwareNic<D, C> {
@@ -147,8 +147,12 @@ impl<D: Driver, C> FirmwareNic<D, C> {
             receive: receive::Inbox::new(properties.max_receive),
             transmit: transmit::Outbox::new(properties.max_receive, several),
             properties,
-            _claim: claim,
+            claim,
         })
+    }
+
+    pub(crate) fn claim_mut(&mut self) -> &mut C {
+        &mut self.claim
     }
 }
 

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::claim::lent::Lent;
 use crate::claim::snp::{Candidate, Claim};
 use crate::firmware_nic::{Driver, DriverInfo, FirmwareNic, Refusal};
 use core::ptr::NonNull;
@@ -24,7 +25,7 @@ pub struct SnpDriver {
 impl SnpDriver {
     /// Calls the protocol; `call` has the only reference to it meanwhile.
     fn call<R>(&self, call: impl FnOnce(&mut SimpleNetwork) -> R) -> R {
-        // SAFETY: the protocol stays installed while it is open (the claim of the `Snp` that owns this; a test's own
+        // SAFETY: the protocol stays in memory while it is open, or lent (the claim of the `Snp` that owns this; a test's own
         // value). There is no other reference to it: `call` does not come here again, and the value does not leave it.
         call(unsafe { &mut *self.protocol.as_ptr() })
     }
@@ -96,9 +97,14 @@ impl Snp {
     /// carries no full IPv4 packets.
     pub fn open(interface: &Candidate) -> uefi::Result<Self> {
         let claim = Claim::take(interface)?;
-        let protocol = claim.protocol()?;
+        let protocol = claim.protocol();
         // SAFETY: open as long as the claim is.
         unsafe { Self::start(protocol, Some(claim)) }
+    }
+
+    /// Gives way on its handle: see [`Lent`]. `None` for one that was taken from nobody.
+    pub fn lend(&mut self) -> Option<Lent> {
+        self.claim_mut().as_mut().map(Claim::lend)
     }
 
     /// # Safety

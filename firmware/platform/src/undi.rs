@@ -11,6 +11,7 @@ mod structure;
 #[cfg(test)]
 mod tests;
 
+use crate::claim::lent::Lent;
 use crate::claim::snp::ETHERNET;
 use crate::claim::undi::{Candidate, Claim};
 use crate::clock::Clock;
@@ -341,6 +342,11 @@ impl Undi {
         // SAFETY: the claim has taken it from everybody else.
         let interface = unsafe { Interface::new(commands, clock, Some(bus)) };
         Self::start(interface, broadcast, Some(claim))
+    }
+
+    /// Gives way on its handle: see [`Lent`]. `None` for one that was taken from nobody.
+    pub fn lend(&mut self) -> Option<Lent> {
+        self.claim_mut().as_mut().map(Claim::lend)
     }
 
     fn start(

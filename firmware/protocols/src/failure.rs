@@ -14,6 +14,8 @@ pub enum Failure {
         /// Its text.
         text: String,
     },
+    /// The server has no such file.
+    NotFound,
     /// The server's host says that nobody listens there.
     Refused,
     /// Nobody answers, or no more.

@@ -3,6 +3,9 @@
 //! Whoever connects controllers (iPXE does when it ends, the shell by `connect`) has each driver asked for each handle, and the firmware's
 //! drivers would build their stack on our Simple Network Protocol. The drivers that say they would get a binding that refuses our
 //! handles, and passes everything else on. Other cards and drivers see no difference.
+//!
+//! Drivers of the firmware's on the way to a card that one of them drives for us get one, too: they do not stop while our handles stand. They
+//! would take the protocol on their handle for their own.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,6 +17,7 @@ use uefi::proto::unsafe_protocol;
 use uefi_raw::protocol::device_path::DevicePathProtocol;
 use uefi_raw::protocol::driver::DriverBindingProtocol;
 use uefi_raw::{Handle as RawHandle, Status};
+use wireboot_platform::claim::lent::Lent;
 
 /// The protocol as the `uefi` crate opens it.
 #[repr(transparent)]
@@ -30,6 +34,8 @@ struct Wrapper {
     driver: Handle,
     /// Our handles.
     ours: Vec<RawHandle>,
+    /// What the driver drives and does not let go of.
+    kept: Vec<RawHandle>,
 }
 
 /// Bindings of drivers that refuse our handles.
@@ -37,12 +43,13 @@ struct Wrapper {
 pub(crate) struct Guard(Vec<NonNull<Wrapper>>);
 
 impl Guard {
-    /// Guards `handles`. A driver that cannot be guarded against is warned of.
-    pub(crate) fn of(handles: &[Handle]) -> Self {
+    /// Guards `handles`, and keeps the drivers on the way to `lent` in place. A driver that cannot be guarded against is warned of.
+    pub(crate) fn of(handles: &[Handle], lent: Option<&Lent>) -> Self {
         let by = SearchType::ByProtocol(&DriverBindingProtocol::GUID);
         let drivers = boot::locate_handle_buffer(by);
         let drivers = drivers.iter().flat_map(|all| all.iter().copied());
-        Self(drivers.filter_map(|driver| wrap(driver, handles)).collect())
+        let wrapped = drivers.filter_map(|driver| wrap(driver, handles, lent));
+        Self(wrapped.collect())
     }
 
     /// Gives the drivers their own bindings back. False when one stays.
@@ -66,8 +73,8 @@ fn reinstall(driver: Handle, old: *const c_void, new: *const c_void) -> uefi::Re
     unsafe { boot::reinstall_protocol_interface(driver, &DriverBindingProtocol::GUID, old, new) }
 }
 
-/// Puts a wrapper in the place of the binding on `driver`, if that driver would take one of `handles`.
-fn wrap(driver: Handle, handles: &[Handle]) -> Option<NonNull<Wrapper>> {
+/// Puts a wrapper in the place of the binding on `driver`, if that driver would take one of `handles`, or is on the way to `lent`.
+fn wrap(driver: Handle, handles: &[Handle], lent: Option<&Lent>) -> Option<NonNull<Wrapper>> {
     let params = OpenProtocolParams {
         handle: driver,
         agent: boot::image_handle(),
@@ -85,7 +92,9 @@ fn wrap(driver: Handle, handles: &[Handle]) -> Option<NonNull<Wrapper>> {
         // SAFETY: the driver's own function and a handle that exists.
         unsafe { (binding.supported)(original, *handle, ptr::null()) }.is_success()
     };
-    ours.iter().any(would).then_some(())?;
+    let kept = lent.map(|lent| lent.driven_by(driver).map(|it| it.as_ptr()).collect());
+    let kept: Vec<_> = kept.unwrap_or_default();
+    (!kept.is_empty() || ours.iter().any(would)).then_some(())?;
     let wrapper = NonNull::from(Box::leak(Box::new(Wrapper {
         binding: DriverBindingProtocol {
             supported,
@@ -98,6 +107,7 @@ fn wrap(driver: Handle, handles: &[Handle]) -> Option<NonNull<Wrapper>> {
         original,
         driver,
         ours,
+        kept,
     })));
     if let Err(error) = reinstall(driver, original.cast(), wrapper.as_ptr().cast()) {
         log::warn!(
@@ -161,6 +171,9 @@ unsafe extern "efiapi" fn stop(
     // SAFETY: as in `supported`.
     unsafe {
         let (wrapper, original) = parts(this);
+        if wrapper.kept.contains(&controller) {
+            return Status::DEVICE_ERROR;
+        }
         (original.stop)(wrapper.original, controller, count, children)
     }
 }

@@ -4,8 +4,10 @@
 //! ```text
 //! handle MAC             device path, EFI_SIMPLE_NETWORK_PROTOCOL, EFI_HTTP_SERVICE_BINDING_PROTOCOL, EFI_IP4_CONFIG2_PROTOCOL,
 //!                        EFI_IP6_CONFIG_PROTOCOL
-//! handle MAC/IPv4 (IPv6) device path, EFI_PXE_BASE_CODE_PROTOCOL, EFI_SIMPLE_NETWORK_PROTOCOL
-//! or     MAC/IPv4/Uri    device path, where the loader came by HTTP
+//! handle MAC/IPv4 (IPv6) device path, EFI_LOAD_FILE_PROTOCOL, EFI_PXE_BASE_CODE_PROTOCOL, EFI_SIMPLE_NETWORK_PROTOCOL
+//! or, where the loader came by HTTP,
+//!        MAC/IPv4        device path, EFI_LOAD_FILE_PROTOCOL
+//!        MAC/IPv4/Uri    device path, EFI_LOAD_FILE_PROTOCOL
 //! handle of each child   EFI_HTTP_PROTOCOL
 //! ```
 #![cfg_attr(not(any(test, feature = "fuzzing")), no_std)]
@@ -23,7 +25,9 @@ mod guard;
 mod handle;
 mod http;
 mod ip_config;
+mod load_file;
 mod offered;
+mod replaced;
 mod resident;
 mod service_binding;
 mod shared;

@@ -5,6 +5,8 @@ use crate::guard::Guard;
 use crate::handle::Installed;
 use crate::http;
 use crate::ip_config::{self, IpConfigTable};
+use crate::load_file::LoadFileTable;
+use crate::replaced::Replaced;
 use crate::service_binding::HttpServiceBinding;
 use crate::shared::{Interface, Network, Shared, Station};
 use crate::simple_network::{self, SnpTable};
@@ -17,15 +19,19 @@ use core::time::Duration;
 use uefi::Event;
 use uefi::boot::{self, EventType, TimerTrigger, Tpl};
 use uefi_raw::protocol::device_path::DevicePathProtocol;
+use uefi_raw::protocol::media::LoadFileProtocol;
 use uefi_raw::protocol::network::http::HttpProtocol;
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_platform::Callback;
+use wireboot_platform::claim::lent::Lent;
 use wireboot_protocols::host::Host;
 use wireboot_protocols::hub::Hub;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;
 
+/// The end node of a device path.
+const END: [u8; 4] = [0x7f, 0xff, 4, 0];
 /// How often the network is looked after while nobody calls.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -35,6 +41,7 @@ struct Tables {
     snp: Box<SnpTable>,
     base_code: Box<BaseCodeTable>,
     http: Box<HttpServiceBinding>,
+    load_file: Box<LoadFileTable>,
     ip: [Box<IpConfigTable>; 2],
     interface: Box<Interface>,
     station: Box<Station>,
@@ -52,6 +59,7 @@ impl Drop for Tables {
 pub struct Resident {
     guard: Guard,
     handles: Vec<Installed>,
+    replaced: Option<Replaced>,
     events: Vec<Event>,
     /// Freed only when the firmware knows none of it any more.
     tables: ManuallyDrop<Tables>,
@@ -60,7 +68,8 @@ pub struct Resident {
 
 impl Resident {
     /// Offers `network` to whoever is started next, by handles for `station`. `link`: for a network stack of the loader's own. `packets`:
-    /// of the DHCP exchange, as a loader shall see them. `interface`: what it reads and sets otherwise.
+    /// of the DHCP exchange, as a loader shall see them. `interface`: what it reads and sets otherwise. `lent`: the handle of the card where the
+    /// firmware's driver drives it, whose protocols then are ours.
     ///
     /// # Errors
     /// What the firmware answers when it has no memory, or when there are such handles already. The network has been dropped then.
@@ -70,6 +79,7 @@ impl Resident {
         station: Station,
         packets: &Packets,
         interface: Interface,
+        lent: Option<&Lent>,
     ) -> uefi::Result<Self> {
         let known = Callback::new();
         let snp = SimpleNetwork::new(Hub::new(link), station.mac, station.mtu);
@@ -88,11 +98,13 @@ impl Resident {
         let mut resident = Self {
             guard: Guard::default(),
             handles: Vec::new(),
+            replaced: None,
             events: Vec::new(),
             tables: ManuallyDrop::new(Tables {
                 snp: SnpTable::new(shared, &station),
                 base_code: BaseCodeTable::new(shared, &station, packets),
                 http: HttpServiceBinding::new(shared),
+                load_file: LoadFileTable::new(shared, &interface.url),
                 ip: [false, true].map(|v6| IpConfigTable::new(shared, v6, &station)),
                 interface: Box::new(interface),
                 station: Box::new(station),
@@ -100,11 +112,11 @@ impl Resident {
             }),
             known: ManuallyDrop::new(known),
         };
-        resident.install()?;
+        resident.install(lent)?;
         Ok(resident)
     }
 
-    fn install(&mut self) -> uefi::Result<()> {
+    fn install(&mut self, lent: Option<&Lent>) -> uefi::Result<()> {
         let Self {
             handles,
             events,
@@ -133,36 +145,61 @@ impl Resident {
             let set = boot::set_timer(&timer, TimerTrigger::Periodic(TICK));
             events.push(timer);
             set?;
+            // A driver of the firmware's is called at TPL_CALLBACK at most. Its own event, which is older, comes behind this one.
+            let at_exit = lent.map_or(Tpl::NOTIFY, |_| Tpl::CALLBACK);
             events.push(boot::create_event(
                 EventType::SIGNAL_EXIT_BOOT_SERVICES,
-                Tpl::NOTIFY,
+                at_exit,
                 Some(on_exit),
                 context,
             )?);
             let [v4, v6] = &tables.ip;
-            let all = [
-                path(&tables.station.mac_path),
-                snp,
+            let mut all = Vec::from([
                 (HttpProtocol::SERVICE_BINDING_GUID, tables.http.protocol()),
                 (ip_config::guid_of(false), v4.protocol()),
                 (ip_config::guid_of(true), v6.protocol()),
-            ];
-            handles.push(Installed::new(&all)?);
+            ]);
+            let mac_path = &tables.station.mac_path;
+            let card = lent.filter(|lent| mac_path.strip_suffix(&END) == Some(&lent.path));
+            if card.is_none() {
+                all.push(path(mac_path));
+            }
+            if card.is_none_or(|lent| lent.simple_network.is_none()) {
+                all.push(snp);
+            }
+            handles.push(Installed::on(card.map(|lent| lent.handle), &all)?);
             // Loaders take the way by which they came: by its URI node, or by the base code.
-            handles.push(match &tables.interface.uri_path {
-                Some(uri_path) => Installed::new(&[path(uri_path)])?,
-                None => Installed::new(&[path(&tables.station.ip_path), base_code, snp])?,
-            });
+            let ip_path = path(&tables.station.ip_path);
+            let load_file = (LoadFileProtocol::GUID, tables.load_file.protocol());
+            let by_ip: &[_] = match &tables.interface.uri_path {
+                Some(uri_path) => {
+                    handles.push(Installed::new(&[path(uri_path), load_file])?);
+                    // For paths with other URLs.
+                    &[ip_path, load_file]
+                }
+                None => &[ip_path, load_file, base_code, snp],
+            };
+            handles.push(Installed::new(by_ip)?);
         }
-        let handles: Vec<_> = handles.iter().map(Installed::handle).collect();
-        self.guard = Guard::of(&handles);
+        let handles = handles.iter().map(Installed::handle);
+        let handles: Vec<_> = handles.chain(lent.map(|lent| lent.handle)).collect();
+        self.guard = Guard::of(&handles, lent);
+        // Behind the guard: the firmware's drivers are offered what is put there.
+        if let Some(lent) = lent
+            && let Some(theirs) = lent.simple_network
+        {
+            let theirs = theirs.as_ptr().cast_const().cast();
+            // SAFETY: the driver's, which the guard keeps in place; ours lives as the handles do.
+            let replaced = unsafe { Replaced::new(lent.handle, snp.0, theirs, snp.1) };
+            self.replaced = Some(replaced?);
+        }
         Ok(())
     }
 }
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        let mut gone = self.guard.remove();
+        let mut gone = true;
         for event in self.events.drain(..) {
             gone &= boot::close_event(event).is_ok();
         }
@@ -170,9 +207,12 @@ impl Drop for Resident {
             // SAFETY: leaked by `offer`, and freed with the tables; the loader has returned, and the events are closed.
             gone &= unsafe { http::drop_children(self.tables.shared.as_ref()) };
         }
+        // The guard goes last, so that nothing of the firmware's is built on a card that is still ours.
+        gone &= self.replaced.as_mut().is_none_or(Replaced::remove);
         while let Some(mut handle) = self.handles.pop() {
             gone &= handle.remove();
         }
+        gone &= self.guard.remove();
         if gone {
             // SAFETY: dropped once, and not used afterwards.
             unsafe {

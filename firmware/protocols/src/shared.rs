@@ -65,6 +65,8 @@ pub struct Station {
 /// What is on handles for programs that use the firmware's own HTTP and IP.
 #[derive(Clone, Debug)]
 pub struct Interface {
+    /// Where the program came from.
+    pub url: Url,
     /// Device path of the program, with its URI node and an end node, where it came by HTTP.
     pub uri_path: Option<Box<[u8]>>,
     /// Settings of IPv4.

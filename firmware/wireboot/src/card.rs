@@ -10,6 +10,7 @@ use wireboot_nic::e1000e::{self, E1000e};
 use wireboot_nic::nic_enum;
 use wireboot_nic::platform::PciFunction;
 use wireboot_nic::virtio::{self, VirtioNet};
+use wireboot_platform::claim::lent::Lent;
 use wireboot_platform::claim::pci::{self, Claim};
 use wireboot_platform::claim::{snp, undi};
 use wireboot_platform::pci::Function;
@@ -34,6 +35,16 @@ nic_enum! {
         Undi(Undi),
         /// By EFI_SIMPLE_NETWORK_PROTOCOL.
         Snp(Snp),
+    }
+}
+
+impl FirmwareNic {
+    /// Gives way on the handle of the firmware's driver, for protocols of ours.
+    pub fn lend(&mut self) -> Option<Lent> {
+        match self {
+            Self::Undi(nic) => nic.lend(),
+            Self::Snp(nic) => nic.lend(),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use counts::Counts;
 use downloads::Downloads;
 use efi_protocols::{Buffer, Failure, Interface, Packets, Resident, Station};
 use exchanges::Exchange;
+use wireboot_fetch::http::Problem;
 use wireboot_fetch::tftp::TftpError;
 use wireboot_fetch::url::{Host, Scheme, Url};
 use wireboot_fetch::{Command, FetchError, File, Job, Lease, Lease6, LeaseSource, Leases};
@@ -80,6 +81,7 @@ pub fn offer(
     let packets = packets(origin, network.leases(), url);
     let by_http = url.scheme() == Scheme::Http;
     let interface = Interface {
+        url: url.clone(),
         uri_path: by_http.then(|| path.as_bytes().into()),
         v4: network
             .leases()
@@ -94,6 +96,7 @@ pub fn offer(
             .map(v6_settings)
             .unwrap_or_default(),
     };
+    let lent = network.lend();
     let network = Shared(Rc::new(RefCell::new(LoaderNetwork {
         network,
         last_job: FIRST_JOB,
@@ -112,7 +115,9 @@ pub fn offer(
     } else {
         Box::new(port)
     };
-    let resident = Resident::offer(Box::new(network), link, station, &packets, interface);
+    let network = Box::new(network);
+    let lent = lent.as_ref();
+    let resident = Resident::offer(network, link, station, &packets, interface, lent);
     resident.map_err(|error| Error::Firmware {
         what: "handles for the boot loader's network",
         status: error.status(),
@@ -213,6 +218,9 @@ fn failure(error: &FetchError) -> Failure {
             TftpError::Refused { .. } => Failure::Refused,
             _ => Failure::Timeout,
         },
+        FetchError::Http(error) if matches!(error.problem, Problem::Status { status: 404, .. }) => {
+            Failure::NotFound
+        }
         _ => Failure::Timeout,
     }
 }

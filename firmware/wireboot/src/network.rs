@@ -16,6 +16,7 @@ use placement::{LostTasks, Placement, Started};
 use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Fault, Nic};
+use wireboot_platform::claim::lent::Lent;
 use wireboot_platform::claim::pci::Claim;
 use wireboot_platform::console::Key;
 use wireboot_platform::idle::IdleTimer;
@@ -180,12 +181,16 @@ impl Network {
     /// Why not: whose handles are in the place of ours.
     pub fn can_stay(&self) -> Result<(), &'static str> {
         match &self.claim {
-            None => Err("the firmware's driver drives the card"),
             Some(claim) if claim.is_borrowed() => {
                 Err("the program that started wireboot has the card too")
             }
-            Some(_) => Ok(()),
+            _ => Ok(()),
         }
+    }
+
+    /// Gives way on the card's handle, for protocols of ours, where the firmware's driver drives it.
+    pub fn lend(&mut self) -> Option<Lent> {
+        self.placement.firmware_nic()?.lend()
     }
 
     /// The interface's Ethernet address.

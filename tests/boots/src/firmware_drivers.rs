@@ -11,14 +11,14 @@ use crate::scene::{Scene, boot_program, expect};
 use crate::system;
 
 /// Gives the machine a card that the stock firmware drives by iPXE's driver, from the card's ROM.
-fn plug_in(scene: &mut Scene<'_>, model: &str, rom: &str) -> Result<()> {
+pub(crate) fn plug_in(scene: &mut Scene<'_>, model: &str, rom: &str) -> Result<()> {
     let card = scene.machine.network.as_mut().context("a network card")?;
     card.model = model.to_owned();
     card.rom = Some(Path::new("/usr/lib/ipxe/qemu").join(rom));
     Ok(())
 }
 
-const BY_UNDI: &str = "the firmware's driver by UNDI";
+pub(crate) const BY_UNDI: &str = "the firmware's driver by UNDI";
 
 /// The data by TFTP, the rest by HTTP.
 fn fetch_by_both(scene: &Scene<'_>) -> Result<()> {

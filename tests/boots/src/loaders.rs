@@ -43,7 +43,7 @@ pub(crate) fn program(scene: &Scene<'_>, settings: &str) -> Result<PathBuf> {
     embedded(scene, &boot_program()?, settings)
 }
 
-fn embedded(scene: &Scene<'_>, from: &Path, settings: &str) -> Result<PathBuf> {
+pub(crate) fn embedded(scene: &Scene<'_>, from: &Path, settings: &str) -> Result<PathBuf> {
     let program = scene.system.directory.join("wireboot.efi");
     if settings.is_empty() {
         fs::copy(from, &program)?;
@@ -61,13 +61,16 @@ pub(crate) fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
 
 /// shim asks for GRUB in its own folder, by its server's name of that; GRUB reads configuration, kernel and RAM disks with a network stack of
 /// its own, and boot services end while it has everything open. Returns what was agreed for each file on the wire.
-fn to_a_system(lab: &Lab, settings: &str) -> Result<impl Fn(&str) -> Result<String>> {
-    let scene = Scene::new(lab)?;
-    prepare(&scene, "10.77.0.1", &menu())?;
-    let program = program(&scene, settings)?;
+fn to_a_system(
+    scene: &Scene<'_>,
+    settings: &str,
+) -> Result<impl Fn(&str) -> Result<String> + use<>> {
+    prepare(scene, "10.77.0.1", &menu())?;
+    let program = program(scene, settings)?;
     let _server = scene.serve_program(&program, &[])?;
-    let capture = Capture::start(lab, INTERFACE, "udp", &lab.scratch().join("loaders.pcap"))?;
-    scene.runs(&mut start(&scene)?)?;
+    let file = scene.lab.scratch().join("loaders.pcap");
+    let capture = Capture::start(scene.lab, INTERFACE, "udp", &file)?;
+    scene.runs(&mut start(scene)?)?;
     let transfers = capture.finish()?;
     Ok(move |file: &str| {
         let mut transfers = transfers.iter();
@@ -79,7 +82,11 @@ fn to_a_system(lab: &Lab, settings: &str) -> Result<impl Fn(&str) -> Result<Stri
 
 /// GRUB's reads end in the machine: the server sees wireboot's windows.
 pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
-    let options = to_a_system(lab, "")?;
+    shim_and_grub_in(&Scene::new(lab)?)
+}
+
+pub(crate) fn shim_and_grub_in(scene: &Scene<'_>) -> Result<()> {
+    let options = to_a_system(scene, "")?;
     options(&format!("{FOLDER}/grubx64.efi"))?;
     for file in ["linux", "system.cpio", "data.cpio"] {
         let options = options(file)?;
@@ -90,7 +97,7 @@ pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
 
 /// GRUB's own requests reach the server.
 pub(crate) fn grub_by_its_own_means(lab: &Lab) -> Result<()> {
-    let options = to_a_system(lab, "near-end 0\n")?;
+    let options = to_a_system(&Scene::new(lab)?, "near-end 0\n")?;
     for file in ["linux", "system.cpio", "data.cpio"] {
         let options = options(file)?;
         ensure!(options.contains("blksize=1024"), "{file}: {options}");
@@ -225,12 +232,15 @@ fn ipxe(scene: &Scene<'_>, script: &str) -> Result<(RunningMachine, Server)> {
 }
 
 pub(crate) fn ipxe_boots(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    ipxe_boots_in(&Scene::new(lab)?)
+}
+
+pub(crate) fn ipxe_boots_in(scene: &Scene<'_>) -> Result<()> {
     let script = format!(
         "kernel linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
         system::OPTIONS
     );
-    let (mut machine, _server) = ipxe(&scene, &script)?;
+    let (mut machine, _server) = ipxe(scene, &script)?;
     scene.runs(&mut machine)
 }
 

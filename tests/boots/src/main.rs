@@ -12,6 +12,7 @@ mod gdb;
 mod ipv6;
 mod ipxe;
 mod ladder;
+mod lent_cards;
 mod loaders;
 mod loaders_measured;
 mod memory;
@@ -259,6 +260,10 @@ const CASES: &[(&str, Case)] = &[
     ("callers_over_both", callers::over_both),
     ("newest_ipxe_boots", newest_ipxe::boots),
     ("newest_ipxe_exits", newest_ipxe::exits),
+    ("lent_card_under_grub", lent_cards::shim_and_grub),
+    ("lent_card_under_snponly", lent_cards::snponly),
+    ("lent_card_comes_back", lent_cards::comes_back),
+    ("lent_card_under_callers", lent_cards::callers),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
     ("site_installer_over_ipv6", site::installer_over_ipv6),
     ("site_installer_by_kea", site::installer_by_kea),

@@ -159,6 +159,11 @@ impl<N: Nic> DriverEnd<N> {
         }
     }
 
+    /// The NIC, where it is.
+    pub fn nic_mut(&mut self) -> &mut N {
+        &mut self.nic
+    }
+
     /// Ends the relay: the NIC, still running unless the engine end stopped it. What is still on its way between the ends is lost.
     #[must_use]
     pub fn into_nic(self) -> N {

@@ -3,6 +3,7 @@
 //! They go on when we return, with what they know of their interfaces. Once its driver was disconnected, iPXE uses memory that it has freed.
 
 use crate::image;
+use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 use core::{iter, slice};
 use uefi::boot;
@@ -24,6 +25,17 @@ pub(super) fn drives(handle: Handle) -> bool {
 
 /// Whether one of them has opened that protocol as a driver.
 pub(super) fn has_opened(handle: Handle, protocol: &Guid) -> bool {
+    has_driver(handle, protocol, |agent| {
+        callers().any(|caller| caller.as_ptr() == agent)
+    })
+}
+
+/// Whether an agent of which `is_wanted` is true has opened that protocol as a driver. Takes no memory of the heap.
+pub(super) fn has_driver(
+    handle: Handle,
+    protocol: &Guid,
+    is_wanted: impl Fn(*mut c_void) -> bool,
+) -> bool {
     let Some(table) = uefi::table::system_table_raw() else {
         return false;
     };
@@ -48,7 +60,7 @@ pub(super) fn has_opened(handle: Handle, protocol: &Guid) -> bool {
         let found = slice::from_raw_parts(start.as_ptr(), count)
             .iter()
             .filter(|entry| entry.attributes & BY_DRIVER != 0)
-            .any(|entry| callers().any(|caller| caller.as_ptr() == entry.agent_handle));
+            .any(|entry| is_wanted(entry.agent_handle));
         let _ = boot::free_pool(start.cast());
         found
     }

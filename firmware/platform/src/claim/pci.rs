@@ -96,7 +96,7 @@ impl Claim {
 
     fn borrow(handle: Handle, interface: Handle) -> uefi::Result<Open> {
         let interface = snp::Claim::take_handle(interface)?;
-        interface.stop()?;
+        interface.stop();
         let io = open(handle, OpenProtocolAttributes::GetProtocol)?;
         Ok(Open::Borrowed(io, interface))
     }

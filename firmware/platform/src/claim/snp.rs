@@ -2,9 +2,11 @@
 
 pub use super::interface::Candidate;
 
-use super::{Claimed, Exclusive, caller, interface};
+use super::lent::Lent;
+use super::{Claimed, ConnectOnDrop, Exclusive, caller, interface};
 use alloc::vec::Vec;
 use core::ptr::NonNull;
+use uefi::boot::ScopedProtocol;
 use uefi::proto::network::snp::SimpleNetwork;
 use uefi::{Handle, Identify};
 
@@ -27,7 +29,11 @@ static CLAIMED: Claimed<SimpleNetwork> = Claimed::none();
 /// An interface that is open for us alone. Dropping it gives it back; it has to be stopped before. A program that started us and drives it
 /// gets it back running.
 pub struct Claim {
-    open: Exclusive<SimpleNetwork>,
+    protocol: NonNull<SimpleNetwork>,
+    // Dropped in this order.
+    /// `None` while another protocol is in its place.
+    open: Option<ScopedProtocol<SimpleNetwork>>,
+    handle: ConnectOnDrop,
 }
 
 impl Claim {
@@ -36,31 +42,44 @@ impl Claim {
     }
 
     pub(super) fn take_handle(handle: Handle) -> uefi::Result<Self> {
-        let open = Exclusive::open(handle)?;
-        CLAIMED.remember(handle, open.get()?);
-        Ok(Self { open })
+        let open = Exclusive::<SimpleNetwork>::open(handle)?;
+        let protocol = open.get()?;
+        CLAIMED.remember(handle, protocol);
+        let Exclusive {
+            protocol: open,
+            handle,
+        } = open;
+        Ok(Self {
+            protocol,
+            open: Some(open),
+            handle,
+        })
     }
 
-    pub(crate) fn protocol(&self) -> uefi::Result<NonNull<SimpleNetwork>> {
-        self.open.get()
+    pub(crate) fn protocol(&self) -> NonNull<SimpleNetwork> {
+        self.protocol
+    }
+
+    /// Closes it, for another protocol to take its place on the handle. It is called all the same, by its address.
+    pub(crate) fn lend(&mut self) -> Lent {
+        self.open = None;
+        Lent::new(self.handle.0, Some(self.protocol))
     }
 
     /// Has its driver leave the device alone.
-    pub(super) fn stop(&self) -> uefi::Result {
-        let mut protocol = self.protocol()?;
+    pub(super) fn stop(&self) {
+        let mut protocol = self.protocol();
         // SAFETY: it is open, and nobody else uses it.
         stop(unsafe { protocol.as_mut() });
-        Ok(())
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let handle = self.open.handle.0;
+        let handle = self.handle.0;
         CLAIMED.forget(handle);
-        if caller::drives(handle)
-            && let Ok(mut protocol) = self.protocol()
-        {
+        if caller::drives(handle) {
+            let mut protocol = self.protocol();
             // SAFETY: it is open, and nobody uses it any more.
             run(unsafe { protocol.as_mut() });
         }

@@ -2,6 +2,7 @@
 
 pub use super::interface::Candidate;
 
+use super::lent::Lent;
 use super::{Claimed, ConnectOnDrop, interface, open, snp};
 use crate::raw::undi::{NetworkInterfaceIdentifierProtocol, NetworkInterfaceType};
 use crate::undi::commands::Commands;
@@ -45,7 +46,7 @@ pub struct Claim {
     // Dropped in this order.
     identifier: ScopedProtocol<Identifier>,
     /// `EFI_SIMPLE_NETWORK_PROTOCOL`, where the driver offers it as well: what is built on that lets go too.
-    _simple: Option<snp::Claim>,
+    simple: Option<snp::Claim>,
     handle: ConnectOnDrop,
 }
 
@@ -69,7 +70,7 @@ impl Claim {
         };
         Ok(Self {
             identifier,
-            _simple: simple,
+            simple,
             handle,
         })
     }
@@ -78,6 +79,14 @@ impl Claim {
     pub(crate) fn identifier(&self) -> Option<&NetworkInterfaceIdentifierProtocol> {
         let identifier = self.identifier.get()?;
         identifier.is_undi().then_some(&identifier.0)
+    }
+
+    /// Has `EFI_SIMPLE_NETWORK_PROTOCOL` of ours take the place of the driver's, where that has one.
+    pub(crate) fn lend(&mut self) -> Lent {
+        match &mut self.simple {
+            Some(simple) => simple.lend(),
+            None => Lent::new(self.handle.0, None),
+        }
     }
 
     /// From now on, a panic has the interface stopped.

@@ -201,6 +201,10 @@ fn by_engine(
             face.host().set_tftp_error(code.into(), text.as_bytes());
             Refusal::TftpError
         }
+        Failure::NotFound => {
+            face.host().set_tftp_error(1, b"File not found");
+            Refusal::TftpError
+        }
         Failure::Refused => {
             let heard = face.listen();
             heard.err().unwrap_or(Refusal::IcmpError)

@@ -429,6 +429,18 @@ impl Placement {
         }
     }
 
+    /// The card, where the firmware's driver drives it.
+    pub(super) fn firmware_nic(&mut self) -> Option<&mut FirmwareNic> {
+        match self {
+            Self::Local(service) => match service.nic_mut().nic_mut() {
+                AnyNic::Firmware(nic) => Some(nic),
+                AnyNic::Native(_) => None,
+            },
+            Self::Remote(tasks) => tasks.driver_end.as_mut().map(|end| end.nic_mut()),
+            Self::Stopped => None,
+        }
+    }
+
     /// What has been done on each of the APs, by their numbers.
     pub(super) fn ap_stats(&self) -> Vec<(usize, ApStats)> {
         let Self::Remote(tasks) = self else {
