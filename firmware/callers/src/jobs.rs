@@ -19,9 +19,16 @@ pub(crate) enum Verb {
     FreeBsdHttp,
     /// Not a loader: the tables of statuses of the specification.
     Statuses,
+    /// Nor these: what programs do beside a loader's network, and what they leave.
+    Connect,
+    Disconnect,
+    HandOver,
+    LeaveOpen,
+    Start,
+    Exit,
 }
 
-const VERBS: [(&str, Verb); 12] = [
+const VERBS: [(&str, Verb); 18] = [
     ("openbsd", Verb::OpenBsd),
     ("esxi-tftp", Verb::Esxi),
     ("limine", Verb::Limine),
@@ -34,6 +41,12 @@ const VERBS: [(&str, Verb); 12] = [
     ("shim-http", Verb::ShimHttp),
     ("freebsd-http", Verb::FreeBsdHttp),
     ("statuses", Verb::Statuses),
+    ("connect", Verb::Connect),
+    ("disconnect", Verb::Disconnect),
+    ("hand-over", Verb::HandOver),
+    ("leave-open", Verb::LeaveOpen),
+    ("start", Verb::Start),
+    ("exit", Verb::Exit),
 ];
 
 impl Verb {
@@ -45,7 +58,7 @@ impl Verb {
     }
 }
 
-/// A verb and its file: a name on the boot server, or a URL for HTTP; empty for `statuses`.
+/// A verb and its file: a name on the boot server, or a URL for HTTP; empty for `statuses` and `exit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub verb: Verb,
@@ -62,7 +75,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Job>, String> {
             let (name, file) = line.split_once(' ').unwrap_or((line, ""));
             let found = VERBS.iter().find(|(known, _)| *known == name);
             let &(_, verb) = found.ok_or_else(|| line.to_string())?;
-            if (verb == Verb::Statuses) != file.is_empty() {
+            if matches!(verb, Verb::Statuses | Verb::Exit) != file.is_empty() {
                 return Err(line.to_string());
             }
             let file = file.trim().to_string();
@@ -92,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        for wrong in ["openbsd", "plan9 a", "statuses a"] {
+        for wrong in ["openbsd", "plan9 a", "statuses a", "exit a"] {
             assert_eq!(parse(wrong), Err(wrong.to_string()));
         }
     }

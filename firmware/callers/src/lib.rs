@@ -1,17 +1,19 @@
 //! wireboot-callers.efi: makes the calls of boot loaders that Debian does not have, in their order and with their arguments, and tells what
 //! came: bytes, time, SHA-256. It runs over the firmware's network stack and over wireboot's, and knows of neither.
 //!
-//! The jobs are lines of the PE section `.wbconf`, else of the load options (`;` between them): `VERB FILE`, and `statuses` alone.
+//! The jobs are lines of the PE section `.wbconf`, else of the load options (`;` between them): `VERB FILE`, and `statuses` and `exit` alone.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 mod base_code;
+mod controllers;
 mod datagrams;
 mod efi;
 mod frames;
 mod http;
 mod jobs;
+mod leavings;
 mod report;
 mod snp;
 mod statuses;
@@ -60,6 +62,9 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
     if *verb == Verb::Statuses {
         return statuses::walk(device);
     }
+    if *verb == Verb::Exit {
+        return leavings::exit();
+    }
     tell(format_args!("{name} {file} begins"));
     let begin = clock.micros();
     let result = match verb {
@@ -74,7 +79,12 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Verb::GrubHttp => http::grub(device, file, clock),
         Verb::ShimHttp => http::shim(device, file, clock),
         Verb::FreeBsdHttp => http::freebsd(device, file, clock),
-        Verb::Statuses => return false,
+        Verb::Connect => controllers::connect(device, file),
+        Verb::Disconnect => controllers::disconnect(device, file, clock),
+        Verb::HandOver => controllers::hand_over(device, file, clock),
+        Verb::LeaveOpen => leavings::leave_open(device, file, clock),
+        Verb::Start => leavings::start(device, file),
+        Verb::Statuses | Verb::Exit => return false,
     };
     let micros = clock.micros() - begin;
     match result {
