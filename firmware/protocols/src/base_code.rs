@@ -208,8 +208,9 @@ fn with(
     }
     // SAFETY: `this` is the first field of a table that lives while the protocol is installed.
     let table = unsafe { &*this.cast::<BaseCodeTable>() };
-    let Some(call) = table.shared.call() else {
-        return Status::NOT_READY;
+    let call = match table.shared.call() {
+        Ok(call) => call,
+        Err(refusal) => return status(refusal),
     };
     match work(&mut Face { call, table }) {
         Ok(()) => Status::SUCCESS,

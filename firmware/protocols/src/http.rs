@@ -4,7 +4,7 @@ use crate::caller::Buffer;
 use crate::handle::Installed;
 use crate::shared::{Call, Shared, State};
 use crate::signal::signal;
-use crate::simple_network::status;
+use crate::simple_network::{denied, status};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ impl Children {
 /// A new child, on `handle` if it is not null.
 pub(crate) fn create(shared: &'static Shared, handle: RawHandle) -> Result<RawHandle, Status> {
     // A call that is at work would be in the way at the end.
-    drop(shared.call().ok_or(Status::NOT_READY)?);
+    drop(shared.call().map_err(status)?);
     let table = NonNull::from(Box::leak(Box::new(Table {
         protocol: HttpProtocol {
             get_mode_data,
@@ -90,7 +90,7 @@ pub(crate) fn create(shared: &'static Shared, handle: RawHandle) -> Result<RawHa
         error.status()
     })?;
     let handle = installed.handle().as_ptr();
-    if let Some(mut call) = shared.call() {
+    if let Ok(mut call) = shared.call() {
         call.state.http.0.push(Child {
             installed,
             table,
@@ -106,8 +106,9 @@ pub(crate) fn create(shared: &'static Shared, handle: RawHandle) -> Result<RawHa
 
 /// The end of the child on `handle`: its tokens are aborted.
 pub(crate) fn destroy(shared: &Shared, handle: RawHandle) -> Status {
-    let Some(mut call) = shared.call() else {
-        return Status::NOT_READY;
+    let mut call = match shared.call() {
+        Ok(call) => call,
+        Err(refusal) => return status(refusal),
     };
     let children = &mut call.state.http.0;
     let is = |child: &Child| child.installed.handle().as_ptr() == handle;
@@ -118,7 +119,7 @@ pub(crate) fn destroy(shared: &Shared, handle: RawHandle) -> Status {
     drop(call);
     // The firmware refuses while somebody has it open for good.
     let removed = child.installed.remove();
-    let Some(mut call) = shared.call() else {
+    let Ok(mut call) = shared.call() else {
         return Status::NOT_READY;
     };
     if !removed {
@@ -193,8 +194,9 @@ fn with(
     }
     // SAFETY: `this` is the first field of a table that lives while the protocol is installed.
     let table = unsafe { &*this.cast::<Table>() };
-    let Some(mut call) = table.shared.call() else {
-        return Status::ACCESS_DENIED;
+    let mut call = match table.shared.call() {
+        Ok(call) => call,
+        Err(refusal) => return denied(refusal),
     };
     let Some(child) = call.state.http.find(this) else {
         return Status::INVALID_PARAMETER;

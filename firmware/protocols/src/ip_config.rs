@@ -2,7 +2,7 @@
 
 use crate::shared::{Call, Shared};
 use crate::signal::signal;
-use crate::simple_network::status;
+use crate::simple_network::{denied, status};
 use alloc::boxed::Box;
 use core::ffi::c_void;
 use core::ptr;
@@ -61,7 +61,7 @@ fn begin<'a>(
     let table = unsafe { &*this.cast::<IpConfigTable>() };
     let of = if table.v6 { Kind::of_v6 } else { Kind::of_v4 };
     let kind = of(data_type.0).ok_or(Status::UNSUPPORTED)?;
-    let call = table.shared.call().ok_or(Status::ACCESS_DENIED)?;
+    let call = table.shared.call().map_err(denied)?;
     Ok((call, kind, table.v6))
 }
 

@@ -14,7 +14,9 @@
 extern crate alloc;
 
 mod base_code;
+mod binding;
 mod caller;
+mod child;
 mod failure;
 mod guard;
 mod handle;

@@ -1,7 +1,7 @@
 //! What stays while a loader runs: the network, and the protocols on it.
 
 use crate::base_code::{BaseCodeTable, Packets};
-use crate::guard::Guard;
+use crate::binding::BindingTable;
 use crate::handle::Installed;
 use crate::http;
 use crate::ip_config::{IP6_CONFIG_GUID, IpConfigTable};
@@ -34,6 +34,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// What the firmware has the addresses of.
 struct Tables {
     // Before what they refer to.
+    binding: Box<BindingTable>,
     snp: Box<SnpTable>,
     base_code: Box<BaseCodeTable>,
     http: Box<HttpServiceBinding>,
@@ -52,8 +53,6 @@ impl Drop for Tables {
 
 /// The protocols, as long as this lives.
 pub struct Resident {
-    guard: Guard,
-    handles: Vec<Installed>,
     events: Vec<Event>,
     /// Freed only when the firmware knows none of it any more.
     tables: ManuallyDrop<Tables>,
@@ -82,10 +81,9 @@ impl Resident {
         let ip = [config(false, &interface.v4), config(true, &interface.v6)];
         let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp, host, ip)));
         let mut resident = Self {
-            guard: Guard::default(),
-            handles: Vec::new(),
             events: Vec::new(),
             tables: ManuallyDrop::new(Tables {
+                binding: BindingTable::new(shared),
                 snp: SnpTable::new(shared, &station),
                 base_code: BaseCodeTable::new(shared, &station, packets),
                 http: HttpServiceBinding::new(shared),
@@ -101,12 +99,7 @@ impl Resident {
     }
 
     fn install(&mut self) -> uefi::Result<()> {
-        let Self {
-            handles,
-            events,
-            tables,
-            ..
-        } = self;
+        let Self { events, tables, .. } = self;
         let path = |path: &[u8]| (DevicePathProtocol::GUID, path.as_ptr().cast::<c_void>());
         let snp = (SimpleNetworkProtocol::GUID, tables.snp.protocol());
         let base_code = (PxeBaseCodeProtocol::GUID, tables.base_code.protocol());
@@ -143,22 +136,23 @@ impl Resident {
                 (Ip4Config2Protocol::GUID, v4.protocol()),
                 (IP6_CONFIG_GUID, v6.protocol()),
             ];
-            handles.push(Installed::new(&all)?);
+            let mut interface = Installed::new(&all)?;
             // Loaders take the way by which they came: by its URI node, or by the base code.
-            handles.push(match &tables.interface.uri_path {
-                Some(uri_path) => Installed::new(&[path(uri_path)])?,
-                None => Installed::new(&[path(&tables.station.ip_path), base_code, snp])?,
-            });
+            let below = match &tables.interface.uri_path {
+                Some(uri_path) => Installed::new(&[path(uri_path)]),
+                None => Installed::new(&[path(&tables.station.ip_path), base_code, snp]),
+            };
+            let below = below.inspect_err(|_| {
+                interface.remove();
+            })?;
+            tables.binding.offer(interface, [below].into())
         }
-        let handles: Vec<_> = handles.iter().map(Installed::handle).collect();
-        self.guard = Guard::of(&handles);
-        Ok(())
     }
 }
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        let mut gone = self.guard.remove();
+        let mut gone = true;
         for event in self.events.drain(..) {
             gone &= boot::close_event(event).is_ok();
         }
@@ -166,15 +160,15 @@ impl Drop for Resident {
             // SAFETY: leaked by `offer`, and freed with the tables; the loader has returned, and the events are closed.
             gone &= unsafe { http::drop_children(self.tables.shared.as_ref()) };
         }
-        while let Some(mut handle) = self.handles.pop() {
-            gone &= handle.remove();
-        }
+        gone &= self.tables.binding.remove();
         if gone {
             // SAFETY: dropped once, and not used afterwards.
             unsafe {
                 ManuallyDrop::drop(&mut self.tables);
                 ManuallyDrop::drop(&mut self.known);
             }
+        } else {
+            log::warn!("the firmware keeps a part of the boot loader's network");
         }
     }
 }

@@ -4,11 +4,13 @@ use crate::caller::Buffer;
 use crate::failure::Failure;
 use crate::http::Children;
 use alloc::boxed::Box;
-use core::cell::{RefCell, RefMut};
+use core::cell::{Cell, RefCell, RefMut};
 use core::net::IpAddr;
 use uefi::boot::{self, Tpl, TplGuard};
+use uefi::{Handle, Status};
 use wireboot_fetch::url::Url;
 use wireboot_net::Instant;
+use wireboot_protocols::Refusal;
 use wireboot_protocols::host::Host;
 use wireboot_protocols::http::Exchanges;
 use wireboot_protocols::hub::Hub;
@@ -38,6 +40,14 @@ pub trait Network: Exchanges {
     fn set_interface(&mut self, settings: &Settings);
     /// Boot services end: stops all, without memory of the firmware's.
     fn halt(&mut self);
+    /// Has others get the card when they have the firmware disconnect its driver: by the binding on our image's handle, which calls
+    /// [`Self::let_go`]. The card's handle; `None` where nobody else can get it.
+    ///
+    /// # Errors
+    /// The firmware's, when it has no memory.
+    fn hold_as_driver(&mut self) -> Result<Option<Handle>, Status>;
+    /// Others get the card: stops all that runs on it, for good.
+    fn let_go(&mut self);
 }
 
 /// Who we are on the network.
@@ -83,6 +93,8 @@ pub(crate) struct State {
 /// What the tables' functions reach.
 pub(crate) struct Shared {
     state: RefCell<State>,
+    /// Somebody else gets the card, or has it: no call is begun any more.
+    gone: Cell<bool>,
 }
 
 /// A call at work: at TPL_CALLBACK, with the state to itself.
@@ -106,6 +118,7 @@ impl Shared {
                 http: Children::default(),
                 ip,
             }),
+            gone: Cell::new(false),
         }
     }
 
@@ -131,13 +144,28 @@ impl Shared {
         work(unsafe { &mut *self.state.as_ptr() }, at_work)
     }
 
-    /// Begins a call; `None` where another is at work, as when an event of the caller's interrupts it.
-    pub(crate) fn call(&self) -> Option<Call<'_>> {
+    /// No call is begun any more. False, and nothing has changed, where one is at work.
+    pub(crate) fn retire(&self) -> bool {
+        let at_leisure = self.state.try_borrow_mut().is_ok();
+        if at_leisure {
+            self.gone.set(true);
+        }
+        at_leisure
+    }
+
+    /// Begins a call.
+    ///
+    /// # Errors
+    /// `NotReady` where another is at work, as when an event of the caller's interrupts it; `DeviceError` where the card is somebody else's.
+    pub(crate) fn call(&self) -> Result<Call<'_>, Refusal> {
+        if self.gone.get() {
+            return Err(Refusal::DeviceError);
+        }
         // SAFETY: callers are at TPL_CALLBACK at most (UEFI 2.10, section 7.1, table 7.3), and the guard restores theirs.
         let tpl = unsafe { boot::raise_tpl(Tpl::CALLBACK) };
-        let state = self.state.try_borrow_mut().ok()?;
+        let state = self.state.try_borrow_mut().map_err(|_| Refusal::NotReady)?;
         #[cfg(feature = "faults")]
         wireboot_platform::faults::reach(wireboot_platform::faults::Place::Call);
-        Some(Call { state, _tpl: tpl })
+        Ok(Call { state, _tpl: tpl })
     }
 }

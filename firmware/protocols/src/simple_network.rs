@@ -66,6 +66,14 @@ pub(crate) fn status(refusal: Refusal) -> Status {
     }
 }
 
+/// Where a call that is at work is told by ACCESS_DENIED.
+pub(crate) fn denied(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::NotReady => Status::ACCESS_DENIED,
+        refusal => status(refusal),
+    }
+}
+
 fn answer(result: Result<(), Refusal>) -> Status {
     result.map_or_else(status, |()| Status::SUCCESS)
 }
@@ -149,8 +157,9 @@ fn with(this: *const SimpleNetworkProtocol, work: impl FnOnce(&mut Call<'_>) -> 
     }
     // SAFETY: `this` is the first field of a table that lives while the protocol is installed.
     let table = unsafe { &*this.cast::<SnpTable>() };
-    let Some(mut call) = table.shared.call() else {
-        return Status::NOT_READY;
+    let mut call = match table.shared.call() {
+        Ok(call) => call,
+        Err(refusal) => return status(refusal),
     };
     call.state.network.turn();
     let status = work(&mut call);
@@ -162,7 +171,7 @@ pub(crate) unsafe extern "efiapi" fn on_wait(event: Event, context: Option<NonNu
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
     let shared = unsafe { context.cast::<Shared>().as_ref() };
-    let waits = shared.call().is_some_and(|mut call| {
+    let waits = shared.call().is_ok_and(|mut call| {
         call.state.network.turn();
         call.state.snp.peek().is_ok()
     });

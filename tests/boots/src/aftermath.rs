@@ -5,6 +5,7 @@ use serde_json::json;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER6};
+use wireboot_lab::qemu::RunningMachine;
 
 use crate::scene::{Scene, expect};
 use crate::system;
@@ -75,6 +76,20 @@ fn over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
 /// virtio 1.2, 2.1: the driver has set itself up.
 const DRIVER_OK: u64 = 4;
 
+/// What the driver of the only virtio device has written to its status, with times.
+pub(crate) fn statuses(machine: &RunningMachine) -> Vec<(f64, u64)> {
+    let events = machine.trace().into_iter();
+    events
+        .filter(|event| event.name == "virtio_set_status")
+        .filter_map(|event| {
+            Some((
+                event.time,
+                event.arguments.rsplit(' ').next()?.parse().ok()?,
+            ))
+        })
+        .collect()
+}
+
 /// The device is reset when boot services end, before the kernel runs, and nobody wakes it: the kernel has no driver for it.
 pub(crate) fn exit_boot_services_resets_the_device(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
@@ -99,17 +114,7 @@ pub(crate) fn exit_boot_services_resets_the_device(lab: &Lab) -> Result<()> {
         &format!("boots: sha256 {}", scene.system.sha256),
     )?;
 
-    let statuses: Vec<(f64, u64)> = machine
-        .trace()
-        .into_iter()
-        .filter(|event| event.name == "virtio_set_status")
-        .filter_map(|event| {
-            Some((
-                event.time,
-                event.arguments.rsplit(' ').next()?.parse().ok()?,
-            ))
-        })
-        .collect();
+    let statuses = statuses(&machine);
     let last_driver = statuses
         .iter()
         .rposition(|(_, status)| status & DRIVER_OK != 0)

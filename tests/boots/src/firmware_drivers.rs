@@ -11,7 +11,7 @@ use crate::scene::{Scene, boot_program, expect};
 use crate::system;
 
 /// Gives the machine a card that the stock firmware drives by iPXE's driver, from the card's ROM.
-fn plug_in(scene: &mut Scene<'_>, model: &str, rom: &str) -> Result<()> {
+pub(crate) fn plug_in(scene: &mut Scene<'_>, model: &str, rom: &str) -> Result<()> {
     let card = scene.machine.network.as_mut().context("a network card")?;
     card.model = model.to_owned();
     card.rom = Some(Path::new("/usr/lib/ipxe/qemu").join(rom));

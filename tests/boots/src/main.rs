@@ -6,6 +6,7 @@
 mod aftermath;
 mod callers;
 mod cards;
+mod controllers;
 mod failures;
 mod firmware_drivers;
 mod gdb;
@@ -243,6 +244,31 @@ const CASES: &[(&str, Case)] = &[
         near_end::grub_over_http_by_its_own_means,
     ),
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
+    (
+        "ipxe_by_its_own_driver_boots",
+        controllers::ipxe_by_its_own_driver_boots,
+    ),
+    (
+        "ipxe_by_its_own_driver_exits",
+        controllers::ipxe_by_its_own_driver_exits,
+    ),
+    (
+        "loader_leaves_all_open",
+        controllers::loader_leaves_all_open,
+    ),
+    (
+        "card_is_kept_until_it_is_disconnected",
+        controllers::card_is_kept_until_it_is_disconnected,
+    ),
+    (
+        "handed_over_without_dma",
+        controllers::handed_over_without_dma,
+    ),
+    ("shell_reconnects", controllers::shell_reconnects),
+    (
+        "wireboot_over_wireboot",
+        controllers::wireboot_over_wireboot,
+    ),
     ("callers_over_ours", callers::over_ours),
     ("callers_over_stock", callers::over_stock),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
@@ -389,6 +415,7 @@ fn boots() -> anyhow::Result<ExitCode> {
         guest::fetch()?;
         wireboot_lab::loaders::fetch()?;
         programs::fetch()?;
+        controllers::fetch()?;
     }
     let processors = available_parallelism().map_or(1, NonZero::get);
     arguments
