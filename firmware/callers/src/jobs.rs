@@ -26,9 +26,16 @@ pub(crate) enum Verb {
     DriversStay,
     /// Not a loader: the tables of statuses of the specification.
     Statuses,
+    /// Nor these: what programs do beside a loader's network, and what they leave.
+    Connect,
+    Disconnect,
+    HandOver,
+    LeaveOpen,
+    Start,
+    Exit,
 }
 
-const VERBS: [(&str, Verb); 16] = [
+const VERBS: [(&str, Verb); 22] = [
     ("openbsd", Verb::OpenBsd),
     ("esxi-tftp", Verb::Esxi),
     ("limine", Verb::Limine),
@@ -45,6 +52,12 @@ const VERBS: [(&str, Verb); 16] = [
     ("load-file", Verb::LoadFile),
     ("drivers-stay", Verb::DriversStay),
     ("statuses", Verb::Statuses),
+    ("connect", Verb::Connect),
+    ("disconnect", Verb::Disconnect),
+    ("hand-over", Verb::HandOver),
+    ("leave-open", Verb::LeaveOpen),
+    ("start", Verb::Start),
+    ("exit", Verb::Exit),
 ];
 
 impl Verb {
@@ -56,7 +69,7 @@ impl Verb {
     }
 }
 
-/// A verb and its file: a name on the boot server, or a URL for HTTP; settings for `set-ip`; empty for `statuses` and `drivers-stay`.
+/// A verb and its file: a name on the boot server, or a URL for HTTP; settings for `set-ip`; empty for `statuses`, `drivers-stay` and `exit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub verb: Verb,
@@ -73,7 +86,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Job>, String> {
             let (name, file) = line.split_once(' ').unwrap_or((line, ""));
             let found = VERBS.iter().find(|(known, _)| *known == name);
             let &(_, verb) = found.ok_or_else(|| line.to_string())?;
-            let alone = matches!(verb, Verb::Statuses | Verb::DriversStay);
+            let alone = matches!(verb, Verb::Statuses | Verb::DriversStay | Verb::Exit);
             if alone != file.is_empty() {
                 return Err(line.to_string());
             }
@@ -104,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        for wrong in ["openbsd", "plan9 a", "statuses a"] {
+        for wrong in ["openbsd", "plan9 a", "statuses a", "exit a"] {
             assert_eq!(parse(wrong), Err(wrong.to_string()));
         }
     }

@@ -1,12 +1,13 @@
 //! wireboot-callers.efi: makes the calls of boot loaders that Debian does not have, in their order and with their arguments, and tells what
 //! came: bytes, time, SHA-256. It runs over the firmware's network stack and over wireboot's, and knows of neither.
 //!
-//! The jobs are lines of the PE section `.wbconf`, else of the load options (`;` between them): `VERB FILE`, and `statuses` alone.
+//! The jobs are lines of the PE section `.wbconf`, else of the load options (`;` between them): `VERB FILE`, and `statuses` and `exit` alone.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 mod base_code;
+mod controllers;
 mod datagrams;
 mod drivers;
 mod efi;
@@ -14,6 +15,7 @@ mod frames;
 mod http;
 mod interface;
 mod jobs;
+mod leavings;
 mod load_file;
 mod report;
 mod settings;
@@ -68,6 +70,9 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
     if *verb == Verb::DriversStay {
         return drivers::stay(device);
     }
+    if *verb == Verb::Exit {
+        return leavings::exit();
+    }
     tell(format_args!("{name} {file} begins"));
     let begin = clock.micros();
     let result = match verb {
@@ -84,8 +89,13 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Verb::GrubHttp => http::grub(device, file, clock),
         Verb::ShimHttp => http::shim(device, file, clock),
         Verb::FreeBsdHttp => http::freebsd(device, file, clock),
+        Verb::Connect => controllers::connect(device, file),
+        Verb::Disconnect => controllers::disconnect(device, file, clock),
+        Verb::HandOver => controllers::hand_over(device, file, clock),
+        Verb::LeaveOpen => leavings::leave_open(device, file, clock),
+        Verb::Start => leavings::start(device, file),
         Verb::LoadFile => load_file::start(device, file),
-        Verb::Statuses | Verb::DriversStay => return false,
+        Verb::Statuses | Verb::DriversStay | Verb::Exit => return false,
     };
     let micros = clock.micros() - begin;
     if result.is_ok() {

@@ -24,7 +24,7 @@ const ANSWER: u64 = 1_000_000;
 const ASKED: u32 = 5;
 
 /// The handle whose path ends with the MAC node that `device` has.
-fn interface(device: Handle) -> Result<Handle, Failure> {
+pub(crate) fn interface(device: Handle) -> Result<Handle, Failure> {
     let mac = efi::nodes(device)
         .into_iter()
         .find(|(kind, _)| *kind == MAC);
@@ -56,7 +56,7 @@ impl Drop for Snp {
 }
 
 impl Snp {
-    fn open(handle: Handle, clock: Clock) -> Result<Self, Failure> {
+    pub(crate) fn open(handle: Handle, clock: Clock) -> Result<Self, Failure> {
         let protocol = efi::exclusively(handle, &SimpleNetworkProtocol::GUID)?;
         let snp = Self {
             handle,
@@ -85,6 +85,10 @@ impl Snp {
             succeeded("ReceiveFilters", status)?;
         }
         Ok(snp)
+    }
+
+    pub(crate) fn protocol(&self) -> NonNull<SimpleNetworkProtocol> {
+        self.protocol
     }
 
     fn table(&self) -> &SimpleNetworkProtocol {

@@ -11,6 +11,9 @@
 //!
 //! A program that started us and drives the card itself keeps its drivers. Its interface is opened for us alone and stopped, which leaves
 //! the device to a driver of ours, and is started again afterwards.
+//!
+//! While another image runs, a function is open as a driver has it ([`pci::Claim::hold_as_driver`]), so that others get it who ask the firmware for
+//! it.
 
 mod caller;
 mod function;
@@ -42,6 +45,13 @@ fn open<P: ProtocolPointer>(
     unsafe { boot::open_protocol(params, how) }
 }
 
+/// Opens a protocol for us alone. The firmware has drivers that have opened it let go.
+fn open_alone<P: ProtocolPointer>(handle: Handle) -> uefi::Result<ScopedProtocol<P>> {
+    let once = || open(handle, OpenProtocolAttributes::Exclusive);
+    // OVMF's drivers on an interface of iPXE's refuse at first, and have let go the second time.
+    once().or_else(|_| once())
+}
+
 /// Has the firmware's drivers take a handle, and what they make of it, unless it is of a program that started us.
 fn connect(handle: Handle) {
     if !caller::drives(handle) {
@@ -68,13 +78,10 @@ struct Exclusive<P: Protocol> {
 }
 
 impl<P: ProtocolPointer> Exclusive<P> {
-    /// The firmware has drivers that have opened it let go.
     fn open(handle: Handle) -> uefi::Result<Self> {
         let handle = ConnectOnDrop(handle);
-        let exclusive = || open(handle.0, OpenProtocolAttributes::Exclusive);
         Ok(Self {
-            // OVMF's drivers on an interface of iPXE's refuse at first, and have let go the second time.
-            protocol: exclusive().or_else(|_| exclusive())?,
+            protocol: open_alone(handle.0)?,
             handle,
         })
     }

@@ -6,9 +6,13 @@
 //!
 //! Drivers of the firmware's on the way to a card that one of them drives for us get one, too: they do not stop while our handles stand. They
 //! would take the protocol on their handle for their own.
+//!
+//! The card's own handle is among ours: iPXE's driver in a card's ROM takes a card from the driver that has it. One that comes later, as that of
+//! an iPXE that is started, gets it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 use uefi::Handle;
@@ -32,10 +36,16 @@ struct Wrapper {
     original: *const DriverBindingProtocol,
     /// The driver's handle.
     driver: Handle,
-    /// Our handles.
-    ours: Vec<RawHandle>,
+    /// Our handles; null for one that was forgotten.
+    ours: Box<[Cell<RawHandle>]>,
     /// What the driver drives and does not let go of.
     kept: Vec<RawHandle>,
+}
+
+impl Wrapper {
+    fn guards(&self, controller: RawHandle) -> bool {
+        self.ours.iter().any(|one| one.get() == controller)
+    }
 }
 
 /// Bindings of drivers that refuse our handles.
@@ -50,6 +60,17 @@ impl Guard {
         let drivers = drivers.iter().flat_map(|all| all.iter().copied());
         let wrapped = drivers.filter_map(|driver| wrap(driver, handles, lent));
         Self(wrapped.collect())
+    }
+
+    /// Guards a handle no more: the firmware may make another one at its place. The drivers keep the wrappers, as this may be in the midst of
+    /// connecting them.
+    pub(crate) fn forget(&self, handle: Handle) {
+        for wrapper in &self.0 {
+            // SAFETY: made by `wrap`, and freed by `remove` alone.
+            let ours = unsafe { &wrapper.as_ref().ours };
+            let places = ours.iter().filter(|one| one.get() == handle.as_ptr());
+            places.for_each(|one| one.set(ptr::null_mut()));
+        }
     }
 
     /// Gives the drivers their own bindings back. False when one stays.
@@ -85,16 +106,16 @@ fn wrap(driver: Handle, handles: &[Handle], lent: Option<&Lent>) -> Option<NonNu
         boot::open_protocol::<DriverBinding>(params, OpenProtocolAttributes::GetProtocol)
     };
     let original: *const DriverBindingProtocol = &raw const opened.ok()?.get()?.0;
-    let ours: Vec<RawHandle> = handles.iter().map(Handle::as_ptr).collect();
+    let ours = handles.iter().map(|handle| Cell::new(handle.as_ptr()));
     // SAFETY: as above.
     let binding = unsafe { &*original };
-    let would = |handle: &RawHandle| {
+    let would = |handle: &Handle| {
         // SAFETY: the driver's own function and a handle that exists.
-        unsafe { (binding.supported)(original, *handle, ptr::null()) }.is_success()
+        unsafe { (binding.supported)(original, handle.as_ptr(), ptr::null()) }.is_success()
     };
     let kept = lent.map(|lent| lent.driven_by(driver).map(|it| it.as_ptr()).collect());
     let kept: Vec<_> = kept.unwrap_or_default();
-    (!kept.is_empty() || ours.iter().any(would)).then_some(())?;
+    (!kept.is_empty() || handles.iter().any(would)).then_some(())?;
     let wrapper = NonNull::from(Box::leak(Box::new(Wrapper {
         binding: DriverBindingProtocol {
             supported,
@@ -106,7 +127,7 @@ fn wrap(driver: Handle, handles: &[Handle], lent: Option<&Lent>) -> Option<NonNu
         },
         original,
         driver,
-        ours,
+        ours: ours.collect(),
         kept,
     })));
     if let Err(error) = reinstall(driver, original.cast(), wrapper.as_ptr().cast()) {
@@ -140,7 +161,7 @@ unsafe extern "efiapi" fn supported(
     // SAFETY: installed by `wrap`; the arguments are the caller's, for the driver.
     unsafe {
         let (wrapper, original) = parts(this);
-        if wrapper.ours.contains(&controller) {
+        if wrapper.guards(controller) {
             return Status::UNSUPPORTED;
         }
         (original.supported)(wrapper.original, controller, path)
@@ -155,7 +176,7 @@ unsafe extern "efiapi" fn start(
     // SAFETY: as in `supported`.
     unsafe {
         let (wrapper, original) = parts(this);
-        if wrapper.ours.contains(&controller) {
+        if wrapper.guards(controller) {
             return Status::UNSUPPORTED;
         }
         (original.start)(wrapper.original, controller, path)
@@ -175,5 +196,77 @@ unsafe extern "efiapi" fn stop(
             return Status::DEVICE_ERROR;
         }
         (original.stop)(wrapper.original, controller, count, children)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "efiapi" fn takes_all(
+        _: *const DriverBindingProtocol,
+        _: RawHandle,
+        _: *const DevicePathProtocol,
+    ) -> Status {
+        Status::SUCCESS
+    }
+
+    unsafe extern "efiapi" fn stops(
+        _: *const DriverBindingProtocol,
+        _: RawHandle,
+        _: usize,
+        _: *const RawHandle,
+    ) -> Status {
+        Status::SUCCESS
+    }
+
+    #[test]
+    fn a_driver_is_kept_off_our_handles_until_they_are_forgotten() {
+        let original = DriverBindingProtocol {
+            supported: takes_all,
+            start: takes_all,
+            stop: stops,
+            version: 0x10,
+            image_handle: ptr::null_mut(),
+            driver_binding_handle: ptr::null_mut(),
+        };
+        let mut places = [0_u8; 4];
+        // SAFETY: no firmware sees them.
+        let [driver, ours, card, other] = places
+            .each_mut()
+            .map(|place| unsafe { Handle::new(NonNull::from(place).cast()) });
+        let mut wrapper = Wrapper {
+            binding: DriverBindingProtocol {
+                supported,
+                start,
+                stop,
+                ..original
+            },
+            original: &raw const original,
+            driver,
+            ours: [ours, card].map(|one| Cell::new(one.as_ptr())).into(),
+        };
+        let wrapper = NonNull::from(&mut wrapper);
+        let this = wrapper.as_ptr().cast_const().cast();
+        let guard = Guard([wrapper].into());
+        let asked = |handle: Handle| {
+            // SAFETY: the wrapper lives, and so does what it wraps.
+            unsafe {
+                let path = ptr::null();
+                let answers = [supported, start].map(|ask| ask(this, handle.as_ptr(), path));
+                assert_eq!(answers[0], answers[1]);
+                answers[0]
+            }
+        };
+        for (handle, answer) in [
+            (ours, Status::UNSUPPORTED),
+            (card, Status::UNSUPPORTED),
+            (other, Status::SUCCESS),
+        ] {
+            assert_eq!(asked(handle), answer);
+        }
+        guard.forget(card);
+        assert_eq!(asked(card), Status::SUCCESS);
+        assert_eq!(asked(ours), Status::UNSUPPORTED);
     }
 }

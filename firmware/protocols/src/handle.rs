@@ -54,21 +54,21 @@ impl Installed {
         self.handle
     }
 
-    /// Takes the protocols off. False when the firmware refuses for one, which stays.
+    /// Takes the protocols off. False when the firmware refuses for one: that stays, and so does the handle.
     pub(crate) fn remove(&mut self) -> bool {
-        while let Some((guid, interface)) = self.protocols.last() {
-            // SAFETY: installed by `new`. Who has the protocol open loses it: that is a program that has returned.
-            let removed =
-                unsafe { boot::uninstall_protocol_interface(self.handle, guid, *interface) };
-            if let Err(error) = removed {
-                log::warn!(
-                    "a network protocol cannot be taken back ({})",
-                    error.status()
-                );
-                return false;
-            }
-            self.protocols.pop();
-        }
-        true
+        let handle = self.handle;
+        self.protocols.retain(|(guid, interface)| {
+            // SAFETY: installed by `new`. Who has the protocol open loses it: a program that has returned, or that keeps a table that refuses.
+            let removed = unsafe { boot::uninstall_protocol_interface(handle, guid, *interface) };
+            removed
+                .inspect_err(|error| {
+                    log::debug!(
+                        "a network protocol cannot be taken back ({})",
+                        error.status()
+                    );
+                })
+                .is_err()
+        });
+        self.protocols.is_empty()
     }
 }

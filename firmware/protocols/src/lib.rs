@@ -16,7 +16,9 @@
 extern crate alloc;
 
 mod base_code;
+mod binding;
 mod caller;
+mod child;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::panic, reason = "a test kit")]

@@ -1,12 +1,10 @@
 //! What stays while a loader runs: the network, and the protocols on it.
 
 use crate::base_code::{BaseCodeTable, Packets};
-use crate::guard::Guard;
-use crate::handle::Installed;
+use crate::binding::BindingTable;
 use crate::http;
 use crate::ip_config::{self, IpConfigTable};
 use crate::load_file::LoadFileTable;
-use crate::replaced::Replaced;
 use crate::service_binding::HttpServiceBinding;
 use crate::shared::{Interface, Network, Shared, Station};
 use crate::simple_network::{self, SnpTable};
@@ -38,6 +36,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// What the firmware has the addresses of.
 struct Tables {
     // Before what they refer to.
+    binding: Box<BindingTable>,
     snp: Box<SnpTable>,
     base_code: Box<BaseCodeTable>,
     http: Box<HttpServiceBinding>,
@@ -57,9 +56,6 @@ impl Drop for Tables {
 
 /// The protocols, as long as this lives.
 pub struct Resident {
-    guard: Guard,
-    handles: Vec<Installed>,
-    replaced: Option<Replaced>,
     events: Vec<Event>,
     /// Freed only when the firmware knows none of it any more.
     tables: ManuallyDrop<Tables>,
@@ -96,11 +92,9 @@ impl Resident {
         });
         let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp, host, ip)));
         let mut resident = Self {
-            guard: Guard::default(),
-            handles: Vec::new(),
-            replaced: None,
             events: Vec::new(),
             tables: ManuallyDrop::new(Tables {
+                binding: BindingTable::new(shared),
                 snp: SnpTable::new(shared, &station),
                 base_code: BaseCodeTable::new(shared, &station, packets),
                 http: HttpServiceBinding::new(shared),
@@ -117,12 +111,7 @@ impl Resident {
     }
 
     fn install(&mut self, lent: Option<&Lent>) -> uefi::Result<()> {
-        let Self {
-            handles,
-            events,
-            tables,
-            ..
-        } = self;
+        let Self { events, tables, .. } = self;
         let path = |path: &[u8]| (DevicePathProtocol::GUID, path.as_ptr().cast::<c_void>());
         let snp = (SimpleNetworkProtocol::GUID, tables.snp.protocol());
         let base_code = (PxeBaseCodeProtocol::GUID, tables.base_code.protocol());
@@ -167,33 +156,17 @@ impl Resident {
             if card.is_none_or(|lent| lent.simple_network.is_none()) {
                 all.push(snp);
             }
-            handles.push(Installed::on(card.map(|lent| lent.handle), &all)?);
+            let on = card.map(|lent| lent.handle);
             // Loaders take the way by which they came: by its URI node, or by the base code.
             let ip_path = path(&tables.station.ip_path);
             let load_file = (LoadFileProtocol::GUID, tables.load_file.protocol());
-            let by_ip: &[_] = match &tables.interface.uri_path {
-                Some(uri_path) => {
-                    handles.push(Installed::new(&[path(uri_path), load_file])?);
-                    // For paths with other URLs.
-                    &[ip_path, load_file]
-                }
-                None => &[ip_path, load_file, base_code, snp],
+            let below: &[&[_]] = match &tables.interface.uri_path {
+                // The other one is for paths with other URLs.
+                Some(uri_path) => &[&[path(uri_path), load_file], &[ip_path, load_file]],
+                None => &[&[ip_path, load_file, base_code, snp]],
             };
-            handles.push(Installed::new(by_ip)?);
+            tables.binding.offer((on, &all), below, lent.map(|lent| (lent, snp)))
         }
-        let handles = handles.iter().map(Installed::handle);
-        let handles: Vec<_> = handles.chain(lent.map(|lent| lent.handle)).collect();
-        self.guard = Guard::of(&handles, lent);
-        // Behind the guard: the firmware's drivers are offered what is put there.
-        if let Some(lent) = lent
-            && let Some(theirs) = lent.simple_network
-        {
-            let theirs = theirs.as_ptr().cast_const().cast();
-            // SAFETY: the driver's, which the guard keeps in place; ours lives as the handles do.
-            let replaced = unsafe { Replaced::new(lent.handle, snp.0, theirs, snp.1) };
-            self.replaced = Some(replaced?);
-        }
-        Ok(())
     }
 }
 
@@ -207,18 +180,15 @@ impl Drop for Resident {
             // SAFETY: leaked by `offer`, and freed with the tables; the loader has returned, and the events are closed.
             gone &= unsafe { http::drop_children(self.tables.shared.as_ref()) };
         }
-        // The guard goes last, so that nothing of the firmware's is built on a card that is still ours.
-        gone &= self.replaced.as_mut().is_none_or(Replaced::remove);
-        while let Some(mut handle) = self.handles.pop() {
-            gone &= handle.remove();
-        }
-        gone &= self.guard.remove();
+        gone &= self.tables.binding.remove();
         if gone {
             // SAFETY: dropped once, and not used afterwards.
             unsafe {
                 ManuallyDrop::drop(&mut self.tables);
                 ManuallyDrop::drop(&mut self.known);
             }
+        } else {
+            log::warn!("the firmware keeps a part of the boot loader's network");
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::tpl::AtCallback;
 use alloc::boxed::Box;
 use core::cell::{Cell, RefCell, RefMut};
 use core::net::IpAddr;
+use uefi::{Handle, Status};
 use uefi_raw::Event;
 use wireboot_fetch::url::Url;
 use wireboot_net::Instant;
@@ -41,6 +42,14 @@ pub trait Network: Exchanges {
     fn set_interface(&mut self, settings: &Settings);
     /// Boot services end: stops all, without memory of the firmware's.
     fn halt(&mut self);
+    /// Has others get the card when they have the firmware disconnect its driver: by the binding on our image's handle, which calls
+    /// [`Self::let_go`]. The card's handle; `None` where nobody else can get it.
+    ///
+    /// # Errors
+    /// The firmware's, when it has no memory.
+    fn hold_as_driver(&mut self) -> Result<Option<Handle>, Status>;
+    /// Others get the card: stops all that runs on it, for good.
+    fn let_go(&mut self);
 }
 
 /// Who we are on the network.
@@ -157,6 +166,15 @@ impl Shared {
             // In the middle of a call, which never goes on.
             Err(_) => wireboot_platform::exit::stop_all(),
         }
+    }
+
+    /// No call is begun any more. False, and nothing has changed, where one is at work.
+    pub(crate) fn retire(&self) -> bool {
+        let at_leisure = self.state.try_borrow_mut().is_ok();
+        if at_leisure {
+            self.gone.set(true);
+        }
+        at_leisure
     }
 
     /// Begins a call.

@@ -25,7 +25,7 @@ use wireboot_fetch::url::{Host, Scheme, Url};
 use wireboot_fetch::{Command, FetchError, File, Job, Lease, Lease6, LeaseSource, Leases};
 use wireboot_net::{Duration, Instant, Ipv4Cidr, tap};
 use wireboot_platform::device_path::PathBuf;
-use wireboot_platform::random;
+use wireboot_platform::{Handle, Status, random};
 use wireboot_protocols::ip_config::Settings;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::near_end::NearEnd;
@@ -259,13 +259,17 @@ impl LoaderNetwork {
         let _ = self.network.send(command);
     }
 
+    /// What ran is lost with a processor, or with the card.
+    fn lose_all(&mut self) {
+        self.lose_downloads();
+        self.lose_exchanges();
+        self.lose_connections();
+    }
+
     /// Looks after the network for a moment.
     fn turn(&mut self) {
         if self.network.turn().is_err() {
-            // A processor was lost, or the card: what ran is lost with it.
-            self.lose_downloads();
-            self.lose_exchanges();
-            self.lose_connections();
+            self.lose_all();
         }
         while let Some(event) = self.network.event() {
             self.take(event);
@@ -345,5 +349,16 @@ impl efi_protocols::Network for Shared {
 
     fn halt(&mut self) {
         self.0.borrow_mut().network.halt();
+    }
+
+    fn hold_as_driver(&mut self) -> Result<Option<Handle>, Status> {
+        let held = self.0.borrow_mut().network.hold_as_driver();
+        held.map_err(|error| error.status())
+    }
+
+    fn let_go(&mut self) {
+        let network = &mut *self.0.borrow_mut();
+        network.network.let_go();
+        network.lose_all();
     }
 }

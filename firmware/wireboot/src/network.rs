@@ -21,7 +21,7 @@ use wireboot_platform::claim::pci::Claim;
 use wireboot_platform::console::Key;
 use wireboot_platform::idle::IdleTimer;
 use wireboot_platform::processors::{self, Processor};
-use wireboot_platform::{Clock, console, memory};
+use wireboot_platform::{Clock, Handle, console, memory};
 use wireboot_ring::{Receiver, Sender};
 
 /// How long the BSP polls for an answer, in microseconds: longer than small exchanges with servers near by take. It idles
@@ -330,6 +330,31 @@ impl Network {
         }
         if let Some(claim) = &self.claim {
             claim.stop_dma();
+        }
+    }
+
+    /// Has others get the card when they ask the firmware for it ([`Claim::hold_as_driver`]). The card's handle; `None` where they cannot.
+    pub fn hold_as_driver(&mut self) -> Result<Option<Handle>, wireboot_platform::Error> {
+        match &mut self.claim {
+            Some(claim) => claim.hold_as_driver(),
+            None => Ok(None),
+        }
+    }
+
+    /// Others get the card: the service ends, and the device is stopped, for good.
+    pub fn let_go(&mut self) {
+        let runs = !matches!(self.placement, Placement::Stopped);
+        match self.end() {
+            Some(mut ended) => ended.nic.stop(),
+            None if runs => {
+                // A processor that cannot be stopped would drive it beside its next owner.
+                log::error!("the network card cannot be let go of; the machine is reset");
+                wireboot_platform::reset();
+            }
+            None => {}
+        }
+        if let Some(claim) = &mut self.claim {
+            claim.let_go();
         }
     }
 

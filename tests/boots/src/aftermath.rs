@@ -7,6 +7,7 @@ use serde_json::json;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER6};
+use wireboot_lab::qemu::RunningMachine;
 
 use crate::scene::{Scene, boot_program, expect};
 use crate::system;
@@ -71,7 +72,7 @@ pub(crate) fn started_program_has_the_lease_over_ipv6(lab: &Lab) -> Result<()> {
     scene.goes_on(&mut machine)
 }
 
-/// A wireboot.efi that wireboot has started comes to its end, the firmware has its network then, and another one boots the system.
+/// A wireboot.efi that wireboot has started takes the card as from the firmware, and comes to its end, the firmware has its network then, and another one boots the system.
 pub(crate) fn wireboot_over_wireboot(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let _server = scene.serve(&[])?;
@@ -90,6 +91,10 @@ pub(crate) fn wireboot_over_wireboot(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     let over_ours = r"starting efi \S+/second\.efi over wireboot's network";
     expect(&mut machine, over_ours)?;
+    expect(
+        &mut machine,
+        "wireboot: another program gets the network card",
+    )?;
     expect(&mut machine, "wireboot: ready")?;
     scene.fails(&mut machine, &["no-such-file.*404"])?;
     second("system.conf")?;
@@ -108,6 +113,20 @@ fn over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
 
 /// virtio 1.2, 2.1: the driver has set itself up.
 const DRIVER_OK: u64 = 4;
+
+/// What the driver of the only virtio device has written to its status, with times.
+pub(crate) fn statuses(machine: &RunningMachine) -> Vec<(f64, u64)> {
+    let events = machine.trace().into_iter();
+    events
+        .filter(|event| event.name == "virtio_set_status")
+        .filter_map(|event| {
+            Some((
+                event.time,
+                event.arguments.rsplit(' ').next()?.parse().ok()?,
+            ))
+        })
+        .collect()
+}
 
 /// The device is reset when boot services end, before the kernel runs, and nobody wakes it: the kernel has no driver for it.
 pub(crate) fn exit_boot_services_resets_the_device(lab: &Lab) -> Result<()> {
@@ -133,17 +152,7 @@ pub(crate) fn exit_boot_services_resets_the_device(lab: &Lab) -> Result<()> {
         &format!("boots: sha256 {}", scene.system.sha256),
     )?;
 
-    let statuses: Vec<(f64, u64)> = machine
-        .trace()
-        .into_iter()
-        .filter(|event| event.name == "virtio_set_status")
-        .filter_map(|event| {
-            Some((
-                event.time,
-                event.arguments.rsplit(' ').next()?.parse().ok()?,
-            ))
-        })
-        .collect();
+    let statuses = statuses(&machine);
     let last_driver = statuses
         .iter()
         .rposition(|(_, status)| status & DRIVER_OK != 0)

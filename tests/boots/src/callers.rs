@@ -16,16 +16,16 @@ use crate::scene::{MACHINE, Scene, boot_program, callers_program, expect};
 /// Answers that the specification gives, over either version of IP.
 const PASSED: usize = 212;
 /// What loaders read.
-const FILE: &str = "system.cpio";
+pub(crate) const FILE: &str = "system.cpio";
 
 /// `callers.efi` with `jobs` in it.
-fn prepare(scene: &Scene<'_>, jobs: &str) -> Result<()> {
+pub(crate) fn prepare(scene: &Scene<'_>, jobs: &str) -> Result<()> {
     let program = scene.system.directory.join("callers.efi");
     embed::configuration(&callers_program()?, jobs, &program)
 }
 
 /// Each verb gets the file whole.
-fn gets(scene: &Scene<'_>, machine: &mut RunningMachine, verbs: &[&str]) -> Result<()> {
+pub(crate) fn gets(scene: &Scene<'_>, machine: &mut RunningMachine, verbs: &[&str]) -> Result<()> {
     let sha256 = scene.system.digest_of(FILE)?;
     let bytes = fs::metadata(scene.system.directory.join(FILE))
         .context(FILE)?

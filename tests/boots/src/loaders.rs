@@ -16,7 +16,8 @@ use wireboot_lab::server::Server;
 use crate::scene::{Scene, boot_program, expect, faulty_program, run};
 use crate::system;
 
-const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
+/// Where Debian's package has iPXE's programs.
+const IPXE: &str = "/usr/lib/ipxe";
 
 /// What GRUB boots: the test system.
 pub(crate) fn menu() -> String {
@@ -216,19 +217,32 @@ pub(crate) fn grub_that_exits(lab: &Lab) -> Result<()> {
     scene.goes_on(&mut machine)
 }
 
-/// iPXE's snponly.efi over wireboot's network, with a script that comes by HTTP.
-fn ipxe(scene: &Scene<'_>, script: &str) -> Result<(RunningMachine, Server)> {
+/// A program of iPXE's that is started over wireboot's network, and finds its card by `driver`, with a script that comes by HTTP.
+pub(crate) fn ipxe(
+    scene: &Scene<'_>,
+    file: &str,
+    driver: &str,
+    script: &str,
+) -> Result<(RunningMachine, Server)> {
     let directory = &scene.system.directory;
-    fs::copy(SNPONLY, directory.join("snponly.efi")).context(SNPONLY)?;
+    fs::copy(Path::new(IPXE).join(file), directory.join(file)).context(IPXE)?;
     fs::write(directory.join("boot.ipxe"), format!("#!ipxe\n{script}"))?;
-    let by_tftp = "title iPXE\nefi tftp://10.77.0.1/snponly.efi\n";
-    scene.system.configure(by_tftp)?;
+    let by_tftp = format!("title iPXE\nefi tftp://10.77.0.1/{file}\n");
+    scene.system.configure(&by_tftp)?;
     let program = program(scene, "")?;
     let server = scene.serve_program(&program, &[])?;
     let mut machine = start(scene)?;
-    expect(&mut machine, "net0: .* using SNP")?;
+    expect(&mut machine, &format!("net0: .* using {driver}"))?;
     expect(&mut machine, r"boot\.ipxe\.+ ok")?;
     Ok((machine, server))
+}
+
+/// The script that boots the test system.
+pub(crate) fn to_the_system() -> String {
+    format!(
+        "kernel linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
+        system::OPTIONS
+    )
 }
 
 pub(crate) fn ipxe_boots(lab: &Lab) -> Result<()> {
@@ -236,18 +250,14 @@ pub(crate) fn ipxe_boots(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn ipxe_boots_in(scene: &Scene<'_>) -> Result<()> {
-    let script = format!(
-        "kernel linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
-        system::OPTIONS
-    );
-    let (mut machine, _server) = ipxe(scene, &script)?;
+    let (mut machine, _server) = ipxe(scene, "snponly.efi", "SNP", &to_the_system())?;
     scene.runs(&mut machine)
 }
 
 /// iPXE connects all controllers when it ends: the firmware's drivers must not take our handles, and get the card when they are gone.
 pub(crate) fn ipxe_exits(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
-    let (mut machine, _server) = ipxe(&scene, "exit\n")?;
+    let (mut machine, _server) = ipxe(&scene, "snponly.efi", "SNP", "exit\n")?;
     expect(&mut machine, r"snponly\.efi returned")?;
     scene.goes_on(&mut machine)
 }

@@ -6,6 +6,7 @@
 mod aftermath;
 mod callers;
 mod cards;
+mod controllers;
 mod failures;
 mod firmware_drivers;
 mod gdb;
@@ -264,6 +265,27 @@ const CASES: &[(&str, Case)] = &[
     ("lent_card_under_snponly", lent_cards::snponly),
     ("lent_card_comes_back", lent_cards::comes_back),
     ("lent_card_under_callers", lent_cards::callers),
+    (
+        "ipxe_by_its_own_driver_boots",
+        controllers::ipxe_by_its_own_driver_boots,
+    ),
+    (
+        "ipxe_by_its_own_driver_exits",
+        controllers::ipxe_by_its_own_driver_exits,
+    ),
+    (
+        "loader_leaves_all_open",
+        controllers::loader_leaves_all_open,
+    ),
+    (
+        "card_is_kept_until_it_is_disconnected",
+        controllers::card_is_kept_until_it_is_disconnected,
+    ),
+    (
+        "handed_over_without_dma",
+        controllers::handed_over_without_dma,
+    ),
+    ("shell_reconnects", controllers::shell_reconnects),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
     ("site_installer_over_ipv6", site::installer_over_ipv6),
     ("site_installer_by_kea", site::installer_by_kea),
@@ -422,6 +444,7 @@ fn boots() -> anyhow::Result<ExitCode> {
         guest::fetch()?;
         wireboot_lab::loaders::fetch()?;
         programs::fetch()?;
+        controllers::fetch()?;
     }
     let processors = available_parallelism().map_or(1, NonZero::get);
     arguments

@@ -2,7 +2,7 @@
 
 use super::function::PciIo;
 pub use super::function::{Candidate, function_of, functions};
-use super::{Claimed, Exclusive, caller, open, snp};
+use super::{Claimed, caller, open, open_alone, snp};
 use crate::clock::Clock;
 use crate::device_path;
 use crate::pci::Function;
@@ -11,7 +11,7 @@ use crate::raw::pci_io::{
 };
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use uefi::boot::{self, OpenProtocolAttributes, ScopedProtocol, SearchType};
+use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};
 use uefi::proto::network::snp::SimpleNetwork;
 use uefi::{Handle, Status, StatusExt};
 
@@ -35,10 +35,23 @@ fn callers_interface(path: &[u8]) -> Option<Handle> {
 
 static CLAIMED: Claimed<PciIoProtocol> = Claimed::none();
 
+/// Has the firmware's drivers take a function again when this is dropped, unless somebody else has it. By its path: its handle may be another one by
+/// then.
+struct ConnectOnDrop(Candidate);
+
+impl Drop for ConnectOnDrop {
+    fn drop(&mut self) {
+        let mut functions = functions().into_iter();
+        if let Some(function) = functions.find(|function| function.path == self.0.path) {
+            function.connect();
+        }
+    }
+}
+
 /// How a function is open.
 enum Open {
-    /// Without any driver of the firmware's.
-    Alone(Exclusive<PciIo>),
+    /// Without any driver of the firmware's. Dropped in this order.
+    Owned(Option<ScopedProtocol<PciIo>>, ConnectOnDrop),
     /// With all drivers in place, below an interface that is stopped. A panic starts that, which resets the device. Dropped in this order.
     Borrowed(
         ScopedProtocol<PciIo>,
@@ -57,13 +70,12 @@ pub struct Claim {
 
 impl Open {
     fn io(&self) -> uefi::Result<NonNull<PciIoProtocol>> {
-        match self {
-            Self::Alone(open) => Ok(open.get()?.cast()),
-            Self::Borrowed(io, _) => {
-                let io = io.get().ok_or(Status::UNSUPPORTED)?;
-                Ok(NonNull::from(&io.0))
-            }
-        }
+        let io = match self {
+            Self::Owned(io, _) => io.as_ref(),
+            Self::Borrowed(io, _) => Some(io),
+        };
+        let io = io.and_then(ScopedProtocol::get);
+        Ok(NonNull::from(&io.ok_or(Status::UNSUPPORTED)?.0))
     }
 }
 
@@ -78,12 +90,12 @@ impl Claim {
     pub fn take(candidate: &Candidate) -> uefi::Result<Self> {
         let open = match callers_interface(&candidate.path) {
             Some(interface) => Self::borrow(candidate.handle, interface)?,
-            None => Self::disconnect(candidate)?,
+            None => Self::disconnect(candidate.clone())?,
         };
         let io = open.io()?;
         let original = change_attributes(io, PciIoAttributeOperation::GET, 0)?;
         let claim = Self { open, original };
-        if let Open::Alone(_) = &claim.open {
+        if let Open::Owned(..) = &claim.open {
             CLAIMED.remember(candidate.handle, io);
         }
         change_attributes(
@@ -101,16 +113,61 @@ impl Claim {
         Ok(Open::Borrowed(io, interface))
     }
 
-    fn disconnect(candidate: &Candidate) -> uefi::Result<Open> {
+    fn disconnect(candidate: Candidate) -> uefi::Result<Open> {
         let handle = candidate.handle;
+        let function = ConnectOnDrop(candidate);
         // From the top down: some drivers refuse to let go of a function while the network driver above has its
         // interface started.
-        for interface in interfaces_on(&candidate.path) {
+        for interface in interfaces_on(&function.0.path) {
             let _ = boot::disconnect_controller(interface, None, None);
         }
         // Not connected is as good as disconnected; the exclusive open tells whether it worked.
         let _ = boot::disconnect_controller(handle, None, None);
-        Exclusive::open(handle).map(Open::Alone)
+        Ok(Open::Owned(Some(open_alone(handle)?), function))
+    }
+
+    /// From now on others get the function when they have the firmware disconnect its driver: by the binding on our image's handle, which has
+    /// to [`let_go`](Self::let_go). Returns the function's handle; `None` where it is of a program that started us.
+    ///
+    /// The firmware may call the binding, so a panic must not come to `release_in_panic` any more: there has to be a
+    /// [`Callback`](crate::Callback).
+    ///
+    /// # Errors
+    /// What the firmware answers when it has no memory. The function is not open any more then.
+    pub fn hold_as_driver(&mut self) -> uefi::Result<Option<Handle>> {
+        let Open::Owned(io, function) = &mut self.open else {
+            return Ok(None);
+        };
+        let handle = function.0.handle;
+        CLAIMED.forget(handle);
+        // Nobody else runs between.
+        *io = None;
+        let params = OpenProtocolParams {
+            handle,
+            agent: boot::image_handle(),
+            controller: Some(handle),
+        };
+        // SAFETY: who removes the protocol has its driver disconnected first, and the binding lets go.
+        *io = Some(unsafe { boot::open_protocol(params, OpenProtocolAttributes::ByDriver) }?);
+        Ok(Some(handle))
+    }
+
+    /// Others get the function. The driver must have stopped the device, and its memory must have been dropped. Where nobody has it when the claim is
+    /// dropped, the firmware's drivers are connected.
+    pub fn let_go(&mut self) {
+        self.restore();
+        if let Open::Owned(io, _) = &mut self.open {
+            *io = None;
+        }
+    }
+
+    /// Turns DMA off, and what was on before on.
+    fn restore(&self) {
+        // Off first: `original` may have bus mastering on.
+        self.stop_dma();
+        if let Ok(io) = self.open.io() {
+            let _ = change_attributes(io, PciIoAttributeOperation::SET, self.original);
+        }
     }
 
     /// Whether a program that started us keeps its drivers, and all handles above the function are in place.
@@ -139,14 +196,10 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Open::Alone(open) = &self.open {
-            CLAIMED.forget(open.handle.0);
+        if let Open::Owned(_, function) = &self.open {
+            CLAIMED.forget(function.0.handle);
         }
-        // Off first: `original` may have bus mastering on.
-        self.stop_dma();
-        if let Ok(io) = self.open.io() {
-            let _ = change_attributes(io, PciIoAttributeOperation::SET, self.original);
-        }
+        self.restore();
     }
 }
 

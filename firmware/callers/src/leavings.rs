@@ -1,0 +1,159 @@
+//! Programs that leave things behind: everything open, or their caller's image by Exit.
+
+use crate::report::{Failure, succeeded, tell};
+use crate::{base_code, efi, snp};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use core::mem;
+use core::ptr;
+use uefi::Handle;
+use uefi::boot::{self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams};
+use uefi::proto::device_path::DevicePath;
+use uefi_raw::protocol::driver::ServiceBindingProtocol;
+use uefi_raw::protocol::network::http::{
+    HttpAccessPoint, HttpConfigData, HttpHeader, HttpMessage, HttpMethod, HttpProtocol,
+    HttpRequestData, HttpRequestOrResponse, HttpResponseData, HttpStatusCode, HttpToken,
+    HttpV4AccessPoint, HttpVersion,
+};
+use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
+use uefi_raw::table::boot::{EventType, Tpl};
+use uefi_raw::{Boolean, Event, Status};
+use wireboot_platform::Clock;
+
+/// A host that is not there.
+const NOBODY: &str = "http://10.77.0.250/x";
+
+/// Reads the file, and then leaves all open: the base code and SNP exclusively, SNP started, and a child of HTTP with two tokens out. Their memory
+/// and the code that their event calls are free when this program has returned.
+pub(crate) fn leave_open(device: Handle, file: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
+    let bytes = base_code::openbsd(device, file)?;
+    efi::exclusively::<PxeBaseCodeProtocol>(device, &PxeBaseCodeProtocol::GUID)?;
+    mem::forget(snp::Snp::open(snp::interface(device)?, clock)?);
+    ask_nobody(device)?;
+    Ok(bytes)
+}
+
+unsafe extern "efiapi" fn told(_event: Event, context: *mut c_void) {
+    // SAFETY: a token that this program has leaked.
+    let status = unsafe { (*context.cast::<HttpToken>()).status };
+    tell(format_args!("a token was answered: {status:?}"));
+}
+
+/// Begins a request that is not answered soon, with two tokens.
+pub(crate) fn ask_nobody(device: Handle) -> Result<(), Failure> {
+    let guid = &HttpProtocol::SERVICE_BINDING_GUID;
+    let handle = efi::on_the_way(device, guid, "HTTP service binding")?;
+    let binding = efi::protocol::<ServiceBindingProtocol>(handle, guid, "HTTP service binding")?;
+    let mut child = ptr::null_mut();
+    // SAFETY: a variable of ours.
+    let status = unsafe { (binding.as_ref().create_child)(binding.as_ptr(), &mut child) };
+    succeeded("CreateChild", status)?;
+    // SAFETY: a handle of the producer's.
+    let child = unsafe { Handle::from_ptr(child) }.ok_or(Failure::Wrong("no handle"))?;
+    let http = efi::protocol::<HttpProtocol>(child, &HttpProtocol::GUID, "HTTP on its child")?;
+    let this = http.as_ptr();
+    let mut point = HttpV4AccessPoint {
+        use_default_addr: Boolean::TRUE,
+        ..HttpV4AccessPoint::default()
+    };
+    let config = HttpConfigData {
+        http_version: HttpVersion::HTTP_VERSION_11,
+        time_out_millisec: 0,
+        local_addr_is_ipv6: Boolean::FALSE,
+        access_point: HttpAccessPoint {
+            ipv4_node: &mut point,
+        },
+    };
+    let url: Vec<u16> = NOBODY.encode_utf16().chain([0]).collect();
+    let request = HttpRequestData {
+        method: HttpMethod::GET,
+        url: url.as_ptr().cast(),
+    };
+    let header = HttpHeader {
+        field_name: c"Host".as_ptr().cast(),
+        field_value: c"10.77.0.250".as_ptr().cast(),
+    };
+    // What the producer keeps until it answers lives longer than this function.
+    let asks = Box::leak(Box::new(HttpMessage {
+        data: HttpRequestOrResponse { request: &request },
+        header_count: 1,
+        header: Box::leak(Box::new(header)),
+        body_length: 0,
+        body: ptr::null_mut(),
+    }));
+    let answer = Box::leak(Box::new(HttpMessage {
+        data: HttpRequestOrResponse {
+            response: Box::leak(Box::new(HttpResponseData {
+                status_code: HttpStatusCode::STATUS_UNSUPPORTED,
+            })),
+        },
+        header_count: 0,
+        header: ptr::null_mut(),
+        body_length: 0,
+        body: ptr::null_mut(),
+    }));
+    // SAFETY: the tokens, their messages and their event are left to the producer.
+    unsafe {
+        succeeded("Configure", (http.as_ref().configure)(this, &config))?;
+        let status = (http.as_ref().request)(this, token(asks)?);
+        succeeded("Request", status)?;
+        succeeded("Response", (http.as_ref().response)(this, token(answer)?))
+    }
+}
+
+fn token(message: &'static mut HttpMessage) -> Result<*mut HttpToken, Failure> {
+    let token = Box::leak(Box::new(HttpToken {
+        event: ptr::null_mut(),
+        status: Status::NOT_READY,
+        message,
+    }));
+    let mut event = ptr::null_mut();
+    // SAFETY: variables of ours, and a function of this image.
+    let status = unsafe {
+        (efi::services()?.create_event)(
+            EventType::NOTIFY_SIGNAL,
+            Tpl::CALLBACK,
+            Some(told),
+            ptr::from_mut(token).cast(),
+            &mut event,
+        )
+    };
+    token.event = event;
+    succeeded("CreateEvent", status)?;
+    Ok(token)
+}
+
+/// Reads the file and starts it, as a program that came from where this one did.
+pub(crate) fn start(device: Handle, file: &str) -> Result<Vec<u8>, Failure> {
+    let bytes = base_code::openbsd(device, file)?;
+    let params = OpenProtocolParams {
+        handle: device,
+        agent: boot::image_handle(),
+        controller: None,
+    };
+    // SAFETY: the handle that this image came from stays while it runs.
+    let path =
+        unsafe { boot::open_protocol::<DevicePath>(params, OpenProtocolAttributes::GetProtocol) };
+    let path = path.map_err(|_| Failure::Absent("device path"))?;
+    let source = LoadImageSource::FromBuffer {
+        buffer: &bytes,
+        file_path: path.get(),
+    };
+    let image = boot::load_image(boot::image_handle(), source);
+    let image = image.map_err(|error| Failure::Refused("LoadImage", error.status()))?;
+    let status = match boot::start_image(image) {
+        Ok(()) => Status::SUCCESS,
+        Err(error) => error.status(),
+    };
+    tell(format_args!("start {file}: it ended with {status:?}"));
+    Ok(bytes)
+}
+
+/// Ends this program in the midst of its work.
+pub(crate) fn exit() -> bool {
+    tell(format_args!("exit"));
+    // SAFETY: what is on the stack has nothing to give back but memory of this program's, which boot services keep.
+    let _ = unsafe { boot::exit(boot::image_handle(), Status::ABORTED, 0, ptr::null_mut()) };
+    false
+}
