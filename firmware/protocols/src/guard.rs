@@ -245,6 +245,7 @@ mod tests {
             original: &raw const original,
             driver,
             ours: [ours, card].map(|one| Cell::new(one.as_ptr())).into(),
+            kept: Vec::new(),
         };
         let wrapper = NonNull::from(&mut wrapper);
         let this = wrapper.as_ptr().cast_const().cast();

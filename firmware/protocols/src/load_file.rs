@@ -2,6 +2,7 @@
 
 use crate::caller::Buffer;
 use crate::failure::Failure;
+use crate::offered::Offered;
 use crate::shared::{Network, Shared};
 use crate::simple_network::status;
 use alloc::boxed::Box;
@@ -17,6 +18,8 @@ const LONGEST_PATH: usize = 8192;
 /// TFTP's error of a file that is not there (RFC 1350, section 5).
 const FILE_NOT_FOUND: u8 = 1;
 
+static OFFERED: Offered<LoadFileTable> = Offered::none();
+
 /// The protocol.
 #[repr(C)]
 pub(crate) struct LoadFileTable {
@@ -29,15 +32,23 @@ pub(crate) struct LoadFileTable {
 
 impl LoadFileTable {
     pub(crate) fn new(shared: &'static Shared, own: &Url) -> Box<Self> {
-        Box::new(Self {
+        let table = Box::new(Self {
             protocol: LoadFileProtocol { load_file },
             own: own.clone(),
             shared,
-        })
+        });
+        OFFERED.set(&table);
+        table
     }
 
     pub(crate) fn protocol(&self) -> *const c_void {
         (&raw const self.protocol).cast()
+    }
+}
+
+impl Drop for LoadFileTable {
+    fn drop(&mut self) {
+        OFFERED.forget(self);
     }
 }
 
@@ -68,17 +79,14 @@ unsafe extern "efiapi" fn load_file(
     size: *mut usize,
     buffer: *mut c_void,
 ) -> Status {
-    if this.is_null() || path.is_null() || size.is_null() {
+    let Some(table) = OFFERED.at(this) else {
+        return Status::INVALID_PARAMETER;
+    };
+    if path.is_null() || size.is_null() {
         return Status::INVALID_PARAMETER;
     }
-    // SAFETY: `this` is the first field of a table that lives while the protocol is installed; the rest is the caller's.
-    let (table, path, room) = unsafe {
-        (
-            &*this.cast::<LoadFileTable>(),
-            nodes(path),
-            size.read_unaligned(),
-        )
-    };
+    // SAFETY: the caller's.
+    let (path, room) = unsafe { (nodes(path), size.read_unaligned()) };
     // SAFETY: the caller's buffer of as many bytes as its size says, for the length of the call.
     let memory = unsafe { Buffer::new(buffer, room as u64) };
     if memory.is_none() && !buffer.is_null() {
@@ -88,8 +96,9 @@ unsafe extern "efiapi" fn load_file(
         Ok(url) => url,
         Err(refusal) => return status(refusal),
     };
-    let Some(mut call) = table.shared.call() else {
-        return Status::NOT_READY;
+    let mut call = match table.shared.call() {
+        Ok(call) => call,
+        Err(refusal) => return status(refusal),
     };
     let result = load(&mut *call.state.network, &url, memory);
     if let Ok(len) | Err(Refusal::BufferTooSmall(len)) = result {

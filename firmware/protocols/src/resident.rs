@@ -165,7 +165,9 @@ impl Resident {
                 Some(uri_path) => &[&[path(uri_path), load_file], &[ip_path, load_file]],
                 None => &[&[ip_path, load_file, base_code, snp]],
             };
-            tables.binding.offer((on, &all), below, lent.map(|lent| (lent, snp)))
+            tables
+                .binding
+                .offer((on, &all), below, lent.map(|lent| (lent, snp)))
         }
     }
 }

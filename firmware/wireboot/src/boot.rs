@@ -70,12 +70,7 @@ struct Program {
 }
 
 /// The device path of a file that was fetched, for a program that goes on over that network.
-pub fn path(
-    network: &Network,
-    origin: &Origin,
-    url: &Url,
-    over: LoaderNetwork,
-) -> Option<PathBuf> {
+pub fn path(network: &Network, origin: &Origin, url: &Url, over: LoaderNetwork) -> Option<PathBuf> {
     let leases = network.leases();
     let by_http_alone = origin.http && url.scheme() == Scheme::Http;
     let v4 = leases.v4.as_ref();

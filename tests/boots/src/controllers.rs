@@ -13,7 +13,7 @@ use wireboot_lab::server::Server;
 
 use crate::callers::{self, FILE};
 use crate::loaders::{ipxe, program, start, to_the_system};
-use crate::scene::{PATIENCE, Scene, boot_program, callers_program, expect};
+use crate::scene::{PATIENCE, Scene, callers_program, expect};
 use crate::{aftermath, firmware_drivers, system};
 
 /// The firmware's shell as a program: that of Debian 12 is a part of OVMF.

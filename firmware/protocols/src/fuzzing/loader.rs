@@ -24,6 +24,7 @@ use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use uefi_raw::table::boot::{EventType, Tpl};
 use uefi_raw::{Boolean, Event, Guid, Handle, Status};
+use wireboot_fetch::url::Url;
 use wireboot_protocols::ip_config::Settings;
 use wireboot_protocols::packet::Packet;
 
@@ -255,7 +256,9 @@ pub(super) fn offer(fake: &Fake) -> uefi::Result<Resident> {
         mac_path: path.clone(),
         ip_path: path,
     };
+    let url = Url::parse("http://10.0.0.2/loader.efi").map_err(|_| Status::INVALID_PARAMETER)?;
     let interface = Interface {
+        url,
         uri_path: None,
         v4: Settings {
             addresses: vec![(STATION.into(), 24)],
@@ -264,7 +267,7 @@ pub(super) fn offer(fake: &Fake) -> uefi::Result<Resident> {
         v6: Settings::default(),
     };
     let (network, link) = (Box::new(fake.clone()), Box::new(fake.clone()));
-    Resident::offer(network, link, station, &packets, interface)
+    Resident::offer(network, link, station, &packets, interface, None)
 }
 
 impl Loader {

@@ -7,6 +7,7 @@ use crate::shared::Network;
 use core::cell::RefCell;
 use core::net::IpAddr;
 use std::rc::Rc;
+use uefi::{Handle, Status};
 use wireboot_fetch::Job;
 use wireboot_fetch::http::{Request, ResponseHead};
 use wireboot_fetch::url::Url;
@@ -140,6 +141,12 @@ impl Network for Fake {
     }
 
     fn configure(&mut self, _: IpAddr, _: u8, _: Option<IpAddr>) {}
+
+    fn hold_as_driver(&mut self) -> Result<Option<Handle>, Status> {
+        Ok(None)
+    }
+
+    fn let_go(&mut self) {}
 
     fn size(&mut self, _: &Url) -> Result<u64, Failure> {
         let state = &mut *self.0.borrow_mut();
