@@ -17,6 +17,8 @@ fn smoke_runs(target: &str) -> u32 {
         // Each input is the life of a driver, with all that its device says.
         "virtio" => 1_000,
         "e1000e" => 2_000,
+        // Here, of a loader.
+        "loader_calls" => 10_000,
         _ => 20_000,
     }
 }
