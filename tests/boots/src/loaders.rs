@@ -58,8 +58,12 @@ pub(crate) fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
 
 /// shim asks for GRUB in its own folder, by its server's name of that; GRUB reads configuration, kernel and RAM disks with a network stack of
 /// its own, and boot services end while it has everything open. Returns what was agreed for each file on the wire.
-fn to_a_system(lab: &Lab, settings: &str) -> Result<impl Fn(&str) -> Result<String>> {
-    let scene = Scene::new(lab)?;
+fn to_a_system(
+    lab: &Lab,
+    settings: &str,
+    megabytes: usize,
+) -> Result<impl Fn(&str) -> Result<String>> {
+    let scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
     prepare(&scene, "10.77.0.1", &menu())?;
     let program = program(&scene, settings)?;
     let _server = scene.serve_program(&program, &[])?;
@@ -74,9 +78,9 @@ fn to_a_system(lab: &Lab, settings: &str) -> Result<impl Fn(&str) -> Result<Stri
     })
 }
 
-/// GRUB's reads end in the machine: the server sees wireboot's windows.
+/// GRUB's reads end in the machine: the server sees wireboot's windows. One file is larger than the memory for it.
 pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
-    let options = to_a_system(lab, "")?;
+    let options = to_a_system(lab, "", 68)?;
     options(&format!("{FOLDER}/grubx64.efi"))?;
     for file in ["linux", "system.cpio", "data.cpio"] {
         let options = options(file)?;
@@ -87,7 +91,7 @@ pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
 
 /// GRUB's own requests reach the server.
 pub(crate) fn grub_by_its_own_means(lab: &Lab) -> Result<()> {
-    let options = to_a_system(lab, "near-end 0\n")?;
+    let options = to_a_system(lab, "near-end 0\n", 4)?;
     for file in ["linux", "system.cpio", "data.cpio"] {
         let options = options(file)?;
         ensure!(options.contains("blksize=1024"), "{file}: {options}");
@@ -149,6 +153,10 @@ pub(crate) fn grub_that_exits(lab: &Lab) -> Result<()> {
     let _server = scene.serve_program(&program, &[])?;
     let mut machine = start(&scene)?;
     expect(&mut machine, "on the way out")?;
+    expect(
+        &mut machine,
+        r"near end: [1-9]\d* reads by TFTP and 0 connections, [1-9]\d* bytes to the boot loader, 0 from it",
+    )?;
     expect(&mut machine, r"bootnetx64\.efi returned")?;
     scene.goes_on(&mut machine)
 }
