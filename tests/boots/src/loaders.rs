@@ -81,9 +81,9 @@ fn to_a_system(
     })
 }
 
-/// GRUB's reads end in the machine: the server sees wireboot's windows.
+/// GRUB's reads end in the machine: the server sees wireboot's windows. One file is larger than the memory for it.
 pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
-    shim_and_grub_in(&Scene::new(lab)?)
+    shim_and_grub_in(&Scene::on(lab, NetworkOptions::default(), 68)?)
 }
 
 pub(crate) fn shim_and_grub_in(scene: &Scene<'_>) -> Result<()> {
@@ -213,6 +213,10 @@ pub(crate) fn grub_that_exits(lab: &Lab) -> Result<()> {
     let _server = scene.serve_program(&program, &[])?;
     let mut machine = start(&scene)?;
     expect(&mut machine, "on the way out")?;
+    expect(
+        &mut machine,
+        r"near end: [1-9]\d* reads by TFTP and 0 connections, [1-9]\d* bytes to the boot loader, 0 from it",
+    )?;
     expect(&mut machine, r"bootnetx64\.efi returned")?;
     scene.goes_on(&mut machine)
 }

@@ -1,19 +1,23 @@
 //! Models of loaders that read by TFTP, an engine, a wire with faults, and a server: each gets the same with the near end as without.
 
+mod datagrams;
+mod server;
+
 use super::*;
 use crate::near_end::download::Download;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
+use server::{Manner, Stop, serve};
 use std::vec;
 use wireboot_fetch::{Command, Event, Job, Lease, LeaseSource, Service};
-use wireboot_net::{Duration, Engine, Ipv4Cidr, Ipv4Config, Stack, UdpSocket, tap};
+use wireboot_net::{Duration, Engine, Ipv4Cidr, Ipv4Config, tap};
 use wireboot_nic::Nic;
 use wireboot_nic::sim::{self, Clock, LinkConfig, SimNic};
 use wireboot_ring::{HeapBlock, Receiver, Sender, channel, prefix};
-use wireboot_wire::tftp::{ErrorCode, Options, Packet, Request, TransferOptions, data_header};
+use wireboot_wire::tftp::{ErrorCode, Options, Packet, Request, TransferOptions};
 
 const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -24,40 +28,6 @@ const MOST: u64 = 128 << 10;
 /// A loader says again how far it is, and gives up.
 const REPEAT: i64 = 400_000;
 const PATIENCE: i64 = 20 * SECOND;
-/// The server sends a window again so often, and gives up.
-const TRIES: u32 = 20;
-
-/// What a server does.
-#[derive(Clone, Debug)]
-struct Manner {
-    file: Vec<u8>,
-    /// The size that it announces, if it knows the option.
-    size: Option<u64>,
-    options: bool,
-    /// What happens when so many bytes were sent.
-    stop: Option<(usize, Stop)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Stop {
-    /// An error.
-    Error,
-    /// It says nothing for a minute, to nobody.
-    Minute,
-    /// It has forgotten the transfer, and answers new requests.
-    Forgets,
-}
-
-impl Manner {
-    fn new(len: usize) -> Self {
-        Self {
-            file: (0..len).map(|i| (i * 7 + i / 251) as u8).collect(),
-            size: Some(len as u64),
-            options: true,
-            stop: None,
-        }
-    }
-}
 
 /// The engine, and its downloads for the near end.
 struct World {
@@ -163,113 +133,6 @@ impl Files for Net {
         let (_, one) = world.downloads.swap_remove(index);
         if !one.is_over() {
             world.commands.push(Command::Cancel { job }).unwrap();
-        }
-    }
-}
-
-async fn serve(stack: Stack, manner: Manner) {
-    let listener = stack.udp_on(tftp::PORT);
-    let mut served: Vec<SocketAddr> = Vec::new();
-    let stop = Cell::new(manner.stop);
-    loop {
-        let (client, packet) = listener.receive().await;
-        if let Ok(Packet::Rrq(request)) = Packet::parse(&packet)
-            && !served.contains(&client)
-        {
-            served.push(client);
-            let asked = TransferOptions::from_request(request.options);
-            let socket = stack.udp();
-            transfer(&stack, &socket, client, &manner, &asked, &stop).await;
-        }
-    }
-}
-
-/// The acknowledgement of a block from `from` on that comes within 300 ms; an error is one of the last block.
-async fn acknowledged(stack: &Stack, socket: &UdpSocket, from: u64) -> Option<u64> {
-    let wait = async {
-        loop {
-            let (_, packet) = socket.receive().await;
-            match Packet::parse(&packet) {
-                Ok(Packet::Ack { block }) if block.wrapping_sub(from as u16) < 0x8000 => {
-                    return from + u64::from(block.wrapping_sub(from as u16));
-                }
-                Ok(Packet::Error { .. }) => return u64::MAX,
-                _ => {}
-            }
-        }
-    };
-    stack.timeout(Duration::from_millis(300), wait).await
-}
-
-async fn transfer(
-    stack: &Stack,
-    socket: &UdpSocket,
-    client: SocketAddr,
-    manner: &Manner,
-    asked: &TransferOptions,
-    stop: &Cell<Option<(usize, Stop)>>,
-) {
-    let send = |packet: &Packet<'_>| {
-        let mut bytes = Vec::new();
-        packet.emit(&mut bytes);
-        let _ = socket.send_to(client, &bytes);
-    };
-    let mut granted = TransferOptions::default();
-    if manner.options {
-        granted.block_size = asked.block_size;
-        granted.window_size = asked.window_size.map(|window| window.min(8));
-        granted.transfer_size = asked.transfer_size.and(manner.size);
-    }
-    let mut tries = 0;
-    while !granted.is_empty() {
-        let mut bytes = Vec::new();
-        granted.emit(&mut bytes);
-        send(&Packet::Oack(Options::new(&bytes)));
-        match acknowledged(stack, socket, 0).await {
-            Some(0) => break,
-            Some(_) => return,
-            None => tries += 1,
-        }
-        if tries > TRIES {
-            return;
-        }
-    }
-    let size = usize::from(granted.block_size.unwrap_or(512));
-    let window = u64::from(granted.window_size.unwrap_or(1));
-    let last = (manner.file.len() / size) as u64 + 1;
-    let (mut acked, mut tries) = (0, 0);
-    while acked < last {
-        for block in acked + 1..=(acked + window).min(last) {
-            let start = (block as usize - 1) * size;
-            let end = (start + size).min(manner.file.len());
-            match stop.get() {
-                Some((at, what)) if end > at => match what {
-                    Stop::Error => {
-                        let (code, text) = (ErrorCode(2), b"no more of it");
-                        return send(&Packet::Error { code, text });
-                    }
-                    Stop::Minute => {
-                        stop.set(None);
-                        stack.sleep(Duration::from_secs(60)).await;
-                        return;
-                    }
-                    Stop::Forgets => {
-                        stop.set(None);
-                        return;
-                    }
-                },
-                _ => {}
-            }
-            let payload = &manner.file[start..end];
-            let bytes = [&data_header(block as u16)[..], payload].concat();
-            let _ = socket.send_to(client, &bytes);
-        }
-        match acknowledged(stack, socket, acked).await {
-            Some(block) if block > acked => (acked, tries) = (block, 0),
-            _ => tries += 1,
-        }
-        if tries > TRIES {
-            return;
         }
     }
 }
