@@ -177,6 +177,7 @@ impl<F> Session<F> {
             self.phase = Phase::Over;
         }
         if let Phase::Over = self.phase {
+            files.release(&self.file, self.acked * self.block_size as u64);
             return Outcome::Over;
         }
         let progress = files.progress(&self.file);

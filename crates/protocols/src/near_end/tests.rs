@@ -23,6 +23,8 @@ struct World {
     opened: Vec<String>,
     closed: usize,
     released: u64,
+    /// Bytes that were released of the file that was closed last.
+    served: u64,
     /// Frames that went to the wire.
     sent: Vec<Vec<u8>>,
     /// Frames that came from it.
@@ -92,6 +94,7 @@ impl Files for FakeFiles {
     fn close(&mut self, (): ()) {
         let mut world = self.0.borrow_mut();
         world.closed += 1;
+        world.served = world.released.min(world.data.len() as u64);
         world.released = 0;
     }
 }
@@ -133,6 +136,7 @@ impl Loader {
             opened: Vec::new(),
             closed: 0,
             released: 0,
+            served: 0,
             sent: Vec::new(),
             arrived: VecDeque::new(),
             full: false,
@@ -314,6 +318,7 @@ fn a_file_is_read_without_a_frame_on_the_wire() {
             let world = loader.world.borrow();
             assert_eq!(world.opened, [url]);
             assert_eq!((world.closed, world.sent.len()), (1, 0));
+            assert_eq!(world.served, len as u64, "all is counted");
         }
     }
 }
