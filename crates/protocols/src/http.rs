@@ -3,6 +3,7 @@
 //! A call returns at once. Its token is answered when what it asks for is there: a request's with the head of the response, a response's
 //! with the head and as much of the body as its buffer holds, straight from the wire. Redirects and errors of the server's are answers.
 
+mod read_ahead;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 use core::net::IpAddr;
+pub use read_ahead::ReadAhead;
 pub use request::{Asked, Method};
 use wireboot_fetch::Job;
 use wireboot_fetch::http::{Problem, Request, ResponseHead};

@@ -2,11 +2,10 @@
 
 use super::{LoaderNetwork, Shared};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use wireboot_fetch::http::Request;
 use wireboot_fetch::{Command, Event, Exchanged, Job};
 use wireboot_net::Memory;
-use wireboot_protocols::http::{Exchanges, News, Verdict};
+use wireboot_protocols::http::{Exchanges, News, ReadAhead, Verdict};
 
 /// Exchanges at the same time: each has a connection.
 const MOST: usize = 16;
@@ -14,18 +13,7 @@ const MOST: usize = 16;
 /// One that was begun.
 pub(super) struct Exchange {
     job: Job,
-    news: VecDeque<News>,
-    /// The service knows no more of it.
-    ended: bool,
-}
-
-impl Exchange {
-    fn end(&mut self, end: Result<(), Verdict>) {
-        if !self.ended {
-            self.ended = true;
-            self.news.push_back(News::Ended(end));
-        }
-    }
+    body: ReadAhead,
 }
 
 impl LoaderNetwork {
@@ -39,9 +27,13 @@ impl LoaderNetwork {
             return;
         };
         match news {
-            Exchanged::Head(head) => exchange.news.push_back(News::Head(head)),
-            Exchanged::Body { len, .. } => exchange.news.push_back(News::Body(len)),
-            Exchanged::Ended(result) => exchange.end(match result {
+            Exchanged::Head(head) => exchange.body.tell(News::Head(head)),
+            Exchanged::Body { memory, len } => {
+                if let Some(memory) = exchange.body.came(memory, len) {
+                    self.command(Command::Memory { job, memory });
+                }
+            }
+            Exchanged::Ended(result) => exchange.body.ended(match result {
                 Some(result) => result.map_err(|problem| {
                     log::debug!("{problem}");
                     Verdict::from(&problem)
@@ -54,7 +46,7 @@ impl LoaderNetwork {
     /// What runs is lost with its processor, or with the card.
     pub(super) fn lose_exchanges(&mut self) {
         for exchange in &mut self.exchanges {
-            exchange.end(Err(Verdict::DeviceError));
+            exchange.body.ended(Err(Verdict::DeviceError));
         }
     }
 
@@ -80,8 +72,7 @@ impl Exchanges for Shared {
         let job = network.next_job();
         network.exchanges.push(Exchange {
             job,
-            news: VecDeque::new(),
-            ended: false,
+            body: ReadAhead::default(),
         });
         network.command(Command::Exchange {
             job,
@@ -91,17 +82,24 @@ impl Exchanges for Shared {
     }
 
     fn news(&mut self, job: Job) -> Option<News> {
-        self.0.borrow_mut().exchange(job)?.news.pop_front()
+        self.0.borrow_mut().exchange(job)?.body.news()
     }
 
     fn give(&mut self, job: Job, memory: Memory) {
-        self.0.borrow_mut().command(Command::Memory { job, memory });
+        let network = &mut *self.0.borrow_mut();
+        let wanted = network.exchange(job).and_then(|one| one.body.give(memory));
+        if let Some(memory) = wanted {
+            network.command(Command::Memory { job, memory });
+        }
     }
 
     fn close(&mut self, job: Job) {
         let network = &mut *self.0.borrow_mut();
-        let open =
-            |network: &mut LoaderNetwork| network.exchange(job).is_some_and(|one| !one.ended);
+        let open = |network: &mut LoaderNetwork| {
+            network
+                .exchange(job)
+                .is_some_and(|one| !one.body.has_ended())
+        };
         if open(network) {
             network.command(Command::Cancel { job });
         }
