@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "uefi")]
-wireboot_platform::entry!(callers::main);
+wireboot_platform::entry!(callers::main, callers::HEAP);
 
 #[cfg(not(target_os = "uefi"))]
 fn main() {

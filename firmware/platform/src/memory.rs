@@ -20,7 +20,7 @@ use wireboot_ring::{Block, PrefixReader, PrefixWriter, prefix};
 /// Bytes of a page, UEFI's unit of allocation.
 pub const PAGE: usize = boot::PAGE_SIZE;
 
-/// Wanted size of the arena in bytes. Small machines get a half, a quarter or an eighth of it.
+/// Wanted size of the arena in bytes, where a program says no other. Small machines get a half, a quarter or an eighth of it.
 pub const ARENA: usize = 48 << 20;
 
 /// Wanted size of the arena that stands in for the first in bytes, should a processor die in an allocation.
@@ -50,13 +50,13 @@ pub(crate) fn hold_heap() {
 pub(crate) struct Arena(Pages);
 
 impl Arena {
-    /// Takes the arena from the firmware and makes it Rust's heap.
-    pub(crate) fn open() -> Result<Self, uefi::Error> {
-        let mut size = ARENA;
+    /// Takes the arena from the firmware, of `wanted` bytes, and makes it Rust's heap.
+    pub(crate) fn open(wanted: usize) -> Result<Self, uefi::Error> {
+        let mut size = wanted;
         let pages = loop {
             match Pages::allocate(size) {
                 Ok(pages) => break pages,
-                Err(error) if size <= ARENA / 8 => return Err(error),
+                Err(error) if size <= wanted / 8 => return Err(error),
                 Err(_) => size /= 2,
             }
         };

@@ -5,27 +5,35 @@ use core::ffi::c_void;
 use uefi::runtime::{self, ResetType};
 use uefi::{Handle, Status};
 
-/// Makes `fn() -> Status` the program that the firmware starts.
+/// Makes `fn() -> Status` the program that the firmware starts, with a heap of so many bytes if it says so.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
+        $crate::entry!($main, $crate::memory::ARENA);
+    };
+    ($main:path, $heap:expr) => {
         #[unsafe(export_name = "efi_main")]
         extern "efiapi" fn efi_main(
             image: $crate::Handle,
             system_table: *const ::core::ffi::c_void,
         ) -> $crate::Status {
             // SAFETY: called once, by the firmware, with its own arguments.
-            unsafe { $crate::start(image, system_table, $main) }
+            unsafe { $crate::start(image, system_table, $main, $heap) }
         }
     };
 }
 
-/// Opens heap and console, runs `main`, and gives the heap back.
+/// Opens a heap of `heap` bytes and the console, runs `main`, and gives the heap back.
 ///
 /// # Safety
 /// The arguments must be those that the firmware called the image's entry point with; called once. `main` must
 /// leave nothing behind that uses the heap, except on processors that are lost.
-pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> Status) -> Status {
+pub unsafe fn start(
+    image: Handle,
+    system_table: *const c_void,
+    main: fn() -> Status,
+    heap: usize,
+) -> Status {
     // SAFETY: the firmware's own handle and table.
     unsafe {
         uefi::boot::set_image_handle(image);
@@ -33,7 +41,7 @@ pub unsafe fn start(image: Handle, system_table: *const c_void, main: fn() -> St
     }
     bsp::remember();
     processors::remember_image();
-    let arena = match memory::Arena::open() {
+    let arena = match memory::Arena::open(heap) {
         Ok(arena) => arena,
         Err(error) => return error.status(),
     };
