@@ -199,14 +199,16 @@ fn with(
 
 /// Takes what has come and what comes in a moment.
 fn linger(http: &mut Http, state: &mut State, moment: Duration) -> Vec<Answer> {
-    let until = state.network.now() + moment;
+    let mut until = None;
     loop {
-        state.network.turn();
+        // What was read ahead is there without a look at the network.
         let answers = http.advance(&mut *state.network);
-        let over = state.network.now() >= until;
+        let now = state.network.now();
+        let over = now >= *until.get_or_insert(now + moment);
         if over || !answers.is_empty() || !http.waits() {
             return answers;
         }
+        state.network.turn();
     }
 }
 
@@ -296,6 +298,7 @@ unsafe extern "efiapi" fn cancel(this: *mut HttpProtocol, token: *mut HttpToken)
 unsafe extern "efiapi" fn poll(this: *mut HttpProtocol) -> Status {
     with(this, |http, state| {
         refused(http.mode())?;
+        state.network.turn();
         Ok(linger(http, state, POLL_LINGER))
     })
 }

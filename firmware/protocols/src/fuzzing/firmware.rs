@@ -12,8 +12,9 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use uefi_raw::protocol::rng::{RngAlgorithmType, RngProtocol};
 use uefi_raw::table::boot::{BootServices, EventNotifyFn, EventType, MemoryType, TimerDelay, Tpl};
+use uefi_raw::table::runtime::{RuntimeServices, VariableAttributes};
 use uefi_raw::table::system::SystemTable;
-use uefi_raw::{Event, Guid, Handle, Status};
+use uefi_raw::{Char16, Event, Guid, Handle, Status};
 
 /// Addresses of events and handles, which nobody may look behind.
 const EVENTS: usize = 0x1000_0000;
@@ -452,6 +453,7 @@ static RNG: RngProtocol = RngProtocol { get_info, get_rng };
 struct Tables {
     system: SystemTable,
     _boot: Box<BootServices>,
+    _runtime: Box<RuntimeServices>,
 }
 
 // SAFETY: nobody writes to them, and the functions have a state for each thread.
@@ -459,19 +461,71 @@ unsafe impl Send for Tables {}
 // SAFETY: as above.
 unsafe impl Sync for Tables {}
 
-fn boot_services() -> BootServices {
-    let mut services = MaybeUninit::<BootServices>::uninit();
-    let words = size_of::<BootServices>() / size_of::<usize>();
+/// Services of which each is one that no table of ours calls.
+///
+/// # Safety
+/// `T` is [`BootServices`] or [`RuntimeServices`].
+unsafe fn unused<T>() -> T {
+    let mut services = MaybeUninit::<T>::uninit();
+    let words = size_of::<T>() / size_of::<usize>();
     let unused: unsafe extern "efiapi" fn() -> Status = other;
     for index in 0..words {
-        // SAFETY: within the structure, which consists of function pointers, a null pointer and a header of integers.
+        // SAFETY: within the structure, which consists of function pointers, null pointers and a header of integers.
         unsafe {
             let place = services.as_mut_ptr().cast::<*const ()>().add(index);
             place.write(unused as *const ());
         }
     }
     // SAFETY: each field is a function now, and takes any arguments by the convention, in which the caller cleans up.
-    let mut services = unsafe { services.assume_init() };
+    unsafe { services.assume_init() }
+}
+
+/// There is no variable.
+unsafe extern "efiapi" fn get_variable(
+    _: *const Char16,
+    _: *const Guid,
+    _: *mut VariableAttributes,
+    _: *mut usize,
+    _: *mut u8,
+) -> Status {
+    check_variables();
+    Status::NOT_FOUND
+}
+
+unsafe extern "efiapi" fn set_variable(
+    _: *const Char16,
+    _: *const Guid,
+    _: VariableAttributes,
+    _: usize,
+    _: *const u8,
+) -> Status {
+    check_variables();
+    if has_room() {
+        Status::SUCCESS
+    } else {
+        Status::OUT_OF_RESOURCES
+    }
+}
+
+/// UEFI 2.10, section 7.1, table 7.3.
+fn check_variables() {
+    check_running();
+    if with(|state| state.tpl) > Tpl::CALLBACK.0 {
+        fault("a variable above TPL_CALLBACK");
+    }
+}
+
+fn runtime_services() -> RuntimeServices {
+    // SAFETY: of that type.
+    let mut services: RuntimeServices = unsafe { unused() };
+    services.get_variable = get_variable;
+    services.set_variable = set_variable;
+    services
+}
+
+fn boot_services() -> BootServices {
+    // SAFETY: of that type.
+    let mut services: BootServices = unsafe { unused() };
     services.raise_tpl = raise_tpl;
     services.restore_tpl = restore_tpl;
     services.allocate_pool = allocate_pool;
@@ -494,13 +548,16 @@ fn install() {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     let tables = TABLES.get_or_init(|| {
         let mut boot = Box::new(boot_services());
+        let mut runtime = Box::new(runtime_services());
         let system = SystemTable {
             boot_services: &raw mut *boot,
+            runtime_services: &raw mut *runtime,
             ..SystemTable::default()
         };
         Tables {
             system,
             _boot: boot,
+            _runtime: runtime,
         }
     });
     // SAFETY: the tables stay, and the handle is one that nobody looks behind.
