@@ -51,6 +51,7 @@ pub(crate) fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
         SNPONLY,
         &[
             "driven by virtio-net",
+            "the program that started wireboot has the card too",
             "starting efi .* over the firmware's network",
             "driven by virtio-net",
             "no-such.conf.*404",
