@@ -181,7 +181,7 @@ fn ipxe(scene: &Scene<'_>, script: &str) -> Result<(RunningMachine, Server)> {
     let server = scene.serve_program(&program, &[])?;
     let mut machine = start(scene)?;
     expect(&mut machine, "net0: .* using SNP")?;
-    expect(&mut machine, r"boot\.ipxe\.+ ok")?;
+    expect(&mut machine, r"boot\.ipxe\.\.\.[^\n]* ok")?;
     Ok((machine, server))
 }
 
