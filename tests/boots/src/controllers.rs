@@ -142,7 +142,7 @@ fn tells(machine: &mut RunningMachine, command: &str, told: &[&str]) -> Result<S
 pub(crate) fn shell_reconnects(lab: &Lab) -> Result<()> {
     // What the shell lists of the card's handle: no protocol of the firmware's.
     const OURS: &str =
-        r"[0-9A-F]+: Ip6Config IPv4Config2 HttpServiceBinding SimpleNetwork DevicePath";
+        r"[0-9A-F]+: SimpleNetwork DevicePath\S+ Ip6Config IPv4Config2 HttpServiceBinding\s*[\r\n]";
     let scene = Scene::new(lab)?;
     let shell = Package::fetched(SHELL)?.file(&["usr/share/efi-shell-x64/shellx64.efi"])?;
     fs::copy(shell, scene.system.directory.join("shell.efi"))?;
@@ -171,7 +171,7 @@ pub(crate) fn shell_reconnects(lab: &Lab) -> Result<()> {
     tells(
         &mut machine,
         "dh -p SimpleNetwork",
-        &[&format!("{handle}: Ip6Config"), "PXEBaseCode"],
+        &[&format!("{handle}: SimpleNetwork"), "PXEBaseCode"],
     )?;
     let gone = "wireboot: another program gets the network card";
     tells(&mut machine, "reconnect -r", &[gone, "Result Success"])?;

@@ -237,7 +237,7 @@ pub(crate) fn ipxe(
     let server = scene.serve_program(&program, &[])?;
     let mut machine = start(scene)?;
     expect(&mut machine, &format!("net0: .* using {driver}"))?;
-    expect(&mut machine, r"boot\.ipxe\.+ ok")?;
+    expect(&mut machine, r"boot\.ipxe\.\.\.[^\n]* ok")?;
     Ok((machine, server))
 }
 
