@@ -72,7 +72,7 @@ pub struct Progress {
 pub enum State {
     /// The server has not answered yet.
     Asked,
-    /// It comes.
+    /// Bytes have come, and more are to.
     Coming,
     /// It is there.
     Whole,

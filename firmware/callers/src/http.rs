@@ -105,7 +105,7 @@ pub(crate) struct Local {
     pub address: IpAddr,
     pub mask: [u8; 4],
     pub port: u16,
-    /// In milliseconds.
+    /// TimeOutMillisec.
     pub timeout: u32,
 }
 
@@ -157,7 +157,7 @@ impl Child {
         unsafe { self.protocol.as_ref() }
     }
 
-    /// DestroyChild.
+    /// Ends the child, and tells what DestroyChild answered.
     pub(crate) fn destroy(self) -> Status {
         // SAFETY: made by `create`.
         let status =
@@ -232,7 +232,7 @@ struct Http {
 /// A file's head.
 struct Head {
     status: HttpStatusCode,
-    /// Content-Length.
+    /// The length of the body, where the server announced one.
     length: Option<usize>,
     /// Bytes of the body that came with it.
     have: usize,

@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use uefi::{Guid, Handle, Status, guid};
 use uefi_raw::protocol::network::ip4_config2::{Ip4Config2DataType, Ip4Config2Protocol};
 
-/// EFI_IP6_CONFIG_PROTOCOL_GUID.
+/// The GUID of EFI_IP6_CONFIG_PROTOCOL (UEFI 2.10, section 28.7); uefi-raw lacks it.
 const IP6_CONFIG: Guid = guid!("937fe521-95ae-4d1a-8929-48bcd90ad31a");
 
 /// Types and subtypes of the nodes of a network interface's path.
@@ -166,7 +166,7 @@ impl Interface {
         Ok(Self { table, v6 })
     }
 
-    /// SetData.
+    /// Sets the interface by SetData, and tells what that answered.
     pub(crate) fn set(&self, kind: Data, data: &[u8]) -> Status {
         // SAFETY: the table stays while a loader runs, and the data has the size that is told.
         unsafe {

@@ -22,7 +22,7 @@ pub(super) struct Manner {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Stop {
-    /// An error.
+    /// The server sends an ERROR packet.
     Error,
     /// It says nothing for a minute, to nobody.
     Minute,
