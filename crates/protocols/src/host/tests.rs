@@ -574,6 +574,12 @@ fn neighbours_that_cannot_be_are_not_believed() {
         host.listen(&mut wire).unwrap();
         assert_eq!(host.router(), known);
     }
+    // No station has a group's Ethernet address.
+    let (from, mut message) = router("fe80::8");
+    message.extend([1, 1, 0x33, 0x33, 0, 0, 0, 1]);
+    wire.icmp6(from, ip("ff02::1"), message);
+    host.listen(&mut wire).unwrap();
+    assert_eq!(host.neighbors(), []);
     wire.icmp6(
         ip("fd00::9"),
         ip("fd00::1"),
