@@ -98,15 +98,17 @@ pub async fn get(
     let mut most = MAX_BLOCK_SIZE;
     loop {
         let transfer = Rc::new(RefCell::new(Transfer::new(servers, stack.now())));
-        let run = Run {
+        let mut run = Run {
             stack,
             sharers,
             floor: limits.floor,
             socket: stack.udp_with_sink(transfer.clone()),
             transfer: transfer.clone(),
             announced: None,
+            ended: false,
         };
         let result = run.run(servers, file, ask, most, destination).await;
+        drop(run);
         let (peer, size, arrived, held) = {
             let transfer = transfer.borrow();
             (
@@ -194,11 +196,36 @@ struct Run<'a> {
     socket: UdpSocket,
     transfer: Rc<RefCell<Transfer>>,
     announced: Option<u64>,
+    /// It has come to an end of its own.
+    ended: bool,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // The server would send its window again and again.
+            self.refuse(ErrorCode::UNDEFINED, "cancelled");
+        }
+    }
 }
 
 impl Run<'_> {
     async fn run(
-        mut self,
+        &mut self,
+        servers: &[SocketAddr],
+        file: &str,
+        ask: Ask,
+        most: u16,
+        destination: &mut impl Destination,
+    ) -> Result<Ending, TftpError> {
+        let ending = self.to_its_end(servers, file, ask, most, destination);
+        let ending = ending.await;
+        self.ended = true;
+        ending
+    }
+
+    async fn to_its_end(
+        &mut self,
         servers: &[SocketAddr],
         file: &str,
         ask: Ask,
@@ -492,7 +519,7 @@ impl Run<'_> {
         let _ = self.socket.send_to(to, &packet);
     }
 
-    fn finish(self) -> Result<TftpFile, TftpError> {
+    fn finish(&self) -> Result<TftpFile, TftpError> {
         let mut transfer = self.transfer.borrow_mut();
         let received = transfer.received;
         if let Some(announced) = self.announced

@@ -25,6 +25,7 @@ struct Bench {
     service: Service<SimNic>,
     server: Engine<SimNic>,
     port: u16,
+    log: Rc<RefCell<Log>>,
     clock: Clock,
     commands: Sender<Command>,
     events: Receiver<Event>,
@@ -52,11 +53,12 @@ impl Bench {
         let listener = stack.udp();
         let port = listener.port();
         let log = Rc::new(RefCell::new(Log::default()));
-        server.spawn(serve(stack, listener, manner, log));
+        server.spawn(serve(stack, listener, manner, log.clone()));
         let mut bench = Self {
             service,
             server,
             port,
+            log,
             clock,
             commands,
             events,
@@ -179,6 +181,8 @@ fn a_cancelled_job_is_over_at_once_wherever_it_was() {
     });
     assert!(matches!(bench.done[&1], Err(FetchError::Cancelled { .. })));
     assert!(bench.done[&2].is_ok());
+    // The server need not wait for an acknowledgement.
+    assert_eq!(bench.log.borrow().errors, ["cancelled"]);
 }
 
 #[test]

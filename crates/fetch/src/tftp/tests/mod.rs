@@ -129,6 +129,8 @@ pub(crate) struct Log {
     requests: u32,
     strangers: u32,
     data: u64,
+    /// Texts of errors from clients.
+    pub(crate) errors: Vec<String>,
 }
 
 struct Session {
@@ -323,7 +325,9 @@ impl Session {
                             return acked + u64::from(ahead);
                         }
                     }
-                    Ok(Packet::Error { .. }) if from == self.client => {
+                    Ok(Packet::Error { text, .. }) if from == self.client => {
+                        let text = String::from_utf8_lossy(text).into_owned();
+                        self.log.borrow_mut().errors.push(text);
                         self.ended.set(true);
                         return acked;
                     }
