@@ -94,7 +94,7 @@ const MEMORY: usize = 64 << 20;
 /// How long the link may take to come up, in microseconds.
 const LINK: u64 = 5_000_000;
 
-/// The program: measures what its load options say, and tells.
+/// The program: measures what its options say, and tells.
 pub fn main() -> Status {
     let clock = Clock::calibrate();
     log::info!("wireboot-bench {}", env!("CARGO_PKG_VERSION"));
@@ -109,7 +109,11 @@ pub fn main() -> Status {
 
 fn run(clock: Clock) -> Result<(), Error> {
     let image = LoadedSelf::read();
-    let options = Options::parse(&image.options)?;
+    let text = match &image.section {
+        Some(bytes) => String::from_utf8_lossy(bytes),
+        None => image.options.as_str().into(),
+    };
+    let options = Options::parse(&text)?;
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(&image);
     let mut bench = Bench::open(&options, &origin, clock)?;

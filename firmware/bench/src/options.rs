@@ -1,4 +1,4 @@
-//! The load options.
+//! The options: the text of PE section `.wbconf`, else the load options.
 
 use crate::error::Error;
 use alloc::string::{String, ToString};

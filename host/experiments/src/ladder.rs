@@ -30,6 +30,7 @@ pub use sender::Sender;
 use crate::bench::files::{self, MIB};
 use crate::bench::host::{self, Host};
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
+use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, NetworkOptions};
@@ -240,23 +241,22 @@ pub fn measure(
 ) -> Result<Ladder> {
     let root = lab.scratch().join("ladder-files");
     let disk = lab.scratch().join("ladder-disk");
-    for directory in [&root, &disk] {
+    // Not by a script of the shell: the newest OVMF has none.
+    let boot = disk.join("EFI/BOOT");
+    for directory in [&root, &boot] {
         fs::create_dir_all(directory).context("making a directory")?;
     }
     for mib in [SMALL_MIB, FILE_MIB, LARGE_MIB] {
         files::write(&root, mib * MIB)?;
     }
-    fs::copy(bench, disk.join(PROGRAM)).with_context(|| format!("copying {PROGRAM}"))?;
-    fs::write(
-        disk.join("startup.nsh"),
-        format!(
-            "fs0:\r\n{PROGRAM} server={} small={} file={} large={} {options}\r\n",
-            network::server(ip),
-            files::name(SMALL_MIB * MIB),
-            files::name(FILE_MIB * MIB),
-            files::name(LARGE_MIB * MIB)
-        ),
-    )?;
+    let options = format!(
+        "server={} small={} file={} large={} {options}",
+        network::server(ip),
+        files::name(SMALL_MIB * MIB),
+        files::name(FILE_MIB * MIB),
+        files::name(LARGE_MIB * MIB)
+    );
+    embed::configuration(bench, &options, &boot.join("BOOTX64.EFI"))?;
     let _server = Server::start(
         lab,
         lab.command(program),
