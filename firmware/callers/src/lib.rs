@@ -32,8 +32,8 @@ use uefi::Handle;
 use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::{Clock, Status};
 
-/// Bytes of the heap: files of 64 MiB, which some callers read into memory that grows.
-pub const HEAP: usize = 192 << 20;
+/// Bytes of the heap: files of 64 MiB, which some callers read into memory that grows, or an image of 200 MB in memory of its size.
+pub const HEAP: usize = 256 << 20;
 
 /// The program: does its jobs one after the other, and succeeds when all did.
 pub fn main() -> Status {

@@ -93,6 +93,9 @@ pub(crate) fn read(network: &mut impl Datagrams, wanted: &Wanted<'_>) -> Result<
                 peer = Some(port);
                 block = option(body, "blksize").unwrap_or(512);
                 window = option(body, "windowsize").unwrap_or(1);
+                let size = option(body, "tsize").unwrap_or(0);
+                file.try_reserve_exact(size)
+                    .map_err(|_| Failure::Wrong("no memory for a file of this size"))?;
                 network.send(port, &acknowledgement(0))?;
             }
             DATA => {

@@ -26,9 +26,18 @@ pub(crate) fn prepare(scene: &Scene<'_>, jobs: &str) -> Result<()> {
 
 /// Each verb gets the file whole.
 pub(crate) fn gets(scene: &Scene<'_>, machine: &mut RunningMachine, verbs: &[&str]) -> Result<()> {
-    let sha256 = scene.system.digest_of(FILE)?;
-    let bytes = fs::metadata(scene.system.directory.join(FILE))
-        .context(FILE)?
+    gets_file(scene, machine, FILE, verbs)
+}
+
+fn gets_file(
+    scene: &Scene<'_>,
+    machine: &mut RunningMachine,
+    file: &str,
+    verbs: &[&str],
+) -> Result<()> {
+    let sha256 = scene.system.digest_of(file)?;
+    let bytes = fs::metadata(scene.system.directory.join(file))
+        .context(file.to_owned())?
         .len();
     for verb in verbs {
         expect(
@@ -112,6 +121,19 @@ pub(crate) fn over_ours_over_ipv6(lab: &Lab) -> Result<()> {
     statuses(&mut machine)?;
     gets(&scene, &mut machine, &VERBS)?;
     expect(&mut machine, "callers: done, 0 of 4 failed").map(drop)
+}
+
+/// A client of Windows Deployment Services reads an image of 200 MB by datagrams of its own: block numbers begin anew three times.
+pub(crate) fn image_by_wds(lab: &Lab) -> Result<()> {
+    const IMAGE: &str = "data.cpio";
+    let mut scene = Scene::on(lab, NetworkOptions::default(), 200)?;
+    scene.machine.memory_mib = 1024;
+    prepare(&scene, &format!("wds {IMAGE}\n"))?;
+    let program = keeper(&scene, "tftp://10.77.0.1/callers.efi")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "starting efi .* over wireboot's network")?;
+    gets_file(&scene, &mut machine, IMAGE, &["wds"])
 }
 
 const IN_THE_MENU: &str = "fd00:98::7/64 fe80::7 fd00:98::53";
