@@ -218,13 +218,13 @@ impl Run<'_> {
         most: u16,
         destination: &mut impl Destination,
     ) -> Result<Ending, TftpError> {
-        let ending = self.to_its_end(servers, file, ask, most, destination);
+        let ending = self.exchange(servers, file, ask, most, destination);
         let ending = ending.await;
         self.ended = true;
         ending
     }
 
-    async fn to_its_end(
+    async fn exchange(
         &mut self,
         servers: &[SocketAddr],
         file: &str,

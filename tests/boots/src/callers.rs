@@ -123,7 +123,7 @@ pub(crate) fn over_ours_over_ipv6(lab: &Lab) -> Result<()> {
     expect(&mut machine, "callers: done, 0 of 4 failed").map(drop)
 }
 
-/// A client of Windows Deployment Services reads an image of 200 MB by datagrams of its own: block numbers begin anew three times.
+/// A client of Windows Deployment Services reads an image of 200 MB by datagrams of its own: block numbers begin anew twice.
 pub(crate) fn image_by_wds(lab: &Lab) -> Result<()> {
     const IMAGE: &str = "data.cpio";
     let mut scene = Scene::on(lab, NetworkOptions::default(), 200)?;
