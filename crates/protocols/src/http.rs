@@ -20,6 +20,8 @@ use wireboot_fetch::Job;
 use wireboot_fetch::http::{Problem, Request, ResponseHead};
 use wireboot_net::{Memory, NetError};
 
+/// Bytes that take longer than a tick of the firmware's at 3 Gbit/s.
+const MUCH: usize = 4 << 20;
 /// Responses that wait at the same time.
 const MOST_WAITING: usize = 64;
 
@@ -134,7 +136,8 @@ struct Waiting {
     token: Token,
     wants_head: bool,
     body: Option<Memory>,
-    given: bool,
+    /// The length of the body's memory in bytes, once the exchange has that.
+    given: Option<usize>,
 }
 
 /// An exchange, and how far it is.
@@ -266,7 +269,7 @@ impl Http {
             token,
             wants_head,
             body,
-            given: false,
+            given: None,
         });
         Ok(())
     }
@@ -287,7 +290,7 @@ impl Http {
         let index = self.waiting.iter().position(|one| one.token == token);
         match index.and_then(|index| self.waiting.remove(index)) {
             // What comes for it would be lost, so nobody gets the rest either.
-            Some(Waiting { given: true, .. }) => {
+            Some(Waiting { given: Some(_), .. }) => {
                 let mut answers = self.abort(exchanges);
                 answers.insert(0, aborted(token, Some(Response::default())));
                 Ok(answers)
@@ -302,6 +305,13 @@ impl Http {
     #[must_use]
     pub fn waits(&self) -> bool {
         self.asking.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Whether what comes next is so much that a tick of the firmware's, 10 ms, means nothing to it.
+    #[must_use]
+    pub fn waits_for_much(&self) -> bool {
+        let first = self.waiting.front().and_then(|first| first.given);
+        first.is_some_and(|bytes| bytes >= MUCH)
     }
 
     /// Takes what has come. Returns the tokens that it answers.
@@ -332,12 +342,12 @@ impl Http {
             };
             if verdict == Verdict::Success && conversation.goes_on() {
                 if let Some(memory) = first.body.take() {
-                    first.given = true;
+                    first.given = Some(memory.len());
                     exchanges.give(conversation.exchange, memory);
                     // It may be there at once.
                     continue;
                 }
-                if first.given {
+                if first.given.is_some() {
                     return answers;
                 }
             }
@@ -383,7 +393,7 @@ impl Conversation {
 
     /// The answer to who waits longest, once what it wants is there or will never be.
     fn answer(&mut self, first: &Waiting, begun: Verdict) -> Answer {
-        let wants_body = first.given || first.body.is_some();
+        let wants_body = first.given.is_some() || first.body.is_some();
         let verdict = match (begun, self.came, self.end) {
             (Verdict::Success, None, Some(Err(verdict))) if wants_body => verdict,
             (Verdict::Success, ..) if self.fields.is_some() && self.status >= Some(400) => {

@@ -1,5 +1,7 @@
 //! Waiting in the firmware's idle loop, which halts the processor.
 
+#[cfg(target_os = "uefi")]
+use core::arch::asm;
 use core::time::Duration;
 use uefi::Event;
 use uefi::boot::{self, EventType, TimerTrigger, Tpl};
@@ -31,7 +33,29 @@ impl IdleTimer {
         };
         if boot::set_timer(timer, TimerTrigger::Relative(Duration::from_millis(1))).is_ok() {
             // SAFETY: a second name of the event, which outlives the call.
-            let _ = boot::wait_for_event(&[unsafe { timer.unsafe_clone() }]);
+            let waited = boot::wait_for_event(&[unsafe { timer.unsafe_clone() }]);
+            if waited.is_err() {
+                // Above TPL_APPLICATION, in a call of a boot loader's (UEFI 2.10, section 7.1, WaitForEvent).
+                halt();
+            }
+        }
+    }
+}
+
+/// The flag of `RFLAGS` without which no interrupt comes.
+#[cfg(target_os = "uefi")]
+const INTERRUPTS: u64 = 1 << 9;
+
+/// Halts until the next interrupt: the firmware's tick at the latest, which it needs for its own timers. Returns at once where none can come.
+fn halt() {
+    #[cfg(target_os = "uefi")]
+    {
+        let flags: u64;
+        // SAFETY: reads the flags by way of the stack.
+        unsafe { asm!("pushfq", "pop {}", out(reg) flags) };
+        if flags & INTERRUPTS != 0 {
+            // SAFETY: boot services run at privilege level 0, and their interrupts end it.
+            unsafe { asm!("hlt", options(nomem, nostack, preserves_flags)) };
         }
     }
 }

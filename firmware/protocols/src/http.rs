@@ -209,6 +209,9 @@ fn linger(http: &mut Http, state: &mut State, moment: Duration) -> Vec<Answer> {
             return answers;
         }
         state.network.turn();
+        if http.waits_for_much() {
+            state.network.idle();
+        }
     }
 }
 

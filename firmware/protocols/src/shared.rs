@@ -24,6 +24,8 @@ use wireboot_protocols::simple_network::SimpleNetwork;
 pub trait Network: Exchanges {
     /// Looks after it for a moment.
     fn turn(&mut self);
+    /// Leaves the machine to it until the firmware's next tick, where it runs without this processor and nothing is about to happen.
+    fn idle(&mut self);
     /// Time on its clock.
     fn now(&self) -> Instant;
     /// Uses another address of the station's, as a caller wants.

@@ -288,6 +288,10 @@ impl efi_protocols::Network for Shared {
         self.0.borrow_mut().turn();
     }
 
+    fn idle(&mut self) {
+        self.0.borrow_mut().network.idle();
+    }
+
     fn now(&self) -> Instant {
         instant(self.0.borrow().network.clock)
     }

@@ -114,6 +114,24 @@ fn nothing_goes_without_a_configuration() {
 }
 
 #[test]
+fn a_large_body_that_is_on_its_way_is_much_to_wait_for() {
+    let (mut http, mut script) = answered(200);
+    http.response(2, true, room(MUCH)).unwrap();
+    assert!(!http.waits_for_much(), "nobody has its memory yet");
+    assert!(verdicts(&mut http, &mut script).is_empty());
+    assert!(http.waits_for_much());
+    script.news.push_back(News::Body(MUCH));
+    assert_eq!(
+        verdicts(&mut http, &mut script),
+        [(2, Verdict::Success, MUCH)]
+    );
+    assert!(!http.waits_for_much());
+    http.response(3, false, room(MUCH - 1)).unwrap();
+    assert!(verdicts(&mut http, &mut script).is_empty());
+    assert!(!http.waits_for_much());
+}
+
+#[test]
 fn a_configuration_is_kept_until_it_is_taken_back() {
     let (mut http, mut script) = (Http::default(), Script::default());
     let mut set =

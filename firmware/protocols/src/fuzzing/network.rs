@@ -132,6 +132,10 @@ impl Network for Fake {
         }
     }
 
+    fn idle(&mut self) {
+        self.turn();
+    }
+
     fn now(&self) -> Instant {
         let state = &mut *self.0.borrow_mut();
         let now = state.now.unwrap_or(Instant::ZERO) + state.step;

@@ -81,7 +81,7 @@ impl LoaderNetwork {
                     };
                 }
                 Some(event) => self.take(event),
-                None => {}
+                None => self.network.idle(),
             }
         }
     }
