@@ -38,7 +38,8 @@ fn fold(mut total: u64) -> u16 {
 }
 
 /// Sum of the pseudo header (RFC 9293, section 3.1; RFC 768; RFC 8200, section 8.1), not complemented.
-pub(crate) fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> u16 {
+#[must_use]
+pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> u16 {
     fold(address(source) + address(destination) + u64::from(protocol) + len as u64)
 }
 
@@ -59,8 +60,10 @@ pub(crate) fn verify(pseudo: u16, segment: Parts<'_>) -> bool {
     sum(pseudo, segment.chunks()) == 0xffff
 }
 
-/// The checksum of `segment`, whose checksum field holds zero.
-pub(crate) fn compute(pseudo: u16, segment: &[u8]) -> u16 {
+/// The checksum of `segment`, whose checksum field holds zero; zero where that holds the right one. `pseudo`: the sum of the pseudo header, or
+/// zero without one.
+#[must_use]
+pub fn compute(pseudo: u16, segment: &[u8]) -> u16 {
     !sum(pseudo, core::iter::once(segment))
 }
 

@@ -18,7 +18,7 @@ extern crate alloc;
 extern crate std;
 
 mod bootp;
-mod checksum;
+pub mod checksum;
 mod datagrams;
 mod engine;
 mod error;

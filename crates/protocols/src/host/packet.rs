@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use wireboot_net::checksum::{compute, pseudo_header};
 
 pub(super) const ARP: [u8; 2] = [8, 6];
 pub(super) const IPV4: [u8; 2] = [8, 0];
@@ -51,41 +52,17 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<u16> {
         .map(u16::from_be_bytes)
 }
 
-/// The sum of 16-bit words for a checksum (RFC 1071).
-fn sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<2>();
-    let all: u64 = words
-        .iter()
-        .map(|&word| u64::from(u16::from_be_bytes(word)))
-        .sum();
-    all + rest.first().map_or(0, |&last| u64::from(last) << 8)
-}
-
-/// The checksum of bytes that sum up to `sum`.
-fn folded(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    !(sum as u16)
-}
-
-/// The sum of the addresses, the protocol and the length, for checksums over a payload.
-fn pseudo(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> u64 {
-    let of = |address| match address {
-        IpAddr::V4(v4) => sum(&v4.octets()),
-        IpAddr::V6(v6) => sum(&v6.octets()),
-    };
-    of(source) + of(destination) + u64::from(protocol) + len as u64
-}
-
 /// The checksum of a payload whose checksum field is zero; zero where it holds one that is right.
 pub(super) fn checksum(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> u16 {
-    folded(pseudo(source, destination, protocol, payload.len()) + sum(payload))
+    compute(
+        pseudo_header(source, destination, protocol, payload.len()),
+        payload,
+    )
 }
 
 /// The checksum of an ICMP message of IPv4, which is over nothing else.
 pub(super) fn icmp_checksum(message: &[u8]) -> u16 {
-    folded(sum(message))
+    compute(0, message)
 }
 
 /// Reads a packet of the given Ethertype; `None` where it is damaged or none of IP.
@@ -125,7 +102,7 @@ fn parse4(packet: &[u8]) -> Option<Ip<'_>> {
     let header_len = usize::from(first & 0xf) * 4;
     let whole = packet.get(..len)?;
     let (header, payload) = whole.split_at_checked(header_len)?;
-    if first >> 4 != 4 || header_len < IPV4_HEADER || folded(sum(header)) != 0 {
+    if first >> 4 != 4 || header_len < IPV4_HEADER || compute(0, header) != 0 {
         return None;
     }
     let flags = u16::from_be_bytes([f0, f1]);
@@ -306,7 +283,7 @@ fn packet(header: &Header, payload: &[u8], fragment: Option<Fragment>, alone: bo
             bytes.extend([header.ttl, header.protocol, 0, 0]);
             bytes.extend(source.octets());
             bytes.extend(destination.octets());
-            let sum = folded(sum(&bytes));
+            let sum = compute(0, &bytes);
             put(&mut bytes, 10, &sum.to_be_bytes());
         }
         (source, destination) => {

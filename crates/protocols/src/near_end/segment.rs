@@ -4,15 +4,20 @@ use super::frames::Frames;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use smoltcp::phy::ChecksumCapabilities;
+#[cfg(any(test, feature = "fuzzing"))]
+use smoltcp::wire::IpAddress;
 use smoltcp::wire::{
-    IpAddress, IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, TcpPacket, TcpSeqNumber,
+    IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, TcpPacket, TcpSeqNumber,
 };
+use wireboot_net::checksum::{compute, pseudo_header};
 use wireboot_tcp::{Flags, Segment, Transmit};
 
 const ETHERTYPE: usize = 12;
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const HOPS: u8 = 64;
+/// The protocol's number (RFC 9293, section 3.1).
+const TCP: u8 = 6;
 /// A header without options.
 const HEADER: usize = 20;
 /// Of the control bits in a header.
@@ -91,38 +96,33 @@ pub(super) fn answer(
     if let Some(place) = place.last_chunk_mut() {
         *place = kind;
     }
-    let ends: (IpAddress, IpAddress) = match (source.ip(), destination.ip()) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            Ipv4Repr {
-                src_addr: from,
-                dst_addr: to,
-                next_header: IpProtocol::Tcp,
-                payload_len,
-                hop_limit: HOPS,
-            }
-            .emit(
-                &mut Ipv4Packet::new_unchecked(&mut *packet),
-                &ChecksumCapabilities::default(),
-            );
-            (from.into(), to.into())
+    match (source.ip(), destination.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => Ipv4Repr {
+            src_addr: from,
+            dst_addr: to,
+            next_header: IpProtocol::Tcp,
+            payload_len,
+            hop_limit: HOPS,
         }
+        .emit(
+            &mut Ipv4Packet::new_unchecked(&mut *packet),
+            &ChecksumCapabilities::default(),
+        ),
         (from, to) => {
             let six = |address| match address {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped(),
                 IpAddr::V6(v6) => v6,
             };
-            let (from, to) = (six(from), six(to));
             Ipv6Repr {
-                src_addr: from,
-                dst_addr: to,
+                src_addr: six(from),
+                dst_addr: six(to),
                 next_header: IpProtocol::Tcp,
                 payload_len,
                 hop_limit: HOPS,
             }
             .emit(&mut Ipv6Packet::new_unchecked(&mut *packet));
-            (from.into(), to.into())
         }
-    };
+    }
     let start = packet.len().saturating_sub(payload_len);
     let Some(tcp) = packet.get_mut(start..) else {
         return frame;
@@ -146,7 +146,8 @@ pub(super) fn answer(
     tcp.set_ack_number(TcpSeqNumber(out.ack.cast_signed()));
     tcp.set_header_len((HEADER + options.len()) as u8);
     tcp.set_window_len(out.wnd);
-    tcp.fill_checksum(&ends.0, &ends.1);
+    let pseudo = pseudo_header(source.ip(), destination.ip(), TCP, payload_len);
+    tcp.set_checksum(compute(pseudo, tcp.as_ref()));
     frame
 }
 
