@@ -4,6 +4,7 @@ use crate::not_run::NotRun;
 use crate::{apt, build, deny, documents, shell, uefi};
 use anyhow::{Context, Result};
 use std::fs;
+use std::path::PathBuf;
 
 /// Every gate in turn; fails at the first that does.
 pub(crate) fn all() -> Result<()> {
@@ -119,11 +120,44 @@ pub(crate) fn rustdoc() -> Result<()> {
 
 /// The crates for other projects build from what would be published of them, without the tree around it.
 pub(crate) fn publishing() -> Result<()> {
+    forget_unpacked()?;
+    // What was compiled of them before counts as fresh, too.
+    let target = shell::target_directory().join("publishing");
+    if target.exists() {
+        fs::remove_dir_all(&target)?;
+    }
     let mut cargo = shell::cargo();
     cargo.args(["package", "--quiet", "--offline", "--allow-dirty"]);
     for entry in fs::read_dir(shell::root().join("crates"))? {
         let folder = entry?.file_name();
         cargo.arg(format!("--package=wireboot-{}", folder.display()));
     }
-    shell::run(&mut cargo)
+    shell::run(cargo.env("CARGO_TARGET_DIR", target))
+}
+
+/// Cargo unpacks our packages once, for those that depend on them, and takes what lies there for theirs ever after, as their version is the same.
+fn forget_unpacked() -> Result<()> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let Some(Ok(registries)) = home.map(|home| fs::read_dir(home.join("registry/src"))) else {
+        return Ok(());
+    };
+    for registry in registries {
+        let registry = registry?;
+        // A registry of the network is named after its host.
+        if !registry.file_name().to_string_lossy().starts_with('-') {
+            continue;
+        }
+        for package in fs::read_dir(registry.path())? {
+            let package = package?;
+            if package
+                .file_name()
+                .to_string_lossy()
+                .starts_with("wireboot-")
+            {
+                fs::remove_dir_all(package.path())?;
+            }
+        }
+    }
+    Ok(())
 }
