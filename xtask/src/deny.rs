@@ -3,7 +3,6 @@
 use crate::not_run::NotRun;
 use crate::{shell, tool};
 use anyhow::Result;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// About a minute and a half to build, on two processors.
@@ -41,9 +40,8 @@ fn deny() -> Result<Command> {
 
 /// Whether an earlier run left a list of vulnerabilities.
 fn advisories_at_hand() -> bool {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let entries = home.and_then(|home| std::fs::read_dir(home.join("advisory-dbs")).ok());
+    let entries =
+        shell::cargo_home().and_then(|home| std::fs::read_dir(home.join("advisory-dbs")).ok());
     entries.is_some_and(|mut entries| {
         entries.any(|entry| entry.is_ok_and(|entry| entry.path().is_dir()))
     })

@@ -4,7 +4,6 @@ use crate::not_run::NotRun;
 use crate::{apt, build, deny, documents, shell, uefi};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::PathBuf;
 
 /// Every gate in turn; fails at the first that does.
 pub(crate) fn all() -> Result<()> {
@@ -137,9 +136,9 @@ pub(crate) fn publishing() -> Result<()> {
 
 /// Cargo unpacks our packages once, for those that depend on them, and takes what lies there for theirs ever after, as their version is the same.
 fn forget_unpacked() -> Result<()> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
-    let Some(Ok(registries)) = home.map(|home| fs::read_dir(home.join("registry/src"))) else {
+    let Some(Ok(registries)) =
+        shell::cargo_home().map(|home| fs::read_dir(home.join("registry/src")))
+    else {
         return Ok(());
     };
     for registry in registries {

@@ -31,6 +31,12 @@ pub(crate) fn cache_directory() -> PathBuf {
     }
 }
 
+/// Where cargo keeps what it fetched: `CARGO_HOME`, else `~/.cargo`.
+pub(crate) fn cargo_home() -> Option<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
+}
+
 /// A command that runs in the root of the tree.
 pub(crate) fn command(program: impl Into<OsString>) -> Command {
     let mut command = Command::new(program.into());

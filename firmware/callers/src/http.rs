@@ -105,7 +105,7 @@ pub(crate) struct Local {
     pub address: IpAddr,
     pub mask: [u8; 4],
     pub port: u16,
-    /// TimeOutMillisec.
+    /// How long a connection may take, in milliseconds.
     pub timeout: u32,
 }
 
