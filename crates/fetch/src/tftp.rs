@@ -108,6 +108,7 @@ pub async fn get(
             ended: false,
         };
         let result = run.run(servers, file, ask, most, destination).await;
+        run.ended = true;
         drop(run);
         let (peer, size, arrived, held) = {
             let transfer = transfer.borrow();
@@ -211,20 +212,6 @@ impl Drop for Run<'_> {
 
 impl Run<'_> {
     async fn run(
-        &mut self,
-        servers: &[SocketAddr],
-        file: &str,
-        ask: Ask,
-        most: u16,
-        destination: &mut impl Destination,
-    ) -> Result<Ending, TftpError> {
-        let ending = self.exchange(servers, file, ask, most, destination);
-        let ending = ending.await;
-        self.ended = true;
-        ending
-    }
-
-    async fn exchange(
         &mut self,
         servers: &[SocketAddr],
         file: &str,
