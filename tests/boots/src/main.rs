@@ -487,7 +487,9 @@ fn boots() -> anyhow::Result<ExitCode> {
     let conclusion = libtest_mimic::run(&arguments, CASES.iter().map(trial).collect());
     let mut outcomes: Vec<Outcome> = outcomes.try_iter().collect();
     outcomes.sort_by_key(|outcome| Reverse(outcome.took));
-    println!("the longest boots:");
+    if outcomes.len() > 1 {
+        println!("the longest boots:");
+    }
     for Outcome { name, took, .. } in outcomes.iter().take(LONGEST) {
         println!("{:6.1} s  {name}", took.as_secs_f64());
     }
