@@ -109,11 +109,7 @@ pub fn main() -> Status {
 
 fn run(clock: Clock) -> Result<(), Error> {
     let image = LoadedSelf::read();
-    let text = match &image.section {
-        Some(bytes) => String::from_utf8_lossy(bytes),
-        None => image.options.as_str().into(),
-    };
-    let options = Options::parse(&text)?;
+    let options = Options::parse(&image.text())?;
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(&image);
     let mut bench = Bench::open(&options, &origin, clock)?;

@@ -39,11 +39,7 @@ pub const HEAP: usize = 256 << 20;
 pub fn main() -> Status {
     let clock = Clock::calibrate();
     let image = LoadedSelf::read();
-    let text = match image.section {
-        Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        None => image.options,
-    };
-    let jobs = match jobs::parse(&text) {
+    let jobs = match jobs::parse(&image.text()) {
         Ok(jobs) => jobs,
         Err(word) => {
             tell(format_args!("what is {word}?"));

@@ -1,6 +1,7 @@
 //! Images: how this one was loaded, and loading and starting others.
 
 use crate::device_path::{self, PathBuf};
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,6 +33,17 @@ pub struct LoadedSelf {
     pub options: String,
     /// Content of PE section `.wbconf`, if the image has it.
     pub section: Option<Vec<u8>>,
+}
+
+impl LoadedSelf {
+    /// What a program that measures or tests is to do: the text of the section, else the load options.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.section {
+            Some(bytes) => String::from_utf8_lossy(bytes),
+            None => self.options.as_str().into(),
+        }
+    }
 }
 
 /// Where this image lies in memory: its first address and its length in bytes.
