@@ -24,7 +24,6 @@ mod statuses;
 mod tftp;
 mod udp;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use jobs::{Job, Verb};
 use report::{Failure, tell};
