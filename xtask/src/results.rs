@@ -59,7 +59,7 @@ const MEASUREMENTS: &[Measurement] = &[
     },
     Measurement {
         name: "first-byte",
-        arguments: "bench --first-byte --only wireboot-http,ovmf-http,ovmf-new-http,ipxe --rounds 9",
+        arguments: "bench --first-byte --only wireboot-http,ovmf-http,ovmf-new-http,ipxe --rounds 5",
         files: &["json", "md"],
     },
     Measurement {
