@@ -20,7 +20,6 @@ pub mod network;
 pub mod output;
 pub mod packages;
 pub mod payload;
-pub mod pcap;
 pub mod qemu;
 mod qmp;
 pub mod server;

@@ -50,6 +50,8 @@ pub struct NetworkOptions {
     pub mtu: u16,
     /// A bridge in front of the machine, to which stations can be joined. Without it the machine's cable is `lab0` itself.
     pub bridge: bool,
+    /// The bridge speaks the spanning tree protocol, and holds the machine's port for 30 s when its link comes up.
+    pub spanning_tree: bool,
     /// Loss and delay on the machine's cable. Such a cable is made of a process that copies frames one by one: without offloads
     /// and slow, so not for measurements of speed.
     pub impairment: Option<Impairment>,
@@ -80,6 +82,7 @@ impl Default for NetworkOptions {
         Self {
             mtu: 1500,
             bridge: false,
+            spanning_tree: false,
             impairment: None,
             vlan: None,
             queues: 1,
@@ -131,23 +134,25 @@ impl Network {
         };
         tool("ip", ["link", "set", tap, "mtu", &mtu])?;
         if network.options.bridge {
-            tool(
-                "ip",
-                [
-                    "link",
-                    "add",
-                    "name",
-                    INTERFACE,
-                    "mtu",
-                    &mtu,
-                    "type",
-                    "bridge",
-                    "forward_delay",
-                    "0",
-                    "mcast_snooping",
-                    "0",
-                ],
-            )?;
+            // The kernel's own delay is 15 s, for listening and again for learning.
+            let tree: &[&str] = if network.options.spanning_tree {
+                &["stp_state", "1"]
+            } else {
+                &["forward_delay", "0"]
+            };
+            let bridge = [
+                "link",
+                "add",
+                "name",
+                INTERFACE,
+                "mtu",
+                &mtu,
+                "type",
+                "bridge",
+                "mcast_snooping",
+                "0",
+            ];
+            tool("ip", bridge.iter().chain(tree))?;
             tool("ip", ["link", "set", tap, "master", INTERFACE, "up"])?;
         }
         for version in network.options.ip {
@@ -170,6 +175,12 @@ impl Network {
     #[must_use]
     pub fn lost_frames(&self) -> u64 {
         self.wire.as_ref().map_or(0, Wire::lost)
+    }
+
+    /// The interface at which the machine's cable ends.
+    #[must_use]
+    pub fn cable(&self) -> &str {
+        self.tap
     }
 
     /// A card on the machine's end of the cable, the first boot device.

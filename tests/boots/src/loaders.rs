@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use wireboot_lab::capture::Capture;
+use wireboot_lab::capture::{Capture, HEADERS};
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::{self, FOLDER};
@@ -70,13 +70,13 @@ fn to_a_system(
     let program = program(scene, settings)?;
     let _server = scene.serve_program(&program, &[])?;
     let file = scene.lab.scratch().join("loaders.pcap");
-    let capture = Capture::start(scene.lab, INTERFACE, "udp", &file)?;
+    let capture = Capture::start(scene.lab, INTERFACE, "udp", HEADERS, &file)?;
     scene.runs(&mut start(scene)?)?;
     let transfers = capture.finish()?;
     Ok(move |file: &str| {
         let mut transfers = transfers.iter();
         let transfer = transfers.find(|transfer| transfer.file.trim_start_matches('/') == file);
-        let options = transfer.map(|transfer| transfer.options.clone());
+        let options = transfer.map(|transfer| transfer.granted.clone());
         options.with_context(|| format!("{file} was not asked for"))
     })
 }
@@ -129,7 +129,7 @@ pub(crate) fn shim_and_grub_from_a_disk(lab: &Lab) -> Result<()> {
 /// What was asked for by HTTP while `scene` booted.
 fn boots_with_requests(scene: &Scene<'_>) -> Result<Vec<String>> {
     let file = scene.lab.scratch().join("loaders.pcap");
-    let capture = Capture::start(scene.lab, INTERFACE, "tcp", &file)?;
+    let capture = Capture::start(scene.lab, INTERFACE, "tcp", HEADERS, &file)?;
     scene.runs(&mut start(scene)?)?;
     capture.finish()?;
     let packets = fs::read(&file)?;

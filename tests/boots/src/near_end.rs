@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use wireboot_lab::capture::{Capture, Transfer};
+use wireboot_lab::capture::{Capture, HEADERS, Transfer};
 use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions};
@@ -44,7 +44,13 @@ fn grub(lab: &Lab, settings: &str, megabytes: usize) -> Result<Vec<Transfer>> {
     prepare(&scene)?;
     let program = program(&scene, settings)?;
     let _server = scene.serve_program(&program, &[])?;
-    let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("near-end.pcap"))?;
+    let capture = Capture::start(
+        lab,
+        INTERFACE,
+        "tcp",
+        HEADERS,
+        &lab.scratch().join("near-end.pcap"),
+    )?;
     scene.runs(&mut start(&scene)?)?;
     let transfers = capture.finish()?;
     let of_file = |file: &&str| {
@@ -54,7 +60,7 @@ fn grub(lab: &Lab, settings: &str, megabytes: usize) -> Result<Vec<Transfer>> {
         let transfer = transfer.with_context(|| format!("{file} was not asked for"))?;
         println!(
             "{file} from port {}: {} bytes in {:.2} s, {:.0} Mbit/s",
-            transfer.client.port(),
+            transfer.client,
             transfer.bytes,
             transfer.seconds(),
             transfer.bytes as f64 * 8e-6 / transfer.seconds()
@@ -67,7 +73,7 @@ fn grub(lab: &Lab, settings: &str, megabytes: usize) -> Result<Vec<Transfer>> {
 /// The server sees the engine's connections.
 pub(crate) fn grub_over_http(lab: &Lab) -> Result<()> {
     for transfer in grub(lab, "", 4)? {
-        ensure!(transfer.client.port() >= ENGINE_PORTS, "{transfer:?}");
+        ensure!(transfer.client_port() >= Some(ENGINE_PORTS), "{transfer:?}");
     }
     Ok(())
 }
@@ -75,7 +81,7 @@ pub(crate) fn grub_over_http(lab: &Lab) -> Result<()> {
 /// The server sees GRUB's.
 pub(crate) fn grub_over_http_by_its_own_means(lab: &Lab) -> Result<()> {
     for transfer in grub(lab, "near-end 0\n", 4)? {
-        ensure!(transfer.client.port() < ENGINE_PORTS, "{transfer:?}");
+        ensure!(transfer.client_port() < Some(ENGINE_PORTS), "{transfer:?}");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::Impairment;
-use wireboot_lab::capture::Capture;
+use wireboot_lab::capture::{Capture, HEADERS};
 use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER};
@@ -146,7 +146,13 @@ pub(crate) fn grub_with_modules_by_http(lab: &Lab) -> Result<()> {
             system::OPTIONS
         ),
     )?;
-    let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("grub.pcap"))?;
+    let capture = Capture::start(
+        lab,
+        INTERFACE,
+        "tcp",
+        HEADERS,
+        &lab.scratch().join("grub.pcap"),
+    )?;
     let _servers = [
         servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
         servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
@@ -202,7 +208,13 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
     fs::write(directory.join("grub/grub.cfg"), commands)?;
     scene.system.configure("efi tftp://10.77.0.1/grub.efi\n")?;
     let _servers = serve(&scene)?;
-    let capture = Capture::start(lab, INTERFACE, "tcp", &lab.scratch().join("grub.pcap"))?;
+    let capture = Capture::start(
+        lab,
+        INTERFACE,
+        "tcp",
+        HEADERS,
+        &lab.scratch().join("grub.pcap"),
+    )?;
     scene.runs(&mut start(&scene)?)?;
     let transfers = capture.finish()?;
     for file in ["/linux", "/system.cpio", "/data.cpio"] {

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use wireboot_lab::capture::{Capture, Transfer};
+use wireboot_lab::capture::{Capture, HEADERS, Transfer};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
@@ -61,7 +61,13 @@ fn installer_on(lab: &Lab, version: IpVersion) -> Result<Scene<'_>> {
 }
 
 fn capture(lab: &Lab) -> Result<Capture> {
-    Capture::start(lab, INTERFACE, "udp", &lab.scratch().join("site.pcap"))
+    Capture::start(
+        lab,
+        INTERFACE,
+        "udp",
+        HEADERS,
+        &lab.scratch().join("site.pcap"),
+    )
 }
 
 /// Up to the menu of the installer's GRUB.
@@ -84,7 +90,7 @@ fn came<'a>(scene: &Scene<'_>, transfers: &'a [Transfer], file: &str) -> Result<
     let transfer = transfers
         .find(|one| one.file.trim_start_matches('/') == file && one.bytes == size)
         .with_context(|| format!("{file} did not come whole"))?;
-    Ok(&transfer.options)
+    Ok(&transfer.granted)
 }
 
 /// shim, GRUB and the menu came from the folder of the tree.

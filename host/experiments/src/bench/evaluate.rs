@@ -6,10 +6,8 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use etherparse::{LaxSlicedPacket, TransportSlice};
-
 use crate::protocol::Protocol;
-use wireboot_lab::ip::IpPacket;
+use wireboot_observe::{Content, Frame, LinkType};
 
 /// What one captured packet says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,32 +88,34 @@ impl Packet {
     /// Reads an Ethernet frame, which the capture may have cut short. `None` for what is of no interest.
     #[must_use]
     pub fn parse(frame: &[u8], server: IpAddr) -> Option<Self> {
-        let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
-        let ip = packet.net.as_ref().and_then(IpPacket::of)?;
+        let Content::Ip(ip) = Frame::parse(LinkType::Ethernet, frame)?.content else {
+            return None;
+        };
         let from_server = ip.source == server;
-        match packet.transport? {
-            TransportSlice::Udp(udp) => Self::udp(
-                udp.source_port(),
-                udp.destination_port(),
-                udp.payload(),
+        if let Some(udp) = ip.udp() {
+            return Self::udp(
+                udp.source_port,
+                udp.destination_port,
+                udp.payload,
                 from_server,
-            ),
-            TransportSlice::Tcp(tcp) if from_server && tcp.source_port() == HTTP => {
-                // The capture may have cut the payload: its true length is in the IP header.
-                let carries_data = ip.payload > tcp.header_slice().len();
-                carries_data.then(|| Self::FromServer {
-                    port: tcp.destination_port(),
-                })
-            }
-            TransportSlice::Tcp(tcp) if !from_server && tcp.destination_port() == HTTP => {
-                Some(Self::FromClient {
-                    port: tcp.source_port(),
-                    sequence: tcp.sequence_number(),
-                    acknowledged: tcp.acknowledgment_number(),
-                    get: Get::parse(tcp.payload()),
-                })
-            }
-            _ => None,
+            );
+        }
+        let tcp = ip.tcp()?;
+        if from_server && tcp.source_port() == HTTP {
+            // The capture may have cut the payload: its true length is in the IP header.
+            let carries_data = ip.length > tcp.header_slice().len();
+            carries_data.then(|| Self::FromServer {
+                port: tcp.destination_port(),
+            })
+        } else if !from_server && tcp.destination_port() == HTTP {
+            Some(Self::FromClient {
+                port: tcp.source_port(),
+                sequence: tcp.sequence_number(),
+                acknowledged: tcp.acknowledgment_number(),
+                get: Get::parse(tcp.payload()),
+            })
+        } else {
+            None
         }
     }
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::evaluate::{Packet, Transfer};
+use wireboot_capture::{Captured, Packets};
 use wireboot_lab::capture::wait_until_listening;
 use wireboot_lab::console::now;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, INTERFACE};
-use wireboot_lab::pcap::{Captured, Packets};
 
 /// Which packets are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Observer {
             let Ok(captured) = Packets::new(output) else {
                 return;
             };
-            for Captured { time, data } in captured.map_while(Result::ok) {
+            for Captured { time, data, .. } in captured.map_while(Result::ok) {
                 if let Some(packet) = Packet::parse(&data, server)
                     && sender.send((time, packet)).is_err()
                 {

@@ -1,0 +1,384 @@
+//! The headers of a captured frame, up to that of the transport.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use etherparse::{
+    EtherType, IpNumber, Ipv6ExtensionSlice, LaxIpSlice, LaxIpv4Slice, LaxIpv6Slice, TcpSlice,
+    UdpSlice, ether_type,
+};
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// What a captured packet begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkType {
+    /// An Ethernet header.
+    Ethernet,
+    /// Linux' "cooked" header of 16 bytes, as of a capture of all interfaces.
+    LinuxCooked,
+    /// Its second version, of 20 bytes.
+    LinuxCooked2,
+    /// An IP header.
+    Ip,
+}
+
+impl LinkType {
+    /// By its number in capture files (tcpdump's list of link-layer header types).
+    pub fn from_number(number: i32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Ethernet),
+            113 => Some(Self::LinuxCooked),
+            276 => Some(Self::LinuxCooked2),
+            101 | 228 | 229 => Some(Self::Ip),
+            _ => None,
+        }
+    }
+}
+
+/// A captured frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Who sent it, where the capture tells.
+    pub source: Option<Mac>,
+    /// What it carries.
+    pub content: Content<'a>,
+}
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    /// A packet of a bridge to its neighbours (IEEE 802.1D), behind the LLC header.
+    Bpdu(&'a [u8]),
+    /// IPv4 or IPv6.
+    Ip(IpPacket<'a>),
+    /// Anything else.
+    Other,
+}
+
+/// Between Ethernet's type and length: numbers below are a length (IEEE 802.3).
+const FIRST_TYPE: u16 = 0x0600;
+
+/// LLC header of bridges: both access points 0x42, unnumbered information.
+const LLC_BRIDGE: [u8; 3] = [0x42, 0x42, 0x03];
+
+impl<'a> Frame<'a> {
+    /// Reads the headers. `None` for what is too short to have any.
+    pub fn parse(link: LinkType, bytes: &'a [u8]) -> Option<Self> {
+        let mac = |at: &[u8]| <[u8; 6]>::try_from(at).ok().map(Mac);
+        let number = |at: &[u8]| <[u8; 2]>::try_from(at).ok().map(u16::from_be_bytes);
+        let (source, kind, rest) = match link {
+            LinkType::Ethernet => {
+                let (header, rest) = bytes.split_at_checked(14)?;
+                (mac(header.get(6..12)?), number(header.get(12..)?)?, rest)
+            }
+            LinkType::LinuxCooked => {
+                let (header, rest) = bytes.split_at_checked(16)?;
+                (mac(header.get(6..12)?), number(header.get(14..)?)?, rest)
+            }
+            LinkType::LinuxCooked2 => {
+                let (header, rest) = bytes.split_at_checked(20)?;
+                (mac(header.get(12..18)?), number(header.get(..2)?)?, rest)
+            }
+            LinkType::Ip => {
+                let content = IpPacket::parse(bytes).map_or(Content::Other, Content::Ip);
+                return Some(Self {
+                    source: None,
+                    content,
+                });
+            }
+        };
+        // A cooked header tells 802.2 frames by the number 4.
+        let content = if kind < FIRST_TYPE {
+            rest.strip_prefix(&LLC_BRIDGE)
+                .map_or(Content::Other, Content::Bpdu)
+        } else {
+            behind_tags(kind, rest)
+                .and_then(IpPacket::parse)
+                .map_or(Content::Other, Content::Ip)
+        };
+        Some(Self { source, content })
+    }
+}
+
+/// The IP packet behind the type `kind` and VLAN tags, if it is one.
+fn behind_tags(mut kind: u16, mut rest: &[u8]) -> Option<&[u8]> {
+    const TAGS: [EtherType; 3] = [
+        ether_type::VLAN_TAGGED_FRAME,
+        ether_type::PROVIDER_BRIDGING,
+        ether_type::VLAN_DOUBLE_TAGGED_FRAME,
+    ];
+    while TAGS.contains(&EtherType(kind)) {
+        let (tag, behind) = rest.split_first_chunk::<4>()?;
+        let [_, _, high, low] = *tag;
+        kind = u16::from_be_bytes([high, low]);
+        rest = behind;
+    }
+    [ether_type::IPV4, ether_type::IPV6]
+        .contains(&EtherType(kind))
+        .then_some(rest)
+}
+
+/// An IP packet, whose end a capture may have cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpPacket<'a> {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receiver's, which may be a group's.
+    pub destination: IpAddr,
+    /// The protocol behind the headers.
+    pub protocol: IpNumber,
+    /// A part of a datagram.
+    pub fragment: bool,
+    /// The part with the transport's header, or all.
+    pub first: bool,
+    /// Bytes on the wire behind the IP header and its extensions.
+    pub length: usize,
+    /// What the capture has of them.
+    pub payload: &'a [u8],
+}
+
+impl<'a> IpPacket<'a> {
+    /// Reads an IPv4 or IPv6 header and its extensions. `None` for what is neither.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (ip, _) = LaxIpSlice::from_slice(bytes).ok()?;
+        Some(match &ip {
+            LaxIpSlice::Ipv4(ip) => Self::v4(ip),
+            LaxIpSlice::Ipv6(ip) => Self::v6(ip),
+        })
+    }
+
+    fn v4(ip: &LaxIpv4Slice<'a>) -> Self {
+        let header = ip.header();
+        let behind = usize::from(header.total_len()).saturating_sub(header.slice().len());
+        let payload = ip.payload();
+        Self {
+            source: header.source_addr().into(),
+            destination: header.destination_addr().into(),
+            protocol: payload.ip_number,
+            fragment: payload.fragmented,
+            first: header.fragments_offset().value() == 0,
+            // 0 where the card cuts the segment itself (TSO) and the capture is of before that.
+            length: if header.total_len() == 0 {
+                payload.payload.len()
+            } else {
+                behind
+            },
+            payload: payload.payload,
+        }
+    }
+
+    fn v6(ip: &LaxIpv6Slice<'a>) -> Self {
+        let header = ip.header();
+        let extensions = ip.extensions();
+        let payload = ip.payload();
+        let offset = extensions.clone().into_iter().find_map(|one| match one {
+            Ipv6ExtensionSlice::Fragment(fragment) => Some(fragment.fragment_offset().value()),
+            _ => None,
+        });
+        Self {
+            source: header.source_addr().into(),
+            destination: header.destination_addr().into(),
+            protocol: payload.ip_number,
+            fragment: payload.fragmented,
+            first: offset.unwrap_or(0) == 0,
+            length: if header.payload_length() == 0 {
+                payload.payload.len()
+            } else {
+                usize::from(header.payload_length()).saturating_sub(extensions.slice().len())
+            },
+            payload: payload.payload,
+        }
+    }
+
+    /// The UDP datagram that begins in this packet.
+    pub fn udp(&self) -> Option<Udp<'a>> {
+        if self.protocol != IpNumber::UDP || !self.first {
+            return None;
+        }
+        let (header, _) = self.payload.split_first_chunk::<8>()?;
+        let [s0, s1, d0, d1, l0, l1, ..] = *header;
+        let length = usize::from(u16::from_be_bytes([l0, l1])).checked_sub(8)?;
+        // Bytes behind the datagram's end are padding.
+        let payload = UdpSlice::from_slice_lax(self.payload).ok()?.payload();
+        Some(Udp {
+            source_port: u16::from_be_bytes([s0, s1]),
+            destination_port: u16::from_be_bytes([d0, d1]),
+            length,
+            payload,
+        })
+    }
+
+    /// The TCP segment in this packet.
+    pub fn tcp(&self) -> Option<TcpSlice<'a>> {
+        (self.protocol == IpNumber::TCP && !self.fragment)
+            .then(|| TcpSlice::from_slice(self.payload).ok())
+            .flatten()
+    }
+}
+
+/// A UDP datagram, whose end may be in another fragment or cut off.
+#[derive(Clone, Copy, Debug)]
+pub struct Udp<'a> {
+    /// The sender's port.
+    pub source_port: u16,
+    /// The receiver's port.
+    pub destination_port: u16,
+    /// Bytes of payload on the wire.
+    pub length: usize,
+    /// What the capture has of them in this packet.
+    pub payload: &'a [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use etherparse::{
+        IpHeaders, Ipv4Header, Ipv6Extensions, Ipv6Header, Ipv6RawExtHeader, PacketBuilder,
+    };
+
+    fn ip_of(link: LinkType, frame: &[u8]) -> IpPacket<'_> {
+        match Frame::parse(link, frame).unwrap().content {
+            Content::Ip(ip) => ip,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A datagram of 100 bytes, of which the capture kept 80 of the frame.
+    fn cut(ip: IpHeaders) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ip(ip);
+        builder.udp(69, 2000).write(&mut frame, &[0; 92]).unwrap();
+        frame.truncate(80);
+        frame
+    }
+
+    #[test]
+    fn lengths_are_those_on_the_wire() {
+        let (from, to) = ([10, 77, 0, 1], [10, 77, 0, 2]);
+        let mut header = Ipv4Header::new(0, 64, IpNumber::UDP, from, to).unwrap();
+        header.options = [1; 4].into();
+        let frame = cut(IpHeaders::Ipv4(header, Default::default()));
+        let packet = ip_of(LinkType::Ethernet, &frame);
+        let ends = (packet.source, packet.destination);
+        assert_eq!(ends, (from.into(), to.into()));
+        assert_eq!((packet.length, packet.udp().unwrap().length), (100, 92));
+
+        let (from, to) = ([0xfd; 16], [0xfe; 16]);
+        let header = Ipv6Header {
+            source: from,
+            destination: to,
+            ..Ipv6Header::default()
+        };
+        let options = Ipv6RawExtHeader::new_raw(IpNumber::UDP, &[1, 4, 0, 0, 0, 0]).unwrap();
+        let extensions = Ipv6Extensions {
+            destination_options: Some(options),
+            ..Ipv6Extensions::default()
+        };
+        let frame = cut(IpHeaders::Ipv6(header, extensions));
+        let packet = ip_of(LinkType::Ethernet, &frame);
+        let ends = (packet.source, packet.destination);
+        assert_eq!(ends, (from.into(), to.into()));
+        assert_eq!((packet.length, packet.udp().unwrap().length), (100, 92));
+    }
+
+    fn datagram() -> Vec<u8> {
+        let mut packet = Vec::new();
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .udp(67, 68)
+            .write(&mut packet, b"hello")
+            .unwrap();
+        packet
+    }
+
+    #[test]
+    fn each_link_type_leads_to_the_same_packet() {
+        let packet = datagram();
+        let own = Mac([2, 0, 0, 0, 0, 7]);
+        let ethernet = [&[0xff; 6], own.0.as_slice(), &[8, 0], &packet].concat();
+        let tagged = [
+            [0xff; 6].as_slice(),
+            &own.0,
+            // Two tags: a provider's, and the customer's.
+            &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 8, 0],
+            &packet,
+        ]
+        .concat();
+        let cooked = [
+            &[0, 0, 0, 1, 0, 6],
+            own.0.as_slice(),
+            &[0, 0, 8, 0],
+            &packet,
+        ]
+        .concat();
+        let cooked2 = [
+            [8, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 6].as_slice(),
+            &own.0,
+            &[0, 0],
+            &packet,
+        ]
+        .concat();
+        for (link, frame) in [
+            (LinkType::Ethernet, ethernet),
+            (LinkType::Ethernet, tagged),
+            (LinkType::LinuxCooked, cooked),
+            (LinkType::LinuxCooked2, cooked2),
+        ] {
+            assert_eq!(
+                Frame::parse(link, &frame).unwrap().source,
+                Some(own),
+                "{link:?}"
+            );
+            let udp = ip_of(link, &frame).udp().unwrap();
+            assert_eq!((udp.source_port, udp.payload), (67, b"hello".as_slice()));
+        }
+        let udp = ip_of(LinkType::Ip, &packet).udp().unwrap();
+        assert_eq!(udp.destination_port, 68);
+    }
+
+    #[test]
+    fn what_is_no_ip_is_other() {
+        let arp = [&[0xff; 6], [2; 6].as_slice(), &[8, 6], &[0; 28]].concat();
+        let frame = Frame::parse(LinkType::Ethernet, &arp).unwrap();
+        assert!(matches!(frame.content, Content::Other));
+        assert!(Frame::parse(LinkType::Ethernet, &arp[..13]).is_none());
+        let bpdu = [
+            &[1, 0x80, 0xc2, 0, 0, 0],
+            [2; 6].as_slice(),
+            &[0, 38, 0x42, 0x42, 3, 9, 9],
+        ]
+        .concat();
+        let frame = Frame::parse(LinkType::Ethernet, &bpdu).unwrap();
+        assert!(matches!(frame.content, Content::Bpdu([9, 9])));
+    }
+
+    #[test]
+    fn a_fragment_has_its_transport_in_the_first_alone() {
+        let mut header = Ipv4Header::new(16, 64, IpNumber::UDP, [1; 4], [2; 4]).unwrap();
+        header.more_fragments = true;
+        let mut first = header.to_bytes().to_vec();
+        // Source 3000, destination 2000, 2008 bytes in all.
+        first.extend([
+            0x0b, 0xb8, 0x07, 0xd0, 0x07, 0xd8, 0, 0, 0, 3, 0, 1, 9, 9, 9, 9,
+        ]);
+        let packet = IpPacket::parse(&first).unwrap();
+        assert!(packet.fragment && packet.first);
+        assert_eq!(packet.udp().unwrap().length, 2000);
+        header.fragment_offset = 2.try_into().unwrap();
+        let mut second = header.to_bytes().to_vec();
+        second.extend([0; 16]);
+        let packet = IpPacket::parse(&second).unwrap();
+        assert!(packet.fragment && !packet.first);
+        assert!(packet.udp().is_none());
+    }
+}

@@ -1,0 +1,338 @@
+use super::*;
+use crate::Clients;
+use alloc::vec;
+use etherparse::PacketBuilder;
+use std::string::String;
+use wireboot_report::PhaseKind;
+use wireboot_report::network::{Outcome, VendorOptions};
+use wireboot_wire::dhcp::{Message, MessageType, option};
+use wireboot_wire::tftp;
+
+const MACHINE: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
+const SERVER: [u8; 4] = [10, 0, 0, 1];
+const ADDRESS: [u8; 4] = [10, 0, 0, 50];
+const BEGAN: f64 = 1_700_000_000.0;
+
+/// A datagram in a frame.
+fn frame(from: (Mac, [u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(from.0.0, [0xff; 6])
+        .ipv4(from.1, to.0, 64)
+        .udp(from.2, to.1)
+        .write(&mut frame, payload)
+        .unwrap();
+    frame
+}
+
+/// What the machine asks by DHCP.
+fn ask(kind: MessageType, xid: u32, change: impl Fn(&mut Message)) -> Vec<u8> {
+    let mut message = Message::request(kind, xid, MACHINE.0);
+    message
+        .options
+        .set(option::VENDOR_CLASS, b"PXEClient:Arch:00007:UNDI:003000");
+    message.options.set(option::ARCHITECTURE, [0, 7]);
+    change(&mut message);
+    frame((MACHINE, [0; 4], 68), ([255; 4], 67), &message.emit())
+}
+
+/// What a server answers to it.
+fn answer(kind: MessageType, xid: u32, change: impl Fn(&mut Message)) -> Vec<u8> {
+    let request = Message::request(MessageType::Discover, xid, MACHINE.0);
+    let mut message = Message::reply(kind, &request);
+    message.yiaddr = ADDRESS.into();
+    message.options.set(option::SERVER_ID, SERVER);
+    message.file = b"shimx64.efi".to_vec();
+    change(&mut message);
+    frame((SERVER_MAC, SERVER, 67), ([255; 4], 68), &message.emit())
+}
+
+fn tftp(from_machine: bool, port: u16, packet: &tftp::Packet<'_>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    packet.emit(&mut payload);
+    let (machine, server) = ((MACHINE, ADDRESS, 2000), (SERVER_MAC, SERVER, port));
+    if from_machine {
+        frame(machine, (SERVER, port), &payload)
+    } else {
+        frame(server, (ADDRESS, 2000), &payload)
+    }
+}
+
+fn read_request<'a>(file: &'a str, options: &'a [u8]) -> tftp::Packet<'a> {
+    tftp::Packet::Rrq(tftp::Request {
+        filename: file,
+        mode: "octet",
+        options: tftp::Options::new(options),
+    })
+}
+
+fn report(frames: &[(f64, Vec<u8>)]) -> Report {
+    let mut observer = Observer::new(MACHINE, BEGAN);
+    for (at, frame) in frames {
+        observer.frame(BEGAN + at, LinkType::Ethernet, frame);
+    }
+    observer.report()
+}
+
+fn kinds(report: &Report) -> Vec<(PhaseKind, f64, f64)> {
+    let round = |at: f64| (at * 1000.0).round() / 1000.0;
+    let phases = report.timeline.iter();
+    phases
+        .map(|phase| (phase.kind, round(phase.start_s), round(phase.end_s)))
+        .collect()
+}
+
+/// A boot as EDK II makes it: two requests that nobody hears, an offer that waits, a size, a file of two blocks.
+fn boot() -> Vec<(f64, Vec<u8>)> {
+    use MessageType::{Ack, Discover, Offer, Request};
+    let chosen = |message: &mut Message| message.options.set(option::SERVER_ID, SERVER);
+    let options = b"tsize\x000\0blksize\x001468\0windowsize\x004\0";
+    let granted = b"tsize\x001500\0blksize\x001468\0windowsize\x004\0";
+    let oack = tftp::Packet::Oack(tftp::Options::new(granted));
+    let aborted = tftp::Packet::Error {
+        code: tftp::ErrorCode::UNDEFINED,
+        text: b"User aborted the transfer",
+    };
+    vec![
+        (0.0, ask(Discover, 7, |_| ())),
+        (4.0, ask(Discover, 7, |_| ())),
+        (12.0, ask(Discover, 7, |_| ())),
+        (12.5, answer(Offer, 7, |_| ())),
+        (16.5, ask(Request, 7, chosen)),
+        (16.6, answer(Ack, 7, |_| ())),
+        (17.0, tftp(true, 69, &read_request("shimx64.efi", options))),
+        (17.1, tftp(false, 3000, &oack)),
+        (17.2, tftp(true, 3000, &aborted)),
+        (
+            18.0,
+            tftp(true, 69, &read_request("shimx64.efi", &options[8..])),
+        ),
+        (18.1, tftp(false, 3001, &oack)),
+        (18.2, tftp(true, 3001, &tftp::Packet::Ack { block: 0 })),
+        (
+            18.3,
+            tftp(
+                false,
+                3001,
+                &tftp::Packet::Data {
+                    block: 1,
+                    payload: &[1; 1468],
+                },
+            ),
+        ),
+        (
+            18.4,
+            tftp(
+                false,
+                3001,
+                &tftp::Packet::Data {
+                    block: 2,
+                    payload: &[2; 32],
+                },
+            ),
+        ),
+        (18.5, tftp(true, 3001, &tftp::Packet::Ack { block: 2 })),
+    ]
+}
+
+#[test]
+fn a_boot_is_told_from_its_first_request_to_its_last_byte() {
+    let report = report(&boot());
+    assert_eq!(report.machine.mac, "02:00:00:00:00:01");
+    assert_eq!(
+        report.machine.vendor_class.as_deref(),
+        Some("PXEClient:Arch:00007:UNDI:003000")
+    );
+    assert_eq!(
+        kinds(&report),
+        [
+            (PhaseKind::DhcpUnanswered, 0.0, 12.0),
+            (PhaseKind::DhcpOffer, 12.0, 12.5),
+            (PhaseKind::OfferWait, 12.5, 16.5),
+            (PhaseKind::DhcpRequest, 16.5, 16.6),
+            (PhaseKind::Quiet, 16.6, 17.0),
+            (PhaseKind::SizeProbe, 17.0, 17.2),
+            (PhaseKind::Quiet, 17.2, 18.0),
+            (PhaseKind::Transfer, 18.0, 18.5),
+        ]
+    );
+    assert!((report.network.span_s - 18.5).abs() < 1e-6);
+    let [probe, file] = report.network.transfers.as_slice() else {
+        panic!("{:?}", report.network.transfers)
+    };
+    assert_eq!((probe.outcome, probe.bytes), (Outcome::SizeProbe, 0));
+    assert_eq!((file.outcome, file.bytes), (Outcome::Complete, 1500));
+    assert_eq!((file.block_bytes, file.window_blocks), (1468, 4));
+    assert_eq!(
+        (file.turns, file.data_packets, file.client_packets),
+        (1, 2, 2)
+    );
+    let near = |one: f64, other: f64| (one - other).abs() < 1e-6;
+    // From the ACK of the options to the first block; from the options and the last block to the machine's answers.
+    assert!(
+        near(file.server_wait_s, 0.1) && near(file.client_wait_s, 0.2),
+        "{file:?}"
+    );
+    let offer = &report.network.dhcp[0].offers[0];
+    assert_eq!(offer.boot_file.as_deref(), Some("shimx64.efi"));
+    assert_eq!(offer.vendor_options, VendorOptions::Absent);
+}
+
+#[test]
+fn a_packet_that_is_captured_twice_counts_once() {
+    let twice: Vec<_> = boot()
+        .into_iter()
+        .flat_map(|(at, frame)| [(at, frame.clone()), (at + 0.00005, frame)])
+        .collect();
+    assert_eq!(report(&twice), report(&boot()));
+    // One that comes again after a second is a repetition.
+    let mut again = boot();
+    let data = again[12].1.clone();
+    again.insert(14, (18.45, data));
+    assert_eq!(report(&again).network.transfers[1].repeated, 1);
+}
+
+#[test]
+fn what_others_do_is_not_the_machines() {
+    let mut frames = boot();
+    let before = report(&frames);
+    let other = Mac([2, 0, 0, 0, 0, 2]);
+    let message = Message::request(MessageType::Discover, 7, other.0).emit();
+    frames.insert(
+        1,
+        (0.5, frame((other, [0; 4], 68), ([255; 4], 67), &message)),
+    );
+    let mut request = Vec::new();
+    read_request("theirs", b"").emit(&mut request);
+    let theirs = frame((other, [10, 0, 0, 77], 2000), (SERVER, 69), &request);
+    frames.push((18.6, theirs));
+    assert_eq!(report(&frames), before);
+}
+
+#[test]
+fn the_boot_ends_where_the_operating_system_asks_for_itself() {
+    let mut frames = boot();
+    let system = Message::request(MessageType::Discover, 99, MACHINE.0).emit();
+    frames.push((30.0, frame((MACHINE, [0; 4], 68), ([255; 4], 67), &system)));
+    frames.push((31.0, tftp(true, 69, &read_request("packages", b""))));
+    let report = report(&frames);
+    assert_eq!(report.network.system_s, Some(30.0));
+    assert_eq!(report.network.transfers.len(), 2);
+    assert_eq!(report.network.dhcp.len(), 1);
+}
+
+#[test]
+fn a_boot_server_that_does_not_answer_is_waited_for_until_the_machine_goes_on() {
+    let mut frames = boot();
+    let discover = |xid| Message::request(MessageType::Request, xid, MACHINE.0).emit();
+    let to = ([10, 0, 0, 7], 4011);
+    frames.insert(6, (16.7, frame((MACHINE, ADDRESS, 68), to, &discover(1))));
+    frames.insert(7, (16.8, frame((MACHINE, ADDRESS, 68), to, &discover(2))));
+    let silent = report(&frames);
+    assert_eq!(silent.network.boot_servers[0].asked_s.len(), 2);
+    assert!(kinds(&silent).contains(&(PhaseKind::BootServer, 16.7, 17.0)));
+    let reply = Message::reply(
+        MessageType::Ack,
+        &Message::request(MessageType::Request, 2, MACHINE.0),
+    );
+    let reply = frame(
+        (SERVER_MAC, [10, 0, 0, 7], 4011),
+        (ADDRESS, 68),
+        &reply.emit(),
+    );
+    frames.insert(8, (16.9, reply));
+    let answered = report(&frames);
+    assert!(kinds(&answered).contains(&(PhaseKind::BootServer, 16.7, 16.9)));
+}
+
+#[test]
+fn vendor_options_are_pxes_or_foreign() {
+    let offer = |class: Option<&'static [u8]>, options: &'static [u8]| {
+        let frames = [
+            (0.0, ask(MessageType::Discover, 7, |_| ())),
+            (
+                0.1,
+                answer(MessageType::Offer, 7, |message| {
+                    message.options.set(option::VENDOR, options);
+                    if let Some(class) = class {
+                        message.options.set(option::VENDOR_CLASS, class);
+                    }
+                }),
+            ),
+        ];
+        report(&frames).network.dhcp[0].offers[0].vendor_options
+    };
+    let pxe: &[u8] = &[6, 1, 8, 255];
+    assert_eq!(offer(Some(b"PXEClient"), pxe), VendorOptions::Pxe);
+    assert_eq!(offer(None, pxe), VendorOptions::Foreign);
+    let controller: &[u8] = &[0xf1, 4, 10, 77, 0, 9];
+    assert_eq!(offer(None, controller), VendorOptions::Foreign);
+    assert_eq!(
+        offer(Some(b"PXEClient"), &[6, 9, 8]),
+        VendorOptions::Foreign
+    );
+}
+
+#[test]
+fn names_and_bridges_are_heard() {
+    let mut query = vec![0, 9, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(b"\x04boot\x07example\0\0\x01\0\x01");
+    let mut reply = query.clone();
+    reply[2] = 0x81;
+    let tree = [
+        [
+            1, 0x80, 0xc2, 0, 0, 0, 2, 0, 0, 0, 0, 8, 0, 38, 0x42, 0x42, 3,
+        ]
+        .as_slice(),
+        &[
+            0, 0, 0, 0, 0, 0x80, 0, 2, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0x80, 0, 2, 0, 0, 0, 0, 8,
+        ],
+        &[0x80, 1, 0, 0, 20, 0, 2, 0, 15, 0],
+    ]
+    .concat();
+    let mut frames = boot();
+    frames.insert(0, (-2.0, tree));
+    let asks = frame((MACHINE, ADDRESS, 4000), (SERVER, 53), &query);
+    frames.insert(7, (16.7, asks));
+    let answers = frame((SERVER_MAC, SERVER, 53), (ADDRESS, 4000), &reply);
+    frames.insert(8, (16.9, answers));
+    let report = report(&frames);
+    let name = &report.network.names[0];
+    assert_eq!(name.name, "boot.example");
+    assert!(name.answered_s.is_some());
+    assert!(kinds(&report).contains(&(PhaseKind::Name, 16.7, 16.9)));
+    let tree = report.network.spanning_tree.unwrap();
+    assert_eq!((tree.first_s, tree.forward_delay_s), (-2.0, 15.0));
+}
+
+#[test]
+fn machines_that_boot_are_found() {
+    let mut clients = Clients::default();
+    // Something of the machine's that is no request: its boot begins there.
+    clients.frame(
+        BEGAN - 1.0,
+        LinkType::Ethernet,
+        &frame((MACHINE, [0; 4], 1), ([255; 4], 2), b""),
+    );
+    for (at, frame) in boot() {
+        clients.frame(BEGAN + at, LinkType::Ethernet, &frame);
+    }
+    // An operating system's request is none.
+    let other = Mac([2, 0, 0, 0, 0, 2]);
+    let plain = Message::request(MessageType::Discover, 1, other.0).emit();
+    clients.frame(
+        BEGAN,
+        LinkType::Ethernet,
+        &frame((other, [0; 4], 68), ([255; 4], 67), &plain),
+    );
+    let found = clients.found();
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].mac, found[0].began_unix_s),
+        (MACHINE, BEGAN - 1.0)
+    );
+    assert_eq!(
+        found[0].vendor_class,
+        String::from("PXEClient:Arch:00007:UNDI:003000")
+    );
+}

@@ -1,0 +1,245 @@
+//! Transfers by HTTP/1 over TCP (RFC 9112, 9293).
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+
+use etherparse::{TcpOptionElement, TcpSlice};
+use wireboot_report::network::{Outcome, Protocol};
+use wireboot_wire::text;
+
+use super::{End, MOST, Transfers};
+
+/// RFC 9293 section 3.7.1: the segment size where none is announced.
+const DEFAULT_SEGMENT: u32 = 536;
+
+/// What the ends of a connection announced, by the end that did.
+#[derive(Debug, Default)]
+pub(super) struct Connections(BTreeMap<(End, End), Announced>);
+
+#[derive(Clone, Copy, Debug)]
+struct Announced {
+    /// The largest segment that it takes.
+    segment: u32,
+    /// By how many bits its windows are to be shifted (RFC 7323), if it said so.
+    shift: Option<u8>,
+}
+
+impl Connections {
+    /// The largest segment that `server` sends to `client`.
+    fn segment(&self, client: End, server: End) -> u32 {
+        let one = |from, to| self.0.get(&(from, to)).map(|one| one.segment);
+        match (one(client, server), one(server, client)) {
+            (Some(one), Some(other)) => one.min(other),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => 1460,
+        }
+        .max(1)
+    }
+
+    /// The window in bytes that `client` offers with the field `window`.
+    fn window(&self, client: End, server: End, window: u16) -> u64 {
+        let shift = |from, to| self.0.get(&(from, to)).and_then(|one| one.shift);
+        // Only where both said so.
+        let both = shift(client, server).filter(|_| shift(server, client).is_some());
+        // RFC 7323 section 2.3: 14 at most.
+        u64::from(window) << both.unwrap_or(0).min(14)
+    }
+}
+
+/// Where a transfer stands. Sequence numbers are the response's.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Of the first byte.
+    first: u32,
+    /// Behind the highest byte.
+    highest: u32,
+    /// The highest acknowledgement.
+    acknowledged: u32,
+    /// Bytes of the response, its head included, where the head told.
+    whole: Option<u64>,
+    /// The head alone was asked for.
+    head_alone: bool,
+    /// The server has ended its side.
+    ended: bool,
+}
+
+impl Transfers {
+    pub(super) fn tcp(&mut self, at_s: f64, from: End, to: End, tcp: &TcpSlice<'_>, length: usize) {
+        if tcp.syn() {
+            self.announced(from, to, tcp);
+        }
+        let payload = tcp.payload();
+        if payload.starts_with(b"GET ") || payload.starts_with(b"HEAD ") {
+            self.request(at_s, from, to, tcp);
+        } else if self.at(Protocol::Http, to, from.0).is_some() {
+            self.response(at_s, from, to, tcp, length);
+        } else if self.at(Protocol::Http, from, to.0).is_some() {
+            self.acknowledgement(at_s, from, to, tcp);
+        }
+    }
+
+    fn announced(&mut self, from: End, to: End, tcp: &TcpSlice<'_>) {
+        let mut announced = Announced {
+            segment: DEFAULT_SEGMENT,
+            shift: None,
+        };
+        for option in tcp.options_iterator().filter_map(Result::ok) {
+            match option {
+                TcpOptionElement::MaximumSegmentSize(size) => announced.segment = size.into(),
+                TcpOptionElement::WindowScale(shift) => announced.shift = Some(shift),
+                _ => {}
+            }
+        }
+        if self.connections.0.len() < MOST {
+            self.connections.0.insert((from, to), announced);
+        }
+    }
+
+    fn request(&mut self, at_s: f64, from: End, to: End, tcp: &TcpSlice<'_>) {
+        let mut words = tcp.payload().split(|byte| *byte == b' ');
+        let head_alone = words.next() == Some(b"HEAD");
+        let file = text::shown(words.next().unwrap_or_default());
+        let first = tcp.acknowledgment_number();
+        let segment = self.connections.segment(from, to);
+        let window = self.connections.window(from, to, tcp.window_size());
+        if let Some(known) = self.at(Protocol::Http, from, to.0) {
+            if known.http.first == first {
+                return;
+            }
+            // The next request on the connection: the one before is over.
+            if known.transfer.outcome == Outcome::Unfinished && known.transfer.bytes > 0 {
+                known.transfer.outcome = Outcome::Complete;
+            }
+        }
+        let Some(begun) = self.begin(Protocol::Http, at_s, from, to.0) else {
+            return;
+        };
+        begun.transfer.file = if head_alone {
+            format!("{file} (HEAD)")
+        } else {
+            file
+        };
+        begun.transfer.block_bytes = segment;
+        begun.transfer.window_bytes = window;
+        begun.http = State {
+            first,
+            highest: first,
+            acknowledged: first,
+            head_alone,
+            ..State::default()
+        };
+    }
+
+    fn response(&mut self, at_s: f64, from: End, to: End, tcp: &TcpSlice<'_>, length: usize) {
+        let Some(followed) = self.at(Protocol::Http, to, from.0) else {
+            return;
+        };
+        let state = &mut followed.http;
+        state.ended |= tcp.fin() || tcp.rst();
+        if length == 0 {
+            return;
+        }
+        // At most what an IP packet has.
+        let length = length as u32;
+        if tcp.sequence_number() == state.first && followed.transfer.answer_s.is_none() {
+            let head = Head::of(tcp.payload());
+            state.whole = if state.head_alone {
+                head.length
+            } else {
+                head.length
+                    .zip(head.body)
+                    .and_then(|(head, body)| head.checked_add(body))
+            };
+            if let Some(status) = head.refusal {
+                followed.transfer.outcome = Outcome::Refused;
+                followed.transfer.message = Some(status);
+            }
+        }
+        let end = tcp.sequence_number().wrapping_add(length);
+        // RFC 9293 section 3.4: sequence numbers compare modulo 2^32.
+        let new = end.wrapping_sub(state.highest);
+        let transfer = &mut followed.transfer;
+        transfer.data_packets += u64::from(length.div_ceil(transfer.block_bytes.max(1)));
+        if new != 0 && new < 1 << 31 {
+            transfer.bytes += u64::from(new);
+            state.highest = end;
+        } else {
+            transfer.repeated += 1;
+        }
+        followed.server_spoke(at_s);
+    }
+
+    fn acknowledgement(&mut self, at_s: f64, from: End, to: End, tcp: &TcpSlice<'_>) {
+        let window = self.connections.window(from, to, tcp.window_size());
+        let Some(followed) = self.at(Protocol::Http, from, to.0) else {
+            return;
+        };
+        followed.transfer.client_packets += 1;
+        followed.transfer.window_bytes = followed.transfer.window_bytes.max(window);
+        let acknowledged = tcp.acknowledgment_number();
+        let new = acknowledged.wrapping_sub(followed.http.acknowledged);
+        if tcp.ack() && new != 0 && new < 1 << 31 && followed.transfer.bytes > 0 {
+            // The FIN takes a number too; its acknowledgement is no byte's.
+            let covered = followed.http.acknowledged == followed.http.highest;
+            followed.http.acknowledged = acknowledged;
+            if !covered {
+                followed.transfer.end_s = at_s;
+                followed.client_spoke(at_s);
+            }
+        }
+        let (transfer, state) = (&mut followed.transfer, &followed.http);
+        if transfer.outcome != Outcome::Unfinished {
+            return;
+        }
+        let all = match state.whole {
+            Some(whole) => transfer.bytes >= whole,
+            None => state.ended,
+        };
+        // The highest byte, or the FIN behind it.
+        let unacknowledged = state.highest.wrapping_sub(state.acknowledged) as i32;
+        if all && unacknowledged <= 0 {
+            transfer.outcome = Outcome::Complete;
+        } else if tcp.rst() {
+            transfer.outcome = Outcome::BrokenOff;
+        }
+    }
+}
+
+/// What a response's head tells.
+struct Head {
+    /// The status line, where it is no success.
+    refusal: Option<String>,
+    /// Its own bytes, where its end is in sight.
+    length: Option<u64>,
+    /// Bytes of the body, where it tells.
+    body: Option<u64>,
+}
+
+impl Head {
+    fn of(payload: &[u8]) -> Self {
+        let mut lines = payload.split(|byte| *byte == b'\n');
+        let status = lines.next().unwrap_or_default().trim_ascii();
+        let code = status
+            .split(|byte| *byte == b' ')
+            .nth(1)
+            .unwrap_or_default();
+        let refused = status.starts_with(b"HTTP/") && !code.starts_with(b"2");
+        let end = payload.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+        Self {
+            refusal: refused.then(|| text::shown(status)),
+            length: end.map(|end| end as u64 + 4),
+            body: lines
+                .take_while(|line| !line.trim_ascii().is_empty())
+                .find_map(content_length),
+        }
+    }
+}
+
+fn content_length(line: &[u8]) -> Option<u64> {
+    let (name, value) = line.split_at_checked(15)?;
+    if !name.eq_ignore_ascii_case(b"content-length:") {
+        return None;
+    }
+    str::from_utf8(value.trim_ascii()).ok()?.parse().ok()
+}

@@ -1,0 +1,346 @@
+use super::*;
+use crate::{Content, Frame, LinkType};
+use alloc::vec;
+use etherparse::{Ethernet2Header, IpHeaders, PacketBuilder, PacketBuilderStep, TcpOptionElement};
+use wireboot_report::network::Outcome;
+
+#[derive(Clone, Copy)]
+enum IpVersion {
+    V4,
+    V6,
+}
+
+/// A frame's headers up to IP, from or to the client.
+fn ip(version: IpVersion, from_client: bool) -> PacketBuilderStep<IpHeaders> {
+    let ethernet: PacketBuilderStep<Ethernet2Header> = PacketBuilder::ethernet2([2; 6], [4; 6]);
+    match version {
+        IpVersion::V4 if from_client => ethernet.ipv4([10, 77, 0, 2], [10, 77, 0, 1], 64),
+        IpVersion::V4 => ethernet.ipv4([10, 77, 0, 1], [10, 77, 0, 2], 64),
+        IpVersion::V6 if from_client => ethernet.ipv6([0xfd; 16], [0xfc; 16], 64),
+        IpVersion::V6 => ethernet.ipv6([0xfc; 16], [0xfd; 16], 64),
+    }
+}
+
+/// A packet each tenth of a second, of which the capture has `snap` bytes.
+fn seen(packets: &[Vec<u8>], snap: usize) -> Vec<Transfer> {
+    let mut transfers = Transfers::default();
+    for (packet, tenths) in packets.iter().zip(0..) {
+        let kept = packet.get(..snap).unwrap_or(packet);
+        if let Content::Ip(ip) = Frame::parse(LinkType::Ethernet, kept).unwrap().content {
+            transfers.packet(f64::from(tenths) / 10.0, &ip);
+        }
+    }
+    transfers.finish()
+}
+
+fn udp(
+    version: IpVersion,
+    from_client: bool,
+    client_port: u16,
+    server_port: u16,
+    payload: &[u8],
+) -> Vec<u8> {
+    let ip = ip(version, from_client);
+    let builder = if from_client {
+        ip.udp(client_port, server_port)
+    } else {
+        ip.udp(server_port, client_port)
+    };
+    let mut packet = Vec::new();
+    builder.write(&mut packet, payload).unwrap();
+    packet
+}
+
+fn data(version: IpVersion, number: u16, length: usize) -> Vec<u8> {
+    let mut payload = vec![0, 3];
+    payload.extend(number.to_be_bytes());
+    payload.resize(4 + length, 0);
+    udp(version, false, 2000, 3000, &payload)
+}
+
+#[test]
+fn a_tftp_transfer_counts_each_block_once() {
+    tftp_counts_each_block_once(IpVersion::V4);
+    tftp_counts_each_block_once(IpVersion::V6);
+}
+
+fn tftp_counts_each_block_once(version: IpVersion) {
+    let packets = [
+        udp(
+            version,
+            true,
+            2000,
+            69,
+            b"\0\x01kernel\0octet\0windowsize\x004\0",
+        ),
+        udp(
+            version,
+            true,
+            2000,
+            69,
+            b"\0\x01kernel\0octet\0windowsize\x004\0",
+        ),
+        udp(version, false, 2000, 3000, b"\0\x06windowsize\x004\0"),
+        udp(version, true, 2000, 3000, b"\0\x04\0\0"),
+        data(version, 1, 512),
+        data(version, 2, 512),
+        data(version, 2, 512),
+        data(version, 3, 100),
+        udp(version, true, 2000, 3000, b"\0\x04\0\x03"),
+    ];
+    let transfers = seen(&packets, 80);
+    let [transfer] = transfers.as_slice() else {
+        panic!("{transfers:?}")
+    };
+    assert_eq!(
+        (transfer.protocol, transfer.file.as_str()),
+        (Protocol::Tftp, "kernel")
+    );
+    assert_eq!(
+        (transfer.bytes, transfer.data_packets, transfer.repeated),
+        (1124, 4, 1)
+    );
+    assert_eq!(transfer.granted, "windowsize=4");
+    assert_eq!(transfer.client_port(), Some(2000));
+    assert!(
+        (transfer.seconds() - 0.8).abs() < 1e-6,
+        "{}",
+        transfer.seconds()
+    );
+}
+
+fn tcp(
+    version: IpVersion,
+    from_client: bool,
+    sequence: u32,
+    acknowledgment: u32,
+    syn: bool,
+    payload: &[u8],
+) -> Vec<u8> {
+    let ip = ip(version, from_client);
+    let mut builder = if from_client {
+        ip.tcp(40000, 80, sequence, 65535)
+    } else {
+        ip.tcp(80, 40000, sequence, 65535)
+    };
+    builder = builder.ack(acknowledgment);
+    if syn {
+        builder = builder
+            .syn()
+            .options(&[TcpOptionElement::MaximumSegmentSize(1000)])
+            .unwrap();
+    }
+    let mut packet = Vec::new();
+    builder.write(&mut packet, payload).unwrap();
+    packet
+}
+
+#[test]
+fn an_http_transfer_ends_with_the_ack_of_its_last_byte() {
+    http_ends_with_the_ack_of_its_last_byte(IpVersion::V4);
+    http_ends_with_the_ack_of_its_last_byte(IpVersion::V6);
+}
+
+fn http_ends_with_the_ack_of_its_last_byte(version: IpVersion) {
+    // The server's numbers wrap in the middle of the response.
+    let start = u32::MAX - 1500;
+    let packets = [
+        tcp(version, true, 99, 0, true, b""),
+        tcp(version, false, start.wrapping_sub(1), 100, true, b""),
+        tcp(
+            version,
+            true,
+            100,
+            start,
+            false,
+            b"GET /linux HTTP/1.1\r\n\r\n",
+        ),
+        tcp(version, false, start, 123, false, &[0; 2500]),
+        tcp(version, true, 123, start.wrapping_add(2500), false, b""),
+        tcp(
+            version,
+            false,
+            start.wrapping_add(2500),
+            123,
+            false,
+            &[0; 500],
+        ),
+        tcp(
+            version,
+            false,
+            start.wrapping_add(2500),
+            123,
+            false,
+            &[0; 500],
+        ),
+        tcp(version, true, 123, start.wrapping_add(3000), false, b""),
+        // The acknowledgement of a FIN is no byte's.
+        tcp(version, true, 123, start.wrapping_add(3001), false, b""),
+    ];
+    let transfers = seen(&packets, 100);
+    let [transfer] = transfers.as_slice() else {
+        panic!("{transfers:?}")
+    };
+    assert_eq!(
+        (transfer.protocol, transfer.file.as_str()),
+        (Protocol::Http, "/linux")
+    );
+    assert_eq!(
+        (transfer.bytes, transfer.data_packets, transfer.repeated),
+        (3000, 5, 1)
+    );
+    assert!(
+        (transfer.seconds() - 0.5).abs() < 1e-6,
+        "{}",
+        transfer.seconds()
+    );
+}
+
+/// Options as they stand in a request.
+fn options(
+    version: IpVersion,
+    from_client: bool,
+    port: u16,
+    head: &[u8],
+    options: &str,
+) -> Vec<u8> {
+    let mut payload = head.to_vec();
+    for word in options.split([' ', '=']) {
+        payload.extend(word.as_bytes());
+        payload.push(0);
+    }
+    udp(version, from_client, 2000, port, &payload)
+}
+
+const RRQ: &[u8] = b"\0\x01kernel\0octet\0";
+const OACK: &[u8] = b"\0\x06";
+
+fn one(packets: &[Vec<u8>]) -> Transfer {
+    let transfers = seen(packets, 2000);
+    let [transfer] = transfers.as_slice() else {
+        panic!("{transfers:?}")
+    };
+    transfer.clone()
+}
+
+#[test]
+fn each_end_of_a_tftp_transfer_is_told() {
+    let v = IpVersion::V4;
+    let request = options(v, true, 69, RRQ, "tsize=0 blksize=1024");
+    let granted = options(v, false, 3000, OACK, "tsize=1030 blksize=1024");
+    let ack = |number: u8| udp(v, true, 2000, 3000, &[0, 4, 0, number]);
+    let error = |from_client| udp(v, from_client, 2000, 3000, b"\0\x05\0\x01not here\0");
+    let whole = [
+        request.clone(),
+        granted.clone(),
+        ack(0),
+        data(v, 1, 1024),
+        ack(1),
+        data(v, 2, 6),
+        ack(2),
+    ];
+    let transfer = one(&whole);
+    assert_eq!(
+        (transfer.outcome, transfer.bytes),
+        (Outcome::Complete, 1030)
+    );
+    assert_eq!((transfer.block_bytes, transfer.window_blocks), (1024, 1));
+    assert_eq!(transfer.asked, "tsize=0 blksize=1024");
+    assert_eq!(transfer.granted, "tsize=1030 blksize=1024");
+    // An error behind the end changes nothing.
+    let late = [whole.as_slice(), &[error(true)]].concat();
+    assert_eq!(one(&late).outcome, Outcome::Complete);
+    assert_eq!(one(&whole[..6]).outcome, Outcome::Unfinished);
+    let probe = [request.clone(), granted.clone(), error(true)];
+    assert_eq!(one(&probe).outcome, Outcome::SizeProbe);
+    let broken = [whole[..5].to_vec(), vec![error(true)]].concat();
+    assert_eq!(one(&broken).outcome, Outcome::BrokenOff);
+    let refused = one(&[request, error(false)]);
+    assert_eq!(refused.outcome, Outcome::Refused);
+    assert_eq!(refused.message.as_deref(), Some("not here"));
+    assert!((refused.seconds() - 0.1).abs() < 1e-9);
+}
+
+#[test]
+fn waits_are_the_servers_or_the_machines() {
+    let v = IpVersion::V4;
+    let ack = |number: u8| udp(v, true, 2000, 3000, &[0, 4, 0, number]);
+    // A packet each tenth of a second.
+    let transfer = one(&[
+        options(v, true, 69, RRQ, "blksize=512"),
+        data(v, 1, 512),
+        ack(1),
+        // Lost: the machine asks again, and its wait goes on.
+        ack(1),
+        ack(1),
+        data(v, 2, 512),
+        ack(2),
+        data(v, 3, 0),
+        ack(3),
+    ]);
+    assert_eq!(
+        (transfer.outcome, transfer.bytes),
+        (Outcome::Complete, 1024)
+    );
+    let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{transfer:?}");
+    near(transfer.answer_delay_s().unwrap(), 0.1);
+    near(transfer.server_wait_s, 0.3 + 0.1);
+    near(transfer.shortest_server_wait_s.unwrap(), 0.1);
+    near(transfer.client_wait_s, 0.3);
+    assert_eq!((transfer.turns, transfer.stalls), (2, 1));
+    near(transfer.stalled_s, 0.3);
+}
+
+fn http(version: IpVersion, request: &[u8], response: &[u8], end: &[u8]) -> Transfer {
+    let start = 1000;
+    let behind = start + response.len() as u32;
+    one(&[
+        tcp(version, true, 99, 0, true, b""),
+        tcp(version, false, start - 1, 100, true, b""),
+        tcp(version, true, 100, start, false, request),
+        tcp(version, false, start, 123, false, response),
+        tcp(version, true, 123, behind, false, end),
+    ])
+}
+
+#[test]
+fn each_end_of_an_http_transfer_is_told() {
+    let v = IpVersion::V4;
+    let get = b"GET /linux HTTP/1.1\r\n\r\n";
+    let whole = http(
+        v,
+        get,
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+        b"",
+    );
+    assert_eq!((whole.outcome, whole.message), (Outcome::Complete, None));
+    assert_eq!((whole.block_bytes, whole.window_bytes), (1000, 65535));
+    let part = http(
+        v,
+        get,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nhello",
+        b"",
+    );
+    assert_eq!(part.outcome, Outcome::Unfinished);
+    let gone = http(
+        v,
+        get,
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        b"",
+    );
+    assert_eq!(gone.outcome, Outcome::Refused);
+    assert_eq!(gone.message.as_deref(), Some("HTTP/1.1 404 Not Found"));
+    let head = http(
+        v,
+        b"HEAD /linux HTTP/1.1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n",
+        b"",
+    );
+    assert_eq!(
+        (head.outcome, head.file.as_str()),
+        (Outcome::Complete, "/linux (HEAD)")
+    );
+    // Nobody can say how long it is, until the next request on the connection.
+    let endless = http(v, get, b"HTTP/1.1 200 OK\r\n\r\nhello", b"");
+    assert_eq!(endless.outcome, Outcome::Unfinished);
+}

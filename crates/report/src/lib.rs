@@ -1,0 +1,310 @@
+//! A report: what was measured of a machine's network boot, and what was found in it.
+//!
+//! It is one JSON document. Keys carry their units: `_s` seconds, `_bytes`, `_blocks`. Times are seconds from the machine's first packet.
+//! A reader passes over keys and words that it does not know, so that an older one reads what a newer one wrote, and takes what is missing
+//! as empty.
+//!
+//! ```
+//! let report = wireboot_report::Report::from_json(r#"{"schema":1,"timeline":[{"kind":"offer-wait","start_s":0.25,"end_s":4.25}]}"#)?;
+//! assert_eq!(report.timeline[0].seconds(), 4.0);
+//! # Ok::<(), wireboot_report::ReadError>(())
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+#[cfg(any(test, feature = "fuzzing"))]
+#[allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a fuzz target's verdicts"
+)]
+pub mod fuzzing;
+pub mod network;
+
+pub use network::Network;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// The version of the schema that this crate writes.
+pub const SCHEMA: u32 = 1;
+
+/// The longest report that is read, in bytes.
+pub const LONGEST: usize = 16 << 20;
+
+/// Why a text is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is longer than [`LONGEST`].
+    #[error("longer than 16 MiB, so no report")]
+    TooLong,
+    /// It is no JSON, or its values are not a report's.
+    #[error("not a report: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Its `schema` is not one that this program knows, or is missing.
+    #[error(
+        "a report of schema {0}; this program reads schema 1. Use the wireboot that wrote it, or a newer one"
+    )]
+    Schema(u32),
+    /// A time is negative, endless or no number.
+    #[error("a time in it is negative or no number")]
+    Time,
+}
+
+/// A machine's report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// [`SCHEMA`] of who wrote it.
+    pub schema: u32,
+    /// The version of wireboot that wrote it.
+    pub version: String,
+    /// Which machine.
+    pub machine: Machine,
+    /// What costs time or misleads, most seconds first.
+    pub findings: Vec<Finding>,
+    /// What happened when, in the order of beginning.
+    pub timeline: Vec<Phase>,
+    /// What the packets showed.
+    pub network: Network,
+}
+
+impl Report {
+    /// An empty report of this crate's schema and version.
+    pub fn new() -> Self {
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").into(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the text is none, or one of a schema that this crate does not know.
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        if text.len() > LONGEST {
+            return Err(ReadError::TooLong);
+        }
+        let report: Self = serde_json::from_str(text)?;
+        if report.schema != SCHEMA {
+            return Err(ReadError::Schema(report.schema));
+        }
+        // JSON has no NaN; 1e999 is read as an error. What is left are times before the first packet and ends before beginnings.
+        let in_order = |phase: &Phase| phase.start_s >= 0.0 && phase.end_s >= phase.start_s;
+        if !report.timeline.iter().all(in_order) || report.network.span_s < 0.0 {
+            return Err(ReadError::Time);
+        }
+        Ok(report)
+    }
+
+    /// The report as JSON, in lines.
+    pub fn to_json(&self) -> String {
+        // Maps with keys that are no strings could fail; the schema has none.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+/// Which machine a report is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// Its card's Ethernet address, `52:54:00:12:34:56`.
+    pub mac: String,
+    /// Its UUID as PXE tells it (RFC 4578 section 2.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// What its first DHCP request says that it is (option 60), `PXEClient:Arch:00007:UNDI:003000`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vendor_class: Option<String>,
+}
+
+/// Something that costs time or misleads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Finding {
+    /// The rule's name, the same in all versions: `spanning-tree`.
+    pub id: String,
+    /// In the sentence that says where the time went: `spanning tree`.
+    pub label: String,
+    /// Seconds lost; 0 for what misleads without costing time that can be told.
+    pub seconds: f64,
+    /// What was seen, in figures.
+    pub evidence: String,
+    /// What to change.
+    pub advice: Vec<String>,
+    /// Seconds that would be left of these, once it is changed. `None` where nothing can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_s: Option<f64>,
+    /// Where the documents say more: `docs/doctor.md#spanning-tree`.
+    pub doc: String,
+}
+
+/// What a span of time went into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PhaseKind {
+    /// The machine asked by DHCP, and nobody answered.
+    DhcpUnanswered,
+    /// From the request that was answered to the first offer.
+    DhcpOffer,
+    /// From the first offer with all that a boot needs to the machine's request for it.
+    OfferWait,
+    /// From the request to its acknowledgement.
+    DhcpRequest,
+    /// A proxyDHCP or boot server was asked.
+    BootServer,
+    /// The machine asked for routers or by DHCPv6, and nobody answered.
+    Ipv6Unanswered,
+    /// An address by DHCPv6.
+    Dhcpv6,
+    /// A name was looked up.
+    Name,
+    /// A file's size was asked for.
+    SizeProbe,
+    /// A file came.
+    Transfer,
+    /// Something was asked for that the server has not.
+    Refused,
+    /// Nothing of the machine's was on the wire: it worked, or waited without asking.
+    #[default]
+    Quiet,
+    /// What a newer version knows.
+    #[serde(other)]
+    Other,
+}
+
+/// A span of time and what it went into.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Phase {
+    /// What it went into.
+    pub kind: PhaseKind,
+    /// Its beginning, in seconds from the machine's first packet.
+    pub start_s: f64,
+    /// Its end.
+    pub end_s: f64,
+    /// From whom, or which file.
+    pub what: String,
+}
+
+impl Phase {
+    /// How long it took.
+    pub fn seconds(&self) -> f64 {
+        self.end_s - self.start_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    fn report() -> Report {
+        Report {
+            machine: Machine {
+                mac: "52:54:00:12:34:56".into(),
+                uuid: None,
+                vendor_class: Some("PXEClient:Arch:00007:UNDI:003000".into()),
+            },
+            findings: vec![Finding {
+                id: "offer-wait".into(),
+                label: "DHCP patience".into(),
+                seconds: 4.0,
+                evidence: "an offer lay there for 4.0 s".into(),
+                advice: vec!["start from a stick".into()],
+                expected_s: Some(0.0),
+                doc: "docs/doctor.md#offer-wait".into(),
+            }],
+            timeline: vec![Phase {
+                kind: PhaseKind::OfferWait,
+                start_s: 0.25,
+                end_s: 4.25,
+                what: "10.77.0.1".into(),
+            }],
+            network: Network {
+                span_s: 9.5,
+                transfers: vec![network::Transfer {
+                    protocol: network::Protocol::Http,
+                    file: "/linux".into(),
+                    bytes: 8 << 30,
+                    ..network::Transfer::default()
+                }],
+                ..Network::default()
+            },
+            ..Report::new()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let report = report();
+        let text = report.to_json();
+        assert_eq!(Report::from_json(&text).unwrap(), report);
+        for key in [
+            "\"schema\": 1",
+            "\"start_s\": 0.25",
+            "\"span_s\": 9.5",
+            "\"offer-wait\"",
+            "\"http\"",
+        ] {
+            assert!(text.contains(key), "{key} in {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_new_is_passed_over_and_what_is_missing_is_empty() {
+        let text = r#"{"schema":1,"from":"the future","findings":[{"id":"x","severity":9}],
+            "timeline":[{"kind":"warp","start_s":1,"end_s":2}],"network":{"transfers":[{"protocol":"nfs","outcome":"melted"}]}}"#;
+        let report = Report::from_json(text).unwrap();
+        assert_eq!(report.findings.first().unwrap().id, "x");
+        assert_eq!(report.timeline.first().unwrap().kind, PhaseKind::Other);
+        let transfer = report.network.transfers.first().unwrap();
+        assert_eq!(transfer.protocol, network::Protocol::Other);
+        assert_eq!(transfer.outcome, network::Outcome::Other);
+    }
+
+    #[test]
+    fn an_offer_answers_the_last_request_before_it_or_a_late_server_each() {
+        let offer = |at_s| network::Offer {
+            at_s,
+            server: "10.0.0.1".into(),
+            ..network::Offer::default()
+        };
+        let asked = |discover_s: &[f64], offers: &[f64]| {
+            let conversation = network::Dhcp {
+                discover_s: discover_s.to_vec(),
+                offers: offers.iter().copied().map(offer).collect(),
+                ..network::Dhcp::default()
+            };
+            conversation.answered_s()
+        };
+        assert_eq!(asked(&[0.0, 4.0, 12.0], &[12.1]), Some(12.0));
+        assert_eq!(asked(&[0.0, 4.0], &[5.0, 9.1]), Some(0.0));
+        assert_eq!(asked(&[0.0, 4.0], &[5.0]), Some(4.0));
+        assert_eq!(asked(&[0.0, 4.0, 12.0], &[12.1, 13.0]), Some(12.0));
+        assert_eq!(asked(&[0.0], &[]), None);
+        assert_eq!(asked(&[], &[1.0]), None);
+    }
+
+    #[test]
+    fn what_is_no_report_says_why() {
+        let error = |text: &str| Report::from_json(text).unwrap_err().to_string();
+        assert!(error("{}").contains("schema 0"));
+        assert!(error(r#"{"schema":2}"#).contains("schema 2"));
+        assert!(error("GIF89a").starts_with("not a report"));
+        assert!(error(r#"{"schema":1,"timeline":7}"#).starts_with("not a report"));
+        let backwards = r#"{"schema":1,"timeline":[{"kind":"quiet","start_s":2,"end_s":1}]}"#;
+        assert!(error(backwards).contains("time"));
+        assert!(error(r#"{"schema":1,"network":{"span_s":-1}}"#).contains("time"));
+        assert!(error(&" ".repeat(LONGEST + 1)).contains("16 MiB"));
+    }
+}
