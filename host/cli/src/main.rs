@@ -21,6 +21,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::ServeArgs),
+    #[cfg(feature = "doctor")]
+    #[command(subcommand)]
+    Doctor(wireboot_doctor::Doctor),
+    #[cfg(feature = "doctor")]
+    Report(wireboot_doctor::ReportArgs),
     /// Virtual machines on a network of their own, to try and to measure
     #[cfg(feature = "lab")]
     #[command(subcommand)]
@@ -29,16 +34,27 @@ enum Command {
 
 fn main() -> ExitCode {
     env_logger::init();
-    let result = match Arguments::parse().command {
-        Command::Serve(arguments) => serve::run(arguments),
+    let (result, failed) = match Arguments::parse().command {
+        Command::Serve(arguments) => (done(serve::run(arguments)), ExitCode::FAILURE),
+        #[cfg(feature = "doctor")]
+        Command::Doctor(command) => (
+            wireboot_doctor::run(command),
+            wireboot_doctor::NOT_MEASURED.into(),
+        ),
+        #[cfg(feature = "doctor")]
+        Command::Report(arguments) => (
+            wireboot_doctor::report(&arguments),
+            wireboot_doctor::NOT_MEASURED.into(),
+        ),
         #[cfg(feature = "lab")]
-        Command::Lab(command) => lab::run(command),
+        Command::Lab(command) => (done(lab::run(command)), ExitCode::FAILURE),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("wireboot: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|error| {
+        eprintln!("wireboot: {error:#}");
+        failed
+    })
+}
+
+fn done(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
 }

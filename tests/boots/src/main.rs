@@ -7,6 +7,7 @@ mod aftermath;
 mod callers;
 mod cards;
 mod controllers;
+mod doctor;
 mod failures;
 mod firmware_drivers;
 mod gdb;
@@ -346,6 +347,11 @@ const CASES: &[(&str, Case)] = &[
         "each_kind_of_loader_is_measured",
         loaders_measured::each_kind_of_loader_is_measured,
     ),
+    ("doctor_spanning_tree", doctor::spanning_tree),
+    ("doctor_dhcp_and_blocks", doctor::dhcp_and_blocks),
+    ("doctor_loss", doctor::loss),
+    ("doctor_no_boot_file", doctor::no_boot_file),
+    ("doctor_missing_file", doctor::missing_file),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",

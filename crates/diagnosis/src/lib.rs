@@ -1,0 +1,97 @@
+//! A report of a network boot in, where its seconds went and what to change out, in words.
+//!
+//! [`examine`] applies all rules, [`verdict`] is the sentence above them. A rule says only what the report's figures show. Seconds lost are
+//! those that the change would give back; where the report cannot tell how many are left then, [`Finding::expected_s`] is `None`.
+//!
+//! ```
+//! use wireboot_report::{Report, network::{Dhcp, Offer}};
+//!
+//! let mut report = Report::new();
+//! report.network.span_s = 4.5;
+//! report.network.dhcp.push(Dhcp {
+//!     discover_s: vec![0.0],
+//!     offers: vec![Offer { at_s: 0.1, address: Some("10.0.0.9".into()), boot_file: Some("shimx64.efi".into()), ..Offer::default() }],
+//!     request_s: vec![4.0],
+//!     ..Dhcp::default()
+//! });
+//! report.findings = wireboot_diagnosis::examine(&report);
+//! assert_eq!(report.findings[0].id, "offer-wait");
+//! assert_eq!(
+//!     wireboot_diagnosis::verdict(&report),
+//!     "4.5 s on the network; 4.0 of them DHCP patience. Nothing was fetched."
+//! );
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod rules;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use wireboot_report::network::Outcome;
+use wireboot_report::{Finding, Report};
+
+/// What costs time or misleads, most seconds first.
+pub fn examine(report: &Report) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = rules::ALL
+        .iter()
+        .filter_map(|rule| rule.examine(report))
+        .collect();
+    findings.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    findings
+}
+
+/// The names of all rules.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    rules::ALL.iter().map(|rule| rule.id)
+}
+
+/// The findings in a sentence or two, from the report's own.
+pub fn verdict(report: &Report) -> String {
+    let mut out = format!("{:.1} s on the network", report.network.span_s);
+    let (timed, others): (Vec<_>, Vec<_>) = report
+        .findings
+        .iter()
+        .partition(|one| one.seconds >= LEAST_S);
+    for (finding, place) in timed.iter().zip(0..) {
+        let (before, behind) = if place == 0 {
+            ("; ", " of them")
+        } else {
+            (", ", "")
+        };
+        out.push_str(&format!(
+            "{before}{:.1}{behind} {}",
+            finding.seconds, finding.label
+        ));
+    }
+    if report.findings.is_empty() {
+        out.push_str("; nothing found that can be saved");
+    }
+    out.push('.');
+    if !others.is_empty() {
+        let labels: Vec<&str> = others.iter().map(|one| one.label.as_str()).collect();
+        out.push_str(&format!(" Found, too: {}.", labels.join(", ")));
+    }
+    let arrived = report
+        .network
+        .transfers
+        .iter()
+        .any(|one| one.outcome == Outcome::Complete);
+    if !arrived {
+        out.push_str(" Nothing was fetched.");
+    }
+    out
+}
+
+/// Less than this is none in the verdict.
+const LEAST_S: f64 = 0.05;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,411 @@
+//! Before the first file: the link, addresses, names.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use wireboot_report::network::{Dhcp, VendorOptions};
+use wireboot_report::{Phase, PhaseKind, Report};
+
+use super::{Found, advice, count, listed, time};
+
+/// Below this, waiting for an address is not worth a word.
+const WORTH_S: f64 = 0.3;
+
+/// From this on requests without an answer are no accident.
+const UNANSWERED_S: f64 = 1.0;
+
+/// Seconds that phases of `kind` take before `until_s`, those that overlap counted once.
+fn seconds(report: &Report, kind: PhaseKind, until_s: f64) -> f64 {
+    let mut covered = 0.0;
+    let mut behind = 0.0_f64;
+    for phase in of(report, kind) {
+        let start = phase.start_s.max(behind);
+        let end = phase.end_s.min(until_s);
+        if end > start {
+            covered += end - start;
+            behind = end;
+        }
+    }
+    covered
+}
+
+fn of(report: &Report, kind: PhaseKind) -> impl Iterator<Item = &Phase> {
+    report
+        .timeline
+        .iter()
+        .filter(move |phase| phase.kind == kind)
+}
+
+/// A conversation by DHCP that led to a request: what its waits were for.
+struct Taken<'a> {
+    dhcp: &'a Dhcp,
+    /// From the first request to the machine's choice: its own patience, with offers in hand.
+    patience_s: f64,
+    /// The rest: nobody heard it, or the offer was late. Timers grow with each request that is not answered, and the machine waits for the one
+    /// that runs even when an offer has come.
+    rest_s: f64,
+    /// How long it had a whole offer in hand.
+    wait_s: f64,
+    /// The server heard the first request, however late it answered.
+    heard_first: bool,
+}
+
+impl<'a> Taken<'a> {
+    fn of(dhcp: &'a Dhcp) -> Option<Self> {
+        let first = *dhcp.discover_s.first()?;
+        let taken = *dhcp.request_s.first()?;
+        let complete = dhcp.complete_s().or(dhcp.offered_s())?;
+        let wait_s = taken - complete;
+        let all = (taken - first).max(0.0);
+        let timer = dhcp.discover_s.get(1).map_or(all, |second| second - first);
+        let patience_s = if wait_s < WORTH_S {
+            0.0
+        } else {
+            all.min(timer)
+        };
+        Some(Self {
+            dhcp,
+            patience_s,
+            rest_s: all - patience_s,
+            wait_s,
+            heard_first: dhcp.answered_s() == Some(first),
+        })
+    }
+}
+
+fn taken(report: &Report) -> impl Iterator<Item = Taken<'_>> {
+    report.network.dhcp.iter().filter_map(Taken::of)
+}
+
+/// Requests by DHCP that nobody heard, before one that was answered; and how long the machine had tried before the capture saw it.
+struct Unheard {
+    seconds: f64,
+    evidence: String,
+    answered_s: f64,
+    before_s: u16,
+}
+
+impl Unheard {
+    fn of(report: &Report) -> Option<Self> {
+        let before_s = report.network.dhcp.first()?.tried_before_s;
+        let worst = taken(report)
+            .filter(|one| !one.heard_first)
+            .max_by(|one, other| one.rest_s.total_cmp(&other.rest_s));
+        let answered = worst.as_ref().and_then(|one| one.dhcp.answered_s());
+        let mut evidence = Vec::new();
+        if let (Some(worst), Some(answered_s)) = (&worst, answered) {
+            let requests = worst.dhcp.discover_s.iter();
+            let vain = requests.filter(|at| **at < answered_s).count();
+            let mut text = format!(
+                "{} by DHCP had no answer; that at {answered_s:.1} s had",
+                count(vain, "request")
+            );
+            if worst.wait_s > worst.patience_s + WORTH_S {
+                text.push_str(&format!(
+                    ", but the machine's timer had grown meanwhile: it waited for {} with an offer in hand",
+                    time(worst.wait_s)
+                ));
+            }
+            evidence.push(text);
+        }
+        if before_s > 0 {
+            evidence.push(format!(
+                "The first request seen here says that the machine had been trying for {before_s} s"
+            ));
+        }
+        (!evidence.is_empty()).then(|| Self {
+            seconds: worst.map_or(0.0, |one| one.rest_s),
+            evidence: evidence.join(". "),
+            answered_s: answered.unwrap_or_default(),
+            before_s,
+        })
+    }
+}
+
+/// The switch's port does not forward yet.
+pub(super) fn spanning_tree(report: &Report) -> Option<Found> {
+    let tree = report.network.spanning_tree.as_ref()?;
+    let unheard = Unheard::of(report)?;
+    if unheard.seconds < UNANSWERED_S || tree.first_s > unheard.answered_s {
+        return None;
+    }
+    let protocol = if tree.rapid { "rapid " } else { "" };
+    Some(Found {
+        label: "spanning tree".into(),
+        seconds: unheard.seconds,
+        evidence: format!(
+            "{}. The switch (bridge {}) speaks the {protocol}spanning tree protocol: a port on which a link comes up listens for {} and learns \
+             for {}, and forwards nothing meanwhile",
+            unheard.evidence,
+            tree.bridge,
+            time(tree.forward_delay_s),
+            time(tree.forward_delay_s),
+        ),
+        advice: advice([
+            "make the machine's port an edge port, which forwards at once. Cisco: `spanning-tree portfast` at the interface",
+            "Juniper: `set protocols rstp interface NAME edge`. Arista: `spanning-tree portfast`. HPE/Aruba: `spanning-tree PORT admin-edge-port`",
+            "a Linux bridge of virtual machines: `ip link set BRIDGE type bridge stp_state 0 forward_delay 0`",
+        ]),
+        expected_s: Some(0.0),
+    })
+}
+
+/// Nobody answers at first, or never, and no spanning tree is in sight.
+pub(super) fn unanswered(report: &Report) -> Option<Found> {
+    if spanning_tree(report).is_some() {
+        return None;
+    }
+    let Some(unheard) = Unheard::of(report) else {
+        return never_answered(report);
+    };
+    if unheard.seconds < UNANSWERED_S && f64::from(unheard.before_s) < UNANSWERED_S {
+        return None;
+    }
+    Some(Found {
+        label: "requests that nobody answered".into(),
+        seconds: unheard.seconds,
+        evidence: unheard.evidence,
+        advice: advice([
+            "most often the switch's port does not forward yet: make it an edge port (portfast), and let LACP fall back where the port is in a group",
+            "a capture at the machine's own port shows whether its switch speaks spanning tree",
+            "else the DHCP server or relay was not ready: its log tells whether it saw these requests",
+        ]),
+        expected_s: None,
+    })
+}
+
+/// The machine asked, over both versions of IP, and heard nothing.
+fn never_answered(report: &Report) -> Option<Found> {
+    let network = &report.network;
+    let requests: usize = network.dhcp.iter().map(|one| one.discover_s.len()).sum();
+    if network.dhcp.iter().any(|one| !one.offers.is_empty()) {
+        return None;
+    }
+    let answered_v6 = network.dhcpv6.iter().any(|one| !one.answered_s.is_empty());
+    if requests == 0 || answered_v6 {
+        return None;
+    }
+    Some(Found {
+        label: "requests that nobody answered".into(),
+        seconds: seconds(report, PhaseKind::DhcpUnanswered, network.span_s),
+        evidence: format!(
+            "{} by DHCP, and not one answer in this capture",
+            count(requests, "request")
+        ),
+        advice: advice([
+            "is a DHCP server in this network, or a relay to one? Is the machine known to it? Its log tells whether it saw the requests",
+            "a server that gives addresses to known machines alone ignores others without a word",
+        ]),
+        expected_s: None,
+    })
+}
+
+/// The other version of IP was tried first, where nobody speaks it.
+pub(super) fn ip_version(report: &Report) -> Option<Found> {
+    let network = &report.network;
+    let first_v4 = network.dhcp.iter().find_map(|one| one.discover_s.first());
+    let v4 = network.dhcp.iter().any(|one| !one.offers.is_empty());
+    let v6 = network.dhcpv6.iter().any(|one| !one.answered_s.is_empty());
+    let first_v6 = network.dhcpv6.iter().find_map(|one| one.asked_s.first());
+    let (vain, used, lost) = match (v4, v6) {
+        (true, false) => {
+            let lost = seconds(report, PhaseKind::Ipv6Unanswered, *first_v4?);
+            ("IPv6", "IPv4", lost)
+        }
+        (false, true) => {
+            let lost = seconds(report, PhaseKind::DhcpUnanswered, *first_v6?);
+            ("IPv4", "IPv6", lost)
+        }
+        _ => return None,
+    };
+    if lost < UNANSWERED_S {
+        return None;
+    }
+    Some(Found {
+        label: format!("{vain}, which nobody speaks here"),
+        seconds: lost,
+        evidence: format!(
+            "the machine asked by {vain} for {} without an answer, before it came to {used}",
+            time(lost)
+        ),
+        advice: Vec::from([
+            format!(
+                "in the firmware's setup, put the card's {used} boot option before the {vain} one, or switch {vain} network boot off"
+            ),
+            "from Linux: `efibootmgr -o` sets the order".into(),
+        ]),
+        expected_s: Some(0.0),
+    })
+}
+
+/// The server takes its time before it offers, longer than the machine waits anyway.
+pub(super) fn late_offer(report: &Report) -> Option<Found> {
+    let late: Vec<Taken<'_>> = taken(report)
+        .filter(|one| one.heard_first && one.rest_s >= WORTH_S)
+        .collect();
+    let lost = late.iter().map(|one| one.rest_s).sum();
+    let worst = late
+        .iter()
+        .max_by(|one, other| one.rest_s.total_cmp(&other.rest_s))?;
+    let first = *worst.dhcp.discover_s.first()?;
+    let offered = worst.dhcp.complete_s().or(worst.dhcp.offered_s())?;
+    let who = worst.dhcp.chosen.as_deref().unwrap_or("the server");
+    let mut evidence = format!(
+        "{who} took {} from the request to a whole offer",
+        time(offered - first)
+    );
+    if worst.patience_s > 0.0 {
+        evidence.push_str(&format!(
+            "; the machine, which waits {} anyway, had asked again and waited for its next timer, {} in all",
+            time(worst.patience_s),
+            time(worst.patience_s + worst.rest_s)
+        ));
+    }
+    Some(Found {
+        label: "late DHCP offers".into(),
+        seconds: lost,
+        evidence,
+        advice: advice([
+            "most servers ping an address before they offer it. dnsmasq: `no-ping`. ISC dhcpd: `ping-check false;`. Kea: no `ping_check` hook",
+            "a proxyDHCP server that answers late holds up the whole boot: its offer has the boot file",
+        ]),
+        expected_s: Some(0.0),
+    })
+}
+
+/// The machine has all it needs, and waits for better offers.
+pub(super) fn offer_wait(report: &Report) -> Option<Found> {
+    let waits: Vec<f64> = taken(report)
+        .map(|one| one.patience_s)
+        .filter(|seconds| *seconds >= WORTH_S)
+        .collect();
+    if waits.is_empty() {
+        return None;
+    }
+    let times: Vec<String> = waits.iter().copied().map(time).collect();
+    Some(Found {
+        label: "DHCP patience".into(),
+        seconds: waits.iter().sum(),
+        evidence: format!(
+            "the machine collected offers for {} before it took one, though a whole one lay there",
+            listed(times.iter().map(String::as_str))
+        ),
+        advice: advice([
+            "the network program of the machine collects offers until its timer ends (EDK II's firmware: 4 s); nothing that a server sends shortens it",
+            "wireboot takes a whole offer at once: start it from a stick, the disk's EFI partition or the card's ROM instead of over the network",
+        ]),
+        expected_s: Some(0.0),
+    })
+}
+
+/// A proxyDHCP or boot server that was promised and does not answer.
+pub(super) fn boot_server(report: &Report) -> Option<Found> {
+    let silent: Vec<&str> = report
+        .network
+        .boot_servers
+        .iter()
+        .filter(|one| one.answered_s.is_none())
+        .map(|one| one.server.as_str())
+        .collect();
+    if silent.is_empty() {
+        return None;
+    }
+    let lost = of(report, PhaseKind::BootServer)
+        .filter(|phase| silent.contains(&phase.what.as_str()))
+        .map(Phase::seconds)
+        .sum();
+    Some(Found {
+        label: "a boot server that does not answer".into(),
+        seconds: lost,
+        evidence: format!(
+            "asked at port 4011, never answered: {}",
+            listed(silent.iter().copied())
+        ),
+        advice: advice([
+            "an offer that says `PXEClient` (option 60) and gives no boot file sends the machine to the server's UDP port 4011: let that be open, \
+             or take option 60 out of the DHCP server's answers where it is not the boot server",
+        ]),
+        expected_s: Some(0.0),
+    })
+}
+
+/// Several servers give addresses.
+pub(super) fn several_servers(report: &Report) -> Option<Found> {
+    let offers = report.network.dhcp.iter().flat_map(|one| &one.offers);
+    let servers: BTreeSet<&str> = offers
+        .filter(|offer| offer.address.is_some())
+        .map(|offer| offer.server.as_str())
+        .collect();
+    if servers.len() < 2 {
+        return None;
+    }
+    Some(Found {
+        label: "several DHCP servers".into(),
+        seconds: 0.0,
+        evidence: format!(
+            "addresses were offered by {}: which one the machine takes changes from boot to boot",
+            listed(servers.into_iter())
+        ),
+        advice: advice([
+            "let one server give addresses. A second one that has only boot files should be a proxyDHCP server (dnsmasq: `dhcp-range=NETWORK,proxy`; \
+             `wireboot serve --proxy`)",
+        ]),
+        expected_s: None,
+    })
+}
+
+/// Option 43 that is not PXE's.
+pub(super) fn vendor_options(report: &Report) -> Option<Found> {
+    let foreign: BTreeSet<&str> = report
+        .network
+        .dhcp
+        .iter()
+        .flat_map(|one| &one.offers)
+        .filter(|offer| offer.vendor_options == VendorOptions::Foreign)
+        .map(|offer| offer.server.as_str())
+        .collect();
+    if foreign.is_empty() {
+        return None;
+    }
+    Some(Found {
+        label: "option 43 of another trade".into(),
+        seconds: 0.0,
+        evidence: format!(
+            "{} gives vendor options (43) that are not PXE's to a machine that boots",
+            listed(foreign.into_iter())
+        ),
+        advice: advice([
+            "access points and telephones are told their controller by option 43. Some firmware takes it for PXE's list of boot servers and asks \
+             those for minutes",
+            "give it to their vendor class alone. dnsmasq: `dhcp-option=vendor:CLASS,...`. Kea and ISC dhcpd: within a class that tests option 60",
+        ]),
+        expected_s: None,
+    })
+}
+
+/// Names that take long.
+pub(super) fn names(report: &Report) -> Option<Found> {
+    let slow: Vec<&Phase> = of(report, PhaseKind::Name)
+        .filter(|phase| phase.seconds() >= WORTH_S)
+        .collect();
+    let lost: f64 = slow.iter().map(|phase| phase.seconds()).sum();
+    if slow.is_empty() {
+        return None;
+    }
+    Some(Found {
+        label: "names".into(),
+        seconds: lost,
+        evidence: format!(
+            "looking up {} took {}",
+            listed(slow.iter().map(|phase| phase.what.as_str())),
+            time(lost)
+        ),
+        advice: advice([
+            "is the first name server that DHCP gives reachable from the machine's network? A machine asks the second one only when its patience ends",
+            "boot files by address need no name server",
+        ]),
+        expected_s: Some(0.0),
+    })
+}

@@ -1,0 +1,348 @@
+//! Files on their way.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use wireboot_report::Report;
+use wireboot_report::network::{Protocol, Transfer};
+
+use super::{Found, advice, listed, time};
+
+/// Files below this are not worth tuning for.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// Below this nothing is worth changing.
+const WORTH_S: f64 = 0.2;
+
+/// A window with which round trips hardly count any more (RFC 7440's own measurements end at 64).
+const GOOD_WINDOW: f64 = 64.0;
+
+/// The block that fills a packet of 1500 bytes, by IPv4 (1472 - 4).
+const GOOD_BLOCK: f64 = 1468.0;
+
+/// A single wait from this on is the server's own, when it is also many times the shortest.
+const SERVERS_OWN_S: f64 = 0.005;
+const MANY: f64 = 5.0;
+
+fn large(report: &Report, protocol: Protocol) -> impl Iterator<Item = &Transfer> {
+    report
+        .network
+        .transfers
+        .iter()
+        .filter(move |one| one.protocol == protocol && one.bytes >= LARGE_BYTES)
+}
+
+/// Waits for the server that are no stall.
+fn turning_s(one: &Transfer) -> f64 {
+    (one.server_wait_s - one.stalled_s).max(0.0)
+}
+
+/// The server is slower than the way to it.
+fn server_is_slow(one: &Transfer) -> bool {
+    let (Some(shortest), true) = (one.shortest_server_wait_s, one.turns > 0) else {
+        return false;
+    };
+    let mean = turning_s(one) / one.turns as f64;
+    mean >= SERVERS_OWN_S && mean >= MANY * shortest
+}
+
+/// The part of a file's waits that blocks of [`GOOD_BLOCK`] bytes would spare. Window and machine share what is left.
+fn by_block(one: &Transfer) -> f64 {
+    let small = one.protocol == Protocol::Tftp
+        && one.bytes >= LARGE_BYTES
+        && f64::from(one.block_bytes) < GOOD_BLOCK * 0.75;
+    if small {
+        1.0 - f64::from(one.block_bytes) / GOOD_BLOCK
+    } else {
+        0.0
+    }
+}
+
+/// The value of a TFTP option in a list, `blksize=1024 windowsize=4`.
+fn option(list: &str, name: &str) -> Option<u32> {
+    list.split(' ')
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .and_then(|(_, value)| value.parse().ok())
+}
+
+fn files(found: &[&Transfer]) -> String {
+    listed(found.iter().map(|one| one.file.as_str()))
+}
+
+/// A window in which each few blocks wait for an acknowledgement.
+pub(super) fn window(report: &Report) -> Option<Found> {
+    let share = |one: &Transfer| 1.0 - f64::from(one.window_blocks) / GOOD_WINDOW;
+    let found: Vec<&Transfer> = large(report, Protocol::Tftp)
+        .filter(|one| f64::from(one.window_blocks) < GOOD_WINDOW / 4.0 && !server_is_slow(one))
+        .collect();
+    let waits: f64 = found.iter().map(|one| turning_s(one)).sum();
+    let lost: f64 = found
+        .iter()
+        .map(|one| turning_s(one) * (1.0 - by_block(one)) * share(one))
+        .sum();
+    let worst = found
+        .iter()
+        .max_by(|one, other| turning_s(one).total_cmp(&turning_s(other)))?;
+    if lost < WORTH_S {
+        return None;
+    }
+    let blocks = worst.window_blocks;
+    let label = match blocks {
+        1 => "TFTP block by block".into(),
+        _ => format!("TFTP in windows of {blocks}"),
+    };
+    let asked = option(&worst.asked, "windowsize");
+    let granted = option(&worst.granted, "windowsize");
+    let (why, advice) = match (asked, granted) {
+        (None, _) => (
+            "the machine did not ask for a larger one",
+            advice([
+                "the program that fetches cannot do better: let one fetch that asks for windows (RFC 7440), as wireboot does, or fetch by HTTP",
+            ]),
+        ),
+        (Some(_), None) => (
+            "the machine asked for a larger one, and the server does not know them",
+            advice([
+                "dnsmasq and tftpd-hpa know no windows. atftpd from 0.8 on and `wireboot serve` do; WDS does",
+            ]),
+        ),
+        (Some(_), Some(_)) => (
+            "that is what machine and server agreed on",
+            advice([
+                "EDK II's firmware asks for 4 and no more; a build of one's own sets `PcdTftpWindowSize`. Windows' boot programs: `bcdedit` \
+                 `ramdisktftpwindowsize`",
+                "wireboot asks for as many as the card's buffers take",
+            ]),
+        ),
+    };
+    Some(Found {
+        label,
+        seconds: lost,
+        evidence: format!(
+            "{}: {} acknowledgements, and {} spent between them and the server's next block; {why}",
+            files(&found),
+            found.iter().map(|one| one.turns).sum::<u64>(),
+            time(waits)
+        ),
+        advice,
+        expected_s: Some((waits - lost).max(0.0)),
+    })
+}
+
+/// Blocks that do not fill the packets.
+pub(super) fn block_size(report: &Report) -> Option<Found> {
+    let found: Vec<&Transfer> = large(report, Protocol::Tftp)
+        .filter(|one| by_block(one) > 0.0)
+        .collect();
+    let waits = |one: &Transfer| turning_s(one) + one.client_wait_s;
+    let all: f64 = found.iter().map(|one| waits(one)).sum();
+    let lost: f64 = found.iter().map(|one| waits(one) * by_block(one)).sum();
+    let worst = found.iter().max_by_key(|one| one.bytes)?;
+    if lost < WORTH_S {
+        return None;
+    }
+    let (why, advice) = match option(&worst.asked, "blksize") {
+        Some(asked) if asked > worst.block_bytes => (
+            format!("the machine asked for {asked}, and the server granted no more"),
+            advice([
+                "let the server grant `blksize` (RFC 2348). tftpd-hpa: no `-r blksize`. dnsmasq: no `tftp-no-blocksize`",
+            ]),
+        ),
+        _ => (
+            "the machine did not ask for larger ones".into(),
+            advice([
+                "the program that fetches asks for no more: let another one fetch, or fetch by HTTP",
+            ]),
+        ),
+    };
+    Some(Found {
+        label: "small TFTP blocks".into(),
+        seconds: lost,
+        evidence: format!(
+            "{}: blocks of {} bytes, {} packets; {why}",
+            files(&found),
+            worst.block_bytes,
+            worst.data_packets,
+        ),
+        advice,
+        expected_s: Some((all - lost).max(0.0)),
+    })
+}
+
+/// Blocks larger than packets.
+pub(super) fn fragments(report: &Report) -> Option<Found> {
+    let transfers = report.network.transfers.iter();
+    let found: Vec<&Transfer> = transfers.filter(|one| one.fragmented > 0).collect();
+    let worst = found.iter().max_by_key(|one| one.fragmented)?;
+    Some(Found {
+        label: "blocks cut into fragments".into(),
+        seconds: 0.0,
+        evidence: format!(
+            "{}: {} blocks of {} bytes went in fragments; one that is lost costs the whole block, and some firewalls and firmware drop them",
+            files(&found),
+            worst.fragmented,
+            worst.block_bytes
+        ),
+        advice: advice([
+            "blocks of at most 1468 bytes over IPv4 and 1448 over IPv6 fit a packet. Windows' boot programs: `bcdedit` `ramdisktftpblocksize`",
+        ]),
+        expected_s: None,
+    })
+}
+
+/// Something came again: a stall is a timer that ran out for what was lost, then.
+fn packets_are_lost(report: &Report) -> bool {
+    report.network.transfers.iter().any(|one| one.repeated > 0)
+}
+
+/// Packets that had to come again.
+pub(super) fn loss(report: &Report) -> Option<Found> {
+    if !packets_are_lost(report) {
+        return None;
+    }
+    let transfers = report.network.transfers.iter();
+    let found: Vec<&Transfer> = transfers
+        .filter(|one| one.repeated > 0 || one.stalls > 0)
+        .collect();
+    let lost: f64 = found.iter().map(|one| one.stalled_s).sum();
+    let repeated: u64 = found.iter().map(|one| one.repeated).sum();
+    let packets: u64 = found.iter().map(|one| one.data_packets).sum();
+    let share = repeated as f64 / packets.max(1) as f64;
+    // A repetition that cost nothing is no fault.
+    if lost < WORTH_S && share < 0.001 {
+        return None;
+    }
+    Some(Found {
+        label: "lost packets".into(),
+        seconds: lost,
+        evidence: format!(
+            "{}: {repeated} of {packets} packets came again ({:.2} %), and {} went by in waits of 0.2 s and more",
+            files(&found),
+            share * 100.0,
+            time(lost)
+        ),
+        advice: advice([
+            "counters of both ports tell where: errors (cable, duplex), or drops (a port slower than what feeds it)",
+            "drops right behind the beginning of a window: the machine's card has fewer buffers than the window has blocks. Let the server grant less",
+        ]),
+        expected_s: Some(0.0),
+    })
+}
+
+/// A server that does not keep up.
+pub(super) fn slow_server(report: &Report) -> Option<Found> {
+    let stalls_count = !packets_are_lost(report);
+    let transfers = report.network.transfers.iter();
+    let found: Vec<&Transfer> = transfers
+        .filter(|one| server_is_slow(one) || (stalls_count && one.stalls > 0))
+        .collect();
+    let own = |one: &Transfer| {
+        let trips = one.shortest_server_wait_s.unwrap_or_default() * one.turns as f64;
+        let turning = if server_is_slow(one) {
+            (turning_s(one) - trips).max(0.0)
+        } else {
+            0.0
+        };
+        let stalled = if stalls_count { one.stalled_s } else { 0.0 };
+        turning + stalled.min(one.server_wait_s)
+    };
+    let lost: f64 = found.iter().map(|one| own(one)).sum();
+    let worst = found
+        .iter()
+        .max_by(|one, other| own(one).total_cmp(&own(other)))?;
+    if lost < WORTH_S {
+        return None;
+    }
+    Some(Found {
+        label: "a server that does not keep up".into(),
+        seconds: lost,
+        evidence: format!(
+            "{}: {} took {} for a turn on average, where the shortest took {}; {} waits of 0.2 s and more",
+            files(&found),
+            worst.server,
+            time(worst.server_wait_s / worst.turns.max(1) as f64),
+            time(worst.shortest_server_wait_s.unwrap_or_default()),
+            worst.stalls
+        ),
+        advice: advice([
+            "look at the server while it sends: disk (is the file in memory the second time?), processor, other clients",
+        ]),
+        expected_s: None,
+    })
+}
+
+/// The machine is what all wait for.
+pub(super) fn slow_machine(report: &Report) -> Option<Found> {
+    let found: Vec<&Transfer> = report
+        .network
+        .transfers
+        .iter()
+        .filter(|one| one.bytes >= LARGE_BYTES && one.client_wait_s >= 0.5 * one.seconds())
+        .collect();
+    let waits: f64 = found.iter().map(|one| one.client_wait_s).sum();
+    let lost: f64 = found
+        .iter()
+        .map(|one| one.client_wait_s * (1.0 - by_block(one)))
+        .sum();
+    let worst = found
+        .iter()
+        .max_by(|one, other| one.client_wait_s.total_cmp(&other.client_wait_s))?;
+    if lost < 1.0 {
+        return None;
+    }
+    Some(Found {
+        label: "the machine's own network stack".into(),
+        seconds: lost,
+        evidence: format!(
+            "{}: the server had sent, and the machine answered {} later, {} in all; {} Mbit/s",
+            files(&found),
+            time(worst.client_wait_s / worst.turns.max(1) as f64),
+            time(waits),
+            mbits(worst)
+        ),
+        advice: advice([
+            "no server can help: the program that fetches, or the firmware's driver below it, takes that long. A capture at the server has the way \
+             to the machine in it, too",
+            "let wireboot fetch: it drives the card itself (docs/deploy.md)",
+        ]),
+        expected_s: None,
+    })
+}
+
+fn mbits(one: &Transfer) -> String {
+    let seconds = one.seconds().max(1e-6);
+    format!("{:.0}", one.bytes as f64 * 8.0 / seconds / 1e6)
+}
+
+/// TCP windows that a round trip empties.
+pub(super) fn http_window(report: &Report) -> Option<Found> {
+    /// Without window scaling (RFC 7323) there is no larger one.
+    const UNSCALED: u64 = 65535;
+    let found: Vec<&Transfer> = large(report, Protocol::Http)
+        .filter(|one| one.window_bytes <= UNSCALED && one.server_wait_s >= 0.2 * one.seconds())
+        .collect();
+    let waits: f64 = found.iter().map(|one| turning_s(one)).sum();
+    let worst = found.iter().max_by_key(|one| one.bytes)?;
+    // With windows of 1 MiB, one wait of sixteen is left.
+    let lost = waits * 15.0 / 16.0;
+    if lost < WORTH_S {
+        return None;
+    }
+    Some(Found {
+        label: "HTTP in windows of 64 KiB".into(),
+        seconds: lost,
+        evidence: format!(
+            "{}: the machine offers {} bytes at most, {} times the server had sent all of it and waited; {} in all",
+            files(&found),
+            worst.window_bytes,
+            worst.turns,
+            time(waits)
+        ),
+        advice: advice([
+            "the machine's TCP does not scale windows. A server that is nearer helps; so does a program that fetches with larger ones, as wireboot does",
+        ]),
+        expected_s: Some(waits - lost),
+    })
+}

@@ -1,0 +1,453 @@
+use super::*;
+use alloc::string::ToString;
+use alloc::vec;
+use wireboot_report::network::{
+    BootServer, Dhcp, Dhcpv6, NameQuery, Offer, Protocol, SpanningTree, Transfer, VendorOptions,
+};
+use wireboot_report::{Phase, PhaseKind};
+
+fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
+    Phase {
+        kind,
+        start_s,
+        end_s,
+        what: what.into(),
+    }
+}
+
+fn offer(at_s: f64, server: &str) -> Offer {
+    Offer {
+        at_s,
+        server: server.into(),
+        address: Some("10.0.0.9".into()),
+        boot_file: Some("shimx64.efi".into()),
+        pxe: false,
+        vendor_options: VendorOptions::Absent,
+    }
+}
+
+/// An answer at once, taken at once.
+fn healthy() -> Report {
+    let mut report = Report::new();
+    report.network.span_s = 2.0;
+    report.network.dhcp.push(Dhcp {
+        discover_s: vec![0.0],
+        offers: vec![offer(0.01, "10.0.0.1")],
+        request_s: vec![0.02],
+        chosen: Some("10.0.0.1".into()),
+        ack_s: Some(0.03),
+        ..Dhcp::default()
+    });
+    report.network.transfers.push(file());
+    report
+}
+
+/// 40 MB by TFTP in windows of 64, as fast as it goes.
+fn file() -> Transfer {
+    Transfer {
+        protocol: Protocol::Tftp,
+        server: "10.0.0.1".into(),
+        file: "initrd.gz".into(),
+        start_s: 0.1,
+        answer_s: Some(0.101),
+        end_s: 0.5,
+        outcome: Outcome::Complete,
+        bytes: 40 << 20,
+        asked: "blksize=1468 windowsize=64".into(),
+        granted: "blksize=1468 windowsize=64".into(),
+        block_bytes: 1468,
+        window_blocks: 64,
+        data_packets: 28571,
+        client_packets: 446,
+        turns: 446,
+        server_wait_s: 0.1,
+        client_wait_s: 0.1,
+        shortest_server_wait_s: Some(0.0001),
+        ..Transfer::default()
+    }
+}
+
+fn ids(report: &Report) -> Vec<String> {
+    examine(report).into_iter().map(|one| one.id).collect()
+}
+
+fn found(report: &Report, id: &str) -> Finding {
+    let all = examine(report);
+    all.iter()
+        .find(|one| one.id == id)
+        .cloned()
+        .unwrap_or_else(|| panic!("{id} is not among {all:?}"))
+}
+
+#[track_caller]
+fn close(one: f64, other: f64) {
+    assert!((one - other).abs() < 1e-9, "{one} is not {other}");
+}
+
+#[test]
+fn nothing_is_found_in_a_healthy_boot() {
+    let report = healthy();
+    assert_eq!(ids(&report), Vec::<String>::new());
+    assert_eq!(
+        verdict(&report),
+        "2.0 s on the network; nothing found that can be saved."
+    );
+}
+
+#[test]
+fn findings_stand_by_seconds_and_the_verdict_names_them() {
+    let mut report = healthy();
+    report.network.span_s = 64.0;
+    report.network.dhcp[0].discover_s = vec![0.0, 4.0, 12.0, 28.0];
+    report.network.dhcp[0].offers = vec![offer(28.1, "10.0.0.1")];
+    // Its timer was at 32 s by then.
+    report.network.dhcp[0].request_s = vec![60.0];
+    report.network.spanning_tree = Some(SpanningTree {
+        bridge: "02:00:00:00:00:07".into(),
+        first_s: -1.0,
+        forward_delay_s: 15.0,
+        rapid: false,
+    });
+    report.findings = examine(&report);
+    let all: Vec<_> = report.findings.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(all, ["spanning-tree", "offer-wait"]);
+    assert_eq!(
+        verdict(&report),
+        "64.0 s on the network; 56.0 of them spanning tree, 4.0 DHCP patience."
+    );
+    let tree = &report.findings[0];
+    close(tree.seconds, 56.0);
+    assert!(
+        tree.evidence
+            .starts_with("3 requests by DHCP had no answer; that at 28.0 s had, but"),
+        "{}",
+        tree.evidence
+    );
+    assert!(
+        tree.evidence.contains("02:00:00:00:00:07") && tree.evidence.contains("listens for 15.0 s")
+    );
+    assert!(tree.advice.iter().any(|line| line.contains("portfast")));
+    assert_eq!(tree.doc, "docs/doctor.md#spanning-tree");
+}
+
+#[test]
+fn requests_without_an_answer_are_told_without_a_spanning_tree_too() {
+    let mut report = healthy();
+    report.network.dhcp[0].discover_s = vec![0.0, 4.0, 12.0];
+    report.network.dhcp[0].offers = vec![offer(12.1, "10.0.0.1")];
+    // One that takes an offer at once.
+    report.network.dhcp[0].request_s = vec![12.2];
+    let one = found(&report, "unanswered");
+    close(one.seconds, 12.2);
+    assert_eq!(one.expected_s, None);
+    assert!(
+        one.evidence.ends_with("that at 12.0 s had"),
+        "{}",
+        one.evidence
+    );
+    assert!(!ids(&report).contains(&"offer-wait".to_string()));
+    // A capture at the server: the first request that it has was not the first.
+    report.network.dhcp[0].discover_s = vec![12.1];
+    report.network.dhcp[0].tried_before_s = 28;
+    let one = found(&report, "unanswered");
+    assert!(one.evidence.contains("trying for 28 s"), "{}", one.evidence);
+    // Nobody at all.
+    report.network.dhcp[0] = Dhcp {
+        discover_s: vec![0.0, 4.0],
+        ..Dhcp::default()
+    };
+    report.timeline = vec![phase(PhaseKind::DhcpUnanswered, 0.0, 4.0, "")];
+    report.network.span_s = 4.0;
+    let one = found(&report, "unanswered");
+    assert!(one.evidence.contains("not one answer"), "{}", one.evidence);
+    close(one.seconds, 4.0);
+}
+
+#[test]
+fn a_late_offer_costs_what_is_beyond_the_machines_own_patience() {
+    let mut report = healthy();
+    let asked = |report: &mut Report, discover: &[f64], offers: &[f64], taken: f64| {
+        report.network.dhcp[0].discover_s = discover.to_vec();
+        report.network.dhcp[0].offers = offers.iter().map(|at| offer(*at, "10.0.0.1")).collect();
+        report.network.dhcp[0].request_s = vec![taken];
+    };
+    // It waits 4 s anyway.
+    asked(&mut report, &[0.0], &[3.0], 4.0);
+    assert_eq!(ids(&report), ["offer-wait"]);
+    close(found(&report, "offer-wait").seconds, 4.0);
+    // Later than that: it asks again, and waits for that timer, too.
+    asked(&mut report, &[0.0, 4.0], &[5.0, 9.0], 12.0);
+    assert_eq!(ids(&report), ["late-offer", "offer-wait"]);
+    close(found(&report, "late-offer").seconds, 8.0);
+    close(found(&report, "offer-wait").seconds, 4.0);
+    // One that takes it at once.
+    asked(&mut report, &[0.0], &[3.0], 3.01);
+    assert_eq!(ids(&report), ["late-offer"]);
+    close(found(&report, "late-offer").seconds, 3.01);
+    asked(&mut report, &[0.0], &[0.1], 0.11);
+    assert_eq!(ids(&report), Vec::<String>::new());
+}
+
+#[test]
+fn the_wrong_version_of_ip_first_costs_its_wait() {
+    let mut report = healthy();
+    report.network.dhcpv6.push(Dhcpv6 {
+        kind: "Solicit".into(),
+        asked_s: vec![0.0, 1.0, 3.0],
+        ..Dhcpv6::default()
+    });
+    report.network.dhcp[0].discover_s = vec![8.0];
+    report.network.dhcp[0].offers = vec![offer(8.01, "10.0.0.1")];
+    report.timeline = vec![
+        phase(PhaseKind::Ipv6Unanswered, 0.0, 8.0, "Solicit"),
+        // Beside it: not twice.
+        phase(PhaseKind::Ipv6Unanswered, 0.0, 4.0, "routers"),
+    ];
+    let one = found(&report, "ip-version");
+    close(one.seconds, 8.0);
+    assert_eq!(one.label, "IPv6, which nobody speaks here");
+    // The other way round.
+    report.network.dhcpv6[0].answered_s = vec![9.0];
+    report.network.dhcpv6[0].asked_s = vec![9.0];
+    report.network.dhcp[0] = Dhcp {
+        discover_s: vec![0.0, 4.0],
+        ..Dhcp::default()
+    };
+    report.timeline = vec![phase(PhaseKind::DhcpUnanswered, 0.0, 9.0, "")];
+    let one = found(&report, "ip-version");
+    assert_eq!(one.label, "IPv4, which nobody speaks here");
+    close(one.seconds, 9.0);
+}
+
+#[test]
+fn waits_for_addresses_and_names_are_told() {
+    let mut report = healthy();
+    report.timeline = vec![
+        phase(PhaseKind::Name, 3.1, 8.1, "boot.example"),
+        phase(PhaseKind::BootServer, 9.0, 13.0, "10.0.0.7"),
+    ];
+    report.network.names.push(NameQuery {
+        name: "boot.example".into(),
+        ..NameQuery::default()
+    });
+    report.network.boot_servers.push(BootServer {
+        server: "10.0.0.7".into(),
+        asked_s: vec![9.0, 10.0],
+        answered_s: None,
+    });
+    close(found(&report, "names").seconds, 5.0);
+    close(found(&report, "boot-server").seconds, 4.0);
+    report.network.boot_servers[0].answered_s = Some(9.1);
+    assert!(!ids(&report).contains(&"boot-server".to_string()));
+    // Below what is worth a word.
+    report.timeline = vec![phase(PhaseKind::Name, 3.1, 3.2, "boot.example")];
+    assert_eq!(ids(&report), Vec::<String>::new());
+}
+
+#[test]
+fn what_misleads_is_told_without_seconds() {
+    let mut report = healthy();
+    report.network.dhcp[0].offers.push(Offer {
+        vendor_options: VendorOptions::Foreign,
+        ..offer(0.02, "10.0.0.2")
+    });
+    let one = found(&report, "several-servers");
+    assert!(one.evidence.contains("10.0.0.1, 10.0.0.2") && one.seconds == 0.0);
+    assert!(
+        found(&report, "vendor-options")
+            .evidence
+            .starts_with("10.0.0.2 ")
+    );
+    // A proxy beside a server is as it should be.
+    report.network.dhcp[0].offers[1].address = None;
+    report.network.dhcp[0].offers[1].vendor_options = VendorOptions::Pxe;
+    assert_eq!(ids(&report), Vec::<String>::new());
+}
+
+#[test]
+fn boots_that_came_to_nothing_are_told_why() {
+    let mut report = healthy();
+    report.network.transfers.clear();
+    report.network.dhcp[0].offers[0].boot_file = None;
+    report.findings = examine(&report);
+    assert!(found(&report, "no-boot-file").advice[0].contains("dhcp-boot"));
+    assert_eq!(
+        verdict(&report),
+        "2.0 s on the network. Found, too: no boot file. Nothing was fetched."
+    );
+    report.network.transfers.push(Transfer {
+        outcome: Outcome::Refused,
+        message: Some("file not found".into()),
+        ..file()
+    });
+    report.timeline = vec![phase(
+        PhaseKind::Refused,
+        0.1,
+        0.4,
+        "tftp 10.0.0.1 initrd.gz",
+    )];
+    let one = found(&report, "refused");
+    assert!(one.evidence.contains("\"file not found\"") && one.evidence.contains("initrd.gz"));
+    close(one.seconds, 0.3);
+    assert!(!ids(&report).contains(&"no-boot-file".to_string()));
+    // In passing, it is no fault.
+    report.timeline = vec![phase(
+        PhaseKind::Refused,
+        0.1,
+        0.11,
+        "tftp 10.0.0.1 initrd.gz",
+    )];
+    assert!(ids(&report).contains(&"refused".to_string()));
+    report.network.transfers.push(file());
+    assert!(!ids(&report).contains(&"refused".to_string()));
+}
+
+/// A file as GRUB fetches it: block by block, of 1024 bytes, 4 s of 10 waiting for the server, 5 for the machine.
+fn lockstep() -> Transfer {
+    Transfer {
+        asked: "blksize=1024 tsize=0".into(),
+        granted: "blksize=1024 tsize=41943040".into(),
+        block_bytes: 1024,
+        window_blocks: 1,
+        data_packets: 40960,
+        turns: 40960,
+        end_s: 10.1,
+        server_wait_s: 4.0,
+        client_wait_s: 5.0,
+        ..file()
+    }
+}
+
+#[test]
+fn windows_and_blocks_share_what_they_cost() {
+    let mut report = healthy();
+    report.network.transfers = vec![lockstep()];
+    let block = found(&report, "block-size");
+    close(block.seconds, 9.0 * (1.0 - 1024.0 / 1468.0));
+    let window = found(&report, "window");
+    close(window.seconds, 4.0 * (1024.0 / 1468.0) * (63.0 / 64.0));
+    assert_eq!(window.label, "TFTP block by block");
+    assert!(
+        window
+            .evidence
+            .ends_with("the machine did not ask for a larger one")
+    );
+    // What is left of the machine's waits is its own.
+    let machine = found(&report, "slow-machine");
+    close(machine.seconds, 5.0 * (1024.0 / 1468.0));
+    assert!(window.seconds + block.seconds + machine.seconds < 9.0);
+    assert!(
+        block
+            .evidence
+            .ends_with("the machine did not ask for larger ones")
+    );
+    report.network.transfers[0].asked = "blksize=1468".into();
+    let block = found(&report, "block-size");
+    let why = "asked for 1468, and the server granted no more";
+    assert!(block.evidence.ends_with(why), "{}", block.evidence);
+
+    let mut asked = lockstep();
+    asked.asked.push_str(" windowsize=4");
+    report.network.transfers = vec![asked.clone()];
+    assert!(
+        found(&report, "window")
+            .evidence
+            .ends_with("the server does not know them")
+    );
+    asked.granted.push_str(" windowsize=4");
+    asked.window_blocks = 4;
+    asked.block_bytes = 1468;
+    report.network.transfers = vec![asked];
+    let window = found(&report, "window");
+    assert_eq!(window.label, "TFTP in windows of 4");
+    close(window.seconds, 4.0 * 60.0 / 64.0);
+    close(window.expected_s.unwrap(), 4.0 * 4.0 / 64.0);
+    assert!(!ids(&report).contains(&"block-size".to_string()));
+    // A small file is none of it.
+    report.network.transfers[0].bytes = 100_000;
+    assert!(!ids(&report).contains(&"window".to_string()));
+}
+
+#[test]
+fn a_server_with_a_slow_disk_is_no_matter_of_windows() {
+    let mut report = healthy();
+    report.network.transfers = vec![Transfer {
+        turns: 500,
+        server_wait_s: 5.0,
+        end_s: 5.6,
+        ..lockstep()
+    }];
+    // 10 ms a turn, where 0.1 ms were possible.
+    let one = found(&report, "slow-server");
+    close(one.seconds, 5.0 - 500.0 * 0.0001);
+    assert!(!ids(&report).contains(&"window".to_string()));
+    // 10 ms a turn because the way is so long: the windows'.
+    report.network.transfers[0].shortest_server_wait_s = Some(0.009);
+    assert!(ids(&report).contains(&"window".to_string()));
+    assert!(!ids(&report).contains(&"slow-server".to_string()));
+}
+
+#[test]
+fn loss_and_stalls_are_told_apart() {
+    let mut report = healthy();
+    let stalled = Transfer {
+        stalls: 3,
+        stalled_s: 3.0,
+        server_wait_s: 3.1,
+        ..file()
+    };
+    report.network.transfers = vec![Transfer {
+        repeated: 40,
+        ..stalled.clone()
+    }];
+    let one = found(&report, "loss");
+    close(one.seconds, 3.0);
+    assert!(
+        one.evidence.contains("40 of 28571 packets"),
+        "{}",
+        one.evidence
+    );
+    assert!(!ids(&report).contains(&"slow-server".to_string()));
+    // Where packets are lost, a timer that ran out elsewhere was for one, too.
+    report.network.transfers.push(stalled.clone());
+    close(found(&report, "loss").seconds, 6.0);
+    assert!(!ids(&report).contains(&"slow-server".to_string()));
+    report.network.transfers = vec![stalled];
+    close(found(&report, "slow-server").seconds, 3.0);
+    assert!(!ids(&report).contains(&"loss".to_string()));
+}
+
+#[test]
+fn fragments_slow_beginnings_slow_machines_and_small_tcp_windows_are_told() {
+    let mut report = healthy();
+    report.network.transfers = vec![Transfer {
+        fragmented: 9,
+        answer_s: Some(1.6),
+        client_wait_s: 4.0,
+        end_s: 6.0,
+        ..file()
+    }];
+    assert!(found(&report, "fragments").evidence.contains("9 blocks"));
+    close(found(&report, "slow-answer").seconds, 1.5);
+    close(found(&report, "slow-machine").seconds, 4.0);
+    report.network.transfers = vec![Transfer {
+        protocol: Protocol::Http,
+        window_blocks: 0,
+        window_bytes: 65535,
+        server_wait_s: 3.2,
+        end_s: 4.0,
+        ..file()
+    }];
+    let one = found(&report, "http-window");
+    close(one.seconds, 3.0);
+    report.network.transfers[0].window_bytes = 1 << 20;
+    assert!(!ids(&report).contains(&"http-window".to_string()));
+}
+
+#[test]
+fn each_rule_has_its_own_name() {
+    let mut all: Vec<_> = names().collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), rules::ALL.len());
+}

@@ -1,0 +1,238 @@
+//! A report as one page for a browser: no network, light and dark.
+
+use std::fmt::Write;
+
+use wireboot_report::network::{Outcome, Transfer};
+use wireboot_report::{PhaseKind, Report};
+
+use crate::text::merged;
+
+/// Rows of a table, and of the drawing, at most: the page stays below a megabyte.
+const ROWS: usize = 400;
+/// The report itself is in the page while it is shorter than this.
+const LONGEST_JSON: usize = 600_000;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --faint: #8884; --bar: #2a6fb0; --wait: #c8552b; --quiet: #9998; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #161616; --bar: #6db0ee; --wait: #ef8c63; } }
+body { color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.3em; } h2 { font-size: 1.1em; margin-top: 2em; } p.verdict { font-size: 1.2em; }
+table { border-collapse: collapse; width: 100%; font-size: .85em; } td, th { text-align: left; padding: .2em .6em; border-bottom: 1px solid var(--faint); vertical-align: top; }
+td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; } td { overflow-wrap: anywhere; }
+section { border-left: 4px solid var(--wait); padding-left: 1em; margin: 1.2em 0; } section h3 { margin: 0; font-size: 1em; } code { font-size: .9em; }
+svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 11px system-ui, sans-serif; } .bar { fill: var(--bar); } .wait { fill: var(--wait); } .quiet { fill: var(--quiet); } .grid { stroke: var(--faint); }
+";
+
+/// The page.
+pub(crate) fn page(report: &Report) -> String {
+    let mac = escaped(&report.machine.mac);
+    let class = escaped(report.machine.vendor_class.as_deref().unwrap_or_default());
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>Network boot of {mac}</title><style>{STYLE}</style></head><body>\n\
+         <h1>Network boot of {mac} {class}</h1>\n<p class=\"verdict\">{}</p>\n",
+        escaped(&wireboot_diagnosis::verdict(report))
+    );
+    findings(&mut out, report);
+    out.push_str("<h2>What happened when</h2>\n");
+    drawing(&mut out, report);
+    transfers(&mut out, &report.network.transfers);
+    offers(&mut out, report);
+    let json = report.to_json();
+    if json.len() <= LONGEST_JSON {
+        // Neither the end of the element nor a comment's beginning may stand in it.
+        let json = json.replace('<', "\\u003c");
+        let _ = writeln!(
+            out,
+            "<script type=\"application/json\" id=\"report\">\n{json}\n</script>"
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<p><small>wireboot {}</small></p>\n</body></html>",
+        escaped(&report.version)
+    );
+    out
+}
+
+fn findings(out: &mut String, report: &Report) {
+    for finding in &report.findings {
+        let _ = write!(out, "<section><h3>{}", escaped(&finding.label));
+        if finding.seconds > 0.0 {
+            let _ = write!(out, ": {:.1} s", finding.seconds);
+            if let Some(left) = finding.expected_s {
+                let _ = write!(out, ", {left:.1} s when changed");
+            }
+        }
+        let _ = write!(out, "</h3>\n<p>{}</p>\n<ul>", escaped(&finding.evidence));
+        for advice in &finding.advice {
+            let _ = write!(out, "<li>{}</li>", code(&escaped(advice)));
+        }
+        let _ = writeln!(
+            out,
+            "</ul>\n<p><small>{}</small></p></section>",
+            escaped(&finding.doc)
+        );
+    }
+}
+
+/// Text between backquotes as code.
+fn code(escaped: &str) -> String {
+    let mut out = String::new();
+    for (place, part) in escaped.split('`').enumerate() {
+        out.push_str(match (place, place % 2) {
+            (0, _) => "",
+            (_, 1) => "<code>",
+            _ => "</code>",
+        });
+        out.push_str(part);
+    }
+    if escaped.matches('`').count() % 2 == 1 {
+        out.push_str("</code>");
+    }
+    out
+}
+
+/// A bar for each phase, below each other.
+fn drawing(out: &mut String, report: &Report) {
+    const WIDTH: f64 = 900.0;
+    const LEFT: f64 = 330.0;
+    const LINE: f64 = 18.0;
+    const TOP: f64 = 22.0;
+    let rows = merged(&report.timeline);
+    let rows = rows.get(..ROWS).unwrap_or(&rows);
+    let end = rows
+        .iter()
+        .map(|row| row.phase.end_s)
+        .fold(report.network.span_s, f64::max)
+        .max(1e-6);
+    let x = |at: f64| LEFT + at / end * (WIDTH - LEFT);
+    let height = TOP + LINE * rows.len() as f64 + 4.0;
+    let _ = writeln!(
+        out,
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"timeline\">"
+    );
+    let step = step(end);
+    let mut mark = 0.0;
+    while mark <= end {
+        let at = x(mark);
+        let _ = writeln!(
+            out,
+            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{height}\"/><text x=\"{at:.1}\" y=\"14\" text-anchor=\"middle\">{mark} s</text>"
+        );
+        mark += step;
+    }
+    for (row, line) in rows.iter().zip(0_u16..) {
+        let y = TOP + LINE * f64::from(line);
+        let class = match row.phase.kind {
+            PhaseKind::Quiet => "quiet",
+            PhaseKind::Transfer
+            | PhaseKind::SizeProbe
+            | PhaseKind::DhcpRequest
+            | PhaseKind::Dhcpv6 => "bar",
+            _ => "wait",
+        };
+        let (from, to) = (x(row.phase.start_s), x(row.phase.end_s));
+        let text = row.text();
+        let short: String = text.chars().take(52).collect();
+        let _ = writeln!(
+            out,
+            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"12\"><title>{}: {:.3} s at {:.3} s</title></rect>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            y + 2.0,
+            (to - from).max(1.0),
+            escaped(&text),
+            row.phase.seconds(),
+            row.phase.start_s,
+            LEFT - 8.0,
+            y + 12.0,
+            escaped(&short)
+        );
+    }
+    out.push_str("</svg>\n");
+}
+
+/// Seconds between two marks: five to ten of them.
+fn step(end: f64) -> f64 {
+    let decade = 10_f64.powf((end / 5.0).log10().floor());
+    let fits = [1.0, 2.0, 5.0, 10.0].map(|times| times * decade);
+    fits.into_iter()
+        .rfind(|step| end / step >= 5.0)
+        .unwrap_or(decade)
+}
+
+fn transfers(out: &mut String, transfers: &[Transfer]) {
+    if transfers.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<h2>Files</h2>\n<table><tr><th>at, s</th><th>took, s</th><th>file</th><th>from</th><th>bytes</th><th>Mbit/s</th><th>block x window</th>\
+         <th>waits: server, machine, s</th><th>again</th><th>end</th></tr>\n",
+    );
+    for one in transfers.iter().take(ROWS) {
+        let rate = one.bytes as f64 * 8e-6 / one.seconds().max(1e-6);
+        let end = match one.outcome {
+            Outcome::Complete => "complete",
+            Outcome::SizeProbe => "size only",
+            Outcome::Refused => "refused",
+            Outcome::BrokenOff => "broken off",
+            Outcome::Unfinished | Outcome::Other => "unfinished",
+        };
+        let _ = writeln!(
+            out,
+            "<tr><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{rate:.0}</td>\
+             <td class=\"n\">{} x {}</td><td class=\"n\">{:.2}, {:.2}</td><td class=\"n\">{}</td><td>{end} {}</td></tr>",
+            one.start_s,
+            one.seconds(),
+            escaped(&one.file),
+            escaped(&one.server),
+            one.bytes,
+            one.block_bytes,
+            one.window_blocks.max(1),
+            one.server_wait_s,
+            one.client_wait_s,
+            one.repeated,
+            escaped(one.message.as_deref().unwrap_or_default())
+        );
+    }
+    out.push_str("</table>\n");
+    if let Some(more) = transfers.len().checked_sub(ROWS).filter(|more| *more > 0) {
+        let _ = writeln!(out, "<p>{more} more are in the JSON.</p>");
+    }
+}
+
+fn offers(out: &mut String, report: &Report) {
+    let conversations = report.network.dhcp.iter();
+    let offers: Vec<_> = conversations
+        .flat_map(|one| &one.offers)
+        .take(ROWS)
+        .collect();
+    if offers.is_empty() {
+        return;
+    }
+    out.push_str("<h2>Offers</h2>\n<table><tr><th>at, s</th><th>server</th><th>address</th><th>boot file</th></tr>\n");
+    for offer in offers {
+        let _ = writeln!(
+            out,
+            "<tr><td class=\"n\">{:.3}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            offer.at_s,
+            escaped(&offer.server),
+            escaped(
+                offer
+                    .address
+                    .as_deref()
+                    .unwrap_or("none: a proxyDHCP server")
+            ),
+            escaped(offer.boot_file.as_deref().unwrap_or_default())
+        );
+    }
+    out.push_str("</table>\n");
+}
+
+/// Text for HTML, in elements and in quoted attributes.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}

@@ -1,0 +1,63 @@
+//! `wireboot doctor` and `wireboot report`: where the seconds of a network boot go, and what to change.
+
+#![forbid(unsafe_code)]
+
+mod anonymous;
+mod html;
+#[cfg(feature = "lab")]
+pub mod lab;
+mod output;
+mod pcap;
+mod show;
+mod text;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+pub use pcap::examine;
+pub use show::ReportArgs;
+pub use text::shown;
+
+/// Find out where the seconds of a network boot go, and what to change.
+///
+/// Exits with 0 when nothing was found, with 1 when something was, with 2 when nothing could be measured.
+#[derive(Subcommand)]
+#[allow(
+    missing_docs,
+    reason = "the help of a command is the text at its arguments"
+)]
+pub enum Doctor {
+    Pcap(pcap::PcapArgs),
+    #[cfg(feature = "lab")]
+    Lab(lab::LabArgs),
+}
+
+/// Exit status when nothing could be measured.
+pub const NOT_MEASURED: u8 = 2;
+
+/// Runs a command of `wireboot doctor`. The status tells whether something was found.
+///
+/// # Errors
+/// When nothing could be measured, and why.
+pub fn run(command: Doctor) -> Result<ExitCode> {
+    match command {
+        Doctor::Pcap(arguments) => pcap::run(&arguments),
+        #[cfg(feature = "lab")]
+        Doctor::Lab(arguments) => lab::run(&arguments),
+    }
+}
+
+/// Runs `wireboot report`.
+///
+/// # Errors
+/// When the file is no report, or nothing can be written.
+pub fn report(arguments: &ReportArgs) -> Result<ExitCode> {
+    show::run(arguments)
+}
+
+/// 1 when something was found.
+fn status(report: &wireboot_report::Report) -> ExitCode {
+    ExitCode::from(u8::from(!report.findings.is_empty()))
+}

@@ -1,0 +1,180 @@
+//! A report on a terminal of 80 columns.
+
+use std::fmt::Write;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
+use wireboot_report::{Finding, Phase, PhaseKind, Report};
+
+/// Columns of a terminal.
+const COLUMNS: u16 = 80;
+/// Columns of the drawing of when things happened.
+const DRAWN: usize = 24;
+/// Spans of the timeline below this part of the whole are left out.
+const SHOWN: f64 = 0.002;
+
+/// The report as text: the verdict, the findings, what happened when.
+pub fn shown(report: &Report) -> String {
+    let mut out = String::new();
+    let machine = &report.machine;
+    let class = machine.vendor_class.as_deref().unwrap_or("no vendor class");
+    let _ = writeln!(out, "{} ({class})", machine.mac);
+    let _ = writeln!(out, "{}", wrapped(&wireboot_diagnosis::verdict(report)));
+    for (finding, number) in report.findings.iter().zip(1..) {
+        out.push('\n');
+        self::finding(&mut out, number, finding);
+    }
+    out.push('\n');
+    timeline(&mut out, report);
+    out
+}
+
+fn finding(out: &mut String, number: usize, finding: &Finding) {
+    let _ = write!(out, "{number}. {}", finding.label);
+    if finding.seconds > 0.0 {
+        let _ = write!(out, ": {:.1} s", finding.seconds);
+        if let Some(left) = finding.expected_s {
+            let _ = write!(out, ", {left:.1} s when changed");
+        }
+    }
+    out.push('\n');
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .add_row(["  seen", &finding.evidence]);
+    for (line, advice) in finding.advice.iter().enumerate() {
+        table.add_row([if line == 0 { "  change" } else { "" }, advice]);
+    }
+    table.add_row(["  more", &finding.doc]);
+    if let Some(column) = table.column_mut(0) {
+        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(10)));
+        column.set_padding((0, 1));
+    }
+    lines(out, &table);
+}
+
+fn timeline(out: &mut String, report: &Report) {
+    let span = report.network.span_s.max(1e-9);
+    let phases = report.timeline.iter();
+    let long: Vec<Phase> = phases
+        .filter(|phase| phase.seconds() >= span * SHOWN)
+        .cloned()
+        .collect();
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["at, s", "took, s", "", "what"]);
+    for row in merged(&long) {
+        table.add_row([
+            format!("{:.2}", row.phase.start_s),
+            format!("{:.2}", row.phase.seconds()),
+            bar(&row.phase, span),
+            row.text(),
+        ]);
+    }
+    for column in 0..2 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    lines(out, &table);
+}
+
+/// The table's lines without blanks at their ends.
+fn lines(out: &mut String, table: &Table) {
+    for line in table.lines() {
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+}
+
+/// A text in lines that fit.
+fn wrapped(text: &str) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .add_row([text]);
+    if let Some(column) = table.column_mut(0) {
+        column.set_padding((0, 0));
+    }
+    let rows: Vec<String> = table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    rows.join("\n")
+}
+
+fn bar(phase: &Phase, span_s: f64) -> String {
+    let column = |at: f64| ((at / span_s * DRAWN as f64) as usize).min(DRAWN);
+    let start = column(phase.start_s).min(DRAWN - 1);
+    let end = column(phase.end_s).max(start + 1);
+    let drawn = match phase.kind {
+        PhaseKind::Quiet => "·",
+        _ => "█",
+    };
+    format!("{}{}", " ".repeat(start), drawn.repeat(end - start))
+}
+
+/// Phases of one kind in a row.
+pub(crate) struct Row {
+    pub(crate) phase: Phase,
+    pub(crate) count: usize,
+}
+
+impl Row {
+    /// What it was.
+    pub(crate) fn text(&self) -> String {
+        let Phase { kind, what, .. } = &self.phase;
+        let name = kind_name(*kind);
+        match (self.count, what.is_empty()) {
+            (_, true) => name.to_owned(),
+            (1, false) => format!("{name}: {what}"),
+            (count, _) => format!("{name}, {count} times; last {what}"),
+        }
+    }
+}
+
+/// The phases, those of a kind that follow each other as one.
+pub(crate) fn merged(timeline: &[Phase]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for phase in timeline {
+        match rows.last_mut() {
+            // Files are told one by one, unless they came to nothing.
+            Some(row) if row.phase.kind == phase.kind && phase.kind != PhaseKind::Transfer => {
+                row.phase.end_s = row.phase.end_s.max(phase.end_s);
+                row.phase.what.clone_from(&phase.what);
+                row.count += 1;
+            }
+            _ => rows.push(Row {
+                phase: phase.clone(),
+                count: 1,
+            }),
+        }
+    }
+    rows
+}
+
+/// A kind of phase, for people.
+fn kind_name(kind: PhaseKind) -> &'static str {
+    match kind {
+        PhaseKind::DhcpUnanswered => "DHCP, no answer",
+        PhaseKind::DhcpOffer => "DHCP, waiting for an offer",
+        PhaseKind::OfferWait => "DHCP, waiting with an offer",
+        PhaseKind::DhcpRequest => "DHCP, request",
+        PhaseKind::BootServer => "boot server",
+        PhaseKind::Ipv6Unanswered => "IPv6, no answer",
+        PhaseKind::Dhcpv6 => "DHCPv6",
+        PhaseKind::Name => "name",
+        PhaseKind::SizeProbe => "size of a file",
+        PhaseKind::Transfer => "file",
+        PhaseKind::Refused => "refused",
+        PhaseKind::Quiet => "nothing on the wire",
+        PhaseKind::Other => "something newer than this program",
+    }
+}
