@@ -55,6 +55,12 @@ impl Clock {
         ticks().wrapping_sub(self.start)
     }
 
+    /// Microseconds from when the counter was zero to the start: since the machine's reset, where that sets it to zero.
+    #[must_use]
+    pub fn began_micros(&self) -> u64 {
+        convert(self.start, self.scale)
+    }
+
     /// Microseconds that so many ticks take, rounded down.
     #[must_use]
     pub fn micros_of(&self, ticks: u64) -> u64 {

@@ -25,6 +25,7 @@ mod heap;
 pub mod idle;
 pub mod image;
 pub mod initrd;
+pub mod loader_times;
 pub mod memory;
 pub mod pci;
 mod place;

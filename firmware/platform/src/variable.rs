@@ -21,3 +21,20 @@ pub fn keep(name: &str, vendor: Guid, content: &[u8]) -> Result {
     let attributes = VariableAttributes::NON_VOLATILE | VariableAttributes::BOOTSERVICE_ACCESS;
     runtime::set_variable(&name, &VariableVendor(vendor), attributes, content)
 }
+
+/// Has the firmware show `content` to the system until the machine's next start.
+///
+/// # Errors
+/// When it does not take it, as when there is no room.
+pub fn lend(name: &str, vendor: Guid, content: &[u8]) -> Result {
+    let name = CString16::try_from(name).map_err(|_| Status::INVALID_PARAMETER)?;
+    let attributes = VariableAttributes::BOOTSERVICE_ACCESS | VariableAttributes::RUNTIME_ACCESS;
+    runtime::set_variable(&name, &VariableVendor(vendor), attributes, content)
+}
+
+/// Removes a variable, if there is one.
+pub fn remove(name: &str, vendor: Guid) {
+    if let Ok(name) = CString16::try_from(name) {
+        let _ = runtime::delete_variable(&name, &VariableVendor(vendor));
+    }
+}

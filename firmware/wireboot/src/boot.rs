@@ -13,10 +13,12 @@ use core::convert::Infallible;
 use core::net::IpAddr;
 use wireboot_fetch::url::{Host, Scheme, Url};
 use wireboot_fetch::{File, Lease};
+use wireboot_platform::Clock;
 use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
 use wireboot_platform::initrd::{self, Initrds, Part};
+use wireboot_platform::loader_times::LoaderTimes;
 use wireboot_wire::filetype;
 
 /// Fetches what is missing and starts it. Returns only when that did not boot.
@@ -122,7 +124,9 @@ fn load(program: Program, path: Option<&PathBuf>) -> Result<(Loaded, Url), Error
     }
 }
 
-fn started(loaded: Loaded, url: &Url) -> Error {
+fn started(loaded: Loaded, url: &Url, clock: &Clock) -> Error {
+    // Gone again when it comes back: the next boot option's loader tells its own.
+    let _times = LoaderTimes::tell(clock);
     let status = match loaded.start() {
         Ok(()) => wireboot_platform::Status::SUCCESS,
         Err(error) => error.status(),
@@ -171,7 +175,7 @@ fn linux(
         "starting linux {url} after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    let error = started(loaded, &url);
+    let error = started(loaded, &url, &clock);
     drop(guard);
     drop(offered);
     Err(error)
@@ -219,7 +223,7 @@ fn efi(
         "starting efi {url} over {whose} network after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    let error = started(loaded, &url);
+    let error = started(loaded, &url, &clock);
     drop(resident);
     Err(error)
 }

@@ -14,12 +14,25 @@ use crate::{servers, system};
 
 pub(crate) fn from_our_server(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
+    scene.system.configure(&format!(
+        "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} times\n",
+        system::OPTIONS
+    ))?;
     let mut server = scene.serve(&[])?;
+    let powered_on = Instant::now();
     let machine = scene.boots()?;
+    let longest = powered_on.elapsed().as_micros();
     let transcript = machine.console.transcript();
     ensure!(
         transcript.contains(system::OPTIONS),
         "the kernel did not get its options"
+    );
+    // As systemd-analyze shows them: the firmware's time, and the loader's.
+    let [began, done] = ["Init", "Exec"].map(|name| told(&transcript, name));
+    let (began, done) = (began?, done?);
+    ensure!(
+        0 < began && began < done && u128::from(done) < longest,
+        "began at {began}, done at {done} of {longest} us"
     );
     let events = server.events()?;
     for file in ["linux", "system.cpio", "data.cpio"] {
@@ -31,6 +44,14 @@ pub(crate) fn from_our_server(lab: &Lab) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// A time of the loader's, in microseconds, that the system has found among the firmware's variables.
+fn told(transcript: &str, name: &str) -> Result<u64> {
+    let time = regex::Regex::new(&format!(r"boots: loader {name} (\d+)\s"))?;
+    let found = time.captures(transcript).and_then(|found| found.get(1));
+    let found = found.with_context(|| format!("the system found no LoaderTime{name}USec"))?;
+    Ok(found.as_str().parse()?)
 }
 
 pub(crate) fn from_dnsmasq_atftpd_nginx(lab: &Lab) -> Result<()> {

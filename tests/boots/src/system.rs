@@ -20,6 +20,12 @@ const INIT: &str = "#!/bin/busybox sh
 /bin/busybox mount -t sysfs sysfs /sys
 /bin/busybox echo \"boots: arguments $(/bin/busybox cat /proc/cmdline)\"
 /bin/busybox echo \"boots: sha256 $(/bin/busybox sha256sum /data)\"
+case \"$(/bin/busybox cat /proc/cmdline)\" in *times*)
+/bin/busybox insmod /efivarfs.ko
+/bin/busybox mount -t efivarfs efivarfs /sys/firmware/efi/efivars
+for time in Init Exec; do
+/bin/busybox echo \"boots: loader $time $(/bin/busybox tail -c +5 /sys/firmware/efi/efivars/LoaderTime${time}USec-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f | /bin/busybox tr -d '\\0')\"
+done ;; esac
 case \"$(/bin/busybox cat /proc/cmdline)\" in *stay*) /bin/busybox sleep 600 ;; esac
 /bin/busybox poweroff -f
 ";
@@ -39,10 +45,13 @@ impl System {
             fs::remove_dir_all(directory)?;
         }
         fs::create_dir_all(directory)?;
-        fs::copy(Kernel::cached()?.image, directory.join("linux")).context("copying the kernel")?;
+        let kernel = Kernel::cached()?;
+        fs::copy(&kernel.image, directory.join("linux")).context("copying the kernel")?;
 
         let mut archive = Archive::with_busybox()?;
         archive.file("init", INIT.as_bytes())?;
+        let variables = kernel.modules.join("fs/efivarfs/efivarfs.ko");
+        archive.copy("efivarfs.ko", &variables)?;
         fs::write(directory.join("system.cpio"), archive.finish()?)?;
 
         let mut data = vec![0; megabytes * 1_000_000];
