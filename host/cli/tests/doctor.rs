@@ -107,6 +107,64 @@ fn an_examination_can_be_shown_again_in_each_format() {
 }
 
 #[test]
+fn reports_stand_beside_each_other_and_in_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (which, patience) in [("before", 4), ("after", 0)] {
+        let capture = name("boot.pcap");
+        boot(Path::new(&capture), patience);
+        let json = name(&format!("{which}.json"));
+        wireboot(&["doctor", "pcap", &capture, "--json", &json]);
+    }
+    let (before, after, html) = (name("before.json"), name("after.json"), name("page.html"));
+    let both = wireboot(&["report", &before, "--against", &after, "--html", &html]);
+    assert_eq!(both.status.code(), Some(1), "{both:?}");
+    let shown = text(&both.stdout);
+    let row = |what: &str| {
+        let line = shown.lines().find(|line| line.contains(what)).unwrap();
+        line.split_whitespace()
+            .rev()
+            .take(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(row("before"), ["after", "before"]);
+    assert_eq!(row("on the network"), ["0.0", "4.0"]);
+    assert_eq!(row("DHCP patience"), ["-", "4.0"]);
+    assert_eq!(row("waiting with an offer"), ["-", "4.00"]);
+    assert!(
+        std::fs::read_to_string(&html)
+            .unwrap()
+            .contains("before and after")
+    );
+
+    // What is no report is passed over in a directory.
+    std::fs::write(name("other.json"), "{}").unwrap();
+    let directory = folder.path().to_str().unwrap();
+    let fleet = wireboot(&["report", directory, "--html", &html]);
+    assert_eq!(fleet.status.code(), Some(1), "{fleet:?}");
+    assert!(text(&fleet.stdout).starts_with("2 boots, median 2.0 s on the network; 1 took more"));
+    assert!(text(&fleet.stderr).contains("other.json"), "{fleet:?}");
+    assert!(
+        std::fs::read_to_string(&html)
+            .unwrap()
+            .contains("2 network boots")
+    );
+    let metrics = text(&wireboot(&["report", directory, "--prometheus"]).stdout);
+    assert_eq!(metrics.matches("# TYPE").count(), 3, "{metrics}");
+
+    for wrong in [
+        vec!["report", &before, &after, "--json"],
+        vec!["report", &before, "--against", &after, "--csv"],
+        vec!["report", directory, "--against", &after],
+        vec!["report", &name("other.json")],
+        vec!["report", "/nonexistent"],
+    ] {
+        assert_eq!(wireboot(&wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
 fn the_exit_status_tells_nothing_found_from_not_measured() {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("boot.pcap");

@@ -6,9 +6,12 @@ use wireboot_report::network::{Outcome, Transfer};
 use wireboot_report::{PhaseKind, Report};
 
 use crate::text::merged;
+use crate::{against, fleet};
 
 /// Rows of a table, and of the drawing, at most: the page stays below a megabyte.
 const ROWS: usize = 400;
+/// Machines of a fleet's page.
+const FLEET: usize = 2000;
 /// The report itself is in the page while it is shorter than this.
 const LONGEST_JSON: usize = 600_000;
 
@@ -23,21 +26,10 @@ section { border-left: 4px solid var(--wait); padding-left: 1em; margin: 1.2em 0
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 11px system-ui, sans-serif; } .bar { fill: var(--bar); } .wait { fill: var(--wait); } .quiet { fill: var(--quiet); } .grid { stroke: var(--faint); }
 ";
 
-/// The page.
+/// The page of a report.
 pub(crate) fn page(report: &Report) -> String {
-    let mac = escaped(&report.machine.mac);
-    let class = escaped(report.machine.vendor_class.as_deref().unwrap_or_default());
-    let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Network boot of {mac}</title><style>{STYLE}</style></head><body>\n\
-         <h1>Network boot of {mac} {class}</h1>\n<p class=\"verdict\">{}</p>\n",
-        escaped(&wireboot_diagnosis::verdict(report))
-    );
-    findings(&mut out, report);
-    out.push_str("<h2>What happened when</h2>\n");
-    drawing(&mut out, report);
-    transfers(&mut out, &report.network.transfers);
-    offers(&mut out, report);
+    let mut out = begun(&format!("Network boot of {}", report.machine.mac));
+    body(&mut out, report);
     let json = report.to_json();
     if json.len() <= LONGEST_JSON {
         // Neither the end of the element nor a comment's beginning may stand in it.
@@ -47,12 +39,95 @@ pub(crate) fn page(report: &Report) -> String {
             "<script type=\"application/json\" id=\"report\">\n{json}\n</script>"
         );
     }
+    ended(out)
+}
+
+/// The page of two reports beside each other.
+pub(crate) fn pair(names: [&str; 2], reports: [&Report; 2]) -> String {
+    let [one, other] = names.map(escaped);
+    let mut out = begun(&format!("Network boots: {} and {}", names[0], names[1]));
     let _ = writeln!(
         out,
-        "<p><small>wireboot {}</small></p>\n</body></html>",
-        escaped(&report.version)
+        "<h1>{one} and {other}</h1>\n<table><tr><th></th><th>{one}</th><th>{other}</th></tr>"
     );
-    out
+    for (what, figures) in against::rows(reports) {
+        let [first, second] = figures.map(|figure| escaped(&figure));
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td class=\"n\">{first}</td><td class=\"n\">{second}</td></tr>",
+            escaped(&what)
+        );
+    }
+    out.push_str("</table>\n");
+    for report in reports {
+        body(&mut out, report);
+    }
+    ended(out)
+}
+
+/// The page of many machines.
+pub(crate) fn fleet(reports: &[Report]) -> String {
+    let (machines, median) = fleet::sorted(reports);
+    let longest = machines
+        .first()
+        .map_or(1.0, |one| one.report.network.span_s.max(1e-6));
+    let mut out = begun("Network boots");
+    let _ = writeln!(
+        out,
+        "<h1>{} network boots</h1>\n<p class=\"verdict\">Median {median:.1} s on the network.</p>\n\
+         <table><tr><th>machine</th><th>s</th><th></th><th>of them</th></tr>",
+        machines.len()
+    );
+    for machine in machines.iter().take(FLEET) {
+        let seconds = machine.report.network.span_s;
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td class=\"n\">{seconds:.1}</td><td style=\"width:40%\"><svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\">\
+             <rect class=\"{}\" width=\"{:.1}\" height=\"4\"/></svg></td><td>{}</td></tr>",
+            escaped(&machine.report.machine.mac),
+            if machine.outlier { "wait" } else { "bar" },
+            seconds / longest * 100.0,
+            escaped(&machine.causes())
+        );
+    }
+    out.push_str("</table>\n");
+    if let Some(more) = machines.len().checked_sub(FLEET).filter(|more| *more > 0) {
+        let _ = writeln!(out, "<p>{more} more were faster.</p>");
+    }
+    ended(out)
+}
+
+fn begun(title: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{}</title><style>{STYLE}</style></head><body>\n",
+        escaped(title)
+    )
+}
+
+fn ended(mut page: String) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = writeln!(
+        page,
+        "<p><small>wireboot {version}</small></p>\n</body></html>"
+    );
+    page
+}
+
+/// All of a report but its JSON.
+fn body(out: &mut String, report: &Report) {
+    let mac = escaped(&report.machine.mac);
+    let class = escaped(report.machine.vendor_class.as_deref().unwrap_or_default());
+    let _ = write!(
+        out,
+        "<h1>Network boot of {mac} {class}</h1>\n<p class=\"verdict\">{}</p>\n",
+        escaped(&wireboot_diagnosis::verdict(report))
+    );
+    findings(out, report);
+    out.push_str("<h2>What happened when</h2>\n");
+    drawing(out, report);
+    transfers(out, &report.network.transfers);
+    offers(out, report);
 }
 
 fn findings(out: &mut String, report: &Report) {

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use nix::unistd::geteuid;
 use regex::Regex;
-use wireboot_lab::boot::AcceleratorChoice;
+use wireboot_lab::boot::{AcceleratorChoice, network_boot_program};
 use wireboot_lab::capture::Capture;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::{self, FOLDER, shim_and_grub};
@@ -60,6 +60,9 @@ pub struct LabArgs {
     /// What is wrong with the network; may be given several times
     #[arg(long, value_enum, value_name = "FAULT")]
     fault: Vec<Fault>,
+    /// Put wireboot.efi in front of shim: the one beside this program, or FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    wireboot: Option<Option<PathBuf>>,
     /// What runs the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]
     accel: AcceleratorChoice,
@@ -94,25 +97,33 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
     if !Lab::is_inside() {
         loaders::fetch().context("fetching Debian's shim and GRUB")?;
     }
+    let wireboot = arguments.wireboot.as_ref();
+    let wireboot = wireboot.map(|named| network_boot_program(named.as_deref()));
+    let wireboot = wireboot.transpose()?;
     let lab = Lab::enter()?;
     let capture = arguments
         .capture
         .clone()
         .unwrap_or_else(|| lab.scratch().join("doctor.pcap"));
-    let accelerator = arguments.accel.choose(&lab)?;
+    let trial = Trial {
+        accelerator: arguments.accel.choose(&lab)?,
+        faults: &arguments.fault,
+        wireboot: wireboot.as_deref(),
+        longest: Duration::from_secs(arguments.timeout),
+    };
     let progress = ProgressBar::new_spinner();
     progress.enable_steady_tick(Duration::from_millis(200));
     progress.set_message(format!(
-        "a machine boots on {}, run by {accelerator}; at most {} s",
-        network_with(&arguments.fault),
+        "a machine boots on {}, run by {}; at most {} s",
+        network_with(trial.faults),
+        trial.accelerator,
         arguments.timeout
     ));
-    let longest = Duration::from_secs(arguments.timeout);
-    let report = boot(&lab, accelerator, &arguments.fault, longest, &capture);
+    let report = boot(&lab, &trial, &capture);
     progress.finish_and_clear();
     let report = report?;
     arguments.output.give(&report)?;
-    Ok(status(&report))
+    Ok(status(!report.findings.is_empty()))
 }
 
 /// A server that ends with this value.
@@ -148,20 +159,30 @@ impl Drop for Server {
     }
 }
 
-/// Boots a machine on a network with `faults`, for `longest` at most, keeps its packets in the file `capture`, and examines them.
+/// A boot to be examined.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// What runs the machine.
+    pub accelerator: Accelerator,
+    /// What is wrong with the network.
+    pub faults: &'a [Fault],
+    /// wireboot.efi, where it is to be in front of shim.
+    pub wireboot: Option<&'a Path>,
+    /// When the boot is examined at the latest.
+    pub longest: Duration,
+}
+
+/// Boots a machine, keeps its packets in the file `capture`, and examines them.
 ///
 /// # Errors
 /// When a part of the lab does not start, or the machine sends nothing.
-pub fn boot(
-    lab: &Lab,
-    accelerator: Accelerator,
-    faults: &[Fault],
-    longest: Duration,
-    capture: &Path,
-) -> Result<Report> {
-    let has = |fault| faults.contains(&fault);
+pub fn boot(lab: &Lab, trial: &Trial<'_>, capture: &Path) -> Result<Report> {
+    let has = |fault| trial.faults.contains(&fault);
     let root = lab.scratch().join("root");
     files(&root)?;
+    if let Some(program) = trial.wireboot {
+        in_front(program, &root)?;
+    }
     let impaired = has(Fault::Loss) || has(Fault::Delay);
     let network = Network::new(
         lab,
@@ -177,7 +198,7 @@ pub fn boot(
         },
     )?;
     let mut servers = vec![Server::start(
-        dnsmasq(lab, &root, faults),
+        dnsmasq(lab, &root, trial),
         lab.scratch().join("dnsmasq.log"),
     )?];
     if !(has(Fault::NoWindowsize) || has(Fault::NoBlksize)) {
@@ -198,12 +219,12 @@ pub fn boot(
     }
     let cable = Capture::start(lab, network.cable(), "", CAPTURED, capture)?;
 
-    let mut machine = Machine::new(accelerator);
+    let mut machine = Machine::new(trial.accelerator);
     machine.network = Some(network.card());
     machine.pxe_only(Some(IpVersion::V4));
     servers.iter_mut().try_for_each(Server::check)?;
     let mut running = machine.start(lab, "doctor", |_| {})?;
-    let ended = running.console.wait_for(&Regex::new(ENDED)?, longest);
+    let ended = running.console.wait_for(&Regex::new(ENDED)?, trial.longest);
     drop(running);
     servers.iter_mut().try_for_each(Server::check)?;
     let capture = cable.stop()?;
@@ -211,7 +232,7 @@ pub fn boot(
     if ended.is_err() {
         eprintln!(
             "wireboot: the boot was not over after {} s; this is what there was until then",
-            longest.as_secs()
+            trial.longest.as_secs()
         );
     }
     examine(&capture, None)
@@ -240,6 +261,14 @@ fn files(root: &Path) -> Result<()> {
     fs::write(root.join(END), "the end of the boot\n").context("writing the last file")
 }
 
+/// The one line of the page on deployment.
+fn in_front(program: &Path, root: &Path) -> Result<()> {
+    let folder = root.join(FOLDER);
+    fs::copy(program, folder.join("wireboot.efi"))
+        .with_context(|| format!("copying {}", program.display()))?;
+    fs::write(folder.join("wireboot.conf"), "efi bootnetx64.efi\n").context("writing wireboot.conf")
+}
+
 fn common(command: &mut Command, leases: &Path) {
     command
         .args(["--keep-in-foreground", "--pid-file", "--log-facility=-"])
@@ -251,8 +280,8 @@ fn common(command: &mut Command, leases: &Path) {
 }
 
 /// The DHCP server, and the TFTP server where atftpd is too good.
-fn dnsmasq(lab: &Lab, root: &Path, faults: &[Fault]) -> Command {
-    let has = |fault| faults.contains(&fault);
+fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>) -> Command {
+    let has = |fault| trial.faults.contains(&fault);
     let mut command = lab.command("dnsmasq");
     common(&mut command, &lab.scratch().join("dnsmasq.leases"));
     // shim reads its own file's name from the packet's field.
@@ -264,7 +293,11 @@ fn dnsmasq(lab: &Lab, root: &Path, faults: &[Fault]) -> Command {
     if has(Fault::MissingFile) {
         command.arg("--dhcp-boot=grubx46.efi");
     } else if !has(Fault::NoBootFile) {
-        command.arg(format!("--dhcp-boot={FOLDER}/bootnetx64.efi"));
+        let first = match trial.wireboot {
+            Some(_) => "wireboot.efi",
+            None => "bootnetx64.efi",
+        };
+        command.arg(format!("--dhcp-boot={FOLDER}/{first}"));
     }
     if has(Fault::LateDhcp) {
         command.arg("--dhcp-reply-delay=5");

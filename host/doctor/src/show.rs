@@ -4,19 +4,24 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use wireboot_report::Report;
 
 use crate::text::merged;
-use crate::{anonymous, html, output, status, text};
+use crate::{against, anonymous, fleet, html, output, status, text};
 
 /// Show the report of an examination, on the terminal or in another format.
+///
+/// Of several reports, or a directory of them, it shows a table of the machines, the slowest first.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
-    /// The report, as `--json` of `wireboot doctor` wrote it
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// Reports, as `--json` of `wireboot doctor` wrote them, and directories with such files
+    #[arg(value_name = "FILE|DIR", required = true)]
+    paths: Vec<PathBuf>,
+    /// Set another report beside it: before and after a change, or two machines
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
     /// Write a page for a browser to FILE
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -45,28 +50,114 @@ struct Format {
     prometheus: bool,
 }
 
+impl Format {
+    fn is_any(&self) -> bool {
+        self.json || self.csv || self.markdown || self.prometheus
+    }
+}
+
 pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
-    let mut report = read(&arguments.file)?;
+    let mut reports = all(&arguments.paths)?;
+    let mut other = arguments.against.as_deref().map(read).transpose()?;
     if arguments.anonymous {
-        report = anonymous::made(&report);
+        let every = reports.iter_mut().chain(&mut other);
+        every.for_each(|report| *report = anonymous::made(report));
     }
+    let found = reports
+        .iter()
+        .chain(&other)
+        .any(|one| !one.findings.is_empty());
+    let page = match (reports.as_slice(), &other, arguments.paths.as_slice()) {
+        ([report], Some(other), [file]) => {
+            ensure!(
+                !arguments.format.is_any(),
+                "two reports beside each other are shown as text and as a page (--html) alone"
+            );
+            let names = [file, arguments.against.as_ref().unwrap_or(file)].map(|file| stem(file));
+            let names = [names[0].as_str(), names[1].as_str()];
+            print!("{}", against::shown(names, [report, other]));
+            html::pair(names, [report, other])
+        }
+        (_, Some(_), _) => bail!("--against sets one report beside one other"),
+        ([report], None, [file]) if file.is_file() => {
+            print!("{}", printed(report, &arguments.format));
+            html::page(report)
+        }
+        (reports, None, _) => {
+            ensure!(
+                !(arguments.format.json || arguments.format.csv || arguments.format.markdown),
+                "several reports are shown as text, as metrics (--prometheus) and as a page (--html) alone"
+            );
+            if arguments.format.prometheus {
+                print!("{}", prometheus(reports));
+            } else {
+                print!("{}", fleet::shown(reports));
+            }
+            html::fleet(reports)
+        }
+    };
     if let Some(file) = &arguments.html {
-        output::write(file, &html::page(&report))?;
+        output::write(file, &page)?;
     }
-    let format = &arguments.format;
-    let printed = if format.json {
+    Ok(status(found))
+}
+
+fn printed(report: &Report, format: &Format) -> String {
+    if format.json {
         report.to_json() + "\n"
     } else if format.csv {
-        csv(&report)
+        csv(report)
     } else if format.markdown {
-        markdown(&report)
+        markdown(report)
     } else if format.prometheus {
-        prometheus(&report)
+        prometheus(std::slice::from_ref(report))
     } else {
-        text::shown(&report)
-    };
-    print!("{printed}");
-    Ok(status(&report))
+        text::shown(report)
+    }
+}
+
+/// A file's name without its ending.
+fn stem(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or(file.as_os_str());
+    stem.to_string_lossy().into_owned()
+}
+
+/// The reports in files, and in the files `*.json` of directories, in the order of their names. What is no report in a directory is told and
+/// passed over.
+fn all(paths: &[PathBuf]) -> Result<Vec<Report>> {
+    let mut reports = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            reports.push(read(path)?);
+            continue;
+        }
+        let named = || path.display().to_string();
+        let entries = std::fs::read_dir(path).with_context(named)?;
+        let mut files = Vec::new();
+        for entry in entries {
+            let file = entry.with_context(named)?.path();
+            if file.extension().is_some_and(|ending| ending == "json") {
+                files.push(file);
+            }
+        }
+        files.sort();
+        for file in files {
+            match read(&file) {
+                Ok(report) => reports.push(report),
+                Err(error) => eprintln!("wireboot: passed over: {error:#}"),
+            }
+        }
+    }
+    ensure!(
+        !reports.is_empty(),
+        "no report in {}",
+        paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    Ok(reports)
 }
 
 fn read(file: &Path) -> Result<Report> {
@@ -123,36 +214,53 @@ fn markdown(report: &Report) -> String {
 }
 
 /// Prometheus' text format, version 0.0.4.
-fn prometheus(report: &Report) -> String {
-    let label = |text: &str| {
-        text.replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n")
+fn prometheus(reports: &[Report]) -> String {
+    let quoted = |text: &str| {
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("\"{}\"", text.replace('\n', "\\n"))
     };
-    let mac = label(&report.machine.mac);
-    let mut out = format!(
-        "# HELP wireboot_boot_network_seconds From the machine's first packet to the end of its last file.\n\
-         # TYPE wireboot_boot_network_seconds gauge\n\
-         wireboot_boot_network_seconds{{mac=\"{mac}\"}} {}\n",
-        report.network.span_s
+    let mut out = String::new();
+    let mut gauge = |name: &str, help: &str, samples: Vec<(String, f64)>| {
+        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for (labels, value) in samples {
+            let _ = writeln!(out, "{name}{{{labels}}} {value}");
+        }
+    };
+    let mac = |report: &Report| format!("mac={}", quoted(&report.machine.mac));
+    let each = |value: fn(&Report) -> f64| {
+        let samples = reports.iter().map(|report| (mac(report), value(report)));
+        samples.collect::<Vec<_>>()
+    };
+    gauge(
+        "wireboot_boot_network_seconds",
+        "From the machine's first packet to the end of its last file.",
+        each(|report| report.network.span_s),
     );
-    let bytes: u64 = report.network.transfers.iter().map(|one| one.bytes).sum();
-    let _ = write!(
-        out,
-        "# HELP wireboot_boot_bytes Bytes of files that came.\n# TYPE wireboot_boot_bytes gauge\nwireboot_boot_bytes{{mac=\"{mac}\"}} {bytes}\n"
+    gauge(
+        "wireboot_boot_bytes",
+        "Bytes of files that came.",
+        each(|report| {
+            report
+                .network
+                .transfers
+                .iter()
+                .map(|one| one.bytes)
+                .sum::<u64>() as f64
+        }),
     );
-    if !report.findings.is_empty() {
-        out.push_str(
-            "# HELP wireboot_boot_lost_seconds Seconds that a change would give back.\n# TYPE wireboot_boot_lost_seconds gauge\n",
-        );
-    }
-    for finding in &report.findings {
-        let _ = writeln!(
-            out,
-            "wireboot_boot_lost_seconds{{mac=\"{mac}\",finding=\"{}\"}} {}",
-            label(&finding.id),
-            finding.seconds
-        );
-    }
+    let lost = reports.iter().flat_map(|report| {
+        let findings = report.findings.iter();
+        findings.map(move |one| {
+            (
+                format!("{},finding={}", mac(report), quoted(&one.id)),
+                one.seconds,
+            )
+        })
+    });
+    gauge(
+        "wireboot_boot_lost_seconds",
+        "Seconds that a change would give back.",
+        lost.collect(),
+    );
     out
 }

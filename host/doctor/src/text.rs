@@ -161,7 +161,7 @@ pub(crate) fn merged(timeline: &[Phase]) -> Vec<Row> {
 }
 
 /// A kind of phase, for people.
-fn kind_name(kind: PhaseKind) -> &'static str {
+pub(crate) fn kind_name(kind: PhaseKind) -> &'static str {
     match kind {
         PhaseKind::DhcpUnanswered => "DHCP, no answer",
         PhaseKind::DhcpOffer => "DHCP, waiting for an offer",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use wireboot_doctor::lab::{Fault, boot};
+use wireboot_doctor::lab::{Fault, Trial, boot};
 use wireboot_doctor::shown;
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
@@ -30,7 +30,13 @@ const LONG_ENOUGH: Duration = Duration::from_secs(40);
 
 fn examined(lab: &Lab, faults: &[Fault], longest: Duration) -> Result<Report> {
     let capture = lab.scratch().join("doctor.pcap");
-    let report = boot(lab, accel::best(lab, false)?, faults, longest, &capture)?;
+    let trial = Trial {
+        accelerator: accel::best(lab, false)?,
+        faults,
+        wireboot: None,
+        longest,
+    };
+    let report = boot(lab, &trial, &capture)?;
     println!("{}", shown(&report));
     Ok(report)
 }
