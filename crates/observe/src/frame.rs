@@ -3,10 +3,17 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use etherparse::{
-    EtherType, IpNumber, Ipv6ExtensionSlice, LaxIpSlice, LaxIpv4Slice, LaxIpv6Slice, TcpSlice,
-    UdpSlice, ether_type,
-};
+use smoltcp::wire::TcpPacket;
+
+/// Protocols behind IP, by IANA's numbers.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+pub(crate) const ICMPV6: u8 = 58;
+
+/// Ethernet's types of VLAN tags (IEEE 802.1Q, 802.1ad and the one before it) and of both versions of IP.
+const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,20 +119,13 @@ impl<'a> Frame<'a> {
 
 /// The IP packet behind the type `kind` and VLAN tags, if it is one.
 fn behind_tags(mut kind: u16, mut rest: &[u8]) -> Option<&[u8]> {
-    const TAGS: [EtherType; 3] = [
-        ether_type::VLAN_TAGGED_FRAME,
-        ether_type::PROVIDER_BRIDGING,
-        ether_type::VLAN_DOUBLE_TAGGED_FRAME,
-    ];
-    while TAGS.contains(&EtherType(kind)) {
+    while TAGS.contains(&kind) {
         let (tag, behind) = rest.split_first_chunk::<4>()?;
         let [_, _, high, low] = *tag;
         kind = u16::from_be_bytes([high, low]);
         rest = behind;
     }
-    [ether_type::IPV4, ether_type::IPV6]
-        .contains(&EtherType(kind))
-        .then_some(rest)
+    [IPV4, IPV6].contains(&kind).then_some(rest)
 }
 
 /// An IP packet, whose end a capture may have cut off.
@@ -135,8 +135,8 @@ pub struct IpPacket<'a> {
     pub source: IpAddr,
     /// The receiver's, which may be a group's.
     pub destination: IpAddr,
-    /// The protocol behind the headers.
-    pub protocol: IpNumber,
+    /// The protocol behind the headers, by its number.
+    pub protocol: u8,
     /// A part of a datagram.
     pub fragment: bool,
     /// The part with the transport's header, or all.
@@ -148,82 +148,142 @@ pub struct IpPacket<'a> {
 }
 
 impl<'a> IpPacket<'a> {
-    /// Reads an IPv4 or IPv6 header and its extensions. `None` for what is neither.
+    /// Reads an IPv4 or IPv6 header and its extensions. `None` for what is neither, or has no whole header.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let (ip, _) = LaxIpSlice::from_slice(bytes).ok()?;
-        Some(match &ip {
-            LaxIpSlice::Ipv4(ip) => Self::v4(ip),
-            LaxIpSlice::Ipv6(ip) => Self::v6(ip),
+        match bytes.first()? >> 4 {
+            4 => Self::v4(bytes),
+            6 => Self::v6(bytes),
+            _ => None,
+        }
+    }
+
+    /// RFC 791 section 3.1.
+    fn v4(bytes: &'a [u8]) -> Option<Self> {
+        let header = bytes.first_chunk::<20>()?;
+        let &[
+            first,
+            _,
+            t0,
+            t1,
+            _,
+            _,
+            f0,
+            f1,
+            _,
+            protocol,
+            _,
+            _,
+            s0,
+            s1,
+            s2,
+            s3,
+            d0,
+            d1,
+            d2,
+            d3,
+        ] = header;
+        let own = usize::from(first & 15) * 4;
+        let rest = bytes.get(own..).filter(|_| own >= header.len())?;
+        let total = usize::from(u16::from_be_bytes([t0, t1]));
+        let flags = u16::from_be_bytes([f0, f1]);
+        let (more, offset) = (flags & 0x2000 != 0, flags & 0x1fff);
+        // 0 where the card cuts the segment itself (TSO) and the capture is of before that.
+        let length = match total {
+            0 => rest.len(),
+            total => total.checked_sub(own)?,
+        };
+        Some(Self {
+            source: IpAddr::from([s0, s1, s2, s3]),
+            destination: IpAddr::from([d0, d1, d2, d3]),
+            protocol,
+            fragment: more || offset != 0,
+            first: offset == 0,
+            length,
+            // Bytes behind the packet's end are Ethernet's padding.
+            payload: rest.get(..length).unwrap_or(rest),
         })
     }
 
-    fn v4(ip: &LaxIpv4Slice<'a>) -> Self {
-        let header = ip.header();
-        let behind = usize::from(header.total_len()).saturating_sub(header.slice().len());
-        let payload = ip.payload();
-        Self {
-            source: header.source_addr().into(),
-            destination: header.destination_addr().into(),
-            protocol: payload.ip_number,
-            fragment: payload.fragmented,
-            first: header.fragments_offset().value() == 0,
-            // 0 where the card cuts the segment itself (TSO) and the capture is of before that.
-            length: if header.total_len() == 0 {
-                payload.payload.len()
-            } else {
-                behind
-            },
-            payload: payload.payload,
+    /// RFC 8200 sections 3 and 4.
+    fn v6(bytes: &'a [u8]) -> Option<Self> {
+        const HOP_BY_HOP: u8 = 0;
+        const ROUTING: u8 = 43;
+        const FRAGMENT: u8 = 44;
+        const DESTINATION: u8 = 60;
+        let (header, rest) = bytes.split_first_chunk::<40>()?;
+        let &[_, _, _, _, l0, l1, next, _, ref addresses @ ..] = header;
+        let (source, destination) = addresses.split_first_chunk::<16>()?;
+        let destination = destination.first_chunk::<16>()?;
+        let length = match u16::from_be_bytes([l0, l1]) {
+            0 => rest.len(),
+            length => usize::from(length),
+        };
+        let mut packet = Self {
+            source: IpAddr::from(*source),
+            destination: IpAddr::from(*destination),
+            protocol: next,
+            fragment: false,
+            first: true,
+            length,
+            payload: rest.get(..length).unwrap_or(rest),
+        };
+        while packet.first {
+            let Some(&[next, size, o0, o1, ..]) = packet.payload.first_chunk::<8>() else {
+                break;
+            };
+            let own = match packet.protocol {
+                HOP_BY_HOP | ROUTING | DESTINATION => (usize::from(size) + 1) * 8,
+                FRAGMENT => {
+                    let offset = u16::from_be_bytes([o0, o1]);
+                    packet.fragment = offset & !6 != 0;
+                    packet.first = offset >> 3 == 0;
+                    8
+                }
+                _ => break,
+            };
+            packet.protocol = next;
+            packet.length = packet.length.checked_sub(own)?;
+            packet.payload = packet.payload.get(own..).unwrap_or_default();
         }
+        Some(packet)
     }
 
-    fn v6(ip: &LaxIpv6Slice<'a>) -> Self {
-        let header = ip.header();
-        let extensions = ip.extensions();
-        let payload = ip.payload();
-        let offset = extensions.clone().into_iter().find_map(|one| match one {
-            Ipv6ExtensionSlice::Fragment(fragment) => Some(fragment.fragment_offset().value()),
-            _ => None,
-        });
-        Self {
-            source: header.source_addr().into(),
-            destination: header.destination_addr().into(),
-            protocol: payload.ip_number,
-            fragment: payload.fragmented,
-            first: offset.unwrap_or(0) == 0,
-            length: if header.payload_length() == 0 {
-                payload.payload.len()
-            } else {
-                usize::from(header.payload_length()).saturating_sub(extensions.slice().len())
-            },
-            payload: payload.payload,
-        }
-    }
-
-    /// The UDP datagram that begins in this packet.
+    /// The UDP datagram that begins in this packet (RFC 768).
     pub fn udp(&self) -> Option<Udp<'a>> {
-        if self.protocol != IpNumber::UDP || !self.first {
+        if self.protocol != UDP || !self.first {
             return None;
         }
-        let (header, _) = self.payload.split_first_chunk::<8>()?;
+        let (header, rest) = self.payload.split_first_chunk::<8>()?;
         let [s0, s1, d0, d1, l0, l1, ..] = *header;
         let length = usize::from(u16::from_be_bytes([l0, l1])).checked_sub(8)?;
-        // Bytes behind the datagram's end are padding.
-        let payload = UdpSlice::from_slice_lax(self.payload).ok()?.payload();
         Some(Udp {
             source_port: u16::from_be_bytes([s0, s1]),
             destination_port: u16::from_be_bytes([d0, d1]),
             length,
-            payload,
+            payload: rest.get(..length).unwrap_or(rest),
         })
     }
 
-    /// The TCP segment in this packet.
-    pub fn tcp(&self) -> Option<TcpSlice<'a>> {
-        (self.protocol == IpNumber::TCP && !self.fragment)
-            .then(|| TcpSlice::from_slice(self.payload).ok())
-            .flatten()
+    /// The TCP segment in this packet (RFC 9293).
+    pub fn tcp(&self) -> Option<Tcp<'a>> {
+        if self.protocol != TCP || self.fragment {
+            return None;
+        }
+        let segment = TcpPacket::new_checked(self.payload).ok()?;
+        Some(Tcp {
+            length: self.length.checked_sub(segment.header_len().into())?,
+            segment,
+        })
     }
+}
+
+/// A TCP segment, whose end may be cut off.
+#[derive(Clone, Debug)]
+pub struct Tcp<'a> {
+    /// Its fields, and what the capture has of its payload.
+    pub segment: TcpPacket<&'a [u8]>,
+    /// Bytes of payload on the wire.
+    pub length: usize,
 }
 
 /// A UDP datagram, whose end may be in another fragment or cut off.
@@ -242,9 +302,11 @@ pub struct Udp<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use alloc::vec::Vec;
     use etherparse::{
-        IpHeaders, Ipv4Header, Ipv6Extensions, Ipv6Header, Ipv6RawExtHeader, PacketBuilder,
+        IpHeaders, IpNumber, Ipv4Header, Ipv6Extensions, Ipv6Header, Ipv6RawExtHeader,
+        PacketBuilder,
     };
 
     fn ip_of(link: LinkType, frame: &[u8]) -> IpPacket<'_> {
@@ -360,6 +422,60 @@ mod tests {
         .concat();
         let frame = Frame::parse(LinkType::Ethernet, &bpdu).unwrap();
         assert!(matches!(frame.content, Content::Bpdu([9, 9])));
+    }
+
+    #[test]
+    fn extensions_and_fragments_of_ipv6_are_read() {
+        let packet = |next: u8, behind: &[u8]| {
+            let mut packet = vec![0x60, 0, 0, 0, 0, behind.len() as u8, next, 64];
+            packet.extend([[0xfd; 16], [0xfe; 16]].concat());
+            packet.extend(behind);
+            packet
+        };
+        let udp = [0, 69, 7, 0xd0, 0, 12, 0, 0, 1, 2, 3, 4];
+        // Hop by hop of 16 bytes, a first fragment of several, the datagram.
+        let hop = [44, 1, 5, 2, 0, 0, 1, 0, 1, 2, 0, 0, 0, 0, 0, 0];
+        let whole = packet(
+            0,
+            &[hop.as_slice(), &[17, 0, 0, 1, 0, 0, 0, 9], &udp].concat(),
+        );
+        let read = IpPacket::parse(&whole).unwrap();
+        assert!(read.fragment && read.first);
+        assert_eq!(
+            (read.length, read.udp().unwrap().payload),
+            (12, [1, 2, 3, 4].as_slice())
+        );
+        // The second: no transport.
+        let second = packet(44, &[17, 0, 0, 8, 0, 0, 0, 9, 17, 7, 7, 7, 7, 7, 7, 7]);
+        let read = IpPacket::parse(&second).unwrap();
+        assert!(read.fragment && !read.first && read.udp().is_none());
+        assert_eq!(read.length, 8);
+        // A fragment header over all of a datagram is none.
+        let atomic = packet(44, &[[17, 0, 0, 0, 0, 0, 0, 9].as_slice(), &udp].concat());
+        let read = IpPacket::parse(&atomic).unwrap();
+        assert!(!read.fragment && read.udp().is_some());
+        // Wherever the capture has cut it, it is read or not, and nothing beyond it.
+        for end in 0..whole.len() {
+            let read = IpPacket::parse(&whole[..end]);
+            assert_eq!(read.is_some(), end >= 40, "{end}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_contradict_themselves_are_refused() {
+        let packet = datagram();
+        for (place, value) in [(0, 0x44), (0, 0x55), (3, 19), (0, 0x4f)] {
+            let mut broken = packet.clone();
+            broken[place] = value;
+            assert_eq!(IpPacket::parse(&broken), None, "{place} {value:x}");
+        }
+        // Ethernet's padding is not the packet's.
+        let padded = [packet.as_slice(), &[0; 13]].concat();
+        assert_eq!(IpPacket::parse(&padded), IpPacket::parse(&packet));
+        // The card is to cut it.
+        let mut whole = packet.clone();
+        whole[2..4].fill(0);
+        assert_eq!(IpPacket::parse(&whole).unwrap().length, 13);
     }
 
     #[test]

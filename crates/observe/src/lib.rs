@@ -24,7 +24,7 @@ mod timeline;
 pub mod transfers;
 
 pub use clients::{Client, Clients};
-pub use frame::{Content, Frame, IpPacket, LinkType, Mac, Udp};
+pub use frame::{Content, Frame, IpPacket, LinkType, Mac, Tcp, Udp};
 pub use observer::Observer;
 
 /// The most conversations of a kind, and packets of one, that are kept: a boot has far fewer.

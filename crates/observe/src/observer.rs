@@ -5,14 +5,13 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use etherparse::IpNumber;
 use wireboot_report::network::{Dhcpv6, NameQuery, Network, SpanningTree};
 use wireboot_report::{Machine, Report};
 use wireboot_wire::{dhcp, dhcpv6};
 
 use crate::clients::boots;
 use crate::dhcp::{Conversations, is_reply, of_machine};
-use crate::frame::{Content, Frame, IpPacket, LinkType, Mac, Udp};
+use crate::frame::{Content, Frame, ICMPV6, IpPacket, LinkType, Mac, Udp};
 use crate::transfers::Transfers;
 use crate::{keep, names, spanning_tree, timeline};
 
@@ -92,7 +91,7 @@ impl Observer {
         }
         if let Some(udp) = ip.udp() {
             self.datagram(at_s, from_machine, ip, &udp);
-        } else if ip.protocol == IpNumber::IPV6_ICMP {
+        } else if ip.protocol == ICMPV6 {
             match ip.payload.first() {
                 Some(&ROUTER_SOLICITATION) if from_machine => {
                     keep(&mut self.router_solicitations_s, at_s);

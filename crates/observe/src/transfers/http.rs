@@ -4,11 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
-use etherparse::{TcpOptionElement, TcpSlice};
+use smoltcp::wire::{TcpOption, TcpSeqNumber};
 use wireboot_report::network::{Outcome, Protocol};
 use wireboot_wire::text;
 
 use super::{End, MOST, Transfers};
+use crate::frame::Tcp;
 
 /// RFC 9293 section 3.7.1: the segment size where none is announced.
 const DEFAULT_SEGMENT: u32 = 536;
@@ -65,44 +66,47 @@ pub(super) struct State {
 }
 
 impl Transfers {
-    pub(super) fn tcp(&mut self, at_s: f64, from: End, to: End, tcp: &TcpSlice<'_>, length: usize) {
-        if tcp.syn() {
+    pub(super) fn tcp(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
+        if tcp.segment.syn() {
             self.announced(from, to, tcp);
         }
-        let payload = tcp.payload();
+        let payload = tcp.segment.payload();
         if payload.starts_with(b"GET ") || payload.starts_with(b"HEAD ") {
             self.request(at_s, from, to, tcp);
         } else if self.at(Protocol::Http, to, from.0).is_some() {
-            self.response(at_s, from, to, tcp, length);
+            self.response(at_s, from, to, tcp);
         } else if self.at(Protocol::Http, from, to.0).is_some() {
             self.acknowledgement(at_s, from, to, tcp);
         }
     }
 
-    fn announced(&mut self, from: End, to: End, tcp: &TcpSlice<'_>) {
+    fn announced(&mut self, from: End, to: End, tcp: &Tcp<'_>) {
         let mut announced = Announced {
             segment: DEFAULT_SEGMENT,
             shift: None,
         };
-        for option in tcp.options_iterator().filter_map(Result::ok) {
+        let mut options = tcp.segment.options();
+        while let Ok((rest, option)) = TcpOption::parse(options) {
             match option {
-                TcpOptionElement::MaximumSegmentSize(size) => announced.segment = size.into(),
-                TcpOptionElement::WindowScale(shift) => announced.shift = Some(shift),
+                TcpOption::MaxSegmentSize(size) => announced.segment = size.into(),
+                TcpOption::WindowScale(shift) => announced.shift = Some(shift),
+                TcpOption::EndOfList => break,
                 _ => {}
             }
+            options = rest;
         }
         if self.connections.0.len() < MOST {
             self.connections.0.insert((from, to), announced);
         }
     }
 
-    fn request(&mut self, at_s: f64, from: End, to: End, tcp: &TcpSlice<'_>) {
-        let mut words = tcp.payload().split(|byte| *byte == b' ');
+    fn request(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
+        let mut words = tcp.segment.payload().split(|byte| *byte == b' ');
         let head_alone = words.next() == Some(b"HEAD");
         let file = text::shown(words.next().unwrap_or_default());
-        let first = tcp.acknowledgment_number();
+        let first = number(tcp.segment.ack_number());
         let segment = self.connections.segment(from, to);
-        let window = self.connections.window(from, to, tcp.window_size());
+        let window = self.connections.window(from, to, tcp.segment.window_len());
         if let Some(known) = self.at(Protocol::Http, from, to.0) {
             if known.http.first == first {
                 return;
@@ -131,19 +135,19 @@ impl Transfers {
         };
     }
 
-    fn response(&mut self, at_s: f64, from: End, to: End, tcp: &TcpSlice<'_>, length: usize) {
+    fn response(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
         let Some(followed) = self.at(Protocol::Http, to, from.0) else {
             return;
         };
         let state = &mut followed.http;
-        state.ended |= tcp.fin() || tcp.rst();
+        state.ended |= tcp.segment.fin() || tcp.segment.rst();
+        // At most what an IP packet has.
+        let length = tcp.length as u32;
         if length == 0 {
             return;
         }
-        // At most what an IP packet has.
-        let length = length as u32;
-        if tcp.sequence_number() == state.first && followed.transfer.answer_s.is_none() {
-            let head = Head::of(tcp.payload());
+        if number(tcp.segment.seq_number()) == state.first && followed.transfer.answer_s.is_none() {
+            let head = Head::of(tcp.segment.payload());
             state.whole = if state.head_alone {
                 head.length
             } else {
@@ -156,7 +160,7 @@ impl Transfers {
                 followed.transfer.message = Some(status);
             }
         }
-        let end = tcp.sequence_number().wrapping_add(length);
+        let end = number(tcp.segment.seq_number()).wrapping_add(length);
         // RFC 9293 section 3.4: sequence numbers compare modulo 2^32.
         let new = end.wrapping_sub(state.highest);
         let transfer = &mut followed.transfer;
@@ -170,16 +174,16 @@ impl Transfers {
         followed.server_spoke(at_s);
     }
 
-    fn acknowledgement(&mut self, at_s: f64, from: End, to: End, tcp: &TcpSlice<'_>) {
-        let window = self.connections.window(from, to, tcp.window_size());
+    fn acknowledgement(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
+        let window = self.connections.window(from, to, tcp.segment.window_len());
         let Some(followed) = self.at(Protocol::Http, from, to.0) else {
             return;
         };
         followed.transfer.client_packets += 1;
         followed.transfer.window_bytes = followed.transfer.window_bytes.max(window);
-        let acknowledged = tcp.acknowledgment_number();
+        let acknowledged = number(tcp.segment.ack_number());
         let new = acknowledged.wrapping_sub(followed.http.acknowledged);
-        if tcp.ack() && new != 0 && new < 1 << 31 && followed.transfer.bytes > 0 {
+        if tcp.segment.ack() && new != 0 && new < 1 << 31 && followed.transfer.bytes > 0 {
             // The FIN takes a number too; its acknowledgement is no byte's.
             let covered = followed.http.acknowledged == followed.http.highest;
             followed.http.acknowledged = acknowledged;
@@ -200,10 +204,15 @@ impl Transfers {
         let unacknowledged = state.highest.wrapping_sub(state.acknowledged) as i32;
         if all && unacknowledged <= 0 {
             transfer.outcome = Outcome::Complete;
-        } else if tcp.rst() {
+        } else if tcp.segment.rst() {
             transfer.outcome = Outcome::BrokenOff;
         }
     }
+}
+
+/// A sequence number as it stands in the segment.
+fn number(number: TcpSeqNumber) -> u32 {
+    number.0 as u32
 }
 
 /// What a response's head tells.

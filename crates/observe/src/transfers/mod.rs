@@ -94,10 +94,9 @@ impl Transfers {
             let to = (ip.destination, udp.destination_port);
             self.udp(at_s, from, to, &udp, ip.fragment);
         } else if let Some(tcp) = ip.tcp() {
-            let from = (ip.source, tcp.source_port());
-            let to = (ip.destination, tcp.destination_port());
-            let length = ip.length.saturating_sub(tcp.header_slice().len());
-            self.tcp(at_s, from, to, &tcp, length);
+            let from = (ip.source, tcp.segment.src_port());
+            let to = (ip.destination, tcp.segment.dst_port());
+            self.tcp(at_s, from, to, &tcp);
         }
     }
 

@@ -101,18 +101,17 @@ impl Packet {
             );
         }
         let tcp = ip.tcp()?;
-        if from_server && tcp.source_port() == HTTP {
-            // The capture may have cut the payload: its true length is in the IP header.
-            let carries_data = ip.length > tcp.header_slice().len();
-            carries_data.then(|| Self::FromServer {
-                port: tcp.destination_port(),
+        let segment = tcp.segment;
+        if from_server && segment.src_port() == HTTP {
+            (tcp.length > 0).then(|| Self::FromServer {
+                port: segment.dst_port(),
             })
-        } else if !from_server && tcp.destination_port() == HTTP {
+        } else if !from_server && segment.dst_port() == HTTP {
             Some(Self::FromClient {
-                port: tcp.source_port(),
-                sequence: tcp.sequence_number(),
-                acknowledged: tcp.acknowledgment_number(),
-                get: Get::parse(tcp.payload()),
+                port: segment.src_port(),
+                sequence: segment.seq_number().0 as u32,
+                acknowledged: segment.ack_number().0 as u32,
+                get: Get::parse(segment.payload()),
             })
         } else {
             None
