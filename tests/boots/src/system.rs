@@ -14,20 +14,24 @@ use wireboot_lab::guest::{Archive, Kernel};
 pub(crate) const OPTIONS: &str =
     "console=ttyS0,115200n8 loglevel=4 panic=-1 no_timer_check nohz=off highres=off";
 
+/// What it tells goes by the kernel's log, whose lines are out before the machine is off; what is written to the console may still lie in a buffer then.
 const INIT: &str = "#!/bin/busybox sh
-/bin/busybox mkdir -p /proc /sys
-/bin/busybox mount -t proc proc /proc
-/bin/busybox mount -t sysfs sysfs /sys
-/bin/busybox echo \"boots: arguments $(/bin/busybox cat /proc/cmdline)\"
-/bin/busybox echo \"boots: sha256 $(/bin/busybox sha256sum /data)\"
-case \"$(/bin/busybox cat /proc/cmdline)\" in *times*)
-/bin/busybox insmod /efivarfs.ko
-/bin/busybox mount -t efivarfs efivarfs /sys/firmware/efi/efivars
+b() { /bin/busybox \"$@\"; }
+b mkdir -p /proc /sys
+b mount -t proc proc /proc
+b mount -t sysfs sysfs /sys
+b mknod /dev/kmsg c 1 11
+tell() { b echo \"<3>boots: $*\" > /dev/kmsg; }
+tell \"arguments $(b cat /proc/cmdline)\"
+tell \"sha256 $(b sha256sum /data)\"
+case \"$(b cat /proc/cmdline)\" in *times*)
+b insmod /efivarfs.ko
+b mount -t efivarfs efivarfs /sys/firmware/efi/efivars
 for time in Init Exec; do
-/bin/busybox echo \"boots: loader $time $(/bin/busybox tail -c +5 /sys/firmware/efi/efivars/LoaderTime${time}USec-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f | /bin/busybox tr -d '\\0')\"
+tell \"loader $time $(b tail -c +5 /sys/firmware/efi/efivars/LoaderTime${time}USec-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f | b tr -d '\\0')\"
 done ;; esac
-case \"$(/bin/busybox cat /proc/cmdline)\" in *stay*) /bin/busybox sleep 600 ;; esac
-/bin/busybox poweroff -f
+case \"$(b cat /proc/cmdline)\" in *stay*) b sleep 600 ;; esac
+b poweroff -f
 ";
 
 /// A directory to boot from.
