@@ -51,6 +51,8 @@ const CRATES: &[Crate] = &[
     Crate::new("crates/fetch", "--lib", 80),
     Crate::new("crates/nic", "--lib", 80),
     Crate::new("crates/protocols", "--lib", 80),
+    Crate::new("crates/observe", "--lib", 80),
+    Crate::new("crates/diagnosis", "--lib", 80),
     // Its clients from elsewhere are integration tests.
     Crate {
         starts_programs: true,

@@ -36,7 +36,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use wireboot_report::network::Outcome;
-use wireboot_report::{Finding, Report};
+use wireboot_report::{Checkpoints, Finding, Report};
 
 /// What costs time or misleads, most seconds first.
 pub fn examine(report: &Report) -> Vec<Finding> {
@@ -55,6 +55,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// The findings in a sentence or two, from the report's own.
 pub fn verdict(report: &Report) -> String {
+    if let Some(points) = &report.checkpoints {
+        return checkpoints(points, &report.findings);
+    }
     let mut out = format!("{:.1} s on the network", report.network.span_s);
     let (timed, others): (Vec<_>, Vec<_>) = report
         .findings
@@ -86,6 +89,32 @@ pub fn verdict(report: &Report) -> String {
         .any(|one| one.outcome == Outcome::Complete);
     if !arrived {
         out.push_str(" Nothing was fetched.");
+    }
+    out
+}
+
+/// Where the seconds from reset to the last known point went.
+fn checkpoints(points: &Checkpoints, findings: &[Finding]) -> String {
+    let parts = points.parts();
+    let end = if points.exit_entry_s.is_some() {
+        "the end of boot services"
+    } else {
+        "the system's start"
+    };
+    let last = parts.last().map_or(0.0, |(_, at)| *at);
+    let mut before = 0.0;
+    let spans: Vec<String> = parts
+        .iter()
+        .map(|(name, at)| {
+            let span = at - before;
+            before = *at;
+            format!("{span:.1} {name}")
+        })
+        .collect();
+    let mut out = format!("{last:.1} s from reset to {end}: {}.", spans.join(", "));
+    if !findings.is_empty() {
+        let labels: Vec<&str> = findings.iter().map(|one| one.label.as_str()).collect();
+        out.push_str(&format!(" Found, too: {}.", labels.join(", ")));
     }
     out
 }

@@ -4,7 +4,7 @@ use alloc::vec;
 use wireboot_report::network::{
     BootServer, Dhcp, Dhcpv6, NameQuery, Offer, Protocol, SpanningTree, Transfer, VendorOptions,
 };
-use wireboot_report::{Phase, PhaseKind};
+use wireboot_report::{Checkpoints, Phase, PhaseKind};
 
 fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
     Phase {
@@ -442,6 +442,39 @@ fn fragments_slow_beginnings_slow_machines_and_small_tcp_windows_are_told() {
     close(one.seconds, 3.0);
     report.network.transfers[0].window_bytes = 1 << 20;
     assert!(!ids(&report).contains(&"http-window".to_string()));
+}
+
+#[test]
+fn checkpoints_are_told_as_the_parts_between_them() {
+    let mut report = Report::new();
+    report.checkpoints = Some(Checkpoints {
+        load_image_s: Some(7.0),
+        start_image_s: Some(20.2),
+        exit_entry_s: Some(40.4),
+        option: Some("Boot0002 Net".into()),
+        ..Checkpoints::default()
+    });
+    report.findings = examine(&report);
+    assert_eq!(report.findings, []);
+    assert_eq!(
+        verdict(&report),
+        "40.4 s from reset to the end of boot services: 7.0 firmware, 13.2 loading the boot loader, 20.2 system, until boot services end."
+    );
+    let points = report.checkpoints.as_mut().unwrap();
+    points.loader_began_s = Some(21.2);
+    points.loader_done_s = Some(30.2);
+    points.options_before = vec!["Boot0001 Disk".into()];
+    report.findings = examine(&report);
+    assert!(
+        found(&report, "options-before")
+            .evidence
+            .starts_with("Boot0002 Net was used.")
+    );
+    assert_eq!(
+        verdict(&report),
+        "40.4 s from reset to the end of boot services: 7.0 firmware, 13.2 loading the boot loader, 1.0 loaders before it, 9.0 boot loader, \
+         10.2 system, until boot services end. Found, too: boot options before the right one."
+    );
 }
 
 #[test]

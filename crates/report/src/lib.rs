@@ -73,6 +73,9 @@ pub struct Report {
     pub timeline: Vec<Phase>,
     /// What the packets showed.
     pub network: Network,
+    /// What firmware and boot loader left behind for the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
 }
 
 impl Report {
@@ -124,6 +127,67 @@ pub struct Machine {
     /// What its first DHCP request says that it is (option 60), `PXEClient:Arch:00007:UNDI:003000`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor_class: Option<String>,
+}
+
+/// Points of a boot, in seconds from the machine's reset, as the system finds them afterwards.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Checkpoints {
+    /// From here on the firmware runs from memory (FPDT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset_end_s: Option<f64>,
+    /// The last boot option's loader was to be loaded (FPDT). Over the network: before the download.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_image_s: Option<f64>,
+    /// It was started (FPDT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_image_s: Option<f64>,
+    /// The boot loader began, as it says itself (`LoaderTimeInitUSec`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loader_began_s: Option<f64>,
+    /// The boot loader started the system, as it says itself (`LoaderTimeExecUSec`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loader_done_s: Option<f64>,
+    /// The system asked for the end of boot services (FPDT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_entry_s: Option<f64>,
+    /// They had ended (FPDT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_s: Option<f64>,
+    /// The boot option that was used: its number and its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
+    /// Boot options that stand before it in the firmware's order.
+    pub options_before: Vec<String>,
+    /// Why a source tells nothing.
+    pub missing: Vec<String>,
+}
+
+impl Checkpoints {
+    /// What ended at each point that is known, and when, in the order of time.
+    pub fn parts(&self) -> Vec<(&'static str, f64)> {
+        // Who tells both has the loader begin right behind its start; a loader that another one started begins later.
+        let points = [
+            ("firmware", self.load_image_s),
+            ("loading the boot loader", self.start_image_s),
+            (
+                if self.start_image_s.is_some() {
+                    "loaders before it"
+                } else {
+                    "firmware"
+                },
+                self.loader_began_s,
+            ),
+            ("boot loader", self.loader_done_s),
+            ("system, until boot services end", self.exit_entry_s),
+        ];
+        let mut parts: Vec<_> = points
+            .into_iter()
+            .filter_map(|(name, at)| Some((name, at?)))
+            .collect();
+        parts.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        parts
+    }
 }
 
 /// Something that costs time or misleads.

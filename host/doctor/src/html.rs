@@ -124,8 +124,13 @@ fn body(out: &mut String, report: &Report) {
         escaped(&wireboot_diagnosis::verdict(report))
     );
     findings(out, report);
-    out.push_str("<h2>What happened when</h2>\n");
-    drawing(out, report);
+    for missing in report.checkpoints.iter().flat_map(|points| &points.missing) {
+        let _ = writeln!(out, "<p>Not told: {}</p>", escaped(missing));
+    }
+    if !report.timeline.is_empty() {
+        out.push_str("<h2>What happened when</h2>\n");
+        drawing(out, report);
+    }
     transfers(out, &report.network.transfers);
     offers(out, report);
 }

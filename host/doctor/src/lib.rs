@@ -4,6 +4,7 @@
 
 mod against;
 mod anonymous;
+mod boot;
 mod fleet;
 mod html;
 #[cfg(feature = "lab")]
@@ -32,6 +33,7 @@ pub use text::shown;
 )]
 pub enum Doctor {
     Pcap(pcap::PcapArgs),
+    Boot(boot::BootArgs),
     #[cfg(feature = "lab")]
     Lab(lab::LabArgs),
 }
@@ -46,6 +48,7 @@ pub const NOT_MEASURED: u8 = 2;
 pub fn run(command: Doctor) -> Result<ExitCode> {
     match command {
         Doctor::Pcap(arguments) => pcap::run(&arguments),
+        Doctor::Boot(arguments) => boot::run(&arguments),
         #[cfg(feature = "lab")]
         Doctor::Lab(arguments) => lab::run(&arguments),
     }

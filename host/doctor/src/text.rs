@@ -17,15 +17,22 @@ const SHOWN: f64 = 0.002;
 pub fn shown(report: &Report) -> String {
     let mut out = String::new();
     let machine = &report.machine;
-    let class = machine.vendor_class.as_deref().unwrap_or("no vendor class");
-    let _ = writeln!(out, "{} ({class})", machine.mac);
+    if !machine.mac.is_empty() {
+        let class = machine.vendor_class.as_deref().unwrap_or("no vendor class");
+        let _ = writeln!(out, "{} ({class})", machine.mac);
+    }
     let _ = writeln!(out, "{}", wrapped(&wireboot_diagnosis::verdict(report)));
     for (finding, number) in report.findings.iter().zip(1..) {
         out.push('\n');
         self::finding(&mut out, number, finding);
     }
-    out.push('\n');
-    timeline(&mut out, report);
+    for missing in report.checkpoints.iter().flat_map(|points| &points.missing) {
+        let _ = writeln!(out, "\n{}", wrapped(&format!("not told: {missing}")));
+    }
+    if !report.timeline.is_empty() {
+        out.push('\n');
+        timeline(&mut out, report);
+    }
     out
 }
 

@@ -1,6 +1,7 @@
 //! The rules, each a function of the report.
 
 mod addressing;
+mod checkpoints;
 mod files;
 mod transfer;
 
@@ -44,6 +45,7 @@ impl Rule {
 
 /// All rules.
 pub(crate) const ALL: &[Rule] = &[
+    rule("options-before", checkpoints::options_before),
     rule("spanning-tree", addressing::spanning_tree),
     rule("unanswered", addressing::unanswered),
     rule("ip-version", addressing::ip_version),

@@ -1,0 +1,14 @@
+//! The body of the fuzz target: what must hold for any bytes. It panics when it does not.
+
+use crate::{basic_boot, boot_table_address, boot_table_length};
+
+/// Any bytes are refused or read; times that are read go forward.
+pub fn fuzz_fpdt(data: &[u8]) {
+    let _ = boot_table_address(data);
+    if let Some(header) = data.first_chunk() {
+        let _ = boot_table_length(header);
+    }
+    if let Ok(boot) = basic_boot(data) {
+        assert!(boot.is_plausible());
+    }
+}
