@@ -245,6 +245,27 @@ fn waits_for_addresses_and_names_are_told() {
 }
 
 #[test]
+fn silence_before_the_first_file_is_the_firmwares() {
+    let mut report = healthy();
+    report.network.transfers[0].start_s = 17.0;
+    report.timeline = vec![
+        phase(PhaseKind::Quiet, 1.0, 3.0, ""),
+        phase(PhaseKind::Quiet, 3.1, 4.0, ""),
+        phase(PhaseKind::Quiet, 5.0, 15.2, ""),
+        // GRUB's menu is nobody's fault.
+        phase(PhaseKind::Quiet, 20.0, 30.0, ""),
+    ];
+    let one = found(&report, "silence");
+    close(one.seconds, 12.2);
+    assert!(one.evidence.starts_with("2 waits"), "{}", one.evidence);
+    assert!(
+        one.evidence.ends_with("the longest, 10.2 s, at 5.0 s"),
+        "{}",
+        one.evidence
+    );
+}
+
+#[test]
 fn what_misleads_is_told_without_seconds() {
     let mut report = healthy();
     report.network.dhcp[0].offers.push(Offer {

@@ -193,14 +193,15 @@ fn drawing(out: &mut String, report: &Report) {
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"timeline\">"
     );
     let step = step(end);
-    let mut mark = 0.0;
-    while mark <= end {
+    let marks = (0_u16..).map(|count| f64::from(count) * step);
+    for mark in marks.take_while(|mark| *mark <= end) {
         let at = x(mark);
+        // Tenths added up are not tenths.
+        let mark = (mark * 1e6).round() / 1e6;
         let _ = writeln!(
             out,
             "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{height}\"/><text x=\"{at:.1}\" y=\"14\" text-anchor=\"middle\">{mark} s</text>"
         );
-        mark += step;
     }
     for (row, line) in rows.iter().zip(0_u16..) {
         let y = TOP + LINE * f64::from(line);

@@ -10,7 +10,8 @@ use wireboot_report::{Finding, Phase, PhaseKind, Report};
 const COLUMNS: u16 = 80;
 /// Columns of the drawing of when things happened.
 const DRAWN: usize = 24;
-/// Spans of the timeline below this part of the whole are left out.
+/// So many spans are all shown; of more, those below this part of the whole are left out.
+const ROWS: usize = 30;
 const SHOWN: f64 = 0.002;
 
 /// The report as text: the verdict, the findings, what happened when.
@@ -64,18 +65,19 @@ fn finding(out: &mut String, number: usize, finding: &Finding) {
 
 fn timeline(out: &mut String, report: &Report) {
     let span = report.network.span_s.max(1e-9);
-    let phases = report.timeline.iter();
-    let long: Vec<Phase> = phases
-        .filter(|phase| phase.seconds() >= span * SHOWN)
-        .cloned()
-        .collect();
+    let mut rows = merged(&report.timeline);
+    if rows.len() > ROWS {
+        let phases = report.timeline.iter();
+        let long = phases.filter(|phase| phase.seconds() >= span * SHOWN);
+        rows = merged(&long.cloned().collect::<Vec<_>>());
+    }
     let mut table = Table::new();
     table
         .load_style(NOTHING)
         .set_width(COLUMNS)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(["at, s", "took, s", "", "what"]);
-    for row in merged(&long) {
+    for row in rows {
         table.add_row([
             format!("{:.2}", row.phase.start_s),
             format!("{:.2}", row.phase.seconds()),

@@ -409,3 +409,29 @@ pub(super) fn names(report: &Report) -> Option<Found> {
         expected_s: Some(0.0),
     })
 }
+
+/// Nothing is on the wire before the first file: the firmware waits of itself.
+pub(super) fn silence(report: &Report) -> Option<Found> {
+    let first = report.network.transfers.first()?.start_s;
+    let silent: Vec<&Phase> = of(report, PhaseKind::Quiet)
+        .filter(|phase| phase.end_s <= first && phase.seconds() >= UNANSWERED_S)
+        .collect();
+    let longest = silent
+        .iter()
+        .max_by(|one, other| one.seconds().total_cmp(&other.seconds()))?;
+    Some(Found {
+        label: "silence of the firmware".into(),
+        seconds: silent.iter().map(|phase| phase.seconds()).sum(),
+        evidence: format!(
+            "{} of 1 s and more before the first file in which the machine sent nothing and nobody owed it an answer; the longest, {}, at {:.1} s",
+            count(silent.len(), "wait"),
+            time(longest.seconds()),
+            longest.start_s
+        ),
+        advice: advice([
+            "no server can help: the firmware starts drivers, checks its addresses (IPv6: seconds for each) or waits for the user",
+            "wireboot from a stick, the disk's EFI partition or the card's ROM asks at once",
+        ]),
+        expected_s: None,
+    })
+}

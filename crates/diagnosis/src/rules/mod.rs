@@ -55,6 +55,7 @@ pub(crate) const ALL: &[Rule] = &[
     rule("several-servers", addressing::several_servers),
     rule("vendor-options", addressing::vendor_options),
     rule("names", addressing::names),
+    rule("silence", addressing::silence),
     rule("no-boot-file", files::no_boot_file),
     rule("refused", files::refused),
     rule("slow-answer", files::slow_answer),
