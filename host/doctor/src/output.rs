@@ -25,7 +25,7 @@ impl OutputArgs {
     /// # Errors
     /// When a file cannot be written.
     pub(crate) fn give(&self, report: &Report) -> Result<()> {
-        print!("{}", text::shown(report));
+        print(&text::shown(report));
         if let Some(file) = &self.json {
             write(file, &(report.to_json() + "\n"))?;
         }
@@ -38,4 +38,34 @@ impl OutputArgs {
 
 pub(crate) fn write(file: &Path, content: &str) -> Result<()> {
     std::fs::write(file, content).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Prints to the terminal what may have come from a stranger's report: a terminal obeys control characters, so they are replaced.
+pub(crate) fn print(content: &str) {
+    print!("{}", printable(content));
+}
+
+fn printable(content: &str) -> String {
+    let replaced = |c: char| {
+        if c.is_control() && c != '\n' {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    // Lines of comma-separated values end so.
+    let lines = content.split("\r\n");
+    let lines: Vec<String> = lines
+        .map(|line| line.chars().map(replaced).collect())
+        .collect();
+    lines.join("\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_terminal_gets_nothing_to_obey() {
+        let shown = super::printable("a\u{1b}[2Jb\u{9b}c\r\nd\re");
+        assert_eq!(shown, "a\u{fffd}[2Jb\u{fffd}c\r\nd\u{fffd}e");
+    }
 }

@@ -75,12 +75,12 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
             );
             let names = [file, arguments.against.as_ref().unwrap_or(file)].map(|file| stem(file));
             let names = [names[0].as_str(), names[1].as_str()];
-            print!("{}", against::shown(names, [report, other]));
+            output::print(&against::shown(names, [report, other]));
             html::pair(names, [report, other])
         }
         (_, Some(_), _) => bail!("--against sets one report beside one other"),
         ([report], None, [file]) if file.is_file() => {
-            print!("{}", printed(report, &arguments.format));
+            output::print(&printed(report, &arguments.format));
             html::page(report)
         }
         (reports, None, _) => {
@@ -89,9 +89,9 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
                 "several reports are shown as text, as metrics (--prometheus) and as a page (--html) alone"
             );
             if arguments.format.prometheus {
-                print!("{}", prometheus(reports));
+                output::print(&prometheus(reports));
             } else {
-                print!("{}", fleet::shown(reports));
+                output::print(&fleet::shown(reports));
             }
             html::fleet(reports)
         }
