@@ -409,6 +409,19 @@ mod tests {
     }
 
     #[test]
+    fn link_types_have_tcpdumps_numbers() {
+        let all = [1, 113, 276, 101, 228, 229, 105].map(LinkType::from_number);
+        let ip = Some(LinkType::Ip);
+        let [ethernet, cooked, cooked2] = [
+            LinkType::Ethernet,
+            LinkType::LinuxCooked,
+            LinkType::LinuxCooked2,
+        ]
+        .map(Some);
+        assert_eq!(all, [ethernet, cooked, cooked2, ip, ip, ip, None]);
+    }
+
+    #[test]
     fn what_is_no_ip_is_other() {
         let arp = [&[0xff; 6], [2; 6].as_slice(), &[8, 6], &[0; 28]].concat();
         let frame = Frame::parse(LinkType::Ethernet, &arp).unwrap();

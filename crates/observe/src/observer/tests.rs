@@ -336,3 +336,163 @@ fn machines_that_boot_are_found() {
         String::from("PXEClient:Arch:00007:UNDI:003000")
     );
 }
+
+#[test]
+fn who_asks_for_a_boot_is_told_by_any_of_its_marks() {
+    let found = |change: &dyn Fn(&mut Message)| {
+        let mut message = Message::request(MessageType::Discover, 1, MACHINE.0);
+        change(&mut message);
+        let mut clients = Clients::default();
+        let asks = frame((MACHINE, [0; 4], 68), ([255; 4], 67), &message.emit());
+        clients.frame(BEGAN, LinkType::Ethernet, &asks);
+        clients.found().len()
+    };
+    assert_eq!(found(&|_| ()), 0);
+    assert_eq!(
+        found(&|one| one.options.set(option::VENDOR_CLASS, b"udhcp 1.35")),
+        0
+    );
+    assert_eq!(
+        found(&|one| one.options.set(option::ARCHITECTURE, [0, 7])),
+        1
+    );
+    assert_eq!(
+        found(&|one| one.options.set(option::VENDOR_CLASS, b"PXEClient")),
+        1
+    );
+    assert_eq!(
+        found(&|one| one.options.set(option::VENDOR_CLASS, b"HTTPClient")),
+        1
+    );
+    assert_eq!(
+        found(&|one| one.options.set(option::USER_CLASS, b"iPXE")),
+        1
+    );
+}
+
+#[test]
+fn what_a_machine_says_of_itself_is_kept() {
+    let says = |message: &mut Message| {
+        message.secs = 28;
+        message.options.set(
+            option::MACHINE_ID,
+            [
+                0, 0x78, 0x56, 0x34, 0x12, 0xcd, 0xab, 0x01, 0xef, 1, 2, 3, 4, 5, 6, 7, 8,
+            ],
+        );
+        message.options.set(option::USER_CLASS, b"iPXE");
+    };
+    let report = report(&[(0.0, ask(MessageType::Discover, 7, says))]);
+    assert_eq!(report.network.dhcp[0].tried_before_s, 28);
+    assert_eq!(report.network.dhcp[0].user_class.as_deref(), Some("iPXE"));
+    // SMBIOS has the first three fields little-endian.
+    assert_eq!(
+        report.machine.uuid.as_deref(),
+        Some("12345678-abcd-ef01-0102-030405060708")
+    );
+}
+
+/// A datagram between the machine and a server by IPv6.
+fn frame6(from_machine: bool, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+    let (machine, server) = (
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        [0xfd; 16],
+    );
+    let (mac, from, to) = if from_machine {
+        (MACHINE, machine, server)
+    } else {
+        (SERVER_MAC, server, machine)
+    };
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(mac.0, [0x33; 6])
+        .ipv6(from, to, 64)
+        .udp(ports.0, ports.1)
+        .write(&mut frame, payload)
+        .unwrap();
+    frame
+}
+
+#[test]
+fn a_boot_over_ipv6_is_told() {
+    use wireboot_wire::dhcpv6::{MessageType, Writer, duid, option};
+    let message = |kind, boot: bool| {
+        let mut writer = Writer::new(kind, 0x1234);
+        writer.option(option::CLIENT_ID, duid::from_mac(MACHINE.0));
+        if boot {
+            writer.words(option::ARCHITECTURE, &[7]);
+        }
+        writer
+    };
+    let solicit = message(MessageType::Solicit, true).finish();
+    let mut advertise = message(MessageType::Advertise, false);
+    advertise.option(option::BOOT_FILE_URL, b"tftp://[fd00::1]/shim.efi");
+    let frames = [
+        (0.0, frame6(true, (546, 547), &solicit)),
+        (1.0, frame6(true, (546, 547), &solicit)),
+        (1.5, frame6(false, (547, 546), &advertise.finish())),
+    ];
+    let report = report(&frames);
+    let [one] = report.network.dhcpv6.as_slice() else {
+        panic!("{:?}", report.network.dhcpv6)
+    };
+    assert_eq!(
+        (one.kind.as_str(), one.asked_s.len(), one.answered_s.len()),
+        ("Solicit", 2, 1)
+    );
+    assert_eq!(one.boot_file.as_deref(), Some("tftp://[fd00::1]/shim.efi"));
+    assert_eq!(kinds(&report), [(PhaseKind::Dhcpv6, 0.0, 1.5)]);
+    let found = |payload: &[u8]| {
+        let mut clients = Clients::default();
+        clients.frame(
+            BEGAN,
+            LinkType::Ethernet,
+            &frame6(true, (546, 547), payload),
+        );
+        clients.found()
+    };
+    assert_eq!(found(&solicit)[0].mac, MACHINE);
+    assert_eq!(found(&message(MessageType::Solicit, false).finish()), []);
+    let mut wants = message(MessageType::InformationRequest, false);
+    wants.words(option::OPTION_REQUEST, &[option::BOOT_FILE_URL]);
+    assert_eq!(found(&wants.finish()).len(), 1);
+    wants = message(MessageType::InformationRequest, false);
+    wants.words(option::OPTION_REQUEST, &[23]);
+    assert_eq!(found(&wants.finish()), []);
+}
+
+#[test]
+fn routers_are_asked_for_and_heard() {
+    let icmp = |from_machine: bool, kind: u8| {
+        let mut frame = frame6(from_machine, (0, 0), &[0; 8]);
+        frame[20] = 58;
+        frame[54] = kind;
+        frame
+    };
+    let alone = report(&[
+        (0.0, icmp(true, 133)),
+        (4.0, icmp(true, 133)),
+        (5.0, ask(MessageType::Discover, 7, |_| ())),
+    ]);
+    assert_eq!(alone.network.router_solicitations_s.len(), 2);
+    assert!(kinds(&alone).contains(&(PhaseKind::Ipv6Unanswered, 0.0, 5.0)));
+    let heard = report(&[
+        (0.0, icmp(true, 133)),
+        (0.1, icmp(false, 134)),
+        (0.2, icmp(false, 133)),
+    ]);
+    assert_eq!(heard.network.router_advertisements_s.len(), 1);
+    assert_eq!(heard.network.router_solicitations_s.len(), 1);
+    assert_eq!(kinds(&heard), []);
+}
+
+#[test]
+fn an_offer_without_a_boot_file_has_none() {
+    let frames = [
+        (0.0, ask(MessageType::Discover, 7, |_| ())),
+        (
+            0.1,
+            answer(MessageType::Offer, 7, |message| message.file.clear()),
+        ),
+    ];
+    assert_eq!(report(&frames).network.dhcp[0].offers[0].boot_file, None);
+}
