@@ -100,11 +100,12 @@ pub(crate) fn card_is_kept_until_it_is_disconnected(lab: &Lab) -> Result<()> {
     )?;
     expect(&mut machine, "callers: disconnect: the card is free")?;
     callers::gets(&scene, &mut machine, &["disconnect"])?;
-    // Before or behind that line: as soon as the card is gone.
-    let answered = Regex::new("callers: a token was answered: DEVICE_ERROR")?;
+    // As soon as the card is gone, so before or behind that line; on a busy host the network may have given the host that is not there up before.
+    let answered = Regex::new(r"callers: a token was answered: (\S+)")?;
+    let answers = machine.console.all(&answered);
     ensure!(
-        machine.console.seen(&answered).is_some(),
-        "the token was not answered"
+        answers.len() == 1 && !answers.iter().any(|seen| seen.text.contains("SUCCESS")),
+        "the token was answered by {answers:?}"
     );
     expect(&mut machine, "callers: done, 0 of 2 failed")?;
     expect(&mut machine, r"callers\.efi returned")?;
