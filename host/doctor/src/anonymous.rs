@@ -47,6 +47,12 @@ pub(crate) fn made(report: &Report) -> Report {
             hash(&mut phase.what);
         }
     }
+    // The firmware's names of boot options have addresses in them.
+    if let Some(points) = &mut report.checkpoints {
+        points.option.iter_mut().for_each(hash);
+        points.options_before.iter_mut().for_each(hash);
+        points.missing.clear();
+    }
     report.findings = wireboot_diagnosis::examine(&report);
     report
 }

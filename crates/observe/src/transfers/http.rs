@@ -233,7 +233,8 @@ impl Head {
             .split(|byte| *byte == b' ')
             .nth(1)
             .unwrap_or_default();
-        let refused = status.starts_with(b"HTTP/") && !code.starts_with(b"2");
+        let refused =
+            status.starts_with(b"HTTP/") && (code.starts_with(b"4") || code.starts_with(b"5"));
         let end = payload.windows(4).position(|bytes| bytes == b"\r\n\r\n");
         Self {
             refusal: refused.then(|| text::shown(status)),
