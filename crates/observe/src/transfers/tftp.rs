@@ -32,10 +32,11 @@ impl Transfers {
             Packet::Rrq(request) if to.1 == PORT => {
                 let file = text::shown(request.filename.as_bytes());
                 // One that comes again for want of an answer belongs to the transfer that has begun.
-                let unanswered = |one: &mut Followed| {
+                let unanswered = |one: &&mut Followed| {
                     one.transfer.answer_s.is_none() && one.transfer.file == file
                 };
-                if self.at(Protocol::Tftp, from, to.0).is_some_and(unanswered) {
+                if let Some(known) = self.at(Protocol::Tftp, from, to.0).filter(unanswered) {
+                    known.transfer.end_s = at_s;
                     return;
                 }
                 if let Some(begun) = self.begin(Protocol::Tftp, at_s, from, to.0) {
