@@ -106,7 +106,7 @@ fn findings_stand_by_seconds_and_the_verdict_names_them() {
         bridge: "02:00:00:00:00:07".into(),
         first_s: -1.0,
         forward_delay_s: 15.0,
-        rapid: false,
+        ..SpanningTree::default()
     });
     report.findings = examine(&report);
     let all: Vec<_> = report.findings.iter().map(|one| one.id.as_str()).collect();
@@ -186,6 +186,53 @@ fn a_late_offer_costs_what_is_beyond_the_machines_own_patience() {
     close(found(&report, "late-offer").seconds, 3.01);
     asked(&mut report, &[0.0], &[0.1], 0.11);
     assert_eq!(ids(&report), Vec::<String>::new());
+}
+
+#[test]
+fn a_whole_attempt_in_vain_counts_before_one_that_was_heard() {
+    let mut report = healthy();
+    report.network.dhcp.insert(
+        0,
+        Dhcp {
+            xid: 7,
+            discover_s: vec![0.0, 4.0, 12.0, 28.0],
+            ..Dhcp::default()
+        },
+    );
+    report.network.dhcp[1].discover_s = vec![64.0];
+    report.network.dhcp[1].offers = vec![offer(64.01, "10.0.0.1")];
+    report.network.dhcp[1].request_s = vec![64.02];
+    report.timeline = vec![phase(PhaseKind::DhcpUnanswered, 0.0, 64.0, "")];
+    let one = found(&report, "unanswered");
+    close(one.seconds, 64.0);
+    assert!(
+        one.evidence.starts_with("4 requests by DHCP"),
+        "{}",
+        one.evidence
+    );
+}
+
+#[test]
+fn a_port_that_says_that_it_forwards_is_no_spanning_trees_fault() {
+    let mut report = healthy();
+    report.network.dhcp[0].discover_s = vec![0.0, 4.0, 12.0];
+    report.network.dhcp[0].offers = vec![offer(12.1, "10.0.0.1")];
+    report.network.dhcp[0].request_s = vec![12.2];
+    let tree = |forwards_s| {
+        Some(SpanningTree {
+            first_s: -5.0,
+            forward_delay_s: 15.0,
+            rapid: true,
+            forwards_s,
+            ..SpanningTree::default()
+        })
+    };
+    report.network.spanning_tree = tree(Some(-5.0));
+    assert_eq!(ids(&report), ["unanswered"]);
+    report.network.spanning_tree = tree(Some(11.0));
+    assert_eq!(ids(&report), ["spanning-tree"]);
+    report.network.spanning_tree = tree(None);
+    assert_eq!(ids(&report), ["spanning-tree"]);
 }
 
 #[test]
@@ -340,6 +387,46 @@ fn lockstep() -> Transfer {
 }
 
 #[test]
+fn a_server_that_never_answers_is_told() {
+    let mut report = healthy();
+    report.network.transfers = vec![Transfer {
+        answer_s: None,
+        outcome: Outcome::Unfinished,
+        bytes: 0,
+        end_s: 55.1,
+        server_wait_s: 0.0,
+        client_wait_s: 0.0,
+        turns: 0,
+        ..file()
+    }];
+    assert_eq!(ids(&report), ["no-answer"]);
+    let one = found(&report, "no-answer");
+    close(one.seconds, 55.0);
+    assert!(
+        one.evidence.contains("initrd.gz from 10.0.0.1 for 55.0 s"),
+        "{}",
+        one.evidence
+    );
+}
+
+#[test]
+fn numbers_of_a_strangers_report_do_not_overflow() {
+    let mut report = healthy();
+    let huge = Transfer {
+        repeated: u64::MAX,
+        data_packets: u64::MAX,
+        turns: u64::MAX,
+        bytes: u64::MAX,
+        server_wait_s: 1e300,
+        window_blocks: 1,
+        block_bytes: 0,
+        ..file()
+    };
+    report.network.transfers = vec![huge.clone(), huge];
+    assert!(ids(&report).contains(&"loss".to_string()));
+}
+
+#[test]
 fn windows_and_blocks_share_what_they_cost() {
     let mut report = healthy();
     report.network.transfers = vec![lockstep()];
@@ -412,8 +499,8 @@ fn a_server_with_a_slow_disk_is_no_matter_of_windows() {
 fn loss_and_stalls_are_told_apart() {
     let mut report = healthy();
     let stalled = Transfer {
-        stalls: 3,
-        stalled_s: 3.0,
+        server_stalls: 3,
+        server_stalled_s: 3.0,
         server_wait_s: 3.1,
         ..file()
     };
@@ -430,10 +517,20 @@ fn loss_and_stalls_are_told_apart() {
     );
     assert!(!ids(&report).contains(&"slow-server".to_string()));
     // Where packets are lost, a timer that ran out elsewhere was for one, too.
+    report.network.transfers[0].repeated = 80;
     report.network.transfers.push(stalled.clone());
     close(found(&report, "loss").seconds, 6.0);
     assert!(!ids(&report).contains(&"slow-server".to_string()));
+    // One packet of very many, in another file, is not why.
+    report.network.transfers[0] = Transfer {
+        repeated: 1,
+        ..file()
+    };
+    close(found(&report, "slow-server").seconds, 3.0);
     report.network.transfers = vec![stalled];
+    close(found(&report, "slow-server").seconds, 3.0);
+    // The machine's own pauses are not the server's.
+    report.network.transfers[0].client_stalled_s = 9.0;
     close(found(&report, "slow-server").seconds, 3.0);
     assert!(!ids(&report).contains(&"loss".to_string()));
 }
@@ -456,11 +553,16 @@ fn fragments_slow_beginnings_slow_machines_and_small_tcp_windows_are_told() {
         window_blocks: 0,
         window_bytes: 65535,
         server_wait_s: 3.2,
+        shortest_server_wait_s: Some(0.005),
         end_s: 4.0,
         ..file()
     }];
     let one = found(&report, "http-window");
     close(one.seconds, 3.0);
+    // Where the way is short, the waits are the server's own.
+    report.network.transfers[0].shortest_server_wait_s = Some(0.0001);
+    assert_eq!(ids(&report), ["slow-server"]);
+    report.network.transfers[0].shortest_server_wait_s = Some(0.005);
     report.network.transfers[0].window_bytes = 1 << 20;
     assert!(!ids(&report).contains(&"http-window".to_string()));
 }

@@ -25,7 +25,7 @@ const BOOT_HEADER: usize = 8;
 /// Bytes of a record's header.
 const RECORD_HEADER: usize = 4;
 
-/// Record types.
+/// Types of records: in the FPDT the pointer, in the FBPT the times.
 const BOOT_POINTER: u16 = 0;
 const BASIC_BOOT: u16 = 2;
 

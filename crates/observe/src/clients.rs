@@ -1,6 +1,6 @@
 //! Which machines boot over the network in a capture.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -29,6 +29,7 @@ pub struct Client {
 pub struct Clients {
     first: BTreeMap<Mac, f64>,
     found: Vec<Client>,
+    known: BTreeSet<Mac>,
 }
 
 impl Clients {
@@ -54,7 +55,7 @@ impl Clients {
         let Some((mac, vendor_class)) = asks else {
             return;
         };
-        if self.found.iter().all(|client| client.mac != mac) && self.found.len() < MOST {
+        if self.found.len() < MOST && self.known.insert(mac) {
             self.found.push(Client {
                 mac,
                 vendor_class,

@@ -10,6 +10,9 @@ use wireboot_wire::text;
 
 use crate::keep;
 
+/// The same message within this time has come by another relay, or in and out of one. No client asks again so soon.
+const RELAYED_S: f64 = 0.1;
+
 /// What a machine and its servers said.
 #[derive(Debug, Default)]
 pub(crate) struct Conversations {
@@ -52,9 +55,12 @@ impl Conversations {
                 conversation
             }
         };
+        let again = |times: &[f64]| times.last().is_some_and(|last| at_s - last < RELAYED_S);
         match message.message_type() {
-            Some(MessageType::Discover) => keep(&mut conversation.discover_s, at_s),
-            Some(MessageType::Request) => {
+            Some(MessageType::Discover) if !again(&conversation.discover_s) => {
+                keep(&mut conversation.discover_s, at_s);
+            }
+            Some(MessageType::Request) if !again(&conversation.request_s) => {
                 keep(&mut conversation.request_s, at_s);
                 let chosen = message.options.address(option::SERVER_ID);
                 conversation.chosen = chosen.map(|server| server.to_string());
@@ -70,7 +76,14 @@ impl Conversations {
         };
         match message.message_type() {
             Some(MessageType::Offer) => {
-                keep(&mut conversation.offers, offer(at_s, server, message))
+                let offer = offer(at_s, server, message);
+                let again = |one: &Offer| {
+                    at_s - one.at_s < RELAYED_S
+                        && (&one.server, &one.address) == (&offer.server, &offer.address)
+                };
+                if !conversation.offers.iter().any(again) {
+                    keep(&mut conversation.offers, offer);
+                }
             }
             Some(MessageType::Ack) if conversation.ack_s.is_none() => {
                 conversation.ack_s = Some(at_s);

@@ -68,7 +68,7 @@ pub enum Content<'a> {
     Bpdu(&'a [u8]),
     /// IPv4 or IPv6.
     Ip(IpPacket<'a>),
-    /// Anything else.
+    /// What tells nothing of a boot: ARP, LLDP and the like.
     Other,
 }
 

@@ -28,7 +28,7 @@ pub use frame::{Content, Frame, IpPacket, LinkType, Mac, Tcp, Udp};
 pub use observer::Observer;
 
 /// The most conversations of a kind, and packets of one, that are kept: a boot has far fewer.
-const MOST: usize = 4096;
+const MOST: usize = 512;
 
 /// Appends while there is room.
 fn keep<T>(list: &mut alloc::vec::Vec<T>, item: T) {

@@ -31,7 +31,7 @@ pub(crate) fn asked(queries: &mut Vec<NameQuery>, at_s: f64, server: IpAddr, pay
     }
 }
 
-/// `server` answers.
+/// An answer of `server` ends the oldest question to it with the same name.
 pub(crate) fn answered(queries: &mut [NameQuery], at_s: f64, server: IpAddr, payload: &[u8]) {
     if let Some(query) = question(payload).and_then(|name| open(queries, server, &name)) {
         query.answered_s = Some(at_s);

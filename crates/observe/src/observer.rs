@@ -7,7 +7,7 @@ use core::net::IpAddr;
 
 use wireboot_report::network::{Dhcpv6, NameQuery, Network, SpanningTree};
 use wireboot_report::{Machine, Report};
-use wireboot_wire::{dhcp, dhcpv6};
+use wireboot_wire::{dhcp, dhcpv6, tftp};
 
 use crate::clients::boots;
 use crate::dhcp::{Conversations, is_reply, of_machine};
@@ -21,6 +21,9 @@ const MOST_ADDRESSES: usize = 64;
 /// ICMPv6 types (RFC 4861 section 4).
 const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
+
+/// How GRUB names itself to HTTP servers.
+const GRUB: &[u8] = b"User-Agent: GRUB";
 
 /// Follows one machine. Give it all frames of the capture, in order.
 #[derive(Debug)]
@@ -70,14 +73,43 @@ impl Observer {
             return;
         };
         match frame.content {
-            Content::Bpdu(bpdu) if self.spanning_tree.is_none() => {
-                self.spanning_tree = spanning_tree::parse(bpdu, at_s);
+            Content::Bpdu(bpdu) => {
+                if let Some(heard) = spanning_tree::parse(bpdu, at_s) {
+                    let tree = self.spanning_tree.get_or_insert_with(|| heard.clone());
+                    tree.forwards_s = tree.forwards_s.or(heard.forwards_s);
+                }
             }
-            Content::Ip(ip) if self.system_s.is_none() && !self.recent.has(at_s, &ip) => {
-                self.packet(at_s, frame.source, &ip);
+            Content::Ip(ip) if !self.recent.has(at_s, &ip) => {
+                if self.system_s.is_some() && self.is_a_loaders(frame.source, &ip) {
+                    self.system_s = None;
+                }
+                if self.system_s.is_none() {
+                    self.packet(at_s, frame.source, &ip);
+                }
             }
-            _ => {}
+            Content::Ip(_) | Content::Other => {}
         }
+    }
+
+    /// A boot program's, though one before asked by DHCP without a word of what it is, as GRUB does: a read by TFTP, or DHCP and HTTP by name.
+    fn is_a_loaders(&self, source: Option<Mac>, ip: &IpPacket<'_>) -> bool {
+        let from_machine = source == Some(self.mac) || self.addresses.contains(&ip.source);
+        if let Some(udp) = ip.udp() {
+            return match udp.destination_port {
+                tftp::PORT => from_machine,
+                dhcp::SERVER_PORT => {
+                    of_machine(udp.payload, self.mac.0).is_some_and(|message| boots(&message))
+                }
+                _ => false,
+            };
+        }
+        let names_grub = |payload: &[u8]| {
+            payload.starts_with(b"GET ") && payload.windows(GRUB.len()).any(|part| part == GRUB)
+        };
+        from_machine
+            && ip
+                .tcp()
+                .is_some_and(|tcp| names_grub(tcp.segment.payload()))
     }
 
     fn packet(&mut self, at_s: f64, source: Option<Mac>, ip: &IpPacket<'_>) {

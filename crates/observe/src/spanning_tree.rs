@@ -9,13 +9,16 @@ use wireboot_report::network::SpanningTree;
 
 use crate::Mac;
 
+/// The port that sends a rapid BPDU forwards.
+const FORWARDING: u8 = 0x20;
+
 /// Bytes of a configuration BPDU.
 const CONFIGURATION: usize = 35;
 
 /// Reads a configuration BPDU, or one of the rapid or multiple protocol, heard at `at_s`. `None` for what is neither.
 pub(crate) fn parse(bpdu: &[u8], at_s: f64) -> Option<SpanningTree> {
     let fields = bpdu.first_chunk::<CONFIGURATION>()?;
-    let [0, 0, version, kind, _flags, ..] = *fields else {
+    let [0, 0, version, kind, flags, ..] = *fields else {
         return None;
     };
     // Type 0: configuration; 2: rapid. The rest have no times.
@@ -30,6 +33,7 @@ pub(crate) fn parse(bpdu: &[u8], at_s: f64) -> Option<SpanningTree> {
         // In units of 1/256 s.
         forward_delay_s: f64::from(u16::from_be_bytes(delay)) / 256.0,
         rapid: version >= 2,
+        forwards_s: (version >= 2 && flags & FORWARDING != 0).then_some(at_s),
     })
 }
 
@@ -56,7 +60,14 @@ mod tests {
         let mut rapid = LINUX.to_vec();
         rapid.splice(2..4, [2, 2]);
         rapid.push(0);
-        assert!(parse(&rapid, 0.0).unwrap().rapid);
+        let tree = parse(&rapid, 0.0).unwrap();
+        assert!(tree.rapid && tree.forwards_s.is_none());
+        rapid[4] = 0x3c;
+        assert_eq!(parse(&rapid, 7.0).unwrap().forwards_s, Some(7.0));
+        // The old protocol has no such bit.
+        let mut old = LINUX;
+        old[4] = 0x3c;
+        assert_eq!(parse(&old, 7.0).unwrap().forwards_s, None);
     }
 
     #[test]

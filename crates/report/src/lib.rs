@@ -65,7 +65,7 @@ pub struct Report {
     pub schema: u32,
     /// The version of wireboot that wrote it.
     pub version: String,
-    /// Which machine.
+    /// The machine whose boot it was.
     pub machine: Machine,
     /// What costs time or misleads, most seconds first.
     pub findings: Vec<Finding>,
@@ -253,7 +253,7 @@ pub struct Phase {
     pub kind: PhaseKind,
     /// Its beginning, in seconds from the machine's first packet.
     pub start_s: f64,
-    /// Its end.
+    /// Its end, not before its beginning.
     pub end_s: f64,
     /// From whom, or which file.
     pub what: String,

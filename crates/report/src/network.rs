@@ -46,6 +46,9 @@ pub struct SpanningTree {
     pub forward_delay_s: f64,
     /// The rapid protocol (802.1w) or a newer one.
     pub rapid: bool,
+    /// When the port first said that it forwards, which only the rapid protocol tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwards_s: Option<f64>,
 }
 
 /// A conversation by DHCP (RFC 2131).
@@ -178,7 +181,7 @@ pub struct Dhcpv6 {
 pub struct BootServer {
     /// Whom the machine asked.
     pub server: String,
-    /// When.
+    /// When it asked, and asked again.
     pub asked_s: Vec<f64>,
     /// When the answer came.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,7 +196,7 @@ pub struct NameQuery {
     pub name: String,
     /// Whom the machine asked.
     pub server: String,
-    /// When.
+    /// When it asked, and asked again.
     pub asked_s: Vec<f64>,
     /// When the answer came.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -287,10 +290,12 @@ pub struct Transfer {
     /// The shortest single wait for the server behind its first answer: hardly more than the way there and back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortest_server_wait_s: Option<f64>,
-    /// Waits of [`STALL_S`] and more, for either side.
-    pub stalls: u64,
+    /// Waits for the server of [`STALL_S`] and more.
+    pub server_stalls: u64,
     /// These added up.
-    pub stalled_s: f64,
+    pub server_stalled_s: f64,
+    /// Waits for the machine of [`STALL_S`] and more, added up.
+    pub client_stalled_s: f64,
 }
 
 /// From this on a single wait is no round trip, but a timer that had to run out, or a server that slept.

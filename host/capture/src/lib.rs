@@ -12,6 +12,9 @@ use wireboot_observe::LinkType;
 /// Room for what is read at once, in bytes: more than any packet has.
 const BUFFER: usize = 1 << 18;
 
+/// The most interfaces of a capture; packets of more are passed over.
+const INTERFACES: usize = 1 << 16;
+
 /// A packet that went over the wire.
 #[derive(Debug, PartialEq)]
 pub struct Captured {
@@ -97,6 +100,9 @@ impl<'a> Packets<'a> {
                 None
             }
             PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
+                if interfaces.len() == INTERFACES {
+                    return None;
+                }
                 interfaces.push(Interface {
                     link: LinkType::from_number(interface.linktype.0),
                     tick: 1.0 / interface.ts_resolution().unwrap_or(1_000_000).max(1) as f64,
@@ -312,6 +318,22 @@ mod tests {
         let file = capture(false, &[(7, 0, b"one", 3), (8, 0, b"two", 3)]);
         let read: Result<Vec<_>> = Packets::new(&file[..file.len() - 1]).unwrap().collect();
         assert_eq!(read.unwrap().len(), 1);
+    }
+
+    #[test]
+    fn interfaces_without_end_are_not_kept() {
+        let mut section = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
+        section.extend([1, 0, 0, 0]);
+        section.extend([0xff; 8]);
+        let mut file = block(0x0a0d_0d0a, &section);
+        for _ in 0..=INTERFACES {
+            file.extend(interface(1, None));
+        }
+        file.extend(enhanced(INTERFACES as u32 - 1, 0, b"last"));
+        file.extend(enhanced(INTERFACES as u32, 0, b"beyond"));
+        let read: Result<Vec<_>> = Packets::new(&file[..]).unwrap().collect();
+        let [one] = &read.unwrap()[..] else { panic!() };
+        assert_eq!(one.data, b"last");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub(crate) fn made(report: &Report) -> Report {
     }
     for one in &mut network.dhcp {
         one.chosen.iter_mut().for_each(hash);
+        one.user_class.iter_mut().for_each(hash);
         for offer in &mut one.offers {
             hash(&mut offer.server);
             offer.address.iter_mut().for_each(hash);

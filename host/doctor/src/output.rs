@@ -45,9 +45,20 @@ pub(crate) fn print(content: &str) {
     print!("{}", printable(content));
 }
 
+/// The same of what went wrong with such a report.
+pub(crate) fn complain(content: &str) {
+    eprintln!("wireboot: {}", printable(content));
+}
+
+/// Characters that have what follows shown in the other direction (Unicode's UAX 9).
+const TURNS: [char; 12] = [
+    '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+    '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+];
+
 fn printable(content: &str) -> String {
     let replaced = |c: char| {
-        if c.is_control() && c != '\n' {
+        if (c.is_control() && c != '\n') || TURNS.contains(&c) {
             '\u{fffd}'
         } else {
             c
@@ -66,6 +77,7 @@ mod tests {
     #[test]
     fn a_terminal_gets_nothing_to_obey() {
         let shown = super::printable("a\u{1b}[2Jb\u{9b}c\r\nd\re");
+        assert_eq!(super::printable("cod.\u{202e}exe"), "cod.\u{fffd}exe");
         assert_eq!(shown, "a\u{fffd}[2Jb\u{fffd}c\r\nd\u{fffd}e");
     }
 }

@@ -1,6 +1,9 @@
 //! `wireboot report`: shows what was examined before.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -144,7 +147,7 @@ fn all(paths: &[PathBuf]) -> Result<Vec<Report>> {
         for file in files {
             match read(&file) {
                 Ok(report) => reports.push(report),
-                Err(error) => eprintln!("wireboot: passed over: {error:#}"),
+                Err(error) => output::complain(&format!("passed over: {error:#}")),
             }
         }
     }
@@ -162,7 +165,14 @@ fn all(paths: &[PathBuf]) -> Result<Vec<Report>> {
 
 fn read(file: &Path) -> Result<Report> {
     let named = || file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(named)?;
+    let mut text = String::new();
+    // One byte more than a report has, so that a longer one is refused as such.
+    let most = wireboot_report::LONGEST as u64 + 1;
+    let opened = File::open(file).with_context(named)?;
+    opened
+        .take(most)
+        .read_to_string(&mut text)
+        .with_context(named)?;
     Report::from_json(&text).with_context(named)
 }
 
@@ -172,7 +182,11 @@ fn csv(report: &Report) -> String {
     for phase in &report.timeline {
         // The schema's word, in quotes as JSON has them.
         let kind = serde_json::to_string(&phase.kind).unwrap_or_default();
-        let quoted = phase.what.replace('"', "\"\"");
+        let mut quoted = phase.what.replace('"', "\"\"");
+        // A spreadsheet takes these for the beginning of a formula.
+        if quoted.starts_with(['=', '+', '-', '@']) {
+            quoted.insert(0, '\'');
+        }
         let _ = write!(
             out,
             "{},{:.6},{:.6},{:.6},\"{quoted}\"\r\n",
@@ -186,11 +200,16 @@ fn csv(report: &Report) -> String {
 }
 
 fn markdown(report: &Report) -> String {
-    let cell = |text: &str| text.replace('|', "\\|");
+    // A cell ends at a bar, and a stranger's file name must be neither HTML nor a link.
+    let cell = |text: &str| {
+        let text = text.replace('\\', "\\\\").replace('\n', " ");
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        text.replace('|', "\\|").replace('[', "\\[")
+    };
     let mut out = format!(
         "**{}**: {}\n\n",
-        report.machine.mac,
-        wireboot_diagnosis::verdict(report)
+        cell(&report.machine.mac),
+        cell(&wireboot_diagnosis::verdict(report))
     );
     if !report.findings.is_empty() {
         out.push_str("| seconds | what | seen | change |\n|---|---|---|---|\n");
@@ -226,6 +245,15 @@ fn prometheus(reports: &[Report]) -> String {
             let _ = writeln!(out, "{name}{{{labels}}} {value}");
         }
     };
+    // Of a machine, the newest: two samples of one name are an error.
+    let mut newest: BTreeMap<&str, &Report> = BTreeMap::new();
+    for report in reports {
+        let one = newest.entry(&report.machine.mac).or_insert(report);
+        if report.network.began_unix_s > one.network.began_unix_s {
+            *one = report;
+        }
+    }
+    let reports: Vec<&Report> = newest.into_values().collect();
     let mac = |report: &Report| format!("mac={}", quoted(&report.machine.mac));
     let each = |value: fn(&Report) -> f64| {
         let samples = reports.iter().map(|report| (mac(report), value(report)));
@@ -240,12 +268,8 @@ fn prometheus(reports: &[Report]) -> String {
         "wireboot_boot_bytes",
         "Bytes of files that came.",
         each(|report| {
-            report
-                .network
-                .transfers
-                .iter()
-                .map(|one| one.bytes)
-                .sum::<u64>() as f64
+            let transfers = report.network.transfers.iter();
+            transfers.map(|one| one.bytes as f64).sum()
         }),
     );
     let lost = reports.iter().flat_map(|report| {
@@ -263,4 +287,64 @@ fn prometheus(reports: &[Report]) -> String {
         lost.collect(),
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_report::{Finding, Phase};
+
+    fn report(what: &str, began_unix_s: f64) -> Report {
+        let mut report = Report::new();
+        report.machine.mac = "02:00:00:00:00:01".to_owned();
+        report.network.began_unix_s = began_unix_s;
+        report.network.span_s = began_unix_s;
+        report.findings.push(Finding {
+            label: what.to_owned(),
+            evidence: what.to_owned(),
+            seconds: 1.0,
+            ..Finding::default()
+        });
+        report.timeline.push(Phase {
+            what: what.to_owned(),
+            ..Phase::default()
+        });
+        report
+    }
+
+    #[test]
+    fn a_strangers_names_are_neither_html_nor_formulas_nor_cells() {
+        let page = markdown(&report("<img src=//x>|[y](z)\\|\nnext", 1.0));
+        for wrong in ["<img", "|[y]", "[y](", "\nnext"] {
+            assert!(
+                !page.replace("\\[", "").contains(wrong),
+                "{wrong} in {page}"
+            );
+        }
+        for formula in ["=1+1", "+1", "-1", "@x"] {
+            let values = csv(&report(formula, 1.0));
+            assert!(values.contains(&format!("\"'{formula}\"")), "{values}");
+        }
+    }
+
+    #[test]
+    fn of_a_machine_the_newest_boot_is_a_metric() {
+        let metrics = prometheus(&[report("a", 7.0), report("b", 9.0), report("c", 8.0)]);
+        let samples: Vec<_> = metrics
+            .lines()
+            .filter(|line| line.starts_with("wireboot_boot_network_seconds"))
+            .collect();
+        assert_eq!(
+            samples,
+            ["wireboot_boot_network_seconds{mac=\"02:00:00:00:00:01\"} 9"]
+        );
+    }
+
+    #[test]
+    fn what_is_longer_than_a_report_is_not_read_whole() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(64 << 30).unwrap();
+        let said = format!("{:#}", read(file.path()).unwrap_err());
+        assert!(said.contains("longer than 16 MiB"), "{said}");
+    }
 }

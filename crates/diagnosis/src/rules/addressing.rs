@@ -83,26 +83,43 @@ fn taken(report: &Report) -> impl Iterator<Item = Taken<'_>> {
 struct Unheard {
     seconds: f64,
     evidence: String,
+    /// The first of them.
+    began_s: f64,
     answered_s: f64,
     before_s: u16,
 }
 
 impl Unheard {
     fn of(report: &Report) -> Option<Self> {
-        let before_s = report.network.dhcp.first()?.tried_before_s;
+        let dhcp = &report.network.dhcp;
+        let before_s = dhcp.first()?.tried_before_s;
+        // Whole attempts that nobody answered, up to the one that was.
+        let first = taken(report).next();
+        let begins_s = first.as_ref().and_then(|one| one.dhcp.discover_s.first());
+        let vain = dhcp.iter().take_while(|one| one.offers.is_empty());
+        let vain: usize = vain.map(|one| one.discover_s.len()).sum();
+        let vain_s = begins_s.map_or(0.0, |until| {
+            seconds(report, PhaseKind::DhcpUnanswered, *until)
+        });
+        // And the requests of that one that came to nothing.
         let worst = taken(report)
             .filter(|one| !one.heard_first)
             .max_by(|one, other| one.rest_s.total_cmp(&other.rest_s));
-        let answered = worst.as_ref().and_then(|one| one.dhcp.answered_s());
+        let answered = worst.as_ref().or(first.as_ref());
+        let answered_s = answered.and_then(|one| one.dhcp.answered_s());
+        let unheard = worst.as_ref().zip(answered_s).map_or(0, |(one, until)| {
+            let requests = one.dhcp.discover_s.iter();
+            requests.filter(|at| **at < until).count()
+        });
         let mut evidence = Vec::new();
-        if let (Some(worst), Some(answered_s)) = (&worst, answered) {
-            let requests = worst.dhcp.discover_s.iter();
-            let vain = requests.filter(|at| **at < answered_s).count();
+        if let (Some(answered_s), 1..) = (answered_s, vain + unheard) {
             let mut text = format!(
                 "{} by DHCP had no answer; that at {answered_s:.1} s had",
-                count(vain, "request")
+                count(vain + unheard, "request")
             );
-            if worst.wait_s > worst.patience_s + WORTH_S {
+            if let Some(worst) = &worst
+                && worst.wait_s > worst.patience_s + WORTH_S
+            {
                 text.push_str(&format!(
                     ", but the machine's timer had grown meanwhile: it waited for {} with an offer in hand",
                     time(worst.wait_s)
@@ -115,10 +132,12 @@ impl Unheard {
                 "The first request seen here says that the machine had been trying for {before_s} s"
             ));
         }
-        (!evidence.is_empty()).then(|| Self {
-            seconds: worst.map_or(0.0, |one| one.rest_s),
+        let begins = dhcp.iter().filter_map(|one| one.discover_s.first());
+        (!evidence.is_empty() && first.is_some()).then(|| Self {
+            seconds: vain_s + worst.map_or(0.0, |one| one.rest_s),
             evidence: evidence.join(". "),
-            answered_s: answered.unwrap_or_default(),
+            began_s: begins.copied().reduce(f64::min).unwrap_or_default(),
+            answered_s: answered_s.unwrap_or_default(),
             before_s,
         })
     }
@@ -128,7 +147,9 @@ impl Unheard {
 pub(super) fn spanning_tree(report: &Report) -> Option<Found> {
     let tree = report.network.spanning_tree.as_ref()?;
     let unheard = Unheard::of(report)?;
-    if unheard.seconds < UNANSWERED_S || tree.first_s > unheard.answered_s {
+    // An edge port sends these packets, too, but forwards from the beginning.
+    let forwarded = tree.forwards_s.is_some_and(|at| at <= unheard.began_s);
+    if unheard.seconds < UNANSWERED_S || tree.first_s > unheard.answered_s || forwarded {
         return None;
     }
     let protocol = if tree.rapid { "rapid " } else { "" };

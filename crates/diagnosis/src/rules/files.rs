@@ -82,6 +82,36 @@ pub(super) fn refused(report: &Report) -> Option<Found> {
     })
 }
 
+/// Servers that never answer.
+pub(super) fn no_answer(report: &Report) -> Option<Found> {
+    let silent: Vec<&Transfer> = report
+        .network
+        .transfers
+        .iter()
+        .filter(|one| one.answer_s.is_none() && one.seconds() >= QUICK_S)
+        .collect();
+    let lost: f64 = silent.iter().map(|one| one.seconds()).sum();
+    let worst = silent
+        .iter()
+        .max_by(|one, other| one.seconds().total_cmp(&other.seconds()))?;
+    Some(Found {
+        label: "file servers that do not answer".into(),
+        seconds: lost,
+        evidence: format!(
+            "{} asked for without one packet in return; {} from {} for {}",
+            count(silent.len(), "file"),
+            worst.file,
+            worst.server,
+            time(worst.seconds())
+        ),
+        advice: advice([
+            "is the server that DHCP names (siaddr, option 66, a URL) the right one, and does its service run? A firewall that drops UDP port 69, or the \
+             ports from which a TFTP server sends, looks the same",
+        ]),
+        expected_s: Some(0.0),
+    })
+}
+
 /// Servers that take long to begin.
 pub(super) fn slow_answer(report: &Report) -> Option<Found> {
     let slow: Vec<&Transfer> = report

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use wireboot_report::{Finding, Report};
 
-/// A rule.
+/// Something to look for in a report, and what to say when it is there.
 pub(crate) struct Rule {
     /// Its name, the same in all versions, and its section in the documents.
     pub(crate) id: &'static str,
@@ -43,7 +43,7 @@ impl Rule {
     }
 }
 
-/// All rules.
+/// In the order of a boot; findings are sorted by seconds afterwards.
 pub(crate) const ALL: &[Rule] = &[
     rule("options-before", checkpoints::options_before),
     rule("spanning-tree", addressing::spanning_tree),
@@ -58,6 +58,7 @@ pub(crate) const ALL: &[Rule] = &[
     rule("silence", addressing::silence),
     rule("no-boot-file", files::no_boot_file),
     rule("refused", files::refused),
+    rule("no-answer", files::no_answer),
     rule("slow-answer", files::slow_answer),
     rule("window", transfer::window),
     rule("block-size", transfer::block_size),

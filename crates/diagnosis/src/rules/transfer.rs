@@ -35,7 +35,7 @@ fn large(report: &Report, protocol: Protocol) -> impl Iterator<Item = &Transfer>
 
 /// Waits for the server that are no stall.
 fn turning_s(one: &Transfer) -> f64 {
-    (one.server_wait_s - one.stalled_s).max(0.0)
+    (one.server_wait_s - one.server_stalled_s).max(0.0)
 }
 
 /// The server is slower than the way to it.
@@ -123,7 +123,7 @@ pub(super) fn window(report: &Report) -> Option<Found> {
         evidence: format!(
             "{}: {} acknowledgements, and {} spent between them and the server's next block; {why}",
             files(&found),
-            found.iter().map(|one| one.turns).sum::<u64>(),
+            total(found.iter().map(|one| one.turns)),
             time(waits)
         ),
         advice,
@@ -192,26 +192,37 @@ pub(super) fn fragments(report: &Report) -> Option<Found> {
     })
 }
 
-/// Something came again: a stall is a timer that ran out for what was lost, then.
-fn packets_are_lost(report: &Report) -> bool {
-    report.network.transfers.iter().any(|one| one.repeated > 0)
+/// A sum that a stranger's report cannot make overflow.
+fn total(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// From this part of all packets on, the network loses packets in files that show none, too: what was lost may have been an answer.
+const LOSSY: f64 = 0.001;
+
+/// Whether a wait of the file's that is a stall was a timer that ran out for a lost packet.
+fn stalls_by_loss(report: &Report) -> impl Fn(&Transfer) -> bool {
+    let all = &report.network.transfers;
+    let repeated = total(all.iter().map(|one| one.repeated));
+    let packets = total(all.iter().map(|one| one.data_packets));
+    let lossy = repeated > 0 && repeated as f64 >= LOSSY * packets as f64;
+    move |one| lossy || one.repeated > 0
 }
 
 /// Packets that had to come again.
 pub(super) fn loss(report: &Report) -> Option<Found> {
-    if !packets_are_lost(report) {
-        return None;
-    }
+    let by_loss = stalls_by_loss(report);
+    let stalled_s = |one: &Transfer| one.server_stalled_s + one.client_stalled_s;
     let transfers = report.network.transfers.iter();
     let found: Vec<&Transfer> = transfers
-        .filter(|one| one.repeated > 0 || one.stalls > 0)
+        .filter(|one| one.repeated > 0 || (by_loss(one) && stalled_s(one) > 0.0))
         .collect();
-    let lost: f64 = found.iter().map(|one| one.stalled_s).sum();
-    let repeated: u64 = found.iter().map(|one| one.repeated).sum();
-    let packets: u64 = found.iter().map(|one| one.data_packets).sum();
+    let lost: f64 = found.iter().map(|one| stalled_s(one)).sum();
+    let repeated = total(found.iter().map(|one| one.repeated));
+    let packets = total(found.iter().map(|one| one.data_packets));
     let share = repeated as f64 / packets.max(1) as f64;
     // A repetition that cost nothing is no fault.
-    if lost < WORTH_S && share < 0.001 {
+    if found.is_empty() || (lost < WORTH_S && share < LOSSY) {
         return None;
     }
     Some(Found {
@@ -233,10 +244,10 @@ pub(super) fn loss(report: &Report) -> Option<Found> {
 
 /// A server that does not keep up.
 pub(super) fn slow_server(report: &Report) -> Option<Found> {
-    let stalls_count = !packets_are_lost(report);
+    let by_loss = stalls_by_loss(report);
     let transfers = report.network.transfers.iter();
     let found: Vec<&Transfer> = transfers
-        .filter(|one| server_is_slow(one) || (stalls_count && one.stalls > 0))
+        .filter(|one| server_is_slow(one) || (!by_loss(one) && one.server_stalls > 0))
         .collect();
     let own = |one: &Transfer| {
         let trips = one.shortest_server_wait_s.unwrap_or_default() * one.turns as f64;
@@ -245,8 +256,12 @@ pub(super) fn slow_server(report: &Report) -> Option<Found> {
         } else {
             0.0
         };
-        let stalled = if stalls_count { one.stalled_s } else { 0.0 };
-        turning + stalled.min(one.server_wait_s)
+        let stalled = if by_loss(one) {
+            0.0
+        } else {
+            one.server_stalled_s
+        };
+        turning + stalled
     };
     let lost: f64 = found.iter().map(|one| own(one)).sum();
     let worst = found
@@ -264,7 +279,7 @@ pub(super) fn slow_server(report: &Report) -> Option<Found> {
             worst.server,
             time(worst.server_wait_s / worst.turns.max(1) as f64),
             time(worst.shortest_server_wait_s.unwrap_or_default()),
-            worst.stalls
+            worst.server_stalls
         ),
         advice: advice([
             "look at the server while it sends: disk (is the file in memory the second time?), processor, other clients",
@@ -321,7 +336,8 @@ pub(super) fn http_window(report: &Report) -> Option<Found> {
     /// Without window scaling (RFC 7323) there is no larger one.
     const UNSCALED: u64 = 65535;
     let found: Vec<&Transfer> = large(report, Protocol::Http)
-        .filter(|one| one.window_bytes <= UNSCALED && one.server_wait_s >= 0.2 * one.seconds())
+        .filter(|one| one.window_bytes <= UNSCALED && !server_is_slow(one))
+        .filter(|one| turning_s(one) >= 0.2 * one.seconds())
         .collect();
     let waits: f64 = found.iter().map(|one| turning_s(one)).sum();
     let worst = found.iter().max_by_key(|one| one.bytes)?;
@@ -334,7 +350,7 @@ pub(super) fn http_window(report: &Report) -> Option<Found> {
         label: "HTTP in windows of 64 KiB".into(),
         seconds: lost,
         evidence: format!(
-            "{}: the machine offers {} bytes at most, {} times the server had sent all of it and waited; {} in all",
+            "{}: the machine offers {} bytes at most; between its {} acknowledgements and the server's next packet {} went by",
             files(&found),
             worst.window_bytes,
             worst.turns,

@@ -214,11 +214,63 @@ fn the_boot_ends_where_the_operating_system_asks_for_itself() {
     let mut frames = boot();
     let system = Message::request(MessageType::Discover, 99, MACHINE.0).emit();
     frames.push((30.0, frame((MACHINE, [0; 4], 68), ([255; 4], 67), &system)));
-    frames.push((31.0, tftp(true, 69, &read_request("packages", b""))));
     let report = report(&frames);
     assert_eq!(report.network.system_s, Some(30.0));
     assert_eq!(report.network.transfers.len(), 2);
     assert_eq!(report.network.dhcp.len(), 1);
+}
+
+#[test]
+fn a_boot_program_that_asks_without_a_word_does_not_end_the_boot() {
+    let plain = Message::request(MessageType::Discover, 99, MACHINE.0).emit();
+    let asks = frame((MACHINE, [0; 4], 68), ([255; 4], 67), &plain);
+    let with = |next: Vec<u8>| {
+        let mut frames = boot();
+        frames.push((20.0, asks.clone()));
+        frames.push((21.0, next));
+        let report = report(&frames);
+        (report.network.system_s, report.network.transfers.len())
+    };
+    // GRUB's net_bootp, and then its files.
+    assert_eq!(
+        with(tftp(true, 69, &read_request("grub.cfg", b""))),
+        (None, 3)
+    );
+    let http = |agent: &str| {
+        let mut packet = Vec::new();
+        let get = std::format!("GET /linux HTTP/1.1\r\nHost: x\r\nUser-Agent: {agent}\r\n\r\n");
+        PacketBuilder::ethernet2(MACHINE.0, [9; 6])
+            .ipv4(ADDRESS, SERVER, 64)
+            .tcp(4000, 80, 1, 1000)
+            .ack(1)
+            .write(&mut packet, get.as_bytes())
+            .unwrap();
+        packet
+    };
+    assert_eq!(with(http("GRUB 2.06-13")), (None, 3));
+    // The next stage of the boot says what it is.
+    assert_eq!(with(ask(MessageType::Discover, 100, |_| ())).0, None);
+    // The installer fetches its packages.
+    assert_eq!(with(http("Wget/1.21")), (Some(20.0), 2));
+}
+
+#[test]
+fn what_two_relays_bring_counts_once() {
+    let relayed = |frame: &[u8]| {
+        let mut frame = frame.to_vec();
+        // giaddr, behind Ethernet's, IP's and UDP's headers.
+        frame[14 + 20 + 8 + 24] = 10;
+        frame
+    };
+    let all: Vec<_> = boot()
+        .into_iter()
+        .enumerate()
+        .flat_map(|(place, (at, frame))| {
+            let twice = (place < 6).then(|| (at + 0.0005, relayed(&frame)));
+            core::iter::once((at, frame)).chain(twice)
+        })
+        .collect();
+    assert_eq!(report(&all).network.dhcp, report(&boot()).network.dhcp);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use smoltcp::wire::{TcpOption, TcpSeqNumber};
 use wireboot_report::network::{Outcome, Protocol};
 use wireboot_wire::text;
 
-use super::{End, MOST, Transfers};
+use super::{End, MOST, Transfers, Turn};
 use crate::frame::Tcp;
 
 /// RFC 9293 section 3.7.1: the segment size where none is announced.
@@ -16,7 +16,23 @@ const DEFAULT_SEGMENT: u32 = 536;
 
 /// What the ends of a connection announced, by the end that did.
 #[derive(Debug, Default)]
-pub(super) struct Connections(BTreeMap<(End, End), Announced>);
+pub(super) struct Connections {
+    announced: BTreeMap<(End, End), Announced>,
+    /// Connections to HTTP's port that nobody has answered yet, by client and server.
+    pub(super) attempts: BTreeMap<(End, End), Attempt>,
+}
+
+/// A connection that a client tries to open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    /// The first SYN.
+    pub(super) first_s: f64,
+    /// The last one.
+    pub(super) last_s: f64,
+}
+
+/// The port of servers that are looked for; a file of any port is read once it is asked for.
+const PORT: u16 = 80;
 
 #[derive(Clone, Copy, Debug)]
 struct Announced {
@@ -29,7 +45,7 @@ struct Announced {
 impl Connections {
     /// The largest segment that `server` sends to `client`.
     fn segment(&self, client: End, server: End) -> u32 {
-        let one = |from, to| self.0.get(&(from, to)).map(|one| one.segment);
+        let one = |from, to| self.announced.get(&(from, to)).map(|one| one.segment);
         match (one(client, server), one(server, client)) {
             (Some(one), Some(other)) => one.min(other),
             (Some(one), None) | (None, Some(one)) => one,
@@ -40,7 +56,7 @@ impl Connections {
 
     /// The window in bytes that `client` offers with the field `window`.
     fn window(&self, client: End, server: End, window: u16) -> u64 {
-        let shift = |from, to| self.0.get(&(from, to)).and_then(|one| one.shift);
+        let shift = |from, to| self.announced.get(&(from, to)).and_then(|one| one.shift);
         // Only where both said so.
         let both = shift(client, server).filter(|_| shift(server, client).is_some());
         // RFC 7323 section 2.3: 14 at most.
@@ -63,13 +79,17 @@ pub(super) struct State {
     head_alone: bool,
     /// The server has ended its side.
     ended: bool,
+    /// The client's window is shut: the server waits for it.
+    shut: bool,
 }
 
 impl Transfers {
     pub(super) fn tcp(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
         if tcp.segment.syn() {
-            self.announced(from, to, tcp);
+            self.announced(at_s, from, to, tcp);
         }
+        // Whatever the server says is an answer.
+        self.connections.attempts.remove(&(to, from));
         let payload = tcp.segment.payload();
         if payload.starts_with(b"GET ") || payload.starts_with(b"HEAD ") {
             self.request(at_s, from, to, tcp);
@@ -80,7 +100,7 @@ impl Transfers {
         }
     }
 
-    fn announced(&mut self, from: End, to: End, tcp: &Tcp<'_>) {
+    fn announced(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
         let mut announced = Announced {
             segment: DEFAULT_SEGMENT,
             shift: None,
@@ -95,8 +115,16 @@ impl Transfers {
             }
             options = rest;
         }
-        if self.connections.0.len() < MOST {
-            self.connections.0.insert((from, to), announced);
+        let connections = &mut self.connections;
+        if connections.announced.len() < MOST {
+            connections.announced.insert((from, to), announced);
+        }
+        if !tcp.segment.ack() && to.1 == PORT && connections.attempts.len() < MOST {
+            let attempt = connections.attempts.entry((from, to)).or_insert(Attempt {
+                first_s: at_s,
+                last_s: at_s,
+            });
+            attempt.last_s = at_s;
         }
     }
 
@@ -192,6 +220,15 @@ impl Transfers {
                 followed.client_spoke(at_s);
             }
         }
+        // A shut window is the client's wait, up to the word that it is open.
+        if window == 0 {
+            if !followed.http.shut {
+                followed.turn = Turn::Client { since_s: at_s };
+            }
+        } else if followed.http.shut {
+            followed.client_spoke(at_s);
+        }
+        followed.http.shut = window == 0;
         let (transfer, state) = (&mut followed.transfer, &followed.http);
         if transfer.outcome != Outcome::Unfinished {
             return;

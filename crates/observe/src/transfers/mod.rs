@@ -4,6 +4,7 @@ mod http;
 mod tftp;
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -12,8 +13,8 @@ use wireboot_report::network::{Outcome, Protocol, STALL_S, Transfer};
 
 use crate::frame::IpPacket;
 
-/// The most transfers that are kept.
-const MOST: usize = 1 << 16;
+/// The most transfers that are kept: their report stays below what is read of one.
+const MOST: usize = 1 << 13;
 
 /// An address and a port.
 type End = (IpAddr, u16);
@@ -61,7 +62,10 @@ impl Followed {
                 transfer.server_wait_s += wait;
                 let shortest = transfer.shortest_server_wait_s.unwrap_or(wait);
                 transfer.shortest_server_wait_s = Some(shortest.min(wait));
-                stalled(transfer, wait);
+                if wait >= STALL_S {
+                    transfer.server_stalls += 1;
+                    transfer.server_stalled_s += wait;
+                }
             }
         }
         transfer.answer_s.get_or_insert(at_s);
@@ -73,16 +77,11 @@ impl Followed {
         if let Turn::Client { since_s } = self.turn {
             let wait = (at_s - since_s).max(0.0);
             self.transfer.client_wait_s += wait;
-            stalled(&mut self.transfer, wait);
+            if wait >= STALL_S {
+                self.transfer.client_stalled_s += wait;
+            }
             self.turn = Turn::Server { since_s: at_s };
         }
-    }
-}
-
-fn stalled(transfer: &mut Transfer, wait_s: f64) {
-    if wait_s >= STALL_S {
-        transfer.stalls += 1;
-        transfer.stalled_s += wait_s;
     }
 }
 
@@ -105,12 +104,17 @@ impl Transfers {
         !self.all.is_empty()
     }
 
-    /// All transfers, in the order of their requests.
-    pub fn finish(self) -> Vec<Transfer> {
-        self.all
-            .into_iter()
-            .map(|followed| followed.transfer)
-            .collect()
+    /// All transfers, in the order of their requests; a TCP connection to port 80 that nobody answered is one, too.
+    pub fn finish(mut self) -> Vec<Transfer> {
+        for ((client, server), attempt) in core::mem::take(&mut self.connections.attempts) {
+            if let Some(begun) = self.begin(Protocol::Http, attempt.first_s, client, server.0) {
+                begun.transfer.end_s = attempt.last_s;
+                begun.transfer.file = format!("port {}", server.1);
+            }
+        }
+        let mut all: Vec<Transfer> = self.all.into_iter().map(|one| one.transfer).collect();
+        all.sort_by(|one, other| one.start_s.total_cmp(&other.start_s));
+        all
     }
 
     fn begin(

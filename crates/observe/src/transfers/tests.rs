@@ -287,8 +287,9 @@ fn waits_are_the_servers_or_the_machines() {
     near(transfer.server_wait_s, 0.3 + 0.1);
     near(transfer.shortest_server_wait_s.unwrap(), 0.1);
     near(transfer.client_wait_s, 0.3);
-    assert_eq!((transfer.turns, transfer.stalls), (2, 1));
-    near(transfer.stalled_s, 0.3);
+    assert_eq!((transfer.turns, transfer.server_stalls), (2, 1));
+    near(transfer.server_stalled_s, 0.3);
+    near(transfer.client_stalled_s, 0.0);
 }
 
 fn http(version: IpVersion, request: &[u8], response: &[u8], end: &[u8]) -> Transfer {
@@ -343,4 +344,95 @@ fn each_end_of_an_http_transfer_is_told() {
     // Nobody can say how long it is, until the next request on the connection.
     let endless = http(v, get, b"HTTP/1.1 200 OK\r\n\r\nhello", b"");
     assert_eq!(endless.outcome, Outcome::Unfinished);
+}
+
+#[test]
+fn a_pause_of_the_machines_is_its_own() {
+    let v = IpVersion::V4;
+    let ack = |number: u8| udp(v, true, 2000, 3000, &[0, 4, 0, number]);
+    let nothing = tcp(v, true, 1, 1, false, b"");
+    let transfer = one(&[
+        options(v, true, 69, RRQ, "blksize=512"),
+        data(v, 1, 512),
+        nothing.clone(),
+        nothing.clone(),
+        ack(1),
+        data(v, 2, 0),
+        ack(2),
+    ]);
+    assert!(
+        (transfer.client_stalled_s - 0.3).abs() < 1e-9,
+        "{transfer:?}"
+    );
+    assert_eq!(
+        (transfer.server_stalls, transfer.server_stalled_s),
+        (0, 0.0)
+    );
+}
+
+/// A segment of the client's without data.
+fn ack(acknowledgment: u32, window: u16) -> Vec<u8> {
+    let mut packet = Vec::new();
+    ip(IpVersion::V4, true)
+        .tcp(40000, 80, 123, window)
+        .ack(acknowledgment)
+        .write(&mut packet, &[])
+        .unwrap();
+    packet
+}
+
+#[test]
+fn a_shut_window_is_the_machines_wait() {
+    let v = IpVersion::V4;
+    let nothing = udp(v, true, 1, 2, b"");
+    let transfer = one(&[
+        tcp(v, true, 100, 1000, false, b"GET /linux HTTP/1.1\r\n\r\n"),
+        tcp(v, false, 1000, 123, false, &[0; 500]),
+        ack(1500, 0),
+        nothing.clone(),
+        nothing.clone(),
+        // The same number, and room again.
+        ack(1500, 5000),
+        tcp(v, false, 1500, 123, false, &[0; 500]),
+        ack(2000, 5000),
+    ]);
+    let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{transfer:?}");
+    // To the first acknowledgement, while the window was shut, to the last one.
+    near(transfer.client_wait_s, 0.1 + 0.3 + 0.1);
+    near(transfer.server_wait_s, 0.1);
+    near(transfer.client_stalled_s, 0.3);
+}
+
+#[test]
+fn servers_that_never_answer_are_told() {
+    let v = IpVersion::V4;
+    let request = options(v, true, 69, RRQ, "blksize=512");
+    let transfer = one(&[request.clone(), request.clone(), request]);
+    assert_eq!(
+        (transfer.answer_s, transfer.outcome),
+        (None, Outcome::Unfinished)
+    );
+    assert!((transfer.seconds() - 0.2).abs() < 1e-9);
+
+    let syn = |ack: bool| {
+        let mut packet = Vec::new();
+        let segment = if ack {
+            ip(v, false).tcp(80, 40000, 9, 65535).syn().ack(100)
+        } else {
+            ip(v, true).tcp(40000, 80, 99, 65535).syn()
+        };
+        segment.write(&mut packet, &[]).unwrap();
+        packet
+    };
+    let transfer = one(&[syn(false), syn(false), syn(false)]);
+    assert_eq!(
+        (transfer.protocol, transfer.file.as_str()),
+        (Protocol::Http, "port 80")
+    );
+    assert_eq!(
+        (transfer.answer_s, transfer.server.as_str()),
+        (None, "10.77.0.1")
+    );
+    assert!((transfer.seconds() - 0.2).abs() < 1e-9);
+    assert_eq!(seen(&[syn(false), syn(true)], 100), []);
 }
