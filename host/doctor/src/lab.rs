@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use nix::unistd::geteuid;
 use regex::Regex;
-use wireboot_lab::boot::{AcceleratorChoice, network_boot_program};
+use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::capture::Capture;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::{self, FOLDER, shim_and_grub};
@@ -22,7 +22,7 @@ use wireboot_lab::qemu::{Accelerator, Machine};
 use wireboot_lab::{Impairment, atftpd};
 use wireboot_report::Report;
 
-use crate::output::OutputArgs;
+use crate::output::{self, OutputArgs};
 use crate::{examine, status};
 
 /// What is wrong with the network.
@@ -70,7 +70,7 @@ pub struct LabArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 240)]
     timeout: u64,
     /// Keep the capture, for Wireshark and for `wireboot doctor pcap`
-    #[arg(long, value_name = "FILE", value_parser = wireboot_lab::output::file)]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     capture: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
@@ -98,8 +98,10 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
         loaders::fetch().context("fetching Debian's shim and GRUB")?;
     }
     let wireboot = arguments.wireboot.as_ref();
-    let wireboot = wireboot.map(|named| network_boot_program(named.as_deref()));
-    let wireboot = wireboot.transpose()?;
+    let wireboot = wireboot.map(|named| firmware_program(named.as_deref(), "wireboot.efi"));
+    let wireboot = wireboot.transpose().context(
+        "no wireboot.efi; `make build` leaves one in dist, --wireboot=FILE names another",
+    )?;
     let lab = Lab::enter()?;
     let capture = arguments
         .capture

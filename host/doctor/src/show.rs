@@ -26,7 +26,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Write a page for a browser to FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file)]
     html: Option<PathBuf>,
     #[command(flatten)]
     format: Format,
