@@ -22,7 +22,7 @@ use wireboot_lab::qemu::{Accelerator, Machine};
 use wireboot_lab::{Impairment, atftpd};
 use wireboot_report::Report;
 
-use crate::output::{self, OutputArgs};
+use crate::output::OutputArgs;
 use crate::{examine, status};
 
 /// What is wrong with the network.
@@ -70,7 +70,7 @@ pub struct LabArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 240)]
     timeout: u64,
     /// Keep the capture, for Wireshark and for `wireboot doctor pcap`
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     capture: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,

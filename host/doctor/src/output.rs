@@ -12,10 +12,10 @@ use crate::{html, text};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OutputArgs {
     /// Write the report to FILE, for `wireboot report` and for machines
-    #[arg(long, value_name = "FILE", value_parser = file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     json: Option<PathBuf>,
     /// Write the report to FILE as a page for a browser
-    #[arg(long, value_name = "FILE", value_parser = file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     html: Option<PathBuf>,
 }
 
@@ -33,16 +33,6 @@ impl OutputArgs {
             write(file, &html::page(report))?;
         }
         Ok(())
-    }
-}
-
-/// The argument of an option for a file to be written. That there is no such directory is told before an examination, not behind it.
-pub(crate) fn file(text: &str) -> Result<PathBuf, String> {
-    let path = std::path::absolute(text).map_err(|error| error.to_string())?;
-    match path.parent() {
-        _ if path.is_dir() => Err("it is a directory".to_owned()),
-        Some(directory) if directory.is_dir() => Ok(path),
-        _ => Err("there is no such directory".to_owned()),
     }
 }
 
@@ -84,20 +74,6 @@ fn printable(content: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn a_file_that_cannot_be_written_is_refused_before_the_work() {
-        let folder = tempfile::tempdir().unwrap();
-        let inside = |name: &str| super::file(folder.path().join(name).to_str().unwrap());
-        assert_eq!(inside("x.json"), Ok(folder.path().join("x.json")));
-        assert_eq!(
-            inside("x/y.json"),
-            Err("there is no such directory".to_owned())
-        );
-        assert_eq!(inside(""), Err("it is a directory".to_owned()));
-        // The lab's tools run elsewhere.
-        assert!(super::file("x.json").unwrap().is_absolute());
-    }
-
     #[test]
     fn a_terminal_gets_nothing_to_obey() {
         let shown = super::printable("a\u{1b}[2Jb\u{9b}c\r\nd\re");

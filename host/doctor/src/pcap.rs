@@ -54,6 +54,11 @@ pub(crate) fn run(arguments: &PcapArgs) -> Result<ExitCode> {
 /// When the file is no capture, no machine boots in it, or several do and none is named.
 pub fn examine(capture: &Path, client: Option<Mac>) -> Result<Report> {
     let reading = || format!("{}", capture.display());
+    ensure!(
+        !capture.is_dir(),
+        "{} is a directory: name a capture in it",
+        capture.display()
+    );
     let client = the_one(clients(capture).with_context(reading)?, client).with_context(reading)?;
     let mut observer = Observer::new(client.mac, client.began_unix_s);
     for packet in packets(capture)? {

@@ -26,7 +26,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Write a page for a browser to FILE
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     html: Option<PathBuf>,
     #[command(flatten)]
     format: Format,
@@ -165,13 +165,16 @@ fn all(paths: &[PathBuf]) -> Result<Vec<Report>> {
 
 fn read(file: &Path) -> Result<Report> {
     let named = || file.display().to_string();
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     // One byte more than a report has, so that a longer one is refused as such.
     let most = wireboot_report::LONGEST as u64 + 1;
     let opened = File::open(file).with_context(named)?;
     opened
         .take(most)
-        .read_to_string(&mut text)
+        .read_to_end(&mut bytes)
+        .with_context(named)?;
+    let text = String::from_utf8(bytes)
+        .context("no text, so no report; captures are for `wireboot doctor pcap`")
         .with_context(named)?;
     Report::from_json(&text).with_context(named)
 }

@@ -34,7 +34,6 @@ use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, NetworkOptions};
-use wireboot_lab::output;
 use wireboot_lab::qemu::{Accelerator, Disk, Machine, NetworkCard};
 use wireboot_lab::server::{Server, advertise};
 
@@ -66,10 +65,10 @@ pub struct LadderArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub ms: u32,
     /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub json: Option<PathBuf>,
     /// Draw the ladder into FILE as SVG
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub plot: Option<PathBuf>,
     /// What runs the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]

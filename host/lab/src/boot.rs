@@ -14,7 +14,6 @@ use crate::accel;
 use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
-use crate::output;
 use crate::payload;
 use crate::qemu::{Accelerator, Machine, RunningMachine};
 use crate::server::{Server, advertise};
@@ -76,10 +75,10 @@ pub struct BootArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub timeout: u64,
     /// Write the timeline to FILE
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub json: Option<PathBuf>,
     /// Draw the timeline into FILE as SVG
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub plot: Option<PathBuf>,
     /// Show the machine's serial console
     #[arg(long)]

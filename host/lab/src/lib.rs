@@ -17,7 +17,6 @@ pub mod ip;
 pub mod loaders;
 pub mod netns;
 pub mod network;
-pub mod output;
 pub mod packages;
 pub mod payload;
 pub mod qemu;

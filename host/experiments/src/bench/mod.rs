@@ -44,7 +44,6 @@ use wireboot_lab::guest;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
-use wireboot_lab::output;
 use wireboot_lab::packages::Package;
 
 /// Measure network boot stacks side by side: wireboot, stock UEFI, iPXE, GRUB and a Linux guest
@@ -55,10 +54,10 @@ use wireboot_lab::packages::Package;
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
     /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub json: Option<PathBuf>,
     /// Draw Mbit/s by stack into FILE as SVG
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub plot: Option<PathBuf>,
     /// One round with the small file alone
     #[arg(long)]
@@ -85,7 +84,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
     /// Write all figures to FILE as tables in Markdown, cold memory beside warm
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub markdown: Option<PathBuf>,
     /// Measure although the host is busy with something else
     #[arg(long)]

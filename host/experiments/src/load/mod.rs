@@ -32,7 +32,6 @@ use report::{Report, Trial};
 use servers::{Kind, Running};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, Station};
-use wireboot_lab::output;
 
 /// Load TFTP or HTTP servers with many simulated clients at once, ours beside others
 ///
@@ -72,7 +71,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "BLOCKS", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub window: u16,
     /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub json: Option<PathBuf>,
 }
 

@@ -35,7 +35,6 @@ use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, NetworkOptions};
-use wireboot_lab::output;
 use wireboot_lab::packages::Package;
 
 /// Measure boot loaders over wireboot's network beside the same loaders over stock UEFI
@@ -62,13 +61,13 @@ pub struct LoadersArgs {
     #[arg(long)]
     pub without_near_end: bool,
     /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub json: Option<PathBuf>,
     /// Draw how many times as fast as over stock firmware each is into FILE as SVG
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub plot: Option<PathBuf>,
     /// Write all figures to FILE as a table in Markdown
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub markdown: Option<PathBuf>,
     /// Network boot program to measure [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]

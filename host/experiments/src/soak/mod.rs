@@ -24,7 +24,6 @@ use wireboot_lab::boot::AcceleratorChoice;
 use wireboot_lab::guest;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::output;
 
 /// The data that each boot carries along, in bytes: long enough under way to be disturbed, little enough to boot often.
 pub const DATA: usize = 12_000_000;
@@ -61,7 +60,7 @@ pub struct SoakArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 180)]
     pub limit: u64,
     /// Write all results to FILE, after each boot
-    #[arg(long, value_name = "FILE", value_parser = output::file)]
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub json: Option<PathBuf>,
 }
 

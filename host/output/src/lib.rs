@@ -1,9 +1,11 @@
 //! Files that a command is to write: what cannot be written is told before the work, not hours later when there is something
 //! to write.
 
+#![forbid(unsafe_code)]
+
 use std::path::PathBuf;
 
-/// Reads the path of a file to be written from the command line.
+/// Reads the path of a file to be written from the command line. It leads there from other directories, too: tools run in ones of their own.
 ///
 /// # Errors
 /// When no such file can be, and why.
@@ -18,7 +20,7 @@ pub fn file(text: &str) -> Result<PathBuf, String> {
     if !parent.as_os_str().is_empty() && !parent.is_dir() {
         return Err(format!("there is no directory {}", parent.display()));
     }
-    Ok(path)
+    std::path::absolute(&path).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -30,7 +32,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let inside = |name: &str| place.path().join(name).display().to_string();
         assert_eq!(file(&inside("new.json")), Ok(inside("new.json").into()));
-        assert_eq!(file("new.json"), Ok("new.json".into()));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(file("new.json"), Ok(here.join("new.json")));
         let error = file(&inside("none/new.json")).unwrap_err();
         assert_eq!(error, format!("there is no directory {}", inside("none")));
         assert_eq!(file(&inside("")).unwrap_err(), "it is a directory");
