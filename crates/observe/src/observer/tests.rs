@@ -548,3 +548,66 @@ fn an_offer_without_a_boot_file_has_none() {
     ];
     assert_eq!(report(&frames).network.dhcp[0].offers[0].boot_file, None);
 }
+
+#[test]
+fn refusals_and_files_by_http_have_their_names_in_the_timeline() {
+    let refusal = tftp::Packet::Error {
+        code: tftp::ErrorCode::NOT_FOUND,
+        text: b"File not found",
+    };
+    let mut get = Vec::new();
+    PacketBuilder::ethernet2(MACHINE.0, [9; 6])
+        .ipv4(ADDRESS, SERVER, 64)
+        .tcp(4000, 80, 1, 1000)
+        .ack(1)
+        .write(&mut get, b"GET /linux HTTP/1.1\r\n\r\n")
+        .unwrap();
+    let report = report(&[
+        (1.0, tftp(true, 69, &read_request("none.cfg", b""))),
+        (1.5, tftp(false, 3000, &refusal)),
+        (2.0, get),
+    ]);
+    let named: Vec<_> = report
+        .timeline
+        .iter()
+        .map(|phase| (phase.kind, phase.what.as_str()))
+        .collect();
+    let quiet = (PhaseKind::Quiet, "");
+    let refused = (PhaseKind::Refused, "tftp 10.0.0.1 none.cfg");
+    let file = (PhaseKind::Transfer, "http 10.0.0.1 /linux");
+    assert_eq!(named, [quiet, refused, quiet, file]);
+}
+
+#[test]
+fn an_answer_of_another_name_server_or_to_another_machine_is_none() {
+    let mut query = vec![0, 9, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(b"\x04boot\x07example\0\0\x01\0\x01");
+    let answered = |from: [u8; 4], to: [u8; 4]| {
+        let frames = [
+            (0.0, frame((MACHINE, ADDRESS, 4000), (SERVER, 53), &query)),
+            (0.5, frame((SERVER_MAC, from, 53), (to, 4000), &query)),
+        ];
+        report(&frames).network.names[0].answered_s.is_some()
+    };
+    assert!(answered(SERVER, ADDRESS));
+    assert!(!answered([10, 0, 0, 2], ADDRESS));
+    assert!(!answered(SERVER, [10, 0, 0, 51]));
+}
+
+#[test]
+fn the_first_refusal_of_an_address_is_when_it_was_refused() {
+    let frames = [
+        (0.0, ask(MessageType::Request, 7, |_| ())),
+        (0.5, answer(MessageType::Nak, 7, |_| ())),
+        (0.9, answer(MessageType::Nak, 7, |_| ())),
+    ];
+    let report = report(&frames);
+    let one = &report.network.dhcp[0];
+    assert!((one.nak_s.unwrap() - 0.5).abs() < 1e-6);
+    assert!(
+        one.vendor_class
+            .as_deref()
+            .unwrap()
+            .starts_with("PXEClient")
+    );
+}

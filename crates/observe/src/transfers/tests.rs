@@ -436,3 +436,74 @@ fn servers_that_never_answer_are_told() {
     assert!((transfer.seconds() - 0.2).abs() < 1e-9);
     assert_eq!(seen(&[syn(false), syn(true)], 100), []);
 }
+
+/// A SYN with a window scale, of the client's or with the server's answer.
+fn syn(from_client: bool, shift: u8) -> Vec<u8> {
+    let builder = ip(IpVersion::V4, from_client);
+    let builder = if from_client {
+        builder.tcp(40000, 80, 99, 100).syn()
+    } else {
+        builder.tcp(80, 40000, 999, 100).syn().ack(100)
+    };
+    let options = [
+        TcpOptionElement::MaximumSegmentSize(1000),
+        TcpOptionElement::WindowScale(shift),
+    ];
+    let mut packet = Vec::new();
+    let builder = builder.options(&options).unwrap();
+    builder.write(&mut packet, &[]).unwrap();
+    packet
+}
+
+#[test]
+fn windows_count_as_they_are_scaled() {
+    let v = IpVersion::V4;
+    let get = tcp(v, true, 100, 1000, false, b"GET /linux HTTP/1.1\r\n\r\n");
+    let transfer = one(&[syn(true, 3), syn(false, 7), get.clone()]);
+    assert_eq!(transfer.window_bytes, 65535 << 3);
+    // Only where both ends scale.
+    let plain = tcp(v, false, 999, 100, true, b"");
+    assert_eq!(one(&[syn(true, 3), plain, get]).window_bytes, 65535);
+}
+
+#[test]
+fn the_next_request_of_a_connection_ends_the_one_before() {
+    let v = IpVersion::V4;
+    let body = b"HTTP/1.1 200 OK\r\n\r\nhello";
+    let behind = 1000 + body.len() as u32;
+    let packets = [
+        tcp(v, true, 100, 1000, false, b"GET /a HTTP/1.1\r\n\r\n"),
+        tcp(v, false, 1000, 123, false, body),
+        tcp(v, true, 123, behind, false, b""),
+        tcp(v, true, 123, behind, false, b"GET /b HTTP/1.1\r\n\r\n"),
+        tcp(v, true, 123, behind, false, b"GET /b HTTP/1.1\r\n\r\n"),
+    ];
+    let transfers = seen(&packets, 2000);
+    let ends: Vec<_> = transfers
+        .iter()
+        .map(|one| (one.file.as_str(), one.outcome))
+        .collect();
+    assert_eq!(
+        ends,
+        [("/a", Outcome::Complete), ("/b", Outcome::Unfinished)]
+    );
+    assert_eq!(transfers[1].start_s, 0.3);
+    // One that had no answer was broken off, not complete.
+    let early = [&packets[..1], &packets[3..]].concat();
+    assert_eq!(seen(&early, 2000)[0].outcome, Outcome::Unfinished);
+}
+
+#[test]
+fn blocks_behind_a_gap_count_and_those_before_it_are_repetitions() {
+    let v = IpVersion::V4;
+    let transfer = one(&[
+        options(v, true, 69, RRQ, "blksize=512"),
+        data(v, 1, 512),
+        data(v, 4, 512),
+        data(v, 3, 512),
+        data(v, 5, 0),
+    ]);
+    assert_eq!((transfer.bytes, transfer.repeated), (1024, 1));
+    // A request to another port is no read by TFTP.
+    assert_eq!(seen(&[options(v, true, 70, RRQ, "blksize=512")], 2000), []);
+}
