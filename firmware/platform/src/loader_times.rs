@@ -26,7 +26,7 @@ impl LoaderTimes {
     pub fn tell(clock: &Clock) -> Option<Self> {
         let began = clock.began_micros();
         let done = began.saturating_add(clock.micros());
-        if began == 0 || done > LONGEST {
+        if !can_be(began, done) {
             return None;
         }
         let told = Self(());
@@ -48,6 +48,11 @@ impl Drop for LoaderTimes {
     }
 }
 
+/// Such times can be those of a boot.
+fn can_be(began: u64, done: u64) -> bool {
+    began > 0 && began <= done && done <= LONGEST
+}
+
 /// Decimal digits in UTF-16 with a NUL behind them.
 fn text(micros: u64) -> Vec<u8> {
     let digits = format!("{micros}\0");
@@ -56,7 +61,16 @@ fn text(micros: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use super::{LONGEST, can_be, text};
+
+    #[test]
+    fn a_counter_that_began_before_the_machine_tells_nothing() {
+        assert!(can_be(1, 1));
+        assert!(can_be(3_500_000, LONGEST));
+        assert!(!can_be(3_500_000, LONGEST + 1));
+        assert!(!can_be(0, 1));
+        assert!(!can_be(2, 1));
+    }
 
     #[test]
     fn a_time_is_told_in_utf_16() {
