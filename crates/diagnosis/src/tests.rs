@@ -387,6 +387,148 @@ fn lockstep() -> Transfer {
 }
 
 #[test]
+fn a_long_way_to_the_machine_is_no_slow_machine() {
+    let mut report = healthy();
+    // Captured at the server: 20 ms for each block, and 1 ms of the machine's own.
+    report.network.transfers = vec![Transfer {
+        turns: 1000,
+        end_s: 23.1,
+        server_wait_s: 1.0,
+        client_wait_s: 21.0,
+        shortest_client_wait_s: Some(0.02),
+        block_bytes: 1468,
+        ..lockstep()
+    }];
+    close(found(&report, "window").seconds, 21.0 * 63.0 / 64.0);
+    assert!(!ids(&report).contains(&"slow-machine".to_string()));
+    // A machine that takes 1.9 ms each time is slow.
+    report.network.transfers[0].shortest_client_wait_s = Some(0.0019);
+    close(found(&report, "slow-machine").seconds, 21.0);
+    close(found(&report, "window").seconds, 63.0 / 64.0);
+}
+
+#[test]
+fn little_is_not_worth_a_finding() {
+    let mut report = healthy();
+    // Each just below what is told.
+    report.network.dhcp[0].discover_s = vec![0.0, 0.9];
+    report.network.dhcp[0].offers = vec![offer(0.95, "10.0.0.1")];
+    report.network.dhcp[0].request_s = vec![0.99];
+    assert_eq!(ids(&report), Vec::<String>::new());
+    report.network.spanning_tree = Some(SpanningTree::default());
+    assert_eq!(ids(&report), Vec::<String>::new());
+    // And above it.
+    report.network.dhcp[0].request_s = vec![1.0];
+    assert_eq!(ids(&report), ["spanning-tree"]);
+    report.network.spanning_tree = None;
+    assert_eq!(ids(&report), ["unanswered"]);
+
+    let mut report = healthy();
+    let small = |change: fn(&mut Transfer)| {
+        let mut one = lockstep();
+        change(&mut one);
+        one
+    };
+    report.network.transfers = vec![small(|one| one.bytes = 1 << 19)];
+    assert_eq!(ids(&report), Vec::<String>::new());
+    report.network.transfers = vec![small(|one| {
+        (one.server_wait_s, one.client_wait_s) = (0.1, 0.1);
+    })];
+    assert_eq!(ids(&report), Vec::<String>::new());
+    // HTTP's segments are no blocks.
+    report.network.transfers = vec![small(|one| {
+        one.protocol = Protocol::Http;
+        one.window_bytes = 1 << 20;
+    })];
+    assert_eq!(ids(&report), ["slow-machine"]);
+}
+
+#[test]
+fn figures_in_the_words_are_those_of_the_report() {
+    let mut report = healthy();
+    report.network.transfers = vec![lockstep()];
+    let block = found(&report, "block-size");
+    close(block.expected_s.unwrap(), 9.0 * 1024.0 / 1468.0);
+    report.network.transfers = vec![Transfer {
+        repeated: 200,
+        data_packets: 10_000,
+        server_stalled_s: 0.5,
+        server_stalls: 1,
+        ..file()
+    }];
+    let loss = found(&report, "loss");
+    assert!(
+        loss.evidence
+            .contains("200 of 10000 packets came again (2.00 %), and 500 ms"),
+        "{}",
+        loss.evidence
+    );
+    report.network.transfers = vec![Transfer {
+        protocol: Protocol::Http,
+        window_bytes: 65535,
+        server_wait_s: 3.2,
+        shortest_server_wait_s: Some(0.005),
+        end_s: 4.0,
+        ..file()
+    }];
+    close(found(&report, "http-window").expected_s.unwrap(), 0.2);
+    // Of many files the first four have names.
+    let refused = |name: u8| Transfer {
+        file: alloc::format!("file{name}"),
+        outcome: Outcome::Refused,
+        message: Some("no".into()),
+        ..file()
+    };
+    report.network.transfers = (1..=4).map(refused).collect();
+    let one = found(&report, "refused");
+    assert!(
+        one.evidence.ends_with("file1, file2, file3, file4"),
+        "{}",
+        one.evidence
+    );
+    report.network.transfers = (1..=6).map(refused).collect();
+    let one = found(&report, "refused");
+    assert!(
+        one.evidence.ends_with("file3, file4 and 2 more"),
+        "{}",
+        one.evidence
+    );
+}
+
+#[test]
+fn what_leads_to_a_file_is_a_boot_file() {
+    let mut report = healthy();
+    report.network.transfers.clear();
+    report.network.dhcp[0].offers[0].boot_file = None;
+    assert_eq!(ids(&report), ["no-boot-file"]);
+    let with = |change: fn(&mut Report)| {
+        let mut report = report.clone();
+        change(&mut report);
+        ids(&report)
+    };
+    let none = Vec::<String>::new();
+    assert_eq!(with(|one| one.network.dhcp[0].offers[0].pxe = true), none);
+    assert_eq!(
+        with(|one| one.network.dhcpv6.push(Dhcpv6 {
+            boot_file: Some("x".into()),
+            ..Dhcpv6::default()
+        })),
+        none
+    );
+    assert_eq!(
+        with(|one| one.network.boot_servers.push(BootServer {
+            answered_s: Some(1.0),
+            ..BootServer::default()
+        })),
+        none
+    );
+    assert_eq!(
+        with(|one| one.network.dhcp[0].offers.clear()),
+        ["unanswered"]
+    );
+}
+
+#[test]
 fn a_server_that_never_answers_is_told() {
     let mut report = healthy();
     report.network.transfers = vec![Transfer {

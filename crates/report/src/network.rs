@@ -290,6 +290,9 @@ pub struct Transfer {
     /// The shortest single wait for the server behind its first answer: hardly more than the way there and back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortest_server_wait_s: Option<f64>,
+    /// The shortest single wait for the machine: hardly more than the way to it and back, where that is long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shortest_client_wait_s: Option<f64>,
     /// Waits for the server of [`STALL_S`] and more.
     pub server_stalls: u64,
     /// These added up.

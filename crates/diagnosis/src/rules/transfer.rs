@@ -38,6 +38,18 @@ fn turning_s(one: &Transfer) -> f64 {
     (one.server_wait_s - one.server_stalled_s).max(0.0)
 }
 
+/// No machine needs this long for a block: it is the way to the machine, which a capture at the server has in all its waits for it.
+const LONG_WAY_S: f64 = 0.002;
+
+/// Waits for the machine that are the way to it.
+fn way_s(one: &Transfer) -> f64 {
+    let shortest = one
+        .shortest_client_wait_s
+        .filter(|wait| *wait >= LONG_WAY_S);
+    let trips = shortest.unwrap_or_default() * one.turns as f64;
+    trips.min(one.client_wait_s)
+}
+
 /// The server is slower than the way to it.
 fn server_is_slow(one: &Transfer) -> bool {
     let (Some(shortest), true) = (one.shortest_server_wait_s, one.turns > 0) else {
@@ -77,14 +89,15 @@ pub(super) fn window(report: &Report) -> Option<Found> {
     let found: Vec<&Transfer> = large(report, Protocol::Tftp)
         .filter(|one| f64::from(one.window_blocks) < GOOD_WINDOW / 4.0 && !server_is_slow(one))
         .collect();
-    let waits: f64 = found.iter().map(|one| turning_s(one)).sum();
+    let turns_s = |one: &Transfer| turning_s(one) + way_s(one);
+    let waits: f64 = found.iter().map(|one| turns_s(one)).sum();
     let lost: f64 = found
         .iter()
-        .map(|one| turning_s(one) * (1.0 - by_block(one)) * share(one))
+        .map(|one| turns_s(one) * (1.0 - by_block(one)) * share(one))
         .sum();
     let worst = found
         .iter()
-        .max_by(|one, other| turning_s(one).total_cmp(&turning_s(other)))?;
+        .max_by(|one, other| turns_s(one).total_cmp(&turns_s(other)))?;
     if lost < WORTH_S {
         return None;
     }
@@ -121,7 +134,7 @@ pub(super) fn window(report: &Report) -> Option<Found> {
         label,
         seconds: lost,
         evidence: format!(
-            "{}: {} acknowledgements, and {} spent between them and the server's next block; {why}",
+            "{}: {} acknowledgements, and {} spent on the way and between them and the server's next block; {why}",
             files(&found),
             total(found.iter().map(|one| one.turns)),
             time(waits)
@@ -290,20 +303,21 @@ pub(super) fn slow_server(report: &Report) -> Option<Found> {
 
 /// The machine is what all wait for.
 pub(super) fn slow_machine(report: &Report) -> Option<Found> {
+    let own_s = |one: &Transfer| one.client_wait_s - way_s(one);
     let found: Vec<&Transfer> = report
         .network
         .transfers
         .iter()
-        .filter(|one| one.bytes >= LARGE_BYTES && one.client_wait_s >= 0.5 * one.seconds())
+        .filter(|one| one.bytes >= LARGE_BYTES && own_s(one) >= 0.5 * one.seconds())
         .collect();
-    let waits: f64 = found.iter().map(|one| one.client_wait_s).sum();
+    let waits: f64 = found.iter().map(|one| own_s(one)).sum();
     let lost: f64 = found
         .iter()
-        .map(|one| one.client_wait_s * (1.0 - by_block(one)))
+        .map(|one| own_s(one) * (1.0 - by_block(one)))
         .sum();
     let worst = found
         .iter()
-        .max_by(|one, other| one.client_wait_s.total_cmp(&other.client_wait_s))?;
+        .max_by(|one, other| own_s(one).total_cmp(&own_s(other)))?;
     if lost < 1.0 {
         return None;
     }
@@ -313,13 +327,12 @@ pub(super) fn slow_machine(report: &Report) -> Option<Found> {
         evidence: format!(
             "{}: the server had sent, and the machine answered {} later, {} in all; {} Mbit/s",
             files(&found),
-            time(worst.client_wait_s / worst.turns.max(1) as f64),
+            time(own_s(worst) / worst.turns.max(1) as f64),
             time(waits),
             mbits(worst)
         ),
         advice: advice([
-            "no server can help: the program that fetches, or the firmware's driver below it, takes that long. A capture at the server has the way \
-             to the machine in it, too",
+            "no server can help: the program that fetches, or the firmware's driver below it, takes that long",
             "let wireboot fetch: it drives the card itself (docs/deploy.md)",
         ]),
         expected_s: None,

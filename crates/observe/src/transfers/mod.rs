@@ -77,6 +77,8 @@ impl Followed {
         if let Turn::Client { since_s } = self.turn {
             let wait = (at_s - since_s).max(0.0);
             self.transfer.client_wait_s += wait;
+            let shortest = self.transfer.shortest_client_wait_s.unwrap_or(wait);
+            self.transfer.shortest_client_wait_s = Some(shortest.min(wait));
             if wait >= STALL_S {
                 self.transfer.client_stalled_s += wait;
             }

@@ -287,6 +287,7 @@ fn waits_are_the_servers_or_the_machines() {
     near(transfer.server_wait_s, 0.3 + 0.1);
     near(transfer.shortest_server_wait_s.unwrap(), 0.1);
     near(transfer.client_wait_s, 0.3);
+    near(transfer.shortest_client_wait_s.unwrap(), 0.1);
     assert_eq!((transfer.turns, transfer.server_stalls), (2, 1));
     near(transfer.server_stalled_s, 0.3);
     near(transfer.client_stalled_s, 0.0);
