@@ -91,10 +91,9 @@ pub(super) fn window(report: &Report) -> Option<Found> {
         .collect();
     let turns_s = |one: &Transfer| turning_s(one) + way_s(one);
     let waits: f64 = found.iter().map(|one| turns_s(one)).sum();
-    let lost: f64 = found
-        .iter()
-        .map(|one| turns_s(one) * (1.0 - by_block(one)) * share(one))
-        .sum();
+    let left_s = |one: &Transfer| turns_s(one) * (1.0 - by_block(one));
+    let left: f64 = found.iter().map(|one| left_s(one)).sum();
+    let lost: f64 = found.iter().map(|one| left_s(one) * share(one)).sum();
     let worst = found
         .iter()
         .max_by(|one, other| turns_s(one).total_cmp(&turns_s(other)))?;
@@ -140,7 +139,7 @@ pub(super) fn window(report: &Report) -> Option<Found> {
             time(waits)
         ),
         advice,
-        expected_s: Some((waits - lost).max(0.0)),
+        expected_s: Some((left - lost).max(0.0)),
     })
 }
 
