@@ -226,6 +226,7 @@ impl Observer {
                 mac: self.mac.to_string(),
                 uuid: self.conversations.uuid,
                 vendor_class: self.conversations.vendor_class,
+                ..Machine::default()
             },
             timeline,
             network,

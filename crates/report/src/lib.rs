@@ -17,6 +17,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod firmware;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::panic,
@@ -26,6 +27,7 @@ extern crate std;
 pub mod fuzzing;
 pub mod network;
 
+pub use firmware::{Cost, DryBoot, NotMeasured, Stolen, Timer};
 pub use network::Network;
 
 use alloc::string::String;
@@ -76,6 +78,24 @@ pub struct Report {
     /// What firmware and boot loader left behind for the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
+    /// The machine's network boot options, loaded and not started.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dry_boots: Vec<DryBoot>,
+    /// What services of the firmware cost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<Cost>,
+    /// The firmware's timer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timer: Option<Timer>,
+    /// Time taken from the firmware.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stolen: Option<Stolen>,
+    /// Checks that measured nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_measured: Vec<NotMeasured>,
+    /// Whether an examination inside the machine left all as it found it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_found: Option<bool>,
 }
 
 impl Report {
@@ -102,7 +122,13 @@ impl Report {
         }
         // JSON has no NaN; 1e999 is read as an error. What is left are times before the first packet and ends before beginnings.
         let in_order = |phase: &Phase| phase.start_s >= 0.0 && phase.end_s >= phase.start_s;
-        if !report.timeline.iter().all(in_order) || report.network.span_s < 0.0 {
+        let possible = |timeline: &[Phase], network: &Network| {
+            timeline.iter().all(in_order) && network.span_s >= 0.0
+        };
+        let dry = |boot: &DryBoot| {
+            possible(&boot.timeline, &boot.network) && boot.runs_s.iter().all(|run| *run >= 0.0)
+        };
+        if !possible(&report.timeline, &report.network) || !report.dry_boots.iter().all(dry) {
             return Err(ReadError::Time);
         }
         Ok(report)
@@ -127,6 +153,18 @@ pub struct Machine {
     /// What its first DHCP request says that it is (option 60), `PXEClient:Arch:00007:UNDI:003000`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor_class: Option<String>,
+    /// Maker and model, as its firmware tells them (SMBIOS): `QEMU Standard PC (Q35 + ICH9, 2009)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its firmware's vendor and revision: `EDK II 1.0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// Processors that the firmware can use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<u32>,
+    /// The frequency of the processor's time-stamp counter, in hertz.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counter_hz: Option<u64>,
 }
 
 /// Points of a boot, in seconds from the machine's reset, as the system finds them afterwards.
@@ -276,8 +314,8 @@ mod tests {
         Report {
             machine: Machine {
                 mac: "52:54:00:12:34:56".into(),
-                uuid: None,
                 vendor_class: Some("PXEClient:Arch:00007:UNDI:003000".into()),
+                ..Machine::default()
             },
             findings: vec![Finding {
                 id: "offer-wait".into(),
@@ -325,6 +363,16 @@ mod tests {
     }
 
     #[test]
+    fn a_dry_boot_has_a_mean_and_a_spread() {
+        let boot = DryBoot {
+            runs_s: vec![1.0, 2.0, 4.5],
+            ..DryBoot::default()
+        };
+        assert_eq!((boot.mean_s(), boot.spread_s()), (2.5, 2.0));
+        assert_eq!(DryBoot::default().mean_s(), 0.0);
+    }
+
+    #[test]
     fn what_is_new_is_passed_over_and_what_is_missing_is_empty() {
         let text = r#"{"schema":1,"from":"the future","findings":[{"id":"x","severity":9}],
             "timeline":[{"kind":"warp","start_s":1,"end_s":2}],"network":{"transfers":[{"protocol":"nfs","outcome":"melted"}]}}"#;
@@ -369,6 +417,9 @@ mod tests {
         let backwards = r#"{"schema":1,"timeline":[{"kind":"quiet","start_s":2,"end_s":1}]}"#;
         assert!(error(backwards).contains("time"));
         assert!(error(r#"{"schema":1,"network":{"span_s":-1}}"#).contains("time"));
+        assert!(error(r#"{"schema":1,"dry_boots":[{"runs_s":[-1]}]}"#).contains("time"));
+        let dry = r#"{"schema":1,"dry_boots":[{"timeline":[{"start_s":2,"end_s":1}]}]}"#;
+        assert!(error(dry).contains("time"));
         assert!(error(&" ".repeat(LONGEST + 1)).contains("16 MiB"));
     }
 }
