@@ -5,11 +5,13 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
-/// The firmware programs, by the names of their packages.
-pub(crate) const FIRMWARE: [&str; 3] = ["wireboot", "wireboot-bench", CALLERS];
-
-/// Makes the calls of boot loaders that are not at hand: only for `tests/boots`.
-const CALLERS: &str = "wireboot-callers";
+/// The packages of the firmware programs, and the names of their programs.
+pub(crate) const FIRMWARE: [(&str, &str); 3] = [
+    ("wireboot", "wireboot.efi"),
+    ("wireboot-efi-doctor", "doctor.efi"),
+    // Makes the calls of boot loaders that are not at hand: only for `tests/boots`.
+    ("wireboot-callers", "wireboot-callers.efi"),
+];
 
 /// wireboot.efi with panics on demand: only for `tests/boots`.
 const FAULTS: &str = "wireboot-faults.efi";
@@ -17,7 +19,7 @@ const FAULTS: &str = "wireboot-faults.efi";
 /// The files in `dist/`: the firmware programs and the host command.
 const PROGRAMS: [&str; 5] = [
     "wireboot.efi",
-    "wireboot-bench.efi",
+    "doctor.efi",
     "wireboot-callers.efi",
     FAULTS,
     "wireboot",
@@ -53,12 +55,11 @@ fn firmware(dist: &Path) -> Result<()> {
     shell::run(
         toolchain
             .cargo("build")
-            .args(FIRMWARE.map(|package| format!("--package={package}"))),
+            .args(FIRMWARE.map(|(package, _)| format!("--package={package}"))),
     )?;
-    FIRMWARE.iter().try_for_each(|package| {
-        let program = format!("{package}.efi");
-        install(&built.join(&program), &dist.join(&program))
-    })
+    FIRMWARE
+        .iter()
+        .try_for_each(|(_, program)| install(&built.join(program), &dist.join(program)))
 }
 
 fn host(dist: &Path) -> Result<()> {

@@ -85,7 +85,7 @@ pub(crate) fn clippy() -> Result<()> {
         "--package",
         "wireboot",
         "--package",
-        "wireboot-bench",
+        "wireboot-efi-doctor",
         "--package",
         "wireboot-callers",
         "--lib",
@@ -99,7 +99,7 @@ pub(crate) fn clippy_uefi() -> Result<()> {
         shell::run(
             toolchain
                 .cargo("clippy")
-                .args(build::FIRMWARE.map(|package| format!("--package={package}")))
+                .args(build::FIRMWARE.map(|(package, _)| format!("--package={package}")))
                 .args(features)
                 .args(["--", "-D", "warnings"]),
         )

@@ -163,7 +163,7 @@ fn unit() -> Result<()> {
                 "--package",
                 "wireboot-efi-protocols",
                 "--package",
-                "wireboot-bench",
+                "wireboot-efi-doctor",
                 "--package",
                 "wireboot-callers",
             ])

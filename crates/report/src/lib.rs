@@ -134,6 +134,12 @@ impl Report {
         Ok(report)
     }
 
+    /// The report as JSON, on one line.
+    pub fn to_json_line(&self) -> String {
+        // As below.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     /// The report as JSON, in lines.
     pub fn to_json(&self) -> String {
         // Maps with keys that are no strings could fail; the schema has none.

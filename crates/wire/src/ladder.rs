@@ -1,4 +1,4 @@
-//! What a machine that measures itself (wireboot-bench.efi) and the sender on the host say to each other: short texts in UDP
+//! What a machine that measures itself (doctor.efi) and the sender on the host say to each other: short texts in UDP
 //! datagrams, a request and its answer.
 //!
 //! Requests carry a number and may be sent again: the sender answers one that it has served already from memory.

@@ -1,6 +1,7 @@
 //! Images: how this one was loaded, and loading and starting others.
 
 use crate::device_path::{self, PathBuf};
+use crate::watchdog;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -179,11 +180,11 @@ impl Loaded {
         };
         // The boot manager's own limit for a boot option that hangs (UEFI 2.10, section 3.1.2). What is started
         // may turn it off, and the end of boot services does.
-        let _ = boot::set_watchdog_timer(WATCHDOG_SECONDS, WATCHDOG_CODE, None);
+        let watchdog = watchdog::arm(WATCHDOG_SECONDS);
         STARTED.store(handle.as_ptr(), Ordering::Relaxed);
         let result = boot::start_image(handle);
         forget_started();
-        disable_watchdog();
+        drop(watchdog);
         // An application that has returned is unloaded by the firmware.
         let refused = result.as_ref().is_err_and(|error| {
             [
@@ -235,13 +236,6 @@ fn lower_tpl() {
 }
 
 const WATCHDOG_SECONDS: usize = 300;
-/// Codes below 0x10000 are the firmware's.
-const WATCHDOG_CODE: u64 = 0x1_0000;
-
-/// Turns off the firmware's watchdog, which would reset the machine 5 minutes into a long download.
-pub(crate) fn disable_watchdog() {
-    let _ = boot::set_watchdog_timer(0, WATCHDOG_CODE, None);
-}
 
 impl Drop for Loaded {
     fn drop(&mut self) {

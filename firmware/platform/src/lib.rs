@@ -38,6 +38,7 @@ pub mod snp;
 mod start;
 pub mod undi;
 pub mod variable;
+pub mod watchdog;
 
 pub use callbacks::Callback;
 pub use clock::Clock;

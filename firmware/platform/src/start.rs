@@ -1,6 +1,6 @@
 //! From the firmware's call to a Rust function and back, and the way out of a panic.
 
-use crate::{bsp, callbacks, console, image, memory, processors};
+use crate::{bsp, callbacks, console, memory, processors, watchdog};
 use core::ffi::c_void;
 use uefi::runtime::{self, ResetType};
 use uefi::{Handle, Status};
@@ -46,7 +46,8 @@ pub unsafe fn start(
         Err(error) => return error.status(),
     };
     console::open();
-    image::disable_watchdog();
+    // It would reset the machine 5 minutes into a long download.
+    watchdog::disarm();
     let status = main();
     if !nothing_is_used() {
         reset_instead();

@@ -1,6 +1,6 @@
 //! `wireboot lab ladder`: how much of what the network card can receive reaches the boot loader.
 //!
-//! The machine measures itself (wireboot-bench.efi) against a sender and a boot server here, and writes its figures to its serial
+//! The machine measures itself (doctor.efi) against a sender and a boot server here, and writes its figures to its serial
 //! port:
 //!
 //! ```text
@@ -38,7 +38,7 @@ use wireboot_lab::qemu::{Accelerator, Disk, Machine, NetworkCard};
 use wireboot_lab::server::{Server, advertise};
 
 /// The program that measures.
-const PROGRAM: &str = "wireboot-bench.efi";
+const PROGRAM: &str = "doctor.efi";
 /// The files that are fetched, in MiB: by the firmware, which is slow, by wireboot, and beside other work.
 const SMALL_MIB: u64 = 8;
 const FILE_MIB: u64 = 64;
@@ -95,7 +95,7 @@ pub struct LadderArgs {
     /// The card's option ROM with the firmware's driver, such as iPXE's; without it, the firmware's own driver is used
     #[arg(long, value_name = "FILE")]
     pub rom: Option<PathBuf>,
-    /// The program that measures, for the machine's firmware [default: the wireboot-bench.efi beside this program]
+    /// The program that measures, for the machine's firmware [default: the doctor.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Measure although the host is busy with something else
@@ -249,7 +249,7 @@ pub fn measure(
         files::write(&root, mib * MIB)?;
     }
     let options = format!(
-        "server={} small={} file={} large={} {options}",
+        "ladder server={} small={} file={} large={} {options}",
         network::server(ip),
         files::name(SMALL_MIB * MIB),
         files::name(FILE_MIB * MIB),
@@ -275,7 +275,7 @@ pub fn measure(
         card.boot_index = None;
     }
     let mut running = machine.start(lab, "machine", watch)?;
-    let end = Regex::new(r"wireboot-bench: (\{.*\})\n|wireboot: error: (.*)\n")?;
+    let end = Regex::new(r"ladder: (\{.*\})\n|wireboot: error: (.*)\n")?;
     let seen = running.console.wait_for(&end, timeout)?;
     match seen.groups.get(1).filter(|json| !json.is_empty()) {
         Some(json) => Ladder::read(json),

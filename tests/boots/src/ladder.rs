@@ -10,7 +10,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::qemu::{Accelerator, Machine};
 
-use crate::scene::{bench_program, wireboot};
+use crate::scene::{doctor_program, wireboot};
 
 /// For all of it: much longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -37,7 +37,7 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
         lab,
         machine,
         ip,
-        (&wireboot()?, &bench_program()?),
+        (&wireboot()?, &doctor_program()?),
         options,
         PATIENCE,
         |_| {},
@@ -125,7 +125,7 @@ pub(crate) fn phases_of_a_frame(lab: &Lab) -> Result<()> {
         lab,
         machine,
         IpVersion::V4,
-        (&wireboot()?, &bench_program()?),
+        (&wireboot()?, &doctor_program()?),
         "rounds=1 ms=100 phases=1",
         PATIENCE,
         |_| {},

@@ -7,7 +7,7 @@ use wireboot_experiments::loaders::{self, Loader, Network, Plan, Programs, Repor
 use wireboot_lab::netns::Lab;
 use wireboot_lab::packages::Package;
 
-use crate::scene::{bench_program, boot_program, callers_program, wireboot};
+use crate::scene::{boot_program, callers_program, doctor_program, wireboot};
 
 /// The smallest file that the measurement has: how fast it comes is of no interest here.
 const BYTES: u64 = 1 << 20;
@@ -16,7 +16,7 @@ fn measured(lab: &Lab, loaders: Vec<Loader>, networks: Vec<Network>) -> Result<R
     let programs = Programs {
         wireboot: boot_program()?,
         callers: callers_program()?,
-        bench: bench_program()?,
+        doctor: doctor_program()?,
         command: wireboot()?,
     };
     let plan = Plan {

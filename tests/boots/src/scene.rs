@@ -224,9 +224,9 @@ pub(crate) fn faulty_program() -> Result<PathBuf> {
     dist("wireboot-faults.efi")
 }
 
-/// The program that measures.
-pub(crate) fn bench_program() -> Result<PathBuf> {
-    dist("wireboot-bench.efi")
+/// The program that examines machines.
+pub(crate) fn doctor_program() -> Result<PathBuf> {
+    dist("doctor.efi")
 }
 
 /// The program that makes loaders' calls.

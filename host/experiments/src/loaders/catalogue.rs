@@ -69,7 +69,7 @@ pub enum Program {
     Grub(&'static str),
     /// iPXE's snponly.efi, which reads a file by this protocol.
     Ipxe(&'static str, PathBuf),
-    /// wireboot-bench.efi, which calls the Simple Network Protocol's Receive again and again.
+    /// doctor.efi, which calls the Simple Network Protocol's Receive again and again.
     ReceiveLoop,
 }
 

@@ -121,7 +121,7 @@ pub fn run(arguments: LoadersArgs) -> Result<()> {
         wireboot: firmware_program(arguments.nbp.as_deref(), "wireboot.efi")
             .context("no wireboot.efi: make build, or name it with --nbp")?,
         callers: beside("wireboot-callers.efi").context("make build makes it")?,
-        bench: beside("wireboot-bench.efi").context("make build makes it")?,
+        doctor: beside("doctor.efi").context("make build makes it")?,
         command: std::env::current_exe().context("finding this program's own file")?,
     };
     let lab = Lab::enter()?;

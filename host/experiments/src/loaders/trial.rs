@@ -41,8 +41,8 @@ pub struct Programs {
     pub wireboot: PathBuf,
     /// wireboot-callers.efi
     pub callers: PathBuf,
-    /// wireboot-bench.efi
-    pub bench: PathBuf,
+    /// doctor.efi
+    pub doctor: PathBuf,
     /// The wireboot command.
     pub command: PathBuf,
 }
@@ -286,7 +286,7 @@ impl Stage<'_> {
             self.testbed.lab,
             machine,
             IP,
-            (&self.testbed.command, &self.programs.bench),
+            (&self.testbed.command, &self.programs.doctor),
             "rounds=1 ms=1000 only=SNP",
             LONGEST,
             |_| {},

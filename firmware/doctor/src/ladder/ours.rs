@@ -1,9 +1,9 @@
 //! The rungs of our protocols: what a boot loader gets over wireboot's network, by its calls.
 
+use super::table::Kind;
+use super::wire::Driver;
 use super::{Bench, network};
 use crate::error::Error;
-use crate::ladder::Kind;
-use crate::wire::Driver;
 use wireboot_boot::boot;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;

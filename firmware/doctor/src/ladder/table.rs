@@ -270,7 +270,7 @@ mod tests {
         ladder.add(
             Kind::Transmit,
             "driver",
-            Err(Error::Options("a \"b\"\n\\ü".to_string())),
+            Err(Error::options("a \"b\"\n\\ü", "")),
         );
         let json = ladder.json(2);
         assert!(json.starts_with("{\"version\":\""), "{json}");

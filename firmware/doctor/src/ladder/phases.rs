@@ -2,7 +2,7 @@
 
 use super::Bench;
 use super::frames::Size;
-use super::ladder::Kind;
+use super::table::Kind;
 use super::wire::Driver;
 use crate::error::Error;
 use alloc::format;

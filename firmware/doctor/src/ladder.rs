@@ -1,4 +1,4 @@
-//! wireboot-bench.efi: what this machine's network can do at each height, measured in one boot against a sender on the network.
+//! `doctor.efi ladder`: what this machine's network can do at each height, measured in one boot against a sender on the network.
 //!
 //! ```text
 //!  wireboot TFTP, HTTP            the firmware's TFTP (PXE), HTTP
@@ -9,32 +9,27 @@
 //!
 //! Every rung is measured once a round, by turns, and the median counts. The sender (`wireboot lab ladder`) speaks
 //! [`wireboot_wire::ladder`].
-#![cfg_attr(not(test), no_std)]
-#![forbid(unsafe_code)]
 
-extern crate alloc;
-
-mod error;
 mod files;
 mod frame;
 mod frames;
-mod ladder;
 mod options;
 mod ours;
 mod phases;
+mod table;
 mod upload;
 mod wire;
 mod work;
 
+use crate::error::{Error, refused};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use core::net::{IpAddr, SocketAddr};
-use error::{Error, refused};
 use frames::{Frames, Size};
-use ladder::{Kind, Ladder};
 use options::Options;
 use phases::{Phases, Record};
+use table::{Kind, Ladder};
 use upload::WithoutTso;
 use wire::{Driver, Managed, Wire};
 use wireboot_boot::card::{self, Card};
@@ -51,11 +46,10 @@ use wireboot_nic::Nic;
 use wireboot_platform::claim::pci::{Candidate, Claim};
 use wireboot_platform::claim::{snp, undi};
 use wireboot_platform::firmware_net::Mnp;
-use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::memory;
 use wireboot_platform::snp::Snp;
 use wireboot_platform::undi::Undi;
-use wireboot_platform::{Clock, Status, console};
+use wireboot_platform::{Clock, console};
 use wireboot_wire::ladder::DATA_PORT;
 
 /// What one measurement found.
@@ -94,25 +88,13 @@ const MEMORY: usize = 64 << 20;
 /// How long the link may take to come up, in microseconds.
 const LINK: u64 = 5_000_000;
 
-/// The program: measures what its options say, and tells.
-pub fn main() -> Status {
-    let clock = Clock::calibrate();
-    log::info!("wireboot-bench {}", env!("CARGO_PKG_VERSION"));
-    match run(clock) {
-        Ok(()) => Status::SUCCESS,
-        Err(error) => {
-            log::error!("{error}");
-            error.status()
-        }
-    }
-}
-
-fn run(clock: Clock) -> Result<(), Error> {
-    let image = LoadedSelf::read();
-    let options = Options::parse(&image.text())?;
-    // Taking the network interface makes the firmware forget how it loaded us: read that first.
-    let origin = Origin::of(&image);
-    let mut bench = Bench::open(&options, &origin, clock)?;
+/// Measures what the options in `text` say, and tells.
+///
+/// # Errors
+/// When the options are not understood, or there is no card, address or sender.
+pub(crate) fn run(text: &str, origin: &Origin, clock: Clock) -> Result<(), Error> {
+    let options = Options::parse(text)?;
+    let mut bench = Bench::open(&options, origin, clock)?;
     for round in 1..=options.rounds {
         log::info!("round {round} of {}", options.rounds);
         bench.round();
@@ -121,7 +103,7 @@ fn run(clock: Clock) -> Result<(), Error> {
         console::line(&line);
     }
     let json = bench.ladder.json(clock.hertz());
-    if !console::serial_line(&format!("wireboot-bench: {json}")) {
+    if !console::serial_line(&format!("ladder: {json}")) {
         log::warn!("no serial port takes the figures");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The options: the text of PE section `.wbconf`, else the load options.
+//! The ladder's options.
 
 use crate::error::Error;
 use alloc::string::{String, ToString};
@@ -44,6 +44,8 @@ impl Default for Options {
     }
 }
 
+/// What there is.
+const KNOWN: &str = "server=ADDRESS rounds=N ms=N file=NAME small=NAME large=NAME processors=N,N,... only=WORD,... phases=1";
 /// A second or ten are enough for every rung.
 const MAX_MILLIS: u32 = wireboot_wire::ladder::MAX_MICROS / 1000;
 /// More than any machine has.
@@ -52,16 +54,14 @@ const MAX_PROCESSORS: u32 = 4096;
 const MAX_ROUNDS: u32 = 1000;
 
 impl Options {
-    /// Those in `[wireboot-bench.efi] [key=value ...]`: the shell puts the program's name first, a boot option does not.
+    /// Those in `[key=value ...]`.
     ///
     /// # Errors
     /// The word that is not understood.
-    pub(crate) fn parse(load_options: &str) -> Result<Self, Error> {
-        let mut words = load_options.split_whitespace().peekable();
-        words.next_if(|first| !first.contains('='));
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let mut options = Self::default();
-        for word in words {
-            let refused = || Error::Options(word.to_string());
+        for word in text.split_whitespace() {
+            let refused = || Error::options(word, KNOWN);
             let (key, value) = word.split_once('=').ok_or_else(refused)?;
             let within = |value: &str, range: core::ops::RangeInclusive<u32>| {
                 let number = value.parse().ok().filter(|number| range.contains(number));
@@ -100,12 +100,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_behind_the_programs_name() {
-        for none in ["", "wireboot-bench.efi"] {
-            assert_eq!(Options::parse(none).unwrap(), Options::default(), "{none}");
-        }
-        let options =
-            Options::parse("FS0:\\wireboot-bench.efi rounds=2 ms=100 server=10.0.0.1").unwrap();
+    fn each_key() {
+        assert_eq!(Options::parse("").unwrap(), Options::default());
+        let options = Options::parse("rounds=2 ms=100 server=10.0.0.1").unwrap();
         assert_eq!((options.rounds, options.millis), (2, 100));
         assert_eq!(options.server, Some(IpAddr::from([10, 0, 0, 1])));
         let options = Options::parse("server=fd00:77::1").unwrap();
@@ -120,7 +117,7 @@ mod tests {
         assert!(options.wants("wireboot TFTP over SNP") && options.wants("driver, copied"));
         assert!(!options.wants("MNP"));
         for wrong in [
-            "a.efi x",
+            "x",
             "rounds=1 x",
             "rounds=0",
             "ms=999999",
@@ -131,7 +128,7 @@ mod tests {
             "phases=2",
         ] {
             assert!(
-                matches!(Options::parse(wrong), Err(Error::Options(word)) if wrong.ends_with(&word)),
+                matches!(Options::parse(wrong), Err(Error::Options { word, .. }) if wrong.ends_with(&word)),
                 "{wrong}"
             );
         }

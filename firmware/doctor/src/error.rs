@@ -16,10 +16,13 @@ pub(crate) enum Error {
     #[error(transparent)]
     Boot(#[from] BootError),
     /// A word of the load options is wrong.
-    #[error(
-        "{0:?} is not understood: any of server=ADDRESS rounds=N ms=N file=NAME small=NAME large=NAME processors=N,N,... only=WORD,... phases=1"
-    )]
-    Options(String),
+    #[error("{word:?} is not understood: any of {known}")]
+    Options {
+        /// That word.
+        word: String,
+        /// What could stand there.
+        known: String,
+    },
     /// Neither the load options nor DHCP name a server.
     #[error("nobody says where the sender is: write server=ADDRESS")]
     NoServer,
@@ -37,6 +40,16 @@ pub(crate) enum Error {
     /// A file does not end.
     #[error("{0}: more than a minute is too long to be measured; name a smaller file")]
     Slow(String),
+}
+
+impl Error {
+    /// `word` of the load options is none of the `known` ones.
+    pub(crate) fn options(word: &str, known: impl Into<String>) -> Self {
+        Self::Options {
+            word: word.into(),
+            known: known.into(),
+        }
+    }
 }
 
 impl From<FetchError> for Error {
@@ -73,7 +86,7 @@ impl Error {
         match self {
             Self::Boot(error) => error.status(),
             Self::NoSender(_) | Self::Sink(_) => Status::NO_RESPONSE,
-            Self::Options(_) => Status::INVALID_PARAMETER,
+            Self::Options { .. } => Status::INVALID_PARAMETER,
             Self::NoServer | Self::NoAddress(_) | Self::Slow(_) => Status::ABORTED,
         }
     }

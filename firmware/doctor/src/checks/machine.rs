@@ -1,0 +1,21 @@
+//! What machine it is.
+
+use crate::error::Error;
+use crate::examination::Examination;
+use alloc::format;
+use wireboot_platform::{console, processors, smbios};
+
+/// Firmware, processors, counter, UUID.
+pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
+    let machine = &mut examination.report.machine;
+    machine.firmware = Some(console::firmware());
+    machine.counter_hz = Some(examination.clock.hertz());
+    let others = processors::aps().map_or(0, |aps| aps.len());
+    machine.processors = u32::try_from(others + 1).ok();
+    machine.uuid = smbios::system_uuid().map(|uuid| {
+        uuid.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<alloc::string::String>()
+    });
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! doctor.efi: where the seconds of this machine's network boot go, measured with the firmware that is in it.
+//!
+//! ```text
+//!  options ──> examination ──> a check after the other ──> report ──> findings ──> screen, serial port, server, disk
+//!      └────> ladder: what the network can do at each height
+//! ```
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod checks;
+mod delivery;
+mod error;
+mod examination;
+mod ladder;
+mod options;
+
+use error::Error;
+use options::{Command, Options};
+use wireboot_boot::origin::Origin;
+use wireboot_platform::image::LoadedSelf;
+use wireboot_platform::{Clock, Status};
+
+/// The program: does what its options say, and tells.
+pub fn main() -> Status {
+    let clock = Clock::calibrate();
+    log::info!("doctor {}", env!("CARGO_PKG_VERSION"));
+    match run(clock) {
+        Ok(()) => Status::SUCCESS,
+        Err(error) => {
+            log::error!("{error}");
+            error.status()
+        }
+    }
+}
+
+fn run(clock: Clock) -> Result<(), Error> {
+    let image = LoadedSelf::read();
+    // Taking the network interface makes the firmware forget how it loaded us: read that first.
+    let origin = Origin::of(&image);
+    match Options::parse(&image.text())? {
+        Command::Ladder(text) => ladder::run(&text, &origin, clock),
+        Command::Examine(options) => examination::run(&options, &image, &origin, clock),
+    }
+}
