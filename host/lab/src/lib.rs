@@ -22,7 +22,7 @@ pub mod payload;
 pub mod qemu;
 mod qmp;
 pub mod server;
-mod station;
+pub mod station;
 pub mod timeline;
 pub mod variables;
 mod wire;

@@ -1,0 +1,96 @@
+//! A virtual machine that doctor.efi examines from inside.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
+use regex::Regex;
+use wireboot_lab::capture::Capture;
+use wireboot_lab::embed;
+use wireboot_lab::ip::IpVersion;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::qemu::{Disk, Machine};
+use wireboot_report::Report;
+
+use super::site::Site;
+use super::{CAPTURED, Trial};
+
+/// What is to be examined from inside.
+#[derive(Clone, Copy, Debug)]
+pub struct Examination<'a> {
+    /// doctor.efi.
+    pub program: &'a Path,
+    /// Its options; `standard` for none.
+    pub words: &'a str,
+    /// Instructions count instead of time: see [`Machine::counts_instructions`].
+    pub counts_instructions: bool,
+}
+
+/// Boots a machine from a disk with doctor.efi, on the trial's network, and reads its report. The machine's packets are kept in the file
+/// `capture`; `watch` sees its console.
+///
+/// # Errors
+/// When a part of the lab does not start, or no report comes, with the end of the console.
+pub fn examine(
+    lab: &Lab,
+    trial: &Trial<'_>,
+    examination: Examination<'_>,
+    capture: &Path,
+    watch: impl FnMut(&str) + Send + 'static,
+) -> Result<Report> {
+    let mut site = Site::new(lab, trial.faults, trial.wireboot)?;
+    let disk = lab.scratch().join("doctor-disk");
+    let boot = disk.join("EFI/BOOT");
+    fs::create_dir_all(&boot).context("making a directory")?;
+    let words = match examination.words {
+        "standard" => "",
+        words => words,
+    };
+    // Not by a script of the shell: the newest OVMF has none.
+    embed::configuration(examination.program, words, &boot.join("BOOTX64.EFI"))?;
+    let cable = Capture::start(lab, site.network.cable(), "", CAPTURED, capture)?;
+
+    let mut machine = Machine::new(trial.accelerator);
+    machine.counts_instructions = examination.counts_instructions;
+    let mut card = site.network.card();
+    card.boot_index = Some(2);
+    machine.network = Some(card);
+    machine.disks.push(Disk::Directory {
+        path: disk,
+        boot_index: Some(1),
+    });
+    machine.pxe_only(Some(IpVersion::V4));
+    site.check()?;
+    let mut running = machine.start(lab, "doctor", watch)?;
+    let end = Regex::new(r"doctor: (\{.*\})\r?\n|wireboot: error: (.*)\n")?;
+    let seen = running.console.wait_for(&end, trial.longest)?;
+    let json = seen.groups.get(1).filter(|json| !json.is_empty());
+    let Some(json) = json else {
+        bail!("{}\n{}", seen.text.trim_end(), running.console.tail(15));
+    };
+    let report = Report::from_json(json).context("the report on the serial port")?;
+    drop(running);
+    site.check()?;
+    cable.stop()?;
+    Ok(report)
+}
+
+/// Shows the console, or in the progress bar its check.
+pub(super) fn watch(text: &str, console: bool, bar: &ProgressBar) {
+    if console {
+        bar.suspend(|| {
+            let mut output = std::io::stdout().lock();
+            let _ = output
+                .write_all(text.as_bytes())
+                .and_then(|()| output.flush());
+        });
+    } else if let Some(check) = text
+        .lines()
+        .rev()
+        .find_map(|line| line.split_once(": check "))
+    {
+        bar.set_message(format!("check {}", check.1.trim()));
+    }
+}
