@@ -1,7 +1,7 @@
 //! Loaders that let the PXE base code read whole files.
 
+use crate::efi;
 use crate::report::{Failure, succeeded};
-use crate::{efi, snp};
 use alloc::ffi::CString;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,6 @@ use uefi_raw::protocol::network::pxe::{
 };
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use uefi_raw::{Boolean, IpAddress};
-use wireboot_platform::Clock;
 
 /// What an uninitialised variable may hold.
 const UNINITIALISED: u64 = 0x5a5a_5a5a;
@@ -201,16 +200,6 @@ pub(crate) fn limine(device: Handle, file: &str) -> Result<Vec<u8>, Failure> {
     let base_code = BaseCode::of(device)?;
     let mode = base_code.mode();
     base_code.size_and_read(next_server(chosen(&mode)), file, None, false)
-}
-
-/// NetBSD: the base code only tells the interface, which must have SNP on the same handle; then SNP.
-pub(crate) fn netbsd(device: Handle, file: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
-    efi::protocol::<c_void>(device, &SimpleNetworkProtocol::GUID, "SNP on the device")?;
-    let mode = BaseCode::of(device)?.mode();
-    if !bool::from(mode.dhcp_ack_received) && !bool::from(mode.pxe_reply_received) {
-        return Err(Failure::Wrong("neither DhcpAck nor PxeReply"));
-    }
-    snp::freebsd(device, file, clock)
 }
 
 /// shim: blocks of 512 bytes, 4 MB, twice what comes back when that is too small.

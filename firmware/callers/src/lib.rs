@@ -79,7 +79,7 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Verb::OpenBsd => base_code::openbsd(device, file),
         Verb::Esxi => base_code::esxi(device, file),
         Verb::Limine => base_code::limine(device, file),
-        Verb::NetBsd => base_code::netbsd(device, file, clock),
+        Verb::NetBsd => snp::netbsd(device, file, clock),
         Verb::Shim => base_code::shim(device, file),
         Verb::Wds => udp::wds(device, file, clock),
         Verb::FreeBsdSnp => snp::freebsd(device, file, clock),

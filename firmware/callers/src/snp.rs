@@ -217,3 +217,13 @@ pub(crate) fn freebsd(device: Handle, file: &str, clock: Clock) -> Result<Vec<u8
     };
     tftp::read(&mut Link { snp, path }, &wanted)
 }
+
+/// NetBSD: the base code only tells the interface, which must have SNP on the same handle; then SNP.
+pub(crate) fn netbsd(device: Handle, file: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
+    efi::protocol::<c_void>(device, &SimpleNetworkProtocol::GUID, "SNP on the device")?;
+    let mode = BaseCode::of(device)?.mode();
+    if !bool::from(mode.dhcp_ack_received) && !bool::from(mode.pxe_reply_received) {
+        return Err(Failure::Wrong("neither DhcpAck nor PxeReply"));
+    }
+    freebsd(device, file, clock)
+}

@@ -2,6 +2,7 @@
 
 mod answer;
 mod caller;
+pub(crate) mod children;
 
 use crate::caller::{Buffer, structure};
 use crate::handle::Installed;
@@ -11,9 +12,11 @@ use crate::signal::signal;
 use crate::simple_network::{denied, status};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use children::Child;
 use core::net::IpAddr;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use uefi::Handle;
+use uefi_raw::protocol::driver::ServiceBindingProtocol;
 use uefi_raw::protocol::network::http::{HttpConfigData, HttpProtocol, HttpToken};
 use uefi_raw::{Event, Handle as RawHandle, Status};
 use wireboot_net::{Duration, Memory};
@@ -27,26 +30,43 @@ const POLL_LINGER: Duration = Duration::from_millis(10);
 /// Children at most: they take memory.
 const MOST_CHILDREN: usize = 4096;
 
-struct Child {
-    installed: Installed,
-    /// Its table: made by `create`, and freed when it is installed no more.
-    table: NonNull<HttpProtocol>,
-    http: Http,
+/// The functions of EFI_HTTP_SERVICE_BINDING_PROTOCOL.
+pub(crate) const BINDING: ServiceBindingProtocol = ServiceBindingProtocol {
+    create_child,
+    destroy_child,
+};
+
+unsafe extern "efiapi" fn create_child(
+    this: *mut ServiceBindingProtocol,
+    handle: *mut RawHandle,
+) -> Status {
+    let Some(shared) = HttpServiceBinding::at(this).filter(|_| !handle.is_null()) else {
+        return Status::INVALID_PARAMETER;
+    };
+    // SAFETY: the caller's variable.
+    unsafe {
+        match create(shared, handle.read_unaligned()) {
+            Ok(child) => {
+                handle.write_unaligned(child);
+                Status::SUCCESS
+            }
+            Err(status) => status,
+        }
+    }
 }
 
-/// The children that there are.
-#[derive(Default)]
-pub(crate) struct Children(Vec<Child>);
-
-impl Children {
-    fn find(&mut self, this: *const HttpProtocol) -> Option<&mut Child> {
-        let is = |child: &&mut Child| ptr::eq(child.table.as_ptr(), this);
-        self.0.iter_mut().find(is)
+unsafe extern "efiapi" fn destroy_child(
+    this: *mut ServiceBindingProtocol,
+    handle: RawHandle,
+) -> Status {
+    match HttpServiceBinding::at(this) {
+        Some(shared) if !handle.is_null() => destroy(shared, handle),
+        _ => Status::INVALID_PARAMETER,
     }
 }
 
 /// A new child, on `handle` if it is not null.
-pub(crate) fn create(shared: &'static Shared, handle: RawHandle) -> Result<RawHandle, Status> {
+fn create(shared: &'static Shared, handle: RawHandle) -> Result<RawHandle, Status> {
     // A call that is at work would be in the way at the end.
     let call = shared.call().map_err(status)?;
     if call.state.http.0.len() >= MOST_CHILDREN {
@@ -90,7 +110,7 @@ pub(crate) fn create(shared: &'static Shared, handle: RawHandle) -> Result<RawHa
 }
 
 /// The end of the child on `handle`: its tokens are aborted.
-pub(crate) fn destroy(shared: &Shared, handle: RawHandle) -> Status {
+fn destroy(shared: &Shared, handle: RawHandle) -> Status {
     let mut call = match shared.call() {
         Ok(call) => call,
         Err(refusal) => return status(refusal),

@@ -97,7 +97,7 @@ impl Resident {
                 binding: BindingTable::new(shared),
                 snp: SnpTable::new(shared, &station),
                 base_code: BaseCodeTable::new(shared, &station, packets),
-                http: HttpServiceBinding::new(shared),
+                http: HttpServiceBinding::new(http::BINDING, shared),
                 load_file: LoadFileTable::new(shared, &interface.url),
                 ip: [false, true].map(|v6| IpConfigTable::new(shared, v6, &station)),
                 interface: Box::new(interface),

@@ -1,12 +1,10 @@
 //! EFI_HTTP_SERVICE_BINDING_PROTOCOL: its table.
 
-use crate::http;
 use crate::offered::Offered;
 use crate::shared::Shared;
 use alloc::boxed::Box;
 use core::ffi::c_void;
 use uefi_raw::protocol::driver::ServiceBindingProtocol;
-use uefi_raw::{Handle, Status};
 
 static OFFERED: Offered<HttpServiceBinding> = Offered::none();
 
@@ -19,16 +17,16 @@ pub(crate) struct HttpServiceBinding {
 }
 
 impl HttpServiceBinding {
-    pub(crate) fn new(shared: &'static Shared) -> Box<Self> {
-        let table = Box::new(Self {
-            protocol: ServiceBindingProtocol {
-                create_child,
-                destroy_child,
-            },
-            shared,
-        });
+    /// With these functions, which find what is theirs by [`Self::at`].
+    pub(crate) fn new(protocol: ServiceBindingProtocol, shared: &'static Shared) -> Box<Self> {
+        let table = Box::new(Self { protocol, shared });
         OFFERED.set(&table);
         table
+    }
+
+    /// What a caller's `this` is of, if it is the table that is offered.
+    pub(crate) fn at(this: *mut ServiceBindingProtocol) -> Option<&'static Shared> {
+        OFFERED.at(this).map(|table| table.shared)
     }
 
     /// What children of the table that is offered are of.
@@ -44,34 +42,5 @@ impl HttpServiceBinding {
 impl Drop for HttpServiceBinding {
     fn drop(&mut self) {
         OFFERED.forget(self);
-    }
-}
-
-unsafe extern "efiapi" fn create_child(
-    this: *mut ServiceBindingProtocol,
-    handle: *mut Handle,
-) -> Status {
-    let Some(table) = OFFERED.at(this).filter(|_| !handle.is_null()) else {
-        return Status::INVALID_PARAMETER;
-    };
-    // SAFETY: the caller's variable.
-    unsafe {
-        match http::create(table.shared, handle.read_unaligned()) {
-            Ok(child) => {
-                handle.write_unaligned(child);
-                Status::SUCCESS
-            }
-            Err(status) => status,
-        }
-    }
-}
-
-unsafe extern "efiapi" fn destroy_child(
-    this: *mut ServiceBindingProtocol,
-    handle: Handle,
-) -> Status {
-    match OFFERED.at(this) {
-        Some(table) if !handle.is_null() => http::destroy(table.shared, handle),
-        _ => Status::INVALID_PARAMETER,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::caller::Buffer;
 use crate::failure::Failure;
-use crate::http::Children;
+use crate::http::children::Children;
 use crate::signal::signal;
 use crate::tpl::AtCallback;
 use alloc::boxed::Box;

@@ -1,0 +1,25 @@
+//! The children of EFI_HTTP_SERVICE_BINDING_PROTOCOL.
+
+use crate::handle::Installed;
+use alloc::vec::Vec;
+use core::ptr::{self, NonNull};
+use uefi_raw::protocol::network::http::HttpProtocol;
+use wireboot_protocols::http::Http;
+
+pub(super) struct Child {
+    pub(super) installed: Installed,
+    /// Its table: made by `create`, and freed when it is installed no more.
+    pub(super) table: NonNull<HttpProtocol>,
+    pub(super) http: Http,
+}
+
+/// The children that there are.
+#[derive(Default)]
+pub(crate) struct Children(pub(super) Vec<Child>);
+
+impl Children {
+    pub(super) fn find(&mut self, this: *const HttpProtocol) -> Option<&mut Child> {
+        let is = |child: &&mut Child| ptr::eq(child.table.as_ptr(), this);
+        self.0.iter_mut().find(is)
+    }
+}
