@@ -36,7 +36,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use wireboot_report::network::Outcome;
-use wireboot_report::{Checkpoints, Finding, Report};
+use wireboot_report::{Checkpoints, DryBoot, Finding, Report};
 
 /// What costs time or misleads, most seconds first.
 pub fn examine(report: &Report) -> Vec<Finding> {
@@ -58,7 +58,10 @@ pub fn verdict(report: &Report) -> String {
     if let Some(points) = &report.checkpoints {
         return checkpoints(points, &report.findings);
     }
-    let mut out = format!("{:.1} s on the network", report.network.span_s);
+    let mut out = match report.dry_boot() {
+        Some(boot) => dry_boot(report, boot),
+        None => format!("{:.1} s on the network", report.network.span_s),
+    };
     let (timed, others): (Vec<_>, Vec<_>) = report
         .findings
         .iter()
@@ -87,10 +90,20 @@ pub fn verdict(report: &Report) -> String {
         .transfers
         .iter()
         .any(|one| one.outcome == Outcome::Complete);
-    if !arrived {
+    if !arrived && report.dry_boot().is_none() {
         out.push_str(" Nothing was fetched.");
     }
     out
+}
+
+/// What became of a dry boot, and the seconds until then: those of the options that fail before it, too.
+fn dry_boot(report: &Report, boot: &DryBoot) -> String {
+    let before: f64 = report.failing_before().iter().map(DryBoot::mean_s).sum();
+    let seconds = before + boot.mean_s();
+    match &boot.failure {
+        None => format!("{seconds:.1} s to load {}", boot.option),
+        Some(status) => format!("{seconds:.1} s until {} failed: {status}", boot.option),
+    }
 }
 
 /// Where the seconds from reset to the last known point went.

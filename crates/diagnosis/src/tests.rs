@@ -4,7 +4,7 @@ use alloc::vec;
 use wireboot_report::network::{
     BootServer, Dhcp, Dhcpv6, NameQuery, Offer, Protocol, SpanningTree, Transfer, VendorOptions,
 };
-use wireboot_report::{Checkpoints, Phase, PhaseKind};
+use wireboot_report::{Attempt, Checkpoints, DryBoot, Phase, PhaseKind};
 
 fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
     Phase {
@@ -128,6 +128,70 @@ fn findings_stand_by_seconds_and_the_verdict_names_them() {
     );
     assert!(tree.advice.iter().any(|line| line.contains("portfast")));
     assert_eq!(tree.doc, "docs/doctor.md#spanning-tree");
+}
+
+/// A boot option, loaded with the network of [`healthy`], but for patience.
+fn dry(option: &str, seconds: f64) -> DryBoot {
+    let mut network = healthy().network;
+    network.dhcp[0].request_s = vec![4.0];
+    DryBoot {
+        option: option.into(),
+        runs_s: vec![seconds - 0.5, seconds + 0.5],
+        bytes: Some(1 << 20),
+        network,
+        ..DryBoot::default()
+    }
+}
+
+#[test]
+fn a_dry_boot_is_examined_as_a_captured_one() {
+    let mut report = Report::new();
+    report.dry_boots.push(dry("UEFI PXEv4", 9.75));
+    // One behind it would not be used.
+    report.dry_boots.push(dry("UEFI HTTPv4", 20.0));
+    report.findings = examine(&report);
+    assert_eq!(
+        verdict(&report),
+        "9.8 s to load UEFI PXEv4; 4.0 of them DHCP patience."
+    );
+    // What a phase tells, too: silence before the first file.
+    report.dry_boots[0].network.transfers[0].start_s = 9.0;
+    report.dry_boots[0].timeline = vec![phase(PhaseKind::Quiet, 5.0, 8.0, "")];
+    close(found(&report, "silence").seconds, 3.0);
+}
+
+#[test]
+fn options_that_fail_before_one_that_loads_cost_their_time() {
+    let mut report = Report::new();
+    let failing = |option: &str, status: &str, seconds| DryBoot {
+        failure: Some(status.into()),
+        network: wireboot_report::Network::default(),
+        ..dry(option, seconds)
+    };
+    report.dry_boots = vec![
+        failing("UEFI HTTPv4", "TIMEOUT", 61.5),
+        failing("UEFI HTTPv6", "NO_RESPONSE", 30.0),
+    ];
+    report.findings = examine(&report);
+    assert_eq!(
+        verdict(&report),
+        "61.5 s until UEFI HTTPv4 failed: TIMEOUT; nothing found that can be saved."
+    );
+    report.dry_boots.push(dry("UEFI PXEv4", 5.0));
+    report.findings = examine(&report);
+    assert_eq!(
+        verdict(&report),
+        "96.5 s to load UEFI PXEv4; 91.5 of them options that fail before it, 4.0 DHCP patience."
+    );
+    let one = found(&report, "failing-options");
+    assert!(
+        one.evidence.ends_with(
+            "UEFI HTTPv4 (TIMEOUT after 61.5 s), UEFI HTTPv6 (NO_RESPONSE after 30.0 s)"
+        ),
+        "{}",
+        one.evidence
+    );
+    close(one.expected_s.unwrap(), 0.0);
 }
 
 #[test]
@@ -745,9 +809,135 @@ fn checkpoints_are_told_as_the_parts_between_them() {
 }
 
 #[test]
+fn options_in_vain_are_told_with_their_seconds() {
+    let attempt = |option: &str, ready_s, start_s, back_s| Attempt {
+        option: option.into(),
+        ready_s,
+        start_s,
+        back_s,
+    };
+    let mut report = Report::new();
+    report.checkpoints = Some(Checkpoints {
+        load_image_s: Some(77.5),
+        start_image_s: Some(80.0),
+        exit_entry_s: Some(90.0),
+        option: Some("Boot0003 PXEv4".into()),
+        options_before: vec!["Boot0001 Disk".into(), "Boot0007 Other".into()],
+        attempts: vec![
+            attempt("Boot0001 Disk", 7.0, None, None),
+            attempt("Boot0002 HTTP", 7.5, Some(60.0), Some(61.0)),
+            attempt("Boot0003 PXEv4", 77.5, Some(80.0), None),
+        ],
+        ..Checkpoints::default()
+    });
+    report.findings = examine(&report);
+    let one = found(&report, "options-before");
+    close(one.seconds, 70.5);
+    assert_eq!(
+        one.evidence,
+        "the firmware tried before Boot0003 PXEv4: Boot0001 Disk 500 ms, Boot0002 HTTP 70.0 s, whose loader came back"
+    );
+    assert!(
+        verdict(&report).starts_with(
+            "90.0 s from reset to the end of boot services: 7.0 firmware, 70.5 boot options in vain, 2.5 loading"
+        ),
+        "{}",
+        verdict(&report)
+    );
+    // Options that stand before it and were not tried cost nothing.
+    let points = report.checkpoints.as_mut().unwrap();
+    points.attempts.drain(..2);
+    assert_eq!(examine(&report), []);
+    // Nor does one that has nothing to boot.
+    let points = report.checkpoints.as_mut().unwrap();
+    points
+        .attempts
+        .insert(0, attempt("Boot0001 Disk", 77.45, None, None));
+    assert_eq!(examine(&report), []);
+}
+
+#[test]
 fn each_rule_has_its_own_name() {
     let mut all: Vec<_> = names().collect();
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), rules::ALL.len());
+}
+
+/// A boot of OVMF's: GetTime by nobody, the keyboard with each packet.
+fn traced() -> wireboot_report::trace::Traced {
+    wireboot_report::trace::Traced {
+        took_s: 4.0,
+        received: 700,
+        ..wireboot_report::trace::Traced::default()
+    }
+}
+
+fn called(service: &str, calls: u64, own_s: Option<f64>) -> wireboot_report::trace::Called {
+    wireboot_report::trace::Called {
+        service: service.into(),
+        image: "SomeDxe".into(),
+        calls,
+        own_s,
+    }
+}
+
+#[test]
+fn what_the_firmware_asks_with_each_packet_is_told_with_its_seconds() {
+    for (service, id, in_transfer) in [
+        ("GetTime", "time-per-packet", true),
+        ("ConIn.ReadKeyStroke", "keyboard-per-packet", false),
+    ] {
+        let report = |calls, own_s, received| {
+            let mut traced = traced();
+            traced.received = received;
+            traced.calls = vec![called(service, calls, own_s), called("Stall", 9, own_s)];
+            let mut report = healthy();
+            let mut trace = wireboot_report::Trace::default();
+            if in_transfer {
+                trace.transfer = Some(traced);
+            } else {
+                trace.boot = Some(traced);
+            }
+            report.trace = Some(trace);
+            report
+        };
+        let slow = found(&report(1400, Some(0.7), 700), id);
+        close(slow.seconds, 0.7);
+        assert_eq!(slow.expected_s, Some(0.0));
+        let said =
+            "is called 2.00 times for each packet received, 700 ms of 4.0 s; callers: SomeDxe";
+        assert!(slow.evidence.ends_with(said), "{}", slow.evidence);
+        // Counted only.
+        let counted = found(&report(700, None, 700), id);
+        assert_eq!((counted.seconds, counted.expected_s), (0.0, None));
+        // Seldom, or of no weight, or too few packets to tell.
+        for (calls, own_s, received) in [
+            (349, Some(0.7), 700),
+            (700, Some(0.039), 700),
+            (19, Some(0.7), 19),
+        ] {
+            assert!(!ids(&report(calls, own_s, received)).contains(&id.to_string()));
+        }
+    }
+}
+
+#[test]
+fn variables_that_a_boot_writes_are_told() {
+    let mut report = healthy();
+    let mut boot = traced();
+    boot.calls = vec![called("GetVariable", 9, Some(0.1))];
+    report.trace = Some(wireboot_report::Trace {
+        boot: Some(boot.clone()),
+        ..wireboot_report::Trace::default()
+    });
+    assert_eq!(ids(&report), Vec::<String>::new());
+    boot.calls.push(called("SetVariable", 2, Some(0.5)));
+    report.trace.as_mut().unwrap().boot = Some(boot);
+    let written = found(&report, "variables-written");
+    close(written.seconds, 0.5);
+    assert_eq!(
+        written.evidence,
+        "SetVariable is called 2 times in a network boot, 500 ms; callers: SomeDxe"
+    );
 }

@@ -1,6 +1,6 @@
 //! The body of the fuzz target: what must hold for any bytes. It panics when it does not.
 
-use crate::{basic_boot, boot_table_address, boot_table_length};
+use crate::{attempts, basic_boot, boot_table_address, boot_table_length};
 
 /// Any bytes are refused or read; times that are read go forward.
 pub fn fuzz_fpdt(data: &[u8]) {
@@ -10,5 +10,8 @@ pub fn fuzz_fpdt(data: &[u8]) {
     }
     if let Ok(boot) = basic_boot(data) {
         assert!(boot.is_plausible());
+    }
+    if let Ok(attempts) = attempts(data) {
+        assert!(attempts.count() <= data.len());
     }
 }

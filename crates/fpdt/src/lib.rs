@@ -5,6 +5,7 @@
 //!        type 0: reserved(4), address of the FBPT(8)
 //! FBPT   "FBPT" length(4)                                | record: type(2) length(1) revision(1) ...
 //!        type 2: reserved(4), five times in nanoseconds(8)
+//!        type 0x3000 of recorder.efi's: its GUID(16), boot option(2), is it known(2), three times in nanoseconds(8)
 //! ```
 //!
 //! All numbers are little-endian. Times count from the machine's reset.
@@ -17,6 +18,9 @@ extern crate std;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod writer;
+
+pub use writer::{FPDT_BYTES, MOST_ATTEMPTS, MOST_BYTES, Recording, write_fpdt};
 
 /// Bytes of an ACPI table's header.
 const TABLE_HEADER: usize = 36;
@@ -28,6 +32,13 @@ const RECORD_HEADER: usize = 4;
 /// Types of records: in the FPDT the pointer, in the FBPT the times.
 const BOOT_POINTER: u16 = 0;
 const BASIC_BOOT: u16 = 2;
+/// Of those that firmware's vendors may use, with a GUID that says whose it is.
+const ATTEMPT: u16 = 0x3000;
+const ATTEMPT_BYTES: usize = 48;
+/// df233257-ae2f-4c37-bb24-e63e588efd0f
+const WRITER: [u8; 16] = [
+    0x57, 0x32, 0x23, 0xdf, 0x2f, 0xae, 0x37, 0x4c, 0xbb, 0x24, 0xe6, 0x3e, 0x58, 0x8e, 0xfd, 0x0f,
+];
 
 /// No boot takes longer: a counter that runs on over a warm start says how long the machine has had power.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -65,6 +76,19 @@ pub struct BasicBoot {
     pub exit_entry_ns: u64,
     /// They had ended; 0 where they did not.
     pub exit_ns: u64,
+}
+
+/// A boot option that the firmware tried, as recorder.efi saw it, in nanoseconds from reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// Its number, that of `Boot####`. Not all that firmware starts is a boot option.
+    pub option: Option<u16>,
+    /// Its loader was to be loaded. Over the network: before the download.
+    pub ready_ns: u64,
+    /// It was started; 0 where it was not.
+    pub start_ns: u64,
+    /// It came back; 0 where it did not.
+    pub back_ns: u64,
 }
 
 /// The address of the FBPT, out of the FPDT.
@@ -111,6 +135,47 @@ pub fn basic_boot(fbpt: &[u8]) -> Result<BasicBoot, ParseError> {
     boot.is_plausible().then_some(boot).ok_or(ParseError::Times)
 }
 
+/// What the firmware tried, out of an FBPT of recorder.efi's: the latest [`MOST_ATTEMPTS`], in their order. Those of other writers have none.
+///
+/// # Errors
+/// [`ParseError`] when the bytes are no FBPT, or a time cannot be right.
+pub fn attempts(fbpt: &[u8]) -> Result<impl Iterator<Item = Attempt>, ParseError> {
+    let table = table(fbpt, *b"FBPT", BOOT_HEADER)?;
+    let mut before = 0;
+    for attempt in Records(table.get(BOOT_HEADER..).unwrap_or_default()) {
+        let Some(attempt) = attempt_of(attempt?) else {
+            continue;
+        };
+        let times = [attempt.ready_ns, attempt.start_ns, attempt.back_ns];
+        for time in times.into_iter().filter(|time| *time != 0) {
+            if time < before || time > LONGEST_NS {
+                return Err(ParseError::Times);
+            }
+            before = time;
+        }
+    }
+    let records = Records(table.get(BOOT_HEADER..).unwrap_or_default());
+    Ok(records.filter_map(|record| attempt_of(record.ok()?)))
+}
+
+/// The attempt in a record, if it is one.
+fn attempt_of(record: &[u8]) -> Option<Attempt> {
+    let [low, high, ..] = *record else {
+        return None;
+    };
+    let writer = record.get(RECORD_HEADER..)?.first_chunk::<16>()?;
+    if u16::from_le_bytes([low, high]) != ATTEMPT || *writer != WRITER {
+        return None;
+    }
+    let &[low, high, known, _] = record.get(20..)?.first_chunk::<4>()?;
+    Some(Attempt {
+        option: (known != 0).then_some(u16::from_le_bytes([low, high])),
+        ready_ns: u64_at(record, 24)?,
+        start_ns: u64_at(record, 32)?,
+        back_ns: u64_at(record, 40)?,
+    })
+}
+
 impl BasicBoot {
     /// The times go forward, and are no longer than a boot's. Zero is a point that was not reached.
     #[must_use]
@@ -149,19 +214,32 @@ fn table(bytes: &[u8], signature: [u8; 4], header: usize) -> Result<&[u8], Parse
 
 /// The first record of a type, its header included.
 fn record(table: &[u8], header: usize, wanted: u16) -> Result<&[u8], ParseError> {
-    let mut rest = table.get(header..).unwrap_or_default();
-    while let Some((&[low, high, length, _], _)) = rest.split_first_chunk::<RECORD_HEADER>() {
-        let length = usize::from(length);
-        if length < RECORD_HEADER {
-            return Err(ParseError::Truncated);
-        }
-        let (record, behind) = rest.split_at_checked(length).ok_or(ParseError::Truncated)?;
-        if u16::from_le_bytes([low, high]) == wanted {
+    for record in Records(table.get(header..).unwrap_or_default()) {
+        let record = record?;
+        if record.first_chunk::<2>() == Some(&wanted.to_le_bytes()) {
             return Ok(record);
         }
-        rest = behind;
     }
     Err(ParseError::NoRecord)
+}
+
+/// Records one behind the other, their headers included; the first that is cut off is the last.
+struct Records<'a>(&'a [u8]);
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<&'a [u8], ParseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = core::mem::take(&mut self.0);
+        let (&[_, _, length, _], _) = rest.split_first_chunk::<RECORD_HEADER>()?;
+        let length = usize::from(length);
+        let whole = rest.split_at_checked(length);
+        let Some((record, behind)) = whole.filter(|_| length >= RECORD_HEADER) else {
+            return Some(Err(ParseError::Truncated));
+        };
+        self.0 = behind;
+        Some(Ok(record))
+    }
 }
 
 fn u64_at(record: &[u8], at: usize) -> Option<u64> {

@@ -121,3 +121,136 @@ proptest::proptest! {
         fuzzing::fuzz_fpdt(&bytes);
     }
 }
+
+fn pair(recording: &Recording) -> (BasicBoot, Vec<Attempt>) {
+    let mut memory = [0xff; MOST_BYTES];
+    recording.write(&mut memory);
+    let length = boot_table_length(memory.first_chunk().unwrap()).unwrap();
+    let table = &memory[..length];
+    let attempts = attempts(table).unwrap().collect();
+    (basic_boot(table).unwrap(), attempts)
+}
+
+#[test]
+fn the_last_attempt_is_the_boot_and_those_before_are_kept() {
+    let mut recording = Recording::default();
+    assert_eq!(pair(&recording), (BasicBoot::default(), Vec::new()));
+    recording.ready_to_boot(Some(7), 1_000);
+    recording.ready_to_boot(None, 3_000);
+    assert!(recording.program_starts(4_000));
+    assert!(!recording.program_starts(4_100));
+    recording.program_came_back(5_000);
+    recording.ready_to_boot(Some(1), 6_000);
+    assert!(recording.program_starts(7_000));
+    recording.exit_begins(8_000);
+    recording.exit_begins(8_500);
+    recording.exit_done(9_000);
+    let (boot, attempts) = pair(&recording);
+    assert_eq!(
+        boot,
+        BasicBoot {
+            reset_end_ns: 0,
+            load_image_ns: 6_000,
+            start_image_ns: 7_000,
+            exit_entry_ns: 8_000,
+            exit_ns: 9_000,
+        }
+    );
+    let attempt = |option, ready_ns, start_ns, back_ns| Attempt {
+        option,
+        ready_ns,
+        start_ns,
+        back_ns,
+    };
+    assert_eq!(
+        attempts,
+        [
+            attempt(Some(7), 1_000, 0, 0),
+            attempt(None, 3_000, 4_000, 5_000),
+            attempt(Some(1), 6_000, 7_000, 0),
+        ]
+    );
+}
+
+#[test]
+fn a_program_before_the_first_attempt_is_none() {
+    let mut recording = Recording::default();
+    assert!(!recording.program_starts(1));
+    recording.program_came_back(2);
+    assert_eq!(pair(&recording).1, Vec::new());
+}
+
+#[test]
+fn of_too_many_attempts_the_latest_are_kept() {
+    let mut recording = Recording::default();
+    for number in 0..MOST_ATTEMPTS as u16 + 3 {
+        recording.ready_to_boot(Some(number), u64::from(number) + 1);
+    }
+    let (boot, attempts) = pair(&recording);
+    assert_eq!(attempts.len(), MOST_ATTEMPTS);
+    assert_eq!(attempts[0].option, Some(3));
+    assert_eq!(
+        attempts.last().unwrap().option,
+        Some(MOST_ATTEMPTS as u16 + 2)
+    );
+    assert_eq!(boot.load_image_ns, MOST_ATTEMPTS as u64 + 3);
+}
+
+#[test]
+fn a_table_without_room_is_cut_off_and_nothing_else_is_written() {
+    let mut recording = Recording::default();
+    recording.ready_to_boot(Some(1), 1);
+    let mut memory = [0; 60];
+    recording.write(&mut memory);
+    assert_eq!(basic_boot(&memory), Err(ParseError::Truncated));
+    assert!(attempts(&memory).is_err());
+}
+
+#[test]
+fn attempts_of_others_and_impossible_ones_are_none() {
+    assert_eq!(attempts(&fbpt(&PXE)).unwrap().count(), 0);
+    let mut recording = Recording::default();
+    recording.ready_to_boot(Some(1), 5);
+    recording.program_starts(6);
+    let mut memory = [0; MOST_BYTES];
+    recording.write(&mut memory);
+    assert_eq!(attempts(&memory).unwrap().count(), 1);
+    let mut others = memory;
+    others[60] ^= 1;
+    assert_eq!(attempts(&others).unwrap().count(), 0);
+    let mut backwards = memory;
+    backwards[56 + 24] = 7;
+    assert_eq!(attempts(&backwards).err(), Some(ParseError::Times));
+    let mut ages = memory;
+    ages[56 + 32..][..8].copy_from_slice(&(LONGEST_NS + 1).to_le_bytes());
+    assert_eq!(attempts(&ages).err(), Some(ParseError::Times));
+}
+
+#[test]
+fn the_pointer_that_is_written_is_read() {
+    for address in [0, 0x1f73_c000, u64::MAX] {
+        assert_eq!(boot_table_address(&write_fpdt(address)), Ok(address));
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_is_recorded_is_read(steps in proptest::collection::vec((0..5, 1..1_000_u64), 0..200)) {
+        let mut recording = Recording::default();
+        let mut now = 0;
+        for (step, later) in steps {
+            now += later;
+            match step {
+                0 => recording.ready_to_boot(Some(now as u16), now),
+                1 => drop(recording.program_starts(now)),
+                2 => recording.program_came_back(now),
+                3 => recording.exit_begins(now),
+                _ => recording.exit_done(now),
+            }
+            let (boot, attempts) = pair(&recording);
+            assert!(attempts.len() <= MOST_ATTEMPTS);
+            let latest = attempts.last().copied().unwrap_or_default();
+            assert_eq!((boot.load_image_ns, boot.start_image_ns), (latest.ready_ns, latest.start_ns));
+        }
+    }
+}

@@ -57,7 +57,7 @@ pub struct Stolen {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DryBoot {
-    /// The option's name: `UEFI PXEv4 (MAC:525400123456)`, or the device's path where the firmware has no option for it.
+    /// The option's name: `UEFI PXEv4 (MAC:525400123456)`, or `PXEv4 (MAC:525400123456)` where the firmware has no option.
     pub option: String,
     /// How long each run took, in seconds.
     pub runs_s: Vec<f64>,
@@ -71,9 +71,11 @@ pub struct DryBoot {
     pub packets: u64,
     /// Packets of these for whose bytes there was no room.
     pub packets_lost: u64,
-    /// What happened when in the last run.
+    /// What looking at these packets took of the last run, in seconds.
+    pub watching_s: f64,
+    /// What happened when in the last run, in seconds from its beginning.
     pub timeline: Vec<Phase>,
-    /// What its packets showed.
+    /// What its packets showed. Its times, too, are seconds from the run's beginning.
     pub network: Network,
 }
 
@@ -81,6 +83,11 @@ impl DryBoot {
     /// The mean of the runs, in seconds.
     pub fn mean_s(&self) -> f64 {
         self.runs_s.iter().sum::<f64>() / (self.runs_s.len() as f64).max(1.0)
+    }
+
+    /// How long the last run took, in seconds: the one of which the timeline tells.
+    pub fn last_s(&self) -> f64 {
+        self.runs_s.last().copied().unwrap_or_default()
     }
 
     /// From the mean to the run that is farthest from it, in seconds.

@@ -1,6 +1,7 @@
 //! A report: what was measured of a machine's network boot, and what was found in it.
 //!
-//! It is one JSON document. Keys carry their units: `_s` seconds, `_bytes`, `_blocks`. Times are seconds from the machine's first packet.
+//! It is one JSON document. Keys carry their units: `_s` seconds, `_bytes`, `_blocks`. Times are seconds from the machine's first packet, or where wireboot.efi
+//! tells of its own boot, from its beginning.
 //! A reader passes over keys and words that it does not know, so that an older one reads what a newer one wrote, and takes what is missing
 //! as empty.
 //!
@@ -26,9 +27,15 @@ pub mod firmware;
 )]
 pub mod fuzzing;
 pub mod network;
+mod profile;
+pub mod throughput;
+pub mod trace;
 
 pub use firmware::{Cost, DryBoot, NotMeasured, Stolen, Timer};
 pub use network::Network;
+pub use profile::{Profile, ProfiledImage};
+pub use throughput::Throughput;
+pub use trace::Trace;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -40,12 +47,18 @@ pub const SCHEMA: u32 = 1;
 /// The longest report that is read, in bytes.
 pub const LONGEST: usize = 16 << 20;
 
+/// Objects and lists that a report has at most. Each takes far more memory than the two bytes of an empty one.
+const MOST_PARTS: usize = 1 << 18;
+
 /// Why a text is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It is longer than [`LONGEST`].
     #[error("longer than 16 MiB, so no report")]
     TooLong,
+    /// It has more objects and lists than any report.
+    #[error("more than 262,144 objects and lists in it, so no report")]
+    TooManyParts,
     /// It is no JSON, or its values are not a report's.
     #[error("not a report: {0}")]
     Json(#[from] serde_json::Error),
@@ -90,6 +103,15 @@ pub struct Report {
     /// Time taken from the firmware.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stolen: Option<Stolen>,
+    /// What the firmware's network drivers called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
+    /// What TCP and UDP moved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub throughput: Vec<Throughput>,
+    /// Where the BSP was while the firmware fetched a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Checks that measured nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_measured: Vec<NotMeasured>,
@@ -116,6 +138,11 @@ impl Report {
         if text.len() > LONGEST {
             return Err(ReadError::TooLong);
         }
+        // Those in strings count, too: names have few.
+        let parts = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
+        if parts.count() > MOST_PARTS {
+            return Err(ReadError::TooManyParts);
+        }
         let report: Self = serde_json::from_str(text)?;
         if report.schema != SCHEMA {
             return Err(ReadError::Schema(report.schema));
@@ -126,12 +153,47 @@ impl Report {
             timeline.iter().all(in_order) && network.span_s >= 0.0
         };
         let dry = |boot: &DryBoot| {
-            possible(&boot.timeline, &boot.network) && boot.runs_s.iter().all(|run| *run >= 0.0)
+            possible(&boot.timeline, &boot.network)
+                && boot.runs_s.iter().all(|run| *run >= 0.0)
+                && boot.watching_s >= 0.0
         };
-        if !possible(&report.timeline, &report.network) || !report.dry_boots.iter().all(dry) {
+        let attempts = report
+            .checkpoints
+            .iter()
+            .flat_map(|points| &points.attempts);
+        let attempted = attempts.clone().all(Attempt::is_possible)
+            && attempts.is_sorted_by(|one, next| one.ready_s <= next.ready_s);
+        let profiled = |one: &Profile| one.seconds >= 0.0 && one.plain_s >= 0.0;
+        if !possible(&report.timeline, &report.network)
+            || !report.profile.as_ref().is_none_or(profiled)
+            || !report.dry_boots.iter().all(dry)
+            || !attempted
+        {
+            return Err(ReadError::Time);
+        }
+        if !report.trace.iter().all(Trace::is_possible) {
+            return Err(ReadError::Time);
+        }
+        if !report.throughput.iter().all(Throughput::is_possible) {
             return Err(ReadError::Time);
         }
         Ok(report)
+    }
+
+    /// Of the dry boots, the one that a boot would use: the first that loads, else the first.
+    pub fn dry_boot(&self) -> Option<&DryBoot> {
+        let mut loaded = self.dry_boots.iter().filter(|boot| boot.failure.is_none());
+        loaded.next().or(self.dry_boots.first())
+    }
+
+    /// The dry boots that fail before that one. None where no other loads.
+    pub fn failing_before(&self) -> &[DryBoot] {
+        let loaded = self
+            .dry_boots
+            .iter()
+            .position(|boot| boot.failure.is_none());
+        let before = loaded.and_then(|place| self.dry_boots.get(..place));
+        before.unwrap_or_default()
     }
 
     /// The report as JSON, on one line.
@@ -203,16 +265,62 @@ pub struct Checkpoints {
     pub option: Option<String>,
     /// Boot options that stand before it in the firmware's order.
     pub options_before: Vec<String>,
+    /// The boot options that the firmware tried, in their order; the last is the one that was used. Empty where nobody recorded them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
     /// Why a source tells nothing.
     pub missing: Vec<String>,
 }
 
+/// A boot option that the firmware tried, in seconds from the machine's reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attempt {
+    /// Its number and its name.
+    pub option: String,
+    /// Its turn came.
+    pub ready_s: f64,
+    /// Its loader was started; `None` where there was none to start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_s: Option<f64>,
+    /// Its loader came back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_s: Option<f64>,
+}
+
+impl Attempt {
+    fn is_possible(&self) -> bool {
+        let times = [Some(self.ready_s), self.start_s, self.back_s];
+        times
+            .into_iter()
+            .flatten()
+            .try_fold(0.0, |before, time| (time >= before).then_some(time))
+            .is_some()
+    }
+}
+
 impl Checkpoints {
+    /// The options that the firmware tried in vain, with the seconds that each took.
+    pub fn in_vain(&self) -> impl Iterator<Item = (&Attempt, f64)> {
+        let next = self.attempts.iter().skip(1);
+        let pairs = self.attempts.iter().zip(next);
+        pairs.map(|(one, next)| (one, next.ready_s - one.ready_s))
+    }
+
     /// What ended at each point that is known, and when, in the order of time.
     pub fn parts(&self) -> Vec<(&'static str, f64)> {
         // Who tells both has the loader begin right behind its start; a loader that another one started begins later.
+        let first = self.attempts.first().filter(|_| self.attempts.len() > 1);
         let points = [
-            ("firmware", self.load_image_s),
+            ("firmware", first.map(|attempt| attempt.ready_s)),
+            (
+                if first.is_some() {
+                    "boot options in vain"
+                } else {
+                    "firmware"
+                },
+                self.load_image_s,
+            ),
             ("loading the boot loader", self.start_image_s),
             (
                 if self.start_image_s.is_some() {
@@ -281,6 +389,12 @@ pub enum PhaseKind {
     Transfer,
     /// Something was asked for that the server has not.
     Refused,
+    /// wireboot.efi took a network card, and its link came up.
+    Card,
+    /// It got its addresses.
+    Address,
+    /// It learnt what to boot: a configuration, a choice in a menu.
+    Choice,
     /// Nothing of the machine's was on the wire: it worked, or waited without asking.
     #[default]
     Quiet,
@@ -379,6 +493,43 @@ mod tests {
     }
 
     #[test]
+    fn a_boot_uses_the_first_option_that_loads() {
+        let boot = |option: &str, failure: Option<&str>| DryBoot {
+            option: option.into(),
+            failure: failure.map(Into::into),
+            ..DryBoot::default()
+        };
+        let mut report = Report::new();
+        assert_eq!(report.dry_boot(), None);
+        report.dry_boots = vec![boot("a", Some("TIMEOUT")), boot("b", Some("NO_MEDIA"))];
+        assert_eq!(report.dry_boot().unwrap().option, "a");
+        assert_eq!(report.failing_before(), []);
+        report.dry_boots.push(boot("c", None));
+        report.dry_boots.push(boot("d", None));
+        assert_eq!(report.dry_boot().unwrap().option, "c");
+        assert_eq!(report.failing_before().len(), 2);
+    }
+
+    #[test]
+    fn attempts_that_go_back_in_time_are_refused() {
+        let text = |attempts: &str| {
+            alloc::format!(r#"{{"schema":1,"checkpoints":{{"attempts":[{attempts}]}}}}"#)
+        };
+        let read = |attempts: &str| Report::from_json(&text(attempts));
+        let right = r#"{"option":"Boot0001","ready_s":1,"start_s":2,"back_s":3},{"ready_s":4}"#;
+        let attempts = read(right).unwrap().checkpoints.unwrap().attempts;
+        assert_eq!(attempts[0].back_s, Some(3.0));
+        for wrong in [
+            r#"{"ready_s":-1}"#,
+            r#"{"ready_s":2,"start_s":1}"#,
+            r#"{"ready_s":1,"back_s":0.5}"#,
+            r#"{"ready_s":2},{"ready_s":1}"#,
+        ] {
+            assert!(matches!(read(wrong), Err(ReadError::Time)), "{wrong}");
+        }
+    }
+
+    #[test]
     fn what_is_new_is_passed_over_and_what_is_missing_is_empty() {
         let text = r#"{"schema":1,"from":"the future","findings":[{"id":"x","severity":9}],
             "timeline":[{"kind":"warp","start_s":1,"end_s":2}],"network":{"transfers":[{"protocol":"nfs","outcome":"melted"}]}}"#;
@@ -407,6 +558,8 @@ mod tests {
         };
         assert_eq!(asked(&[0.0, 4.0, 12.0], &[12.1]), Some(12.0));
         assert_eq!(asked(&[0.0, 4.0], &[5.0, 9.1]), Some(0.0));
+        // dnsmasq that waits for 5 s, as it was seen.
+        assert_eq!(asked(&[0.0, 3.80], &[5.02, 9.80]), Some(0.0));
         assert_eq!(asked(&[0.0, 4.0], &[5.0]), Some(4.0));
         assert_eq!(asked(&[0.0, 4.0, 12.0], &[12.1, 13.0]), Some(12.0));
         assert_eq!(asked(&[0.0], &[]), None);
@@ -424,8 +577,17 @@ mod tests {
         assert!(error(backwards).contains("time"));
         assert!(error(r#"{"schema":1,"network":{"span_s":-1}}"#).contains("time"));
         assert!(error(r#"{"schema":1,"dry_boots":[{"runs_s":[-1]}]}"#).contains("time"));
+        assert!(error(r#"{"schema":1,"dry_boots":[{"watching_s":-1}]}"#).contains("time"));
         let dry = r#"{"schema":1,"dry_boots":[{"timeline":[{"start_s":2,"end_s":1}]}]}"#;
         assert!(error(dry).contains("time"));
+        let moved = r#"{"schema":1,"throughput":[{"took_s":-1}]}"#;
+        assert!(error(moved).contains("time"));
+        assert!(error(r#"{"schema":1,"profile":{"seconds":-1}}"#).contains("time"));
+        assert!(error(r#"{"schema":1,"profile":{"plain_s":-1}}"#).contains("time"));
         assert!(error(&" ".repeat(LONGEST + 1)).contains("16 MiB"));
+        let many =
+            |count| std::format!(r#"{{"schema":1,"timeline":[{}{{}}]}}"#, "{},".repeat(count));
+        assert!(Report::from_json(&many(MOST_PARTS - 3)).is_ok());
+        assert!(error(&many(MOST_PARTS - 2)).contains("262,144"));
     }
 }

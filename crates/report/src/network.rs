@@ -91,8 +91,8 @@ impl Dhcp {
     /// The request that this offer answers: the last before it, but the first where the server answers each request as late as the one
     /// before.
     pub fn answered_s(&self) -> Option<f64> {
-        /// Two answers as late as each other may differ by this.
-        const SAME_S: f64 = 0.3;
+        /// Two answers as late as each other may differ by this: some servers count in whole seconds.
+        const SAME_S: f64 = 1.0;
         let first = self.offers.first()?;
         if let [asked, again, ..] = *self.discover_s {
             let mut answers = self.offers.iter().filter(|one| one.server == first.server);

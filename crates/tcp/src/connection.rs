@@ -208,6 +208,12 @@ impl Connection {
         self.send.timer.shortest
     }
 
+    /// Segments with data or a FIN that were sent again.
+    #[must_use]
+    pub fn retransmissions(&self) -> u64 {
+        self.send.retransmissions
+    }
+
     /// SEND: so many more bytes wait in the caller's send buffer. It shall hold less than 1 GiB.
     pub fn queue(&mut self, bytes: u32) {
         if self.may_send() {

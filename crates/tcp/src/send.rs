@@ -56,6 +56,8 @@ pub(crate) struct Send {
     pub timer: Retransmission,
     /// A closed window is to be probed by one byte.
     probe: bool,
+    /// Segments that were sent again.
+    pub retransmissions: u64,
 }
 
 /// A piece of the sequence space that leaves.
@@ -91,6 +93,7 @@ impl Send {
             congestion: Congestion::new(mss),
             timer: Retransmission::default(),
             probe: false,
+            retransmissions: 0,
         }
     }
 
@@ -337,6 +340,7 @@ impl Send {
         let stop = earlier(stop, start.wrapping_add(self.mss.into()));
         self.high_rxt = stop;
         self.timer.resent(now);
+        self.retransmissions += 1;
         Some(self.piece(start, stop))
     }
 

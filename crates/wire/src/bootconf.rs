@@ -56,7 +56,7 @@ const IGNORED_KEYS: [&str; 8] = [
 ];
 
 /// Keys that say how wireboot.efi is to work. They are none of the Boot Loader Specification's.
-pub const SETTINGS: [&str; 7] = [
+pub const SETTINGS: [&str; 8] = [
     "processors",
     "nic",
     "vlan",
@@ -64,14 +64,47 @@ pub const SETTINGS: [&str; 7] = [
     "patience",
     "network",
     "near-end",
+    "report",
 ];
 
-/// Those of them that concern only the program that is started, with the values that each takes. They are of effect in a configuration from a
+/// Those of them that are needed only when the program is started, with the values that each takes. They are of effect in a configuration from a
 /// server too. The others have to be known before the network is.
-const OF_THE_PROGRAM: [(&str, &[&str]); 2] = [
-    ("network", &["firmware", "wireboot"]),
-    ("near-end", &["0", "1"]),
+const OF_THE_PROGRAM: [(&str, Values); 3] = [
+    ("network", Values::Words(&["firmware", "wireboot"])),
+    ("near-end", Values::Words(&["0", "1"])),
+    ("report", Values::HttpUrl),
 ];
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// A URL of a server to send to.
+    HttpUrl,
+}
+
+impl Values {
+    /// Whether `value` is one of them. Whether a URL is right in all its parts is for the program to say.
+    #[must_use]
+    pub fn accept(&self, value: &str) -> bool {
+        match self {
+            Self::Words(words) => words.contains(&value),
+            Self::HttpUrl => value
+                .strip_prefix("http://")
+                .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')),
+        }
+    }
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(words) => f.write_str(&words.join(" or ")),
+            Self::HttpUrl => f.write_str("an http URL"),
+        }
+    }
+}
 
 /// A remark on one line of the text: a warning, or one of the errors for which it was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +164,8 @@ pub struct Entry {
     pub initrd: Vec<File>,
     /// Arguments (`options`, joined by a space).
     pub options: String,
+    /// How wireboot.efi is to work for this entry: only settings that concern the program, each key once at most.
+    pub settings: Vec<Setting>,
 }
 
 impl Entry {
@@ -141,7 +176,7 @@ impl Entry {
 }
 
 /// How wireboot.efi is to work: a line before the first entry. Most are of use only where they are known before the network is, so in an
-/// embedded configuration.
+/// embedded configuration. What concerns the program that is started may also stand in an entry, for that alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// One of [`SETTINGS`].
@@ -153,7 +188,7 @@ pub struct Setting {
 impl Setting {
     /// The values that this setting takes, if it is one that a configuration from a server can say.
     #[must_use]
-    pub fn of_the_program(&self) -> Option<&'static [&'static str]> {
+    pub fn of_the_program(&self) -> Option<Values> {
         let mut all = OF_THE_PROGRAM.into_iter();
         all.find_map(|(key, values)| (key == self.key).then_some(values))
     }
@@ -203,6 +238,9 @@ impl fmt::Display for BootConfig {
             }
             if !entry.options.is_empty() {
                 writeln!(f, "options {}", entry.options)?;
+            }
+            for Setting { key, value } in &entry.settings {
+                writeln!(f, "{key} {value}")?;
             }
             for file in entry.files() {
                 if let Some(sha256) = &file.sha256 {
@@ -281,6 +319,7 @@ struct Draft {
     program_failed: bool,
     initrd: Vec<File>,
     options: String,
+    settings: Vec<Setting>,
     sums: Vec<(usize, [u8; 32], String)>,
 }
 
@@ -373,15 +412,20 @@ impl Reader {
     }
 
     fn add_setting(&mut self, key: &'static str, value: &str) {
-        if self.open.is_some() {
-            self.misplaced(key);
-        } else if value.is_empty() {
+        let settings = match &mut self.open {
+            Some(draft) if OF_THE_PROGRAM.iter().any(|(name, _)| *name == key) => {
+                &mut draft.settings
+            }
+            Some(_) => return self.misplaced(key),
+            None => &mut self.settings,
+        };
+        if value.is_empty() {
             self.error(self.line, format!("{key} needs a value"));
-        } else if self.settings.iter().any(|setting| setting.key == key) {
+        } else if settings.iter().any(|setting| setting.key == key) {
             self.error(self.line, format!("a second {key}"));
         } else {
             let value = value.to_owned();
-            self.settings.push(Setting { key, value });
+            settings.push(Setting { key, value });
         }
     }
 
@@ -398,6 +442,7 @@ impl Reader {
                 program_failed: false,
                 initrd: Vec::new(),
                 options: String::new(),
+                settings: Vec::new(),
                 sums: Vec::new(),
             }
         })
@@ -564,6 +609,7 @@ impl Reader {
             program,
             initrd,
             options: draft.options,
+            settings: draft.settings,
         });
     }
 
@@ -728,6 +774,28 @@ mod tests {
         one_error("title A\nlinux a\nvlan 7", 3, "before the first entry");
         one_error("processors\ntitle A\nlinux a", 1, "processors needs");
         one_error("nic a\nnic a\ntitle A\nlinux a", 2, "a second nic");
+    }
+
+    #[test]
+    fn what_concerns_the_program_may_stand_in_its_entry() {
+        let text = "near-end 0\ntitle A\nefi a\nnetwork firmware\ntitle B\nnetwork wireboot\nnear-end x\nefi b\n";
+        let config = parse(text).unwrap();
+        let settings = |entry: &Entry| {
+            let settings = entry.settings.iter();
+            let words = settings.map(|setting| format!("{} {}", setting.key, setting.value));
+            words.collect::<Vec<_>>()
+        };
+        assert_eq!(settings(&config.entries[0]), ["network firmware"]);
+        assert_eq!(
+            settings(&config.entries[1]),
+            ["network wireboot", "near-end x"]
+        );
+        assert_eq!(config.settings.len(), 1);
+        assert_eq!(parse(config.to_string()).unwrap(), config);
+        let twice = "title A\nefi a\nnetwork firmware\nnetwork firmware";
+        one_error(twice, 4, "a second network");
+        one_error("title A\nefi a\nnetwork", 3, "network needs");
+        one_error("title A\nefi a\nnic snp", 3, "before the first entry");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::dhcp::{Message, PxeOptions, option};
+use crate::load_option::{self, LoadOption, NetworkBoot};
 use crate::{bootconf, dhcpv6, filetype, ladder, tftp};
 
 /// A packet that parses, emits to bytes that parse to the same packet.
@@ -246,5 +247,20 @@ fn rewrite(writer: &mut dhcpv6::Writer, code: u16, value: &[u8]) {
         _ => {
             writer.option(code, value);
         }
+    }
+}
+
+/// A boot option's path ends before its end node, and is a path of whole nodes; so is what of it leads to the interface.
+pub fn fuzz_load_option(data: &[u8]) {
+    let _ = load_option::order(data).count();
+    let _ = NetworkBoot::of(data);
+    let Some(option) = LoadOption::parse(data) else {
+        return;
+    };
+    assert!(option.path.len() < data.len());
+    if let Some(way) = NetworkBoot::of(option.path) {
+        assert!(option.path.starts_with(way.interface));
+        // An Ethernet address lies in it.
+        assert!(way.interface.windows(6).any(|bytes| bytes == way.mac));
     }
 }

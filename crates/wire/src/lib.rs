@@ -6,6 +6,7 @@
 //! - [`bootconf`]: the text that says what to boot.
 //! - [`filetype`]: what a file is that is to be started.
 //! - [`pe`]: the headers of such a file.
+//! - [`load_option`]: the firmware's boot options, and how their device paths lead to a network.
 //! - [`ladder`]: what a machine that measures itself asks of the sender.
 //!
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
@@ -31,6 +32,7 @@ pub mod filetype;
 )]
 pub mod fuzzing;
 pub mod ladder;
+pub mod load_option;
 pub mod pe;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::indexing_slicing, reason = "a test kit")]

@@ -6,9 +6,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use wireboot_report::network::{Dhcp, VendorOptions};
-use wireboot_report::{Phase, PhaseKind, Report};
+use wireboot_report::{Phase, PhaseKind};
 
-use super::{Found, advice, count, listed, time};
+use super::{Boot, Found, advice, count, listed, time};
 
 /// Below this, waiting for an address is not worth a word.
 const WORTH_S: f64 = 0.3;
@@ -17,10 +17,10 @@ const WORTH_S: f64 = 0.3;
 const UNANSWERED_S: f64 = 1.0;
 
 /// Seconds that phases of `kind` take before `until_s`, those that overlap counted once.
-fn seconds(report: &Report, kind: PhaseKind, until_s: f64) -> f64 {
+fn seconds(boot: &Boot<'_>, kind: PhaseKind, until_s: f64) -> f64 {
     let mut covered = 0.0;
     let mut behind = 0.0_f64;
-    for phase in of(report, kind) {
+    for phase in of(boot, kind) {
         let start = phase.start_s.max(behind);
         let end = phase.end_s.min(until_s);
         if end > start {
@@ -31,11 +31,8 @@ fn seconds(report: &Report, kind: PhaseKind, until_s: f64) -> f64 {
     covered
 }
 
-fn of(report: &Report, kind: PhaseKind) -> impl Iterator<Item = &Phase> {
-    report
-        .timeline
-        .iter()
-        .filter(move |phase| phase.kind == kind)
+fn of<'a>(boot: &Boot<'a>, kind: PhaseKind) -> impl Iterator<Item = &'a Phase> + use<'a> {
+    boot.timeline.iter().filter(move |phase| phase.kind == kind)
 }
 
 /// A conversation by DHCP that led to a request: what its waits were for.
@@ -75,8 +72,8 @@ impl<'a> Taken<'a> {
     }
 }
 
-fn taken(report: &Report) -> impl Iterator<Item = Taken<'_>> {
-    report.network.dhcp.iter().filter_map(Taken::of)
+fn taken<'a>(boot: &Boot<'a>) -> impl Iterator<Item = Taken<'a>> + use<'a> {
+    boot.network.dhcp.iter().filter_map(Taken::of)
 }
 
 /// Requests by DHCP that nobody heard, before one that was answered; and how long the machine had tried before the capture saw it.
@@ -90,19 +87,19 @@ struct Unheard {
 }
 
 impl Unheard {
-    fn of(report: &Report) -> Option<Self> {
-        let dhcp = &report.network.dhcp;
+    fn of(boot: &Boot<'_>) -> Option<Self> {
+        let dhcp = &boot.network.dhcp;
         let before_s = dhcp.first()?.tried_before_s;
         // Whole attempts that nobody answered, up to the one that was.
-        let first = taken(report).next();
+        let first = taken(boot).next();
         let begins_s = first.as_ref().and_then(|one| one.dhcp.discover_s.first());
         let vain = dhcp.iter().take_while(|one| one.offers.is_empty());
         let vain: usize = vain.map(|one| one.discover_s.len()).sum();
         let vain_s = begins_s.map_or(0.0, |until| {
-            seconds(report, PhaseKind::DhcpUnanswered, *until)
+            seconds(boot, PhaseKind::DhcpUnanswered, *until)
         });
         // And the requests of that one that came to nothing.
-        let worst = taken(report)
+        let worst = taken(boot)
             .filter(|one| !one.heard_first)
             .max_by(|one, other| one.rest_s.total_cmp(&other.rest_s));
         let answered = worst.as_ref().or(first.as_ref());
@@ -144,9 +141,9 @@ impl Unheard {
 }
 
 /// The switch's port does not forward yet.
-pub(super) fn spanning_tree(report: &Report) -> Option<Found> {
-    let tree = report.network.spanning_tree.as_ref()?;
-    let unheard = Unheard::of(report)?;
+pub(super) fn spanning_tree(boot: &Boot<'_>) -> Option<Found> {
+    let tree = boot.network.spanning_tree.as_ref()?;
+    let unheard = Unheard::of(boot)?;
     // An edge port sends these packets, too, but forwards from the beginning.
     let forwarded = tree.forwards_s.is_some_and(|at| at <= unheard.began_s);
     if unheard.seconds < UNANSWERED_S || tree.first_s > unheard.answered_s || forwarded {
@@ -174,12 +171,12 @@ pub(super) fn spanning_tree(report: &Report) -> Option<Found> {
 }
 
 /// Nobody answers at first, or never, and no spanning tree is in sight.
-pub(super) fn unanswered(report: &Report) -> Option<Found> {
-    if spanning_tree(report).is_some() {
+pub(super) fn unanswered(boot: &Boot<'_>) -> Option<Found> {
+    if spanning_tree(boot).is_some() {
         return None;
     }
-    let Some(unheard) = Unheard::of(report) else {
-        return never_answered(report);
+    let Some(unheard) = Unheard::of(boot) else {
+        return never_answered(boot);
     };
     if unheard.seconds < UNANSWERED_S && f64::from(unheard.before_s) < UNANSWERED_S {
         return None;
@@ -198,8 +195,8 @@ pub(super) fn unanswered(report: &Report) -> Option<Found> {
 }
 
 /// The machine asked, over both versions of IP, and heard nothing.
-fn never_answered(report: &Report) -> Option<Found> {
-    let network = &report.network;
+fn never_answered(boot: &Boot<'_>) -> Option<Found> {
+    let network = &boot.network;
     let requests: usize = network.dhcp.iter().map(|one| one.discover_s.len()).sum();
     if network.dhcp.iter().any(|one| !one.offers.is_empty()) {
         return None;
@@ -210,7 +207,7 @@ fn never_answered(report: &Report) -> Option<Found> {
     }
     Some(Found {
         label: "requests that nobody answered".into(),
-        seconds: seconds(report, PhaseKind::DhcpUnanswered, network.span_s),
+        seconds: seconds(boot, PhaseKind::DhcpUnanswered, network.span_s),
         evidence: format!(
             "{} by DHCP, and not one answer in this capture",
             count(requests, "request")
@@ -224,19 +221,19 @@ fn never_answered(report: &Report) -> Option<Found> {
 }
 
 /// The other version of IP was tried first, where nobody speaks it.
-pub(super) fn ip_version(report: &Report) -> Option<Found> {
-    let network = &report.network;
+pub(super) fn ip_version(boot: &Boot<'_>) -> Option<Found> {
+    let network = &boot.network;
     let first_v4 = network.dhcp.iter().find_map(|one| one.discover_s.first());
     let v4 = network.dhcp.iter().any(|one| !one.offers.is_empty());
     let v6 = network.dhcpv6.iter().any(|one| !one.answered_s.is_empty());
     let first_v6 = network.dhcpv6.iter().find_map(|one| one.asked_s.first());
     let (vain, used, lost) = match (v4, v6) {
         (true, false) => {
-            let lost = seconds(report, PhaseKind::Ipv6Unanswered, *first_v4?);
+            let lost = seconds(boot, PhaseKind::Ipv6Unanswered, *first_v4?);
             ("IPv6", "IPv4", lost)
         }
         (false, true) => {
-            let lost = seconds(report, PhaseKind::DhcpUnanswered, *first_v6?);
+            let lost = seconds(boot, PhaseKind::DhcpUnanswered, *first_v6?);
             ("IPv4", "IPv6", lost)
         }
         _ => return None,
@@ -262,8 +259,8 @@ pub(super) fn ip_version(report: &Report) -> Option<Found> {
 }
 
 /// The server takes its time before it offers, longer than the machine waits anyway.
-pub(super) fn late_offer(report: &Report) -> Option<Found> {
-    let late: Vec<Taken<'_>> = taken(report)
+pub(super) fn late_offer(boot: &Boot<'_>) -> Option<Found> {
+    let late: Vec<Taken<'_>> = taken(boot)
         .filter(|one| one.heard_first && one.rest_s >= WORTH_S)
         .collect();
     let lost = late.iter().map(|one| one.rest_s).sum();
@@ -297,8 +294,8 @@ pub(super) fn late_offer(report: &Report) -> Option<Found> {
 }
 
 /// The machine has all it needs, and waits for better offers.
-pub(super) fn offer_wait(report: &Report) -> Option<Found> {
-    let waits: Vec<f64> = taken(report)
+pub(super) fn offer_wait(boot: &Boot<'_>) -> Option<Found> {
+    let waits: Vec<f64> = taken(boot)
         .map(|one| one.patience_s)
         .filter(|seconds| *seconds >= WORTH_S)
         .collect();
@@ -322,8 +319,8 @@ pub(super) fn offer_wait(report: &Report) -> Option<Found> {
 }
 
 /// A proxyDHCP or boot server that was promised and does not answer.
-pub(super) fn boot_server(report: &Report) -> Option<Found> {
-    let silent: Vec<&str> = report
+pub(super) fn boot_server(boot: &Boot<'_>) -> Option<Found> {
+    let silent: Vec<&str> = boot
         .network
         .boot_servers
         .iter()
@@ -333,7 +330,7 @@ pub(super) fn boot_server(report: &Report) -> Option<Found> {
     if silent.is_empty() {
         return None;
     }
-    let lost = of(report, PhaseKind::BootServer)
+    let lost = of(boot, PhaseKind::BootServer)
         .filter(|phase| silent.contains(&phase.what.as_str()))
         .map(Phase::seconds)
         .sum();
@@ -353,8 +350,8 @@ pub(super) fn boot_server(report: &Report) -> Option<Found> {
 }
 
 /// Several servers give addresses.
-pub(super) fn several_servers(report: &Report) -> Option<Found> {
-    let offers = report.network.dhcp.iter().flat_map(|one| &one.offers);
+pub(super) fn several_servers(boot: &Boot<'_>) -> Option<Found> {
+    let offers = boot.network.dhcp.iter().flat_map(|one| &one.offers);
     let servers: BTreeSet<&str> = offers
         .filter(|offer| offer.address.is_some())
         .map(|offer| offer.server.as_str())
@@ -378,8 +375,8 @@ pub(super) fn several_servers(report: &Report) -> Option<Found> {
 }
 
 /// Option 43 that is not PXE's.
-pub(super) fn vendor_options(report: &Report) -> Option<Found> {
-    let foreign: BTreeSet<&str> = report
+pub(super) fn vendor_options(boot: &Boot<'_>) -> Option<Found> {
+    let foreign: BTreeSet<&str> = boot
         .network
         .dhcp
         .iter()
@@ -407,8 +404,8 @@ pub(super) fn vendor_options(report: &Report) -> Option<Found> {
 }
 
 /// Names that take long.
-pub(super) fn names(report: &Report) -> Option<Found> {
-    let slow: Vec<&Phase> = of(report, PhaseKind::Name)
+pub(super) fn names(boot: &Boot<'_>) -> Option<Found> {
+    let slow: Vec<&Phase> = of(boot, PhaseKind::Name)
         .filter(|phase| phase.seconds() >= WORTH_S)
         .collect();
     let lost: f64 = slow.iter().map(|phase| phase.seconds()).sum();
@@ -432,9 +429,9 @@ pub(super) fn names(report: &Report) -> Option<Found> {
 }
 
 /// Nothing is on the wire before the first file: the firmware waits of itself.
-pub(super) fn silence(report: &Report) -> Option<Found> {
-    let first = report.network.transfers.first()?.start_s;
-    let silent: Vec<&Phase> = of(report, PhaseKind::Quiet)
+pub(super) fn silence(boot: &Boot<'_>) -> Option<Found> {
+    let first = boot.network.transfers.first()?.start_s;
+    let silent: Vec<&Phase> = of(boot, PhaseKind::Quiet)
         .filter(|phase| phase.end_s <= first && phase.seconds() >= UNANSWERED_S)
         .collect();
     let longest = silent

@@ -1,14 +1,22 @@
 //! What firmware and boot loader left behind for the system.
 
 use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
-use wireboot_report::Report;
+use wireboot_report::{Checkpoints, Report};
 
-use super::{Found, advice, listed};
+use super::{Found, advice, listed, time};
 
-/// Other boot options stand before the one that was used: the firmware tried them first, unless somebody chose.
+/// Less is not worth a word: an option whose device has nothing to boot costs some milliseconds.
+const WORTH_S: f64 = 0.1;
+
+/// Other boot options were tried before the one that was used, or stand before it: the firmware tried them first, unless somebody chose.
 pub(super) fn options_before(report: &Report) -> Option<Found> {
     let points = report.checkpoints.as_ref()?;
+    if !points.attempts.is_empty() {
+        return tried(points);
+    }
     let used = points.option.as_deref()?;
     if points.options_before.is_empty() {
         return None;
@@ -24,9 +32,40 @@ pub(super) fn options_before(report: &Report) -> Option<Found> {
             "{used} was used. Before it in the firmware's order, so tried first unless it was chosen by hand: {}",
             listed(before)
         ),
-        advice: advice([
-            "put the right one first: `efibootmgr -o`, or the firmware's setup. A network option in vain costs its patience (OVMF's HTTP Boot: 60 s)",
-        ]),
+        advice: advice([RIGHT_ONE_FIRST]),
         expected_s: None,
+    })
+}
+
+const RIGHT_ONE_FIRST: &str = "put the right one first: `efibootmgr -o`, or the firmware's setup. A network option in vain costs its patience (OVMF's HTTP Boot: 60 s)";
+
+/// What the firmware tried, as it was recorded.
+fn tried(points: &Checkpoints) -> Option<Found> {
+    let used = points.attempts.last()?;
+    let seconds: f64 = points.in_vain().map(|(_, seconds)| seconds).sum();
+    if seconds < WORTH_S {
+        return None;
+    }
+    let each = points.in_vain();
+    let each: Vec<String> = each
+        .map(|(attempt, seconds)| {
+            let came_back = if attempt.back_s.is_some() {
+                ", whose loader came back"
+            } else {
+                ""
+            };
+            format!("{} {}{came_back}", attempt.option, time(seconds))
+        })
+        .collect();
+    Some(Found {
+        label: "boot options before the right one".into(),
+        seconds,
+        evidence: format!(
+            "the firmware tried before {}: {}",
+            used.option,
+            listed(each.iter().map(String::as_str))
+        ),
+        advice: advice([RIGHT_ONE_FIRST]),
+        expected_s: Some(0.0),
     })
 }

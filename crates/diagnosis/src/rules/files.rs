@@ -1,12 +1,12 @@
 //! Files that were not there, or late.
 
+use wireboot_report::PhaseKind;
 use wireboot_report::network::{Outcome, Transfer};
-use wireboot_report::{PhaseKind, Report};
 
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Found, advice, count, listed, time};
+use super::{Boot, Found, advice, count, listed, time};
 
 /// Below this, a file that is not there is not worth a word.
 const WORTH_S: f64 = 0.2;
@@ -15,8 +15,8 @@ const WORTH_S: f64 = 0.2;
 const QUICK_S: f64 = 0.3;
 
 /// Addresses were given and no boot file.
-pub(super) fn no_boot_file(report: &Report) -> Option<Found> {
-    let network = &report.network;
+pub(super) fn no_boot_file(boot: &Boot<'_>) -> Option<Found> {
+    let network = &boot.network;
     let offers: Vec<_> = network.dhcp.iter().flat_map(|one| &one.offers).collect();
     let booted = offers
         .iter()
@@ -46,21 +46,21 @@ pub(super) fn no_boot_file(report: &Report) -> Option<Found> {
 }
 
 /// Files that the server has not.
-pub(super) fn refused(report: &Report) -> Option<Found> {
-    let refused: Vec<&Transfer> = report
+pub(super) fn refused(boot: &Boot<'_>) -> Option<Found> {
+    let refused: Vec<&Transfer> = boot
         .network
         .transfers
         .iter()
         .filter(|one| one.outcome == Outcome::Refused)
         .collect();
     let message = refused.iter().find_map(|one| one.message.as_deref())?;
-    let phases = report.timeline.iter();
+    let phases = boot.timeline.iter();
     let lost: f64 = phases
         .filter(|phase| phase.kind == PhaseKind::Refused)
         .map(wireboot_report::Phase::seconds)
         .sum();
     // A name that is tried in passing is no fault, unless it was the boot's last.
-    let transfers = &report.network.transfers;
+    let transfers = &boot.network.transfers;
     let fatal = transfers.last()?.outcome == Outcome::Refused;
     if lost < WORTH_S && !fatal {
         return None;
@@ -83,8 +83,8 @@ pub(super) fn refused(report: &Report) -> Option<Found> {
 }
 
 /// Servers that never answer.
-pub(super) fn no_answer(report: &Report) -> Option<Found> {
-    let silent: Vec<&Transfer> = report
+pub(super) fn no_answer(boot: &Boot<'_>) -> Option<Found> {
+    let silent: Vec<&Transfer> = boot
         .network
         .transfers
         .iter()
@@ -113,8 +113,8 @@ pub(super) fn no_answer(report: &Report) -> Option<Found> {
 }
 
 /// Servers that take long to begin.
-pub(super) fn slow_answer(report: &Report) -> Option<Found> {
-    let slow: Vec<&Transfer> = report
+pub(super) fn slow_answer(boot: &Boot<'_>) -> Option<Found> {
+    let slow: Vec<&Transfer> = boot
         .network
         .transfers
         .iter()

@@ -1,21 +1,51 @@
-//! The rules, each a function of the report.
+//! The rules, each a function of the report, or of the boot in it.
 
 mod addressing;
 mod checkpoints;
+mod dry_boots;
 mod files;
+mod trace;
 mod transfer;
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use wireboot_report::{Finding, Report};
+use wireboot_report::{Finding, Network, Phase, Report};
 
 /// Something to look for in a report, and what to say when it is there.
 pub(crate) struct Rule {
     /// Its name, the same in all versions, and its section in the documents.
     pub(crate) id: &'static str,
-    find: fn(&Report) -> Option<Found>,
+    find: Find,
+}
+
+/// What a rule looks at.
+enum Find {
+    Report(fn(&Report) -> Option<Found>),
+    Boot(fn(&Boot<'_>) -> Option<Found>),
+}
+
+/// A network boot as its packets show it.
+struct Boot<'a> {
+    network: &'a Network,
+    timeline: &'a [Phase],
+}
+
+impl<'a> Boot<'a> {
+    /// The one in the report: a dry boot, else the one that was captured.
+    fn of(report: &'a Report) -> Self {
+        match report.dry_boot() {
+            Some(dry) => Self {
+                network: &dry.network,
+                timeline: &dry.timeline,
+            },
+            None => Self {
+                network: &report.network,
+                timeline: &report.timeline,
+            },
+        }
+    }
 }
 
 /// What a rule has found.
@@ -30,7 +60,10 @@ struct Found {
 impl Rule {
     /// What it finds in `report`.
     pub(crate) fn examine(&self, report: &Report) -> Option<Finding> {
-        let found = (self.find)(report)?;
+        let found = match self.find {
+            Find::Report(find) => find(report),
+            Find::Boot(find) => find(&Boot::of(report)),
+        }?;
         Some(Finding {
             id: self.id.into(),
             label: found.label,
@@ -46,31 +79,45 @@ impl Rule {
 /// In the order of a boot; findings are sorted by seconds afterwards.
 pub(crate) const ALL: &[Rule] = &[
     rule("options-before", checkpoints::options_before),
-    rule("spanning-tree", addressing::spanning_tree),
-    rule("unanswered", addressing::unanswered),
-    rule("ip-version", addressing::ip_version),
-    rule("late-offer", addressing::late_offer),
-    rule("offer-wait", addressing::offer_wait),
-    rule("boot-server", addressing::boot_server),
-    rule("several-servers", addressing::several_servers),
-    rule("vendor-options", addressing::vendor_options),
-    rule("names", addressing::names),
-    rule("silence", addressing::silence),
-    rule("no-boot-file", files::no_boot_file),
-    rule("refused", files::refused),
-    rule("no-answer", files::no_answer),
-    rule("slow-answer", files::slow_answer),
-    rule("window", transfer::window),
-    rule("block-size", transfer::block_size),
-    rule("fragments", transfer::fragments),
-    rule("loss", transfer::loss),
-    rule("slow-server", transfer::slow_server),
-    rule("slow-machine", transfer::slow_machine),
-    rule("http-window", transfer::http_window),
+    rule("failing-options", dry_boots::failing_options),
+    of_boot("spanning-tree", addressing::spanning_tree),
+    of_boot("unanswered", addressing::unanswered),
+    of_boot("ip-version", addressing::ip_version),
+    of_boot("late-offer", addressing::late_offer),
+    of_boot("offer-wait", addressing::offer_wait),
+    of_boot("boot-server", addressing::boot_server),
+    of_boot("several-servers", addressing::several_servers),
+    of_boot("vendor-options", addressing::vendor_options),
+    of_boot("names", addressing::names),
+    of_boot("silence", addressing::silence),
+    of_boot("no-boot-file", files::no_boot_file),
+    of_boot("refused", files::refused),
+    of_boot("no-answer", files::no_answer),
+    of_boot("slow-answer", files::slow_answer),
+    of_boot("window", transfer::window),
+    of_boot("block-size", transfer::block_size),
+    of_boot("fragments", transfer::fragments),
+    of_boot("loss", transfer::loss),
+    of_boot("slow-server", transfer::slow_server),
+    of_boot("slow-machine", transfer::slow_machine),
+    of_boot("http-window", transfer::http_window),
+    rule("time-per-packet", trace::time_per_packet),
+    rule("keyboard-per-packet", trace::keyboard_per_packet),
+    rule("variables-written", trace::variables_written),
 ];
 
 const fn rule(id: &'static str, find: fn(&Report) -> Option<Found>) -> Rule {
-    Rule { id, find }
+    Rule {
+        id,
+        find: Find::Report(find),
+    }
+}
+
+const fn of_boot(id: &'static str, find: fn(&Boot<'_>) -> Option<Found>) -> Rule {
+    Rule {
+        id,
+        find: Find::Boot(find),
+    }
 }
 
 /// A time as people say it.

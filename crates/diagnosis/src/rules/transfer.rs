@@ -4,10 +4,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use wireboot_report::Report;
 use wireboot_report::network::{Protocol, Transfer};
 
-use super::{Found, advice, listed, time};
+use super::{Boot, Found, advice, listed, time};
 
 /// Files below this are not worth tuning for.
 const LARGE_BYTES: u64 = 1 << 20;
@@ -25,9 +24,8 @@ const GOOD_BLOCK: f64 = 1468.0;
 const SERVERS_OWN_S: f64 = 0.005;
 const MANY: f64 = 5.0;
 
-fn large(report: &Report, protocol: Protocol) -> impl Iterator<Item = &Transfer> {
-    report
-        .network
+fn large<'a>(boot: &Boot<'a>, protocol: Protocol) -> impl Iterator<Item = &'a Transfer> + use<'a> {
+    boot.network
         .transfers
         .iter()
         .filter(move |one| one.protocol == protocol && one.bytes >= LARGE_BYTES)
@@ -84,9 +82,9 @@ fn files(found: &[&Transfer]) -> String {
 }
 
 /// A window in which each few blocks wait for an acknowledgement.
-pub(super) fn window(report: &Report) -> Option<Found> {
+pub(super) fn window(boot: &Boot<'_>) -> Option<Found> {
     let share = |one: &Transfer| 1.0 - f64::from(one.window_blocks) / GOOD_WINDOW;
-    let found: Vec<&Transfer> = large(report, Protocol::Tftp)
+    let found: Vec<&Transfer> = large(boot, Protocol::Tftp)
         .filter(|one| f64::from(one.window_blocks) < GOOD_WINDOW / 4.0 && !server_is_slow(one))
         .collect();
     let turns_s = |one: &Transfer| turning_s(one) + way_s(one);
@@ -144,8 +142,8 @@ pub(super) fn window(report: &Report) -> Option<Found> {
 }
 
 /// Blocks that do not fill the packets.
-pub(super) fn block_size(report: &Report) -> Option<Found> {
-    let found: Vec<&Transfer> = large(report, Protocol::Tftp)
+pub(super) fn block_size(boot: &Boot<'_>) -> Option<Found> {
+    let found: Vec<&Transfer> = large(boot, Protocol::Tftp)
         .filter(|one| by_block(one) > 0.0)
         .collect();
     let waits = |one: &Transfer| turning_s(one) + one.client_wait_s;
@@ -184,8 +182,8 @@ pub(super) fn block_size(report: &Report) -> Option<Found> {
 }
 
 /// Blocks larger than packets.
-pub(super) fn fragments(report: &Report) -> Option<Found> {
-    let transfers = report.network.transfers.iter();
+pub(super) fn fragments(boot: &Boot<'_>) -> Option<Found> {
+    let transfers = boot.network.transfers.iter();
     let found: Vec<&Transfer> = transfers.filter(|one| one.fragmented > 0).collect();
     let worst = found.iter().max_by_key(|one| one.fragmented)?;
     Some(Found {
@@ -213,8 +211,8 @@ fn total(numbers: impl Iterator<Item = u64>) -> u64 {
 const LOSSY: f64 = 0.001;
 
 /// Whether a wait of the file's that is a stall was a timer that ran out for a lost packet.
-fn stalls_by_loss(report: &Report) -> impl Fn(&Transfer) -> bool {
-    let all = &report.network.transfers;
+fn stalls_by_loss(boot: &Boot<'_>) -> impl Fn(&Transfer) -> bool {
+    let all = &boot.network.transfers;
     let repeated = total(all.iter().map(|one| one.repeated));
     let packets = total(all.iter().map(|one| one.data_packets));
     let lossy = repeated > 0 && repeated as f64 >= LOSSY * packets as f64;
@@ -222,10 +220,10 @@ fn stalls_by_loss(report: &Report) -> impl Fn(&Transfer) -> bool {
 }
 
 /// Packets that had to come again.
-pub(super) fn loss(report: &Report) -> Option<Found> {
-    let by_loss = stalls_by_loss(report);
+pub(super) fn loss(boot: &Boot<'_>) -> Option<Found> {
+    let by_loss = stalls_by_loss(boot);
     let stalled_s = |one: &Transfer| one.server_stalled_s + one.client_stalled_s;
-    let transfers = report.network.transfers.iter();
+    let transfers = boot.network.transfers.iter();
     let found: Vec<&Transfer> = transfers
         .filter(|one| one.repeated > 0 || (by_loss(one) && stalled_s(one) > 0.0))
         .collect();
@@ -255,9 +253,9 @@ pub(super) fn loss(report: &Report) -> Option<Found> {
 }
 
 /// A server that does not keep up.
-pub(super) fn slow_server(report: &Report) -> Option<Found> {
-    let by_loss = stalls_by_loss(report);
-    let transfers = report.network.transfers.iter();
+pub(super) fn slow_server(boot: &Boot<'_>) -> Option<Found> {
+    let by_loss = stalls_by_loss(boot);
+    let transfers = boot.network.transfers.iter();
     let found: Vec<&Transfer> = transfers
         .filter(|one| server_is_slow(one) || (!by_loss(one) && one.server_stalls > 0))
         .collect();
@@ -301,9 +299,9 @@ pub(super) fn slow_server(report: &Report) -> Option<Found> {
 }
 
 /// The machine is what all wait for.
-pub(super) fn slow_machine(report: &Report) -> Option<Found> {
+pub(super) fn slow_machine(boot: &Boot<'_>) -> Option<Found> {
     let own_s = |one: &Transfer| one.client_wait_s - way_s(one);
-    let found: Vec<&Transfer> = report
+    let found: Vec<&Transfer> = boot
         .network
         .transfers
         .iter()
@@ -344,10 +342,10 @@ fn mbits(one: &Transfer) -> String {
 }
 
 /// TCP windows that a round trip empties.
-pub(super) fn http_window(report: &Report) -> Option<Found> {
+pub(super) fn http_window(boot: &Boot<'_>) -> Option<Found> {
     /// Without window scaling (RFC 7323) there is no larger one.
     const UNSCALED: u64 = 65535;
-    let found: Vec<&Transfer> = large(report, Protocol::Http)
+    let found: Vec<&Transfer> = large(boot, Protocol::Http)
         .filter(|one| one.window_bytes <= UNSCALED && !server_is_slow(one))
         .filter(|one| turning_s(one) >= 0.2 * one.seconds())
         .collect();

@@ -31,6 +31,7 @@ pub(crate) struct Flow {
     confirmed: bool,
     pub last_data: Instant,
     pub received: Rc<Cell<u64>>,
+    pub acknowledged: Rc<Cell<u64>>,
     /// When a dropped connection is forgotten whatever its state.
     pub forget: Option<Instant>,
 }
@@ -47,6 +48,7 @@ impl Flow {
             confirmed: false,
             last_data: now,
             received: Rc::default(),
+            acknowledged: Rc::default(),
             forget: None,
         }
     }
@@ -76,9 +78,19 @@ impl Flow {
         acknowledges
     }
 
+    /// Has what `region` holds from byte `from` to before byte `to` sent.
+    pub(crate) fn queue(&mut self, region: &crate::Region, from: usize, to: usize) {
+        let before = self.send.len();
+        self.send.push_region(region.clone(), from, to);
+        self.connection.queue((self.send.len() - before) as u32);
+    }
+
     /// Drops what was acknowledged.
     fn release(&mut self) {
-        self.send.release(self.connection.acknowledged() as usize);
+        let count = self.connection.acknowledged();
+        self.send.release(count as usize);
+        self.acknowledged
+            .set(self.acknowledged.get() + u64::from(count));
     }
 
     fn take(&mut self, tcp: &Tcp<'_>, now: Instant) {

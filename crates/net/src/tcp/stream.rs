@@ -53,6 +53,7 @@ impl Stack {
         let ends = Ends::new(remote, local);
         let flow = Flow::new(ends, connection, window::held(ring), now);
         let received = flow.received.clone();
+        let acknowledged = flow.acknowledged.clone();
         let slot = {
             let mut state = self.state();
             state.flows.ring = ring;
@@ -62,6 +63,8 @@ impl Stack {
             stack: self.clone(),
             slot,
             received,
+            acknowledged,
+            local,
             closed: false,
             idle_timeout: IDLE_TIMEOUT,
         };
@@ -84,6 +87,8 @@ pub struct TcpStream {
     stack: Stack,
     slot: usize,
     received: Rc<Cell<u64>>,
+    acknowledged: Rc<Cell<u64>>,
+    local: SocketAddr,
     closed: bool,
     idle_timeout: Duration,
 }
@@ -98,6 +103,25 @@ impl TcpStream {
     #[must_use]
     pub fn received(&self) -> Rc<Cell<u64>> {
         self.received.clone()
+    }
+
+    /// Bytes that the peer has acknowledged so far, as a counter that can be read while a write is under way.
+    #[must_use]
+    pub fn acknowledged(&self) -> Rc<Cell<u64>> {
+        self.acknowledged.clone()
+    }
+
+    /// Our end.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Segments of ours that were sent again.
+    #[must_use]
+    pub fn retransmissions(&self) -> u64 {
+        let count = self.with(|flow| flow.connection.retransmissions());
+        count.unwrap_or(0)
     }
 
     /// The shortest round trip seen on this connection, if any was measured.
@@ -152,12 +176,25 @@ impl TcpStream {
         from: usize,
         to: usize,
     ) -> Result<(), NetError> {
-        self.with(|flow| {
-            let before = flow.send.len();
-            flow.send.push_region(region.clone(), from, to);
-            flow.connection.queue((flow.send.len() - before) as u32);
-        });
+        self.with(|flow| flow.queue(region, from, to));
         self.drained(0).await
+    }
+
+    /// Begins to send what `region` holds from byte `from` to before byte `to`, less than 1 GiB, straight from there, once no more than
+    /// `waiting` bytes of what came before wait for their acknowledgement. Until it is acknowledged it must not be written to.
+    ///
+    /// # Errors
+    /// As [`Self::write_all`].
+    pub async fn queue_from(
+        &mut self,
+        region: &Region,
+        from: usize,
+        to: usize,
+        waiting: usize,
+    ) -> Result<(), NetError> {
+        self.drained(waiting).await?;
+        self.with(|flow| flow.queue(region, from, to));
+        Ok(())
     }
 
     /// Waits until no more than `most` bytes wait for their acknowledgement.

@@ -1,0 +1,109 @@
+//! Where the BSP (bootstrap processor) was while the firmware fetched a file.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Samples of the BSP's position, taken while the firmware fetched a file by TFTP, again and again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Profile {
+    /// The file.
+    pub file: String,
+    /// How often it was fetched with samples taken, and as often without, by turns.
+    pub turns: u32,
+    /// How long it took with samples taken, in seconds: the median.
+    pub seconds: f64,
+    /// The same without.
+    pub plain_s: f64,
+    /// Samples asked for, a second.
+    pub hertz: u32,
+    /// Samples taken.
+    pub samples: u64,
+    /// Samples of these that found interrupts off.
+    pub interrupts_off: u64,
+    /// Samples asked for that were not taken, as there was no room for them or the one before was not answered yet.
+    pub missed: u64,
+    /// The programs of the firmware that it was in, most samples first.
+    pub images: Vec<ProfiledImage>,
+}
+
+/// A program of the firmware's, by samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProfiledImage {
+    /// Its name in the firmware's volume, `MnpDxe`, or its file's GUID; empty for code that is in no image.
+    pub name: String,
+    /// How often the BSP was there.
+    pub samples: u64,
+    /// How often with interrupts off.
+    pub interrupts_off: u64,
+}
+
+impl Profile {
+    /// The part of the samples that found the BSP in an image, from 0 to 1.
+    pub fn share(&self, image: &ProfiledImage) -> f64 {
+        image.samples as f64 / (self.samples as f64).max(1.0)
+    }
+
+    /// How much longer it took with samples taken, as a part of the time without; `None` where that is not known.
+    pub fn overhead(&self) -> Option<f64> {
+        (self.plain_s > 0.0).then_some(self.seconds / self.plain_s - 1.0)
+    }
+
+    /// A line for each image and whether interrupts were off, as programs that draw flame graphs read them: `firmware;MnpDxe 123`.
+    pub fn folded(&self) -> String {
+        let mut out = String::new();
+        for image in &self.images {
+            // Both are punctuation there.
+            let name = image.name.replace([';', ' ', '\n'], "_");
+            let name = if name.is_empty() { "no_image" } else { &name };
+            let on = image.samples.saturating_sub(image.interrupts_off);
+            for (frames, count) in [("", on), (";interrupts_off", image.interrupts_off)] {
+                if count > 0 {
+                    out.push_str(&format!("firmware;{name}{frames} {count}\n"));
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn folded_lines_add_up_to_the_samples() {
+        let profile = Profile {
+            samples: 9,
+            images: vec![
+                ProfiledImage {
+                    name: "Mnp; Dxe".into(),
+                    samples: 6,
+                    interrupts_off: 2,
+                },
+                ProfiledImage {
+                    samples: 3,
+                    ..ProfiledImage::default()
+                },
+            ],
+            ..Profile::default()
+        };
+        assert_eq!(
+            profile.folded(),
+            "firmware;Mnp__Dxe 4\nfirmware;Mnp__Dxe;interrupts_off 2\nfirmware;no_image 3\n"
+        );
+        assert!((profile.share(&profile.images[1]) - 1.0 / 3.0).abs() < 1e-9);
+        assert_eq!(Profile::default().overhead(), None);
+        let slowed = Profile {
+            seconds: 3.0,
+            plain_s: 2.0,
+            ..Profile::default()
+        };
+        assert_eq!(slowed.overhead(), Some(0.5));
+        assert_eq!(Profile::default().share(&ProfiledImage::default()), 0.0);
+    }
+}
