@@ -39,7 +39,8 @@ pub(crate) fn of_image() -> Option<Box<[u8]>> {
     Some(nodes(path.get()?))
 }
 
-fn nodes(path: &DevicePath) -> Box<[u8]> {
+/// A path's nodes, without end node.
+pub(crate) fn nodes(path: &DevicePath) -> Box<[u8]> {
     let bytes = path.as_bytes();
     bytes
         .get(..bytes.len().saturating_sub(END))

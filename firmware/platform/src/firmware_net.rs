@@ -1,12 +1,14 @@
 //! The firmware's own network on an interface above its driver (`crate::snp`), for comparison with ours: the packets that protocols share
-//! ([`Mnp`]), TFTP ([`Pxe`]) and HTTP ([`Http`]).
+//! ([`Mnp`]), TFTP ([`Pxe`]), HTTP ([`Http`]) and a boot's own way to its file ([`NetworkBoot`]).
 
 mod http;
 mod mnp;
+mod network_boot;
 mod pxe;
 
 pub use http::Http;
 pub use mnp::Mnp;
+pub use network_boot::NetworkBoot;
 pub use pxe::Pxe;
 
 use crate::claim::pci::Candidate;
@@ -16,7 +18,7 @@ use uefi::proto::ProtocolPointer;
 use uefi::{Guid, Handle, Status};
 
 /// The first handle of the interface that carries a protocol, and whose device path matches.
-fn handle_with(
+pub(crate) fn handle_with(
     interface: &Candidate,
     protocol: &Guid,
     matches: impl Fn(&[u8]) -> bool,
@@ -33,7 +35,7 @@ fn handle_with(
 ///
 /// # Safety
 /// As [`boot::open_protocol`]: unless opened exclusively, nobody may take the protocol away while it is in use.
-unsafe fn open<P: ProtocolPointer + ?Sized>(
+pub(crate) unsafe fn open<P: ProtocolPointer + ?Sized>(
     handle: Handle,
     how: OpenProtocolAttributes,
 ) -> uefi::Result<ScopedProtocol<P>> {

@@ -7,6 +7,9 @@
 
 extern crate alloc;
 
+pub mod acpi;
+pub mod boot_points;
+pub mod boot_report;
 mod bsp;
 mod callbacks;
 pub mod claim;
@@ -20,27 +23,34 @@ pub mod exit;
 pub mod faults;
 pub mod firmware_net;
 mod firmware_nic;
+pub mod frames;
 #[cfg(any(target_os = "uefi", test))]
 mod heap;
 pub mod idle;
 pub mod image;
+pub mod images;
 pub mod initrd;
+pub mod load_file;
 pub mod loader_times;
 pub mod memory;
 pub mod pci;
 mod place;
 pub mod processors;
+pub mod profiler;
 pub mod pxe;
 pub mod random;
 pub mod raw;
+pub mod shim;
 pub mod smbios;
 pub mod snp;
 mod start;
+pub mod trace;
 pub mod undi;
 pub mod variable;
+pub mod volume;
 pub mod watchdog;
 
 pub use callbacks::Callback;
 pub use clock::Clock;
-pub use start::{reset, start};
+pub use start::{reset, start, start_driver};
 pub use uefi::{Error, Handle, Status};

@@ -24,11 +24,7 @@ impl LoaderTimes {
     /// machine, or the firmware takes no variables: then nothing is told.
     #[must_use]
     pub fn tell(clock: &Clock) -> Option<Self> {
-        let began = clock.began_micros();
-        let done = began.saturating_add(clock.micros());
-        if !can_be(began, done) {
-            return None;
-        }
+        let (began, done) = since_reset(clock)?;
         let told = Self(());
         for (name, micros) in [(BEGAN, began), (DONE, done)] {
             if let Err(error) = variable::lend(name, VENDOR, &text(micros)) {
@@ -38,6 +34,15 @@ impl LoaderTimes {
         }
         Some(told)
     }
+}
+
+/// When the program began and what time it is, in microseconds since the machine's start. `None` where the time-stamp counter cannot have begun
+/// with it.
+#[must_use]
+pub fn since_reset(clock: &Clock) -> Option<(u64, u64)> {
+    let began = clock.began_micros();
+    let now = began.saturating_add(clock.micros());
+    can_be(began, now).then_some((began, now))
 }
 
 impl Drop for LoaderTimes {

@@ -85,6 +85,21 @@ impl Arena {
     }
 }
 
+/// A page that the system leaves alone, and finds as it is. It never goes back.
+///
+/// # Errors
+/// When there is none.
+pub fn reserved_page() -> uefi::Result<&'static mut [u8; PAGE]> {
+    let below_4_gib = AllocateType::MaxAddress(u32::MAX.into());
+    let page = boot::allocate_pages(below_4_gib, MemoryType::RESERVED, 1)?;
+    // SAFETY: a page of ours alone that nobody gives back. The system has it mapped neither at this address nor at all, but no code of this
+    // image runs then.
+    unsafe {
+        page.as_ptr().write_bytes(0, PAGE);
+        Ok(&mut *page.as_ptr().cast())
+    }
+}
+
 /// Whole pages from the firmware (loader data), given back on drop.
 #[derive(Debug)]
 pub struct Pages {
@@ -108,6 +123,18 @@ impl Pages {
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         self.start
+    }
+
+    /// A test's own memory, which must not be dropped as pages.
+    #[cfg(test)]
+    pub(crate) fn of_test(start: NonNull<u8>, bytes: usize) -> Self {
+        Self { start, bytes }
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn allocate_as(place: AllocateType, bytes: usize) -> uefi::Result<Self> {

@@ -3,6 +3,7 @@
 //! What runs there may call no boot service: firmware is not made for it. Such a processor has interrupts off, the
 //! page tables of the BSP (bootstrap processor), and a stack and exception handlers of ours.
 
+pub(crate) mod apic;
 mod exceptions;
 mod failure;
 mod parking;

@@ -1,6 +1,6 @@
 //! From the firmware's call to a Rust function and back, and the way out of a panic.
 
-use crate::{bsp, callbacks, console, memory, processors, watchdog};
+use crate::{bsp, callbacks, console, memory, processors, shim, watchdog};
 use core::ffi::c_void;
 use uefi::runtime::{self, ResetType};
 use uefi::{Handle, Status};
@@ -21,6 +21,39 @@ macro_rules! entry {
             unsafe { $crate::start(image, system_table, $main, $heap) }
         }
     };
+}
+
+/// Makes `fn() -> Status` a driver: it stays in memory when it succeeds, and has no heap.
+#[macro_export]
+macro_rules! driver_entry {
+    ($main:path) => {
+        #[unsafe(export_name = "efi_main")]
+        extern "efiapi" fn efi_main(
+            image: $crate::Handle,
+            system_table: *const ::core::ffi::c_void,
+        ) -> $crate::Status {
+            // SAFETY: called once, by the firmware, with its own arguments.
+            unsafe { $crate::start_driver(image, system_table, $main) }
+        }
+    };
+}
+
+/// Runs `main`. What allocates on Rust's heap panics.
+///
+/// # Safety
+/// As for [`start`], but what `main` leaves behind may be used while boot services last when it succeeds.
+pub unsafe fn start_driver(
+    image: Handle,
+    system_table: *const c_void,
+    main: fn() -> Status,
+) -> Status {
+    // SAFETY: the firmware's own handle and table.
+    unsafe {
+        uefi::boot::set_image_handle(image);
+        uefi::table::set_system_table(system_table.cast());
+    }
+    bsp::remember();
+    main()
 }
 
 /// Opens a heap of `heap` bytes and the console, runs `main`, and gives the heap back.
@@ -60,7 +93,7 @@ pub unsafe fn start(
 
 /// Ends our code on APs. True when the firmware may then take the image's memory: nobody runs or may call what is in it.
 fn nothing_is_used() -> bool {
-    processors::stop_all() && !callbacks::any()
+    processors::stop_all() && !callbacks::any() && !shim::any()
 }
 
 /// The way out where the firmware cannot go on in this session: code of ours is still in use, or boot services are ending.
@@ -81,7 +114,7 @@ pub fn reset() -> ! {
 mod panic {
     use super::{nothing_is_used, reset, reset_instead};
     use crate::claim::{pci, snp, undi};
-    use crate::{bsp, console, image, processors};
+    use crate::{bsp, console, image, processors, profiler, shim};
     use core::panic::PanicInfo;
     use core::sync::atomic::{AtomicBool, Ordering};
     use uefi::{Status, boot};
@@ -106,11 +139,14 @@ mod panic {
         console::write(format_args!(
             "wireboot: error: internal error, please report it: {info}\n"
         ));
+        // Before anything else calls one of these.
+        shim::put_back_in_panic();
         // In a callback: the image that has called it ends, and `main` goes on behind its start.
         image::end_started();
         if !nothing_is_used() {
             reset_instead();
         }
+        profiler::release_in_panic();
         pci::release_in_panic();
         undi::release_in_panic();
         snp::release_in_panic();

@@ -1,8 +1,12 @@
 //! The firmware's variables.
 
 use alloc::boxed::Box;
+use uefi::cstr16;
 use uefi::runtime::{self, VariableAttributes, VariableVendor};
 use uefi::{CString16, Guid, Result, Status};
+
+/// Whose variables those of the boot manager are: `BootOrder`, `Boot0000` (`EFI_GLOBAL_VARIABLE`).
+pub const GLOBAL: Guid = VariableVendor::GLOBAL_VARIABLE.0;
 
 /// What a variable holds; `None` where there is none.
 #[must_use]
@@ -12,6 +16,16 @@ pub fn read(name: &str, vendor: Guid) -> Option<Box<[u8]>> {
     found.ok().map(|(content, _)| content)
 }
 
+/// The number of the boot option that the firmware tries, without allocating.
+#[must_use]
+pub fn boot_current() -> Option<u16> {
+    let mut number = [0; 2];
+    let vendor = VariableVendor::GLOBAL_VARIABLE;
+    let found = runtime::get_variable(cstr16!("BootCurrent"), &vendor, &mut number);
+    let (content, _) = found.ok()?;
+    content.first_chunk().copied().map(u16::from_le_bytes)
+}
+
 /// Has the firmware keep `content` from boot to boot, for its own drivers alone.
 ///
 /// # Errors
@@ -19,6 +33,18 @@ pub fn read(name: &str, vendor: Guid) -> Option<Box<[u8]>> {
 pub fn keep(name: &str, vendor: Guid, content: &[u8]) -> Result {
     let name = CString16::try_from(name).map_err(|_| Status::INVALID_PARAMETER)?;
     let attributes = VariableAttributes::NON_VOLATILE | VariableAttributes::BOOTSERVICE_ACCESS;
+    runtime::set_variable(&name, &VariableVendor(vendor), attributes, content)
+}
+
+/// Has the firmware keep `content` from boot to boot, for everybody.
+///
+/// # Errors
+/// When it does not take it, as when there is no room.
+pub fn store(name: &str, vendor: Guid, content: &[u8]) -> Result {
+    let name = CString16::try_from(name).map_err(|_| Status::INVALID_PARAMETER)?;
+    let attributes = VariableAttributes::NON_VOLATILE
+        | VariableAttributes::BOOTSERVICE_ACCESS
+        | VariableAttributes::RUNTIME_ACCESS;
     runtime::set_variable(&name, &VariableVendor(vendor), attributes, content)
 }
 

@@ -1,5 +1,6 @@
 //! Fetching the files of an entry, checking them, and starting what they are.
 
+use crate::account::Account;
 use crate::error::Error;
 use crate::fetching::{Fetcher, Wanted};
 use crate::loader;
@@ -14,11 +15,12 @@ use core::net::IpAddr;
 use wireboot_fetch::url::{Host, Scheme, Url};
 use wireboot_fetch::{File, Lease};
 use wireboot_platform::Clock;
+use wireboot_platform::boot_report::BootReport;
 use wireboot_platform::device_path::{IpNode, PathBuf};
 use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
 use wireboot_platform::initrd::{self, Initrds, Part};
-use wireboot_platform::loader_times::LoaderTimes;
+use wireboot_platform::loader_times::{self, LoaderTimes};
 use wireboot_wire::filetype;
 
 /// Fetches what is missing and starts it. Returns only when that did not boot.
@@ -49,17 +51,25 @@ pub(crate) fn run(
         planned.file = Some(file);
     }
     fetcher.report_summary();
+    if let Some(url) = &settings.report {
+        match fetcher.post_account(url) {
+            Ok(()) => log::info!("{url}: has the report"),
+            Err(Error::Stopped) => return Err(Error::Stopped),
+            Err(error) => log::warn!("{error}"),
+        }
+    }
     let program = Program {
         url: program.url,
         file: program.file.ok_or(Error::Nothing)?,
         options,
     };
+    let account = fetcher.account().clone();
     let network = fetcher.into_network();
     match kind {
-        Kind::Efi => efi(network, origin, program, settings),
+        Kind::Efi => efi(network, origin, program, settings, &account),
         Kind::Linux => {
             let initrds = initrds.into_iter().filter_map(|planned| planned.file);
-            linux(network, origin, program, initrds.collect())
+            linux(network, origin, program, initrds.collect(), &account)
         }
     }
 }
@@ -124,9 +134,11 @@ fn load(program: Program, path: Option<&PathBuf>) -> Result<(Loaded, Url), Error
     }
 }
 
-fn started(loaded: Loaded, url: &Url, clock: &Clock) -> Error {
+fn started(loaded: Loaded, url: &Url, clock: &Clock, account: &Account) -> Error {
     // Gone again when it comes back: the next boot option's loader tells its own.
     let _times = LoaderTimes::tell(clock);
+    let report = account.json(loader_times::since_reset(clock), clock.micros());
+    let _report = BootReport::tell(&report);
     let status = match loaded.start() {
         Ok(()) => wireboot_platform::Status::SUCCESS,
         Err(error) => error.status(),
@@ -143,6 +155,7 @@ fn linux(
     origin: &Origin,
     program: Program,
     initrds: Vec<File>,
+    account: &Account,
 ) -> Result<Infallible, Error> {
     let clock = network.clock;
     let path = path(&network, origin, &program.url, LoaderNetwork::Firmware);
@@ -175,7 +188,7 @@ fn linux(
         "starting linux {url} after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    let error = started(loaded, &url, &clock);
+    let error = started(loaded, &url, &clock, account);
     drop(guard);
     drop(offered);
     Err(error)
@@ -187,6 +200,7 @@ fn efi(
     origin: &Origin,
     program: Program,
     settings: &Settings,
+    account: &Account,
 ) -> Result<Infallible, Error> {
     let clock = network.clock;
     let mut over = settings.network.unwrap_or_default();
@@ -223,7 +237,7 @@ fn efi(
         "starting efi {url} over {whose} network after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    let error = started(loaded, &url, &clock);
+    let error = started(loaded, &url, &clock, account);
     drop(resident);
     Err(error)
 }

@@ -65,7 +65,7 @@ pub enum Error {
     NotKilled(usize),
     /// Our own load options are wrong.
     #[error(
-        "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, floor=KIB, patience=SECONDS, network=firmware or wireboot, near-end=0 or 1, then the URL, then the program's arguments",
+        "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, floor=KIB, patience=SECONDS, network=firmware or wireboot, near-end=0 or 1, report=URL, then the URL, then the program's arguments",
         names = Driver::NAMES
     )]
     Setting(String),
@@ -143,6 +143,14 @@ pub enum Error {
         what: &'static str,
         /// What the call returned.
         status: Status,
+    },
+    /// The server of the setting `report` does not take the report.
+    #[error("{url} does not take the report: {reason}")]
+    Report {
+        /// The setting.
+        url: String,
+        /// Its answer, or why there is none.
+        reason: String,
     },
     /// The program was started and came back.
     #[error("{url} returned ({status})")]

@@ -4,7 +4,9 @@
 
 mod either;
 mod known_hosts;
+mod post;
 
+use crate::account::Account;
 use crate::error::Error;
 use crate::network::Network;
 use alloc::format;
@@ -39,6 +41,7 @@ pub struct Fetcher {
     next_look: u64,
     known: KnownHosts,
     summary: Summary,
+    account: Account,
 }
 
 /// What has been downloaded in all.
@@ -82,6 +85,8 @@ struct Download {
     received: u64,
     total: Option<u64>,
     file: Option<File>,
+    /// When it had come, in microseconds.
+    ended: u64,
     /// The bytes that have come without a gap, while the file comes.
     reader: Option<DownloadReader>,
     /// The check of its digest, until it is over.
@@ -92,6 +97,7 @@ impl Fetcher {
     /// On an open network.
     pub fn new(network: Network) -> Self {
         Self {
+            account: Account::new(network.mac()),
             network,
             next_job: 0,
             next_look: 0,
@@ -114,6 +120,16 @@ impl Fetcher {
     /// Empty until DHCP has answered or [`Self::configure`] was called.
     pub fn leases(&self) -> &Leases {
         self.network.leases()
+    }
+
+    /// Something is done now: `kind` of phase, and what in particular.
+    pub(crate) fn passed(&mut self, kind: &'static str, what: String) {
+        self.account.passed(kind, what, self.network.clock.micros());
+    }
+
+    /// What the boot took so far.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// The network back: dropping it stops the device.
@@ -222,16 +238,21 @@ impl Fetcher {
         }
         result??;
         self.summary.micros += received - begin;
-        let files: Vec<File> = downloads.into_iter().filter_map(|one| one.file).collect();
-        files.iter().for_each(|file| self.account(file));
-        Ok(files)
+        let come = |one: Download| Some((one.ended, one.file?));
+        let files: Vec<(u64, File)> = downloads.into_iter().filter_map(come).collect();
+        for (ended, file) in &files {
+            self.arrived(file, *ended);
+        }
+        Ok(files.into_iter().map(|(_, file)| file).collect())
     }
 
-    fn account(&mut self, file: &File) {
+    fn arrived(&mut self, file: &File, ended: u64) {
         if let Ok(url) = Url::parse(&file.url) {
             self.known.add(&url);
         }
         let stats = &file.stats;
+        self.account
+            .file(&file.url, stats.bytes, stats.micros, ended);
         self.summary.bytes += stats.bytes;
         self.summary.retransmissions += stats.retransmissions;
         log::info!(
@@ -312,6 +333,7 @@ impl Download {
             received: 0,
             total: None,
             file: None,
+            ended: 0,
             reader: None,
             check: wanted.sha256.map(Check::new),
         })
@@ -420,6 +442,7 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
             download.received = file.len;
             download.total = Some(file.len);
             download.file = Some(file);
+            download.ended = network.clock.micros();
         }
         Event::Lease { .. } | Event::Exchange { .. } => {}
     }
@@ -522,6 +545,7 @@ mod tests {
             received,
             total,
             file: None,
+            ended: 0,
             reader: None,
             check: None,
         };
@@ -551,6 +575,7 @@ mod tests {
             received: 0,
             total: None,
             file: None,
+            ended: 0,
             reader: None,
             check: None,
         };

@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+mod account;
 pub mod boot;
 pub mod card;
 pub mod driver;
@@ -19,6 +20,7 @@ mod plan;
 pub mod settings;
 pub mod source;
 
+use alloc::string::ToString;
 use card::Card;
 use error::Error;
 use fetching::Fetcher;
@@ -68,14 +70,17 @@ const FIRST_ROUND: CardTimeouts = CardTimeouts {
     dhcp: Some(Duration::from_secs(8)),
 };
 
-/// Takes the first network card behind which somebody tells us what we need: our address, and what to boot where that is not
-/// `given`. Cards that were in vain go back to the firmware. When all were, each gets more time.
-fn connect(
+/// Takes the first network card behind which `ask` hears what it needs. It is told how long a DHCP server may take. Cards that were in vain go
+/// back to the firmware. When all were, each gets more time.
+///
+/// # Errors
+/// Why the last card was of no use.
+pub fn connect<T>(
     origin: &Origin,
     settings: &Settings,
-    given: Option<Choice>,
     clock: Clock,
-) -> Result<(Fetcher, Choice), Error> {
+    mut ask: impl FnMut(&mut Fetcher, Option<Duration>) -> Result<T, Error>,
+) -> Result<(Fetcher, T), Error> {
     let cards = card::all(origin, settings.nic)?;
     let rounds: &[CardTimeouts] = match cards.len() {
         1 => &[ONLY_CARD],
@@ -84,7 +89,7 @@ fn connect(
     let mut failure = Error::NoInterface;
     for timeouts in rounds {
         for card in &cards {
-            match attempt(card, *timeouts, origin, settings, given.clone(), clock) {
+            match attempt(card, *timeouts, origin, settings, clock, &mut ask) {
                 Err(error) if error.is_card_failure() => {
                     if cards.len() > 1 {
                         log::warn!("{error}");
@@ -101,14 +106,14 @@ fn connect(
 
 /// Opens one card and gets an address over it. Where our driver does not get it or does not start it, and the settings name none, the firmware's does: below a wireboot.efi
 /// that keeps the card, that is the one that it offers.
-fn attempt(
+fn attempt<T>(
     card: &Card,
     timeouts: CardTimeouts,
     origin: &Origin,
     settings: &Settings,
-    given: Option<Choice>,
     clock: Clock,
-) -> Result<(Fetcher, Choice), Error> {
+    ask: &mut impl FnMut(&mut Fetcher, Option<Duration>) -> Result<T, Error>,
+) -> Result<(Fetcher, T), Error> {
     let network = match Network::open(card, timeouts.link, settings, clock) {
         Err(error) if error.is_native_driver_failure() && settings.nic.is_none() => {
             let Some(card) = card.with_firmware_driver() else {
@@ -121,14 +126,26 @@ fn attempt(
     };
     log::info!("ready after {} ms", clock.micros() / 1000);
     let mut fetcher = Fetcher::new(network).with_patience(settings.patience, origin.url.as_ref());
-    let choice = match given {
+    fetcher.passed("card", card.to_string());
+    let heard = ask(&mut fetcher, timeouts.dhcp)?;
+    fetcher.passed("address", source::addresses(fetcher.leases()));
+    Ok((fetcher, heard))
+}
+
+/// Our address, and what to boot where that is not `given`.
+fn choice(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    given: Option<Choice>,
+    patience: Option<Duration>,
+) -> Result<Choice, Error> {
+    match given {
         Some(choice) => {
-            source::take_lease(&mut fetcher, origin, timeouts.dhcp)?;
-            choice
+            source::take_lease(fetcher, origin, patience)?;
+            Ok(choice)
         }
-        None => source::by_dhcp(&mut fetcher, origin, timeouts.dhcp)?,
-    };
-    Ok((fetcher, choice))
+        None => source::by_dhcp(fetcher, origin, patience),
+    }
 }
 
 fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Error> {
@@ -141,7 +158,8 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
     let by = origin.network.vlan.and_then(VlanId::new);
     settings.vlan = settings.vlan.or(by);
     let given = source::given(image, embedded, &origin)?;
-    let (mut fetcher, choice) = connect(&origin, &settings, given, clock)?;
+    let ask = |fetcher: &mut Fetcher, patience| choice(fetcher, &origin, given.clone(), patience);
+    let (mut fetcher, choice) = connect(&origin, &settings, clock, ask)?;
     let plan = match choice {
         Choice::Url { url, arguments } => plan::fetch(&mut fetcher, url, arguments, &mut settings)?,
         Choice::Named { url } => plan::fetch_named(&mut fetcher, url, &origin, &mut settings)?,
@@ -149,7 +167,11 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
             config,
             base,
             arguments,
-        } => plan::choose(&mut fetcher, config, base.as_ref(), &arguments)?,
+        } => {
+            let how = (settings::EMBEDDED, &mut settings);
+            plan::choose(&mut fetcher, config, base.as_ref(), &arguments, how)?
+        }
     };
+    fetcher.passed("choice", plan.program.url.to_string());
     boot::run(fetcher, &origin, plan, &settings)
 }

@@ -4,7 +4,7 @@
 pub(crate) fn url(options: &str) -> Option<(&str, &str)> {
     let (mut word, mut rest) = cut_word(options);
     let mut first = true;
-    while !word.contains("://") {
+    while !is_url(word) {
         if !first && !word.contains('=') {
             return None;
         }
@@ -12,6 +12,12 @@ pub(crate) fn url(options: &str) -> Option<(&str, &str)> {
         (word, rest) = cut_word(rest);
     }
     Some((word, rest))
+}
+
+/// Not a setting whose value is one.
+fn is_url(word: &str) -> bool {
+    let parts = word.split_once("://");
+    parts.is_some_and(|(scheme, _)| !scheme.contains('='))
 }
 
 /// The first word and the rest.
@@ -42,5 +48,11 @@ mod tests {
             url("wireboot.efi processors=0 http://a/b x=1"),
             Some((expected, "x=1"))
         );
+        assert_eq!(
+            url("report=http://c/d http://a/b x=http://e/f"),
+            Some((expected, "x=http://e/f"))
+        );
+        assert_eq!(url("http://a/b?c=d"), Some(("http://a/b?c=d", "")));
+        assert_eq!(url("report=http://c/d"), None);
     }
 }

@@ -94,11 +94,21 @@ fn plan(
     }
     // Relative to where it was found in the end, after redirects.
     let base = Url::parse(&file.url)?;
-    let config = configuration(bytes, &file.url)?;
+    let mut config = configuration(bytes, &file.url)?;
     source::warn(&file.url, &config);
-    settings.complete(&file.url, &config.settings)?;
+    let name = file.url.clone();
     drop(file);
-    choose(fetcher, config, Some(&base), &arguments)
+    let of_all = core::mem::take(&mut config.settings);
+    let plan = choose(
+        fetcher,
+        config,
+        Some(&base),
+        &arguments,
+        (&name, &mut *settings),
+    )?;
+    // The entry's own go before.
+    settings.complete(&name, &of_all)?;
+    Ok(plan)
 }
 
 /// The configuration that a file is which came from `url`, or what it is instead.
@@ -115,12 +125,13 @@ fn configuration(bytes: &[u8], url: &str) -> Result<BootConfig, Error> {
     })
 }
 
-/// Lets the user choose.
+/// Lets the user choose from the configuration `name`. What the entry says of how wireboot.efi is to work completes the settings.
 pub(crate) fn choose(
     fetcher: &mut Fetcher,
     mut config: BootConfig,
     base: Option<&Url>,
     arguments: &str,
+    (name, settings): (&str, &mut Settings),
 ) -> Result<Plan, Error> {
     let index = menu::choose(&config, fetcher.network())?;
     if index >= config.entries.len() {
@@ -128,6 +139,7 @@ pub(crate) fn choose(
     }
     let entry = config.entries.swap_remove(index);
     log::info!("booting {:?}", entry.title);
+    settings.complete(name, &entry.settings)?;
     let planned = |file: &bootconf::File| -> Result<Planned, Error> {
         let url = match base {
             Some(base) => base.join(&file.url)?,

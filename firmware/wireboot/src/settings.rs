@@ -7,6 +7,7 @@ use crate::options;
 use alloc::string::ToString;
 use core::num::NonZeroU32;
 use wireboot_fetch::Floor;
+use wireboot_fetch::url::{Scheme, Url};
 use wireboot_net::Duration;
 use wireboot_nic::vlan::VlanId;
 use wireboot_wire::bootconf::Setting;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub network: Option<LoaderNetwork>,
     /// Over ours: what such a program reads by a TFTP of its own comes from memory, unless this says otherwise.
     pub near_end: Option<bool>,
+    /// Where the report of a boot goes; nowhere, if this does not say.
+    pub report: Option<Url>,
 }
 
 /// Whose network an EFI program finds that is started.
@@ -54,6 +57,7 @@ impl Default for Settings {
             patience: PATIENCE,
             network: None,
             near_end: None,
+            report: None,
         }
     }
 }
@@ -88,6 +92,7 @@ impl Settings {
             let is_said = match *key {
                 "network" => self.network.is_some(),
                 "near-end" => self.near_end.is_some(),
+                "report" => self.report.is_some(),
                 _ => {
                     log::warn!(
                         "{name}: {key} {value} comes too late: the network runs already; embed it in wireboot.efi, or write {key}={value} \
@@ -176,6 +181,11 @@ impl Settings {
                     "wireboot" => Some(LoaderNetwork::Wireboot),
                     _ => return Err(Refusal::Takes("firmware or wireboot")),
                 };
+            }
+            "report" => {
+                let url = Url::parse(value).ok();
+                let url = url.filter(|url| url.scheme() == Scheme::Http);
+                self.report = Some(url.ok_or(Refusal::Takes("an http URL"))?);
             }
             _ => return Err(Refusal::Unknown),
         }
@@ -291,7 +301,7 @@ mod tests {
     #[test]
     fn load_options_override_what_is_embedded() {
         let embedded = embedded(
-            "processors 3\nnic snp\nvlan 7\nfloor 16\npatience 60\nnetwork wireboot\nnear-end 0\ntitle A\nlinux a",
+            "processors 3\nnic snp\nvlan 7\nfloor 16\npatience 60\nnetwork wireboot\nnear-end 0\nreport http://a/r\ntitle A\nlinux a",
         );
         let all = Settings {
             processors: Some(3),
@@ -304,11 +314,12 @@ mod tests {
             patience: Duration::from_secs(60),
             network: Some(LoaderNetwork::Wireboot),
             near_end: Some(false),
+            report: Url::parse("http://a/r").ok(),
         };
         assert!(matches!(Settings::of(&embedded, ""), Ok(settings) if settings == all));
         let some = Settings::of(
             &embedded,
-            "processors=0 nic=native floor=128 patience=9 network=firmware near-end=1 http://a/b",
+            "processors=0 nic=native floor=128 patience=9 network=firmware near-end=1 report=http://b/r http://a/b",
         );
         let expected = Settings {
             processors: Some(0),
@@ -321,13 +332,16 @@ mod tests {
             patience: Duration::from_secs(9),
             network: Some(LoaderNetwork::Firmware),
             near_end: Some(true),
+            report: Url::parse("http://b/r").ok(),
         };
         assert!(matches!(some, Ok(settings) if settings == expected));
     }
 
     #[test]
     fn a_server_says_what_is_started_where_nobody_else_does() {
-        let served = bootconf::parse("network wireboot\nnear-end 0\nvlan 7\nefi a").unwrap();
+        let served =
+            bootconf::parse("network wireboot\nnear-end 0\nreport http://a/r\nvlan 7\nefi a")
+                .unwrap();
         let completed = |embedded: &[Setting], options| {
             let mut settings = Settings::of(embedded, options).unwrap();
             settings.complete("a", &served.settings).unwrap();
@@ -337,6 +351,10 @@ mod tests {
         let all = completed(&[], "");
         assert_eq!((all.network, all.near_end), (Some(Wireboot), Some(false)));
         assert_eq!(all.vlan, None);
+        let to = |settings: Settings| settings.report.map(|url| url.to_string());
+        assert_eq!(to(all).as_deref(), Some("http://a/r"));
+        let elsewhere = completed(&embedded("report http://b/r"), "");
+        assert_eq!(to(elsewhere).as_deref(), Some("http://b/r"));
         let some = completed(&embedded("network firmware"), "near-end=1 http://a/b");
         assert_eq!((some.network, some.near_end), (Some(Firmware), Some(true)));
         let wrong = bootconf::parse("network ours\nefi a").unwrap().settings;
@@ -352,13 +370,23 @@ mod tests {
     #[test]
     fn the_codec_knows_what_a_server_may_say() {
         for key in bootconf::SETTINGS {
-            for value in ["0", "1", "2", "firmware", "wireboot", "?"] {
+            for value in [
+                "0",
+                "1",
+                "2",
+                "firmware",
+                "wireboot",
+                "?",
+                "http://a/r",
+                "http:///r",
+                "tftp://a/r",
+            ] {
                 let setting = Setting {
                     key,
                     value: value.to_string(),
                 };
                 let values = setting.of_the_program();
-                let expected = values.is_none_or(|values| values.contains(&value));
+                let expected = values.is_none_or(|values| values.accept(value));
                 let taken = Settings::default().complete("a", &[setting]);
                 assert_eq!(taken.is_ok(), expected, "{key} {value}");
             }
@@ -383,6 +411,10 @@ mod tests {
             (
                 "patience long",
                 "patience \"long\" is not understood: patience takes the seconds to wait for a server",
+            ),
+            (
+                "report tftp://a/b",
+                "report \"tftp://a/b\" is not understood: report takes an http URL",
             ),
             (
                 "nic intel",

@@ -7,6 +7,7 @@ use crate::options;
 use crate::origin::{self, Origin};
 use crate::settings::EMBEDDED;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use wireboot_fetch::Leases;
 use wireboot_fetch::dhcp::{DhcpRequest, VendorClass};
 use wireboot_fetch::url::Url;
@@ -109,6 +110,14 @@ pub fn take_lease(
 fn adopt(fetcher: &mut Fetcher, leases: &Leases) -> Result<(), Error> {
     report(leases, "the firmware's lease");
     fetcher.configure(leases.clone())
+}
+
+/// All addresses, for the account of the boot.
+pub(crate) fn addresses(leases: &Leases) -> String {
+    let v4 = leases.v4.iter().map(|lease| lease.address.to_string());
+    let v6 = leases.v6.iter().flat_map(|lease| &lease.addresses);
+    let all: Vec<String> = v4.chain(v6.map(ToString::to_string)).collect();
+    all.join(", ")
 }
 
 fn report(leases: &Leases, source: &str) {

@@ -64,11 +64,11 @@ impl Drop for Pxe {
 }
 
 /// Type and subtype of device path nodes (UEFI 2.10, sections 10.3.4.12 and 10.3.4.13).
-const IPV4: (u8, u8) = (3, 12);
-const IPV6: (u8, u8) = (3, 13);
+pub(super) const IPV4: (u8, u8) = (3, 12);
+pub(super) const IPV6: (u8, u8) = (3, 13);
 
 /// Whether a device path has such a node, be it without addresses.
-fn has_node(path: &[u8], node: (u8, u8)) -> bool {
+pub(super) fn has_node(path: &[u8], node: (u8, u8)) -> bool {
     let mut rest = path;
     while let [kind, subtype, low, high, ..] = *rest {
         if (kind, subtype) == node {

@@ -86,9 +86,10 @@ impl Fetcher {
         }
         result??;
         self.summary.micros += self.network.clock.micros() - begin;
-        let file = downloads.into_iter().find_map(|one| one.file);
-        let file = file.ok_or(Error::Nothing)?;
-        self.account(&file);
+        let mut come = downloads.into_iter();
+        let file = come.find_map(|one| Some((one.ended, one.file?)));
+        let (ended, file) = file.ok_or(Error::Nothing)?;
+        self.arrived(&file, ended);
         Ok(file)
     }
 }
