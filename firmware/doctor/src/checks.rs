@@ -1,6 +1,12 @@
 //! What can be examined, each in a module of its own.
 
+mod boot;
+pub(crate) mod iperf3;
 mod machine;
+mod profile;
+mod stock;
+mod trace;
+mod ttcp;
 
 use crate::error::Error;
 use crate::examination::Examination;
@@ -16,6 +22,8 @@ pub(crate) struct Check {
     pub standard: bool,
     /// In one with `quick`.
     pub quick: bool,
+    /// It measures against a server that the options name, so it is not among `all`.
+    pub needs_server: bool,
     /// The firmware resets the machine when it takes longer than this, in seconds.
     pub limit_s: usize,
     /// Writes what it measures into the report.
@@ -31,11 +39,59 @@ impl PartialEq for Check {
 impl Eq for Check {}
 
 /// All of them, in the order in which they run.
-pub(crate) const ALL: &[Check] = &[Check {
-    name: "check",
-    what: "firmware and processors",
-    standard: true,
-    quick: true,
-    limit_s: 10,
-    run: machine::examine,
-}];
+pub(crate) const ALL: &[Check] = &[
+    Check {
+        name: "check",
+        what: "firmware and processors",
+        standard: true,
+        quick: true,
+        needs_server: false,
+        limit_s: 10,
+        run: machine::examine,
+    },
+    Check {
+        name: "boot",
+        what: "network boot options, loaded and not started",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 300,
+        run: boot::examine,
+    },
+    Check {
+        name: "trace",
+        what: "what the firmware calls while it boots over the network",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 300,
+        run: trace::examine,
+    },
+    Check {
+        name: "profile",
+        what: "where the processor is while the firmware fetches a file",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 120,
+        run: profile::examine,
+    },
+    Check {
+        name: "iperf3",
+        what: "TCP and UDP with a server of iperf3",
+        standard: false,
+        quick: false,
+        needs_server: true,
+        limit_s: 420,
+        run: iperf3::examine,
+    },
+    Check {
+        name: "ttcp",
+        what: "what messages of several sizes cost, with a server of iperf3",
+        standard: false,
+        quick: false,
+        needs_server: true,
+        limit_s: 600,
+        run: ttcp::examine,
+    },
+];

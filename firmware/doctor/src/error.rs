@@ -8,6 +8,7 @@ use wireboot_fetch::url::UrlError;
 use wireboot_net::NetError;
 use wireboot_nic::Fault;
 use wireboot_platform::Status;
+use wireboot_platform::frames::WatchError;
 
 /// Why something was not measured. Each text is complete: what, whom, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,59 @@ pub(crate) enum Error {
         "this machine has no address that reaches {0}; check that DHCP serves that version of IP"
     )]
     NoAddress(IpAddr),
+    /// The firmware's calls cannot be looked at.
+    #[error(transparent)]
+    Trace(#[from] wireboot_platform::trace::TraceError),
+    /// The firmware does not boot over a network.
+    #[error(
+        "the firmware has no network boot option, and no card that it boots from; switch network boot on in its setup"
+    )]
+    NoBootOption,
+    /// The frames of the firmware's network cannot be seen.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// What the firmware is to load must lie where it finds it again.
+    #[error(
+        "doctor.efi did not come from a disk: copy it and recorder.efi to a stick, or to the machine's EFI system partition, and start it \
+         from there"
+    )]
+    NotFromDisk,
+    /// The driver does not lie beside this program.
+    #[error("{0} is not on the disk that doctor.efi came from: copy recorder.efi there")]
+    NoRecorder(String),
+    /// The firmware does not part with a variable.
+    #[error(
+        "the firmware keeps {0}: remove it in its setup, or by the shell's command bcfg driver"
+    )]
+    Kept(String),
+    /// A server says nothing to the report.
+    #[error("{0} does not answer within a minute; server=URL names another server")]
+    NoAnswer(String),
+    /// A server does not take the report.
+    #[error(
+        "{url} answers {status}; `wireboot serve` takes reports with --reports, and server=URL names another server"
+    )]
+    NotTaken {
+        /// Where it was sent.
+        url: String,
+        /// The answer's status code.
+        status: u16,
+    },
+    /// Nobody says against whom throughput is to be measured.
+    #[error("nobody says where the server is: start `iperf3 -s` there and write iperf3=ADDRESS")]
+    NoIperfServer,
+    /// The same for the matrix of sizes.
+    #[error("nobody says where the server is: start `iperf3 -s` there and write ttcp=ADDRESS")]
+    NoTtcpServer,
+    /// A test of throughput did not come to its end.
+    #[error(transparent)]
+    Throughput(wireboot_iperf::Error),
+    /// The firmware boots from elsewhere.
+    #[error("the firmware was not told a file to fetch by TFTP")]
+    NoTftp,
+    /// Nobody can ask the BSP where it is.
+    #[error(transparent)]
+    Profiler(#[from] wireboot_platform::profiler::Unable),
     /// A file does not end.
     #[error("{0}: more than a minute is too long to be measured; name a smaller file")]
     Slow(String),
@@ -85,9 +139,24 @@ impl Error {
     pub(crate) fn status(&self) -> Status {
         match self {
             Self::Boot(error) => error.status(),
-            Self::NoSender(_) | Self::Sink(_) => Status::NO_RESPONSE,
+            Self::NoSender(_) | Self::Sink(_) | Self::NoAnswer(_) | Self::Throughput(_) => {
+                Status::NO_RESPONSE
+            }
             Self::Options { .. } => Status::INVALID_PARAMETER,
-            Self::NoServer | Self::NoAddress(_) | Self::Slow(_) => Status::ABORTED,
+            Self::Trace(_) => Status::UNSUPPORTED,
+            Self::NoServer
+            | Self::NoTftp
+            | Self::Profiler(_)
+            | Self::NoIperfServer
+            | Self::NoTtcpServer
+            | Self::NoAddress(_)
+            | Self::NoBootOption
+            | Self::NotFromDisk
+            | Self::NoRecorder(_)
+            | Self::Kept(_)
+            | Self::NotTaken { .. }
+            | Self::Watch(_)
+            | Self::Slow(_) => Status::ABORTED,
         }
     }
 }

@@ -1,13 +1,16 @@
 //! An examination: check after check, each announced and with a time limit.
 
 use crate::checks::Check;
-use crate::delivery;
-use crate::error::Error;
+use crate::delivery::Delivery;
 use crate::options::Options;
-use alloc::string::ToString;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use wireboot_boot::origin::Origin;
+use wireboot_platform::claim::snp;
+use wireboot_platform::device_path::NetworkPath;
 use wireboot_platform::image::LoadedSelf;
-use wireboot_platform::{Clock, console, watchdog};
+use wireboot_platform::{Clock, console, shim, watchdog};
 use wireboot_report::{NotMeasured, Report};
 
 /// What checks work with.
@@ -21,36 +24,66 @@ pub(crate) struct Examination<'a> {
     pub clock: Clock,
     /// What was measured so far.
     pub report: Report,
+    /// Files that belong to it, by name and content: `boot.pcapng`. They are kept where the report is kept on a disk.
+    pub files: Vec<(String, Vec<u8>)>,
 }
 
 /// Runs the checks that the options name, and delivers the report.
-///
-/// # Errors
-/// When nobody takes the report.
-pub(crate) fn run(
-    options: &Options,
-    image: &LoadedSelf,
-    origin: &Origin,
-    clock: Clock,
-) -> Result<(), Error> {
+pub(crate) fn run(options: &Options, image: &LoadedSelf, origin: &Origin, clock: Clock) {
     let mut examination = Examination {
         options,
         image,
         origin,
         clock,
         report: Report::new(),
+        files: Vec::new(),
     };
+    let mut delivery = Delivery::open(examination.image.device);
+    let interrupted = delivery.interrupted().map(ToString::to_string);
+    if let Some(name) = &interrupted {
+        examination.not_measured(name, INTERRUPTED);
+    }
     let all = options.checks.len();
     for (check, number) in options.checks.iter().zip(1..) {
         log::info!("check {number} of {all}, {}: {}", check.name, check.what);
-        examination.check(check);
+        if interrupted.as_deref() != Some(check.name) {
+            delivery.announce(check.name);
+            examination.check(check);
+        }
     }
-    let mut report = examination.report;
-    report.findings = wireboot_diagnosis::examine(&report);
-    delivery::deliver(&report)
+    let report = &mut examination.report;
+    if report.machine.mac.is_empty() {
+        report.machine.mac = mac(origin).map(shown).unwrap_or_default();
+    }
+    report.as_found = Some(shim::as_found());
+    report.findings = wireboot_diagnosis::examine(report);
+    delivery.deliver(&examination);
+}
+
+/// What is said of a check that did not end.
+const INTERRUPTED: &str = "the machine hung in it at the last examination and was reset, or was switched off; it was left out this time, and is not the next time";
+
+/// The Ethernet address of the card that the machine came by, else of the first that the firmware has a driver for.
+fn mac(origin: &Origin) -> Option<[u8; 6]> {
+    origin.network.mac.or_else(|| {
+        let mut interfaces = snp::interfaces().into_iter();
+        interfaces.find_map(|interface| NetworkPath::parse(&interface.path).mac)
+    })
+}
+
+fn shown(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 impl Examination<'_> {
+    fn not_measured(&mut self, check: &str, reason: &str) {
+        log::warn!("{check}: {reason}");
+        self.report.not_measured.push(NotMeasured {
+            check: check.to_string(),
+            reason: reason.to_string(),
+        });
+    }
+
     /// Runs one check. That it measured nothing is part of the report.
     fn check(&mut self, check: &Check) {
         // Where the check hangs, the firmware resets the machine.
@@ -59,11 +92,7 @@ impl Examination<'_> {
         drop(watchdog);
         console::clear_progress();
         if let Err(error) = result {
-            log::warn!("{}: {error}", check.name);
-            self.report.not_measured.push(NotMeasured {
-                check: check.name.to_string(),
-                reason: error.to_string(),
-            });
+            self.not_measured(check.name, &error.to_string());
         }
     }
 }

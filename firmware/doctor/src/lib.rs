@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  options ──> examination ──> a check after the other ──> report ──> findings ──> screen, serial port, server, disk
-//!      └────> ladder: what the network can do at each height
+//!      ├────> ladder: what the network can do at each height
+//!      └────> record: whether the firmware loads recorder.efi
 //! ```
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -15,6 +16,9 @@ mod error;
 mod examination;
 mod ladder;
 mod options;
+pub mod pcapng;
+mod record;
+mod throughput;
 
 use error::Error;
 use options::{Command, Options};
@@ -24,7 +28,7 @@ use wireboot_platform::{Clock, Status};
 
 /// The program: does what its options say, and tells.
 pub fn main() -> Status {
-    let clock = Clock::calibrate();
+    let clock = Clock::calibrate_finely();
     log::info!("doctor {}", env!("CARGO_PKG_VERSION"));
     match run(clock) {
         Ok(()) => Status::SUCCESS,
@@ -40,7 +44,11 @@ fn run(clock: Clock) -> Result<(), Error> {
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(&image);
     match Options::parse(&image.text())? {
+        Command::Record(switch) => record::run(switch, &image),
         Command::Ladder(text) => ladder::run(&text, &origin, clock),
-        Command::Examine(options) => examination::run(&options, &image, &origin, clock),
+        Command::Examine(options) => {
+            examination::run(&options, &image, &origin, clock);
+            Ok(())
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::examination::Examination;
 use alloc::format;
 use wireboot_platform::{console, processors, smbios};
 
-/// Firmware, processors, counter, UUID.
+/// Firmware, processors, counter, UUID, maker and model.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let machine = &mut examination.report.machine;
     machine.firmware = Some(console::firmware());
@@ -17,5 +17,6 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
             .map(|byte| format!("{byte:02x}"))
             .collect::<alloc::string::String>()
     });
+    machine.model = smbios::system_model();
     Ok(())
 }

@@ -1,0 +1,127 @@
+//! Where the BSP is while the firmware fetches a file by TFTP: an AP asks it, so many times a second.
+
+use super::stock::{first, median, named, seconds};
+use crate::error::{Error, refused};
+use crate::examination::Examination;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use wireboot_platform::images::Images;
+use wireboot_platform::profiler::{Position, Profiler};
+use wireboot_platform::{console, memory};
+use wireboot_report::{Profile, ProfiledImage};
+
+/// Room for the file, in bytes.
+const ROOM: usize = 64 << 20;
+/// No further turn is begun after so many microseconds, nor more than so many.
+const TURNS: u64 = 10_000_000;
+const MOST_TURNS: u32 = 32;
+/// Turns are made until so many samples were taken.
+const ENOUGH: usize = 4000;
+
+/// Has the firmware fetch its boot file again and again, by turns looked at and not.
+pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
+    let (clock, hertz) = (examination.clock, examination.options.hertz);
+    let (_, boot) = first(examination)?;
+    let images = Images::read();
+    console::progress("the firmware boots over its network; nothing is started");
+    boot.load()
+        .map_err(refused("the boot file by the firmware's network boot"))?;
+    let (server, file) = boot
+        .learnt()
+        .as_ref()
+        .and_then(named)
+        .ok_or(Error::NoTftp)?;
+    let file = examination.options.file.clone().unwrap_or(file);
+    let (mut room, _) = memory::download_buffer(ROOM).map_err(refused("memory for the file"))?;
+    let mut read = || {
+        let start = clock.micros();
+        boot.read(server, &file, room.rest_mut(0))
+            .map_err(refused("a file by the firmware's TFTP"))?;
+        Ok::<f64, Error>(seconds(clock.micros() - start))
+    };
+    let mut profile = Profile {
+        file: file.clone(),
+        hertz,
+        ..Profile::default()
+    };
+    let mut positions: Vec<Position> = Vec::new();
+    let (mut plain, mut looked) = (Vec::new(), Vec::new());
+    let begun = clock.micros();
+    while profile.turns < MOST_TURNS
+        && (profile.turns == 0 || clock.micros() - begun < TURNS && positions.len() < ENOUGH)
+    {
+        profile.turns += 1;
+        console::progress(&format!("{file}, turn {}", profile.turns));
+        plain.push(read()?);
+        let profiler = Profiler::start(u64::from(hertz), clock)?;
+        looked.push(read()?);
+        let taken = profiler.stop();
+        profile.missed += taken.missed + taken.lost;
+        positions.extend(taken.positions);
+    }
+    drop(boot);
+    if let Some(cached) = &examination.origin.cached {
+        // What the firmware's PXE told whoever we came from.
+        cached.restore();
+    }
+    profile.plain_s = median(plain).unwrap_or_default();
+    profile.seconds = median(looked).unwrap_or_default();
+    profile.samples = positions.len() as u64;
+    profile.images = shares(&positions, |address| {
+        images.at(address).map(|(_, image)| image.name.as_str())
+    });
+    profile.interrupts_off = profile.images.iter().map(|one| one.interrupts_off).sum();
+    examination.report.profile = Some(profile);
+    Ok(())
+}
+
+/// How many samples each image has, the most first. Code that is in none is one, without a name.
+fn shares<'i>(positions: &[Position], name: impl Fn(u64) -> Option<&'i str>) -> Vec<ProfiledImage> {
+    let mut images: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for position in positions {
+        let image = images
+            .entry(name(position.address).unwrap_or_default())
+            .or_default();
+        image.0 += 1;
+        image.1 += u64::from(position.interrupts_off());
+    }
+    let mut images: Vec<ProfiledImage> = images
+        .into_iter()
+        .map(|(name, (samples, interrupts_off))| ProfiledImage {
+            name: String::from(name),
+            samples,
+            interrupts_off,
+        })
+        .collect();
+    images.sort_by_key(|image| core::cmp::Reverse(image.samples));
+    images
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sample_is_counted_where_it_was_found() {
+        let at = |address, on: bool| Position::new(address, if on { 0x202 } else { 2 });
+        let positions = [
+            at(10, true),
+            at(11, false),
+            at(21, true),
+            at(12, true),
+            at(99, false),
+        ];
+        let images = shares(&positions, |address| match address {
+            10..20 => Some("MnpDxe"),
+            20..30 => Some("DxeCore"),
+            _ => None,
+        });
+        let counted: Vec<_> = images
+            .iter()
+            .map(|one| (one.name.as_str(), one.samples, one.interrupts_off))
+            .collect();
+        assert_eq!(counted, [("MnpDxe", 3, 1), ("", 1, 1), ("DxeCore", 1, 0)]);
+    }
+}

@@ -1,0 +1,79 @@
+//! The firmware's own network boot, to be looked at while it works: the card that it uses, and the file that it is told to fetch.
+
+use crate::error::Error;
+use crate::examination::Examination;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use wireboot_boot::error::Error as BootError;
+use wireboot_boot::origin::boot_files;
+use wireboot_fetch::url::{Host, Scheme};
+use wireboot_fetch::{Lease, Lease6, Leases};
+use wireboot_platform::claim::pci::{self, Candidate};
+use wireboot_platform::firmware_net::NetworkBoot;
+use wireboot_platform::pxe::Cached;
+
+/// The card that we came by, else the first whose firmware offers a network boot.
+pub(super) fn first(examination: &Examination<'_>) -> Result<(Candidate, NetworkBoot), Error> {
+    let origin = examination.origin;
+    let came_by = origin
+        .network
+        .mac
+        .and_then(|_| pci::function_of(&origin.path));
+    let cards = match came_by {
+        Some(card) => Vec::from([card]),
+        None => pci::functions(),
+    };
+    let cards = cards.into_iter().filter(Candidate::is_network);
+    for card in cards {
+        if origin.network.mac.is_none() {
+            card.connect();
+        }
+        if let Ok(boot) = NetworkBoot::of(&card) {
+            return Ok((card, boot));
+        }
+    }
+    Err(Error::Boot(BootError::NoInterface))
+}
+
+/// The server and the file that the firmware was told to boot.
+pub(super) fn named(learnt: &Cached) -> Option<(IpAddr, String)> {
+    let (ack, proxy) = (&learnt.dhcp_ack, learnt.proxy_offer.as_deref());
+    let reply = learnt.pxe_reply.as_deref();
+    let leases = if learnt.station.is_ipv6() {
+        Leases {
+            v4: None,
+            v6: Lease6::from_packets(ack, proxy, reply).ok(),
+        }
+    } else {
+        Leases::from(Lease::from_packets(ack, proxy, reply).ok()?)
+    };
+    let url = boot_files(&leases).next()?;
+    match (url.scheme(), url.host()) {
+        (Scheme::Tftp, Host::Address(server)) => Some((*server, url.resource().to_string())),
+        _ => None,
+    }
+}
+
+/// The middle one; of an even number, the upper of both.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Microseconds as seconds.
+pub(super) fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_is_no_outlier() {
+        assert_eq!(median([3.0, 1.0, 90.0].into()), Some(3.0));
+        assert_eq!(median([1.0].into()), Some(1.0));
+        assert_eq!(median(Vec::new()), None);
+    }
+}

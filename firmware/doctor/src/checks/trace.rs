@@ -1,0 +1,179 @@
+//! What the firmware calls while it boots over the network and while it fetches a file.
+
+mod table;
+
+use super::stock::{first, named, seconds};
+use crate::error::{Error, refused};
+use crate::examination::Examination;
+use crate::options::Trace as Mode;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use table::Place;
+use wireboot_platform::claim::pci::Candidate;
+use wireboot_platform::firmware_net::NetworkBoot;
+use wireboot_platform::images::Images;
+use wireboot_platform::trace::{Calls, RECEIVE, TRANSMIT, Tracer};
+use wireboot_platform::{Clock, console, memory};
+use wireboot_report::trace::{Looking, Trace, Traced};
+
+/// Room for the file that is fetched by turns, in bytes.
+const ROOM: usize = 64 << 20;
+/// No further turn is begun after so many microseconds.
+const TURNS: u64 = 40_000_000;
+/// What code is called that no image has.
+const NO_IMAGE: &str = "code of no image";
+
+/// A boot up to its file, and that file by TFTP by turns: not looked at, counted, timed.
+pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
+    let options = examination.options;
+    let (card, boot) = first(examination)?;
+    let watch = Watch {
+        card: &card,
+        clock: examination.clock,
+        images: Images::read(),
+    };
+    let timed = options.trace == Mode::Time;
+    console::progress("the firmware boots over its network; nothing is started");
+    let booted = watch.run(timed, || boot.load().map(|bytes| bytes as u64));
+    let (bytes, mut whole) = booted?;
+    let learnt = boot.learnt();
+    let named = learnt.as_ref().and_then(named);
+    whole.file = match &named {
+        Some((_, file)) => file.clone(),
+        None => String::from("the boot file"),
+    };
+    whole.bytes = bytes;
+    let trace = examination.report.trace.insert(Trace {
+        boot: Some(whole),
+        ..Trace::default()
+    });
+    let Some((server, file)) = named else {
+        return Ok(());
+    };
+    let file = options.file.clone().unwrap_or(file);
+    let turns = watch.turns(&boot, server, &file, options.rounds, timed);
+    drop(boot);
+    // The firmware's PXE has learnt anew what it told whoever we came from.
+    if let Some(cached) = &examination.origin.cached {
+        cached.restore();
+    }
+    let (transfer, looking) = turns?;
+    trace.transfer = transfer;
+    trace.looking = Some(looking);
+    Ok(())
+}
+
+/// How it is looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Plain,
+    Counted,
+    Timed,
+}
+
+struct Watch<'a> {
+    card: &'a Candidate,
+    clock: Clock,
+    images: Images,
+}
+
+impl Watch<'_> {
+    /// Looks at what `work` calls.
+    fn run(
+        &self,
+        timed: bool,
+        work: impl FnOnce() -> Result<u64, wireboot_platform::Error>,
+    ) -> Result<(u64, Traced), Error> {
+        let tracer = Tracer::start(self.card, timed)?;
+        let start = self.clock.micros();
+        let result = work();
+        let micros = self.clock.micros() - start;
+        let calls = tracer.finish();
+        let bytes = result.map_err(refused("a file by the firmware's network boot"))?;
+        Ok((bytes, self.traced(&calls, micros, timed)))
+    }
+
+    fn traced(&self, calls: &Calls, micros: u64, timed: bool) -> Traced {
+        let succeeded = |service| {
+            let sites = calls.sites.iter().filter(|site| site.service() == service);
+            sites.map(|site| site.succeeded).sum()
+        };
+        let places = calls.sites.iter().map(|site| Place {
+            service: site.service(),
+            image: self
+                .images
+                .at(site.address)
+                .map_or(NO_IMAGE, |(_, image)| image.name.as_str()),
+            calls: site.calls,
+            ticks: site.ticks,
+        });
+        Traced {
+            took_s: seconds(micros),
+            received: succeeded(RECEIVE),
+            sent: succeeded(TRANSMIT),
+            calls: table::rows(places, timed, |ticks| seconds(self.clock.micros_of(ticks))),
+            lost: calls.lost,
+            ..Traced::default()
+        }
+    }
+
+    /// The file by turns.
+    fn turns(
+        &self,
+        boot: &NetworkBoot,
+        server: IpAddr,
+        file: &str,
+        rounds: u32,
+        timed: bool,
+    ) -> Result<(Option<Traced>, Looking), Error> {
+        let (mut room, _) =
+            memory::download_buffer(ROOM).map_err(refused("memory for the file"))?;
+        let mut read = || boot.read(server, file, room.rest_mut(0));
+        let mut turns = Vec::from([Turn::Plain, Turn::Counted]);
+        if timed {
+            turns.push(Turn::Timed);
+        }
+        let best = if timed { Turn::Timed } else { Turn::Counted };
+        let mut took: Vec<(Turn, f64)> = Vec::new();
+        let mut fastest: Option<Traced> = None;
+        let begun = self.clock.micros();
+        let mut done = 0;
+        while done < rounds && (done == 0 || self.clock.micros() - begun < TURNS) {
+            done += 1;
+            console::progress(&format!("{file}, {done} of {rounds}"));
+            for turn in &turns {
+                if *turn == Turn::Plain {
+                    let start = self.clock.micros();
+                    read().map_err(refused("a file by the firmware's TFTP"))?;
+                    took.push((*turn, seconds(self.clock.micros() - start)));
+                    continue;
+                }
+                let (bytes, mut traced) = self.run(*turn == Turn::Timed, &mut read)?;
+                took.push((*turn, traced.took_s));
+                if *turn == best
+                    && fastest
+                        .as_ref()
+                        .is_none_or(|one| traced.took_s < one.took_s)
+                {
+                    traced.file = file.to_string();
+                    traced.bytes = bytes;
+                    fastest = Some(traced);
+                }
+            }
+            // Each comes first as often as the others.
+            turns.rotate_left(1);
+        }
+        let of = |turn| {
+            let runs = took.iter().filter(|(own, _)| *own == turn);
+            runs.map(|(_, seconds)| *seconds).collect()
+        };
+        let looking = Looking {
+            plain_s: of(Turn::Plain),
+            counted_s: of(Turn::Counted),
+            timed_s: of(Turn::Timed),
+        };
+        Ok((fastest, looking))
+    }
+}

@@ -1,0 +1,94 @@
+//! Calls by place become calls by service and image, few enough for a report.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use wireboot_report::trace::Called;
+
+/// So many rows have a caller's name; the others are a row for each service.
+const ROWS: usize = 64;
+
+/// Calls from one place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub service: &'a str,
+    pub image: &'a str,
+    pub calls: u64,
+    /// In the service itself, in ticks.
+    pub ticks: u64,
+}
+
+/// The rows: those with the longest times, and the most calls. Times are told where calls were `timed`.
+pub(super) fn rows<'a>(
+    places: impl Iterator<Item = Place<'a>>,
+    timed: bool,
+    seconds: impl Fn(u64) -> f64,
+) -> Vec<Called> {
+    let mut sums: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+    for place in places {
+        let (calls, ticks) = sums.entry((place.service, place.image)).or_default();
+        *calls = calls.saturating_add(place.calls);
+        *ticks = ticks.saturating_add(place.ticks);
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    // Frames apart, no call has ticks where they are only counted.
+    let weight = |(calls, ticks): (u64, u64)| if timed { (ticks, calls) } else { (calls, 0) };
+    sums.sort_by_key(|(_, one)| core::cmp::Reverse(weight(*one)));
+    let mut others: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for ((service, _), (calls, ticks)) in sums.iter().skip(ROWS) {
+        let other = others.entry(service).or_default();
+        other.0 = other.0.saturating_add(*calls);
+        other.1 = other.1.saturating_add(*ticks);
+    }
+    let named = sums.into_iter().take(ROWS);
+    let others = others
+        .into_iter()
+        .map(|(service, one)| ((service, ""), one));
+    named
+        .chain(others)
+        .map(|((service, image), (calls, ticks))| Called {
+            service: service.to_string(),
+            image: String::from(image),
+            calls,
+            own_s: timed.then(|| seconds(ticks)),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn no_call_goes_missing_where_rows_are_many() {
+        let images: Vec<String> = (0..100).map(|image| format!("i{image}")).collect();
+        let place = |service, image: usize| Place {
+            service,
+            image: &images[image],
+            calls: 1 + image as u64,
+            ticks: 1000 - image as u64,
+        };
+        // Each twice.
+        let places = || {
+            let both = (0..200).map(|one| place("a", one % 100));
+            both.chain((0..2).map(|_| place("b", 3)))
+        };
+        for timed in [false, true] {
+            let rows = rows(places(), timed, |ticks| ticks as f64);
+            assert_eq!(rows.len(), ROWS + if timed { 1 } else { 2 });
+            let of = |service| {
+                let rows = rows.iter().filter(move |row| row.service == service);
+                rows.clone().map(|row| row.calls).sum::<u64>()
+            };
+            assert_eq!((of("a"), of("b")), (10_100, 8));
+            let first = rows.first().unwrap();
+            let expected = if timed {
+                ("i0", 2, Some(2000.0))
+            } else {
+                ("i99", 200, None)
+            };
+            assert_eq!((first.image.as_str(), first.calls, first.own_s), expected);
+        }
+    }
+}

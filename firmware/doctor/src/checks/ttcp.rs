@@ -1,0 +1,95 @@
+//! `ttcp=ADDRESS`: what messages of several sizes cost the processor, by TCP and UDP, each way, against a server of iperf3.
+
+use crate::error::Error;
+use crate::examination::Examination;
+use crate::throughput::Measurer;
+use alloc::string::ToString;
+use core::net::{IpAddr, SocketAddr};
+use wireboot_iperf::{Limit, PORT, Test};
+use wireboot_platform::console;
+use wireboot_report::throughput::{Direction, Transport};
+
+/// Bytes of a message.
+const SIZES: [u32; 5] = [64, 128, 512, 1472, 8192];
+/// How long each is measured, in seconds.
+const SECONDS: u32 = 2;
+
+/// The whole matrix, by turns.
+pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
+    let options = &examination.options.iperf3;
+    let server = options.ttcp.ok_or(Error::NoTtcpServer)?;
+    let mut measurer = Measurer::open(
+        examination.origin,
+        options.driver,
+        server,
+        examination.clock,
+    )?;
+    let mut failed = None;
+    for test in matrix(server) {
+        console::clear_progress();
+        match measurer.measure(&test) {
+            Ok(mut measured) => {
+                measured.check = "ttcp".to_string();
+                examination.report.throughput.push(measured);
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    // What was measured stays in the report.
+    failed.map_or(Ok(()), Err)
+}
+
+/// Each transport, direction and size but datagrams that fit no packet: ours are never fragments.
+fn matrix(server: IpAddr) -> impl Iterator<Item = Test> {
+    let ways = [
+        (Transport::Tcp, Direction::Send),
+        (Transport::Tcp, Direction::Receive),
+        (Transport::Udp, Direction::Send),
+        (Transport::Udp, Direction::Receive),
+    ];
+    // Of IPv6 a packet holds a little less.
+    let packet = match server {
+        IpAddr::V4(_) => 1472,
+        IpAddr::V6(_) => 1452,
+    };
+    let each = ways
+        .into_iter()
+        .flat_map(|way| SIZES.map(|size| (way, size)));
+    each.filter_map(move |((transport, direction), size)| {
+        let length = match transport {
+            Transport::Udp if size > 1472 => return None,
+            Transport::Udp => size.min(packet),
+            _ => size,
+        };
+        Some(Test {
+            transport,
+            direction,
+            limit: Limit::Seconds(SECONDS),
+            length: Some(length),
+            ..Test::new(SocketAddr::new(server, PORT))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_size_is_measured_that_fits() {
+        for (server, full) in [("10.0.0.1", 1472), ("fd00::1", 1452)] {
+            let tests: Vec<Test> = matrix(server.parse().unwrap()).collect();
+            assert_eq!(tests.len(), 2 * 5 + 2 * 4);
+            let sizes = |transport, direction| {
+                let of = |test: &&Test| test.transport == transport && test.direction == direction;
+                let tests = tests.iter().filter(of);
+                tests.filter_map(|test| test.length).collect::<Vec<_>>()
+            };
+            for direction in [Direction::Send, Direction::Receive] {
+                assert_eq!(sizes(Transport::Tcp, direction), SIZES);
+                assert_eq!(sizes(Transport::Udp, direction), [64, 128, 512, full]);
+            }
+        }
+    }
+}
