@@ -1,6 +1,6 @@
 //! A boot configuration for a directory that has none, made from the names of the files in it.
 
-use wireboot_wire::bootconf::{BootConfig, Entry, Program};
+use wireboot_wire::bootconf::{BootConfig, Entry, Program, Setting};
 
 use crate::folder::Folder;
 use crate::trees::{self, encoded, file};
@@ -9,13 +9,20 @@ use crate::trees::{self, encoded, file};
 pub(crate) const BOOT_PROGRAM: &str = "wireboot.efi";
 /// Name of the boot configuration.
 pub(crate) const BOOT_CONFIGURATION: &str = "wireboot.conf";
+/// Name of the program that examines machines.
+pub(crate) const DOCTOR: &str = "doctor.efi";
 
-/// The configuration's text; `None` when nothing in the folder looks bootable. `url`: where machines reach the directory by HTTP.
-pub(crate) fn generate(folder: &Folder, url: Option<&str>) -> Option<String> {
+/// The configuration's text; `None` when nothing in the folder looks bootable. `url`: where machines reach the directory by HTTP. `has_doctor`:
+/// machines get doctor.efi, though the folder has none.
+pub(crate) fn generate(folder: &Folder, url: Option<&str>, has_doctor: bool) -> Option<String> {
     let names = names(folder);
     let mut entries = linux_entries(&names);
     entries.extend(trees::entries(folder, url));
     entries.extend(efi_entries(&names));
+    // One entry alone boots at once, without a menu: so it stays, unless somebody has put the program there.
+    if names.iter().any(|name| name == DOCTOR) || (has_doctor && entries.len() > 1) {
+        entries.push(diagnosis());
+    }
     let config = BootConfig {
         default: 0,
         timeout: None,
@@ -25,6 +32,20 @@ pub(crate) fn generate(folder: &Folder, url: Option<&str>) -> Option<String> {
     };
     (!config.entries.is_empty())
         .then(|| format!("# Made from the names of the files here.\n{config}"))
+}
+
+/// The machine is examined with the firmware's own network, which is what a network boot has.
+fn diagnosis() -> Entry {
+    Entry {
+        title: "Diagnose this machine".to_owned(),
+        program: Program::Efi(file(DOCTOR.to_owned())),
+        initrd: Vec::new(),
+        options: String::new(),
+        settings: vec![Setting {
+            key: "network",
+            value: "firmware".to_owned(),
+        }],
+    }
 }
 
 /// Names of the files in the folder that can be served, sorted; none when it cannot be read.
@@ -83,6 +104,7 @@ fn linux_entries(names: &[String]) -> Vec<Entry> {
                 program: Program::Linux(file(encoded(kernel))),
                 initrd,
                 options: String::new(),
+                settings: Vec::new(),
             }
         })
         .collect()
@@ -92,7 +114,8 @@ fn linux_entries(names: &[String]) -> Vec<Entry> {
 fn efi_entries(names: &[String]) -> Vec<Entry> {
     names
         .iter()
-        .filter(|name| name.to_lowercase().ends_with(".efi") && *name != BOOT_PROGRAM)
+        .filter(|name| name.to_lowercase().ends_with(".efi"))
+        .filter(|name| ![BOOT_PROGRAM, DOCTOR].contains(&name.as_str()))
         // For other machines.
         .filter(|name| {
             !["aa64.efi", "arm64.efi"]
@@ -105,6 +128,7 @@ fn efi_entries(names: &[String]) -> Vec<Entry> {
             program: Program::Efi(file(encoded(name))),
             initrd: Vec::new(),
             options: String::new(),
+            settings: Vec::new(),
         })
         .collect()
 }
@@ -114,13 +138,17 @@ mod tests {
     use super::*;
 
     fn made(files: &[&str]) -> Option<BootConfig> {
+        made_with(files, false)
+    }
+
+    fn made_with(files: &[&str], has_doctor: bool) -> Option<BootConfig> {
         let directory = tempfile::tempdir().unwrap();
         for name in files {
             let path = directory.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let text = generate(&Folder::open(directory.path()).unwrap(), None)?;
+        let text = generate(&Folder::open(directory.path()).unwrap(), None, has_doctor)?;
         let config = wireboot_wire::bootconf::parse(&text).unwrap();
         assert!(config.warnings.is_empty(), "{text}");
         Some(config)
@@ -159,7 +187,7 @@ mod tests {
         for name in [BOOT_CONFIGURATION, "linux"] {
             std::os::unix::fs::symlink("nowhere", folder.path().join(name)).unwrap();
         }
-        let text = generate(&Folder::open(folder.path()).unwrap(), None).unwrap();
+        let text = generate(&Folder::open(folder.path()).unwrap(), None, false).unwrap();
         let config = wireboot_wire::bootconf::parse(&text).unwrap();
         assert_eq!(shown(&config), ["vmlinuz"]);
     }
@@ -217,6 +245,43 @@ mod tests {
             ["debian-installer/amd64/linux + debian-installer/amd64/initrd.gz"]
         );
         assert_eq!(config.entries[0].title, "Debian installer");
+    }
+
+    #[test]
+    fn a_menu_offers_to_diagnose_the_machine_and_none_is_shown_for_that() {
+        let titles = |files: &[&str], has_doctor| {
+            let config = made_with(files, has_doctor)?;
+            assert_eq!(config.default, 0);
+            let entries = config.entries.iter();
+            Some(entries.map(|one| one.title.clone()).collect::<Vec<_>>())
+        };
+        let shown = |titles: &[&str]| Some(titles.iter().map(|one| one.to_string()).collect());
+        assert_eq!(titles(&[], true), None);
+        assert_eq!(titles(&["vmlinuz"], true), shown(&["vmlinuz"]));
+        let two = ["vmlinuz", "shell.efi"];
+        assert_eq!(titles(&two, false), shown(&two));
+        let diagnosis = "Diagnose this machine";
+        assert_eq!(
+            titles(&two, true),
+            shown(&["vmlinuz", "shell.efi", diagnosis])
+        );
+        // Who puts it there wants it.
+        assert_eq!(
+            titles(&["vmlinuz", "doctor.efi"], true),
+            shown(&["vmlinuz", diagnosis])
+        );
+        assert_eq!(titles(&["doctor.efi"], false), shown(&[diagnosis]));
+        let config = made(&["vmlinuz", "doctor.efi"]).unwrap();
+        assert_eq!(shown_settings(&config), ["", "network firmware"]);
+    }
+
+    fn shown_settings(config: &BootConfig) -> Vec<String> {
+        let settings = |entry: &Entry| {
+            let all = entry.settings.iter();
+            let words = all.map(|one| format!("{} {}", one.key, one.value));
+            words.collect::<Vec<_>>().join(", ")
+        };
+        config.entries.iter().map(settings).collect()
     }
 
     #[test]

@@ -81,7 +81,10 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
         Ok(configuration) => {
             let remarks = configuration.warnings.iter();
             findings.extend(remarks.map(|notice| Finding::remark(told(notice))));
-            findings.extend(configuration.settings.iter().filter_map(setting));
+            let of_entries = configuration.entries.iter();
+            let of_entries = of_entries.flat_map(|entry| &entry.settings);
+            let settings = configuration.settings.iter().chain(of_entries);
+            findings.extend(settings.filter_map(setting));
             findings.extend(useless(&configuration, directory));
         }
         Err(errors) => findings.extend(errors.iter().map(|error| Finding::error(told(error)))),
@@ -115,9 +118,8 @@ fn setting(setting: &Setting) -> Option<Finding> {
         None => Some(Finding::remark(format!(
             "{BOOT_CONFIGURATION}: {key} {value} has no effect: machines must know it before they have a network; embed it in {BOOT_PROGRAM}"
         ))),
-        Some(values) if !values.contains(&value.as_str()) => Some(Finding::error(format!(
-            "{BOOT_CONFIGURATION}: {key} {value:?} is not understood: {key} takes {}",
-            values.join(" or ")
+        Some(values) if !values.accept(value) => Some(Finding::error(format!(
+            "{BOOT_CONFIGURATION}: {key} {value:?} is not understood: {key} takes {values}"
         ))),
         Some(_) => None,
     }

@@ -23,12 +23,13 @@ use signal_hook::low_level::signal_name;
 pub use self::address::{AddressRange, Cidr};
 use self::address::{Addresses, TemporaryAddress, choose_interface};
 use self::start::{http as http_url, open, start};
-use crate::boot_conf::BOOT_PROGRAM;
+use crate::boot_conf::{BOOT_PROGRAM, DOCTOR};
 use crate::check;
 use crate::confine::{self, Account, Needs};
 use crate::directory::Directory;
 use crate::event::{Console, Events};
 use crate::interface;
+use crate::reports::Reports;
 use crate::stop::Stop;
 
 /// Serve a directory to machines that boot from the network.
@@ -88,6 +89,10 @@ pub struct ServeArgs {
     /// Largest TFTP window granted, in blocks
     #[arg(long, value_name = "BLOCKS", default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_window: u16,
+    /// Take in the reports that doctor.efi sends (by HTTP, POST /report), a file each in the folder REPORTS, which is made if it is not there.
+    /// `wireboot report REPORTS` shows them
+    #[arg(long, value_name = "REPORTS", conflicts_with = "no_http")]
+    pub reports: Option<PathBuf>,
     /// Append what happens to FILE, as JSON lines
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,
@@ -158,7 +163,11 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     if !ignores_hangup() {
         signals.add_signal(SIGHUP)?;
     }
-    let opened = open(&args, &interface, addresses, &directory, &events)?;
+    let reports = args.reports.as_deref();
+    let reports = reports.map(|path| ReportsFolder::open(path, account.as_ref()));
+    let reports = reports.transpose()?;
+    let taken = reports.as_ref().map(|folder| &folder.reports);
+    let opened = open(&args, &interface, addresses, &directory, taken, &events)?;
     let gives = !args.proxy && !args.no_dhcp;
     let folder = || folder_of_leases(&opened.leases, &args, account.as_ref(), &events);
     let folder = if gives {
@@ -166,13 +175,23 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     } else {
         LeasesFolder::default()
     };
+    let of_reports = reports
+        .as_ref()
+        .map(|folder| PathFd::new(folder.reports.path()));
     let needs = Needs {
         low_ports: !args.no_dhcp,
         served: directory.as_fd(),
-        read: directory.folders_of_boot_program(),
-        written: folder.written,
+        read: directory.folders_of_programs(),
+        written: folder
+            .written
+            .into_iter()
+            .chain(of_reports.transpose()?)
+            .collect(),
     };
     events.say(confine::confine(account.as_ref(), &needs)?);
+    if let Some(folder) = &reports {
+        folder.check()?;
+    }
     say_what_is_served(&directory, &events);
     let stop = Stop::default();
     let threads = start(
@@ -236,18 +255,49 @@ fn folder_of_leases(
     })
 }
 
+/// The folder that reports are kept in.
+struct ReportsFolder {
+    reports: Arc<Reports>,
+    /// Open as long as the server runs, if it was given to the server's user.
+    _kept: Option<File>,
+}
+
+impl ReportsFolder {
+    /// Made, if it is not there, for `account`.
+    fn open(path: &Path, account: Option<&Account>) -> anyhow::Result<Self> {
+        let named = || format!("--reports {}", path.display());
+        let kept = confine::prepare_new_folder(path, account).with_context(named)?;
+        let reports = Reports::open(path).with_context(named)?;
+        Ok(Self {
+            reports: Arc::new(reports),
+            _kept: kept,
+        })
+    }
+
+    /// An error if this process may not write there.
+    fn check(&self) -> anyhow::Result<()> {
+        self.reports.try_to_write().with_context(|| {
+            format!(
+                "--reports {}: the server, which runs as the user above, cannot write there; give that user the folder, or start the server with --user",
+                self.reports.path().display()
+            )
+        })
+    }
+}
+
 fn directory(args: &ServeArgs) -> anyhow::Result<Directory> {
     if let Some(nbp) = &args.nbp
         && !nbp.is_file()
     {
         bail!("--nbp {}: there is no such file", nbp.display());
     }
-    let beside = || {
+    let beside = |name| {
         let program = std::env::current_exe().ok()?;
-        Some(program.parent()?.join(BOOT_PROGRAM)).filter(|path| path.is_file())
+        Some(program.parent()?.join(name)).filter(|path| path.is_file())
     };
-    let boot_program = args.nbp.clone().or_else(beside);
+    let boot_program = args.nbp.clone().or_else(|| beside(BOOT_PROGRAM));
     Directory::open(&args.dir, boot_program)
+        .and_then(|directory| directory.with_doctor(beside(DOCTOR)))
         .with_context(|| format!("cannot serve {}", args.dir.display()))
 }
 

@@ -5,7 +5,7 @@
 //! | user               | `nobody`, or who `--user` names; somebody who is not root stays who they are               |
 //! | capabilities       | `CAP_NET_BIND_SERVICE`, if DHCP is served: its ports, and questions to other DHCP servers  |
 //! | `no_new_privs`     | no program that is started gets rights back                                                |
-//! | Landlock           | reading the served directory and wireboot.efi's, writing in the leases' folder; no TCP port |
+//! | Landlock           | reading the served directory and wireboot.efi's, writing in the folders of leases and reports; no TCP port |
 //! | seccomp            | the system calls of [`calls`]; all others are answered with `ENOSYS`                       |
 //!
 //! A socket keeps the rights that it was opened with. So the packet socket of DHCP and ARP and the raw one of router advertisements need
@@ -151,13 +151,32 @@ pub(crate) fn prepare_folder(
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(io::ErrorKind::IsADirectory.into());
     };
+    let new = leases::new_of(Path::new(name)).into_os_string();
+    prepare(folder, &[name.to_owned(), new], is_ours, account)
+}
+
+/// Makes a folder that is written in, if it is not there, and gives a new one to `account`, if there is one. Returns a folder that was given
+/// away, to be kept open as long as the server runs.
+///
+/// # Errors
+/// When the folder cannot be made, or given away.
+pub(crate) fn prepare_new_folder(
+    folder: &Path,
+    account: Option<&Account>,
+) -> io::Result<Option<File>> {
+    prepare(folder, &[], false, account)
+}
+
+fn prepare(
+    folder: &Path,
+    names: &[OsString],
+    is_ours: bool,
+    account: Option<&Account>,
+) -> io::Result<Option<File>> {
     let is_new = fs::symlink_metadata(folder).is_err();
     fs::create_dir_all(folder)?;
     match account {
-        Some(account) if is_new || is_ours => {
-            let new = leases::new_of(Path::new(name)).into_os_string();
-            account.take_over(folder, &[name.to_owned(), new])
-        }
+        Some(account) if is_new || is_ours => account.take_over(folder, names),
         _ => Ok(None),
     }
 }
@@ -171,8 +190,8 @@ pub(crate) struct Needs<'a> {
     pub served: BorrowedFd<'a>,
     /// Other folders that files are read from.
     pub read: Vec<OwnedFd>,
-    /// The folder that is written to.
-    pub written: Option<PathFd>,
+    /// The folders that are written to.
+    pub written: Vec<PathFd>,
 }
 
 /// Becomes `account`, if there is one, and keeps those of its capabilities that are in `kept`. Says who it is.
@@ -247,7 +266,7 @@ fn landlock(needs: &Needs<'_>) -> anyhow::Result<RulesetStatus> {
     for folder in &needs.read {
         rules = rules.add_rule(PathBeneath::new(folder, read))?;
     }
-    if let Some(folder) = &needs.written {
+    for folder in &needs.written {
         rules = rules.add_rule(PathBeneath::new(folder, write))?;
     }
     Ok(rules.restrict_self()?.ruleset)
@@ -326,6 +345,7 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_renameat,
     libc::SYS_renameat2,
+    libc::SYS_unlinkat,
     libc::SYS_sendfile,
     // Sockets.
     libc::SYS_bind,

@@ -1,9 +1,10 @@
-//! The files that are handed out: what lies below the served directory, and two names that the server adds.
+//! The files that are handed out: what lies below the served directory, and three names that the server adds.
 //!
 //! | name            | what                                                                    |
 //! |-----------------|-------------------------------------------------------------------------|
 //! | `wireboot.efi`  | the network boot program, wherever it lies on this machine               |
 //! | `wireboot.conf` | the directory's own, or one made from what the directory holds           |
+//! | `doctor.efi`    | the directory's own, or the one of this machine, if it has one           |
 //!
 //! Clients name files, and get only those that lie in the directory (`folder`).
 
@@ -15,7 +16,7 @@ use std::sync::OnceLock;
 
 use nix::fcntl::{OFlag, OpenHow, openat2};
 
-use crate::boot_conf::{self, BOOT_CONFIGURATION, BOOT_PROGRAM};
+use crate::boot_conf::{self, BOOT_CONFIGURATION, BOOT_PROGRAM, DOCTOR};
 pub use crate::content::{Content, OpenError};
 use crate::folder::Folder;
 
@@ -24,16 +25,35 @@ use crate::folder::Folder;
 pub struct Directory {
     path: PathBuf,
     folder: Folder,
-    boot_program: Option<BootProgram>,
+    boot_program: Option<Program>,
+    doctor: Option<Program>,
     url: OnceLock<String>,
 }
 
 /// A file by its name in a folder that is held open: the folders above that need not be readable.
 #[derive(Debug)]
-struct BootProgram {
+struct Program {
     folder: Folder,
     name: OsString,
     path: PathBuf,
+}
+
+impl Program {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let above = path.parent().filter(|path| !path.as_os_str().is_empty());
+        Ok(Self {
+            folder: Folder::open(above.unwrap_or(Path::new(".")))?,
+            name: name.to_owned(),
+            path,
+        })
+    }
+
+    fn content(&self) -> Result<Content, OpenError> {
+        let how = OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC);
+        let file = openat2(&self.folder, self.name.as_os_str(), how)?;
+        Content::from_file(file)
+    }
 }
 
 impl Directory {
@@ -42,21 +62,23 @@ impl Directory {
     /// # Errors
     /// When `path` is no directory, or the folder of `boot_program` none.
     pub fn open(path: &Path, boot_program: Option<PathBuf>) -> io::Result<Self> {
-        let boot_program = boot_program.map(|path| {
-            let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-            let above = path.parent().filter(|path| !path.as_os_str().is_empty());
-            io::Result::Ok(BootProgram {
-                folder: Folder::open(above.unwrap_or(Path::new(".")))?,
-                name: name.to_owned(),
-                path,
-            })
-        });
+        let boot_program = boot_program.map(Program::open).transpose()?;
         Ok(Self {
             path: path.to_owned(),
             folder: Folder::open(path)?,
-            boot_program: boot_program.transpose()?,
+            boot_program,
+            doctor: None,
             url: OnceLock::new(),
         })
+    }
+
+    /// With a doctor.efi for machines that are to be examined.
+    ///
+    /// # Errors
+    /// When its folder is none.
+    pub(crate) fn with_doctor(mut self, doctor: Option<PathBuf>) -> io::Result<Self> {
+        self.doctor = doctor.map(Program::open).transpose()?;
+        Ok(self)
     }
 
     /// Machines reach the directory by HTTP at `url`, which ends with a slash. Said once; until then, nobody does.
@@ -89,15 +111,17 @@ impl Directory {
         if name == BOOT_PROGRAM
             && let Some(program) = &self.boot_program
         {
-            let how = OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC);
-            let file = openat2(&program.folder, program.name.as_os_str(), how)?;
-            return Content::from_file(file);
+            return program.content();
         }
         match self.folder.file(name) {
             Err(OpenError::NotFound) if name == BOOT_CONFIGURATION => self
                 .boot_configuration()
                 .map(|text| Content::from_bytes(text.into_bytes()))
                 .ok_or(OpenError::NotFound),
+            Err(OpenError::NotFound) if name == DOCTOR => self
+                .doctor
+                .as_ref()
+                .map_or(Err(OpenError::NotFound), Program::content),
             result => result,
         }
     }
@@ -105,14 +129,17 @@ impl Directory {
     /// The boot configuration made from what the directory holds; `None` when nothing in it looks bootable, or it has its own.
     pub fn boot_configuration(&self) -> Option<String> {
         match self.folder.file(BOOT_CONFIGURATION) {
-            Err(OpenError::NotFound) => boot_conf::generate(&self.folder, self.url()),
+            Err(OpenError::NotFound) => {
+                boot_conf::generate(&self.folder, self.url(), self.doctor.is_some())
+            }
             _ => None,
         }
     }
 
-    /// The folders that wireboot.efi is read from: that of its name and, for a link, that of the file.
-    pub(crate) fn folders_of_boot_program(&self) -> Vec<OwnedFd> {
-        let paths = self.boot_program.iter().flat_map(|program| {
+    /// The folders that wireboot.efi and doctor.efi are read from: those of their names and, for a link, that of the file.
+    pub(crate) fn folders_of_programs(&self) -> Vec<OwnedFd> {
+        let programs = self.boot_program.iter().chain(&self.doctor);
+        let paths = programs.flat_map(|program| {
             let file = program.path.canonicalize();
             let name = std::path::absolute(&program.path);
             [file, name].into_iter().flatten()
@@ -213,6 +240,18 @@ mod tests {
             directory.find("nothing"),
             Err(OpenError::NotFound)
         ));
+    }
+
+    #[test]
+    fn the_program_that_examines_may_lie_elsewhere() {
+        let (house, directory) = house();
+        let named = |file: &str| Some(house.path().join(file));
+        assert!(matches!(directory.find(DOCTOR), Err(OpenError::NotFound)));
+        let directory = directory.with_doctor(named("secret")).unwrap();
+        assert_eq!(text(&directory.find("/doctor.efi").unwrap()), "secret");
+        // The directory's own goes before.
+        std::fs::write(house.path().join("served/doctor.efi"), "own").unwrap();
+        assert_eq!(text(&directory.find(DOCTOR).unwrap()), "own");
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub enum Kind {
     HttpDone,
     /// A request was refused or a response broke off.
     HttpError,
+    /// A machine's report was kept.
+    Report,
     /// Anything about the server itself. No client can cause it.
     Server,
 }
@@ -110,6 +112,7 @@ impl Kind {
             Self::HttpStart => "HTTP start",
             Self::HttpDone => "HTTP done",
             Self::HttpError => "HTTP error",
+            Self::Report => "report",
             Self::Server => "server",
         }
     }

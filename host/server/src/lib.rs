@@ -37,6 +37,7 @@ mod others;
 mod pool;
 pub mod ports;
 pub mod ra;
+pub mod reports;
 pub mod stop;
 pub mod tftp;
 mod trees;

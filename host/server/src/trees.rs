@@ -328,6 +328,7 @@ fn entry(
         program: Program::Linux(file(encoded(kernel))),
         initrd: vec![file(initrd)],
         options,
+        settings: Vec::new(),
     }))
 }
 

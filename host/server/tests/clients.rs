@@ -55,7 +55,7 @@ impl House {
         let stop = Stop::default();
         let flag = stop.clone();
         std::thread::spawn(move || server.run(&flag).unwrap());
-        let server = HttpServer::bind(ANY, shared, events).unwrap();
+        let server = HttpServer::bind(ANY, shared, None, events).unwrap();
         let http = server.local_addr().unwrap();
         let flag = stop.clone();
         std::thread::spawn(move || server.run(&flag).unwrap());

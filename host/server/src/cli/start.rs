@@ -28,6 +28,7 @@ use crate::listen::Listen;
 use crate::others::{ADVICE, Others, look_out};
 use crate::ports::PATIENCE;
 use crate::ra::{Advertisement, RaServer, RaSocket};
+use crate::reports::Reports;
 use crate::stop::Stop;
 use crate::tftp::{TftpConfig, TftpServer};
 
@@ -106,6 +107,7 @@ pub(super) fn open(
     interface: &Interface,
     addresses: Addresses,
     directory: &Arc<Directory>,
+    reports: Option<&Arc<Reports>>,
     events: &Events,
 ) -> anyhow::Result<Opened> {
     let ports = |port| {
@@ -132,7 +134,8 @@ pub(super) fn open(
     if !args.no_http {
         for listen in ports(args.http_port) {
             let option = without(&listen, "--http-port");
-            let bound = HttpServer::bind(listen, directory.clone(), events.clone());
+            let bound =
+                HttpServer::bind(listen, directory.clone(), reports.cloned(), events.clone());
             let server =
                 bound.map_err(|error| bind_error(error, "TCP", args.http_port, "HTTP", option))?;
             http_servers.push(server);

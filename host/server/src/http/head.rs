@@ -15,6 +15,7 @@ const MAX_FIELDS: usize = 100;
 pub(crate) enum Method {
     Get,
     Head,
+    Post,
     /// Anything that is not served.
     Other,
 }
@@ -42,7 +43,7 @@ impl Fields {
     }
 
     /// True when a field of this name has the word in its comma-separated list.
-    fn lists(&self, name: &str, word: &str) -> bool {
+    pub(crate) fn lists(&self, name: &str, word: &str) -> bool {
         let mut fields = self.0.iter().filter(|(field, _)| field == name);
         fields.any(|(_, value)| {
             value
@@ -84,6 +85,7 @@ impl Head {
             method: match request.method {
                 Some("GET") => Method::Get,
                 Some("HEAD") => Method::Head,
+                Some("POST") => Method::Post,
                 _ => Method::Other,
             },
             path: path(request.path.unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! The HTTP/1.1 server: GET and HEAD of the served files, with byte ranges and validators (RFC 9110, RFC 9112).
+//! The HTTP/1.1 server: GET and HEAD of the served files, with byte ranges and validators (RFC 9110, RFC 9112), and POST of reports.
 //!
 //! ```text
 //!   listener --thread for each connection--> head: request --> response: what and which bytes (select) --> sendfile()
@@ -12,6 +12,7 @@ mod head;
 mod response;
 mod select;
 mod status;
+mod upload;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -30,6 +31,7 @@ use self::status::Status;
 use crate::directory::{Content, Directory};
 use crate::event::{Event, Events, Kind};
 use crate::listen::Listen;
+use crate::reports::Reports;
 use crate::stop::Stop;
 
 /// How long and how many.
@@ -37,6 +39,8 @@ use crate::stop::Stop;
 struct Limits {
     /// A client that sends no whole request head in this time is disconnected.
     head_timeout: Duration,
+    /// A client that sends no whole report in this time is disconnected.
+    body_timeout: Duration,
     /// A client that takes no byte of a response in this time is disconnected.
     send_timeout: Duration,
     /// A client that takes less than [`ENOUGH`] of a response in this time gives way when others wait.
@@ -51,6 +55,7 @@ struct Limits {
 
 const LIMITS: Limits = Limits {
     head_timeout: Duration::from_secs(30),
+    body_timeout: Duration::from_secs(60),
     send_timeout: Duration::from_secs(60),
     slow: Duration::from_secs(120),
     close_timeout: Duration::from_secs(2),
@@ -77,27 +82,31 @@ pub struct HttpServer {
 #[derive(Debug)]
 struct Service {
     directory: Arc<Directory>,
+    /// Where reports go, if they are taken in.
+    reports: Option<Arc<Reports>>,
     events: Events,
     limits: Limits,
     connections: Connections,
 }
 
 impl HttpServer {
-    /// Binds the port.
+    /// Binds the port. With `reports` it takes them in, too.
     ///
     /// # Errors
     /// When the port is in use or needs a permission that is not there.
     pub fn bind(
         listen: impl Into<Listen>,
         directory: Arc<Directory>,
+        reports: Option<Arc<Reports>>,
         events: Events,
     ) -> io::Result<Self> {
-        Self::with_limits(listen, directory, events, LIMITS)
+        Self::with_limits(listen, directory, reports, events, LIMITS)
     }
 
     fn with_limits(
         listen: impl Into<Listen>,
         directory: Arc<Directory>,
+        reports: Option<Arc<Reports>>,
         events: Events,
         limits: Limits,
     ) -> io::Result<Self> {
@@ -108,6 +117,7 @@ impl HttpServer {
             listener,
             service: Arc::new(Service {
                 directory,
+                reports,
                 events,
                 limits,
                 connections: Connections::default(),
@@ -212,6 +222,10 @@ impl Connection {
             self.entry.gets_on(Instant::now());
             let close = head.as_ref().map_or(true, |head| head.close);
             match head {
+                Ok(head) if upload::is_report(&head) => {
+                    self.take_report(&head, service)?;
+                    return self.close();
+                }
                 Ok(head) => self.answer(&head, service)?,
                 Err(status) => {
                     let response = Response::refusal(status, "the request is not understood");
@@ -400,6 +414,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
     const PATIENT: Limits = Limits {
         head_timeout: LONG,
+        body_timeout: LONG,
         send_timeout: LONG,
         slow: LONG,
         close_timeout: LONG,
@@ -421,7 +436,11 @@ mod tests {
             let log = std::fs::File::create(folder.path().join("log")).unwrap();
             let events = Events::new(Console::Silent, Some(log));
             let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let server = HttpServer::with_limits(listen, directory, events, limits).unwrap();
+            let kept = folder.path().join("reports");
+            std::fs::create_dir(&kept).unwrap();
+            let reports = Some(Arc::new(Reports::open(&kept).unwrap()));
+            let server = HttpServer::with_limits(listen, directory, reports, events, limits);
+            let server = server.unwrap();
             let bench = Self {
                 address: server.local_addr().unwrap(),
                 stop: Stop::default(),
@@ -611,6 +630,83 @@ mod tests {
             assert!(began.elapsed() < LONG, "{}", bench.log());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// The answer to a request, up to the end of the connection.
+    fn answer(bench: &Bench, request: &[u8]) -> String {
+        let mut stream = bench.connect();
+        stream.write_all(request).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn reports_are_taken_in_and_nothing_else_is() {
+        let bench = Bench::new(1, PATIENT);
+        let post = |path: &str, fields: &str, body: &str| {
+            let request = format!("POST {path} HTTP/1.1\r\n{fields}\r\n{body}");
+            answer(&bench, request.as_bytes())
+        };
+        let report = r#"{"schema":1,"machine":{"mac":"52:54:00:77:00:02"}}"#;
+        let length = format!("Content-Length: {}\r\n", report.len());
+        let said = post("/report", &length, report);
+        assert!(said.starts_with("HTTP/1.1 201 "), "{said}");
+        let name = said.trim_end().rsplit(' ').next().unwrap();
+        assert!(name.ends_with("Z-525400770002.json"), "{said}");
+        let kept = bench.folder.path().join("reports").join(name);
+        assert_eq!(std::fs::read_to_string(kept).unwrap(), report);
+        assert!(bench.log().contains(r#""event":"report""#));
+        // What curl asks before it sends much.
+        let said = post(
+            "/report",
+            &format!("{length}Expect: 100-continue\r\n"),
+            report,
+        );
+        assert!(
+            said.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 "),
+            "{said}"
+        );
+        for (path, fields, body, status) in [
+            ("/report", "Content-Length: 2\r\n", "{}", "400"),
+            ("/report", "", "", "411"),
+            ("/report", "Content-Length: x\r\n", "", "411"),
+            ("/report", "Transfer-Encoding: chunked\r\n", "", "411"),
+            ("/report", "Content-Length: 16777217\r\n", "", "413"),
+            (
+                "/report",
+                "Content-Length: 99999999999999999999\r\n",
+                "",
+                "411",
+            ),
+            ("/file", length.as_str(), report, "405"),
+            ("/reports/x", length.as_str(), report, "405"),
+        ] {
+            let said = post(path, fields, body);
+            assert!(
+                said.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{path} {fields}: {said}"
+            );
+        }
+        let kept = std::fs::read_dir(bench.folder.path().join("reports")).unwrap();
+        assert_eq!(kept.count(), 2);
+    }
+
+    #[test]
+    fn a_report_that_does_not_end_is_given_up() {
+        let short = Duration::from_millis(100);
+        let bench = Bench::new(
+            1,
+            Limits {
+                body_timeout: short,
+                ..PATIENT
+            },
+        );
+        let said = answer(
+            &bench,
+            b"POST /report HTTP/1.1\r\nContent-Length: 50\r\n\r\n{",
+        );
+        assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
     }
 
     #[test]

@@ -56,6 +56,16 @@ impl Response {
         }
     }
 
+    /// Something was made, under this name.
+    pub(crate) fn created(name: &str) -> Self {
+        let text = format!("kept as {name}\n");
+        let mut response = Self::new(Status::CREATED)
+            .with("Content-Type", "text/plain; charset=utf-8")
+            .with("Content-Length", text.len());
+        response.body = Body::Text(text);
+        response
+    }
+
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.fields.push((name, value.to_string()));
         self
@@ -71,7 +81,7 @@ impl Response {
     }
 
     fn to_get(request: &Head, directory: &Directory) -> Self {
-        if request.method == Method::Other {
+        if !matches!(request.method, Method::Get | Method::Head) {
             let status = Status::METHOD_NOT_ALLOWED;
             return Self::refusal(status, "only GET and HEAD are served")
                 .with("Allow", "GET, HEAD");
