@@ -5,7 +5,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 ARGS ?=
 
 help:
-	@echo "make build   dist/wireboot.efi (the network boot program), dist/doctor.efi (examines the machine), dist/wireboot (the host command)"
+	@echo "make build   dist/wireboot.efi (the network boot program), dist/doctor.efi (examines the machine), dist/recorder.efi (its driver), dist/wireboot (the host command)"
 	@echo "make boot    build, then boot a virtual machine over the network       (wireboot lab boot)"
 	@echo "make bench   build, then measure wireboot beside other network boots   (wireboot lab bench)"
 	@echo "make results build, then measure every figure of the documents (hours), ARGS=\"bench-ipv4\" for one"

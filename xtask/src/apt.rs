@@ -25,6 +25,7 @@ pub(crate) const BUSYBOX: &str = "busybox|busybox-static";
 pub(crate) const SERVERS: &[&str] = &[
     "atftpd",
     "dnsmasq-base",
+    "iperf3",
     "kea-dhcp4-server",
     "kea-dhcp6-server",
     "nginx-light",
@@ -59,6 +60,7 @@ pub(crate) const BENCH: &[&str] = &[
 /// Services that some of the packages above would start and enable.
 const SERVICES: &[(&str, &str)] = &[
     ("atftpd", "atftpd.service"),
+    ("iperf3", "iperf3.service"),
     ("kea-dhcp4-server", "kea-dhcp4-server.service"),
     ("kea-dhcp6-server", "kea-dhcp6-server.service"),
     ("nginx-light", "nginx.service"),

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 /// The packages of the firmware programs, and the names of their programs.
-pub(crate) const FIRMWARE: [(&str, &str); 3] = [
+pub(crate) const FIRMWARE: [(&str, &str); 4] = [
     ("wireboot", "wireboot.efi"),
     ("wireboot-efi-doctor", "doctor.efi"),
+    ("wireboot-efi-recorder", "recorder.efi"),
     // Makes the calls of boot loaders that are not at hand: only for `tests/boots`.
     ("wireboot-callers", "wireboot-callers.efi"),
 ];
@@ -17,9 +18,10 @@ pub(crate) const FIRMWARE: [(&str, &str); 3] = [
 const FAULTS: &str = "wireboot-faults.efi";
 
 /// The files in `dist/`: the firmware programs and the host command.
-const PROGRAMS: [&str; 5] = [
+const PROGRAMS: [&str; 6] = [
     "wireboot.efi",
     "doctor.efi",
+    "recorder.efi",
     "wireboot-callers.efi",
     FAULTS,
     "wireboot",

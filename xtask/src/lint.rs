@@ -87,6 +87,8 @@ pub(crate) fn clippy() -> Result<()> {
         "--package",
         "wireboot-efi-doctor",
         "--package",
+        "wireboot-efi-recorder",
+        "--package",
         "wireboot-callers",
         "--lib",
     ])

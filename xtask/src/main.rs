@@ -34,7 +34,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build dist/wireboot.efi, dist/doctor.efi and dist/wireboot
+    /// Build dist/wireboot.efi, dist/doctor.efi, dist/recorder.efi and dist/wireboot
     Build,
     /// Build, then boot a virtual machine over the network (wireboot lab boot)
     #[command(disable_help_flag = true)]

@@ -5,10 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use wireboot_fpdt::{BasicBoot, basic_boot, boot_table_address, boot_table_length};
-use wireboot_report::{Checkpoints, Report};
+use wireboot_fpdt::{BasicBoot, attempts, basic_boot, boot_table_address, boot_table_length};
+use wireboot_report::{Attempt, Checkpoints, Report};
 
 use crate::output::OutputArgs;
 use crate::status;
@@ -44,7 +44,8 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
         variables.display()
     );
     let mut points = Checkpoints::default();
-    match performance(root) {
+    let table = boot_table(root);
+    match performance(root, &table) {
         Ok(boot) => {
             let seconds = |ns: u64| (ns != 0).then_some(ns as f64 / 1e9);
             points.reset_end_s = seconds(boot.reset_end_ns);
@@ -71,6 +72,13 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
     if let Err(error) = options(&variables, &mut points) {
         points.missing.push(format!("the boot options: {error:#}"));
     }
+    if let Ok(Ok(tried)) = table.as_deref().map(attempts) {
+        points.attempts = tried.map(|attempt| named(&variables, &attempt)).collect();
+    }
+    let told_by_wireboot = wireboot(&variables).unwrap_or_else(|error| {
+        points.missing.push(format!("wireboot's report: {error:#}"));
+        None
+    });
     let told = [
         points.load_image_s,
         points.start_image_s,
@@ -82,16 +90,25 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
         "nothing to measure. {}",
         points.missing.join(". ")
     );
+    let Report {
+        machine,
+        timeline,
+        network,
+        ..
+    } = told_by_wireboot.unwrap_or_default();
     let mut report = Report {
         checkpoints: Some(points),
+        machine,
+        timeline,
+        network,
         ..Report::new()
     };
     report.findings = wireboot_diagnosis::examine(&report);
     Ok(report)
 }
 
-/// The firmware's times, by the kernel or out of memory.
-fn performance(root: &Path) -> Result<BasicBoot> {
+/// The firmware's times, by the kernel or out of its table.
+fn performance(root: &Path, table: &Result<Vec<u8>>) -> Result<BasicBoot> {
     let boot = root.join("sys/firmware/acpi/fpdt/boot");
     if boot.is_dir() {
         let time = |name: &str| -> Result<u64> {
@@ -114,6 +131,14 @@ fn performance(root: &Path) -> Result<BasicBoot> {
         );
         return Ok(times);
     }
+    match table {
+        Ok(table) => Ok(basic_boot(table)?),
+        Err(error) => bail!("{error:#}"),
+    }
+}
+
+/// The firmware's table of this boot (FBPT), out of memory.
+fn boot_table(root: &Path) -> Result<Vec<u8>> {
     let file = root.join("sys/firmware/acpi/tables/FPDT");
     ensure!(file.exists(), "this firmware has no FPDT");
     let table = fs::read(&file).with_context(|| file.display().to_string())?;
@@ -135,11 +160,12 @@ fn performance(root: &Path) -> Result<BasicBoot> {
     memory
         .read_exact_at(&mut table, address)
         .context("reading /dev/mem")?;
-    Ok(basic_boot(&table)?)
+    Ok(table)
 }
 
-/// Vendors of variables: systemd's Boot Loader Interface, and UEFI itself.
+/// Vendors of variables: systemd's Boot Loader Interface, wireboot, and UEFI itself.
 const LOADER: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+const WIREBOOT: &str = "df233257-ae2f-4c37-bb24-e63e588efd0f";
 const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
 /// What a variable holds, behind its attributes.
@@ -170,6 +196,40 @@ fn loader_time(variables: &Path, name: &str) -> Result<f64> {
     Ok(micros as f64 / 1e6)
 }
 
+/// What wireboot.efi tells of its boot; `None` where it had no part in it.
+fn wireboot(variables: &Path) -> Result<Option<Report>> {
+    const NAME: &str = "WirebootBoot";
+    if !variables.join(format!("{NAME}-{WIREBOOT}")).exists() {
+        return Ok(None);
+    }
+    let bytes = variable(variables, NAME, WIREBOOT)?;
+    let text = String::from_utf8(bytes).context(NAME)?;
+    Ok(Some(Report::from_json(&text).context(NAME)?))
+}
+
+/// The number and the name of a boot option.
+fn option_name(variables: &Path, number: u16) -> String {
+    let name = format!("Boot{number:04X}");
+    // Attributes of the option, the length of its path, its name.
+    let option = variable(variables, &name, GLOBAL).unwrap_or_default();
+    let text = text(option.get(6..).unwrap_or_default());
+    format!("{name} {text}").trim_end().to_owned()
+}
+
+fn named(variables: &Path, attempt: &wireboot_fpdt::Attempt) -> Attempt {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let reached = |ns: u64| (ns != 0).then_some(seconds(ns));
+    Attempt {
+        option: attempt.option.map_or_else(
+            || "what is no boot option".to_owned(),
+            |number| option_name(variables, number),
+        ),
+        ready_s: seconds(attempt.ready_ns),
+        start_s: reached(attempt.start_ns),
+        back_s: reached(attempt.back_ns),
+    }
+}
+
 /// The boot option that was used, and those before it.
 fn options(variables: &Path, points: &mut Checkpoints) -> Result<()> {
     let numbers = |name| -> Result<Vec<u16>> {
@@ -177,12 +237,7 @@ fn options(variables: &Path, points: &mut Checkpoints) -> Result<()> {
         let pairs = bytes.as_chunks::<2>().0.iter();
         Ok(pairs.map(|pair| u16::from_le_bytes(*pair)).collect())
     };
-    let name = |number: u16| {
-        let name = format!("Boot{number:04X}");
-        // Attributes of the option, the length of its path, its name.
-        let option = variable(variables, &name, GLOBAL).unwrap_or_default();
-        format!("{name} {}", text(option.get(6..).unwrap_or_default()))
-    };
+    let name = |number| option_name(variables, number);
     let current = *numbers("BootCurrent")?
         .first()
         .context("BootCurrent is empty")?;

@@ -1,8 +1,10 @@
-//! Reports of many machines, the slowest first.
+//! Reports of many machines, the slowest first, and by what they have in common.
+
+use std::collections::BTreeMap;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use wireboot_report::Report;
+use wireboot_report::{DryBoot, Report};
 
 /// From this many times the median on, a machine is an outlier.
 const OUTLIER: f64 = 1.5;
@@ -10,12 +12,19 @@ const OUTLIER: f64 = 1.5;
 /// A machine among others.
 pub(crate) struct Machine<'a> {
     pub(crate) report: &'a Report,
+    pub(crate) seconds: f64,
     pub(crate) outlier: bool,
 }
 
-/// The machines by seconds, and their median.
-pub(crate) fn sorted(reports: &[Report]) -> (Vec<Machine<'_>>, f64) {
-    let mut seconds: Vec<f64> = reports.iter().map(|one| one.network.span_s).collect();
+/// How long the boot took: on the network, or in an examination inside the machine, to load the first boot option that has a file.
+fn seconds(report: &Report) -> f64 {
+    let span = Some(report.network.span_s).filter(|span| *span > 0.0);
+    let mut loaded = report.dry_boots.iter().filter(|one| one.failure.is_none());
+    span.or_else(|| loaded.next().map(DryBoot::mean_s))
+        .unwrap_or_default()
+}
+
+fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     let middle = seconds.len() / 2;
     let median = if seconds.len() % 2 == 1 {
@@ -26,19 +35,91 @@ pub(crate) fn sorted(reports: &[Report]) -> (Vec<Machine<'_>>, f64) {
             .and_then(|before| seconds.get(before..=middle));
         pair.map(|pair| pair.iter().sum::<f64>() / 2.0)
     };
-    let median = median.unwrap_or_default();
+    median.unwrap_or_default()
+}
+
+/// The machines by seconds, and their median.
+pub(crate) fn sorted(reports: &[Report]) -> (Vec<Machine<'_>>, f64) {
+    let median = median(reports.iter().map(seconds).collect());
     let mut machines: Vec<Machine<'_>> = reports
         .iter()
         .map(|report| Machine {
             report,
-            outlier: report.network.span_s > OUTLIER * median,
+            seconds: seconds(report),
+            outlier: seconds(report) > OUTLIER * median,
         })
         .collect();
-    machines.sort_by(|one, other| {
-        let seconds = |machine: &Machine<'_>| machine.report.network.span_s;
-        seconds(other).total_cmp(&seconds(one))
-    });
+    machines.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     (machines, median)
+}
+
+/// Machines that have something in common.
+pub(crate) struct Group<'a> {
+    /// What: `model`, `firmware`, `switch`.
+    pub(crate) what: &'static str,
+    pub(crate) name: &'a str,
+    pub(crate) count: usize,
+    pub(crate) median_s: f64,
+    /// Ethernet addresses of those that took so many times the group's own median.
+    pub(crate) outliers: Vec<&'a str>,
+}
+
+/// The machines by model, by firmware and by switch, where there are several of these: the slowest group first.
+pub(crate) fn groups<'a>(machines: &[Machine<'a>]) -> Vec<Group<'a>> {
+    type Name = fn(&Report) -> Option<&str>;
+    let what: [(_, Name); 3] = [
+        ("model", |report| report.machine.model.as_deref()),
+        ("firmware", |report| report.machine.firmware.as_deref()),
+        ("switch", |report| {
+            let tree = report.network.spanning_tree.as_ref()?;
+            Some(tree.bridge.as_str())
+        }),
+    ];
+    let mut groups = Vec::new();
+    for (what, name) in what {
+        let mut by_name: BTreeMap<&str, Vec<&Machine<'a>>> = BTreeMap::new();
+        for machine in machines {
+            let name = name(machine.report).unwrap_or("not told");
+            by_name.entry(name).or_default().push(machine);
+        }
+        if by_name.len() < 2 {
+            continue;
+        }
+        let mut these: Vec<Group<'a>> = by_name
+            .into_iter()
+            .map(|(name, machines)| group(what, name, &machines))
+            .collect();
+        these.sort_by(|one, other| other.median_s.total_cmp(&one.median_s));
+        groups.extend(these);
+    }
+    groups
+}
+
+fn group<'a>(what: &'static str, name: &'a str, machines: &[&Machine<'a>]) -> Group<'a> {
+    let median_s = median(machines.iter().map(|one| one.seconds).collect());
+    let slow = machines
+        .iter()
+        .filter(|one| one.seconds > OUTLIER * median_s);
+    Group {
+        what,
+        name,
+        count: machines.len(),
+        median_s,
+        outliers: slow.map(|one| one.report.machine.mac.as_str()).collect(),
+    }
+}
+
+impl Group<'_> {
+    /// The outliers, the first few by name.
+    pub(crate) fn outliers(&self) -> String {
+        const SHOWN: usize = 4;
+        let shown = self.outliers.iter().take(SHOWN).copied();
+        let mut out = shown.collect::<Vec<_>>().join(", ");
+        if let Some(more) = self.outliers.len().checked_sub(SHOWN + 1) {
+            out.push_str(&format!(" and {} more", more + 1));
+        }
+        out
+    }
 }
 
 impl Machine<'_> {
@@ -75,18 +156,45 @@ pub(crate) fn shown(reports: &[Report]) -> String {
         table.add_row([
             if machine.outlier { "*" } else { "" }.to_owned(),
             machine.report.machine.mac.clone(),
-            format!("{:.1}", machine.report.network.span_s),
+            format!("{:.1}", machine.seconds),
             machine.causes(),
         ]);
     }
-    if let Some(column) = table.column_mut(2) {
-        column.set_cell_alignment(CellAlignment::Right);
+    add(&mut out, table, &[2]);
+    let groups = groups(&machines);
+    if !groups.is_empty() {
+        out.push('\n');
+        let mut table = Table::new();
+        table
+            .load_style(NOTHING)
+            .set_width(80)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_header(["by", "", "boots", "median, s", "outliers in it"]);
+        for group in &groups {
+            table.add_row([
+                group.what,
+                group.name,
+                &group.count.to_string(),
+                &format!("{:.1}", group.median_s),
+                &group.outliers(),
+            ]);
+        }
+        add(&mut out, table, &[2, 3]);
+    }
+    out
+}
+
+/// The table's lines, without blanks at their ends; these columns are numbers.
+fn add(out: &mut String, mut table: Table, numbers: &[usize]) {
+    for number in numbers {
+        if let Some(column) = table.column_mut(*number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     for line in table.lines() {
         out.push_str(line.trim_end());
         out.push('\n');
     }
-    out
 }
 
 #[cfg(test)]
@@ -98,6 +206,58 @@ mod tests {
         report.machine.mac = mac.to_owned();
         report.network.span_s = span_s;
         report
+    }
+
+    #[test]
+    fn groups_tell_whether_it_is_the_model_or_the_switch() {
+        let named = |mac: &str, model: Option<&str>, seconds: f64| {
+            let mut report = report(mac, 0.0);
+            report.machine.model = model.map(str::to_owned);
+            report.machine.firmware = Some("EDK II".to_owned());
+            // From inside the machine: the first option that has a file.
+            for (failure, seconds) in [(Some("NOT_FOUND"), 99.0), (None, seconds)] {
+                report.dry_boots.push(DryBoot {
+                    runs_s: vec![seconds],
+                    failure: failure.map(str::to_owned),
+                    ..DryBoot::default()
+                });
+            }
+            report
+        };
+        let mut reports = vec![
+            named("a", Some("fast"), 10.0),
+            named("b", Some("fast"), 11.0),
+            named("c", Some("fast"), 40.0),
+            named("d", Some("slow"), 70.0),
+            named("e", None, 5.0),
+        ];
+        let (machines, median) = sorted(&reports);
+        assert_eq!(median, 11.0);
+        let seen: Vec<_> = groups(&machines)
+            .iter()
+            .map(|one| (one.what, one.name, one.count, one.median_s, one.outliers()))
+            .collect();
+        let none = String::new;
+        assert_eq!(
+            seen,
+            [
+                ("model", "slow", 1, 70.0, none()),
+                ("model", "fast", 3, 11.0, "c".to_owned()),
+                ("model", "not told", 1, 5.0, none()),
+            ]
+        );
+        assert!(shown(&reports).contains("outliers in it"));
+        for number in 0..6 {
+            reports.push(named(&format!("x{number}"), Some("fast"), 1000.0));
+            reports.push(named("y", Some("fast"), 1.0));
+            reports.push(named("z", Some("fast"), 1.0));
+        }
+        let (machines, _) = sorted(&reports);
+        let all = groups(&machines);
+        let fast = all.iter().find(|one| one.name == "fast").unwrap();
+        assert!(fast.outliers().contains(" and "), "{}", fast.outliers());
+        // One of a kind is no group.
+        assert!(groups(&sorted(&reports[..2]).0).is_empty());
     }
 
     #[test]

@@ -3,15 +3,17 @@
 use std::fmt::Write;
 
 use wireboot_report::network::{Outcome, Transfer};
-use wireboot_report::{PhaseKind, Report};
+use wireboot_report::{Network, Phase, PhaseKind, Profile, Report};
 
-use crate::text::merged;
+use crate::text::{merged, outcome};
 use crate::{against, fleet};
 
 /// Rows of a table, and of the drawing, at most: the page stays below a megabyte.
 const ROWS: usize = 400;
 /// Machines of a fleet's page.
 const FLEET: usize = 2000;
+/// Boot options at most, each with a drawing of its own.
+const DRY_BOOTS: usize = 16;
 /// The report itself is in the page while it is shorter than this.
 const LONGEST_JSON: usize = 600_000;
 
@@ -68,9 +70,7 @@ pub(crate) fn pair(names: [&str; 2], reports: [&Report; 2]) -> String {
 /// The page of many machines.
 pub(crate) fn fleet(reports: &[Report]) -> String {
     let (machines, median) = fleet::sorted(reports);
-    let longest = machines
-        .first()
-        .map_or(1.0, |one| one.report.network.span_s.max(1e-6));
+    let longest = machines.first().map_or(1.0, |one| one.seconds.max(1e-6));
     let mut out = begun("Network boots");
     let _ = writeln!(
         out,
@@ -79,7 +79,7 @@ pub(crate) fn fleet(reports: &[Report]) -> String {
         machines.len()
     );
     for machine in machines.iter().take(FLEET) {
-        let seconds = machine.report.network.span_s;
+        let seconds = machine.seconds;
         let _ = writeln!(
             out,
             "<tr><td>{}</td><td class=\"n\">{seconds:.1}</td><td style=\"width:40%\"><svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\">\
@@ -94,7 +94,31 @@ pub(crate) fn fleet(reports: &[Report]) -> String {
     if let Some(more) = machines.len().checked_sub(FLEET).filter(|more| *more > 0) {
         let _ = writeln!(out, "<p>{more} more were faster.</p>");
     }
+    groups(&mut out, &machines);
     ended(out)
+}
+
+/// What machines have in common: how long each group takes, and who in it takes longer.
+fn groups(out: &mut String, machines: &[fleet::Machine<'_>]) {
+    let groups = fleet::groups(machines);
+    if groups.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<h2>By model, firmware and switch</h2>\n<table><tr><th>by</th><th></th><th>boots</th><th>median, s</th><th>outliers in it</th></tr>\n",
+    );
+    for group in groups.iter().take(FLEET) {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1}</td><td>{}</td></tr>",
+            group.what,
+            escaped(group.name),
+            group.count,
+            group.median_s,
+            escaped(&group.outliers())
+        );
+    }
+    out.push_str("</table>\n");
 }
 
 fn begun(title: &str) -> String {
@@ -129,10 +153,99 @@ fn body(out: &mut String, report: &Report) {
     }
     if !report.timeline.is_empty() {
         out.push_str("<h2>What happened when</h2>\n");
-        drawing(out, report);
+        drawing(out, &report.timeline, report.network.span_s);
     }
     transfers(out, &report.network.transfers);
-    offers(out, report);
+    offers(out, &report.network);
+    dry_boots(out, report);
+    if let Some(trace) = &report.trace {
+        crate::trace::html(out, trace);
+    }
+    throughput(out, report);
+    if let Some(profile) = &report.profile {
+        self::profile(out, profile);
+    }
+}
+
+/// A bar for each image that the processor was in.
+fn profile(out: &mut String, profile: &Profile) {
+    let _ = writeln!(
+        out,
+        "<h2>Where the processor was</h2>\n<p>{} samples, while the firmware fetched {} by TFTP, {} times; {} found interrupts off.</p>\n\
+         <table><tr><th>program</th><th>%</th><th></th></tr>",
+        profile.samples,
+        escaped(&profile.file),
+        profile.turns,
+        profile.interrupts_off
+    );
+    for image in profile.images.iter().take(ROWS) {
+        let percent = profile.share(image) * 100.0;
+        let name = if image.name.is_empty() {
+            "no image"
+        } else {
+            &image.name
+        };
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td class=\"n\">{percent:.1}</td><td style=\"width:50%\"><svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\">\
+             <rect class=\"bar\" width=\"{percent:.1}\" height=\"4\"/></svg></td></tr>",
+            escaped(name)
+        );
+    }
+    out.push_str("</table>\n");
+}
+
+fn throughput(out: &mut String, report: &Report) {
+    if report.throughput.is_empty() {
+        return;
+    }
+    out.push_str("<h2>Throughput</h2>\n<table><tr>");
+    for head in crate::throughput::HEADS {
+        let _ = write!(out, "<th>{head}</th>");
+    }
+    out.push_str("</tr>\n");
+    for one in report.throughput.iter().take(ROWS) {
+        let [what, figures @ ..] = crate::throughput::row(one);
+        let _ = write!(out, "<tr><td>{}</td>", escaped(&what));
+        for figure in figures {
+            let _ = write!(out, "<td class=\"n\">{figure}</td>");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</table>\n");
+    for fit in crate::throughput::fits(&report.throughput) {
+        let _ = writeln!(out, "<p>{fit}</p>");
+    }
+}
+
+/// The boot options that were loaded and not started, and what each went through.
+fn dry_boots(out: &mut String, report: &Report) {
+    if report.dry_boots.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<h2>Boot options, loaded and not started</h2>\n<table><tr><th>option</th><th>s</th><th>spread, s</th><th>runs</th><th>packets</th><th></th></tr>\n",
+    );
+    let boots = report.dry_boots.iter().take(DRY_BOOTS);
+    for boot in boots.clone() {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+            escaped(&boot.option),
+            boot.mean_s(),
+            boot.spread_s(),
+            boot.runs_s.len(),
+            boot.packets,
+            escaped(&outcome(boot))
+        );
+    }
+    out.push_str("</table>\n");
+    for boot in boots.filter(|boot| !boot.timeline.is_empty()) {
+        let _ = writeln!(out, "<h3>{}</h3>", escaped(&boot.option));
+        drawing(out, &boot.timeline, boot.last_s());
+        transfers(out, &boot.network.transfers);
+        offers(out, &boot.network);
+    }
 }
 
 fn findings(out: &mut String, report: &Report) {
@@ -174,17 +287,17 @@ fn code(escaped: &str) -> String {
 }
 
 /// A bar for each phase, below each other.
-fn drawing(out: &mut String, report: &Report) {
+fn drawing(out: &mut String, timeline: &[Phase], span_s: f64) {
     const WIDTH: f64 = 900.0;
     const LEFT: f64 = 330.0;
     const LINE: f64 = 18.0;
     const TOP: f64 = 22.0;
-    let rows = merged(&report.timeline);
+    let rows = merged(timeline);
     let rows = rows.get(..ROWS).unwrap_or(&rows);
     let end = rows
         .iter()
         .map(|row| row.phase.end_s)
-        .fold(report.network.span_s, f64::max)
+        .fold(span_s, f64::max)
         .max(1e-6);
     let x = |at: f64| LEFT + at / end * (WIDTH - LEFT);
     let height = TOP + LINE * rows.len() as f64 + 4.0;
@@ -282,8 +395,8 @@ fn transfers(out: &mut String, transfers: &[Transfer]) {
     }
 }
 
-fn offers(out: &mut String, report: &Report) {
-    let conversations = report.network.dhcp.iter();
+fn offers(out: &mut String, network: &Network) {
+    let conversations = network.dhcp.iter();
     let offers: Vec<_> = conversations
         .flat_map(|one| &one.offers)
         .take(ROWS)
@@ -311,7 +424,7 @@ fn offers(out: &mut String, report: &Report) {
 }
 
 /// Text for HTML, in elements and in quoted attributes.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -21,7 +21,7 @@ use wireboot_lab::qemu::{Accelerator, Machine};
 use wireboot_report::Report;
 
 pub use inside::{Examination, examine as examine_inside};
-pub use site::Fault;
+pub use site::{Fault, IPERF3};
 
 use crate::output::OutputArgs;
 use crate::{examine, status};
@@ -122,6 +122,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
                 program,
                 words: &arguments.words.join(" "),
                 counts_instructions: arguments.count,
+                goes_on: false,
             };
             let (bar, console) = (progress.clone(), arguments.console);
             examine_inside(&lab, &trial, examination, &capture, move |text| {

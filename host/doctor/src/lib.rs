@@ -7,12 +7,16 @@ mod anonymous;
 mod boot;
 mod fleet;
 mod html;
+mod iperf3;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod output;
 mod pcap;
 mod show;
+pub mod stick;
 mod text;
+mod throughput;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -34,6 +38,7 @@ pub use text::shown;
 pub enum Doctor {
     Pcap(pcap::PcapArgs),
     Boot(boot::BootArgs),
+    Stick(stick::StickArgs),
     #[cfg(feature = "lab")]
     Lab(lab::LabArgs),
 }
@@ -49,6 +54,7 @@ pub fn run(command: Doctor) -> Result<ExitCode> {
     match command {
         Doctor::Pcap(arguments) => pcap::run(&arguments),
         Doctor::Boot(arguments) => boot::run(&arguments),
+        Doctor::Stick(arguments) => stick::run(&arguments),
         #[cfg(feature = "lab")]
         Doctor::Lab(arguments) => lab::run(&arguments),
     }

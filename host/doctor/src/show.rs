@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use wireboot_report::Report;
+use wireboot_report::{Profile, Report};
 
 use crate::text::merged;
-use crate::{against, anonymous, fleet, html, output, status, text};
+use crate::{against, anonymous, fleet, html, iperf3, output, status, text};
 
 /// Show the report of an examination, on the terminal or in another format.
 ///
@@ -51,11 +51,17 @@ struct Format {
     /// Print it as metrics, in the text format of Prometheus
     #[arg(long)]
     prometheus: bool,
+    /// Print its tests of throughput as `iperf3 --json` does
+    #[arg(long)]
+    iperf3: bool,
+    /// Print where the processor was, for programs that draw flame graphs
+    #[arg(long)]
+    folded: bool,
 }
 
 impl Format {
     fn is_any(&self) -> bool {
-        self.json || self.csv || self.markdown || self.prometheus
+        self.json || self.csv || self.markdown || self.prometheus || self.iperf3 || self.folded
     }
 }
 
@@ -88,7 +94,7 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         }
         (reports, None, _) => {
             ensure!(
-                !(arguments.format.json || arguments.format.csv || arguments.format.markdown),
+                !arguments.format.is_any() || arguments.format.prometheus,
                 "several reports are shown as text, as metrics (--prometheus) and as a page (--html) alone"
             );
             if arguments.format.prometheus {
@@ -112,8 +118,16 @@ fn printed(report: &Report, format: &Format) -> String {
         csv(report)
     } else if format.markdown {
         markdown(report)
+    } else if format.folded {
+        report
+            .profile
+            .as_ref()
+            .map(Profile::folded)
+            .unwrap_or_default()
     } else if format.prometheus {
         prometheus(std::slice::from_ref(report))
+    } else if format.iperf3 {
+        iperf3::documents(report)
     } else {
         text::shown(report)
     }

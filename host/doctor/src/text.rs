@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::throughput;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
-use wireboot_report::{Finding, Phase, PhaseKind, Report};
+use wireboot_report::{DryBoot, Finding, Phase, PhaseKind, Profile, Report};
 
 /// Columns of a terminal.
 const COLUMNS: u16 = 80;
@@ -32,9 +33,138 @@ pub fn shown(report: &Report) -> String {
     }
     if !report.timeline.is_empty() {
         out.push('\n');
-        timeline(&mut out, report);
+        timeline(&mut out, &report.timeline, report.network.span_s);
+    }
+    dry_boots(&mut out, report);
+    if let Some(trace) = &report.trace {
+        out.push('\n');
+        crate::trace::text(&mut out, trace, wrapped);
+    }
+    if !report.throughput.is_empty() {
+        out.push('\n');
+        throughput(&mut out, report);
+    }
+    if let Some(profile) = &report.profile {
+        out.push('\n');
+        self::profile(&mut out, profile);
     }
     out
+}
+
+/// Images of a profile below this share are left out.
+const LEAST_SHARE: f64 = 0.005;
+
+fn profile(out: &mut String, profile: &Profile) {
+    let percent =
+        |part: u64, whole: u64| format!("{:.1} %", part as f64 * 100.0 / (whole as f64).max(1.0));
+    let cost = profile.overhead().map_or_else(String::new, |part| {
+        format!(
+            "; looking cost {:.1} % of {:.2} s",
+            part * 100.0,
+            profile.plain_s
+        )
+    });
+    let heading = format!(
+        "The processor while the firmware fetched {} by TFTP, {} times: {} samples, {} of them with interrupts off, {} missed{cost}",
+        profile.file,
+        profile.turns,
+        profile.samples,
+        percent(profile.interrupts_off, profile.samples),
+        profile.missed
+    );
+    let _ = writeln!(out, "{}", wrapped(&heading));
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["share", "", "in", "off there"]);
+    let most = profile
+        .images
+        .iter()
+        .map(|image| profile.share(image))
+        .fold(1e-9, f64::max);
+    for image in profile
+        .images
+        .iter()
+        .filter(|image| profile.share(image) >= LEAST_SHARE)
+    {
+        let share = profile.share(image);
+        let width = (share / most * DRAWN as f64).round() as usize;
+        let name = if image.name.is_empty() {
+            "no image"
+        } else {
+            &image.name
+        };
+        table.add_row([
+            format!("{:.1} %", share * 100.0),
+            "█".repeat(width.clamp(1, DRAWN)),
+            name.to_owned(),
+            percent(image.interrupts_off, image.samples),
+        ]);
+    }
+    for column in [0, 3] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    lines(out, &table);
+}
+
+fn throughput(out: &mut String, report: &Report) {
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(throughput::HEADS)
+        .add_rows(report.throughput.iter().map(throughput::row));
+    for column in 1..throughput::HEADS.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    lines(out, &table);
+    for fit in throughput::fits(&report.throughput) {
+        let _ = writeln!(out, "{fit}");
+    }
+}
+
+/// The boot options that were loaded and not started, and what the one went through that a boot would use.
+fn dry_boots(out: &mut String, report: &Report) {
+    let Some(used) = report.dry_boot() else {
+        return;
+    };
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["loaded, s", "runs", "packets", "", "boot option"]);
+    for boot in &report.dry_boots {
+        table.add_row([
+            format!("{:.2} ± {:.2}", boot.mean_s(), boot.spread_s()),
+            boot.runs_s.len().to_string(),
+            boot.packets.to_string(),
+            outcome(boot),
+            boot.option.clone(),
+        ]);
+    }
+    out.push('\n');
+    lines(out, &table);
+    if !used.timeline.is_empty() {
+        let _ = writeln!(out, "\n{}", used.option);
+        timeline(out, &used.timeline, used.last_s());
+    }
+}
+
+/// What became of a dry boot.
+pub(crate) fn outcome(boot: &DryBoot) -> String {
+    match (&boot.failure, boot.bytes) {
+        (Some(failure), _) => failure.clone(),
+        (None, Some(bytes)) => format!("{bytes} bytes"),
+        (None, None) => String::new(),
+    }
 }
 
 fn finding(out: &mut String, number: usize, finding: &Finding) {
@@ -63,11 +193,11 @@ fn finding(out: &mut String, number: usize, finding: &Finding) {
     lines(out, &table);
 }
 
-fn timeline(out: &mut String, report: &Report) {
-    let span = report.network.span_s.max(1e-9);
-    let mut rows = merged(&report.timeline);
+fn timeline(out: &mut String, phases: &[Phase], span_s: f64) {
+    let span = span_s.max(1e-9);
+    let mut rows = merged(phases);
     if rows.len() > ROWS {
-        let phases = report.timeline.iter();
+        let phases = phases.iter();
         let long = phases.filter(|phase| phase.seconds() >= span * SHOWN);
         rows = merged(&long.cloned().collect::<Vec<_>>());
     }
@@ -183,7 +313,62 @@ pub(crate) fn kind_name(kind: PhaseKind) -> &'static str {
         PhaseKind::SizeProbe => "size of a file",
         PhaseKind::Transfer => "file",
         PhaseKind::Refused => "refused",
+        PhaseKind::Card => "network card and link",
+        PhaseKind::Address => "addresses",
+        PhaseKind::Choice => "what to boot",
         PhaseKind::Quiet => "nothing on the wire",
         PhaseKind::Other => "something newer than this program",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_report::ProfiledImage;
+
+    #[test]
+    fn a_profile_has_a_bar_for_each_image_that_counts() {
+        let image = |name: &str, samples, interrupts_off| ProfiledImage {
+            name: name.to_owned(),
+            samples,
+            interrupts_off,
+        };
+        let report = Report {
+            profile: Some(Profile {
+                file: "shimx64.efi".to_owned(),
+                turns: 4,
+                seconds: 0.51,
+                plain_s: 0.5,
+                hertz: 1000,
+                samples: 2000,
+                interrupts_off: 500,
+                missed: 3,
+                images: vec![
+                    image("DxeCore", 1500, 500),
+                    image("", 491, 0),
+                    image("Rare", 9, 0),
+                ],
+            }),
+            ..Report::new()
+        };
+        let text = shown(&report);
+        let lines: Vec<&str> = text.lines().collect();
+        let line = |word: &str| lines.iter().find(|line| line.contains(word)).copied();
+        let first = line("DxeCore").unwrap();
+        assert!(
+            first.contains("75.0 %") && first.contains("33.3 %"),
+            "{text}"
+        );
+        assert_eq!(first.matches('█').count(), DRAWN, "{text}");
+        assert_eq!(line("no image").unwrap().matches('█').count(), 8, "{text}");
+        assert!(line("Rare").is_none(), "{text}");
+        assert!(
+            text.replace('\n', " ").contains("25.0 % of them with"),
+            "{text}"
+        );
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
 }

@@ -1,15 +1,22 @@
 //! `wireboot doctor lab`: stock firmware, shim, GRUB and the installer's files, on networks with faults that the examination has to find.
 
 use std::collections::BTreeMap;
+use std::io::{Cursor, Read, Write};
+use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
-use anyhow::{Result, ensure};
-use wireboot_doctor::lab::{Fault, Trial, boot};
-use wireboot_doctor::shown;
+use anyhow::{Context, Result, bail, ensure};
+use fatfs::{Dir, FileSystem, FsOptions};
+use wireboot_doctor::lab::{Examination, Fault, Trial, boot, examine_inside};
+use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::qemu::Machine;
 use wireboot_report::Report;
 use wireboot_report::network::Outcome;
+
+use crate::scene::{Scene, callers_program, doctor_program, expect};
 
 /// Findings that no host is too slow for, nor too fast: each is there where its fault is, and nowhere else.
 const FAULTS: [&str; 8] = [
@@ -127,4 +134,181 @@ pub(crate) fn missing_file(lab: &Lab) -> Result<()> {
         report.network.transfers
     );
     Ok(())
+}
+
+/// The boot file, by the name that DHCP gives.
+const LOADED: &str = "bootnetx64.efi";
+
+/// doctor.efi loads the boot option twice and starts nothing, and the packets outside say the same as those that it saw inside. Then it
+/// returns, and the firmware boots by that option as ever.
+pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
+    let capture = lab.scratch().join("dry.pcap");
+    let trial = Trial {
+        accelerator: accel::best(lab, false)?,
+        faults: &[],
+        wireboot: None,
+        longest: LONGEST,
+    };
+    let program = doctor_program()?;
+    let examination = Examination {
+        program: &program,
+        words: "boot runs=2 options=1",
+        counts_instructions: false,
+        goes_on: true,
+    };
+    let inside = examine_inside(lab, &trial, examination, &capture, |_| {})?;
+    println!("{}", shown(&inside));
+    ensure!(inside.as_found == Some(true), "not as it was found");
+    let dry = inside.dry_boot().context("nothing was loaded")?;
+    ensure!(dry.runs_s.len() == 2 && dry.failure.is_none(), "{dry:?}");
+    ensure!(dry.packets > 100 && dry.packets_lost == 0, "{dry:?}");
+
+    let whole = |report: &Report| -> Vec<f64> {
+        let files = report.network.transfers.iter();
+        let whole =
+            files.filter(|one| one.file.ends_with(LOADED) && one.outcome == Outcome::Complete);
+        whole.map(|one| one.seconds()).collect()
+    };
+    let outside = whole(&examine(&capture, None)?);
+    // The third is the boot.
+    ensure!(outside.len() >= 3, "{outside:?}");
+    let of_dry = Report {
+        network: dry.network.clone(),
+        ..Report::new()
+    };
+    let seen = whole(&of_dry);
+    let (Some(inside_s), Some(outside_s)) = (seen.first(), outside.get(1)) else {
+        bail!("{seen:?}, {outside:?}");
+    };
+    let difference = (inside_s - outside_s).abs();
+    println!("from request to last acknowledgement: {inside_s} s inside, {outside_s} s outside");
+    println!(
+        "a packet's look: {:.2} us",
+        dry.watching_s * 1e6 / dry.packets as f64
+    );
+    // 1 % or 2 ms, and as much for a busy host.
+    ensure!(
+        difference < 0.004_f64.max(0.02 * outside_s),
+        "{difference} s"
+    );
+    Ok(())
+}
+
+/// The machine gets doctor.efi by PXE, and the server its report.
+pub(crate) fn report_comes_to_the_server(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let reports = lab.scratch().join("reports");
+    let kept = reports.to_str().context("a path that is no text")?;
+    let _server = scene.serve_program(&doctor_program()?, &["--reports", kept])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, r"doctor-check: check\r?\n")?;
+    expect(
+        &mut machine,
+        r"wireboot: the report was sent to http://10\.77\.0\.1/report",
+    )?;
+    sole_report(&reports).map(drop)
+}
+
+/// The menu of our server's own configuration offers it. The machine is examined with its firmware's network, and the report comes back.
+pub(crate) fn from_the_menu(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let directory = &scene.system.directory;
+    fs::remove_file(directory.join("wireboot.conf"))?;
+    // With one thing to boot there is no menu.
+    fs::copy(callers_program()?, directory.join("callers.efi"))?;
+    let reports = lab.scratch().join("reports");
+    let kept = reports.to_str().context("a path that is no text")?;
+    let _server = scene.serve(&["--reports", kept])?;
+    let mut machine = scene.start()?;
+    let offered = expect(&mut machine, r"  \d  Diagnose this machine\s")?;
+    let number = offered.trim().chars().next().context("no number")?;
+    expect(&mut machine, r"Esc leaves\)")?;
+    machine.console.send(&number.to_string())?;
+    for line in [
+        r#"wireboot: booting "Diagnose this machine""#,
+        r"wireboot: starting efi http://10\.77\.0\.1/doctor\.efi over the firmware's network",
+        r"doctor-check: check\r?\n",
+        r"wireboot: the report was sent to http://10\.77\.0\.1/report",
+    ] {
+        expect(&mut machine, line)?;
+    }
+    sole_report(&reports).map(drop)
+}
+
+/// The image of a stick boots, and has the reports afterwards. A check that an examination did not come out of is left out of the next one.
+pub(crate) fn report_lies_on_the_stick(lab: &Lab) -> Result<()> {
+    let image = lab.scratch().join("stick.img");
+    stick::make(&image, &doctor_program()?, None)?;
+    let mut machine = Machine::new(accel::best(lab, false)?);
+    let drive = format!("if=none,id=stick,format=raw,file={}", image.display());
+    let usb = "usb-storage,drive=stick,bootindex=1,removable=on";
+    for argument in ["-drive", &drive, "-device", "qemu-xhci", "-device", usb] {
+        machine.extra.push(argument.into());
+    }
+    let examined = || {
+        let mut running = machine.start(lab, "doctor", |_| {})?;
+        let kept = r"wireboot: kept on the disk as (\S+)";
+        let name = expect(&mut running, kept)?;
+        // Nothing is left of what the check that ran was called, so the examination is over.
+        expect(&mut running, r"BdsDxe: |UEFI Interactive Shell")?;
+        Ok::<_, anyhow::Error>(name)
+    };
+    examined()?;
+    let first = on_stick(&image, |root| {
+        ensure!(root.open_file(RUNNING).is_err());
+        let first = report_in(root, "doctor-1.json")?;
+        root.create_file(RUNNING)?.write_all(b"check\r\n")?;
+        Ok(first)
+    })?;
+    ensure!(first.machine.firmware.is_some() && first.not_measured.is_empty());
+    examined()?;
+    on_stick(&image, |root| {
+        let second = report_in(root, "doctor-2.json")?;
+        let [left_out] = second.not_measured.as_slice() else {
+            bail!("{:?}", second.not_measured);
+        };
+        ensure!(left_out.check == "check" && second.machine.firmware.is_none());
+        ensure!(report_in(root, "doctor-1.json")? == first);
+        ensure!(root.open_file(RUNNING).is_err());
+        Ok(())
+    })
+}
+
+const RUNNING: &str = "doctor-running.txt";
+
+type Folder<'a, 'b> = Dir<'a, Cursor<&'b mut [u8]>>;
+
+/// Looks into the stick's partition, and keeps what is changed there.
+fn on_stick<T>(image: &Path, look: impl FnOnce(&Folder<'_, '_>) -> Result<T>) -> Result<T> {
+    let mut bytes = fs::read(image)?;
+    let partition = bytes.get_mut(1 << 20..).context("no partition")?;
+    let volume = FileSystem::new(Cursor::new(partition), FsOptions::new())?;
+    let seen = look(&volume.root_dir())?;
+    volume.unmount()?;
+    fs::write(image, bytes)?;
+    Ok(seen)
+}
+
+fn report_in(root: &Folder<'_, '_>, name: &str) -> Result<Report> {
+    let mut text = String::new();
+    let mut file = root.open_file(name).context(name.to_owned())?;
+    file.read_to_string(&mut text)?;
+    Report::from_json(&text).context(name.to_owned())
+}
+
+/// The only file there is the report of the lab's machine.
+fn sole_report(reports: &Path) -> Result<Report> {
+    let files = fs::read_dir(reports)?.collect::<io::Result<Vec<_>>>()?;
+    let [file] = files.as_slice() else {
+        bail!("{} files in {}", files.len(), reports.display());
+    };
+    let report = Report::from_json(&fs::read_to_string(file.path())?)?;
+    ensure!(
+        report.machine.mac == "52:54:00:77:00:02",
+        "{:?}",
+        report.machine
+    );
+    let model = report.machine.model.as_deref().unwrap_or_default();
+    ensure!(model.starts_with("QEMU Standard PC"), "{model}");
+    Ok(report)
 }

@@ -25,6 +25,7 @@ mod panics;
 mod paths;
 mod processors;
 mod programs;
+mod recorder;
 mod scene;
 mod secure_boot;
 mod servers;
@@ -34,6 +35,7 @@ mod stateless;
 mod stick;
 mod successes;
 mod system;
+mod throughput;
 mod two_versions;
 
 use std::cmp::Reverse;
@@ -352,6 +354,24 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_loss", doctor::loss),
     ("doctor_no_boot_file", doctor::no_boot_file),
     ("doctor_missing_file", doctor::missing_file),
+    ("doctor_dry_boot", doctor::dry_boot),
+    ("recorder_keeps_the_attempts", recorder::keeps_the_attempts),
+    (
+        "doctor_report_comes_to_the_server",
+        doctor::report_comes_to_the_server,
+    ),
+    ("doctor_from_the_menu", doctor::from_the_menu),
+    (
+        "doctor_report_lies_on_the_stick",
+        doctor::report_lies_on_the_stick,
+    ),
+    ("iperf3_tcp", throughput::tcp),
+    ("iperf3_tcp_reverse", throughput::tcp_reverse),
+    (
+        "iperf3_tcp_of_four_streams",
+        throughput::tcp_of_four_streams,
+    ),
+    ("iperf3_udp", throughput::udp),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (
         "every_rung_is_measured_over_ipv6",

@@ -99,10 +99,15 @@ impl<'lab> Scene<'lab> {
 
     /// Makes the machine boot a wireboot.efi from a disk instead of the network, by the name that firmware looks for.
     pub(crate) fn boot_from_stick(&mut self, program: &Path) -> Result<()> {
+        self.boot_from_stick_at(program).map(drop)
+    }
+
+    /// The same. The directory on the disk where the program lies.
+    pub(crate) fn boot_from_stick_at(&mut self, program: &Path) -> Result<PathBuf> {
         let directory = self.new_disk()?.join("EFI/BOOT");
         fs::create_dir_all(&directory)?;
         fs::copy(program, directory.join("BOOTX64.EFI"))?;
-        Ok(())
+        Ok(directory)
     }
 
     /// An empty disk, from which the machine boots instead of the network.
@@ -227,6 +232,11 @@ pub(crate) fn faulty_program() -> Result<PathBuf> {
 /// The program that examines machines.
 pub(crate) fn doctor_program() -> Result<PathBuf> {
     dist("doctor.efi")
+}
+
+/// The driver that keeps the times of a boot.
+pub(crate) fn recorder_program() -> Result<PathBuf> {
+    dist("recorder.efi")
 }
 
 /// The program that makes loaders' calls.

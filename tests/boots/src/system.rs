@@ -29,7 +29,17 @@ b insmod /efivarfs.ko
 b mount -t efivarfs efivarfs /sys/firmware/efi/efivars
 for time in Init Exec; do
 tell \"loader $time $(b tail -c +5 /sys/firmware/efi/efivars/LoaderTime${time}USec-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f | b tr -d '\\0')\"
+done
+{ b tail -c +5 /sys/firmware/efi/efivars/WirebootBoot-*; echo; } | b fold -w 700 | while read -r line; do
+tell \"report $line.\"
 done ;; esac
+case \"$(b cat /proc/cmdline)\" in *checkpoints*)
+b mknod /dev/mem c 1 1
+table=/sys/firmware/acpi/tables/FPDT
+tell \"fpdt $(b hexdump -v -e '1/1 \"%02x\"' $table).\"
+set -- $(b hexdump -v -s 44 -n 8 -e '1/1 \"%02x \"' $table)
+page=$((0x$8$7$6$5$4$3$2$1 / 4096))
+tell \"fbpt $(b dd if=/dev/mem bs=4096 skip=$page count=1 2>/dev/null | b hexdump -v -n 400 -e '1/1 \"%02x\"').\" ;; esac
 case \"$(b cat /proc/cmdline)\" in *stay*) b sleep 600 ;; esac
 b poweroff -f
 ";

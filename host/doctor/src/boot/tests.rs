@@ -162,3 +162,50 @@ fn variables_that_make_no_sense_are_none() {
         "{points:?}"
     );
 }
+
+#[test]
+fn what_wireboot_tells_is_shown() {
+    let tree = Tree::new();
+    tree.time("LoaderTimeInitUSec", "3500000");
+    tree.time("LoaderTimeExecUSec", "4000000");
+    let told = r#"{"schema":1,"machine":{"mac":"52:54:00:12:34:56"},"timeline":[{"kind":"card","start_s":0,"end_s":0.25,"what":"virtio-net"}],
+        "network":{"span_s":0.5,"transfers":[{"protocol":"http","file":"http://a/linux","start_s":0.3,"end_s":0.4,"outcome":"complete","bytes":7}]}}"#;
+    tree.variable("WirebootBoot", WIREBOOT, told.as_bytes());
+    let report = tree.examine().unwrap();
+    assert_eq!(report.machine.mac, "52:54:00:12:34:56");
+    assert_eq!(report.network.transfers[0].bytes, 7);
+    let shown = crate::text::shown(&report);
+    assert!(
+        shown.contains("4.0 s from reset") && shown.contains("network card and link: virtio-net"),
+        "{shown}"
+    );
+    tree.variable("WirebootBoot", WIREBOOT, b"{\"schema\":7}");
+    let points = tree.examine().unwrap().checkpoints.unwrap();
+    let said = points.missing.join(" ");
+    assert!(
+        said.contains("WirebootBoot: a report of schema 7"),
+        "{said}"
+    );
+}
+
+#[test]
+fn attempts_have_the_names_of_their_options() {
+    let tree = Tree::new();
+    tree.option(7, "UEFI PXEv4");
+    let attempt = |option| wireboot_fpdt::Attempt {
+        option,
+        ready_ns: 1_500_000_000,
+        start_ns: 0,
+        back_ns: 2_000_000_000,
+    };
+    let variables = tree.0.path().join("sys/firmware/efi/efivars");
+    let found = named(&variables, &attempt(Some(7)));
+    assert_eq!(found.option, "Boot0007 UEFI PXEv4");
+    assert_eq!(
+        (found.ready_s, found.start_s, found.back_s),
+        (1.5, None, Some(2.0))
+    );
+    assert_eq!(named(&variables, &attempt(Some(8))).option, "Boot0008");
+    let other = named(&variables, &attempt(None)).option;
+    assert_eq!(other, "what is no boot option");
+}

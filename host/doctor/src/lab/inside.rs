@@ -26,7 +26,12 @@ pub struct Examination<'a> {
     pub words: &'a str,
     /// Instructions count instead of time: see [`Machine::counts_instructions`].
     pub counts_instructions: bool,
+    /// The machine goes on to its next boot option afterwards, PXE over IPv4, until it starts what that has loaded.
+    pub goes_on: bool,
 }
+
+/// What the console shows then.
+const STARTED: &str = r"BdsDxe: starting Boot\S+ .*PXEv4";
 
 /// Boots a machine from a disk with doctor.efi, on the trial's network, and reads its report. The machine's packets are kept in the file
 /// `capture`; `watch` sees its console.
@@ -41,6 +46,12 @@ pub fn examine(
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Result<Report> {
     let mut site = Site::new(lab, trial.faults, trial.wireboot)?;
+    let mut filter = "";
+    if wants_throughput(examination.words) {
+        site.serve_iperf3(lab)?;
+        // Gigabytes would come, and whoever keeps them slows them down.
+        filter = "not port 5201";
+    }
     let disk = lab.scratch().join("doctor-disk");
     let boot = disk.join("EFI/BOOT");
     fs::create_dir_all(&boot).context("making a directory")?;
@@ -50,7 +61,7 @@ pub fn examine(
     };
     // Not by a script of the shell: the newest OVMF has none.
     embed::configuration(examination.program, words, &boot.join("BOOTX64.EFI"))?;
-    let cable = Capture::start(lab, site.network.cable(), "", CAPTURED, capture)?;
+    let cable = Capture::start(lab, site.network.cable(), filter, CAPTURED, capture)?;
 
     let mut machine = Machine::new(trial.accelerator);
     machine.counts_instructions = examination.counts_instructions;
@@ -71,10 +82,20 @@ pub fn examine(
         bail!("{}\n{}", seen.text.trim_end(), running.console.tail(15));
     };
     let report = Report::from_json(json).context("the report on the serial port")?;
+    if examination.goes_on {
+        let started = Regex::new(STARTED)?;
+        running.console.wait_for(&started, trial.longest)?;
+    }
     drop(running);
     site.check()?;
     cable.stop()?;
     Ok(report)
+}
+
+/// Whether a server of iperf3 is to be there.
+fn wants_throughput(words: &str) -> bool {
+    let mut words = words.split_whitespace();
+    words.any(|word| word.starts_with("iperf3=") || word.starts_with("ttcp="))
 }
 
 /// Shows the console, or in the progress bar its check.

@@ -46,6 +46,9 @@ const END: &str = "end";
 /// Where the second DHCP server is.
 const SECOND: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 
+/// What iperf3 says of each test, in the lab's scratch directory.
+pub const IPERF3: &str = "iperf3.json";
+
 /// The network and its servers. They end with this value.
 pub(crate) struct Site {
     pub(crate) network: Network,
@@ -105,6 +108,18 @@ impl Site {
             servers,
             _station: second,
         })
+    }
+
+    /// Starts iperf3, whose results in JSON go to the file [`IPERF3`] of the lab.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn serve_iperf3(&mut self, lab: &Lab) -> Result<()> {
+        let mut command = lab.command("iperf3");
+        command.args(["--server", "--json", "--forceflush"]);
+        let server = Server::start(command, lab.scratch().join(IPERF3))?;
+        self.servers.push(server);
+        Ok(())
     }
 
     /// # Errors

@@ -1,0 +1,188 @@
+//! recorder.efi: `doctor.efi record on` has the firmware load it, and the Linux that boots after an option in vain finds when what happened.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
+use wireboot_fpdt::{attempts, basic_boot, boot_table_address};
+use wireboot_lab::embed;
+use wireboot_lab::ip::IpVersion;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::SERVER;
+use wireboot_lab::qemu::RunningMachine;
+use wireboot_report::{PhaseKind, Report};
+
+use crate::scene::{MACHINE, Scene, boot_program, doctor_program, expect, recorder_program};
+use crate::system;
+
+/// Between what the firmware's table says and what is seen from outside, in seconds: a busy host shows the console's lines late.
+const SLACK_S: f64 = 2.0;
+
+/// The disk's option is tried in vain, then the network's boots.
+pub(crate) fn keeps_the_attempts(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    let doctor = lab.scratch().join("doctor.efi");
+    embed::configuration(&doctor_program()?, "record on\n", &doctor)?;
+    let disk = scene.boot_from_stick_at(&doctor)?;
+    fs::copy(recorder_program()?, disk.join("recorder.efi"))?;
+    let mut machine = scene.start()?;
+    expect(
+        &mut machine,
+        r"record is on: Driver0000 has the firmware load recorder\.efi",
+    )?;
+    drop(machine);
+
+    scene.machine.keep_variables(lab, MACHINE)?;
+    // It gets an address, finds no file and gives the card back.
+    let dead = lab.scratch().join("dead.efi");
+    let missing = format!("title Nothing\nefi http://{SERVER}/missing.efi\n");
+    embed::configuration(&boot_program()?, &missing, &dead)?;
+    fs::copy(&dead, disk.join("BOOTX64.EFI"))?;
+    scene.machine.pxe_only(Some(IpVersion::V4));
+    if let Some(card) = &mut scene.machine.network {
+        card.boot_index = Some(2);
+    }
+    scene.system.configure(&format!(
+        "report http://{SERVER}:8080/boots\ntitle Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} times checkpoints\n",
+        system::OPTIONS
+    ))?;
+    let reports = TcpListener::bind((SERVER, 8080)).context("listening")?;
+    let posted = thread::spawn(move || posted(&reports));
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(
+        &mut machine,
+        r"wireboot: http://10\.77\.0\.1:8080/boots: has the report",
+    )?;
+    scene.runs(&mut machine)?;
+    checkpoints(&machine)?;
+
+    let (request, body) = posted
+        .join()
+        .map_err(|_| anyhow::anyhow!("the server of reports has panicked"))??;
+    ensure!(request == "POST /boots HTTP/1.1", "{request}");
+    told(&Report::from_json(&body)?)?;
+    let transcript = machine.console.transcript();
+    let lines = Regex::new(r"boots: report (.*)\.\s*\n")?;
+    let text: String = lines
+        .captures_iter(&transcript)
+        .filter_map(|found| found.get(1))
+        .map(|part| part.as_str())
+        .collect();
+    let report = Report::from_json(&text).with_context(|| text.clone())?;
+    told(&report)?;
+    let points = report.checkpoints.context("no times since reset")?;
+    ensure!(points.loader_done_s > points.loader_began_s, "{points:?}");
+    Ok(())
+}
+
+/// Takes one report: the first line of the request, and its body.
+fn posted(listener: &TcpListener) -> Result<(String, String)> {
+    let (stream, _) = listener.accept()?;
+    let mut reader = BufReader::new(stream);
+    let (mut request, mut length) = (String::new(), 0);
+    reader.read_line(&mut request)?;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(number) = line.strip_prefix("Content-Length: ") {
+            length = number.trim().parse()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let answer = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
+    reader.get_mut().write_all(answer.as_bytes())?;
+    Ok((request.trim().to_owned(), String::from_utf8(body)?))
+}
+
+/// wireboot has told of its card, its address, its choice and its files.
+fn told(report: &Report) -> Result<()> {
+    let kinds: Vec<_> = report.timeline.iter().map(|phase| phase.kind).collect();
+    for kind in [PhaseKind::Card, PhaseKind::Address, PhaseKind::Choice] {
+        ensure!(kinds.contains(&kind), "{kinds:?}");
+    }
+    let files = &report.network.transfers;
+    let ends = ["wireboot.conf", "linux", "system.cpio", "data.cpio"];
+    for end in ends {
+        let came = files
+            .iter()
+            .any(|one| one.file.ends_with(end) && one.bytes > 0);
+        ensure!(came, "{end} is not among {files:?}");
+    }
+    Ok(())
+}
+
+/// The bytes that the system has told of a table.
+fn table(transcript: &str, name: &str) -> Result<Vec<u8>> {
+    let line = Regex::new(&format!(r"boots: {name} ([0-9a-f]+)\."))?;
+    let digits = line.captures(transcript).and_then(|found| found.get(1));
+    let digits = digits.with_context(|| {
+        let said = transcript.lines().filter(|line| line.contains(name));
+        format!("the system told no {name}: {:?}", said.collect::<Vec<_>>())
+    })?;
+    let pairs = digits.as_str().as_bytes().as_chunks::<2>().0.iter();
+    pairs
+        .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
+        .collect()
+}
+
+/// The tables are right, and as the console saw it.
+fn checkpoints(machine: &RunningMachine) -> Result<()> {
+    let transcript = machine.console.transcript();
+    boot_table_address(&table(&transcript, "fpdt")?)?;
+    let fbpt = table(&transcript, "fbpt")?;
+    let boot = basic_boot(&fbpt)?;
+    let tried: Vec<_> = attempts(&fbpt)?.collect();
+    let [.., dead, used] = tried.as_slice() else {
+        anyhow::bail!("only {tried:?}")
+    };
+    ensure!(
+        dead.start_ns > 0 && dead.back_ns > dead.start_ns,
+        "{tried:?}"
+    );
+    ensure!(
+        used.option.is_some() && used.option != dead.option,
+        "{tried:?}"
+    );
+    ensure!(used.ready_ns == boot.load_image_ns, "{tried:?} {boot:?}");
+    ensure!(boot.exit_entry_ns > boot.start_image_ns && boot.exit_ns > boot.exit_entry_ns);
+    // The last line of the firmware's before the start of each loader, and of wireboot's before it starts Linux.
+    let starts = Regex::new("BdsDxe: starting Boot")?;
+    let seen: Vec<f64> = machine
+        .console
+        .all(&starts)
+        .iter()
+        .map(|one| one.time)
+        .collect();
+    let [.., dead_seen, used_seen] = seen.as_slice() else {
+        anyhow::bail!("the firmware started {} options", seen.len())
+    };
+    let linux = machine
+        .console
+        .seen(&Regex::new("wireboot: starting linux")?);
+    let linux = linux.context("no Linux")?.time;
+    for (what, ns, seen) in [
+        ("the start of the option in vain", dead.start_ns, *dead_seen),
+        (
+            "the start of the option that was used",
+            boot.start_image_ns,
+            *used_seen,
+        ),
+        ("the end of boot services", boot.exit_ns, linux),
+    ] {
+        let (inside, outside) = (ns as f64 / 1e9, seen - machine.power_on);
+        println!("{what}: {inside:.3} s by the table, {outside:.3} s on the console");
+        ensure!(
+            (inside - outside).abs() < SLACK_S,
+            "{what}: {inside} s, {outside} s"
+        );
+    }
+    Ok(())
+}
