@@ -9,6 +9,7 @@ help:
 	@echo "make boot    build, then boot a virtual machine over the network       (wireboot lab boot)"
 	@echo "make bench   build, then measure wireboot beside other network boots   (wireboot lab bench)"
 	@echo "make results build, then measure every figure of the documents (hours), ARGS=\"bench-ipv4\" for one"
+	@echo "make doctor  build, then measure where the seconds of a network boot go: stock firmware and wireboot (wireboot doctor lab)"
 	@echo "make soak    build, then boot 200 times, with a fault each              (wireboot lab soak)"
 	@echo "make test    every gate and test, whole boots included; ends with a table"
 	@echo "make fuzz    fuzz each parser and the driver, FUZZ_SECONDS=60 each"
@@ -17,11 +18,11 @@ help:
 	@echo "make clean   remove dist/ and target/"
 	@echo 'Pass arguments on with ARGS, for example: make boot ARGS="--help"'
 
-build boot bench results soak test fuzz mutants lint:
+build boot bench results doctor soak test fuzz mutants lint:
 	@scripts/setup.sh
 	@cargo xtask $@ $(ARGS)
 
 clean:
 	rm -rf dist target fuzz/target
 
-.PHONY: help build boot bench results soak test fuzz mutants lint clean
+.PHONY: help build boot bench results doctor soak test fuzz mutants lint clean

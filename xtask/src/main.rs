@@ -62,6 +62,8 @@ enum Command {
         /// Only measurements whose names contain one of these words
         only: Vec<String>,
     },
+    /// Build, then measure where the seconds of a network boot go, into docs/results/doctor-* (an hour)
+    Doctor,
     /// Run every gate and test, whole boots included
     Test {
         /// Run only the steps whose name contains one of these words
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         Command::Bench { arguments } => build::bench(&arguments),
         Command::Soak { arguments } => build::soak(&arguments),
         Command::Results { only } => results::run(&only),
+        Command::Doctor => results::run(&[String::from("doctor-")]),
         Command::Test { only } => test::run(&only),
         Command::Fuzz { targets } => fuzz::long(&targets),
         Command::Mutants(wanted) => mutants::run(&wanted),

@@ -1,7 +1,7 @@
 //! `wireboot lab`.
 
 use clap::Subcommand;
-use wireboot_experiments::{bench, ladder, load, loaders, soak};
+use wireboot_experiments::{bench, checkpoints, ladder, load, loaders, soak};
 use wireboot_lab::boot;
 
 /// The commands of `wireboot lab`.
@@ -9,6 +9,7 @@ use wireboot_lab::boot;
 pub(crate) enum Lab {
     Boot(boot::BootArgs),
     Bench(bench::BenchArgs),
+    Checkpoints(checkpoints::CheckpointsArgs),
     Ladder(ladder::LadderArgs),
     Load(load::LoadArgs),
     Loaders(loaders::LoadersArgs),
@@ -23,6 +24,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<()> {
     match command {
         Lab::Boot(arguments) => boot::run(arguments),
         Lab::Bench(arguments) => bench::run(arguments),
+        Lab::Checkpoints(arguments) => checkpoints::run(arguments),
         Lab::Ladder(arguments) => ladder::run(arguments),
         Lab::Load(arguments) => load::run(arguments),
         Lab::Loaders(arguments) => loaders::run(arguments),

@@ -1,10 +1,11 @@
 //! What wireboot is measured with, in the machines and networks of [`wireboot_lab`]: how fast files come, beside other stacks
-//! ([`mod@bench`]), rung by rung ([`ladder`]) and to boot loaders ([`loaders`]), how many machines a server serves ([`load`]), and what a
-//! thousand disturbed boots bring to light ([`soak`]).
+//! ([`mod@bench`]), rung by rung ([`ladder`]) and to boot loaders ([`loaders`]), when the firmware reaches which point of a boot
+//! ([`checkpoints`]), how many machines a server serves ([`load`]), and what a thousand disturbed boots bring to light ([`soak`]).
 
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod checkpoints;
 pub mod ladder;
 pub mod load;
 pub mod loaders;

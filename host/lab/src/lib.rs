@@ -9,6 +9,7 @@ pub mod boot;
 pub mod cache;
 pub mod capture;
 pub mod chart;
+pub mod checkpoints;
 pub mod console;
 pub mod embed;
 pub mod far;

@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
-use wireboot_fpdt::{attempts, basic_boot, boot_table_address};
+use wireboot_lab::checkpoints::Checkpoints;
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
@@ -119,27 +119,12 @@ fn told(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// The bytes that the system has told of a table.
-fn table(transcript: &str, name: &str) -> Result<Vec<u8>> {
-    let line = Regex::new(&format!(r"boots: {name} ([0-9a-f]+)\."))?;
-    let digits = line.captures(transcript).and_then(|found| found.get(1));
-    let digits = digits.with_context(|| {
-        let said = transcript.lines().filter(|line| line.contains(name));
-        format!("the system told no {name}: {:?}", said.collect::<Vec<_>>())
-    })?;
-    let pairs = digits.as_str().as_bytes().as_chunks::<2>().0.iter();
-    pairs
-        .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
-        .collect()
-}
-
 /// The tables are right, and as the console saw it.
 fn checkpoints(machine: &RunningMachine) -> Result<()> {
-    let transcript = machine.console.transcript();
-    boot_table_address(&table(&transcript, "fpdt")?)?;
-    let fbpt = table(&transcript, "fbpt")?;
-    let boot = basic_boot(&fbpt)?;
-    let tried: Vec<_> = attempts(&fbpt)?.collect();
+    let Checkpoints {
+        boot,
+        attempts: tried,
+    } = Checkpoints::told(&machine.console.transcript())?;
     let [.., dead, used] = tried.as_slice() else {
         anyhow::bail!("only {tried:?}")
     };

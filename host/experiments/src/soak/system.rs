@@ -16,7 +16,7 @@ use wireboot_lab::loaders::{self, FOLDER};
 /// What the kernel is told. Few messages: each costs time on a slow console. No clearing of pages that are about to be filled. No trial of
 /// the timer's interrupts: on a host that is busy they come too late for it, and the kernel gives up. Periodic timers: a processor that misses one is woken by
 /// the next.
-const OPTIONS: &str = "console=ttyS0,115200n8 loglevel=4 panic=-1 init_on_alloc=0 no_timer_check nohz=off highres=off";
+const OPTIONS: &str = "console=ttyS0,115200n8 loglevel=4 panic=-1 init_on_alloc=0 cryptomgr.notests no_timer_check nohz=off highres=off";
 
 /// Bytes in the file of patterns that the memory is filled from.
 const UNIT: usize = 1 << 20;

@@ -1,0 +1,141 @@
+//! The times of each way, as a table.
+
+use std::fmt::Write;
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+use wireboot_fpdt::BasicBoot;
+
+use super::testbed::Way;
+use crate::statistics::{median, range};
+
+/// All boots of one way, in seconds since reset.
+#[derive(Clone, Debug, Serialize)]
+struct Boots {
+    way: Way,
+    load_image_s: Vec<f64>,
+    start_image_s: Vec<f64>,
+    exit_s: Vec<f64>,
+    time2_s: Vec<f64>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Report {
+    boots: Vec<Boots>,
+}
+
+/// The table's columns.
+const COLUMNS: [&str; 5] = [
+    "seconds",
+    "LoadImage (Time1)",
+    "StartImage",
+    "ExitBootServices",
+    "Time2",
+];
+
+impl Report {
+    /// Adds what the firmware's tables say of a boot.
+    pub(crate) fn add(&mut self, way: Way, boot: &BasicBoot) {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let boots = match self.boots.iter_mut().position(|one| one.way == way) {
+            Some(at) => self.boots.get_mut(at),
+            None => {
+                self.boots.push(Boots {
+                    way,
+                    load_image_s: Vec::new(),
+                    start_image_s: Vec::new(),
+                    exit_s: Vec::new(),
+                    time2_s: Vec::new(),
+                });
+                self.boots.last_mut()
+            }
+        };
+        if let Some(boots) = boots {
+            boots.load_image_s.push(seconds(boot.load_image_ns));
+            boots.start_image_s.push(seconds(boot.start_image_ns));
+            boots.exit_s.push(seconds(boot.exit_ns));
+            let time2 = boot.exit_ns.saturating_sub(boot.load_image_ns);
+            boots.time2_s.push(seconds(time2));
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        self.boots.iter().map(|boots| {
+            let mut row = vec![boots.way.to_string()];
+            let columns = [
+                &boots.load_image_s,
+                &boots.start_image_s,
+                &boots.exit_s,
+                &boots.time2_s,
+            ];
+            row.extend(columns.map(|values| shown(values)));
+            row
+        })
+    }
+
+    /// For the terminal.
+    pub(crate) fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(COLUMNS);
+        self.rows().for_each(|row| {
+            table.add_row(row);
+        });
+        table.to_string()
+    }
+
+    /// For documents.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = format!(
+            "| {} |\n|{}\n",
+            COLUMNS.join(" | "),
+            "---|".repeat(COLUMNS.len())
+        );
+        for row in self.rows() {
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+        }
+        text
+    }
+}
+
+/// The median, and the lowest and highest where there are several.
+fn shown(values: &[f64]) -> String {
+    match (median(values), range(values)) {
+        (Some(middle), Some((low, high))) if values.len() > 1 => {
+            format!("{middle:.2} ({low:.2} to {high:.2}; {})", values.len())
+        }
+        (Some(middle), _) => format!("{middle:.2}"),
+        _ => String::from("-"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_has_a_row_of_all_its_boots() {
+        let boot = |second: u64| BasicBoot {
+            reset_end_ns: 0,
+            load_image_ns: second * 1_000_000_000,
+            start_image_ns: (second + 2) * 1_000_000_000,
+            exit_entry_ns: 0,
+            exit_ns: (second + 5) * 1_000_000_000 + 250_000_000,
+        };
+        let mut report = Report::default();
+        report.add(Way::Disk, &boot(4));
+        report.add(Way::Wireboot, &boot(9));
+        report.add(Way::Disk, &boot(6));
+        let text = report.markdown();
+        let rows: Vec<_> = text.lines().skip(2).collect();
+        assert_eq!(
+            rows,
+            [
+                "| disk, GRUB | 5.00 (4.00 to 6.00; 2) | 7.00 (6.00 to 8.00; 2) | 10.25 (9.25 to 11.25; 2) | 5.25 (5.25 to 5.25; 2) |",
+                "| wireboot.efi by PXE, HTTP | 9.00 | 11.00 | 14.25 | 5.25 |",
+            ]
+        );
+        assert_eq!(report.text().lines().count(), 4);
+    }
+}
