@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
@@ -11,6 +11,7 @@ use fatfs::{Dir, FileSystem, FsOptions};
 use wireboot_doctor::lab::{Examination, Fault, Trial, boot, examine_inside};
 use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
+use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::Machine;
 use wireboot_report::Report;
@@ -194,12 +195,71 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// doctor.efi counts what the firmware calls while it fetches its boot file, and samples where the processor is meanwhile. Nothing of that is
+/// left: the firmware boots as ever.
+pub(crate) fn calls_and_samples(lab: &Lab) -> Result<()> {
+    let trial = Trial {
+        accelerator: accel::best(lab, false)?,
+        faults: &[],
+        wireboot: None,
+        longest: LONGEST,
+    };
+    let program = doctor_program()?;
+    let examination = Examination {
+        program: &program,
+        words: "trace profile rounds=1",
+        counts_instructions: false,
+        goes_on: true,
+    };
+    let capture = lab.scratch().join("calls.pcap");
+    let report = examine_inside(lab, &trial, examination, &capture, |_| {})?;
+    println!("{}", shown(&report));
+    ensure!(report.as_found == Some(true), "not as it was found");
+    ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
+
+    let trace = report.trace.context("no calls")?;
+    let looking = trace.looking.context("nothing about looking")?;
+    ensure!(looking.plain_s.len() == 1 && looking.timed_s.len() == 1);
+    let transfer = trace.transfer.context("no transfer")?;
+    ensure!(transfer.file.ends_with(LOADED), "{}", transfer.file);
+    // Blocks of 1468 bytes, and their acknowledgements: one for a window of four.
+    let blocks = transfer.bytes / 1468;
+    ensure!(transfer.received >= blocks && transfer.sent >= blocks / 4);
+    ensure!(transfer.calls_of("SNP.Receive") >= transfer.received);
+    ensure!(transfer.calls_of("SNP.Transmit") >= transfer.sent);
+    // The network's own driver asks the card's.
+    let by_mnp = |one: &wireboot_report::trace::Called| {
+        one.service == "SNP.Receive" && one.image == "MnpDxe"
+    };
+    ensure!(transfer.calls.iter().any(by_mnp), "{:?}", transfer.calls);
+
+    let profile = report.profile.context("no samples")?;
+    let named: u64 = profile
+        .images
+        .iter()
+        .filter(|one| !one.name.is_empty())
+        .map(|one| one.samples)
+        .sum();
+    ensure!(
+        profile.samples > 50 && named * 10 >= profile.samples * 9,
+        "{profile:?}"
+    );
+    Ok(())
+}
+
+/// A doctor.efi that makes one check, a quick one.
+fn short_examination(lab: &Lab) -> Result<PathBuf> {
+    let program = lab.scratch().join("short.efi");
+    embed::configuration(&doctor_program()?, "check\n", &program)?;
+    Ok(program)
+}
+
 /// The machine gets doctor.efi by PXE, and the server its report.
 pub(crate) fn report_comes_to_the_server(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let reports = lab.scratch().join("reports");
     let kept = reports.to_str().context("a path that is no text")?;
-    let _server = scene.serve_program(&doctor_program()?, &["--reports", kept])?;
+    let _server = scene.serve_program(&short_examination(lab)?, &["--reports", kept])?;
     let mut machine = scene.start()?;
     expect(&mut machine, r"doctor-check: check\r?\n")?;
     expect(
@@ -216,6 +276,7 @@ pub(crate) fn from_the_menu(lab: &Lab) -> Result<()> {
     fs::remove_file(directory.join("wireboot.conf"))?;
     // With one thing to boot there is no menu.
     fs::copy(callers_program()?, directory.join("callers.efi"))?;
+    fs::copy(short_examination(lab)?, directory.join("doctor.efi"))?;
     let reports = lab.scratch().join("reports");
     let kept = reports.to_str().context("a path that is no text")?;
     let _server = scene.serve(&["--reports", kept])?;
@@ -238,7 +299,7 @@ pub(crate) fn from_the_menu(lab: &Lab) -> Result<()> {
 /// The image of a stick boots, and has the reports afterwards. A check that an examination did not come out of is left out of the next one.
 pub(crate) fn report_lies_on_the_stick(lab: &Lab) -> Result<()> {
     let image = lab.scratch().join("stick.img");
-    stick::make(&image, &doctor_program()?, None)?;
+    stick::make(&image, &short_examination(lab)?, None)?;
     let mut machine = Machine::new(accel::best(lab, false)?);
     let drive = format!("if=none,id=stick,format=raw,file={}", image.display());
     let usb = "usb-storage,drive=stick,bootindex=1,removable=on";

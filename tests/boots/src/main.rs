@@ -355,6 +355,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_no_boot_file", doctor::no_boot_file),
     ("doctor_missing_file", doctor::missing_file),
     ("doctor_dry_boot", doctor::dry_boot),
+    ("doctor_calls_and_samples", doctor::calls_and_samples),
     ("recorder_keeps_the_attempts", recorder::keeps_the_attempts),
     (
         "doctor_report_comes_to_the_server",
@@ -365,12 +366,11 @@ const CASES: &[(&str, Case)] = &[
         "doctor_report_lies_on_the_stick",
         doctor::report_lies_on_the_stick,
     ),
-    ("iperf3_tcp", throughput::tcp),
-    ("iperf3_tcp_reverse", throughput::tcp_reverse),
     (
         "iperf3_tcp_of_four_streams",
         throughput::tcp_of_four_streams,
     ),
+    ("iperf3_tcp_reverse", throughput::tcp_reverse),
     ("iperf3_udp", throughput::udp),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     (

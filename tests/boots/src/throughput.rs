@@ -61,9 +61,9 @@ fn agree(ours: &Throughput, theirs: &Value, streams: usize) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn tcp(lab: &Lab) -> Result<()> {
-    let (ours, theirs) = measured(lab, "")?;
-    agree(&ours, &theirs, 1)?;
+pub(crate) fn tcp_of_four_streams(lab: &Lab) -> Result<()> {
+    let (ours, theirs) = measured(lab, "parallel=4")?;
+    agree(&ours, &theirs, 4)?;
     // What was acknowledged is what came.
     let (sent, came) = (ours.sent_bytes() as f64, ours.received_bytes() as f64);
     ensure!((sent / came - 1.0).abs() < 0.01, "{ours:#?}");
@@ -73,11 +73,6 @@ pub(crate) fn tcp(lab: &Lab) -> Result<()> {
 pub(crate) fn tcp_reverse(lab: &Lab) -> Result<()> {
     let (ours, theirs) = measured(lab, "reverse")?;
     agree(&ours, &theirs, 1)
-}
-
-pub(crate) fn tcp_of_four_streams(lab: &Lab) -> Result<()> {
-    let (ours, theirs) = measured(lab, "parallel=4")?;
-    agree(&ours, &theirs, 4)
 }
 
 /// At a rate that every host keeps up with.
