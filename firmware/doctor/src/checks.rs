@@ -55,7 +55,7 @@ pub(crate) const ALL: &[Check] = &[
         standard: true,
         quick: false,
         needs_server: false,
-        limit_s: 300,
+        limit_s: 480,
         run: boot::examine,
     },
     Check {
@@ -73,7 +73,7 @@ pub(crate) const ALL: &[Check] = &[
         standard: true,
         quick: false,
         needs_server: false,
-        limit_s: 120,
+        limit_s: 300,
         run: profile::examine,
     },
     Check {

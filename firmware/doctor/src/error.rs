@@ -67,9 +67,10 @@ pub(crate) enum Error {
     #[error("{0} does not answer within a minute; server=URL names another server")]
     NoAnswer(String),
     /// A server does not take the report.
-    #[error(
-        "{url} answers {status}; `wireboot serve` takes reports with --reports, and server=URL names another server"
-    )]
+    #[error("{url} answers {status}: {}", match status {
+        404 | 405 => "`wireboot serve` takes reports with --reports, and server=URL names another server",
+        _ => "its messages say why",
+    })]
     NotTaken {
         /// Where it was sent.
         url: String,
@@ -91,6 +92,11 @@ pub(crate) enum Error {
     /// Nobody can ask the BSP where it is.
     #[error(transparent)]
     Profiler(#[from] wireboot_platform::profiler::Unable),
+    /// The AP has not asked the BSP.
+    #[error(
+        "the AP (application processor) has no access to the interrupts of others, so nobody asks the BSP where it is"
+    )]
+    NotAsked,
     /// A file does not end.
     #[error("{0}: more than a minute is too long to be measured; name a smaller file")]
     Slow(String),
@@ -147,6 +153,7 @@ impl Error {
             Self::NoServer
             | Self::NoTftp
             | Self::Profiler(_)
+            | Self::NotAsked
             | Self::NoIperfServer
             | Self::NoTtcpServer
             | Self::NoAddress(_)

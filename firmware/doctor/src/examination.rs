@@ -10,7 +10,7 @@ use wireboot_boot::origin::Origin;
 use wireboot_platform::claim::snp;
 use wireboot_platform::device_path::NetworkPath;
 use wireboot_platform::image::LoadedSelf;
-use wireboot_platform::{Clock, console, shim, watchdog};
+use wireboot_platform::{Clock, console, profiler, shim, watchdog};
 use wireboot_report::{NotMeasured, Report};
 
 /// What checks work with.
@@ -26,6 +26,8 @@ pub(crate) struct Examination<'a> {
     pub report: Report,
     /// Files that belong to it, by name and content: `boot.pcapng`. They are kept where the report is kept on a disk.
     pub files: Vec<(String, Vec<u8>)>,
+    /// The firmware has taken back what its network knew.
+    restored: bool,
 }
 
 /// Runs the checks that the options name, and delivers the report.
@@ -37,6 +39,7 @@ pub(crate) fn run(options: &Options, image: &LoadedSelf, origin: &Origin, clock:
         clock,
         report: Report::new(),
         files: Vec::new(),
+        restored: true,
     };
     let mut delivery = Delivery::open(examination.image.device);
     let interrupted = delivery.interrupted().map(ToString::to_string);
@@ -55,9 +58,26 @@ pub(crate) fn run(options: &Options, image: &LoadedSelf, origin: &Origin, clock:
     if report.machine.mac.is_empty() {
         report.machine.mac = mac(origin).map(shown).unwrap_or_default();
     }
-    report.as_found = Some(shim::as_found());
+    report.as_found = Some(shim::as_found() && profiler::as_found() && examination.restored);
     report.findings = wireboot_diagnosis::examine(report);
     delivery.deliver(&examination);
+    // The card may have been away for the report.
+    examination.restore();
+    if examination.report.as_found == Some(false) {
+        // It may be reset at once, and the screen is gone then.
+        wait_for_a_key(clock);
+    }
+}
+
+/// How long the findings stay on the screen of a machine that is reset then, in microseconds.
+const SHOWN: u64 = 60_000_000;
+
+fn wait_for_a_key(clock: Clock) {
+    log::info!("goes on after a minute, or at a key");
+    let end = clock.micros() + SHOWN;
+    while console::key().is_none() && clock.micros() < end {
+        core::hint::spin_loop();
+    }
 }
 
 /// What is said of a check that did not end.
@@ -84,11 +104,19 @@ impl Examination<'_> {
         });
     }
 
+    /// Tells the firmware's network again what it knew when it started this program: checks make it forget.
+    fn restore(&mut self) {
+        if let Some(cached) = &self.origin.cached {
+            self.restored = cached.restore().is_some();
+        }
+    }
+
     /// Runs one check. That it measured nothing is part of the report.
     fn check(&mut self, check: &Check) {
         // Where the check hangs, the firmware resets the machine.
         let watchdog = watchdog::arm(check.limit_s);
         let result = (check.run)(self);
+        self.restore();
         drop(watchdog);
         console::clear_progress();
         if let Err(error) = result {

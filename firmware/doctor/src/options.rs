@@ -120,6 +120,7 @@ impl Options {
                 _ => wanted.push(named(word).ok_or_else(|| Error::options(word, known()))?),
             }
         }
+        options.iperf3.check()?;
         if options.iperf3.server.is_some() {
             wanted.extend(named("iperf3"));
         }

@@ -374,14 +374,15 @@ fn protocols() -> Vec<(NonNull<SimpleNetworkProtocol>, [u8; 6])> {
         let open = unsafe {
             boot::open_protocol::<SimpleNetwork>(params, OpenProtocolAttributes::GetProtocol)
         };
-        let Ok(open) = open else { continue };
-        let Some(snp) = open.get() else { continue };
+        let Ok(mut open) = open else { continue };
+        let Some(snp) = open.get_mut() else { continue };
         let mode = snp.mode();
         let mac = mode.current_address.0.first_chunk().copied();
+        let is_ethernet = (mode.if_type, mode.hw_address_size) == (ETHERNET, 6);
         // A transparent wrapper of it.
         let protocol = NonNull::from(snp).cast::<SimpleNetworkProtocol>();
         if let Some(mac) = mac
-            && (mode.if_type, mode.hw_address_size) == (ETHERNET, 6)
+            && is_ethernet
             && !found.iter().any(|(known, _)| *known == protocol)
         {
             found.push((protocol, mac));

@@ -40,13 +40,7 @@ pub fn all() -> Vec<LoadFile> {
     else {
         return Vec::new();
     };
-    handles
-        .iter()
-        .filter_map(|&handle| {
-            let path = device_path::of_handle(handle)?;
-            Some(LoadFile { handle, path })
-        })
-        .collect()
+    handles.iter().copied().filter_map(LoadFile::of).collect()
 }
 
 /// An end node.
@@ -63,6 +57,12 @@ fn open<P: ProtocolPointer>(handle: Handle) -> uefi::Result<ScopedProtocol<P>> {
 }
 
 impl LoadFile {
+    /// That of a handle; `None` where it has no device path.
+    pub(crate) fn of(handle: Handle) -> Option<Self> {
+        let path = device_path::of_handle(handle)?;
+        Some(Self { handle, path })
+    }
+
     /// Asks for the size of the file at `path` behind the handle's own (nodes without end node; empty where the boot option leads right here).
     /// The firmware gets an address and asks the server for that.
     ///

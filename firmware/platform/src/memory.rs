@@ -100,6 +100,12 @@ pub fn reserved_page() -> uefi::Result<&'static mut [u8; PAGE]> {
     }
 }
 
+/// Gives back what [`reserved_page`] gave.
+pub fn give_back_reserved(page: &'static mut [u8; PAGE]) {
+    // SAFETY: it came from the firmware, and this was its only reference.
+    let _ = unsafe { boot::free_pages(NonNull::from(page).cast(), 1) };
+}
+
 /// Whole pages from the firmware (loader data), given back on drop.
 #[derive(Debug)]
 pub struct Pages {

@@ -10,13 +10,12 @@ use crate::bsp;
 use crate::processors::apic::Apic;
 use crate::processors::{self, Processor};
 use crate::shim;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::arch::naked_asm;
 use core::hint::spin_loop;
 use core::mem::offset_of;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use wireboot_threads::{Context, Thread, spawn};
 use x86_64::instructions::interrupts::without_interrupts;
 use x86_64::instructions::tables::sidt;
@@ -77,6 +76,15 @@ static SHARED: Shared = Shared {
     original: AtomicU64::new(0),
 };
 
+/// The gate could not be put back, or an AP goes on asking.
+static LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Whether the firmware's gate is where it was, and nobody asks any more.
+#[must_use]
+pub fn as_found() -> bool {
+    !LEFT.load(Ordering::Relaxed)
+}
+
 /// Why nothing can be sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unable {
@@ -86,6 +94,9 @@ pub enum Unable {
     /// The BSP's table of gates is too short, or may not be written.
     #[error("the firmware's table of interrupts is too short or in read-only memory")]
     NoGate,
+    /// The samples have no room.
+    #[error("no memory for samples: {} MiB", (MOST * size_of::<Position>()) >> 20)]
+    NoMemory,
 }
 
 /// Samples until it is stopped or dropped.
@@ -132,7 +143,10 @@ impl Profiler {
         if SHARED.original.load(Ordering::Relaxed) != 0 {
             return Err(Unable::NoAp);
         }
-        let mut positions = vec![Position::default(); MOST];
+        let mut positions = Vec::new();
+        let room = positions.try_reserve_exact(MOST);
+        room.map_err(|_| Unable::NoMemory)?;
+        positions.resize(MOST, Position::default());
         SHARED.asked.store(0, Ordering::Relaxed);
         SHARED.next.store(0, Ordering::Relaxed);
         SHARED.room.store(MOST as u64, Ordering::Relaxed);
@@ -197,6 +211,7 @@ impl Profiler {
         thread.stop();
         if !self.wait(|| thread.is_finished()) && !self.processor.kill() {
             // It goes on asking, so the gate and its memory stay. At the program's end the firmware is told to reset the machine.
+            LEFT.store(true, Ordering::Relaxed);
             core::mem::forget(core::mem::take(&mut self.positions));
             return Ticked::default();
         }
@@ -234,7 +249,9 @@ fn tick(ticker: Ticker, context: &Context<'_>) -> Ticked {
             ticked.missed += 1;
             continue;
         }
-        // SAFETY: the BSP's gate is ours until this thread has ended (`Profiler::end`), and no more is under way.
+        // SAFETY: the BSP's gate is ours until this thread has ended (`Profiler::end`), and no more is under way. While the firmware has another
+        // table loaded (a legacy ROM's code in real mode), the interrupt takes that one's gate: firmware with such ROMs must bear it, as it must
+        // a system's that samples so.
         if unsafe { apic.send_nmi(ticker.bsp) } {
             ticked.asked += 1;
         } else {
@@ -296,22 +313,29 @@ fn replace_gate() -> Option<()> {
     Some(())
 }
 
+/// Puts the firmware's gate back. Where somebody else has replaced ours, they may go on to it at any time: it stays, and [`as_found`] says so.
 fn restore_gate() {
-    let original = SHARED.original.swap(0, Ordering::Relaxed);
+    let original = SHARED.original.load(Ordering::Relaxed);
     if original == 0 {
         return;
     }
-    let Some(gate) = gate() else {
-        return;
-    };
-    without_interrupts(|| {
-        // SAFETY: as in `replace_gate`.
-        let now = unsafe { gate.read_volatile() };
-        if handler(now) == ours() {
-            // SAFETY: as in `replace_gate`; this is how the firmware had it.
-            unsafe { gate.write_volatile(leading_to(now, original)) };
-        }
+    let put = gate().is_some_and(|gate| {
+        without_interrupts(|| {
+            // SAFETY: as in `replace_gate`.
+            let now = unsafe { gate.read_volatile() };
+            let is_ours = handler(now) == ours();
+            if is_ours {
+                // SAFETY: as in `replace_gate`; this is how the firmware had it.
+                unsafe { gate.write_volatile(leading_to(now, original)) };
+            }
+            is_ours
+        })
     });
+    if put {
+        SHARED.original.store(0, Ordering::Relaxed);
+    } else {
+        LEFT.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The gate: notes where the BSP was if an AP has asked, else goes on to the firmware's handler.

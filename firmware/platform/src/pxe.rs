@@ -102,7 +102,7 @@ impl Cached {
     /// Tells the firmware's network, which has been connected anew since, what it knew before: the packets, and over IPv4
     /// the address. Boot loaders look there for their server.
     ///
-    /// Best effort: a loader that finds nothing asks DHCP itself.
+    /// Best effort: a loader that finds nothing asks DHCP itself. `None` where the firmware does not take it.
     pub fn restore(&self) -> Option<()> {
         let handles = boot::locate_handle_buffer(SearchType::from_proto::<BaseCode>()).ok()?;
         let handle = handles.iter().find(|&&handle| {
@@ -110,6 +110,9 @@ impl Cached {
         })?;
         let mut base_code = open(*handle)?;
         let base_code = base_code.get_mut()?;
+        if base_code.mode().started() {
+            base_code.stop().ok()?;
+        }
         base_code.start(self.station.is_ipv6()).ok()?;
         let p = &self.packets;
         base_code

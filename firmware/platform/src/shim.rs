@@ -28,6 +28,11 @@ pub enum Refused {
     /// So many are replaced already.
     #[error("more than {PLACES} functions of the firmware's would be replaced")]
     Full,
+    /// One of them could not be put back before: others may call ours through it.
+    #[error(
+        "others have replaced a function of the firmware's meanwhile; reset the machine, then examine it again"
+    )]
+    Left,
 }
 
 /// The firmware's function behind one of ours, for ours to call. It stays known when the member has been put back, as a call may be under way.
@@ -135,6 +140,10 @@ pub unsafe fn replace<F: Copy>(
     original: &Original<F>,
 ) -> Result<Shim, Refused> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // It could lead to who calls ours: a circle.
+    if !as_found() {
+        return Err(Refused::Left);
+    }
     let header = table.map(NonNull::as_ptr).unwrap_or(ptr::null_mut());
     if !is_writable(member.as_ptr().cast()) || !(header.is_null() || is_writable(header.cast())) {
         return Err(Refused::ReadOnly);

@@ -1,6 +1,6 @@
 //! From the firmware's call to a Rust function and back, and the way out of a panic.
 
-use crate::{bsp, callbacks, console, memory, processors, shim, watchdog};
+use crate::{bsp, callbacks, console, memory, processors, profiler, shim, watchdog};
 use core::ffi::c_void;
 use uefi::runtime::{self, ResetType};
 use uefi::{Handle, Status};
@@ -93,7 +93,7 @@ pub unsafe fn start(
 
 /// Ends our code on APs. True when the firmware may then take the image's memory: nobody runs or may call what is in it.
 fn nothing_is_used() -> bool {
-    processors::stop_all() && !callbacks::any() && !shim::any()
+    processors::stop_all() && !callbacks::any() && !shim::any() && profiler::as_found()
 }
 
 /// The way out where the firmware cannot go on in this session: code of ours is still in use, or boot services are ending.

@@ -86,8 +86,8 @@ impl Places {
         // SAFETY: only its address is used, while the firmware's drivers stay connected.
         let snp = unsafe {
             open::<SimpleNetwork>(interface, OpenProtocolAttributes::GetProtocol)?
-                .get()
-                .map(|snp| core::ptr::from_ref(snp).cast_mut())
+                .get_mut()
+                .map(core::ptr::from_mut)
         };
         Ok(Self {
             boot: some(system.boot_services)?,

@@ -9,7 +9,7 @@
 use spinning_top::Spinlock;
 use wireboot_fpdt::{FPDT_BYTES, Recording, write_fpdt};
 use wireboot_platform::boot_points::{self, BootPoints};
-use wireboot_platform::memory::{PAGE, reserved_page};
+use wireboot_platform::memory::{self, PAGE, reserved_page};
 use wireboot_platform::{Clock, Status, acpi, variable};
 
 /// What is kept.
@@ -45,7 +45,13 @@ fn run() -> Result<(), wireboot_platform::Error> {
         is_offered: false,
     };
     *RECORDER.lock() = Some(recorder);
-    boot_points::observe(&Observer)
+    let observed = boot_points::observe(&Observer);
+    if observed.is_err()
+        && let Some(recorder) = RECORDER.lock().take()
+    {
+        memory::give_back_reserved(recorder.page);
+    }
+    observed
 }
 
 /// The firmware's functions come by here.

@@ -68,10 +68,6 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     for mac in cards {
         load_file::connect_anew(mac);
     }
-    if let Some(cached) = &examination.origin.cached {
-        // The packets that the firmware had when it started this program.
-        let _ = cached.restore();
-    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Where the BSP is while the firmware fetches a file by TFTP: an AP asks it, so many times a second.
 
-use super::stock::{first, median, named, seconds};
+use super::stock::{first, median, named, quick_enough, seconds};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
 use alloc::collections::BTreeMap;
@@ -23,6 +23,8 @@ const ENOUGH: usize = 4000;
 /// Has the firmware fetch its boot file again and again, by turns looked at and not.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let (clock, hertz) = (examination.clock, examination.options.hertz);
+    // Whoever cannot sample needs no file.
+    drop(Profiler::start(u64::from(hertz), clock)?);
     let (_, boot) = first(examination)?;
     let images = Images::read();
     console::progress("the firmware boots over its network; nothing is started");
@@ -54,17 +56,17 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     {
         profile.turns += 1;
         console::progress(&format!("{file}, turn {}", profile.turns));
-        plain.push(read()?);
+        let plain_s = read()?;
+        quick_enough(&file, plain_s)?;
+        plain.push(plain_s);
         let profiler = Profiler::start(u64::from(hertz), clock)?;
         looked.push(read()?);
         let taken = profiler.stop();
         profile.missed += taken.missed + taken.lost;
         positions.extend(taken.positions);
     }
-    drop(boot);
-    if let Some(cached) = &examination.origin.cached {
-        // What the firmware's PXE told whoever we came from.
-        cached.restore();
+    if positions.is_empty() && profile.missed == 0 {
+        return Err(Error::NotAsked);
     }
     profile.plain_s = median(plain).unwrap_or_default();
     profile.seconds = median(looked).unwrap_or_default();

@@ -55,6 +55,18 @@ pub(super) fn named(learnt: &Cached) -> Option<(IpAddr, String)> {
     }
 }
 
+/// Files that take longer would have the watchdog end the check before it has figures, in seconds.
+const LONGEST_S: f64 = 60.0;
+
+/// # Errors
+/// When this is too long for a file that is fetched again and again.
+pub(super) fn quick_enough(file: &str, seconds: f64) -> Result<(), Error> {
+    if seconds > LONGEST_S {
+        return Err(Error::Slow(file.to_string()));
+    }
+    Ok(())
+}
+
 /// The middle one; of an even number, the upper of both.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
@@ -69,6 +81,13 @@ pub(super) fn seconds(micros: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_an_hour_is_not_fetched_again() {
+        assert!(quick_enough("a", 59.0).is_ok());
+        let said = quick_enough("boot.efi", 3600.0).unwrap_err().to_string();
+        assert!(said.contains("boot.efi"), "{said}");
+    }
 
     #[test]
     fn the_middle_is_no_outlier() {

@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::stock::{first, named, seconds};
+use super::stock::{first, named, quick_enough, seconds};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
 use crate::options::Trace as Mode;
@@ -54,11 +54,6 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     };
     let file = options.file.clone().unwrap_or(file);
     let turns = watch.turns(&boot, server, &file, options.rounds, timed);
-    drop(boot);
-    // The firmware's PXE has learnt anew what it told whoever we came from.
-    if let Some(cached) = &examination.origin.cached {
-        cached.restore();
-    }
     let (transfer, looking) = turns?;
     trace.transfer = transfer;
     trace.looking = Some(looking);
@@ -147,7 +142,9 @@ impl Watch<'_> {
                 if *turn == Turn::Plain {
                     let start = self.clock.micros();
                     read().map_err(refused("a file by the firmware's TFTP"))?;
-                    took.push((*turn, seconds(self.clock.micros() - start)));
+                    let took_s = seconds(self.clock.micros() - start);
+                    quick_enough(file, took_s)?;
+                    took.push((*turn, took_s));
                     continue;
                 }
                 let (bytes, mut traced) = self.run(*turn == Turn::Timed, &mut read)?;

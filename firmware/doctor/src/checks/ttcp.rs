@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::examination::Examination;
 use crate::throughput::Measurer;
 use alloc::string::ToString;
-use core::net::{IpAddr, SocketAddr};
-use wireboot_iperf::{Limit, PORT, Test};
+use core::net::SocketAddr;
+use wireboot_iperf::{Limit, Test};
 use wireboot_platform::console;
 use wireboot_report::throughput::{Direction, Transport};
 
@@ -13,6 +13,9 @@ use wireboot_report::throughput::{Direction, Transport};
 const SIZES: [u32; 5] = [64, 128, 512, 1472, 8192];
 /// How long each is measured, in seconds.
 const SECONDS: u32 = 2;
+
+/// So long after its beginning the check begins no test any more, in microseconds: the watchdog gives it 600 s.
+const BEGINS_WITHIN: u64 = 480_000_000;
 
 /// The whole matrix, by turns.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
@@ -25,7 +28,12 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         examination.clock,
     )?;
     let mut failed = None;
-    for test in matrix(server) {
+    let end = examination.clock.micros() + BEGINS_WITHIN;
+    for test in matrix(SocketAddr::new(server, options.port())) {
+        if examination.clock.micros() > end {
+            failed = Some(Error::Slow("the matrix of messages".to_string()));
+            break;
+        }
         console::clear_progress();
         match measurer.measure(&test) {
             Ok(mut measured) => {
@@ -40,7 +48,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
 }
 
 /// Each transport, direction and size but datagrams that fit no packet: ours are never fragments.
-fn matrix(server: IpAddr) -> impl Iterator<Item = Test> {
+fn matrix(server: SocketAddr) -> impl Iterator<Item = Test> {
     let ways = [
         (Transport::Tcp, Direction::Send),
         (Transport::Tcp, Direction::Receive),
@@ -49,8 +57,8 @@ fn matrix(server: IpAddr) -> impl Iterator<Item = Test> {
     ];
     // Of IPv6 a packet holds a little less.
     let packet = match server {
-        IpAddr::V4(_) => 1472,
-        IpAddr::V6(_) => 1452,
+        SocketAddr::V4(_) => 1472,
+        SocketAddr::V6(_) => 1452,
     };
     let each = ways
         .into_iter()
@@ -66,7 +74,7 @@ fn matrix(server: IpAddr) -> impl Iterator<Item = Test> {
             direction,
             limit: Limit::Seconds(SECONDS),
             length: Some(length),
-            ..Test::new(SocketAddr::new(server, PORT))
+            ..Test::new(server)
         })
     })
 }
@@ -78,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_size_is_measured_that_fits() {
-        for (server, full) in [("10.0.0.1", 1472), ("fd00::1", 1452)] {
+        for (server, full) in [("10.0.0.1:7", 1472), ("[fd00::1]:7", 1452)] {
             let tests: Vec<Test> = matrix(server.parse().unwrap()).collect();
             assert_eq!(tests.len(), 2 * 5 + 2 * 4);
             let sizes = |transport, direction| {

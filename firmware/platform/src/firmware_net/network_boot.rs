@@ -3,14 +3,12 @@
 use super::pxe::{IPV4, IPV6, has_node};
 use super::{handle_with, open};
 use crate::claim::pci::Candidate;
+use crate::load_file::{LoadFile, Size};
 use crate::pxe::{Cached, cached};
 use alloc::ffi::CString;
 use core::net::IpAddr;
 use uefi::boot::{OpenProtocolAttributes, ScopedProtocol};
-use uefi::proto::BootPolicy;
 use uefi::proto::ProtocolPointer;
-use uefi::proto::device_path::DevicePath;
-use uefi::proto::media::load_file::LoadFile;
 use uefi::proto::network::pxe::BaseCode;
 use uefi::{Handle, Identify, Status, StatusExt};
 use uefi_raw::protocol::network::pxe::{PxeBaseCodeProtocol, PxeBaseCodeTftpOpcode};
@@ -27,9 +25,6 @@ pub struct NetworkBoot {
 const BLOCK4: usize = 1468;
 /// The same over IPv6.
 const BLOCK6: usize = 1448;
-
-/// The end of a device path, and so one without nodes.
-const END: &[u8] = &[0x7f, 0xff, 4, 0];
 
 impl NetworkBoot {
     /// The interface's over IPv4, else over IPv6.
@@ -62,11 +57,14 @@ impl NetworkBoot {
     /// # Errors
     /// What the firmware answers: `NO_RESPONSE` without a DHCP server, `TFTP_ERROR`, `NOT_FOUND` and others.
     pub fn load(&self) -> uefi::Result<usize> {
-        let mut protocol = self.protocol::<LoadFile>()?;
-        let protocol = protocol.get_mut().ok_or(Status::UNSUPPORTED)?;
-        let end = <&DevicePath>::try_from(END).map_err(|_| Status::UNSUPPORTED)?;
-        let file = protocol.load_file(end, BootPolicy::BootSelection)?;
-        Ok(file.len())
+        let handle = LoadFile::of(self.handle).ok_or(Status::NOT_FOUND)?;
+        match handle.size(&[])? {
+            Size::File(bytes) => handle.load(&[], bytes),
+            Size::RamDisk(_) => {
+                handle.decline();
+                Err(Status::UNSUPPORTED.into())
+            }
+        }
     }
 
     /// What the firmware's PXE has learnt since it was started.

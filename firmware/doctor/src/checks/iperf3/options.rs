@@ -83,9 +83,33 @@ impl Options {
         Ok(true)
     }
 
+    /// # Errors
+    /// When they say something of the test that `ttcp` has words of its own for.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let is_plain = Self {
+            server: self.server,
+            ttcp: self.ttcp,
+            port: self.port,
+            driver: self.driver,
+            ..Self::default()
+        } == *self;
+        if self.ttcp.is_some() && self.server.is_none() && !is_plain {
+            return Err(Error::options(
+                "ttcp",
+                "ttcp=ADDRESS port=N driver=NAME, which measures each way and size itself",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where the server listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port.unwrap_or(PORT)
+    }
+
     /// The test that they say; `None` without a server.
     pub(crate) fn test(&self) -> Option<Test> {
-        let server = SocketAddr::new(self.server?, self.port.unwrap_or(PORT));
+        let server = SocketAddr::new(self.server?, self.port());
         Some(Test {
             transport: if self.udp {
                 Transport::Udp
@@ -182,6 +206,25 @@ mod tests {
         assert_eq!(both.direction, Direction::Both);
         assert_eq!(both.limit, Limit::Seconds(3));
         assert_eq!(shown(&both), "TCP to and from 10.77.0.1:5201: 3 s");
+    }
+
+    #[test]
+    fn ttcp_has_its_own_ways_and_sizes() {
+        for words in [
+            "ttcp=10.0.0.1 port=7 driver=snp",
+            "ttcp=10.0.0.1 iperf3=10.0.0.1 udp",
+            "udp",
+        ] {
+            assert!(options(words).unwrap().check().is_ok(), "{words}");
+        }
+        assert_eq!(options("ttcp=10.0.0.1 port=7").unwrap().port(), 7);
+        for words in [
+            "ttcp=10.0.0.1 udp",
+            "ttcp=10.0.0.1 time=3",
+            "ttcp=10.0.0.1 mss=900",
+        ] {
+            assert!(options(words).unwrap().check().is_err(), "{words}");
+        }
     }
 
     #[test]
