@@ -91,6 +91,9 @@ pub(crate) enum Error {
     /// Nobody can ask the BSP where it is.
     #[error(transparent)]
     Profiler(#[from] wireboot_platform::profiler::Unable),
+    /// The user does not want to wait.
+    #[error("ended by the Esc key; what was measured until then is in the report")]
+    Ended,
     /// A file does not end.
     #[error("{0}: more than a minute is too long to be measured; name a smaller file")]
     Slow(String),
@@ -156,6 +159,7 @@ impl Error {
             | Self::Kept(_)
             | Self::NotTaken { .. }
             | Self::Watch(_)
+            | Self::Ended
             | Self::Slow(_) => Status::ABORTED,
         }
     }

@@ -1,7 +1,7 @@
-//! `OutputString` of each console: blanks at the beginning of a line that is empty.
+//! `OutputString` of each console: blanks over the beginning of the line, where a progress line may be.
 
 use super::Service;
-use crate::{console, device_path};
+use crate::device_path;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -13,13 +13,12 @@ use uefi_raw::protocol::console::SimpleTextOutputProtocol;
 
 /// A serial port may take a millisecond for ten characters.
 const MOST: usize = 200;
-/// Nothing is seen of it.
+/// 18 characters, and the cursor is where it was at the beginning.
 const TEXT: &CStr16 = cstr16!("\r                \r");
 
 /// One for all consoles together, as programs use them, and one for each.
 pub(super) fn services() -> Vec<Service> {
     let mut services = Vec::new();
-    console::start_line();
     let system = table::system_table_raw();
     // SAFETY: the system table is live, as boot services run.
     let together = system.and_then(|system| NonNull::new(unsafe { system.as_ref().stdout }));

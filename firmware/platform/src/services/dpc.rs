@@ -41,7 +41,11 @@ pub(super) fn service() -> Option<Service> {
             let (queue, dispatch) = (dpc.as_ref().queue, dpc.as_ref().dispatch);
             let status = queue(dpc.as_ptr(), Tpl::CALLBACK, nothing, ptr::null_mut());
             if status.is_success() {
-                dispatch(dpc.as_ptr()).into()
+                match dispatch(dpc.as_ptr()) {
+                    // A driver at the firmware's tick has had it called in between.
+                    Status::NOT_FOUND => Called::Other,
+                    status => status.into(),
+                }
             } else {
                 Called::Refused
             }

@@ -12,7 +12,7 @@ use uefi_raw::table::boot::{AllocateType, BootServices, MemoryType, TimerDelay};
 use uefi_raw::table::runtime::RuntimeServices;
 use uefi_raw::time::Time;
 
-/// Bytes of an allocation.
+/// Bytes of an allocation, of the type that drivers allocate: EDK II has a pool for each type, and of one that nobody uses it frees the last page each time.
 const POOL: usize = 256;
 /// An hour, in units of 100 nanoseconds: it does not come.
 const HOUR: u64 = 3600 * 10_000_000;
@@ -183,7 +183,7 @@ unsafe fn of_memory(table: *const BootServices) -> [Service; 2] {
             let mut memory = ptr::null_mut();
             // SAFETY: what is freed was just allocated, and nobody has used it.
             unsafe {
-                let status = allocate_pool(MemoryType::LOADER_DATA, POOL, &raw mut memory);
+                let status = allocate_pool(MemoryType::BOOT_SERVICES_DATA, POOL, &raw mut memory);
                 if status.is_success() {
                     free_pool(memory).into()
                 } else {
@@ -197,7 +197,7 @@ unsafe fn of_memory(table: *const BootServices) -> [Service; 2] {
             unsafe {
                 let status = allocate_pages(
                     AllocateType::ANY_PAGES,
-                    MemoryType::LOADER_DATA,
+                    MemoryType::BOOT_SERVICES_DATA,
                     1,
                     &raw mut address,
                 );

@@ -20,10 +20,8 @@ pub(super) fn services(nonvolatile: usize) -> Vec<Service> {
     let mut read = Temporary::new(cstr16!("WirebootCostRead"), VOLATILE);
     if read.write() == Called::Done {
         let mut room = [0; BYTES];
-        services.push(Service::new("GetVariable", move || {
-            let found = runtime::get_variable(read.name, &VariableVendor(OWN), &mut room);
-            found.map_or_else(|error| error.status(), |_| Status::SUCCESS).into()
-        }));
+        let service = Service::new("GetVariable", move || read.read(&mut room));
+        services.push(service);
     }
     let mut room = [0; BYTES];
     services.push(Service::new("GetVariable, none there", move || {
@@ -59,6 +57,11 @@ impl Temporary {
             content: [0x5a; BYTES],
             writes: 0,
         }
+    }
+
+    fn read(&self, room: &mut [u8]) -> Called {
+        let found = runtime::get_variable(self.name, &VariableVendor(OWN), room);
+        found.map_or_else(|error| error.status(), |_| Status::SUCCESS).into()
     }
 
     /// Writes it, another content each time: EDK II does nothing where it is the same.
