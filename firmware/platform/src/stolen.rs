@@ -41,7 +41,9 @@ pub fn look(clock: Clock, micros: u64) -> Stolen {
         stolen: clock.nanos_of(gaps.stolen),
         gaps: gaps.count,
         longest: clock.nanos_of(gaps.longest),
-        smis: before.zip(after).map(|(before, after)| after.wrapping_sub(before)),
+        smis: before
+            .zip(after)
+            .map(|(before, after)| after.wrapping_sub(before)),
     }
 }
 

@@ -79,9 +79,7 @@ unsafe extern "efiapi" fn note(_: Event, context: Option<NonNull<c_void>>) {
 
 fn ticking(stamps: &[u64], micros: impl Fn(u64) -> f64) -> Option<Ticking> {
     let pairs = stamps.iter().zip(stamps.iter().skip(1));
-    let mut spans: Vec<u64> = pairs
-        .map(|(one, next)| next.saturating_sub(*one))
-        .collect();
+    let mut spans: Vec<u64> = pairs.map(|(one, next)| next.saturating_sub(*one)).collect();
     spans.sort_unstable();
     let (median, longest) = (*spans.get(spans.len() / 2)?, *spans.last()?);
     (stamps.len() >= LEAST).then(|| Ticking {

@@ -3,7 +3,14 @@
 use wireboot_report::{Cost, Report, Stolen, Timer};
 
 /// The heads of [`row`]'s columns.
-pub(crate) const HEADS: [&str; 6] = ["service", "calls", "fastest, us", "median", "99 %", "slowest"];
+pub(crate) const HEADS: [&str; 6] = [
+    "service",
+    "calls",
+    "fastest, us",
+    "median",
+    "99 %",
+    "slowest",
+];
 
 /// A service's figures.
 pub(crate) fn row(one: &Cost) -> [String; 6] {

@@ -247,7 +247,11 @@ fn markdown(report: &Report) -> String {
         let _ = writeln!(out, "| {start:.2} | {seconds:.2} | {} |", cell(&row.text()));
     }
     if !report.costs.is_empty() {
-        let _ = writeln!(out, "\n| {} |\n|---|---|---|---|---|---|", costs::HEADS.join(" | "));
+        let _ = writeln!(
+            out,
+            "\n| {} |\n|---|---|---|---|---|---|",
+            costs::HEADS.join(" | ")
+        );
         for one in &report.costs {
             let figures = costs::row(one).map(|figure| cell(&figure));
             let _ = writeln!(out, "| {} |", figures.join(" | "));

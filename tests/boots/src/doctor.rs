@@ -194,6 +194,88 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Services that OVMF with a virtio-net card has.
+const SERVICES: [&str; 26] = [
+    "GetVariable",
+    "GetVariable, none there",
+    "SetVariable",
+    "SetVariable, non-volatile",
+    "GetTime",
+    "GetNextMonotonicCount",
+    "Stall, 1 us",
+    "RaiseTPL + RestoreTPL",
+    "CreateEvent + CloseEvent",
+    "LocateProtocol",
+    "SignalEvent",
+    "CheckEvent",
+    "SetTimer",
+    "AllocatePool + FreePool",
+    "AllocatePages + FreePages",
+    "ConIn.ReadKeyStroke",
+    "QueueDpc + DispatchDpc",
+    "ConOut.OutputString",
+    "OutputString, screen",
+    "OutputString, serial",
+    "SNP.GetStatus",
+    "SNP.Receive",
+    "PciIo.Pci.Read",
+    "PciIo.Flush",
+    "PciIo.Io.Read",
+    "PciIo.Map + Unmap",
+];
+
+/// Each service is called as often as was asked for, and nothing is left of it.
+pub(crate) fn cost(lab: &Lab) -> Result<()> {
+    let trial = Trial {
+        accelerator: accel::best(lab, false)?,
+        faults: &[],
+        wireboot: None,
+        longest: LONGEST,
+    };
+    let program = doctor_program()?;
+    let examination = Examination {
+        program: &program,
+        words: "cost calls=200 nv=2",
+        counts_instructions: false,
+        goes_on: false,
+    };
+    let capture = lab.scratch().join("cost.pcap");
+    let report = examine_inside(lab, &trial, examination, &capture, |_| {})?;
+    println!("{}", shown(&report));
+    ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
+    // No variable, too.
+    ensure!(report.as_found == Some(true), "not as it was found");
+    for service in SERVICES {
+        let cost = report.cost(service);
+        let cost = cost.with_context(|| format!("{service} was not measured"))?;
+        let calls = match service {
+            "SetVariable, non-volatile" => 2,
+            _ => 200,
+        };
+        ensure!(cost.calls == calls, "{cost:?}");
+        let times = [
+            cost.fastest_ns,
+            cost.median_ns,
+            cost.p99_ns,
+            cost.slowest_ns,
+        ];
+        ensure!(times.is_sorted() && cost.slowest_ns > 0, "{cost:?}");
+    }
+    // The clock waits for no less than it is told; a busy host makes all figures wrong by up to two.
+    let stall_ns = report.cost("Stall, 1 us").map_or(0, |one| one.median_ns);
+    ensure!((400..20_000).contains(&stall_ns), "{stall_ns} ns");
+    let timer = report.timer.as_ref().context("no tick was seen")?;
+    // 10 ms, and what a busy host makes of it.
+    ensure!((5000.0..40_000.0).contains(&timer.period_us), "{timer:?}");
+    let stolen = report.stolen.as_ref().context("no time was looked for")?;
+    ensure!(
+        (0.5..10.0).contains(&stolen.looked_s) && stolen.smis.is_none(),
+        "{stolen:?}"
+    );
+    ensure!(stolen.stolen_s <= stolen.looked_s, "{stolen:?}");
+    Ok(())
+}
+
 /// The machine gets doctor.efi by PXE, and the server its report.
 pub(crate) fn report_comes_to_the_server(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;

@@ -77,7 +77,16 @@ fn of_function(io: NonNull<PciIoProtocol>) -> Vec<Service> {
     let mut services = Vec::from([
         Service::new("PciIo.Pci.Read", move || {
             // SAFETY: as above; one unit is read into a value of ours: the function's identity.
-            unsafe { pci(io.as_ptr(), PciIoWidth::UINT32, 0, 1, (&raw mut value).cast()) }.into()
+            unsafe {
+                pci(
+                    io.as_ptr(),
+                    PciIoWidth::UINT32,
+                    0,
+                    1,
+                    (&raw mut value).cast(),
+                )
+            }
+            .into()
         }),
         Service::new("PciIo.Flush", move || {
             // SAFETY: as above.
@@ -92,7 +101,10 @@ fn of_function(io: NonNull<PciIoProtocol>) -> Vec<Service> {
 /// The first register of the first BAR that has registers. With the cards that are known, reading that one has no effect.
 fn register(io: NonNull<PciIoProtocol>) -> Option<Service> {
     type Access = fn(&PciIoProtocol) -> &PciIoAccess;
-    let kinds: [(_, Access); 2] = [("PciIo.Mem.Read", |io| &io.mem), ("PciIo.Io.Read", |io| &io.io)];
+    let kinds: [(_, Access); 2] = [
+        ("PciIo.Mem.Read", |io| &io.mem),
+        ("PciIo.Io.Read", |io| &io.io),
+    ];
     let mut places = (0..BARS).flat_map(|bar| kinds.map(|(name, access)| (name, access, bar)));
     places.find_map(|(name, access, bar)| {
         // SAFETY: as in `of_function`.

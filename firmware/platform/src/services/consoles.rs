@@ -1,4 +1,4 @@
-//! `OutputString` of each console: blanks over the beginning of the line, where a progress line may be.
+//! `OutputString` of each console: blanks where the cursor is, and back.
 
 use super::Service;
 use crate::device_path;
@@ -13,8 +13,8 @@ use uefi_raw::protocol::console::SimpleTextOutputProtocol;
 
 /// A serial port may take a millisecond for ten characters.
 const MOST: usize = 200;
-/// 18 characters, and the cursor is where it was at the beginning.
-const TEXT: &CStr16 = cstr16!("\r                \r");
+/// 16 characters.
+const TEXT: &CStr16 = cstr16!("        \u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}");
 
 /// One for all consoles together, as programs use them, and one for each.
 pub(super) fn services() -> Vec<Service> {

@@ -61,7 +61,9 @@ impl Temporary {
 
     fn read(&self, room: &mut [u8]) -> Called {
         let found = runtime::get_variable(self.name, &VariableVendor(OWN), room);
-        found.map_or_else(|error| error.status(), |_| Status::SUCCESS).into()
+        found
+            .map_or_else(|error| error.status(), |_| Status::SUCCESS)
+            .into()
     }
 
     /// Writes it, another content each time: EDK II does nothing where it is the same.
@@ -72,7 +74,9 @@ impl Temporary {
         }
         let vendor = VariableVendor(OWN);
         let written = runtime::set_variable(self.name, &vendor, self.attributes, &self.content);
-        written.map_or_else(|error| error.status(), |()| Status::SUCCESS).into()
+        written
+            .map_or_else(|error| error.status(), |()| Status::SUCCESS)
+            .into()
     }
 }
 
