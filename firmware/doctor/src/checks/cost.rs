@@ -52,16 +52,19 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
             return Err(Error::Ended);
         }
         console::progress(&format!("{number} of {all}: {}", service.name));
-        let cost = meter.measure(service, effort.calls, effort.micros);
-        let costs = &mut examination.report.costs;
-        costs.extend(cost.map(|cost| Cost {
+        let Some(cost) = meter.measure(service, effort.calls, effort.micros) else {
+            let reason = format!("the firmware refuses {}", service.name);
+            examination.not_measured("cost", &reason);
+            continue;
+        };
+        examination.report.costs.push(Cost {
             service: service.name.clone(),
             calls: cost.calls as u64,
             fastest_ns: cost.fastest,
             median_ns: cost.median,
             p99_ns: cost.p99,
             slowest_ns: cost.slowest,
-        }));
+        });
     }
     drop(services);
     console::progress("the firmware's timer");

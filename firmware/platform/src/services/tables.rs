@@ -31,12 +31,12 @@ pub(super) fn services() -> Vec<Service> {
     // SAFETY: live while boot services run, in which alone the services are called; only members are read, by value.
     unsafe {
         if !runtime.is_null() {
-            services.extend(of_runtime(&raw const *runtime));
+            services.extend(of_runtime(runtime));
         }
         if !boot.is_null() {
-            services.extend(of_time(&raw const *boot));
-            services.extend(of_events(&raw const *boot));
-            services.extend(of_memory(&raw const *boot));
+            services.extend(of_time(boot));
+            services.extend(of_events(boot));
+            services.extend(of_memory(boot));
         }
     }
     services.extend(NonNull::new(keyboard).map(key));
@@ -60,7 +60,6 @@ unsafe fn of_runtime(table: *const RuntimeServices) -> [Service; 1] {
 unsafe fn of_time(table: *const BootServices) -> [Service; 3] {
     // SAFETY: the caller's word.
     let (count, stall, raise, restore) = unsafe {
-        let table = &raw const *table;
         (
             (*table).get_next_monotonic_count,
             (*table).stall,
@@ -94,7 +93,6 @@ unsafe extern "efiapi" fn nothing_raw(_: uefi_raw::Event, _: *mut c_void) {}
 unsafe fn of_events(table: *const BootServices) -> Vec<Service> {
     // SAFETY: the caller's word.
     let (create, close, signal, check, set_timer, locate) = unsafe {
-        let table = &raw const *table;
         (
             (*table).create_event,
             (*table).close_event,
@@ -170,7 +168,6 @@ unsafe fn of_events(table: *const BootServices) -> Vec<Service> {
 unsafe fn of_memory(table: *const BootServices) -> [Service; 2] {
     // SAFETY: the caller's word.
     let (allocate_pool, free_pool, allocate_pages, free_pages) = unsafe {
-        let table = &raw const *table;
         (
             (*table).allocate_pool,
             (*table).free_pool,
