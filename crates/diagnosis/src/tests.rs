@@ -941,3 +941,124 @@ fn variables_that_a_boot_writes_are_told() {
         "SetVariable is called 2 times in a network boot, 500 ms; callers: SomeDxe"
     );
 }
+
+/// OVMF's figures under emulation, in nanoseconds, but for `median_ns` of `service`; a boot that makes so many calls of it.
+fn cost(service: &str, median_ns: u64, calls: Option<u64>) -> Report {
+    let mut report = healthy();
+    for (name, own_ns) in [
+        ("GetVariable", 10_000),
+        ("GetVariable, none there", 10_233),
+        ("SetVariable", 505_542),
+        ("GetTime", 2381),
+        ("ConIn.ReadKeyStroke", 538),
+        ("ConOut.OutputString", 241_895),
+        ("OutputString, screen", 150_571),
+        ("OutputString, serial", 26_146),
+    ] {
+        report.costs.push(wireboot_report::Cost {
+            service: name.into(),
+            calls: 10_000,
+            median_ns: if name == service { median_ns } else { own_ns },
+            ..wireboot_report::Cost::default()
+        });
+    }
+    report.trace = calls.map(|calls| {
+        let mut boot = traced();
+        boot.calls = vec![called(service, calls, None)];
+        wireboot_report::Trace {
+            boot: Some(boot),
+            ..wireboot_report::Trace::default()
+        }
+    });
+    report
+}
+
+#[test]
+fn slow_services_are_told_with_what_a_boots_calls_lose() {
+    // The service, what finds it, the largest time that is no matter, and what is sane.
+    for (service, id, most_ns, sane_ns) in [
+        ("GetTime", "slow-get-time", 200_000, 50_000),
+        ("GetVariable", "slow-variables", 200_000, 20_000),
+        ("ConOut.OutputString", "slow-console", 5_000_000, 2_000_000),
+    ] {
+        assert_eq!(ids(&cost(service, most_ns, None)), Vec::<String>::new());
+        let slow_ns = most_ns + 100_000;
+        let uncounted = found(&cost(service, slow_ns, None), id);
+        assert_eq!((uncounted.seconds, uncounted.expected_s), (0.0, None));
+        assert!(uncounted.evidence.ends_with("was not counted"));
+        let slow = found(&cost(service, slow_ns, Some(100)), id);
+        close(slow.seconds, (slow_ns - sane_ns) as f64 / 1e9 * 100.0);
+        assert_eq!(slow.expected_s, Some(0.0));
+        assert!(slow.evidence.contains(service), "{}", slow.evidence);
+        assert!(slow.evidence.ends_with("makes 100 such calls"));
+    }
+    // Others of them are told without seconds, those that are slow alone.
+    for (service, id, slow_ns) in [
+        ("GetVariable, none there", "slow-variables", 300_000),
+        ("SetVariable", "slow-variables", 3_000_000),
+        ("OutputString, screen", "slow-console", 6_000_000),
+        ("OutputString, serial", "slow-console", 6_000_000),
+        ("ConIn.ReadKeyStroke", "slow-console", 600_000),
+    ] {
+        let report = cost(service, slow_ns, None);
+        let slow = found(&report, id);
+        let told = format!("half of the calls take longer than: {service} ");
+        assert!(slow.evidence.starts_with(&told), "{}", slow.evidence);
+        assert_eq!(ids(&report), [id]);
+    }
+    assert_eq!(ids(&healthy()), Vec::<String>::new());
+}
+
+#[test]
+fn what_each_packets_time_of_day_costs_is_not_counted_twice() {
+    let mut report = cost("GetTime", 300_000, Some(700));
+    let boot = report.trace.as_mut().unwrap().boot.as_mut().unwrap();
+    boot.calls = vec![called("GetTime", 700, Some(0.21))];
+    close(found(&report, "time-per-packet").seconds, 0.21);
+    close(found(&report, "slow-get-time").seconds, 0.0);
+}
+
+#[test]
+fn a_timer_is_slow_or_late() {
+    let timed = |period_us, latest_us| {
+        let mut report = healthy();
+        report.timer = Some(wireboot_report::Timer {
+            ticks: 66,
+            period_us,
+            latest_us,
+        });
+        report
+    };
+    assert_eq!(ids(&timed(17_000.0, 75_000.0)), Vec::<String>::new());
+    assert_eq!(ids(&timed(25_001.0, 0.0)), ["slow-timer"]);
+    let late = found(&timed(10_000.0, 250_000.0), "slow-timer");
+    let said = "66 ticks, one each 10 ms, the latest 250 ms late";
+    assert!(late.evidence.starts_with(said), "{}", late.evidence);
+}
+
+#[test]
+fn time_is_stolen_by_the_firmware_itself_or_by_a_host() {
+    let stolen = |stolen_s, smis| {
+        let mut report = healthy();
+        report.stolen = Some(wireboot_report::Stolen {
+            looked_s: 2.0,
+            stolen_s,
+            gaps: 12,
+            longest_us: 3000.0,
+            smis,
+        });
+        report
+    };
+    assert_eq!(ids(&stolen(0.9, None)), Vec::<String>::new());
+    assert_eq!(ids(&stolen(0.01, Some(9))), Vec::<String>::new());
+    assert_eq!(ids(&stolen(1.1, None)), ["stolen-time"]);
+    let by_smi = found(&stolen(0.1, Some(9)), "stolen-time");
+    assert_eq!(
+        by_smi.evidence,
+        "the processor was away for 5 % of 2.0 s, with interrupts off: 12 gaps, the longest 3 ms; 9 interrupts of system management mode (SMI) meanwhile"
+    );
+    // A stranger's report that looked for no time.
+    let mut none = stolen(1.0, None);
+    none.stolen.as_mut().unwrap().looked_s = 0.0;
+    assert_eq!(ids(&none), Vec::<String>::new());
+}

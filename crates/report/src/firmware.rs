@@ -10,7 +10,8 @@ use crate::{Network, Phase};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cost {
-    /// The service's name in the specification: `GetTime`, `OutputString, serial`.
+    /// Its name in the specification, `GetTime`, `SNP.Receive`; two that are called one after the other, `RaiseTPL + RestoreTPL`; or which of
+    /// several, `OutputString, serial`.
     pub service: String,
     /// How often it was called.
     pub calls: u64,
@@ -51,6 +52,29 @@ pub struct Stolen {
     /// System management interrupts in that time, where the processor counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smis: Option<u64>,
+}
+
+impl Timer {
+    /// Whether its times can be.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.period_us >= 0.0 && self.latest_us >= 0.0
+    }
+}
+
+impl Stolen {
+    /// The part of the time that was stolen; 0 where it was not looked.
+    pub fn share(&self) -> f64 {
+        if self.looked_s > 0.0 {
+            self.stolen_s / self.looked_s
+        } else {
+            0.0
+        }
+    }
+
+    /// Whether its times can be.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.looked_s >= 0.0 && self.stolen_s >= 0.0 && self.longest_us >= 0.0
+    }
 }
 
 /// A boot option that was loaded and not started.

@@ -171,6 +171,11 @@ impl Report {
         {
             return Err(ReadError::Time);
         }
+        if !report.timer.iter().all(Timer::is_possible)
+            || !report.stolen.iter().all(Stolen::is_possible)
+        {
+            return Err(ReadError::Time);
+        }
         if !report.trace.iter().all(Trace::is_possible) {
             return Err(ReadError::Time);
         }
@@ -194,6 +199,11 @@ impl Report {
             .position(|boot| boot.failure.is_none());
         let before = loaded.and_then(|place| self.dry_boots.get(..place));
         before.unwrap_or_default()
+    }
+
+    /// What a service costs, if it was measured.
+    pub fn cost(&self, service: &str) -> Option<&Cost> {
+        self.costs.iter().find(|one| one.service == service)
     }
 
     /// The report as JSON, on one line.
@@ -582,6 +592,14 @@ mod tests {
         assert!(error(dry).contains("time"));
         let moved = r#"{"schema":1,"throughput":[{"took_s":-1}]}"#;
         assert!(error(moved).contains("time"));
+        for key in ["period_us", "latest_us"] {
+            let timer = std::format!(r#"{{"schema":1,"timer":{{"{key}":-1}}}}"#);
+            assert!(error(&timer).contains("time"), "{key}");
+        }
+        for key in ["looked_s", "stolen_s", "longest_us"] {
+            let stolen = std::format!(r#"{{"schema":1,"stolen":{{"{key}":-1}}}}"#);
+            assert!(error(&stolen).contains("time"), "{key}");
+        }
         assert!(error(r#"{"schema":1,"profile":{"seconds":-1}}"#).contains("time"));
         assert!(error(r#"{"schema":1,"profile":{"plain_s":-1}}"#).contains("time"));
         assert!(error(&" ".repeat(LONGEST + 1)).contains("16 MiB"));

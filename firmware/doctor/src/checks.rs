@@ -1,6 +1,7 @@
 //! What can be examined, each in a module of its own.
 
 mod boot;
+mod cost;
 pub(crate) mod iperf3;
 mod machine;
 mod profile;
@@ -57,6 +58,15 @@ pub(crate) const ALL: &[Check] = &[
         needs_server: false,
         limit_s: 480,
         run: boot::examine,
+    },
+    Check {
+        name: "cost",
+        what: "what services of the firmware cost",
+        standard: true,
+        quick: true,
+        needs_server: false,
+        limit_s: 180,
+        run: cost::examine,
     },
     Check {
         name: "trace",

@@ -97,6 +97,9 @@ pub(crate) enum Error {
         "the AP (application processor) has no access to the interrupts of others, so nobody asks the BSP where it is"
     )]
     NotAsked,
+    /// The user does not want to wait.
+    #[error("ended by the Esc key; what was measured until then is in the report")]
+    Ended,
     /// A file does not end.
     #[error("{0}: more than a minute is too long to be measured; name a smaller file")]
     Slow(String),
@@ -163,6 +166,7 @@ impl Error {
             | Self::Kept(_)
             | Self::NotTaken { .. }
             | Self::Watch(_)
+            | Self::Ended
             | Self::Slow(_) => Status::ABORTED,
         }
     }

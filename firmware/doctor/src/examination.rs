@@ -96,7 +96,8 @@ fn shown(mac: [u8; 6]) -> String {
 }
 
 impl Examination<'_> {
-    fn not_measured(&mut self, check: &str, reason: &str) {
+    /// Tells that a check, or a part of it, measured nothing.
+    pub(crate) fn not_measured(&mut self, check: &str, reason: &str) {
         log::warn!("{check}: {reason}");
         self.report.not_measured.push(NotMeasured {
             check: check.to_string(),

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt::Display;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
+use wireboot_platform::services::MOST_CALLS;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) struct Options {
     pub checks: Vec<&'static Check>,
     /// Checks were asked for by name, or all: they leave nothing out for others to have time.
     pub thorough: bool,
+    /// `quick`: few calls tell enough, unless checks were asked for by name, too.
+    pub quick: bool,
     /// `server=URL`: who is sent the report, by URL or address. Else it is the server that this program came from.
     pub server: Option<String>,
     /// `runs=N`: how often each boot option is loaded.
@@ -42,6 +45,10 @@ pub(crate) struct Options {
     pub rounds: u32,
     /// `hz=N`: how often a second the BSP is asked where it is.
     pub hertz: u32,
+    /// `calls=N`: how often each service is called, at most.
+    pub calls: Option<usize>,
+    /// `nv=N`: how often a variable is written that stays without power.
+    pub nonvolatile: usize,
     /// What of throughput.
     pub iperf3: checks::iperf3::Options,
 }
@@ -60,6 +67,7 @@ impl Default for Options {
         Self {
             checks: Vec::new(),
             thorough: false,
+            quick: false,
             server: None,
             runs: 1,
             boot_options: *BOOT_OPTIONS.end(),
@@ -67,6 +75,8 @@ impl Default for Options {
             file: None,
             rounds: 5,
             hertz: 1000,
+            calls: None,
+            nonvolatile: 0,
             iperf3: checks::iperf3::Options::default(),
         }
     }
@@ -81,6 +91,9 @@ const RUNS: RangeInclusive<usize> = 1..=9;
 const BOOT_OPTIONS: RangeInclusive<usize> = 1..=32;
 const ROUNDS: RangeInclusive<u32> = 1..=20;
 const HERTZ: RangeInclusive<u32> = 10..=10_000;
+const CALLS: RangeInclusive<usize> = 1..=MOST_CALLS;
+/// Each wears out flash.
+const NONVOLATILE: RangeInclusive<usize> = 0..=16;
 
 impl Options {
     /// What `[doctor.efi] [ladder [KEY=VALUE...] | record [on | off] | quick | all | CHECK...] [KEY=VALUE...]` says: the shell puts the program's
@@ -114,6 +127,7 @@ impl Options {
                 continue;
             }
             options.thorough |= word != QUICK;
+            options.quick |= word == QUICK;
             match word {
                 QUICK => wanted.extend(checks::ALL.iter().filter(|check| check.quick)),
                 ALL => wanted.extend(checks::ALL.iter().filter(|check| !check.needs_server)),
@@ -151,6 +165,8 @@ impl Options {
             ("file", "") => return Err(Error::options(word, "file=NAME")),
             ("file", name) => self.file = Some(name.into()),
             ("rounds", number) => self.rounds = in_range(word, number, ROUNDS)?,
+            ("calls", number) => self.calls = Some(in_range(word, number, CALLS)?),
+            ("nv", number) => self.nonvolatile = in_range(word, number, NONVOLATILE)?,
             ("hz", number) => self.hertz = in_range(word, number, HERTZ)?,
             _ => return Err(Error::options(word, known())),
         }
@@ -186,7 +202,7 @@ fn is_program(word: &str) -> bool {
 fn known() -> String {
     let names: Vec<&str> = checks::ALL.iter().map(|check| check.name).collect();
     format!(
-        "ladder record {QUICK} {ALL} {} server=URL runs=N options=N trace=MODE file=NAME rounds=N hz=N {}",
+        "ladder record {QUICK} {ALL} {} server=URL runs=N options=N trace=MODE file=NAME rounds=N hz=N calls=N nv=N {}",
         names.join(" "),
         checks::iperf3::KNOWN
     )
@@ -249,7 +265,10 @@ mod tests {
         assert_eq!(given.file.as_deref(), Some("a=b.efi"));
         assert_eq!((given.rounds, given.hertz), (20, 10));
         assert_eq!(given.checks.len(), 1);
+        let given = options("cost calls=1000000 nv=16").unwrap();
+        assert_eq!((given.calls, given.nonvolatile), (Some(1_000_000), 16));
         let bare = options("").unwrap();
+        assert_eq!((bare.calls, bare.nonvolatile), (None, 0));
         assert_eq!((bare.trace, bare.rounds, bare.file), (Trace::Time, 5, None));
         let named = options("quick server=http://a/b?c=d").unwrap();
         assert_eq!(named.server.as_deref(), Some("http://a/b?c=d"));
@@ -262,6 +281,9 @@ mod tests {
             "rounds=x",
             "=",
             "ms=3",
+            "calls=0",
+            "calls=1000001",
+            "nv=17",
             "hz=9",
             "hz=10001",
             "runs=0",

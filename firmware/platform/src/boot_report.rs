@@ -1,10 +1,7 @@
 //! What a boot took, for the system: a variable until the machine's next start.
 
-use crate::variable;
-use uefi::{Guid, guid};
+use crate::variable::{self, OWN};
 
-/// Of wireboot's own variables.
-const VENDOR: Guid = guid!("df233257-ae2f-4c37-bb24-e63e588efd0f");
 const NAME: &str = "WirebootBoot";
 
 /// The longest text, in bytes. Some firmware takes variables of 8 KiB at most, header and name included.
@@ -18,7 +15,7 @@ impl BootReport {
     /// Tells `json`. `None` where the firmware does not take it.
     #[must_use]
     pub fn tell(json: &str) -> Option<Self> {
-        match variable::lend(NAME, VENDOR, json.as_bytes()) {
+        match variable::lend(NAME, OWN, json.as_bytes()) {
             Ok(()) => Some(Self(())),
             Err(error) => {
                 log::debug!("{NAME}: {error}");
@@ -30,6 +27,6 @@ impl BootReport {
 
 impl Drop for BootReport {
     fn drop(&mut self) {
-        variable::remove(NAME, VENDOR);
+        variable::remove(NAME, OWN);
     }
 }

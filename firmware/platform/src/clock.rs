@@ -94,6 +94,12 @@ impl Clock {
         convert(ticks, self.scale)
     }
 
+    /// Nanoseconds that so many ticks take, rounded down.
+    #[must_use]
+    pub fn nanos_of(&self, ticks: u64) -> u64 {
+        nanos(ticks, self.scale)
+    }
+
     /// Ticks that so many microseconds take, rounded down.
     #[must_use]
     pub fn ticks_of(&self, micros: u64) -> u64 {

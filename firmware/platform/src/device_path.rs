@@ -10,8 +10,9 @@ use uefi::proto::device_path::build::{BuildNode, DevicePathBuilder, messaging};
 use uefi::proto::device_path::messaging::{DnsAddressType, Ipv4AddressOrigin, Ipv6AddressOrigin};
 use uefi::proto::device_path::{DevicePath, DevicePathNodeEnum, LoadedImageDevicePath};
 
-/// Bytes of an end node.
-const END: usize = 4;
+/// The node that ends a path, and its bytes.
+const END_NODE: [u8; 4] = [0x7f, 0xff, 4, 0];
+const END: usize = END_NODE.len();
 
 /// The nodes of a handle's device path, without end node.
 pub(crate) fn of_handle(handle: Handle) -> Option<Box<[u8]>> {
@@ -46,6 +47,17 @@ pub(crate) fn nodes(path: &DevicePath) -> Box<[u8]> {
         .get(..bytes.len().saturating_sub(END))
         .unwrap_or_default()
         .into()
+}
+
+/// Whether a path's nodes lead through a serial port.
+pub(crate) fn is_serial(nodes: &[u8]) -> bool {
+    let mut bytes = nodes.to_vec();
+    bytes.extend(END_NODE);
+    let path = <&DevicePath>::try_from(bytes.as_slice());
+    path.is_ok_and(|path| {
+        path.node_iter()
+            .any(|node| matches!(node.as_enum(), Ok(DevicePathNodeEnum::MessagingUart(_))))
+    })
 }
 
 /// What the network nodes of a device path say.
@@ -88,8 +100,8 @@ impl NetworkPath {
     #[must_use]
     pub fn parse(nodes: &[u8]) -> Self {
         let mut bytes = nodes.to_vec();
-        if !nodes.ends_with(&[0x7f, 0xff, 4, 0]) {
-            bytes.extend([0x7f, 0xff, 4, 0]);
+        if !nodes.ends_with(&END_NODE) {
+            bytes.extend(END_NODE);
         }
         let mut found = Self::default();
         let Ok(path) = <&DevicePath>::try_from(bytes.as_slice()) else {
@@ -219,7 +231,7 @@ impl PathBuf {
         const IPV6: [u8; 2] = [3, 13];
         const ETHERNET: u8 = 1;
         let mut bytes = interface.to_vec();
-        bytes.extend([0x7f, 0xff, 4, 0]);
+        bytes.extend(END_NODE);
         let base = <&DevicePath>::try_from(bytes.as_slice()).ok()?;
         let mut out = Vec::new();
         let mut builder = DevicePathBuilder::with_vec(&mut out);
@@ -324,6 +336,18 @@ mod tests {
         gateway: Some(ipv6(0xfe)),
         prefix: Some(64),
     };
+
+    #[test]
+    fn a_terminal_is_behind_a_serial_port() {
+        let uart = [
+            3, 14, 19, 0, 0, 0, 0, 0, 0, 0xc2, 1, 0, 0, 0, 0, 0, 8, 1, 1, // 115200 8N1
+        ];
+        let terminal = [&MAC_PATH[..18], &uart, &[3, 10, 20, 0], &[0x5a; 16]].concat();
+        assert!(is_serial(&terminal));
+        assert!(!is_serial(&MAC_PATH[..18]));
+        assert!(!is_serial(&terminal[..30]));
+        assert!(!is_serial(&[]));
+    }
 
     #[test]
     fn a_path_leads_through_interfaces() {

@@ -66,7 +66,7 @@ struct Place {
 }
 
 static REPLACED: [Place; PLACES] = [const { Place::empty() }; PLACES];
-/// A member could not be put back.
+/// A member could not be put back, or something else is not as it was.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
 impl Place {
@@ -187,10 +187,15 @@ impl Drop for Shim {
     }
 }
 
-/// Whether all that was replaced, and whose shim is gone, was put back.
+/// Whether all that was replaced, and whose shim is gone, was put back, and nothing else was left behind.
 #[must_use]
 pub fn as_found() -> bool {
     !LEFT.load(Ordering::Relaxed)
+}
+
+/// Something else was left behind, as a variable that the firmware does not remove.
+pub(crate) fn leave_something() {
+    LEFT.store(true, Ordering::Relaxed);
 }
 
 /// Whether a function of ours is in a member: the program must stay in memory.

@@ -3,10 +3,19 @@
 use alloc::boxed::Box;
 use uefi::cstr16;
 use uefi::runtime::{self, VariableAttributes, VariableVendor};
-use uefi::{CString16, Guid, Result, Status};
+use uefi::{CStr16, CString16, Guid, Result, Status, guid};
 
 /// Whose variables those of the boot manager are: `BootOrder`, `Boot0000` (`EFI_GLOBAL_VARIABLE`).
 pub const GLOBAL: Guid = VariableVendor::GLOBAL_VARIABLE.0;
+
+/// Whose variables those of wireboot's are.
+pub(crate) const OWN: Guid = guid!("df233257-ae2f-4c37-bb24-e63e588efd0f");
+
+/// Whether there is a variable of this name. One that cannot be told counts as there.
+pub(crate) fn exists(name: &CStr16, vendor: Guid) -> bool {
+    let exists = runtime::variable_exists(name, &VariableVendor(vendor));
+    exists.unwrap_or(true)
+}
 
 /// What a variable holds; `None` where there is none.
 #[must_use]

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table};
 use wireboot_report::network::Outcome;
 use wireboot_report::{PhaseKind, Report};
 
+use crate::costs::micros;
 use crate::text::kind_name;
 
 /// A row: what it is, and each report's figure.
@@ -50,6 +51,16 @@ pub(crate) fn rows(reports: [&Report; 2]) -> Vec<Row> {
         ));
     }
     rows.push(("largest file, Mbit/s".to_owned(), reports.map(rate)));
+    let medians = reports.map(|report| {
+        let costs = report.costs.iter();
+        let medians = costs.map(|one| (one.service.as_str(), micros(one.median_ns)));
+        medians.collect::<BTreeMap<_, _>>()
+    });
+    for service in union(&medians) {
+        let figure = |of: &BTreeMap<&str, String>| of.get(service).cloned();
+        let figures = [&medians[0], &medians[1]].map(|of| figure(of).unwrap_or("-".to_owned()));
+        rows.push((format!("{service}, us"), figures));
+    }
     rows
 }
 

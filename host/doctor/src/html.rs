@@ -158,6 +158,7 @@ fn body(out: &mut String, report: &Report) {
     transfers(out, &report.network.transfers);
     offers(out, &report.network);
     dry_boots(out, report);
+    costs(out, report);
     if let Some(trace) = &report.trace {
         crate::trace::html(out, trace);
     }
@@ -193,6 +194,28 @@ fn profile(out: &mut String, profile: &Profile) {
         );
     }
     out.push_str("</table>\n");
+}
+
+fn costs(out: &mut String, report: &Report) {
+    if !report.costs.is_empty() {
+        out.push_str("<h2>What services cost</h2>\n<table><tr>");
+        for head in crate::costs::HEADS {
+            let _ = write!(out, "<th>{head}</th>");
+        }
+        out.push_str("</tr>\n");
+        for one in report.costs.iter().take(ROWS) {
+            let [service, figures @ ..] = crate::costs::row(one);
+            let _ = write!(out, "<tr><td>{}</td>", escaped(&service));
+            for figure in figures {
+                let _ = write!(out, "<td class=\"n\">{figure}</td>");
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</table>\n");
+    }
+    for sentence in crate::costs::sentences(report) {
+        let _ = writeln!(out, "<p>{sentence}</p>");
+    }
 }
 
 fn throughput(out: &mut String, report: &Report) {

@@ -5,6 +5,7 @@
 mod against;
 mod anonymous;
 mod boot;
+mod costs;
 mod fleet;
 mod html;
 mod iperf3;

@@ -12,7 +12,7 @@ use clap::Args;
 use wireboot_report::{Profile, Report};
 
 use crate::text::merged;
-use crate::{against, anonymous, fleet, html, iperf3, output, status, text};
+use crate::{against, anonymous, costs, fleet, html, iperf3, output, status, text};
 
 /// Show the report of an examination, on the terminal or in another format.
 ///
@@ -246,6 +246,20 @@ fn markdown(report: &Report) -> String {
         let (start, seconds) = (row.phase.start_s, row.phase.seconds());
         let _ = writeln!(out, "| {start:.2} | {seconds:.2} | {} |", cell(&row.text()));
     }
+    if !report.costs.is_empty() {
+        let _ = writeln!(
+            out,
+            "\n| {} |\n|---|---|---|---|---|---|",
+            costs::HEADS.join(" | ")
+        );
+        for one in &report.costs {
+            let figures = costs::row(one).map(|figure| cell(&figure));
+            let _ = writeln!(out, "| {} |", figures.join(" | "));
+        }
+    }
+    for sentence in costs::sentences(report) {
+        let _ = writeln!(out, "\n{sentence}");
+    }
     out
 }
 
@@ -302,6 +316,21 @@ fn prometheus(reports: &[Report]) -> String {
         "wireboot_boot_lost_seconds",
         "Seconds that a change would give back.",
         lost.collect(),
+    );
+    let costs = reports.iter().flat_map(|report| {
+        // Of two services of one name, as two serial consoles are, one: two samples of one name are an error.
+        let costs = report.costs.iter();
+        let medians = costs.map(|one| (one.service.as_str(), one.median_ns as f64 / 1e9));
+        let medians: BTreeMap<&str, f64> = medians.collect();
+        medians.into_iter().map(move |(service, seconds)| {
+            let labels = format!("{},service={}", mac(report), quoted(service));
+            (labels, seconds)
+        })
+    });
+    gauge(
+        "wireboot_firmware_service_seconds",
+        "What a call of the firmware's takes, the median.",
+        costs.collect(),
     );
     out
 }

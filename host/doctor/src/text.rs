@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::throughput;
+use crate::{costs as services, throughput};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use wireboot_report::{DryBoot, Finding, Phase, PhaseKind, Profile, Report};
@@ -36,6 +36,7 @@ pub fn shown(report: &Report) -> String {
         timeline(&mut out, &report.timeline, report.network.span_s);
     }
     dry_boots(&mut out, report);
+    costs(&mut out, report);
     if let Some(trace) = &report.trace {
         out.push('\n');
         crate::trace::text(&mut out, trace, wrapped);
@@ -109,6 +110,28 @@ fn profile(out: &mut String, profile: &Profile) {
         }
     }
     lines(out, &table);
+}
+
+fn costs(out: &mut String, report: &Report) {
+    if !report.costs.is_empty() {
+        out.push('\n');
+        let mut table = Table::new();
+        table
+            .load_style(NOTHING)
+            .set_width(COLUMNS)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_header(services::HEADS)
+            .add_rows(report.costs.iter().map(services::row));
+        for column in 1..services::HEADS.len() {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        lines(out, &table);
+    }
+    for sentence in services::sentences(report) {
+        let _ = writeln!(out, "{}", wrapped(&sentence));
+    }
 }
 
 fn throughput(out: &mut String, report: &Report) {

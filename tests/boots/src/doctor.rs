@@ -195,9 +195,8 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// doctor.efi counts what the firmware calls while it fetches its boot file, and samples where the processor is meanwhile. Nothing of that is
-/// left: the firmware boots as ever.
-pub(crate) fn calls_and_samples(lab: &Lab) -> Result<()> {
+/// What doctor.efi finds on a healthy network. It has left nothing behind.
+fn inside(lab: &Lab, words: &str, goes_on: bool) -> Result<Report> {
     let trial = Trial {
         accelerator: accel::best(lab, false)?,
         faults: &[],
@@ -207,15 +206,22 @@ pub(crate) fn calls_and_samples(lab: &Lab) -> Result<()> {
     let program = doctor_program()?;
     let examination = Examination {
         program: &program,
-        words: "trace profile rounds=1",
+        words,
         counts_instructions: false,
-        goes_on: true,
+        goes_on,
     };
-    let capture = lab.scratch().join("calls.pcap");
+    let capture = lab.scratch().join("inside.pcap");
     let report = examine_inside(lab, &trial, examination, &capture, |_| {})?;
     println!("{}", shown(&report));
     ensure!(report.as_found == Some(true), "not as it was found");
     ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
+    Ok(report)
+}
+
+/// doctor.efi counts what the firmware calls while it fetches its boot file, and samples where the processor is meanwhile. Nothing of that is
+/// left: the firmware boots as ever.
+pub(crate) fn calls_and_samples(lab: &Lab) -> Result<()> {
+    let report = inside(lab, "trace profile rounds=1", true)?;
 
     let trace = report.trace.context("no calls")?;
     let looking = trace.looking.context("nothing about looking")?;
@@ -244,6 +250,70 @@ pub(crate) fn calls_and_samples(lab: &Lab) -> Result<()> {
         profile.samples > 50 && named * 10 >= profile.samples * 9,
         "{profile:?}"
     );
+    Ok(())
+}
+
+/// Services that OVMF with a virtio-net card has.
+const SERVICES: [&str; 26] = [
+    "GetVariable",
+    "GetVariable, none there",
+    "SetVariable",
+    "SetVariable, non-volatile",
+    "GetTime",
+    "GetNextMonotonicCount",
+    "Stall, 1 us",
+    "RaiseTPL + RestoreTPL",
+    "CreateEvent + CloseEvent",
+    "LocateProtocol",
+    "SignalEvent",
+    "CheckEvent",
+    "SetTimer",
+    "AllocatePool + FreePool",
+    "AllocatePages + FreePages",
+    "ConIn.ReadKeyStroke",
+    "QueueDpc + DispatchDpc",
+    "ConOut.OutputString",
+    "OutputString, screen",
+    "OutputString, serial",
+    "SNP.GetStatus",
+    "SNP.Receive",
+    "PciIo.Pci.Read",
+    "PciIo.Flush",
+    "PciIo.Io.Read",
+    "PciIo.Map + Unmap",
+];
+
+/// Each service is called as often as was asked for, and nothing is left of it.
+pub(crate) fn cost(lab: &Lab) -> Result<()> {
+    let report = inside(lab, "cost calls=200 nv=2", false)?;
+    for service in SERVICES {
+        let cost = report.cost(service);
+        let cost = cost.with_context(|| format!("{service} was not measured"))?;
+        let calls = match service {
+            "SetVariable, non-volatile" => 2,
+            _ => 200,
+        };
+        ensure!(cost.calls == calls, "{cost:?}");
+        let times = [
+            cost.fastest_ns,
+            cost.median_ns,
+            cost.p99_ns,
+            cost.slowest_ns,
+        ];
+        ensure!(times.is_sorted() && cost.slowest_ns > 0, "{cost:?}");
+    }
+    // The clock waits for no less than it is told; a busy host makes all figures wrong by up to two.
+    let stall_ns = report.cost("Stall, 1 us").map_or(0, |one| one.median_ns);
+    ensure!((400..20_000).contains(&stall_ns), "{stall_ns} ns");
+    let timer = report.timer.as_ref().context("no tick was seen")?;
+    // 10 ms, and what a busy host makes of it.
+    ensure!((5000.0..40_000.0).contains(&timer.period_us), "{timer:?}");
+    let stolen = report.stolen.as_ref().context("no time was looked for")?;
+    ensure!(
+        (0.5..10.0).contains(&stolen.looked_s) && stolen.smis.is_none(),
+        "{stolen:?}"
+    );
+    ensure!(stolen.stolen_s <= stolen.looked_s, "{stolen:?}");
     Ok(())
 }
 

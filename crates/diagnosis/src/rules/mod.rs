@@ -4,6 +4,7 @@ mod addressing;
 mod checkpoints;
 mod dry_boots;
 mod files;
+mod services;
 mod trace;
 mod transfer;
 
@@ -104,6 +105,11 @@ pub(crate) const ALL: &[Rule] = &[
     rule("time-per-packet", trace::time_per_packet),
     rule("keyboard-per-packet", trace::keyboard_per_packet),
     rule("variables-written", trace::variables_written),
+    rule("slow-get-time", services::slow_get_time),
+    rule("slow-variables", services::slow_variables),
+    rule("slow-console", services::slow_console),
+    rule("slow-timer", services::slow_timer),
+    rule("stolen-time", services::stolen_time),
 ];
 
 const fn rule(id: &'static str, find: fn(&Report) -> Option<Found>) -> Rule {

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use wireboot_boot::error::Error as BootError;
-use wireboot_boot::origin::boot_files;
+use wireboot_boot::origin::{Origin, boot_files};
 use wireboot_fetch::url::{Host, Scheme};
 use wireboot_fetch::{Lease, Lease6, Leases};
 use wireboot_platform::claim::pci::{self, Candidate};
@@ -16,16 +16,7 @@ use wireboot_platform::pxe::Cached;
 /// The card that we came by, else the first whose firmware offers a network boot.
 pub(super) fn first(examination: &Examination<'_>) -> Result<(Candidate, NetworkBoot), Error> {
     let origin = examination.origin;
-    let came_by = origin
-        .network
-        .mac
-        .and_then(|_| pci::function_of(&origin.path));
-    let cards = match came_by {
-        Some(card) => Vec::from([card]),
-        None => pci::functions(),
-    };
-    let cards = cards.into_iter().filter(Candidate::is_network);
-    for card in cards {
+    for card in cards(origin) {
         if origin.network.mac.is_none() {
             card.connect();
         }
@@ -34,6 +25,19 @@ pub(super) fn first(examination: &Examination<'_>) -> Result<(Candidate, Network
         }
     }
     Err(Error::Boot(BootError::NoInterface))
+}
+
+/// The card that we came by, else all.
+pub(super) fn cards(origin: &Origin) -> impl Iterator<Item = Candidate> {
+    let came_by = origin
+        .network
+        .mac
+        .and_then(|_| pci::function_of(&origin.path));
+    let cards = match came_by {
+        Some(card) => Vec::from([card]),
+        None => pci::functions(),
+    };
+    cards.into_iter().filter(Candidate::is_network)
 }
 
 /// The server and the file that the firmware was told to boot.
