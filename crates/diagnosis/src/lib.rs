@@ -58,19 +58,21 @@ pub fn verdict(report: &Report) -> String {
     if let Some(points) = &report.checkpoints {
         return checkpoints(points, &report.findings);
     }
-    let mut out = match report.dry_boot() {
-        Some(boot) => dry_boot(report, boot),
-        None => format!("{:.1} s on the network", report.network.span_s),
+    let mut out = match (report.dry_boot(), &report.surroundings) {
+        (Some(boot), _) => dry_boot(report, boot),
+        (None, Some(heard)) => format!("{:.1} s of listening to the network", heard.listened_s),
+        (None, None) => format!("{:.1} s on the network", report.network.span_s),
     };
+    let listened = report.dry_boot().is_none() && report.surroundings.is_some();
     let (timed, others): (Vec<_>, Vec<_>) = report
         .findings
         .iter()
         .partition(|one| one.seconds >= LEAST_S);
     for (finding, place) in timed.iter().zip(0..) {
-        let (before, behind) = if place == 0 {
-            ("; ", " of them")
-        } else {
-            (", ", "")
+        let (before, behind) = match place {
+            0 if listened => ("; a boot here loses ", " s by"),
+            0 => ("; ", " of them"),
+            _ => (", ", ""),
         };
         out.push_str(&format!(
             "{before}{:.1}{behind} {}",
@@ -90,7 +92,7 @@ pub fn verdict(report: &Report) -> String {
         .transfers
         .iter()
         .any(|one| one.outcome == Outcome::Complete);
-    if !arrived && report.dry_boot().is_none() {
+    if !arrived && report.dry_boot().is_none() && !listened {
         out.push_str(" Nothing was fetched.");
     }
     out

@@ -11,6 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use wireboot_report::network::Offer;
 use wireboot_report::{Finding, Network, Phase, Report};
 
 /// Something to look for in a report, and what to say when it is there.
@@ -30,21 +31,40 @@ enum Find {
 struct Boot<'a> {
     network: &'a Network,
     timeline: &'a [Phase],
+    /// What was heard of the same network without a boot.
+    heard: Option<&'a Network>,
+    /// This is no boot: the machine asked, took nothing, and listened.
+    listened: bool,
 }
 
 impl<'a> Boot<'a> {
-    /// The one in the report: a dry boot, else the one that was captured.
+    /// The one in the report: a dry boot, else what was heard without one, else the one that was captured.
     fn of(report: &'a Report) -> Self {
-        match report.dry_boot() {
-            Some(dry) => Self {
+        let heard = report.surroundings.as_ref();
+        if let Some(dry) = report.dry_boot() {
+            return Self {
                 network: &dry.network,
                 timeline: &dry.timeline,
-            },
-            None => Self {
-                network: &report.network,
-                timeline: &report.timeline,
-            },
+                heard: heard.map(|one| &one.network),
+                listened: false,
+            };
         }
+        let (network, timeline) = match heard {
+            Some(heard) => (&heard.network, &heard.timeline),
+            None => (&report.network, &report.timeline),
+        };
+        Self {
+            network,
+            timeline,
+            heard: None,
+            listened: heard.is_some(),
+        }
+    }
+
+    /// All offers by DHCP, those to who listened, too.
+    fn offers(&self) -> impl Iterator<Item = &'a Offer> + use<'a> {
+        let networks = [Some(self.network), self.heard].into_iter().flatten();
+        networks.flat_map(|one| &one.dhcp).flat_map(|one| &one.offers)
     }
 }
 
@@ -80,7 +100,9 @@ impl Rule {
 pub(crate) const ALL: &[Rule] = &[
     rule("options-before", checkpoints::options_before),
     rule("failing-options", dry_boots::failing_options),
+    rule("boot-menu", checkpoints::boot_menu),
     of_boot("spanning-tree", addressing::spanning_tree),
+    of_boot("lacp", addressing::lacp),
     of_boot("unanswered", addressing::unanswered),
     of_boot("ip-version", addressing::ip_version),
     of_boot("late-offer", addressing::late_offer),
