@@ -5,7 +5,7 @@ use wireboot_report::network::{
     BootServer, Dhcp, Dhcpv6, Lacp, NameQuery, Offer, Protocol, SpanningTree, Transfer,
     VendorOptions,
 };
-use wireboot_report::{Attempt, Checkpoints, DryBoot, Phase, PhaseKind, Surroundings};
+use wireboot_report::{Attempt, Checkpoints, DryBoot, Pcie, Phase, PhaseKind, Surroundings};
 
 fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
     Phase {
@@ -1115,4 +1115,21 @@ fn a_menu_that_waits_costs_its_seconds() {
     assert_eq!((finding.id.as_str(), finding.seconds), ("boot-menu", 5.0));
     assert_eq!(finding.expected_s, Some(1.0));
     assert_eq!(menu(0xffff)[0].seconds, 0.0);
+}
+
+#[test]
+fn a_link_below_what_the_card_can_is_told() {
+    let found = |gt_per_s, lanes| {
+        let mut report = listened(Some(0.01));
+        report.surroundings.as_mut().unwrap().pcie = Some(Pcie {
+            gt_per_s,
+            lanes,
+            most_gt_per_s: 8.0,
+            most_lanes: 4,
+        });
+        ids(&report)
+    };
+    assert_eq!(found(8.0, 4), Vec::<String>::new());
+    assert_eq!(found(2.5, 4), ["pcie"]);
+    assert_eq!(found(8.0, 1), ["pcie"]);
 }

@@ -35,7 +35,7 @@ pub mod trace;
 pub use firmware::{Cost, DryBoot, NotMeasured, Stolen, Timer};
 pub use network::Network;
 pub use profile::{Profile, ProfiledImage};
-pub use surroundings::{RoundTrip, Surroundings};
+pub use surroundings::{Pcie, RoundTrip, Surroundings};
 pub use throughput::Throughput;
 pub use trace::Trace;
 

@@ -17,6 +17,9 @@ pub struct Surroundings {
     /// From the start of the card until its link was up. `None` where it never was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_after_s: Option<f64>,
+    /// The card's link to the machine, where it has one of PCI Express.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie: Option<Pcie>,
     /// Frames that came.
     pub packets: u64,
     /// What happened when, in seconds from when the link was up.
@@ -26,6 +29,20 @@ pub struct Surroundings {
     /// How far others on the same link are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub round_trips: Vec<RoundTrip>,
+}
+
+/// A link of PCI Express.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pcie {
+    /// Its rate, in gigatransfers a second of each lane.
+    pub gt_per_s: f64,
+    /// Its width.
+    pub lanes: u8,
+    /// The rate that the card can have.
+    pub most_gt_per_s: f64,
+    /// The width that the card can have.
+    pub most_lanes: u8,
 }
 
 /// The way to another station on the link and back, by ARP (RFC 826).

@@ -1,4 +1,4 @@
-//! What firmware and boot loader left behind for the system, and what the firmware waits for before them.
+//! What firmware and boot loader left behind for the system.
 
 use alloc::format;
 use alloc::string::String;
@@ -67,28 +67,5 @@ fn tried(points: &Checkpoints) -> Option<Found> {
         ),
         advice: advice([RIGHT_ONE_FIRST]),
         expected_s: Some(0.0),
-    })
-}
-
-/// The firmware waits for somebody who wants its menu.
-pub(super) fn boot_menu(report: &Report) -> Option<Found> {
-    /// It waits until somebody comes (UEFI 2.10, section 3.1.4).
-    const FOREVER: u16 = 0xffff;
-    let seconds = report.machine.boot_menu_s.filter(|seconds| *seconds > 0)?;
-    let evidence = if seconds == FOREVER {
-        "the firmware waits in its menu until somebody chooses (`Timeout` is 65535)".into()
-    } else {
-        format!("the firmware waits {seconds} s for a key before it tries its first boot option (`Timeout`)")
-    };
-    Some(Found {
-        label: "the firmware's menu".into(),
-        seconds: if seconds == FOREVER {
-            0.0
-        } else {
-            f64::from(seconds)
-        },
-        evidence,
-        advice: advice(["`efibootmgr -t 1`, or the firmware's setup; with 0 some firmware lets nobody in any more"]),
-        expected_s: Some(1.0_f64.min(seconds.into())),
     })
 }

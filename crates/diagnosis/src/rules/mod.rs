@@ -4,6 +4,7 @@ mod addressing;
 mod checkpoints;
 mod dry_boots;
 mod files;
+mod machine;
 mod trace;
 mod transfer;
 
@@ -100,7 +101,7 @@ impl Rule {
 pub(crate) const ALL: &[Rule] = &[
     rule("options-before", checkpoints::options_before),
     rule("failing-options", dry_boots::failing_options),
-    rule("boot-menu", checkpoints::boot_menu),
+    rule("boot-menu", machine::boot_menu),
     of_boot("spanning-tree", addressing::spanning_tree),
     of_boot("lacp", addressing::lacp),
     of_boot("unanswered", addressing::unanswered),
@@ -123,6 +124,7 @@ pub(crate) const ALL: &[Rule] = &[
     of_boot("slow-server", transfer::slow_server),
     of_boot("slow-machine", transfer::slow_machine),
     of_boot("http-window", transfer::http_window),
+    rule("pcie", machine::pcie),
     rule("time-per-packet", trace::time_per_packet),
     rule("keyboard-per-packet", trace::keyboard_per_packet),
     rule("variables-written", trace::variables_written),
