@@ -1025,7 +1025,10 @@ fn listened(offered_s: Option<f64>) -> Report {
     let asked = (0..9).map(|number| f64::from(number) * 4.0);
     heard.network.dhcp.push(Dhcp {
         discover_s: asked.filter(|at| *at < until).collect(),
-        offers: offered_s.map(|at| offer(at, "10.0.0.1")).into_iter().collect(),
+        offers: offered_s
+            .map(|at| offer(at, "10.0.0.1"))
+            .into_iter()
+            .collect(),
         ..Dhcp::default()
     });
     if offered_s.is_none() {
@@ -1066,7 +1069,11 @@ fn who_listens_tells_what_a_boot_would_lose() {
     heard.network.spanning_tree = Some(SpanningTree::default());
     close(found(&tree, "spanning-tree").seconds, 56.0);
     let nobody = found(&listened(None), "unanswered");
-    assert!(nobody.evidence.ends_with("not one answer in 35.0 s"), "{}", nobody.evidence);
+    assert!(
+        nobody.evidence.ends_with("not one answer in 35.0 s"),
+        "{}",
+        nobody.evidence
+    );
     let mut group = listened(None);
     let heard = group.surroundings.as_mut().unwrap();
     heard.network.lacp = Some(waiting(30.0));
@@ -1100,7 +1107,11 @@ fn what_was_heard_explains_a_dry_boot() {
     let heard = report.surroundings.as_mut().unwrap();
     heard.network.lacp = Some(waiting(30.0));
     assert!(ids(&report).contains(&"lacp".to_string()));
-    assert!(verdict(&report).starts_with("60.0 s to load"), "{}", verdict(&report));
+    assert!(
+        verdict(&report).starts_with("60.0 s to load"),
+        "{}",
+        verdict(&report)
+    );
 }
 
 #[test]

@@ -20,8 +20,22 @@ const ACTOR: usize = 19;
 
 /// Reads what follows the EtherType of the slow protocols, heard at `at_s`. `None` for another of them.
 pub(crate) fn parse(packet: &[u8], at_s: f64) -> Option<Lacp> {
-    let &[1, _, 1, 20, _, _, ref system @ .., k0, k1, _, _, _, _, state] =
-        packet.first_chunk::<ACTOR>()?
+    let &[
+        1,
+        _,
+        1,
+        20,
+        _,
+        _,
+        ref system @ ..,
+        k0,
+        k1,
+        _,
+        _,
+        _,
+        _,
+        state,
+    ] = packet.first_chunk::<ACTOR>()?
     else {
         return None;
     };

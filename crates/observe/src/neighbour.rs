@@ -167,7 +167,10 @@ mod tests {
     #[test]
     fn ids_that_are_no_text_are_written_as_addresses() {
         let with = |chassis: &[u8], port: &[u8]| {
-            let told = lldp(&[tlv(1, chassis), tlv(2, port), tlv(3, &[0, 9])].concat(), 0.0)?;
+            let told = lldp(
+                &[tlv(1, chassis), tlv(2, port), tlv(3, &[0, 9])].concat(),
+                0.0,
+            )?;
             Some((told.switch, told.port))
         };
         let both = |chassis: &str, port: &str| Some((chassis.to_string(), port.to_string()));

@@ -225,9 +225,7 @@ impl Report {
     pub fn switch(&self) -> Option<&str> {
         let named = self.neighbour().map(|one| one.switch.as_str());
         named.or_else(|| {
-            let mut trees = self
-                .networks()
-                .filter_map(|one| one.spanning_tree.as_ref());
+            let mut trees = self.networks().filter_map(|one| one.spanning_tree.as_ref());
             trees.next().map(|tree| tree.bridge.as_str())
         })
     }
@@ -659,8 +657,7 @@ mod tests {
         assert!(error(r#"{"schema":1,"dry_boots":[{"watching_s":-1}]}"#).contains("time"));
         let dry = r#"{"schema":1,"dry_boots":[{"timeline":[{"start_s":2,"end_s":1}]}]}"#;
         assert!(error(dry).contains("time"));
-        let heard =
-            |what| alloc::format!(r#"{{"schema":1,"surroundings":{{{what}}}}}"#);
+        let heard = |what| alloc::format!(r#"{{"schema":1,"surroundings":{{{what}}}}}"#);
         assert!(Report::from_json(&heard(r#""link_after_s":0.5"#)).is_ok());
         for wrong in [
             r#""listened_s":-1"#,

@@ -117,7 +117,11 @@ pub(crate) fn heard_rows(heard: &Surroundings) -> Vec<[String; 3]> {
             Some(took) => format!("{took} µs and longer; {answers} of {} answers", one.asked),
             None => "no answer".to_owned(),
         };
-        row(&format!("{} {}", one.what, one.address), said, String::new());
+        row(
+            &format!("{} {}", one.what, one.address),
+            said,
+            String::new(),
+        );
     }
     rows
 }
@@ -455,7 +459,10 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted} in {text}");
         }
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
 
     #[test]

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, bind, send, socket,
-};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, bind, send, socket};
 
 use crate::background::{Background, Pauses};
 use crate::netns::tool;
@@ -39,7 +37,12 @@ pub(crate) fn start(cable: &str, fallback: Duration) -> Result<Background> {
 }
 
 fn wait_for_partner(cable: &str, fallback: Duration, socket: &OwnedFd, pauses: &Pauses) {
-    let state = |state| tool("ip", ["link", "set", cable, "type", "bridge_slave", "state", state]);
+    let state = |state| {
+        tool(
+            "ip",
+            ["link", "set", cable, "type", "bridge_slave", "state", state],
+        )
+    };
     while state(BLOCKING).is_err() {
         if !pauses.pause(TRIED) {
             return;
@@ -69,7 +72,9 @@ fn lacpdu(state: u8) -> Vec<u8> {
     frame.extend([0x52, 0x54, 0, 0x77, 0, 0xfe]);
     frame.extend([0x88, 0x09, 1, 1]);
     // Actor: system, key 1, port 1.
-    frame.extend([1, 20, 0x80, 0, 0x52, 0x54, 0, 0x77, 0, 0xfe, 0, 1, 0x80, 0, 0, 1]);
+    frame.extend([
+        1, 20, 0x80, 0, 0x52, 0x54, 0, 0x77, 0, 0xfe, 0, 1, 0x80, 0, 0, 1,
+    ]);
     frame.extend([state, 0, 0, 0]);
     // Partner: nobody.
     frame.extend([2, 20]);
@@ -94,7 +99,7 @@ fn link_socket(interface: &str) -> Result<OwnedFd> {
             .filter(|one| one.interface_name == interface)
             .find_map(|one| one.address.filter(|at| at.as_link_addr().is_some()))
             .ok_or(nix::errno::Errno::ENODEV)?;
-        bind::<SockaddrStorage>(socket.as_raw_fd(), &address)?;
+        bind(socket.as_raw_fd(), &address)?;
         Ok(socket)
     };
     open().with_context(|| format!("opening a socket at {interface}"))
@@ -107,8 +112,7 @@ mod tests {
     #[test]
     fn its_own_words_are_understood() {
         for (state, waits) in [(WAITS, true), (FELL_BACK, false)] {
-            let mut observer =
-                wireboot_observe::Observer::new(wireboot_observe::Mac([2; 6]), 0.0);
+            let mut observer = wireboot_observe::Observer::new(wireboot_observe::Mac([2; 6]), 0.0);
             let link = wireboot_observe::LinkType::Ethernet;
             observer.frame(0.0, link, &lacpdu(state));
             let told = observer.report().network.lacp.unwrap();

@@ -14,7 +14,9 @@ pub(super) fn boot_menu(report: &Report) -> Option<Found> {
     let evidence = if seconds == FOREVER {
         "the firmware waits in its menu until somebody chooses (`Timeout` is 65535)".into()
     } else {
-        format!("the firmware waits {seconds} s for a key before it tries its first boot option (`Timeout`)")
+        format!(
+            "the firmware waits {seconds} s for a key before it tries its first boot option (`Timeout`)"
+        )
     };
     Some(Found {
         label: "the firmware's menu".into(),
@@ -24,7 +26,9 @@ pub(super) fn boot_menu(report: &Report) -> Option<Found> {
             f64::from(seconds)
         },
         evidence,
-        advice: advice(["`efibootmgr -t 1`, or the firmware's setup; with 0 some firmware lets nobody in any more"]),
+        advice: advice([
+            "`efibootmgr -t 1`, or the firmware's setup; with 0 some firmware lets nobody in any more",
+        ]),
         expected_s: Some(1.0_f64.min(seconds.into())),
     })
 }

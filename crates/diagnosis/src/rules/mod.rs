@@ -65,7 +65,9 @@ impl<'a> Boot<'a> {
     /// All offers by DHCP, those to who listened, too.
     fn offers(&self) -> impl Iterator<Item = &'a Offer> + use<'a> {
         let networks = [Some(self.network), self.heard].into_iter().flatten();
-        networks.flat_map(|one| &one.dhcp).flat_map(|one| &one.offers)
+        networks
+            .flat_map(|one| &one.dhcp)
+            .flat_map(|one| &one.offers)
     }
 }
 

@@ -52,6 +52,9 @@ pub enum Fault {
     SlowDisk,
     /// The way's MTU is 1400, so that the firmware's blocks fit no packet
     SmallMtu,
+    /// The firmware tries HTTP Boot over IPv6 first, which nobody speaks
+    #[value(name = "ipv6-first")]
+    Ipv6First,
     /// The first network boot option is that of a card without a cable; found from inside
     DeadOption,
     /// The firmware waits 5 s for its menu; found from inside
@@ -109,7 +112,11 @@ impl Site {
                 bridge: true,
                 spanning_tree: has(Fault::Stp),
                 aggregation: has(Fault::Lacp).then_some(FALLBACK),
-                mtu: if has(Fault::SmallMtu) { SMALL_MTU } else { 1500 },
+                mtu: if has(Fault::SmallMtu) {
+                    SMALL_MTU
+                } else {
+                    1500
+                },
                 impairment: impaired.then(|| Impairment {
                     loss: if has(Fault::Loss) { 0.01 } else { 0.0 },
                     delay: Duration::from_millis(if has(Fault::Delay) { 10 } else { 0 }),
@@ -159,15 +166,15 @@ impl Site {
         let mut more: Vec<&str> = Vec::new();
         let netdev = format!("hubport,id={DEAD},hubid=1");
         // Behind the disk that the machine may have, and before the card that works.
-        let device = format!(
-            "virtio-net-pci,netdev={DEAD},mac=52:54:00:77:00:dd,bootindex=2,romfile="
-        );
+        let device =
+            format!("virtio-net-pci,netdev={DEAD},mac=52:54:00:77:00:dd,bootindex=2,romfile=");
         if faults.contains(&Fault::DeadOption) {
             more.extend(["-netdev", &netdev, "-device", &device]);
             if let Some(card) = &mut machine.network {
                 card.boot_index = Some(3);
             }
         }
+        machine.http_boot_ipv6 = faults.contains(&Fault::Ipv6First);
         if faults.contains(&Fault::MenuTimeout) {
             more.extend(["-boot", "menu=on,splash-time=5000"]);
         }

@@ -40,10 +40,10 @@ impl Client {
         let mut message = Message::request(MessageType::Discover, self.xid, self.mac);
         // Answers are to come to all: nobody has the address that is offered.
         message.flags = 0x8000;
-        let (class, architecture): (&[u8], _) = if self.http {
-            (b"HTTPClient:Arch:00016:UNDI:003001", [0, 16])
+        let (class, architecture) = if self.http {
+            ("HTTPClient:Arch:00016:UNDI:003001", [0, 16])
         } else {
-            (b"PXEClient:Arch:00007:UNDI:003001", [0, 7])
+            ("PXEClient:Arch:00007:UNDI:003001", [0, 7])
         };
         let options = &mut message.options;
         options.set(
@@ -183,7 +183,8 @@ impl Asker {
         let names = options.addresses(option::DNS_SERVERS).into_iter();
         let on_link = |address: &Ipv4Addr| {
             let prefix = options.prefix().unwrap_or(32);
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+            let rest = 32_u32.saturating_sub(prefix.into());
+            let mask = u32::MAX.checked_shl(rest).unwrap_or(0);
             (address.to_bits() ^ offer.yiaddr.to_bits()) & mask == 0
         };
         let all = (routers.map(|one| ("router", one)))
