@@ -192,21 +192,19 @@ impl Asker {
             .chain(server.map(|one| ("DHCP server", one)))
             .chain(names.map(|one| ("name server", one)));
         for (what, address) in all.filter(|(_, address)| on_link(address)) {
-            let mut known = self.stations.iter_mut();
-            match known.find(|one| one.address == address) {
-                Some(station) if station.what.contains(what) => {}
-                Some(station) => {
+            if let Some(station) = self.stations.iter_mut().find(|one| one.address == address) {
+                if !station.what.contains(what) {
                     station.what.push_str(", ");
                     station.what.push_str(what);
                 }
-                None if self.stations.len() < STATIONS => self.stations.push(Station {
+            } else if self.stations.len() < STATIONS {
+                self.stations.push(Station {
                     address,
                     what: what.to_string(),
                     asked: 0,
                     open: None,
                     took: Vec::new(),
-                }),
-                None => {}
+                });
             }
         }
     }
