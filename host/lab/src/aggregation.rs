@@ -1,8 +1,10 @@
 //! A switch's port in a group of ports that waits for a partner's LACP (IEEE 802.1AX), and falls back.
 //!
 //! Not every kernel has bonds. The bridge's port is blocked when its link comes up, as a switch suspends such a port, and an LACPDU goes out of
-//! it each second. When the time is over, the port forwards and says so.
+//! it each second. When the time is over, the port forwards and says so. The time begins with the machine's first frame: a real card has no link
+//! before its driver starts it, and a virtual one from power-on.
 
+use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -27,7 +29,8 @@ const SENT: Duration = Duration::from_secs(1);
 const WAITS: u8 = 0x45;
 const FELL_BACK: u8 = 0x7d;
 
-/// Has the bridge's port `cable` wait so long for LACP from when its link comes up, until the value is dropped.
+/// Has the bridge's port `cable` wait for LACP from when its link comes up, and fall back so long after the machine's first frame, until the value
+/// is dropped.
 pub(crate) fn start(cable: &str, fallback: Duration) -> Result<Background> {
     let socket = link_socket(cable)?;
     let cable = cable.to_owned();
@@ -56,13 +59,24 @@ fn wait_for_partner(cable: &str, fallback: Duration, socket: &OwnedFd, pauses: &
         if !pauses.pause(SENT) {
             return;
         }
-        if !left.is_zero() {
+        if !left.is_zero() && has_spoken(cable) {
             left = left.saturating_sub(SENT);
             if left.is_zero() {
                 let _ = state(FORWARDING);
             }
         }
     }
+}
+
+/// The machine has sent a frame: the first of the numbers behind the interface's name counts bytes.
+fn has_spoken(cable: &str) -> bool {
+    let devices = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let mut lines = devices
+        .lines()
+        .filter_map(|line| line.trim().split_once(':'));
+    let counted = lines.find(|(name, _)| *name == cable);
+    let first = counted.and_then(|(_, numbers)| numbers.split_whitespace().next());
+    first.is_some_and(|bytes| bytes != "0")
 }
 
 /// A frame of the switch's to its partner.

@@ -55,8 +55,8 @@ pub struct NetworkOptions {
     pub bridge: bool,
     /// The bridge speaks the spanning tree protocol, and holds the machine's port for 30 s when its link comes up.
     pub spanning_tree: bool,
-    /// The machine's port of the bridge belongs to a group: it waits so long for LACP when its link comes up, forwards nothing meanwhile, and
-    /// then falls back. Only with a bridge.
+    /// The machine's port of the bridge belongs to a group: it waits for LACP, forwards nothing meanwhile, and falls back so long
+    /// after the machine's first frame. Only with a bridge.
     pub aggregation: Option<Duration>,
     /// Loss and delay on the machine's cable. Such a cable is made of a process that copies frames one by one: without offloads
     /// and slow, so not for measurements of speed.

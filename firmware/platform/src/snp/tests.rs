@@ -331,6 +331,7 @@ fn who_listens_hears_all_groups_or_everybody() {
     for (known, on) in [(0b1_1111, 0b1_0101), (0b0_1111, 0b0_1101)] {
         let mut driver = Driver::new();
         driver.mode.receive_filter_mask = known;
+        driver.mode.receive_filter_setting = 0;
         let protocol = NonNull::from(&mut *driver).cast();
         // SAFETY: the driver outlives it.
         let snp = unsafe { Snp::start(protocol, None, everything) };
