@@ -1116,16 +1116,29 @@ fn what_was_heard_explains_a_dry_boot() {
 
 #[test]
 fn a_menu_that_waits_costs_its_seconds() {
-    let menu = |seconds| {
+    let report = |seconds| {
         let mut report = Report::new();
         report.machine.boot_menu_s = Some(seconds);
-        examine(&report)
+        report.findings = examine(&report);
+        report
     };
+    let menu = |seconds| report(seconds).findings;
     assert_eq!(menu(0), []);
     let [finding] = menu(5).try_into().unwrap();
     assert_eq!((finding.id.as_str(), finding.seconds), ("boot-menu", 5.0));
     assert_eq!(finding.expected_s, Some(1.0));
     assert_eq!(menu(0xffff)[0].seconds, 0.0);
+    assert_eq!(
+        verdict(&report(5)),
+        "no network boot was looked at; a boot here loses 5.0 s by the firmware's menu."
+    );
+    let mut with_boot = report(5);
+    with_boot.dry_boots.push(dry("UEFI PXEv4", 10.0));
+    assert!(
+        verdict(&with_boot).starts_with("15.0 s to load"),
+        "{}",
+        verdict(&with_boot)
+    );
 }
 
 #[test]

@@ -272,6 +272,16 @@ pub struct Machine {
     pub counter_hz: Option<u64>,
 }
 
+impl Machine {
+    /// How long the firmware waits for somebody who wants its menu, in seconds, where that ends by itself.
+    pub fn menu_wait_s(&self) -> f64 {
+        /// UEFI 2.10, section 3.1.4.
+        const FOREVER: u16 = 0xffff;
+        let waits = self.boot_menu_s.filter(|seconds| *seconds != FOREVER);
+        waits.unwrap_or_default().into()
+    }
+}
+
 /// Points of a boot, in seconds from the machine's reset, as the system finds them afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -8,28 +8,23 @@ use super::{Found, advice};
 
 /// The firmware waits for somebody who wants its menu.
 pub(super) fn boot_menu(report: &Report) -> Option<Found> {
-    /// It waits until somebody comes (UEFI 2.10, section 3.1.4).
-    const FOREVER: u16 = 0xffff;
-    let seconds = report.machine.boot_menu_s.filter(|seconds| *seconds > 0)?;
-    let evidence = if seconds == FOREVER {
-        "the firmware waits in its menu until somebody chooses (`Timeout` is 65535)".into()
-    } else {
+    let told = report.machine.boot_menu_s.filter(|seconds| *seconds > 0)?;
+    let seconds = report.machine.menu_wait_s();
+    let evidence = if seconds > 0.0 {
         format!(
-            "the firmware waits {seconds} s for a key before it tries its first boot option (`Timeout`)"
+            "the firmware waits {told} s for a key before it tries its first boot option (`Timeout`)"
         )
+    } else {
+        format!("the firmware waits in its menu until somebody chooses (`Timeout` is {told})")
     };
     Some(Found {
         label: "the firmware's menu".into(),
-        seconds: if seconds == FOREVER {
-            0.0
-        } else {
-            f64::from(seconds)
-        },
+        seconds,
         evidence,
         advice: advice([
             "`efibootmgr -t 1`, or the firmware's setup; with 0 some firmware lets nobody in any more",
         ]),
-        expected_s: Some(1.0_f64.min(seconds.into())),
+        expected_s: Some(seconds.min(1.0)),
     })
 }
 
