@@ -36,7 +36,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use wireboot_report::network::Outcome;
-use wireboot_report::{Checkpoints, DryBoot, Finding, Report};
+use wireboot_report::{Checkpoints, DryBoot, Finding, Network, Report};
 
 /// What costs time or misleads, most seconds first.
 pub fn examine(report: &Report) -> Vec<Finding> {
@@ -58,19 +58,23 @@ pub fn verdict(report: &Report) -> String {
     if let Some(points) = &report.checkpoints {
         return checkpoints(points, &report.findings);
     }
-    let mut out = match report.dry_boot() {
-        Some(boot) => dry_boot(report, boot),
-        None => format!("{:.1} s on the network", report.network.span_s),
+    let captured = report.network != Network::default();
+    let mut out = match (report.dry_boot(), &report.surroundings) {
+        (Some(boot), _) => dry_boot(report, boot),
+        (None, Some(heard)) => format!("{:.1} s of listening to the network", heard.listened_s),
+        (None, None) if !captured => "no network boot was looked at".into(),
+        (None, None) => format!("{:.1} s on the network", report.network.span_s),
     };
+    let no_boot = report.dry_boot().is_none() && !captured;
     let (timed, others): (Vec<_>, Vec<_>) = report
         .findings
         .iter()
         .partition(|one| one.seconds >= LEAST_S);
     for (finding, place) in timed.iter().zip(0..) {
-        let (before, behind) = if place == 0 {
-            ("; ", " of them")
-        } else {
-            (", ", "")
+        let (before, behind) = match place {
+            0 if no_boot => ("; a boot here loses ", " s by"),
+            0 => ("; ", " of them"),
+            _ => (", ", ""),
         };
         out.push_str(&format!(
             "{before}{:.1}{behind} {}",
@@ -90,16 +94,16 @@ pub fn verdict(report: &Report) -> String {
         .transfers
         .iter()
         .any(|one| one.outcome == Outcome::Complete);
-    if !arrived && report.dry_boot().is_none() {
+    if !arrived && report.dry_boot().is_none() && !no_boot {
         out.push_str(" Nothing was fetched.");
     }
     out
 }
 
-/// What became of a dry boot, and the seconds until then: those of the options that fail before it, too.
+/// What became of a dry boot, and the seconds until then: those of the firmware's menu and of the options that fail before it, too.
 fn dry_boot(report: &Report, boot: &DryBoot) -> String {
     let before: f64 = report.failing_before().iter().map(DryBoot::mean_s).sum();
-    let seconds = before + boot.mean_s();
+    let seconds = report.machine.menu_wait_s() + before + boot.mean_s();
     match &boot.failure {
         None => format!("{seconds:.1} s to load {}", boot.option),
         Some(status) => format!("{seconds:.1} s until {} failed: {status}", boot.option),

@@ -2,9 +2,10 @@ use super::*;
 use alloc::string::ToString;
 use alloc::vec;
 use wireboot_report::network::{
-    BootServer, Dhcp, Dhcpv6, NameQuery, Offer, Protocol, SpanningTree, Transfer, VendorOptions,
+    BootServer, Dhcp, Dhcpv6, Lacp, NameQuery, Offer, Protocol, SpanningTree, Transfer,
+    VendorOptions,
 };
-use wireboot_report::{Attempt, Checkpoints, DryBoot, Phase, PhaseKind};
+use wireboot_report::{Attempt, Checkpoints, DryBoot, Pcie, Phase, PhaseKind, Surroundings};
 
 fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
     Phase {
@@ -1061,4 +1062,219 @@ fn time_is_stolen_by_the_firmware_itself_or_by_a_host() {
     let mut none = stolen(1.0, None);
     none.stolen.as_mut().unwrap().looked_s = 0.0;
     assert_eq!(ids(&none), Vec::<String>::new());
+}
+
+/// A port that waits for a partner, as told at `first_s`.
+fn waiting(first_s: f64) -> Lacp {
+    Lacp {
+        system: "00:1c:73:01:02:03".into(),
+        key: 17,
+        first_s,
+        waits: true,
+        unheard: true,
+        forwards_s: None,
+    }
+}
+
+#[test]
+fn a_group_without_fallback_is_told_instead_of_silence() {
+    let mut report = healthy();
+    report.network.transfers.clear();
+    report.network.dhcp[0] = Dhcp {
+        discover_s: vec![0.0, 4.0, 12.0, 28.0],
+        ..Dhcp::default()
+    };
+    report.network.span_s = 60.0;
+    report.timeline = vec![phase(PhaseKind::DhcpUnanswered, 0.0, 60.0, "")];
+    assert_eq!(ids(&report), ["unanswered"]);
+    report.network.lacp = Some(waiting(1.0));
+    assert_eq!(ids(&report), ["lacp"]);
+    let group = found(&report, "lacp");
+    close(group.seconds, 60.0);
+    assert_eq!(group.expected_s, Some(0.0));
+    for figure in ["4 requests", "00:1c:73:01:02:03", "group 17", "no partner"] {
+        assert!(group.evidence.contains(figure), "{}", group.evidence);
+    }
+    assert!(group.advice[0].contains("no lacp suspend-individual"));
+    // A group that has its partner, or lets single ports forward.
+    for lacp in [
+        Lacp {
+            waits: false,
+            ..waiting(1.0)
+        },
+        Lacp {
+            forwards_s: Some(-0.5),
+            ..waiting(-1.0)
+        },
+    ] {
+        report.network.lacp = Some(lacp);
+        assert_eq!(ids(&report), ["unanswered"]);
+    }
+}
+
+#[test]
+fn a_group_that_falls_back_costs_its_seconds_and_comes_before_the_tree() {
+    let mut report = healthy();
+    report.network.dhcp[0].discover_s = vec![0.0, 4.0, 12.0];
+    report.network.dhcp[0].offers = vec![offer(12.01, "10.0.0.1")];
+    report.network.dhcp[0].request_s = vec![12.02];
+    report.network.spanning_tree = Some(SpanningTree::default());
+    assert_eq!(ids(&report), ["spanning-tree"]);
+    report.network.lacp = Some(Lacp {
+        forwards_s: Some(11.0),
+        ..waiting(0.5)
+    });
+    assert_eq!(ids(&report), ["lacp"]);
+    close(found(&report, "lacp").seconds, 12.02);
+    // It was told of after the answer.
+    report.network.lacp = Some(waiting(12.5));
+    assert_eq!(ids(&report), ["spanning-tree"]);
+    // Requests that were heard at once have nothing to do with it.
+    let mut report = healthy();
+    report.network.lacp = Some(waiting(-1.0));
+    assert_eq!(ids(&report), Vec::<String>::new());
+}
+
+/// Heard in 35 s of listening, with a whole offer after so many seconds.
+fn listened(offered_s: Option<f64>) -> Report {
+    let mut heard = Surroundings {
+        listened_s: 35.0,
+        ..Surroundings::default()
+    };
+    heard.network.span_s = 35.0;
+    let until = offered_s.unwrap_or(35.0);
+    let asked = (0..9).map(|number| f64::from(number) * 4.0);
+    heard.network.dhcp.push(Dhcp {
+        discover_s: asked.filter(|at| *at < until).collect(),
+        offers: offered_s
+            .map(|at| offer(at, "10.0.0.1"))
+            .into_iter()
+            .collect(),
+        ..Dhcp::default()
+    });
+    if offered_s.is_none() {
+        heard.timeline = vec![phase(PhaseKind::DhcpUnanswered, 0.0, 35.0, "")];
+    }
+    let mut report = Report::new();
+    report.surroundings = Some(heard);
+    report
+}
+
+#[test]
+fn who_listens_tells_what_a_boot_would_lose() {
+    let healthy = listened(Some(0.01));
+    assert_eq!(ids(&healthy), Vec::<String>::new());
+    assert_eq!(
+        verdict(&healthy),
+        "35.0 s of listening to the network; nothing found that can be saved."
+    );
+    // Within the firmware's own patience it costs nothing.
+    assert_eq!(ids(&listened(Some(3.9))), Vec::<String>::new());
+    let mut late = listened(Some(5.0));
+    let heard = late.surroundings.as_mut().unwrap();
+    heard.network.dhcp[0].offers.push(offer(9.1, "10.0.0.1"));
+    late.findings = examine(&late);
+    assert_eq!(late.findings[0].id, "late-offer");
+    close(late.findings[0].seconds, 8.0);
+    let evidence = &late.findings[0].evidence;
+    assert!(
+        evidence.starts_with("10.0.0.1 took 5.0 s") && evidence.ends_with("12.0 s in all"),
+        "{evidence}"
+    );
+    assert_eq!(
+        verdict(&late),
+        "35.0 s of listening to the network; a boot here loses 8.0 s by late DHCP offers."
+    );
+    let mut tree = listened(Some(32.01));
+    let heard = tree.surroundings.as_mut().unwrap();
+    heard.network.spanning_tree = Some(SpanningTree::default());
+    close(found(&tree, "spanning-tree").seconds, 56.0);
+    let nobody = found(&listened(None), "unanswered");
+    assert!(
+        nobody.evidence.ends_with("not one answer in 35.0 s"),
+        "{}",
+        nobody.evidence
+    );
+    let mut group = listened(None);
+    let heard = group.surroundings.as_mut().unwrap();
+    heard.network.lacp = Some(waiting(30.0));
+    assert_eq!(ids(&group), ["lacp"]);
+}
+
+#[test]
+fn what_was_heard_explains_a_dry_boot() {
+    let mut report = Report::new();
+    let mut boot = dry("UEFI PXEv4", 60.0);
+    boot.network.dhcp[0].discover_s = vec![0.0, 4.0, 12.0, 28.0];
+    boot.network.dhcp[0].offers = vec![offer(28.1, "10.0.0.1")];
+    boot.network.dhcp[0].request_s = vec![60.0];
+    report.dry_boots.push(boot);
+    assert!(ids(&report).contains(&"unanswered".to_string()));
+    let mut heard = listened(Some(0.01)).surroundings.unwrap();
+    heard.network.dhcp[0].offers.push(Offer {
+        vendor_options: VendorOptions::Foreign,
+        ..offer(0.02, "10.0.0.3")
+    });
+    heard.network.spanning_tree = Some(SpanningTree {
+        first_s: 30.0,
+        ..SpanningTree::default()
+    });
+    report.surroundings = Some(heard);
+    let all = ids(&report);
+    for id in ["spanning-tree", "several-servers", "vendor-options"] {
+        assert!(all.contains(&id.to_string()), "{id} in {all:?}");
+    }
+    assert!(!all.contains(&"unanswered".to_string()));
+    let heard = report.surroundings.as_mut().unwrap();
+    heard.network.lacp = Some(waiting(30.0));
+    assert!(ids(&report).contains(&"lacp".to_string()));
+    assert!(
+        verdict(&report).starts_with("60.0 s to load"),
+        "{}",
+        verdict(&report)
+    );
+}
+
+#[test]
+fn a_menu_that_waits_costs_its_seconds() {
+    let report = |seconds| {
+        let mut report = Report::new();
+        report.machine.boot_menu_s = Some(seconds);
+        report.findings = examine(&report);
+        report
+    };
+    let menu = |seconds| report(seconds).findings;
+    assert_eq!(menu(0), []);
+    let [finding] = menu(5).try_into().unwrap();
+    assert_eq!((finding.id.as_str(), finding.seconds), ("boot-menu", 5.0));
+    assert_eq!(finding.expected_s, Some(1.0));
+    assert_eq!(menu(0xffff)[0].seconds, 0.0);
+    assert_eq!(
+        verdict(&report(5)),
+        "no network boot was looked at; a boot here loses 5.0 s by the firmware's menu."
+    );
+    let mut with_boot = report(5);
+    with_boot.dry_boots.push(dry("UEFI PXEv4", 10.0));
+    assert!(
+        verdict(&with_boot).starts_with("15.0 s to load"),
+        "{}",
+        verdict(&with_boot)
+    );
+}
+
+#[test]
+fn a_link_below_what_the_card_can_is_told() {
+    let found = |gt_per_s, lanes| {
+        let mut report = listened(Some(0.01));
+        report.surroundings.as_mut().unwrap().pcie = Some(Pcie {
+            gt_per_s,
+            lanes,
+            most_gt_per_s: 8.0,
+            most_lanes: 4,
+        });
+        ids(&report)
+    };
+    assert_eq!(found(8.0, 4), Vec::<String>::new());
+    assert_eq!(found(2.5, 4), ["pcie"]);
+    assert_eq!(found(8.0, 1), ["pcie"]);
 }

@@ -15,6 +15,10 @@ const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
+/// Ethernet's types of what switches tell: of themselves, and of groups of ports.
+const LLDP: u16 = 0x88cc;
+const SLOW_PROTOCOLS: u16 = 0x8809;
+
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mac(pub [u8; 6]);
@@ -66,9 +70,15 @@ pub struct Frame<'a> {
 pub enum Content<'a> {
     /// A packet of a bridge to its neighbours (IEEE 802.1D), behind the LLC header.
     Bpdu(&'a [u8]),
+    /// What a station tells its neighbours of itself (IEEE 802.1AB).
+    Lldp(&'a [u8]),
+    /// The same by Cisco's protocol, behind the SNAP header.
+    Cdp(&'a [u8]),
+    /// One of the slow protocols (IEEE 802.3 annex 57A), LACP among them.
+    Slow(&'a [u8]),
     /// IPv4 or IPv6.
     Ip(IpPacket<'a>),
-    /// What tells nothing of a boot: ARP, LLDP and the like.
+    /// What tells nothing of a boot: ARP and the like.
     Other,
 }
 
@@ -77,6 +87,9 @@ const FIRST_TYPE: u16 = 0x0600;
 
 /// LLC header of bridges: both access points 0x42, unnumbered information.
 const LLC_BRIDGE: [u8; 3] = [0x42, 0x42, 0x03];
+
+/// LLC and SNAP headers of Cisco's discovery protocol: both access points 0xaa, unnumbered information, Cisco's number, type 0x2000.
+const SNAP_CDP: [u8; 8] = [0xaa, 0xaa, 0x03, 0x00, 0x00, 0x0c, 0x20, 0x00];
 
 impl<'a> Frame<'a> {
     /// Reads the headers. `None` for what is too short to have any.
@@ -106,26 +119,31 @@ impl<'a> Frame<'a> {
         };
         // A cooked header tells 802.2 frames by the number 4.
         let content = if kind < FIRST_TYPE {
-            rest.strip_prefix(&LLC_BRIDGE)
-                .map_or(Content::Other, Content::Bpdu)
+            let bpdu = rest.strip_prefix(&LLC_BRIDGE).map(Content::Bpdu);
+            let cdp = || rest.strip_prefix(&SNAP_CDP).map(Content::Cdp);
+            bpdu.or_else(cdp)
         } else {
-            behind_tags(kind, rest)
-                .and_then(IpPacket::parse)
-                .map_or(Content::Other, Content::Ip)
+            behind_tags(kind, rest).and_then(|(kind, rest)| match kind {
+                IPV4 | IPV6 => IpPacket::parse(rest).map(Content::Ip),
+                LLDP => Some(Content::Lldp(rest)),
+                SLOW_PROTOCOLS => Some(Content::Slow(rest)),
+                _ => None,
+            })
         };
+        let content = content.unwrap_or(Content::Other);
         Some(Self { source, content })
     }
 }
 
-/// The IP packet behind the type `kind` and VLAN tags, if it is one.
-fn behind_tags(mut kind: u16, mut rest: &[u8]) -> Option<&[u8]> {
+/// What follows the type `kind` and VLAN tags, with its own type.
+fn behind_tags(mut kind: u16, mut rest: &[u8]) -> Option<(u16, &[u8])> {
     while TAGS.contains(&kind) {
         let (tag, behind) = rest.split_first_chunk::<4>()?;
         let [_, _, high, low] = *tag;
         kind = u16::from_be_bytes([high, low]);
         rest = behind;
     }
-    [IPV4, IPV6].contains(&kind).then_some(rest)
+    Some((kind, rest))
 }
 
 /// An IP packet, whose end a capture may have cut off.

@@ -17,7 +17,9 @@ mod dhcpv6;
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod lacp;
 mod names;
+mod neighbour;
 mod observer;
 mod spanning_tree;
 mod timeline;

@@ -5,7 +5,9 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use wireboot_report::network::{Dhcpv6, NameQuery, Network, SpanningTree};
+use wireboot_report::network::{
+    Dhcpv6, Discovery, Lacp, NameQuery, Neighbour, Network, SpanningTree,
+};
 use wireboot_report::{Machine, Report};
 use wireboot_wire::{dhcp, dhcpv6, tftp};
 
@@ -13,7 +15,7 @@ use crate::clients::boots;
 use crate::dhcp::{Conversations, is_reply, of_machine};
 use crate::frame::{Content, Frame, ICMPV6, IpPacket, LinkType, Mac, Udp};
 use crate::transfers::Transfers;
-use crate::{keep, names, spanning_tree, timeline};
+use crate::{keep, lacp, names, neighbour, spanning_tree, timeline};
 
 /// The most addresses of a machine that are remembered.
 const MOST_ADDRESSES: usize = 64;
@@ -34,6 +36,8 @@ pub struct Observer {
     addresses: Vec<IpAddr>,
     recent: Recent,
     spanning_tree: Option<SpanningTree>,
+    neighbour: Option<Neighbour>,
+    lacp: Option<Lacp>,
     conversations: Conversations,
     dhcpv6: Vec<Dhcpv6>,
     router_solicitations_s: Vec<f64>,
@@ -55,6 +59,8 @@ impl Observer {
             addresses: Vec::new(),
             recent: Recent::default(),
             spanning_tree: None,
+            neighbour: None,
+            lacp: None,
             conversations: Conversations::default(),
             dhcpv6: Vec::new(),
             router_solicitations_s: Vec::new(),
@@ -73,6 +79,17 @@ impl Observer {
             return;
         };
         match frame.content {
+            // What the machine tells of itself, and its card's own controller, is no switch's.
+            Content::Lldp(_) | Content::Cdp(_) | Content::Slow(_)
+                if frame.source == Some(self.mac) => {}
+            Content::Lldp(packet) => self.neighbour(neighbour::lldp(packet, at_s)),
+            Content::Cdp(packet) => self.neighbour(neighbour::cdp(packet, at_s)),
+            Content::Slow(packet) => {
+                if let Some(heard) = lacp::parse(packet, at_s) {
+                    let known = self.lacp.get_or_insert_with(|| heard.clone());
+                    lacp::heard_again(known, &heard);
+                }
+            }
             Content::Bpdu(bpdu) => {
                 if let Some(heard) = spanning_tree::parse(bpdu, at_s) {
                     let tree = self.spanning_tree.get_or_insert_with(|| heard.clone());
@@ -88,6 +105,16 @@ impl Observer {
                 }
             }
             Content::Ip(_) | Content::Other => {}
+        }
+    }
+
+    /// Keeps the first. LLDP, which tells more, takes the place of CDP.
+    fn neighbour(&mut self, heard: Option<Neighbour>) {
+        let known = self.neighbour.as_ref().map(|one| one.protocol);
+        let better = heard.as_ref().map(|one| one.protocol) == Some(Discovery::Lldp)
+            && known != Some(Discovery::Lldp);
+        if known.is_none() || better {
+            self.neighbour = heard;
         }
     }
 
@@ -194,6 +221,12 @@ impl Observer {
         }
     }
 
+    /// The same where frames were waited for until `until_s` seconds from the beginning, whatever the machine sent meanwhile.
+    pub fn report_until(mut self, until_s: f64) -> Report {
+        self.last_s = self.last_s.max(until_s);
+        self.report()
+    }
+
     /// What there is to report, without findings.
     pub fn report(self) -> Report {
         let transfers = self.transfers.finish();
@@ -208,6 +241,8 @@ impl Observer {
             .max(0.0),
             system_s: self.system_s,
             spanning_tree: self.spanning_tree,
+            neighbour: self.neighbour,
+            lacp: self.lacp,
             dhcp: self.conversations.dhcp,
             dhcpv6: self.dhcpv6,
             router_solicitations_s: self.router_solicitations_s,
@@ -216,10 +251,11 @@ impl Observer {
             names: self.names,
             transfers,
         };
-        // The tree is told of when it may have had to do with this boot.
+        // Tree and group are told of when they may have had to do with this boot.
         network.spanning_tree = network
             .spanning_tree
             .filter(|tree| tree.first_s <= network.span_s);
+        network.lacp = network.lacp.filter(|lacp| lacp.first_s <= network.span_s);
         let timeline = timeline::of(&network);
         Report {
             machine: Machine {

@@ -28,17 +28,20 @@ pub mod firmware;
 pub mod fuzzing;
 pub mod network;
 mod profile;
+mod surroundings;
 pub mod throughput;
 pub mod trace;
 
 pub use firmware::{Cost, DryBoot, NotMeasured, Stolen, Timer};
 pub use network::Network;
 pub use profile::{Profile, ProfiledImage};
+pub use surroundings::{Pcie, RoundTrip, Surroundings};
 pub use throughput::Throughput;
 pub use trace::Trace;
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use network::Neighbour;
 use serde::{Deserialize, Serialize};
 
 /// The version of the schema that this crate writes.
@@ -88,6 +91,9 @@ pub struct Report {
     pub timeline: Vec<Phase>,
     /// What the packets showed.
     pub network: Network,
+    /// What the machine heard of its network while it listened, without a boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub surroundings: Option<Surroundings>,
     /// What firmware and boot loader left behind for the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
@@ -157,6 +163,12 @@ impl Report {
                 && boot.runs_s.iter().all(|run| *run >= 0.0)
                 && boot.watching_s >= 0.0
         };
+        let surroundings = report.surroundings.iter();
+        let mut listened = surroundings.map(|one| {
+            possible(&one.timeline, &one.network)
+                && one.listened_s >= 0.0
+                && one.link_after_s.is_none_or(|after| after >= 0.0)
+        });
         let attempts = report
             .checkpoints
             .iter()
@@ -167,6 +179,7 @@ impl Report {
         if !possible(&report.timeline, &report.network)
             || !report.profile.as_ref().is_none_or(profiled)
             || !report.dry_boots.iter().all(dry)
+            || !listened.all(|possible| possible)
             || !attempted
         {
             return Err(ReadError::Time);
@@ -206,6 +219,27 @@ impl Report {
         self.costs.iter().find(|one| one.service == service)
     }
 
+    /// The networks that packets showed: the captured boot's, what was heard without one, the dry boots'.
+    fn networks(&self) -> impl Iterator<Item = &Network> {
+        let heard = self.surroundings.iter().map(|one| &one.network);
+        let dry = self.dry_boots.iter().map(|boot| &boot.network);
+        core::iter::once(&self.network).chain(heard).chain(dry)
+    }
+
+    /// What is at the other end of the machine's cable, where it told of itself.
+    pub fn neighbour(&self) -> Option<&Neighbour> {
+        self.networks().find_map(|one| one.neighbour.as_ref())
+    }
+
+    /// The switch's name, else the Ethernet address by which it speaks.
+    pub fn switch(&self) -> Option<&str> {
+        let named = self.neighbour().map(|one| one.switch.as_str());
+        named.or_else(|| {
+            let mut trees = self.networks().filter_map(|one| one.spanning_tree.as_ref());
+            trees.next().map(|tree| tree.bridge.as_str())
+        })
+    }
+
     /// The report as JSON, on one line.
     pub fn to_json_line(&self) -> String {
         // As below.
@@ -240,9 +274,22 @@ pub struct Machine {
     /// Processors that the firmware can use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processors: Option<u32>,
+    /// How long the firmware waits for somebody who wants its menu, in seconds (its variable `Timeout`); 65535: for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_menu_s: Option<u16>,
     /// The frequency of the processor's time-stamp counter, in hertz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counter_hz: Option<u64>,
+}
+
+impl Machine {
+    /// How long the firmware waits for somebody who wants its menu, in seconds, where that ends by itself.
+    pub fn menu_wait_s(&self) -> f64 {
+        /// UEFI 2.10, section 3.1.4.
+        const FOREVER: u16 = 0xffff;
+        let waits = self.boot_menu_s.filter(|seconds| *seconds != FOREVER);
+        waits.unwrap_or_default().into()
+    }
 }
 
 /// Points of a boot, in seconds from the machine's reset, as the system finds them afterwards.
@@ -521,6 +568,46 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_has_a_name_wherever_it_told() {
+        let neighbour = network::Neighbour {
+            switch: "core-1".into(),
+            port: "Gi1/0/3".into(),
+            port_description: Some("desk 4".into()),
+            ..network::Neighbour::default()
+        };
+        assert_eq!(
+            neighbour.to_string(),
+            "core-1, port Gi1/0/3 (desk 4), by LLDP"
+        );
+        let named = || Network {
+            neighbour: Some(neighbour.clone()),
+            ..Network::default()
+        };
+        let tree = Network {
+            spanning_tree: Some(network::SpanningTree {
+                bridge: "02:00:00:00:00:01".into(),
+                ..network::SpanningTree::default()
+            }),
+            ..Network::default()
+        };
+        let mut report = Report::new();
+        assert_eq!(report.switch(), None);
+        report.network = tree;
+        assert_eq!(report.switch(), Some("02:00:00:00:00:01"));
+        report.dry_boots.push(DryBoot {
+            network: named(),
+            ..DryBoot::default()
+        });
+        assert_eq!(report.switch(), Some("core-1"));
+        report.dry_boots.clear();
+        report.surroundings = Some(Surroundings {
+            network: named(),
+            ..Surroundings::default()
+        });
+        assert_eq!(report.switch(), Some("core-1"));
+    }
+
+    #[test]
     fn attempts_that_go_back_in_time_are_refused() {
         let text = |attempts: &str| {
             alloc::format!(r#"{{"schema":1,"checkpoints":{{"attempts":[{attempts}]}}}}"#)
@@ -590,6 +677,16 @@ mod tests {
         assert!(error(r#"{"schema":1,"dry_boots":[{"watching_s":-1}]}"#).contains("time"));
         let dry = r#"{"schema":1,"dry_boots":[{"timeline":[{"start_s":2,"end_s":1}]}]}"#;
         assert!(error(dry).contains("time"));
+        let heard = |what| alloc::format!(r#"{{"schema":1,"surroundings":{{{what}}}}}"#);
+        assert!(Report::from_json(&heard(r#""link_after_s":0.5"#)).is_ok());
+        for wrong in [
+            r#""listened_s":-1"#,
+            r#""link_after_s":-1"#,
+            r#""network":{"span_s":-1}"#,
+            r#""timeline":[{"start_s":2,"end_s":1}]"#,
+        ] {
+            assert!(error(&heard(wrong)).contains("time"), "{wrong}");
+        }
         let moved = r#"{"schema":1,"throughput":[{"took_s":-1}]}"#;
         assert!(error(moved).contains("time"));
         for key in ["period_us", "latest_us"] {

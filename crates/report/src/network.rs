@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// What was seen of the network. Times are seconds from the machine's first packet.
@@ -18,6 +19,12 @@ pub struct Network {
     /// The spanning tree of the switch (IEEE 802.1D), where it told of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spanning_tree: Option<SpanningTree>,
+    /// What is at the other end of the cable, where it told of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbour: Option<Neighbour>,
+    /// The group of ports (IEEE 802.1AX) to which the switch's port belongs, where it told of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacp: Option<Lacp>,
     /// Conversations by DHCP, one for each transaction.
     pub dhcp: Vec<Dhcp>,
     /// Conversations by DHCPv6, one for each transaction.
@@ -47,6 +54,71 @@ pub struct SpanningTree {
     /// The rapid protocol (802.1w) or a newer one.
     pub rapid: bool,
     /// When the port first said that it forwards, which only the rapid protocol tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwards_s: Option<f64>,
+}
+
+/// By which protocol a neighbour told of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Discovery {
+    /// Link Layer Discovery Protocol, IEEE 802.1AB.
+    #[default]
+    Lldp,
+    /// Cisco Discovery Protocol, version 1 or 2.
+    Cdp,
+    /// What a newer version knows.
+    #[serde(other)]
+    Other,
+}
+
+/// A switch, by what it says of itself and of the port at which the cable ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Neighbour {
+    /// By which protocol it told.
+    pub protocol: Discovery,
+    /// When it first spoke, in seconds from the machine's first packet; negative before that.
+    pub first_s: f64,
+    /// Its name: LLDP's system name, else the chassis ID; CDP's device ID.
+    pub switch: String,
+    /// Its port: the port ID.
+    pub port: String,
+    /// What people call that port: LLDP's port description.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_description: Option<String>,
+}
+
+impl fmt::Display for Neighbour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, port {}", self.switch, self.port)?;
+        let description = self.port_description.as_ref();
+        if let Some(description) = description.filter(|text| **text != self.port) {
+            write!(f, " ({description})")?;
+        }
+        match self.protocol {
+            Discovery::Lldp => f.write_str(", by LLDP"),
+            Discovery::Cdp => f.write_str(", by CDP"),
+            Discovery::Other => Ok(()),
+        }
+    }
+}
+
+/// The switch's port in a group of ports, by what its Link Aggregation Control Protocol says (IEEE 802.1AX).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lacp {
+    /// The Ethernet address of the switch.
+    pub system: String,
+    /// The group's number there (the actor's key).
+    pub key: u16,
+    /// When it first spoke, in seconds from the machine's first packet; negative before that.
+    pub first_s: f64,
+    /// The port then waited for a partner: it did not distribute frames.
+    pub waits: bool,
+    /// It had heard no partner: its partner's state was the default, or had expired.
+    pub unheard: bool,
+    /// When it first said that it distributes frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwards_s: Option<f64>,
 }

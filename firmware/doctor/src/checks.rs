@@ -4,6 +4,7 @@ mod boot;
 mod cost;
 pub(crate) mod iperf3;
 mod machine;
+mod net;
 mod profile;
 mod stock;
 mod trace;
@@ -49,6 +50,15 @@ pub(crate) const ALL: &[Check] = &[
         needs_server: false,
         limit_s: 10,
         run: machine::examine,
+    },
+    Check {
+        name: "net",
+        what: "who speaks on the network, and who answers",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 90,
+        run: net::examine,
     },
     Check {
         name: "boot",

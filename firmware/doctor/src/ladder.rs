@@ -11,14 +11,14 @@
 //! [`wireboot_wire::ladder`].
 
 mod files;
-mod frame;
+pub(crate) mod frame;
 mod frames;
 mod options;
 mod ours;
 mod phases;
 mod table;
 mod upload;
-mod wire;
+pub(crate) mod wire;
 mod work;
 
 use crate::error::{Error, refused};

@@ -35,6 +35,7 @@ pub mod load_file;
 pub mod loader_times;
 pub mod memory;
 pub mod pci;
+pub mod pcie;
 mod place;
 pub mod processors;
 pub mod profiler;

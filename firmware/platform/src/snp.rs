@@ -96,10 +96,22 @@ impl Snp {
     /// What the firmware answers when it does not let go of the interface or cannot start it; `UNSUPPORTED` for a link that
     /// carries no full IPv4 packets.
     pub fn open(interface: &Candidate) -> uefi::Result<Self> {
+        Self::take(interface, |_| STATION)
+    }
+
+    /// The same, and frames to all groups of stations come, too; where the driver has no filter for these, those to all stations.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn listen(interface: &Candidate) -> uefi::Result<Self> {
+        Self::take(interface, everything)
+    }
+
+    fn take(interface: &Candidate, wanted: Filters) -> uefi::Result<Self> {
         let claim = Claim::take(interface)?;
         let protocol = claim.protocol();
         // SAFETY: open as long as the claim is.
-        unsafe { Self::start(protocol, Some(claim)) }
+        unsafe { Self::start(protocol, Some(claim), wanted) }
     }
 
     /// Gives way on its handle: see [`Lent`]. `None` for one that was taken from nobody.
@@ -109,9 +121,13 @@ impl Snp {
 
     /// # Safety
     /// `protocol` must be valid, and nobody else may use it, as long as the value lives.
-    unsafe fn start(protocol: NonNull<SimpleNetwork>, claim: Option<Claim>) -> uefi::Result<Self> {
+    unsafe fn start(
+        protocol: NonNull<SimpleNetwork>,
+        claim: Option<Claim>,
+        wanted: Filters,
+    ) -> uefi::Result<Self> {
         let driver = SnpDriver { protocol };
-        match driver.call(start) {
+        match driver.call(|snp| start(snp, wanted)) {
             Ok(info) => Self::new(driver, info, claim).ok_or(Status::UNSUPPORTED.into()),
             Err(error) => {
                 driver.stop();
@@ -121,8 +137,20 @@ impl Snp {
     }
 }
 
+/// Which filters to switch on, of those that the driver knows.
+type Filters = fn(ReceiveFlags) -> ReceiveFlags;
+
+/// What is for this station.
+const STATION: ReceiveFlags = ReceiveFlags::UNICAST.union(ReceiveFlags::BROADCAST);
+
+fn everything(known: ReceiveFlags) -> ReceiveFlags {
+    let groups = ReceiveFlags::PROMISCUOUS_MULTICAST;
+    let all = ReceiveFlags::PROMISCUOUS;
+    STATION | if known.contains(groups) { groups } else { all }
+}
+
 /// Starts the interface anew.
-fn start(snp: &mut SimpleNetwork) -> uefi::Result<DriverInfo> {
+fn start(snp: &mut SimpleNetwork, wanted: Filters) -> uefi::Result<DriverInfo> {
     if snp.mode().state == NetworkState::INITIALIZED {
         // Somebody left it running, with filters and buffers of their own.
         snp.shutdown()?;
@@ -132,7 +160,7 @@ fn start(snp: &mut SimpleNetwork) -> uefi::Result<DriverInfo> {
     }
     snp.initialize(0, 0)?;
     let known = ReceiveFlags::from_bits_truncate(snp.mode().receive_filter_mask);
-    let wanted = ReceiveFlags::UNICAST | ReceiveFlags::BROADCAST;
+    let wanted = wanted(known);
     // Without filters all is received. U-Boot has none, and does not know the call either.
     if !known.is_empty() {
         snp.receive_filters(wanted & known, known - wanted, true, None)?;

@@ -20,7 +20,14 @@ pub(crate) fn made(report: &Report) -> Report {
         (&mut boot.network, &mut boot.timeline)
     });
     let captured = iter::once((&mut report.network, &mut report.timeline));
-    for (network, timeline) in captured.chain(boots) {
+    let heard = report.surroundings.iter_mut().map(|heard| {
+        hash(&mut heard.mac);
+        for one in &mut heard.round_trips {
+            hash(&mut one.address);
+        }
+        (&mut heard.network, &mut heard.timeline)
+    });
+    for (network, timeline) in captured.chain(heard).chain(boots) {
         names(network, hash);
         for phase in timeline {
             if !phase.what.is_empty() {
@@ -58,6 +65,14 @@ fn names(network: &mut Network, hash: impl Fn(&mut String)) {
     if let Some(tree) = &mut network.spanning_tree {
         hash(&mut tree.bridge);
     }
+    if let Some(neighbour) = &mut network.neighbour {
+        hash(&mut neighbour.switch);
+        hash(&mut neighbour.port);
+        neighbour.port_description.iter_mut().for_each(&hash);
+    }
+    if let Some(lacp) = &mut network.lacp {
+        hash(&mut lacp.system);
+    }
     for one in &mut network.dhcp {
         one.chosen.iter_mut().for_each(&hash);
         one.user_class.iter_mut().for_each(&hash);
@@ -89,9 +104,9 @@ fn names(network: &mut Network, hash: impl Fn(&mut String)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wireboot_report::network::{BootServer, Dhcp, Offer, Transfer};
+    use wireboot_report::network::{BootServer, Dhcp, Lacp, Neighbour, Offer, Transfer};
     use wireboot_report::trace::Traced;
-    use wireboot_report::{DryBoot, Phase, Trace};
+    use wireboot_report::{DryBoot, Phase, RoundTrip, Surroundings, Trace};
 
     #[test]
     fn no_name_is_left_and_the_findings_stay() {
@@ -143,6 +158,16 @@ mod tests {
             end_s: 6.5,
             what: name(),
         });
+        report.network.neighbour = Some(Neighbour {
+            switch: name(),
+            port: name(),
+            port_description: Some(name()),
+            ..Neighbour::default()
+        });
+        report.network.lacp = Some(Lacp {
+            system: name(),
+            ..Lacp::default()
+        });
         let mut dry = report.clone();
         dry.dry_boots.push(DryBoot {
             option: name(),
@@ -150,7 +175,18 @@ mod tests {
             timeline: std::mem::take(&mut dry.timeline),
             ..DryBoot::default()
         });
-        for mut report in [report, dry] {
+        let mut listened = report.clone();
+        listened.surroundings = Some(Surroundings {
+            mac: name(),
+            network: std::mem::take(&mut listened.network),
+            timeline: std::mem::take(&mut listened.timeline),
+            round_trips: vec![RoundTrip {
+                address: name(),
+                ..RoundTrip::default()
+            }],
+            ..Surroundings::default()
+        });
+        for mut report in [report, dry, listened] {
             report.findings = wireboot_diagnosis::examine(&report);
             let before: Vec<_> = report.findings.iter().map(|one| one.id.clone()).collect();
             assert!(

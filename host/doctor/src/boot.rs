@@ -103,6 +103,9 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
         network,
         ..Report::new()
     };
+    let timeout = variable(&variables, "Timeout", GLOBAL).ok();
+    let timeout = timeout.and_then(|value| <[u8; 2]>::try_from(value).ok());
+    report.machine.boot_menu_s = timeout.map(u16::from_le_bytes);
     report.findings = wireboot_diagnosis::examine(&report);
     Ok(report)
 }

@@ -70,10 +70,7 @@ pub(crate) fn groups<'a>(machines: &[Machine<'a>]) -> Vec<Group<'a>> {
     let what: [(_, Name); 3] = [
         ("model", |report| report.machine.model.as_deref()),
         ("firmware", |report| report.machine.firmware.as_deref()),
-        ("switch", |report| {
-            let tree = report.network.spanning_tree.as_ref()?;
-            Some(tree.bridge.as_str())
-        }),
+        ("switch", Report::switch),
     ];
     let mut groups = Vec::new();
     for (what, name) in what {
@@ -200,6 +197,8 @@ fn add(out: &mut String, mut table: Table, numbers: &[usize]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wireboot_report::Surroundings;
+    use wireboot_report::network::Neighbour;
 
     fn report(mac: &str, span_s: f64) -> Report {
         let mut report = Report::new();
@@ -256,7 +255,20 @@ mod tests {
         let all = groups(&machines);
         let fast = all.iter().find(|one| one.name == "fast").unwrap();
         assert!(fast.outliers().contains(" and "), "{}", fast.outliers());
+        for (report, switch) in reports.iter_mut().zip(["leaf-1", "leaf-2"]) {
+            let heard = report.surroundings.insert(Surroundings::default());
+            heard.network.neighbour = Some(Neighbour {
+                switch: switch.to_owned(),
+                ..Neighbour::default()
+            });
+        }
+        let (machines, _) = sorted(&reports);
+        let all = groups(&machines);
+        let by_switch: Vec<_> = all.iter().filter(|one| one.what == "switch").collect();
+        let of = |name: &str| by_switch.iter().find(|one| one.name == name).unwrap();
+        assert_eq!((of("leaf-1").median_s, of("leaf-2").median_s), (10.0, 11.0));
         // One of a kind is no group.
+        reports.iter_mut().for_each(|one| one.surroundings = None);
         assert!(groups(&sorted(&reports[..2]).0).is_empty());
     }
 

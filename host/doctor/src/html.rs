@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use wireboot_report::network::{Outcome, Transfer};
-use wireboot_report::{Network, Phase, PhaseKind, Profile, Report};
+use wireboot_report::{Network, Phase, PhaseKind, Profile, Report, Surroundings};
 
 use crate::text::{merged, outcome};
 use crate::{against, fleet};
@@ -147,6 +147,9 @@ fn body(out: &mut String, report: &Report) {
         "<h1>Network boot of {mac} {class}</h1>\n<p class=\"verdict\">{}</p>\n",
         escaped(&wireboot_diagnosis::verdict(report))
     );
+    if let Some(neighbour) = report.neighbour() {
+        let _ = writeln!(out, "<p>At {}</p>", escaped(&neighbour.to_string()));
+    }
     findings(out, report);
     for missing in report.checkpoints.iter().flat_map(|points| &points.missing) {
         let _ = writeln!(out, "<p>Not told: {}</p>", escaped(missing));
@@ -157,6 +160,9 @@ fn body(out: &mut String, report: &Report) {
     }
     transfers(out, &report.network.transfers);
     offers(out, &report.network);
+    if let Some(heard) = &report.surroundings {
+        surroundings(out, heard);
+    }
     dry_boots(out, report);
     costs(out, report);
     if let Some(trace) = &report.trace {
@@ -166,6 +172,23 @@ fn body(out: &mut String, report: &Report) {
     if let Some(profile) = &report.profile {
         self::profile(out, profile);
     }
+}
+
+/// What was heard without a boot.
+fn surroundings(out: &mut String, heard: &Surroundings) {
+    let _ = writeln!(
+        out,
+        "<h2>The network</h2>\n<p>Heard in {:.1} s, {} packets.</p>\n<table><tr><th>heard</th><th></th><th>at, s</th></tr>",
+        heard.listened_s, heard.packets
+    );
+    for row in crate::text::heard_rows(heard).iter().take(ROWS) {
+        let [what, said, at] = row.each_ref().map(|cell| escaped(cell));
+        let _ = writeln!(
+            out,
+            "<tr><td>{what}</td><td>{said}</td><td class=\"n\">{at}</td></tr>"
+        );
+    }
+    out.push_str("</table>\n");
 }
 
 /// A bar for each image that the processor was in.

@@ -160,8 +160,10 @@ pub fn boot(lab: &Lab, trial: &Trial<'_>, capture: &Path) -> Result<Report> {
     let mut machine = Machine::new(trial.accelerator);
     machine.network = Some(site.network.card());
     machine.pxe_only(Some(IpVersion::V4));
+    Site::prepare(trial.faults, &mut machine);
     site.check()?;
     let mut running = machine.start(lab, "doctor", |_| {})?;
+    Site::unplug(trial.faults, &mut running)?;
     let ended = running.console.wait_for(&Regex::new(ENDED)?, trial.longest);
     drop(running);
     site.check()?;

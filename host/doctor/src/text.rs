@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::{costs as services, throughput};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
-use wireboot_report::{DryBoot, Finding, Phase, PhaseKind, Profile, Report};
+use wireboot_report::{DryBoot, Finding, Phase, PhaseKind, Profile, Report, Surroundings};
 
 /// Columns of a terminal.
 const COLUMNS: u16 = 80;
@@ -23,6 +23,9 @@ pub fn shown(report: &Report) -> String {
         let class = machine.vendor_class.as_deref().unwrap_or("no vendor class");
         let _ = writeln!(out, "{} ({class})", machine.mac);
     }
+    if let Some(neighbour) = report.neighbour() {
+        let _ = writeln!(out, "{}", wrapped(&format!("at {neighbour}")));
+    }
     let _ = writeln!(out, "{}", wrapped(&wireboot_diagnosis::verdict(report)));
     for (finding, number) in report.findings.iter().zip(1..) {
         out.push('\n');
@@ -34,6 +37,10 @@ pub fn shown(report: &Report) -> String {
     if !report.timeline.is_empty() {
         out.push('\n');
         timeline(&mut out, &report.timeline, report.network.span_s);
+    }
+    if let Some(heard) = &report.surroundings {
+        out.push('\n');
+        surroundings(&mut out, heard);
     }
     dry_boots(&mut out, report);
     costs(&mut out, report);
@@ -50,6 +57,74 @@ pub fn shown(report: &Report) -> String {
         self::profile(&mut out, profile);
     }
     out
+}
+
+/// What was heard without a boot: who offered what when, who told of itself, how far others are.
+fn surroundings(out: &mut String, heard: &Surroundings) {
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["heard", "", "at, s"]);
+    for [what, said, at] in heard_rows(heard) {
+        table.add_row([what, said, at]);
+    }
+    if let Some(column) = table.column_mut(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    lines(out, &table);
+}
+
+/// Rows of what was heard: what, from whom, when first.
+pub(crate) fn heard_rows(heard: &Surroundings) -> Vec<[String; 3]> {
+    let at = |seconds: f64| format!("{seconds:.2}");
+    let network = &heard.network;
+    let mut rows = Vec::new();
+    let mut row = |what: &str, said: String, when: String| rows.push([what.to_owned(), said, when]);
+    let link = match heard.link_after_s {
+        Some(after) => format!("up {after:.2} s after the card's start"),
+        None => "none".to_owned(),
+    };
+    row("link", link, String::new());
+    if let Some(link) = &heard.pcie {
+        let said = format!("{} lanes at {} GT/s", link.lanes, link.gt_per_s);
+        row("PCI Express", said, String::new());
+    }
+    if let Some(neighbour) = &network.neighbour {
+        row("switch", neighbour.to_string(), at(neighbour.first_s));
+    }
+    if let Some(tree) = &network.spanning_tree {
+        row("spanning tree", tree.bridge.clone(), at(tree.first_s));
+    }
+    if let Some(lacp) = &network.lacp {
+        let waits = if lacp.waits { ", which waits" } else { "" };
+        let said = format!("{}, group {}{waits}", lacp.system, lacp.key);
+        row("LACP", said, at(lacp.first_s));
+    }
+    for offer in network.dhcp.iter().flat_map(|one| &one.offers) {
+        let address = offer.address.as_deref().unwrap_or("no address");
+        let file = offer.boot_file.as_deref().unwrap_or("no boot file");
+        let said = format!("{}: {address}, {file}", offer.server);
+        row("offer", said, at(offer.at_s));
+    }
+    if let Some(first) = network.router_advertisements_s.first() {
+        row("IPv6 router", String::new(), at(*first));
+    }
+    for one in &heard.round_trips {
+        let fastest = one.took_us.iter().min();
+        let answers = one.took_us.len();
+        let said = match fastest {
+            Some(took) => format!("{took} µs and longer; {answers} of {} answers", one.asked),
+            None => "no answer".to_owned(),
+        };
+        row(
+            &format!("{} {}", one.what, one.address),
+            said,
+            String::new(),
+        );
+    }
+    rows
 }
 
 /// Images of a profile below this share are left out.
@@ -347,7 +422,71 @@ pub(crate) fn kind_name(kind: PhaseKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wireboot_report::ProfiledImage;
+    use wireboot_report::network::{Dhcp, Lacp, Neighbour, Offer, SpanningTree};
+    use wireboot_report::{ProfiledImage, RoundTrip};
+
+    #[test]
+    fn what_was_heard_is_told_from_switch_to_round_trip() {
+        let mut heard = Surroundings {
+            link_after_s: Some(1.5),
+            ..Surroundings::default()
+        };
+        heard.network.neighbour = Some(Neighbour {
+            switch: "leaf-3".to_owned(),
+            port: "Eth9".to_owned(),
+            first_s: 7.25,
+            ..Neighbour::default()
+        });
+        heard.network.spanning_tree = Some(SpanningTree {
+            bridge: "02:00:00:00:00:03".to_owned(),
+            ..SpanningTree::default()
+        });
+        heard.network.lacp = Some(Lacp {
+            key: 17,
+            waits: true,
+            ..Lacp::default()
+        });
+        heard.network.router_advertisements_s = vec![3.0];
+        heard.network.dhcp.push(Dhcp {
+            offers: vec![Offer {
+                at_s: 0.125,
+                server: "10.0.0.1".to_owned(),
+                boot_file: Some("shimx64.efi".to_owned()),
+                ..Offer::default()
+            }],
+            ..Dhcp::default()
+        });
+        for took_us in [vec![300, 200], vec![]] {
+            heard.round_trips.push(RoundTrip {
+                what: "router".to_owned(),
+                address: "10.0.0.254".to_owned(),
+                asked: 2,
+                took_us,
+            });
+        }
+        let report = Report {
+            surroundings: Some(heard),
+            ..Report::new()
+        };
+        let text = shown(&report);
+        for wanted in [
+            "at leaf-3, port Eth9, by LLDP",
+            "up 1.50 s after",
+            "7.25",
+            "02:00:00:00:00:03",
+            "group 17, which waits",
+            "10.0.0.1: no address, shimx64.efi",
+            "IPv6 router",
+            "200 µs and longer; 2 of 2 answers",
+            "no answer",
+        ] {
+            assert!(text.contains(wanted), "{wanted} in {text}");
+        }
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
 
     #[test]
     fn a_profile_has_a_bar_for_each_image_that_counts() {

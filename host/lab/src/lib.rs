@@ -4,7 +4,9 @@
 //! files are gone when the lab's process ends, however it ends.
 
 pub mod accel;
+mod aggregation;
 pub mod atftpd;
+pub mod background;
 pub mod boot;
 pub mod cache;
 pub mod capture;

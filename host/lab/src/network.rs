@@ -8,9 +8,12 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::aggregation;
+use crate::background::Background;
 use crate::ip::IpVersion;
 use crate::netns::{Lab, tool};
 use crate::qemu::NetworkCard;
@@ -52,6 +55,9 @@ pub struct NetworkOptions {
     pub bridge: bool,
     /// The bridge speaks the spanning tree protocol, and holds the machine's port for 30 s when its link comes up.
     pub spanning_tree: bool,
+    /// The machine's port of the bridge belongs to a group: it waits for LACP, forwards nothing meanwhile, and falls back so long
+    /// after the machine's first frame. Only with a bridge.
+    pub aggregation: Option<Duration>,
     /// Loss and delay on the machine's cable. Such a cable is made of a process that copies frames one by one: without offloads
     /// and slow, so not for measurements of speed.
     pub impairment: Option<Impairment>,
@@ -83,6 +89,7 @@ impl Default for NetworkOptions {
             mtu: 1500,
             bridge: false,
             spanning_tree: false,
+            aggregation: None,
             impairment: None,
             vlan: None,
             queues: 1,
@@ -98,6 +105,7 @@ pub struct Network {
     options: NetworkOptions,
     tap: &'static str,
     wire: Option<Wire>,
+    aggregation: Option<Background>,
 }
 
 impl Network {
@@ -126,11 +134,12 @@ impl Network {
                 None
             }
         };
-        let network = Self {
+        let mut network = Self {
             scratch: lab.scratch().to_owned(),
             options,
             tap,
             wire,
+            aggregation: None,
         };
         tool("ip", ["link", "set", tap, "mtu", &mtu])?;
         if network.options.bridge {
@@ -162,6 +171,10 @@ impl Network {
         let file = format!("/proc/sys/net/ipv6/conf/{INTERFACE}/accept_dad");
         fs::write(&file, "0").with_context(|| format!("writing {file}"))?;
         tool("ip", ["link", "set", INTERFACE, "up"])?;
+        let aggregation = network.options.aggregation;
+        network.aggregation = aggregation
+            .map(|fallback| aggregation::start(tap, fallback))
+            .transpose()?;
         Ok(network)
     }
 
@@ -227,6 +240,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        self.aggregation = None;
         self.wire = None;
         let mut interfaces = vec![INTERFACE];
         if self.options.bridge {

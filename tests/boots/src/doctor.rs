@@ -20,8 +20,9 @@ use wireboot_report::network::Outcome;
 use crate::scene::{Scene, callers_program, doctor_program, expect};
 
 /// Findings that no host is too slow for, nor too fast: each is there where its fault is, and nowhere else.
-const FAULTS: [&str; 8] = [
+const FAULTS: [&str; 9] = [
     "spanning-tree",
+    "lacp",
     "unanswered",
     "ip-version",
     "late-offer",
@@ -80,6 +81,45 @@ pub(crate) fn spanning_tree(lab: &Lab) -> Result<()> {
     let lost = seconds.get("spanning-tree").copied().unwrap_or_default();
     ensure!((12.0..120.0).contains(&lost), "{lost} s");
     arrived(&report)
+}
+
+/// The port waits for LACP for 12 s from power-on, and then falls back.
+pub(crate) fn lacp(lab: &Lab) -> Result<()> {
+    let report = examined(lab, &[Fault::Lacp], LONGEST)?;
+    let seconds = findings(&report, &["lacp"])?;
+    let lost = seconds.get("lacp").copied().unwrap_or_default();
+    ensure!((4.0..60.0).contains(&lost), "{lost} s");
+    let told = report.network.lacp.context("no LACP")?;
+    ensure!(told.waits && told.forwards_s.is_some(), "{told:?}");
+    Ok(())
+}
+
+/// doctor.efi hears who gives what to machines that boot, without a boot, and the firmware boots as ever.
+pub(crate) fn listens(lab: &Lab) -> Result<()> {
+    let capture = lab.scratch().join("net.pcap");
+    let trial = Trial {
+        accelerator: accel::best(lab, false)?,
+        faults: &[Fault::TwoDhcp, Fault::Option43],
+        wireboot: None,
+        longest: LONGEST,
+    };
+    let program = doctor_program()?;
+    let examination = Examination {
+        program: &program,
+        words: "net",
+        counts_instructions: false,
+        goes_on: true,
+    };
+    let report = examine_inside(lab, &trial, examination, &capture, |_| {})?;
+    println!("{}", shown(&report));
+    findings(&report, &["several-servers", "vendor-options"])?;
+    ensure!(report.as_found == Some(true), "not as it was found");
+    let heard = report.surroundings.context("nothing was heard")?;
+    ensure!(heard.listened_s > 30.0 && heard.packets > 0, "{heard:?}");
+    let answered = heard.round_trips.iter().map(|one| one.took_us.len());
+    ensure!(answered.min() == Some(10), "{:?}", heard.round_trips);
+    ensure!(report.dry_boots.is_empty());
+    Ok(())
 }
 
 /// Everything that dnsmasq can be made to do wrong at once.

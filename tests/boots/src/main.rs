@@ -354,6 +354,8 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_loss", doctor::loss),
     ("doctor_no_boot_file", doctor::no_boot_file),
     ("doctor_missing_file", doctor::missing_file),
+    ("doctor_lacp", doctor::lacp),
+    ("doctor_listens", doctor::listens),
     ("doctor_dry_boot", doctor::dry_boot),
     ("doctor_calls_and_samples", doctor::calls_and_samples),
     ("doctor_cost", doctor::cost),

@@ -49,10 +49,31 @@ struct Taken<'a> {
     heard_first: bool,
 }
 
+/// When EDK II's firmware looks at the offers that it has, in seconds from its first request: its timer doubles.
+const LOOKS_S: [f64; 4] = [4.0, 12.0, 28.0, 60.0];
+
 impl<'a> Taken<'a> {
     fn of(dhcp: &'a Dhcp) -> Option<Self> {
+        Self::at(dhcp, *dhcp.request_s.first()?)
+    }
+
+    /// The same of who took nothing, as EDK II's firmware would have taken it.
+    fn of_listener(dhcp: &'a Dhcp) -> Option<Self> {
         let first = *dhcp.discover_s.first()?;
-        let taken = *dhcp.request_s.first()?;
+        let complete = dhcp.complete_s().or(dhcp.offered_s())?;
+        let mut looks = LOOKS_S.into_iter().map(|look| first + look);
+        let taken = Self::at(dhcp, looks.find(|look| *look >= complete)?)?;
+        let all = taken.patience_s + taken.rest_s;
+        let [patience_s, ..] = LOOKS_S;
+        Some(Self {
+            patience_s,
+            rest_s: all - patience_s,
+            ..taken
+        })
+    }
+
+    fn at(dhcp: &'a Dhcp, taken: f64) -> Option<Self> {
+        let first = *dhcp.discover_s.first()?;
         let complete = dhcp.complete_s().or(dhcp.offered_s())?;
         let wait_s = taken - complete;
         let all = (taken - first).max(0.0);
@@ -73,7 +94,12 @@ impl<'a> Taken<'a> {
 }
 
 fn taken<'a>(boot: &Boot<'a>) -> impl Iterator<Item = Taken<'a>> + use<'a> {
-    boot.network.dhcp.iter().filter_map(Taken::of)
+    let of = if boot.listened {
+        Taken::of_listener
+    } else {
+        Taken::of
+    };
+    boot.network.dhcp.iter().filter_map(of)
 }
 
 /// Requests by DHCP that nobody heard, before one that was answered; and how long the machine had tried before the capture saw it.
@@ -117,10 +143,17 @@ impl Unheard {
             if let Some(worst) = &worst
                 && worst.wait_s > worst.patience_s + WORTH_S
             {
-                text.push_str(&format!(
-                    ", but the machine's timer had grown meanwhile: it waited for {} with an offer in hand",
-                    time(worst.wait_s)
-                ));
+                text.push_str(&if boot.listened {
+                    format!(
+                        "; EDK II's firmware, whose timer doubles, takes that {} after its first request",
+                        time(worst.patience_s + worst.rest_s)
+                    )
+                } else {
+                    format!(
+                        ", but the machine's timer had grown meanwhile: it waited for {} with an offer in hand",
+                        time(worst.wait_s)
+                    )
+                });
             }
             evidence.push(text);
         }
@@ -138,15 +171,60 @@ impl Unheard {
             before_s,
         })
     }
+
+    /// The same where nobody ever answered, over either version of IP.
+    fn forever(boot: &Boot<'_>) -> Option<Self> {
+        let network = &boot.network;
+        let requests: usize = network.dhcp.iter().map(|one| one.discover_s.len()).sum();
+        let answered = network.dhcp.iter().any(|one| !one.offers.is_empty());
+        let answered_v6 = network.dhcpv6.iter().any(|one| !one.answered_s.is_empty());
+        if requests == 0 || answered || answered_v6 {
+            return None;
+        }
+        let begins = network.dhcp.iter().filter_map(|one| one.discover_s.first());
+        let place = if boot.listened {
+            format!(" in {}", time(network.span_s))
+        } else {
+            " in this capture".into()
+        };
+        Some(Self {
+            seconds: seconds(boot, PhaseKind::DhcpUnanswered, network.span_s),
+            evidence: format!(
+                "{} by DHCP, and not one answer{place}",
+                count(requests, "request")
+            ),
+            began_s: begins.copied().reduce(f64::min).unwrap_or_default(),
+            answered_s: network.span_s,
+            before_s: 0,
+        })
+    }
+}
+
+/// What a switch says of its port explains why nobody heard requests from `began_s` to `until_s`: it said so by then, and forwarded nothing at
+/// first. What it said at another time, not in the boot's `own` frames, has no such times.
+fn in_time(own: bool, first_s: f64, forwards_s: Option<f64>, began_s: f64, until_s: f64) -> bool {
+    let forwarded = forwards_s.is_some_and(|at| at <= began_s);
+    !own || first_s <= until_s && !forwarded
 }
 
 /// The switch's port does not forward yet.
 pub(super) fn spanning_tree(boot: &Boot<'_>) -> Option<Found> {
-    let tree = boot.network.spanning_tree.as_ref()?;
+    if lacp(boot).is_some() {
+        return None;
+    }
+    let own = boot.network.spanning_tree.as_ref();
+    let tree = own.or_else(|| boot.heard?.spanning_tree.as_ref())?;
     let unheard = Unheard::of(boot)?;
     // An edge port sends these packets, too, but forwards from the beginning.
-    let forwarded = tree.forwards_s.is_some_and(|at| at <= unheard.began_s);
-    if unheard.seconds < UNANSWERED_S || tree.first_s > unheard.answered_s || forwarded {
+    if unheard.seconds < UNANSWERED_S
+        || !in_time(
+            own.is_some(),
+            tree.first_s,
+            tree.forwards_s,
+            unheard.began_s,
+            unheard.answered_s,
+        )
+    {
         return None;
     }
     let protocol = if tree.rapid { "rapid " } else { "" };
@@ -170,13 +248,59 @@ pub(super) fn spanning_tree(boot: &Boot<'_>) -> Option<Found> {
     })
 }
 
-/// Nobody answers at first, or never, and no spanning tree is in sight.
+/// The switch's port belongs to a group, and waits for a partner that speaks LACP.
+pub(super) fn lacp(boot: &Boot<'_>) -> Option<Found> {
+    let own = boot.network.lacp.as_ref();
+    let lacp = own.or_else(|| boot.heard?.lacp.as_ref())?;
+    if !lacp.waits {
+        return None;
+    }
+    let unheard = match Unheard::of(boot) {
+        Some(unheard) => unheard,
+        None => Unheard::forever(boot)?,
+    };
+    if unheard.seconds < UNANSWERED_S
+        || !in_time(
+            own.is_some(),
+            lacp.first_s,
+            lacp.forwards_s,
+            unheard.began_s,
+            unheard.answered_s,
+        )
+    {
+        return None;
+    }
+    let partner = if lacp.unheard {
+        ", and has heard no partner"
+    } else {
+        ""
+    };
+    Some(Found {
+        label: "a group of ports that waits for LACP".into(),
+        seconds: unheard.seconds,
+        evidence: format!(
+            "{}. The switch ({}) says by LACP that this port belongs to its group {}{partner}: it forwards nothing until somebody speaks LACP, \
+             which firmware does not, or until it falls back",
+            unheard.evidence, lacp.system, lacp.key,
+        ),
+        advice: advice([
+            "let the group fall back to single ports where nobody speaks LACP. Cisco NX-OS: `no lacp suspend-individual` at the port channel; \
+             Catalyst: `no port-channel standalone-disable`",
+            "Arista: `port-channel lacp fallback individual` and a short `port-channel lacp fallback timeout`. Juniper: `force-up` at one of the links. \
+             Aruba CX: `lacp fallback`. Dell OS10: `lacp fallback enable`",
+            "or boot by a port that is in no group",
+        ]),
+        expected_s: Some(0.0),
+    })
+}
+
+/// Nobody answers at first, or never, and nothing that the switch says explains it.
 pub(super) fn unanswered(boot: &Boot<'_>) -> Option<Found> {
-    if spanning_tree(boot).is_some() {
+    if spanning_tree(boot).is_some() || lacp(boot).is_some() {
         return None;
     }
     let Some(unheard) = Unheard::of(boot) else {
-        return never_answered(boot);
+        return Unheard::forever(boot).map(never_answered);
     };
     if unheard.seconds < UNANSWERED_S && f64::from(unheard.before_s) < UNANSWERED_S {
         return None;
@@ -195,29 +319,17 @@ pub(super) fn unanswered(boot: &Boot<'_>) -> Option<Found> {
 }
 
 /// The machine asked, over both versions of IP, and heard nothing.
-fn never_answered(boot: &Boot<'_>) -> Option<Found> {
-    let network = &boot.network;
-    let requests: usize = network.dhcp.iter().map(|one| one.discover_s.len()).sum();
-    if network.dhcp.iter().any(|one| !one.offers.is_empty()) {
-        return None;
-    }
-    let answered_v6 = network.dhcpv6.iter().any(|one| !one.answered_s.is_empty());
-    if requests == 0 || answered_v6 {
-        return None;
-    }
-    Some(Found {
+fn never_answered(unheard: Unheard) -> Found {
+    Found {
         label: "requests that nobody answered".into(),
-        seconds: seconds(boot, PhaseKind::DhcpUnanswered, network.span_s),
-        evidence: format!(
-            "{} by DHCP, and not one answer in this capture",
-            count(requests, "request")
-        ),
+        seconds: unheard.seconds,
+        evidence: unheard.evidence,
         advice: advice([
             "is a DHCP server in this network, or a relay to one? Is the machine known to it? Its log tells whether it saw the requests",
             "a server that gives addresses to known machines alone ignores others without a word",
         ]),
         expected_s: None,
-    })
+    }
 }
 
 /// The other version of IP was tried first, where nobody speaks it.
@@ -269,12 +381,20 @@ pub(super) fn late_offer(boot: &Boot<'_>) -> Option<Found> {
         .max_by(|one, other| one.rest_s.total_cmp(&other.rest_s))?;
     let first = *worst.dhcp.discover_s.first()?;
     let offered = worst.dhcp.complete_s().or(worst.dhcp.offered_s())?;
-    let who = worst.dhcp.chosen.as_deref().unwrap_or("the server");
+    let server = worst.dhcp.offers.first().map(|offer| offer.server.as_str());
+    let who = worst.dhcp.chosen.as_deref().or(server);
     let mut evidence = format!(
-        "{who} took {} from the request to a whole offer",
+        "{} took {} from the request to a whole offer",
+        who.unwrap_or("the server"),
         time(offered - first)
     );
-    if worst.patience_s > 0.0 {
+    if boot.listened {
+        evidence.push_str(&format!(
+            "; EDK II's firmware, which waits {} anyway, asks again and waits for its next timer, {} in all",
+            time(worst.patience_s),
+            time(worst.patience_s + worst.rest_s)
+        ));
+    } else if worst.patience_s > 0.0 {
         evidence.push_str(&format!(
             "; the machine, which waits {} anyway, had asked again and waited for its next timer, {} in all",
             time(worst.patience_s),
@@ -295,6 +415,9 @@ pub(super) fn late_offer(boot: &Boot<'_>) -> Option<Found> {
 
 /// The machine has all it needs, and waits for better offers.
 pub(super) fn offer_wait(boot: &Boot<'_>) -> Option<Found> {
+    if boot.listened {
+        return None;
+    }
     let waits: Vec<f64> = taken(boot)
         .map(|one| one.patience_s)
         .filter(|seconds| *seconds >= WORTH_S)
@@ -351,8 +474,8 @@ pub(super) fn boot_server(boot: &Boot<'_>) -> Option<Found> {
 
 /// Several servers give addresses.
 pub(super) fn several_servers(boot: &Boot<'_>) -> Option<Found> {
-    let offers = boot.network.dhcp.iter().flat_map(|one| &one.offers);
-    let servers: BTreeSet<&str> = offers
+    let servers: BTreeSet<&str> = boot
+        .offers()
         .filter(|offer| offer.address.is_some())
         .map(|offer| offer.server.as_str())
         .collect();
@@ -377,10 +500,7 @@ pub(super) fn several_servers(boot: &Boot<'_>) -> Option<Found> {
 /// Option 43 that is not PXE's.
 pub(super) fn vendor_options(boot: &Boot<'_>) -> Option<Found> {
     let foreign: BTreeSet<&str> = boot
-        .network
-        .dhcp
-        .iter()
-        .flat_map(|one| &one.offers)
+        .offers()
         .filter(|offer| offer.vendor_options == VendorOptions::Foreign)
         .map(|offer| offer.server.as_str())
         .collect();

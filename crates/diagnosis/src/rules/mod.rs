@@ -4,6 +4,7 @@ mod addressing;
 mod checkpoints;
 mod dry_boots;
 mod files;
+mod machine;
 mod services;
 mod trace;
 mod transfer;
@@ -12,6 +13,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use wireboot_report::network::Offer;
 use wireboot_report::{Finding, Network, Phase, Report};
 
 /// Something to look for in a report, and what to say when it is there.
@@ -31,21 +33,42 @@ enum Find {
 struct Boot<'a> {
     network: &'a Network,
     timeline: &'a [Phase],
+    /// What was heard of the same network without a boot.
+    heard: Option<&'a Network>,
+    /// This is no boot: the machine asked, took nothing, and listened.
+    listened: bool,
 }
 
 impl<'a> Boot<'a> {
-    /// The one in the report: a dry boot, else the one that was captured.
+    /// The one in the report: a dry boot, else what was heard without one, else the one that was captured.
     fn of(report: &'a Report) -> Self {
-        match report.dry_boot() {
-            Some(dry) => Self {
+        let heard = report.surroundings.as_ref();
+        if let Some(dry) = report.dry_boot() {
+            return Self {
                 network: &dry.network,
                 timeline: &dry.timeline,
-            },
-            None => Self {
-                network: &report.network,
-                timeline: &report.timeline,
-            },
+                heard: heard.map(|one| &one.network),
+                listened: false,
+            };
         }
+        let (network, timeline) = match heard {
+            Some(heard) => (&heard.network, &heard.timeline),
+            None => (&report.network, &report.timeline),
+        };
+        Self {
+            network,
+            timeline,
+            heard: None,
+            listened: heard.is_some(),
+        }
+    }
+
+    /// All offers by DHCP, those to who listened, too.
+    fn offers(&self) -> impl Iterator<Item = &'a Offer> + use<'a> {
+        let networks = [Some(self.network), self.heard].into_iter().flatten();
+        networks
+            .flat_map(|one| &one.dhcp)
+            .flat_map(|one| &one.offers)
     }
 }
 
@@ -81,7 +104,9 @@ impl Rule {
 pub(crate) const ALL: &[Rule] = &[
     rule("options-before", checkpoints::options_before),
     rule("failing-options", dry_boots::failing_options),
+    rule("boot-menu", machine::boot_menu),
     of_boot("spanning-tree", addressing::spanning_tree),
+    of_boot("lacp", addressing::lacp),
     of_boot("unanswered", addressing::unanswered),
     of_boot("ip-version", addressing::ip_version),
     of_boot("late-offer", addressing::late_offer),
@@ -102,6 +127,7 @@ pub(crate) const ALL: &[Rule] = &[
     of_boot("slow-server", transfer::slow_server),
     of_boot("slow-machine", transfer::slow_machine),
     of_boot("http-window", transfer::http_window),
+    rule("pcie", machine::pcie),
     rule("time-per-packet", trace::time_per_packet),
     rule("keyboard-per-packet", trace::keyboard_per_packet),
     rule("variables-written", trace::variables_written),

@@ -611,3 +611,70 @@ fn the_first_refusal_of_an_address_is_when_it_was_refused() {
             .starts_with("PXEClient")
     );
 }
+
+/// A frame of the switch's to its neighbours, behind whose addresses come a type or a length.
+fn from_switch(source: Mac, behind: &[&[u8]]) -> Vec<u8> {
+    let addresses = [[0x01, 0x80, 0xc2, 0, 0, 0x0e], source.0].concat();
+    [addresses, behind.concat()].concat()
+}
+
+const LLDP: [&[u8]; 4] = [
+    &[0x88, 0xcc],
+    b"\x02\x07\x04\x00\x1c\x73\x01\x02\x03",
+    b"\x04\x05\x05Eth9\x06\x02\x00\x78",
+    b"\x0a\x06leaf-3\x00\x00",
+];
+/// Its length is not looked at.
+const CDP: [&[u8]; 4] = [
+    &[0, 40],
+    b"\xaa\xaa\x03\x00\x00\x0c\x20\x00\x02\xb4\x00\x00",
+    b"\x00\x01\x00\x09cisco",
+    b"\x00\x03\x00\x09Gi0/7",
+];
+
+fn lacp(state: u8) -> Vec<u8> {
+    let behind = [
+        b"\x88\x09\x01\x01\x01\x14\x80\x00".as_slice(),
+        &SERVER_MAC.0,
+        b"\x00\x11\x80\x00\x00\x0c",
+        &[state],
+    ];
+    from_switch(SERVER_MAC, &behind)
+}
+
+#[test]
+fn the_switch_is_named_and_not_the_machine_itself() {
+    let lldp = |source| from_switch(source, &LLDP);
+    let cdp = || from_switch(SERVER_MAC, &CDP);
+    let named = |frames: &[(f64, Vec<u8>)]| {
+        let told = report(frames).network.neighbour?;
+        Some((told.switch, told.port, told.first_s))
+    };
+    let leaf = |at| Some(("leaf-3".to_string(), "Eth9".to_string(), at));
+    let cisco = Some(("cisco".to_string(), "Gi0/7".to_string(), 1.0));
+    assert_eq!(named(&[(-2.0, lldp(SERVER_MAC))]), leaf(-2.0));
+    assert_eq!(named(&[(1.0, lldp(MACHINE))]), None);
+    assert_eq!(named(&[(1.0, cdp()), (2.0, cdp())]), cisco);
+    assert_eq!(named(&[(1.0, cdp()), (2.0, lldp(SERVER_MAC))]), leaf(2.0));
+    assert_eq!(named(&[(1.0, lldp(SERVER_MAC)), (2.0, cdp())]), leaf(1.0));
+    // In a VLAN.
+    let tagged = [[0x81, 0, 0, 7].as_slice(), &LLDP.concat()];
+    assert_eq!(named(&[(3.0, from_switch(SERVER_MAC, &tagged))]), leaf(3.0));
+}
+
+#[test]
+fn a_group_that_waits_is_told_when_it_may_have_held_the_boot() {
+    let mut frames = boot();
+    frames.insert(0, (-1.0, lacp(0x45)));
+    let first = report(&frames).network.lacp.unwrap();
+    assert_eq!((first.first_s, first.forwards_s), (-1.0, None));
+    assert!(first.waits && first.unheard && first.key == 17);
+    frames.push((8.0, lacp(0x3d)));
+    assert_eq!(report(&frames).network.lacp.unwrap().forwards_s, Some(8.0));
+    assert_eq!(report(&[(9.0, lacp(0x45))]).network.lacp, None);
+    // Who listens waits for it.
+    let mut observer = Observer::new(MACHINE, BEGAN);
+    observer.frame(BEGAN + 9.0, LinkType::Ethernet, &lacp(0x45));
+    let heard = observer.report_until(12.0).network;
+    assert_eq!((heard.span_s, heard.lacp.unwrap().first_s), (12.0, 9.0));
+}

@@ -12,6 +12,9 @@ const COLUMNS: usize = 79;
 pub(super) fn lines(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     add(&mut lines, "", &wireboot_diagnosis::verdict(report));
+    if let Some(neighbour) = report.neighbour() {
+        add(&mut lines, "", &format!("At {neighbour}."));
+    }
     for (finding, number) in report.findings.iter().zip(1..) {
         lines.push(String::new());
         self::finding(&mut lines, number, finding);
@@ -87,6 +90,7 @@ mod tests {
     use super::*;
     use alloc::vec;
     use wireboot_report::NotMeasured;
+    use wireboot_report::network::Neighbour;
 
     fn finding() -> Finding {
         Finding {
@@ -109,12 +113,18 @@ mod tests {
             reason: "no \u{1b}[2Jcard".into(),
         });
         report.as_found = Some(false);
+        report.network.neighbour = Some(Neighbour {
+            switch: "leaf\u{1b}3".into(),
+            port: "Eth9".into(),
+            ..Neighbour::default()
+        });
         let lines = lines(&report);
         for line in &lines {
             assert!(width(line) <= COLUMNS, "{line}");
             assert!(!line.contains('\u{1b}'), "{line}");
         }
         for wanted in [
+            "At leaf?3, port Eth9, by LLDP.",
             "1. small windows: 18.2 s, 2.1 s when changed",
             "2. small windows: 18.2 s, 2.1 s when changed",
             "          second",

@@ -109,7 +109,7 @@ fn octets6(address: IpAddr) -> [u8; 16] {
 }
 
 /// The ones' complement sum of RFC 1071 over all parts, of which only the last may be of an odd length.
-fn checksum<const N: usize>(parts: [&[u8]; N]) -> u16 {
+pub(crate) fn checksum<const N: usize>(parts: [&[u8]; N]) -> u16 {
     let mut sum: u32 = 0;
     for pair in parts.into_iter().flat_map(|part| part.chunks(2)) {
         let word = match *pair {

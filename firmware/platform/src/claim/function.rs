@@ -3,6 +3,7 @@
 use super::{connect, open};
 use crate::device_path;
 use crate::pci::config_read;
+use crate::pcie;
 use crate::raw::pci_io::PciIoProtocol;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -48,6 +49,13 @@ impl Candidate {
         let io = open::<PciIo>(self.handle, OpenProtocolAttributes::GetProtocol)?;
         let io = io.get().ok_or(Status::UNSUPPORTED)?;
         Ok(NonNull::from(&io.0))
+    }
+
+    /// Its link of PCI Express, if it has one.
+    #[must_use]
+    pub fn link(&self) -> Option<pcie::Link> {
+        let io = self.io().ok()?;
+        pcie::link(|offset| config_read(io, offset))
     }
 
     /// Has the firmware's drivers take it. At start-up some firmware does so only with what it boots from.

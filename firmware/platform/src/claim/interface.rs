@@ -19,6 +19,14 @@ pub struct Candidate {
     pub(crate) function: Option<function::Candidate>,
 }
 
+impl Candidate {
+    /// The PCI function behind it, or the one that leads to it.
+    #[must_use]
+    pub fn function(&self) -> Option<&function::Candidate> {
+        self.function.as_ref()
+    }
+}
+
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.function {

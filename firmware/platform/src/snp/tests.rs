@@ -266,7 +266,7 @@ impl Bench {
         let driver = Box::into_raw(driver);
         let protocol = NonNull::new(driver.cast()).unwrap();
         // SAFETY: freed behind the `Snp`.
-        let snp = unsafe { Snp::start(protocol, None) }.unwrap();
+        let snp = unsafe { Snp::start(protocol, None, |_| STATION) }.unwrap();
         Self {
             snp: Some(snp),
             driver,
@@ -326,12 +326,27 @@ fn starts_whatever_the_state_and_stops() {
 }
 
 #[test]
+fn who_listens_hears_all_groups_or_everybody() {
+    // All groups is the highest of these bits, everybody the one below it.
+    for (known, on) in [(0b1_1111, 0b1_0101), (0b0_1111, 0b0_1101)] {
+        let mut driver = Driver::new();
+        driver.mode.receive_filter_mask = known;
+        driver.mode.receive_filter_setting = 0;
+        let protocol = NonNull::from(&mut *driver).cast();
+        // SAFETY: the driver outlives it.
+        let snp = unsafe { Snp::start(protocol, None, everything) };
+        assert_eq!(driver.mode.receive_filter_setting, on);
+        drop(snp);
+    }
+}
+
+#[test]
 fn a_link_that_carries_no_full_packets_is_refused() {
     let mut driver = Driver::new();
     driver.mode.max_packet_size = 300;
     let protocol = NonNull::from(&mut *driver).cast();
     // SAFETY: the driver outlives it.
-    let started = unsafe { Snp::start(protocol, None) };
+    let started = unsafe { Snp::start(protocol, None, |_| STATION) };
     assert!(started.is_err_and(|error| error.status() == Status::UNSUPPORTED));
     assert_eq!(driver.mode.state, NetworkState::STOPPED);
 }

@@ -73,6 +73,7 @@ fn times_of_firmware_and_loader_and_the_order_are_found() {
     tree.time("LoaderTimeExecUSec", "30000000");
     tree.words("BootCurrent", &[3]);
     tree.words("BootOrder", &[1, 0x1a, 3, 2]);
+    tree.words("Timeout", &[5]);
     for (number, name) in [
         (1, "UEFI PXEv6"),
         (0x1a, "Disk"),
@@ -103,7 +104,7 @@ fn times_of_firmware_and_loader_and_the_order_are_found() {
     );
     assert_eq!(points.missing, Vec::<String>::new());
     let ids: Vec<_> = report.findings.iter().map(|one| one.id.as_str()).collect();
-    assert_eq!(ids, ["options-before"]);
+    assert_eq!(ids, ["boot-menu", "options-before"]);
     let shown = crate::text::shown(&report).replace('\n', " ");
     assert!(shown.starts_with("40.4 s from reset to the end of boot services: 7.0 firmware, 13.2 loading the boot loader,"), "{shown}");
 }

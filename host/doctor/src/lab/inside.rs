@@ -73,8 +73,10 @@ pub fn examine(
         boot_index: Some(1),
     });
     machine.pxe_only(Some(IpVersion::V4));
+    Site::prepare(trial.faults, &mut machine);
     site.check()?;
     let mut running = machine.start(lab, "doctor", watch)?;
+    Site::unplug(trial.faults, &mut running)?;
     let end = Regex::new(r"doctor: (\{.*\})\r?\n|wireboot: error: (.*)\n")?;
     let seen = running.console.wait_for(&end, trial.longest)?;
     let json = seen.groups.get(1).filter(|json| !json.is_empty());

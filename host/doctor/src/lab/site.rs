@@ -1,17 +1,22 @@
 //! The network of an examination, with what is wrong on it, and its servers.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use wireboot_lab::background::Background;
 use wireboot_lab::loaders::{FOLDER, shim_and_grub};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, Network, NetworkOptions, SERVER};
 use wireboot_lab::payload::{self, INSTALLER_FILES};
+use wireboot_lab::qemu::{Machine, RunningMachine};
 use wireboot_lab::station::Station;
 use wireboot_lab::{Impairment, atftpd};
 
@@ -39,7 +44,34 @@ pub enum Fault {
     Loss,
     /// The way there and back takes 20 ms
     Delay,
+    /// The machine's port belongs to a group that waits 12 s for LACP before it falls back
+    Lacp,
+    /// The DHCP server says that it knows the boot file (option 60), and its port 4011 never answers
+    SilentProxy,
+    /// The TFTP server stands still for 0.3 s, again and again, as with a slow disk
+    SlowDisk,
+    /// The way's MTU is 1400, so that the firmware's blocks fit no packet
+    SmallMtu,
+    /// The firmware tries HTTP Boot over IPv6 first, which nobody speaks
+    #[value(name = "ipv6-first")]
+    Ipv6First,
+    /// The first network boot option is that of a card without a cable; found from inside
+    DeadOption,
+    /// The firmware waits 5 s for its menu; found from inside
+    MenuTimeout,
 }
+
+/// How long the machine's port waits for LACP.
+const FALLBACK: Duration = Duration::from_secs(12);
+/// How long the slow TFTP server stands still, and how long it then works.
+const STANDS: Duration = Duration::from_millis(300);
+const WORKS: Duration = Duration::from_millis(200);
+/// The MTU of the narrow way.
+const SMALL_MTU: u16 = 1400;
+/// The port of proxyDHCP and boot servers (PXE 2.1).
+const PROXY: u16 = 4011;
+/// The card without a cable.
+const DEAD: &str = "dead";
 
 /// The file that GRUB asks for when it has all others.
 const END: &str = "end";
@@ -52,9 +84,13 @@ pub const IPERF3: &str = "iperf3.json";
 /// The network and its servers. They end with this value.
 pub(crate) struct Site {
     pub(crate) network: Network,
+    /// What stops the TFTP server: before that ends.
+    _stopping: Option<Background>,
     servers: Vec<Server>,
     /// The second DHCP server's.
     _station: Option<Station>,
+    /// Keeps the port open, and never answers.
+    _silent: Option<UdpSocket>,
 }
 
 impl Site {
@@ -75,6 +111,12 @@ impl Site {
             NetworkOptions {
                 bridge: true,
                 spanning_tree: has(Fault::Stp),
+                aggregation: has(Fault::Lacp).then_some(FALLBACK),
+                mtu: if has(Fault::SmallMtu) {
+                    SMALL_MTU
+                } else {
+                    1500
+                },
                 impairment: impaired.then(|| Impairment {
                     loss: if has(Fault::Loss) { 0.01 } else { 0.0 },
                     delay: Duration::from_millis(if has(Fault::Delay) { 10 } else { 0 }),
@@ -87,10 +129,17 @@ impl Site {
             dnsmasq(lab, &root, faults, wireboot.is_some()),
             lab.scratch().join("dnsmasq.log"),
         )?];
+        let mut stopping = None;
         if !(has(Fault::NoWindowsize) || has(Fault::NoBlksize)) {
             let command = atftpd::serve(lab.command("atftpd"), SERVER.into(), &root)?;
-            servers.push(Server::start(command, lab.scratch().join("atftpd.log"))?);
+            let server = Server::start(command, lab.scratch().join("atftpd.log"))?;
+            stopping = has(Fault::SlowDisk).then(|| stop_again_and_again(&server.child));
+            servers.push(server);
         }
+        let silent = has(Fault::SilentProxy)
+            .then(|| UdpSocket::bind((SERVER, PROXY)))
+            .transpose()
+            .context("opening the port of boot servers")?;
         let second = has(Fault::TwoDhcp)
             .then(|| network.station("second", SECOND))
             .transpose()?;
@@ -105,9 +154,43 @@ impl Site {
         }
         Ok(Self {
             network,
+            _stopping: stopping,
             servers,
             _station: second,
+            _silent: silent,
         })
+    }
+
+    /// What is wrong with the machine itself, before it starts.
+    pub(crate) fn prepare(faults: &[Fault], machine: &mut Machine) {
+        let mut more: Vec<&str> = Vec::new();
+        let netdev = format!("hubport,id={DEAD},hubid=1");
+        // Behind the disk that the machine may have, and before the card that works.
+        let device =
+            format!("virtio-net-pci,netdev={DEAD},mac=52:54:00:77:00:dd,bootindex=2,romfile=");
+        if faults.contains(&Fault::DeadOption) {
+            more.extend(["-netdev", &netdev, "-device", &device]);
+            if let Some(card) = &mut machine.network {
+                card.boot_index = Some(3);
+            }
+        }
+        machine.http_boot_ipv6 = faults.contains(&Fault::Ipv6First);
+        if faults.contains(&Fault::MenuTimeout) {
+            more.extend(["-boot", "menu=on,splash-time=5000"]);
+        }
+        machine.extra.extend(more.into_iter().map(Into::into));
+    }
+
+    /// What is wrong with the machine that runs.
+    ///
+    /// # Errors
+    /// When QEMU refuses.
+    pub(crate) fn unplug(faults: &[Fault], running: &mut RunningMachine) -> Result<()> {
+        if faults.contains(&Fault::DeadOption) {
+            let card = json!({ "name": DEAD, "up": false });
+            running.ask("set_link", card)?;
+        }
+        Ok(())
     }
 
     /// Starts iperf3, whose results in JSON go to the file [`IPERF3`] of the lab.
@@ -162,6 +245,19 @@ impl Drop for Server {
     }
 }
 
+/// Has a server stand still and work by turns.
+fn stop_again_and_again(server: &Child) -> Background {
+    let server = Pid::from_raw(server.id().cast_signed());
+    Background::start(move |pauses| {
+        let signal = |signal| kill(server, signal).is_ok();
+        while signal(Signal::SIGSTOP)
+            && pauses.pause(STANDS)
+            && signal(Signal::SIGCONT)
+            && pauses.pause(WORKS)
+        {}
+    })
+}
+
 /// What the servers offer: shim, GRUB, and the installer.
 fn files(root: &Path) -> Result<()> {
     let [kernel, initrd] = INSTALLER_FILES;
@@ -204,6 +300,8 @@ fn dnsmasq(lab: &Lab, root: &Path, faults: &[Fault], wireboot: bool) -> Command 
     ]);
     if has(Fault::MissingFile) {
         command.arg("--dhcp-boot=grubx46.efi");
+    } else if has(Fault::SilentProxy) {
+        command.arg("--dhcp-option-force=60,PXEClient");
     } else if !has(Fault::NoBootFile) {
         let first = if wireboot {
             "wireboot.efi"

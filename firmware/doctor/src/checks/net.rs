@@ -1,0 +1,229 @@
+//! `net`: what the switch, the servers and the routers on the machine's link say, and how far they are.
+//!
+//! ```text
+//! the firmware's driver, for us alone ──all multicast frames──> observe: spanning tree, LACP, LLDP, CDP, offers, routers
+//!                       ^                                └────> ask: answers
+//!                       └──DHCPDISCOVER, router solicitation, ARP probes── ask
+//! ```
+//!
+//! It takes no address: no server has anything to remember, and no other station is disturbed.
+
+mod ask;
+
+use crate::error::{Error, refused};
+use crate::examination::Examination;
+use crate::ladder::wire::{Driver, Wire};
+use alloc::format;
+use alloc::string::ToString;
+use ask::{Asker, Client};
+use wireboot_boot::error::Error as BootError;
+use wireboot_boot::origin::Origin;
+use wireboot_nic::Nic;
+use wireboot_observe::{LinkType, Mac, Observer};
+use wireboot_platform::claim::pci::{self, Candidate as Function};
+use wireboot_platform::claim::snp;
+use wireboot_platform::console::{self, Key};
+use wireboot_platform::device_path::NetworkPath;
+use wireboot_platform::pcie::{Link, Width};
+use wireboot_platform::snp::Snp;
+use wireboot_platform::{Clock, smbios};
+use wireboot_report::{Pcie, Surroundings};
+
+/// How long the link may take to come up, in microseconds.
+const LINK: u64 = 10_000_000;
+/// How long to listen, in microseconds: longer than LLDP's and slow LACP's 30 s; or where other checks are to have time, as long as EDK II
+/// waits for an offer that came too late for its first timer.
+const THOROUGH: u64 = 35_000_000;
+const STANDARD: u64 = 12_000_000;
+/// How often the keyboard is looked at, and progress shown.
+const LOOKED: u64 = 100_000;
+const SHOWN: u64 = 1_000_000;
+
+/// Listens, asks, and tells.
+pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
+    let (origin, clock) = (examination.origin, examination.clock);
+    let card = interface(origin).ok_or(BootError::NoInterface)?;
+    let length = if examination.options.thorough {
+        THOROUGH
+    } else {
+        STANDARD
+    };
+    let nic = Snp::listen(&card).map_err(refused("the firmware's driver of the network card"))?;
+    let mac = nic.properties().mac;
+    let client = Client {
+        mac,
+        uuid: smbios::system_uuid(),
+        http: origin.http,
+        // Differs from one examination to the next.
+        xid: clock.nanos_since_reset() as u32,
+    };
+    let mut ear = Ear {
+        wire: Driver(nic),
+        clock,
+        observer: Observer::new(Mac(mac), 0.0),
+        asker: Asker::new(&client),
+        packets: 0,
+    };
+    let began = clock.micros();
+    let up = ear.wait_for_link();
+    let zero = clock.micros();
+    let heard = if up { ear.listen(zero, length) } else { Ok(()) };
+    let listened_s = if up {
+        seconds(clock.micros() - zero)
+    } else {
+        0.0
+    };
+    console::clear_progress();
+    let (packets, round_trips) = (ear.packets, ear.asker.round_trips());
+    let seen = ear.observer.report_until(listened_s);
+    // The card goes back to the firmware.
+    drop(ear.wire);
+    if let Some(cached) = &origin.cached {
+        // The packets that the firmware had when it started this program.
+        let _ = cached.restore();
+    }
+    examination.report.surroundings = Some(Surroundings {
+        mac: Mac(mac).to_string(),
+        listened_s,
+        link_after_s: up.then(|| seconds(zero - began)),
+        pcie: card.function().and_then(Function::link).map(pcie),
+        packets,
+        timeline: seen.timeline,
+        network: seen.network,
+        round_trips,
+    });
+    if !up {
+        return Err(BootError::NoLink(card.to_string()).into());
+    }
+    heard
+}
+
+fn pcie(link: Link) -> Pcie {
+    // 2.5 GT/s and its doubles, but that the third generation has 8.
+    let rate = |width: Width| match width.generation {
+        generation @ 0..3 => 1.25 * f64::from(1 << generation),
+        generation => f64::from(1u32 << generation.min(15)),
+    };
+    Pcie {
+        gt_per_s: rate(link.now),
+        lanes: link.now.lanes,
+        most_gt_per_s: rate(link.most),
+        most_lanes: link.most.lanes,
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// The interface that the machine came by, else the first.
+fn interface(origin: &Origin) -> Option<snp::Candidate> {
+    let Some(mac) = origin.network.mac else {
+        let cards = pci::functions();
+        cards
+            .iter()
+            .filter(|card| card.is_network())
+            .for_each(Function::connect);
+        return snp::interfaces().into_iter().next();
+    };
+    let mut interfaces = snp::interfaces().into_iter();
+    interfaces.find(|interface| NetworkPath::parse(&interface.path).mac == Some(mac))
+}
+
+/// A card that listens.
+struct Ear {
+    wire: Driver<Snp>,
+    clock: Clock,
+    observer: Observer,
+    asker: Asker,
+    packets: u64,
+}
+
+impl Ear {
+    fn wait_for_link(&mut self) -> bool {
+        let end = self.clock.micros() + LINK;
+        loop {
+            if self.wire.0.link_up() {
+                return true;
+            }
+            if self.clock.micros() > end || is_ended() {
+                return false;
+            }
+        }
+    }
+
+    /// From `zero` on so long, or until the Esc key.
+    fn listen(&mut self, zero: u64, length: u64) -> Result<(), Error> {
+        let (mut looked, mut shown) = (0, 0);
+        loop {
+            let now = self.clock.micros() - zero;
+            if now >= length {
+                return Ok(());
+            }
+            if now >= looked {
+                looked = now + LOOKED;
+                if is_ended() {
+                    return Ok(());
+                }
+            }
+            if now >= shown {
+                shown = now + SHOWN;
+                let left = (length - now).div_ceil(1_000_000);
+                console::progress(&format!("{left} s left; the Esc key ends it"));
+            }
+            self.turn(zero)?;
+        }
+    }
+
+    fn turn(&mut self, zero: u64) -> Result<(), Error> {
+        let Self {
+            wire,
+            clock,
+            observer,
+            asker,
+            packets,
+        } = self;
+        while let Some(frame) = asker.due(clock.micros() - zero) {
+            if wire.send(&frame)? {
+                let at_s = seconds(clock.micros() - zero);
+                observer.frame(at_s, LinkType::Ethernet, &frame);
+            }
+        }
+        wire.flush()?;
+        wire.receive(|(parts, _)| {
+            let now = clock.micros() - zero;
+            let frame = parts.concat();
+            asker.frame(now, &frame);
+            observer.frame(seconds(now), LinkType::Ethernet, &frame);
+            *packets += 1;
+        })?;
+        Ok(())
+    }
+}
+
+/// The Esc key was pressed.
+fn is_ended() -> bool {
+    core::iter::from_fn(console::key).any(|key| key == Key::Escape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_the_generations() {
+        let rate = |generation| {
+            let width = Width {
+                generation,
+                lanes: 4,
+            };
+            let link = Link {
+                now: width,
+                most: width,
+            };
+            pcie(link).gt_per_s
+        };
+        let told: [f64; 6] = core::array::from_fn(|place| rate(place as u8 + 1));
+        assert_eq!(told, [2.5, 5.0, 8.0, 16.0, 32.0, 64.0]);
+    }
+}
