@@ -5,11 +5,15 @@ use crate::test::{Limit, Test};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::ops::Range;
 use serde::{Deserialize, Serialize};
 use wireboot_report::throughput::{Direction, Transport};
 
 /// Which iperf3 we behave as.
 const VERSION: &str = "3.12";
+
+/// Seconds of a test, and percent of a processor's time. What is computed of them is finite.
+const POSSIBLE: Range<f64> = 0.0..1e6;
 
 /// What the client asks for.
 #[derive(Debug, Default, Serialize)]
@@ -116,10 +120,15 @@ impl Results {
             }
         }
         let possible = |one: &StreamResults| {
-            one.jitter >= 0.0 && one.start_time >= 0.0 && one.end_time >= one.start_time
+            [one.jitter, one.start_time, one.end_time]
+                .iter()
+                .all(|time| POSSIBLE.contains(time))
+                && one.end_time >= one.start_time
         };
-        if results.cpu_util_total < 0.0 || !results.streams.iter().all(possible) {
-            return Err(refused("a time or share is negative".into()));
+        if !POSSIBLE.contains(&results.cpu_util_total) || !results.streams.iter().all(possible) {
+            return Err(refused(
+                "a time or share is negative, or a million or more".into(),
+            ));
         }
         Ok(results)
     }
@@ -228,6 +237,19 @@ mod tests {
             (&SERVERS.replace("1.001", "-1"), &[1, 3]),
             (&SERVERS.replace("46.9", "-1"), &[1, 3]),
             (&SERVERS.replace("46.9", "1e999"), &[1, 3]),
+            (&SERVERS.replace("46.9", "1e6"), &[1, 3]),
+            (
+                &SERVERS.replace("\"jitter\":0,", "\"jitter\":1e306,"),
+                &[1, 3],
+            ),
+            (&SERVERS.replace("1.001", "1e306"), &[1, 3]),
+            (
+                &SERVERS.replace(
+                    "\"start_time\":0,\"end_time\":1.001",
+                    "\"start_time\":1e300,\"end_time\":1e300",
+                ),
+                &[1, 3],
+            ),
         ] {
             assert!(
                 matches!(

@@ -56,6 +56,10 @@ pub(crate) fn made(report: &Report) -> Report {
     if let Some(profile) = &mut report.profile {
         hash(&mut profile.file);
     }
+    // Errors quote what was asked for, and from whom.
+    for one in &mut report.not_measured {
+        one.reason.clear();
+    }
     report.findings = wireboot_diagnosis::examine(&report);
     report
 }
@@ -98,12 +102,29 @@ fn names(network: &mut Network, hash: impl Fn(&mut String)) {
         hash(&mut one.file);
         // A server's words may quote the file's name.
         one.message.iter_mut().for_each(&hash);
+        numbers(&mut one.asked);
+        numbers(&mut one.granted);
     }
 }
+
+/// Leaves options of TFTP whose values are numbers. That of a multicast (RFC 2090) is an address.
+fn numbers(options: &mut String) {
+    let is_number = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
+    let all = options.split(' ');
+    let left = all.filter(|one| {
+        one.split_once('=')
+            .is_some_and(|(_, value)| is_number(value))
+    });
+    *options = left.collect::<Vec<_>>().join(" ");
+}
+
+#[cfg(test)]
+mod filled;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use wireboot_report::network::{BootServer, Dhcp, Lacp, Neighbour, Offer, Transfer};
     use wireboot_report::trace::Traced;
     use wireboot_report::{DryBoot, Phase, RoundTrip, Surroundings, Trace};
@@ -150,6 +171,7 @@ mod tests {
             file: name(),
             outcome: wireboot_report::network::Outcome::Refused,
             message: Some(format!("{secret} not found")),
+            granted: format!("tsize=7 multicast={secret} blksize=1468"),
             ..Transfer::default()
         });
         report.timeline.push(Phase {
@@ -195,6 +217,7 @@ mod tests {
             );
             let made = super::made(&report);
             assert!(!made.to_json().contains(secret), "{}", made.to_json());
+            assert!(made.to_json().contains(r#""tsize=7 blksize=1468""#));
             let after: Vec<_> = made.findings.iter().map(|one| one.id.clone()).collect();
             assert_eq!(after, before);
             // The same name is still the same.
@@ -202,5 +225,42 @@ mod tests {
                 |report: &Report| report.findings.iter().map(|one| one.seconds).sum::<f64>();
             assert!((seconds(&made) - seconds(&report)).abs() < 1e-9);
         }
+    }
+
+    /// Words of firmware and protocols: none has a name or an address in it.
+    const WORDS: [&str; 14] = [
+        "Called.image",
+        "Called.service",
+        "Cost.service",
+        "Dhcp.vendor_class",
+        "Dhcpv6.kind",
+        "DryBoot.failure",
+        "Machine.firmware",
+        "Machine.model",
+        "Machine.vendor_class",
+        "NotMeasured.check",
+        "ProfiledImage.name",
+        "Report.version",
+        "Throughput.check",
+        "Throughput.driver",
+    ];
+
+    /// The fields whose texts are in a report.
+    fn texts(report: &Report) -> BTreeSet<String> {
+        let text = report.to_json();
+        let parts = text.split(filled::SECRET).skip(1);
+        let fields = parts.filter_map(|part| part.split_once(filled::END));
+        fields.map(|(field, _)| field.to_owned()).collect()
+    }
+
+    #[test]
+    fn no_field_keeps_its_text_but_those_that_are_words() {
+        let report: Report = filled::filled();
+        let before = texts(&report);
+        for field in ["Machine.mac", "NotMeasured.reason", "Offer.boot_file"] {
+            assert!(before.contains(field), "{field}");
+        }
+        // Whoever adds a field of text replaces it above, or says here that it has no name in it.
+        assert_eq!(texts(&made(&report)), WORDS.map(str::to_owned).into());
     }
 }

@@ -219,7 +219,7 @@ fn csv(report: &Report) -> String {
 fn markdown(report: &Report) -> String {
     // A cell ends at a bar, and a stranger's file name must be neither HTML nor a link.
     let cell = |text: &str| {
-        let text = text.replace('\\', "\\\\").replace('\n', " ");
+        let text = text.replace('\\', "\\\\").replace(char::is_control, " ");
         let text = text.replace('&', "&amp;").replace('<', "&lt;");
         text.replace('|', "\\|").replace('[', "\\[")
     };
@@ -360,8 +360,8 @@ mod tests {
 
     #[test]
     fn a_strangers_names_are_neither_html_nor_formulas_nor_cells() {
-        let page = markdown(&report("<img src=//x>|[y](z)\\|\nnext", 1.0));
-        for wrong in ["<img", "|[y]", "[y](", "\nnext"] {
+        let page = markdown(&report("<img src=//x>|[y](z)\\|\nnext\rlast", 1.0));
+        for wrong in ["<img", "|[y]", "[y](", "\nnext", "\rlast"] {
             assert!(
                 !page.replace("\\[", "").contains(wrong),
                 "{wrong} in {page}"

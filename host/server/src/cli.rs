@@ -274,14 +274,10 @@ impl ReportsFolder {
         })
     }
 
-    /// An error if this process may not write there.
+    /// An error if this process cannot keep files there.
     fn check(&self) -> anyhow::Result<()> {
-        self.reports.try_to_write().with_context(|| {
-            format!(
-                "--reports {}: the server, which runs as the user above, cannot write there; give that user the folder, or start the server with --user",
-                self.reports.path().display()
-            )
-        })
+        let named = || format!("--reports {}", self.reports.path().display());
+        self.reports.try_to_write().with_context(named)
     }
 }
 

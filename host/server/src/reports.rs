@@ -4,14 +4,15 @@
 //! day, and in all. A file is written beside its name and then renamed, so that no reader sees half of it, and none is ever overwritten.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -23,8 +24,14 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 pub(crate) use wireboot_report::LONGEST;
 use wireboot_report::{ReadError, Report};
 
-/// Bodies that are in memory at the same time.
+/// Clients whose bodies are in memory at the same time, one of each.
 const AT_ONCE: usize = 4;
+/// How long a client waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A file counts as so many bytes at least, as it takes a block of the disk.
+const LEAST: u64 = 4096;
+/// A folder that is full is looked at again for the next report, but not more often than this.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How a file is called until it is whole.
 const UNFINISHED: &str = ".unfinished-";
 /// Names that are tried before the next report waits for another second.
@@ -38,9 +45,9 @@ const CLIENTS: usize = 4096;
 struct Limits {
     /// Files in the folder.
     files: u64,
-    /// Their bytes.
+    /// Their bytes, by [`counted`].
     bytes: u64,
-    /// Bytes of one client in a day.
+    /// Bytes of one client in a day, likewise.
     of_client: u64,
 }
 
@@ -63,7 +70,9 @@ pub(crate) enum Refusal {
     #[error("other reports are being taken in; try again")]
     Busy,
     /// One client has sent very many.
-    #[error("this client has sent 64 MiB in a day, which is enough")]
+    #[error(
+        "this client has sent 64 MiB in a day (a report counts 4 KiB at least), which is enough"
+    )]
     OfClient,
     /// The folder has as many as it may have.
     #[error("the folder of reports is full (100,000 files or 4 GiB): move some of them elsewhere")]
@@ -79,31 +88,68 @@ impl From<Errno> for Refusal {
     }
 }
 
+/// Why a folder is of no use for reports.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    /// This process may not write there.
+    #[error(
+        "the server, which runs as the user above, cannot write there; give that user the folder, or start the server with --user"
+    )]
+    Write(#[source] io::Error),
+    /// It cannot give a file a name only if nothing has it. NFS cannot.
+    #[error(
+        "its file system does not rename a file without overwriting another (RENAME_NOREPLACE); NFS does not. Take a folder on a disk of this computer"
+    )]
+    Rename(#[source] io::Error),
+}
+
 /// The folder that reports are kept in.
 #[derive(Debug)]
 pub struct Reports {
     path: PathBuf,
     folder: OwnedFd,
     limits: Limits,
+    patience: Duration,
     state: Mutex<State>,
+    /// A place came free.
+    free: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     files: u64,
     bytes: u64,
-    /// Bodies in memory.
-    taken: usize,
+    /// When the folder was full and was looked at again.
+    looked: Option<Instant>,
+    /// Whose bodies are in memory.
+    places: Vec<IpAddr>,
     /// Since when which client has sent how many bytes.
     clients: HashMap<IpAddr, (SystemTime, u64)>,
 }
 
-/// Leave to read one report into memory.
-pub(crate) struct Place<'a>(&'a Reports);
+/// Leave of a client to have one report in memory.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    reports: &'a Reports,
+    client: IpAddr,
+}
+
+impl Place<'_> {
+    /// Keeps the client's report, that came at `now`.
+    ///
+    /// # Errors
+    /// As [`Reports::keep`].
+    pub(crate) fn keep(&self, bytes: &[u8], now: SystemTime) -> Result<String, Refusal> {
+        self.reports.keep(bytes, self.client, now)
+    }
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.state().taken -= 1;
+        let places = &mut self.reports.state().places;
+        places.retain(|client| *client != self.client);
+        // Who waits may wait for this client's place or for any.
+        self.reports.free.notify_all();
     }
 }
 
@@ -113,34 +159,29 @@ impl Reports {
     /// # Errors
     /// When `path` is no folder, or cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::with_limits(path, LIMITS)
+        Self::with_limits(path, LIMITS, PATIENCE)
     }
 
-    fn with_limits(path: &Path, limits: Limits) -> io::Result<Self> {
+    fn with_limits(path: &Path, limits: Limits, patience: Duration) -> io::Result<Self> {
         let how = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let folder = open(path, how, Mode::empty())?;
-        let mut listed = Dir::openat(&folder, ".", how, Mode::empty())?;
-        let mut state = State::default();
-        for entry in listed.iter() {
-            let entry = entry?;
-            let name = entry.file_name();
+        for_each(&folder, |name| {
             if name.to_bytes().starts_with(UNFINISHED.as_bytes()) {
                 let _ = unlinkat(&folder, name, UnlinkatFlags::NoRemoveDir);
-                continue;
             }
-            let Ok(found) = fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
-                continue;
-            };
-            if found.st_mode & libc::S_IFMT == libc::S_IFREG {
-                state.files += 1;
-                state.bytes += u64::try_from(found.st_size).unwrap_or_default();
-            }
-        }
+        })?;
+        let (files, bytes) = kept(&folder)?;
         Ok(Self {
             path: path.to_owned(),
             folder,
             limits,
-            state: Mutex::new(state),
+            patience,
+            state: Mutex::new(State {
+                files,
+                bytes,
+                ..State::default()
+            }),
+            free: Condvar::new(),
         })
     }
 
@@ -149,58 +190,85 @@ impl Reports {
         &self.path
     }
 
-    /// Whether this process may write there.
+    /// Whether this process can keep files there.
     ///
     /// # Errors
-    /// When it may not.
-    pub(crate) fn try_to_write(&self) -> io::Result<()> {
-        let name = unfinished();
-        drop(self.create(&name)?);
-        self.remove(&name)
+    /// When it cannot.
+    pub(crate) fn try_to_write(&self) -> Result<(), Unusable> {
+        let (draft, name) = (unfinished(), unfinished());
+        drop(self.create(&draft).map_err(Unusable::Write)?);
+        if let Err(errno) = self.rename(&draft, &name) {
+            let _ = self.remove(&draft);
+            return Err(Unusable::Rename(errno.into()));
+        }
+        self.remove(&name).map_err(Unusable::Write)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place in memory for a report.
+    /// A place in memory for a report of `client`, which waits for it while others have all, or the client has one.
     ///
     /// # Errors
-    /// [`Refusal::Busy`].
-    pub(crate) fn place(&self) -> Result<Place<'_>, Refusal> {
-        let mut state = self.state();
-        if state.taken >= AT_ONCE {
+    /// [`Refusal::Busy`] when that takes too long.
+    pub(crate) fn place(&self, client: IpAddr) -> Result<Place<'_>, Refusal> {
+        let is_taken =
+            |state: &mut State| state.places.len() >= AT_ONCE || state.places.contains(&client);
+        let waited = self
+            .free
+            .wait_timeout_while(self.state(), self.patience, is_taken);
+        let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
             return Err(Refusal::Busy);
         }
-        state.taken += 1;
-        Ok(Place(self))
+        state.places.push(client);
+        Ok(Place {
+            reports: self,
+            client,
+        })
     }
 
     /// Keeps a report that came from `client` at `now`, byte for byte. Returns the file's name.
     ///
     /// # Errors
     /// [`Refusal`]; nothing is kept then.
-    pub(crate) fn keep(
-        &self,
-        bytes: &[u8],
-        client: IpAddr,
-        now: SystemTime,
-    ) -> Result<String, Refusal> {
+    fn keep(&self, bytes: &[u8], client: IpAddr, now: SystemTime) -> Result<String, Refusal> {
         let text = str::from_utf8(bytes).map_err(|_| Refusal::NoText)?;
         let report = Report::from_json(text)?;
-        let length = bytes.len() as u64;
-        // One after the other: a report takes milliseconds, and the count is right.
+        let length = counted(bytes.len() as u64);
+        self.admit(length, client, now)?;
+        // Disks are slow: others come in meanwhile.
+        let written = self.write(bytes, &stem(&report, client, now));
+        if written.is_err() {
+            self.state().take_back(length, client);
+        }
+        written
+    }
+
+    /// Counts so many bytes in, if they can be kept.
+    fn admit(&self, length: u64, client: IpAddr, now: SystemTime) -> Result<(), Refusal> {
+        let admitted = self.state().admit(length, client, now, self.limits);
+        if !matches!(admitted, Err(Refusal::Full)) || !self.state().may_look(Instant::now()) {
+            return admitted;
+        }
+        // Somebody may have moved some.
+        let (files, bytes) = kept(&self.folder)?;
         let mut state = self.state();
-        state.admit(length, client, now, self.limits)?;
-        let name = self.write(bytes, &stem(&report, client, now))?;
-        state.count(length, client, now);
-        Ok(name)
+        (state.files, state.bytes) = (files, bytes);
+        state.admit(length, client, now, self.limits)
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
         let how = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(0o644);
         Ok(openat(&self.folder, name, how, mode)?.into())
+    }
+
+    /// Renames a file, unless another has the name.
+    fn rename(&self, from: &str, to: &str) -> nix::Result<()> {
+        let flags = RenameFlags::RENAME_NOREPLACE;
+        renameat2(&self.folder, from, &self.folder, to, flags)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -229,8 +297,7 @@ impl Reports {
                 1 => format!("{stem}.json"),
                 number => format!("{stem}-{number}.json"),
             };
-            let flags = RenameFlags::RENAME_NOREPLACE;
-            match renameat2(&self.folder, draft, &self.folder, name.as_str(), flags) {
+            match self.rename(draft, &name) {
                 Ok(()) => return Ok(name),
                 Err(Errno::EEXIST) => {}
                 Err(errno) => return Err(errno.into()),
@@ -241,21 +308,49 @@ impl Reports {
 }
 
 impl State {
-    /// Whether so many bytes more can be kept.
+    /// Counts so many bytes of a client in, if they can be kept.
     fn admit(
-        &self,
+        &mut self,
         length: u64,
         client: IpAddr,
         now: SystemTime,
         limits: Limits,
     ) -> Result<(), Refusal> {
-        if self.files >= limits.files || self.bytes + length > limits.bytes {
+        if self.files >= limits.files || self.bytes.saturating_add(length) > limits.bytes {
             return Err(Refusal::Full);
         }
-        if self.sent(client, now).1 + length > limits.of_client {
+        let (since, sent) = self.sent(client, now);
+        if sent + length > limits.of_client {
             return Err(Refusal::OfClient);
         }
+        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
+            self.clients.clear();
+        }
+        self.clients.insert(client, (since, sent + length));
+        self.files += 1;
+        self.bytes += length;
         Ok(())
+    }
+
+    /// What was counted in is not kept.
+    fn take_back(&mut self, length: u64, client: IpAddr) {
+        // Both may have been counted anew meanwhile.
+        self.files = self.files.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(length);
+        if let Some((_, sent)) = self.clients.get_mut(&client) {
+            *sent = sent.saturating_sub(length);
+        }
+    }
+
+    /// Whether the full folder is to be looked at again.
+    fn may_look(&mut self, now: Instant) -> bool {
+        let is_due = self
+            .looked
+            .is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK_EVERY);
+        if is_due {
+            self.looked = Some(now);
+        }
+        is_due
     }
 
     /// Since when the client has sent how many bytes.
@@ -267,16 +362,37 @@ impl State {
         });
         counted.unwrap_or((now, 0))
     }
+}
 
-    fn count(&mut self, length: u64, client: IpAddr, now: SystemTime) {
-        self.files += 1;
-        self.bytes += length;
-        let (since, bytes) = self.sent(client, now);
-        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
-            self.clients.clear();
-        }
-        self.clients.insert(client, (since, bytes + length));
+/// What a file of so many bytes counts.
+fn counted(length: u64) -> u64 {
+    length.max(LEAST)
+}
+
+fn for_each(folder: &OwnedFd, mut what: impl FnMut(&CStr)) -> io::Result<()> {
+    let how = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut listed = Dir::openat(folder, ".", how, Mode::empty())?;
+    for entry in listed.iter() {
+        what(entry?.file_name());
     }
+    Ok(())
+}
+
+/// How many files the folder has, and their bytes.
+fn kept(folder: &OwnedFd) -> io::Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0, 0_u64);
+    for_each(folder, |name| {
+        let found = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        let found = found
+            .ok()
+            .filter(|one| one.st_mode & libc::S_IFMT == libc::S_IFREG);
+        if let Some(found) = found {
+            files += 1;
+            let length = counted(found.st_size.try_into().unwrap_or_default());
+            bytes = bytes.saturating_add(length);
+        }
+    })?;
+    Ok((files, bytes))
 }
 
 /// A name that no other server uses.
@@ -311,7 +427,10 @@ impl AsFd for Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     use std::net::Ipv4Addr;
+    use std::os::unix::fs::PermissionsExt;
 
     const REPORT: &str = r#"{"schema":1,"machine":{"mac":"52:54:00:77:00:0A"}}"#;
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
@@ -346,10 +465,7 @@ mod tests {
         std::fs::write(folder.path().join(".unfinished-1"), "{").unwrap();
         let next = Reports::open(folder.path()).unwrap();
         assert_eq!(next.state().files, 3);
-        assert_eq!(
-            next.state().bytes,
-            2 * REPORT.len() as u64 + other.len() as u64
-        );
+        assert_eq!(next.state().bytes, 3 * LEAST);
         let third = next.keep(REPORT.as_bytes(), CLIENT, noon()).unwrap();
         assert_eq!(third, "20261125T120000Z-52540077000a-3.json");
         assert_eq!(names(folder.path()).len(), 4);
@@ -369,19 +485,34 @@ mod tests {
         assert_eq!(names(folder.path()), Vec::<String>::new());
     }
 
+    /// The files that are counted, and their bytes.
+    fn counts(reports: &Reports) -> (u64, u64) {
+        let state = reports.state();
+        (state.files, state.bytes)
+    }
+
+    /// A folder that takes so much.
+    fn limited(limits: Limits) -> (tempfile::TempDir, Reports) {
+        let folder = tempfile::tempdir().unwrap();
+        let reports = Reports::with_limits(folder.path(), limits, PATIENCE).unwrap();
+        (folder, reports)
+    }
+
+    fn host(number: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, number).into()
+    }
+
     #[test]
     fn so_much_is_kept_of_a_client_in_a_day_and_so_much_in_all() {
-        let folder = tempfile::tempdir().unwrap();
-        let length = REPORT.len() as u64;
-        let limits = Limits {
+        // The shortest report counts as much as one of 4 KiB.
+        let (folder, reports) = limited(Limits {
             files: 5,
-            bytes: 4 * length,
-            of_client: 2 * length,
-        };
-        let reports = Reports::with_limits(folder.path(), limits).unwrap();
-        let keep = |host, days: u32| {
-            let client = Ipv4Addr::new(10, 0, 0, host).into();
-            reports.keep(REPORT.as_bytes(), client, noon() + days * DAY)
+            bytes: 4 * LEAST,
+            of_client: 2 * LEAST,
+        });
+        let keep = |number, days: u32| {
+            let at = noon() + days * DAY;
+            reports.keep(br#"{"schema":1}"#, host(number), at)
         };
         keep(1, 0).unwrap();
         keep(1, 0).unwrap();
@@ -391,23 +522,143 @@ mod tests {
         assert!(matches!(keep(3, 1), Err(Refusal::Full)));
         assert_eq!(names(folder.path()).len(), 4);
         let few = Limits { files: 4, ..LIMITS };
-        let reports = Reports::with_limits(folder.path(), few).unwrap();
+        let reports = Reports::with_limits(folder.path(), few, PATIENCE).unwrap();
         let refused = reports.keep(REPORT.as_bytes(), CLIENT, noon());
         assert!(matches!(refused, Err(Refusal::Full)));
     }
 
     #[test]
-    fn few_are_in_memory_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let reports = Reports::open(folder.path()).unwrap();
-        let places: Vec<_> = (0..AT_ONCE).map(|_| reports.place().unwrap()).collect();
-        assert!(matches!(reports.place(), Err(Refusal::Busy)));
-        drop(places);
-        assert!(reports.place().is_ok());
+    fn a_longer_report_counts_its_bytes() {
+        let (_folder, reports) = limited(Limits {
+            of_client: 3 * LEAST,
+            ..LIMITS
+        });
+        let long = REPORT.replace(
+            "\"machine\"",
+            &format!("\"x\":\"{}\",\"machine\"", "x".repeat(5000)),
+        );
+        reports.keep(long.as_bytes(), CLIENT, noon()).unwrap();
+        assert_eq!(reports.state().bytes, long.len() as u64);
+        reports.keep(REPORT.as_bytes(), CLIENT, noon()).unwrap();
+        let refused = reports.keep(REPORT.as_bytes(), CLIENT, noon());
+        assert!(matches!(refused, Err(Refusal::OfClient)));
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_told_of() {
+    fn a_full_folder_takes_reports_again_when_some_were_moved_elsewhere() {
+        let (folder, reports) = limited(Limits { files: 2, ..LIMITS });
+        let keep = || reports.keep(REPORT.as_bytes(), CLIENT, noon());
+        let first = keep().unwrap();
+        keep().unwrap();
+        assert!(matches!(keep(), Err(Refusal::Full)));
+        std::fs::remove_file(folder.path().join(&first)).unwrap();
+        assert!(
+            matches!(keep(), Err(Refusal::Full)),
+            "it was looked at just now"
+        );
+        let before = Instant::now().checked_sub(LOOK_EVERY).unwrap();
+        reports.state().looked = Some(before);
+        assert_eq!(keep().unwrap(), first);
+        assert_eq!(counts(&reports), (2, 2 * LEAST));
+    }
+
+    #[test]
+    fn what_could_not_be_written_does_not_count() {
+        let (folder, reports) = limited(Limits {
+            of_client: LEAST,
+            ..LIMITS
+        });
+        std::fs::remove_dir(folder.path()).unwrap();
+        for _ in 0..2 {
+            let refused = reports.keep(REPORT.as_bytes(), CLIENT, noon());
+            assert!(matches!(refused, Err(Refusal::Io(_))), "{refused:?}");
+        }
+        assert_eq!(counts(&reports), (0, 0));
+    }
+
+    /// A folder whose clients wait so long for a place.
+    fn patient(patience: Duration) -> (tempfile::TempDir, Reports) {
+        let folder = tempfile::tempdir().unwrap();
+        let reports = Reports::with_limits(folder.path(), LIMITS, patience).unwrap();
+        (folder, reports)
+    }
+
+    #[test]
+    fn few_are_in_memory_at_a_time_and_one_of_a_client() {
+        let (_folder, reports) = patient(Duration::from_millis(20));
+        let mut places: Vec<_> = (1..AT_ONCE as u8)
+            .map(|number| reports.place(host(number)).unwrap())
+            .collect();
+        assert!(matches!(reports.place(host(1)), Err(Refusal::Busy)));
+        places.push(reports.place(host(8)).unwrap());
+        assert!(matches!(reports.place(host(9)), Err(Refusal::Busy)));
+        places.remove(0);
+        assert!(reports.place(host(1)).is_ok());
+    }
+
+    #[test]
+    fn who_comes_when_all_places_are_taken_waits() {
+        let (_folder, reports) = patient(Duration::from_secs(60));
+        let mut places: Vec<_> = (1..=AT_ONCE as u8)
+            .map(|number| reports.place(host(number)).unwrap())
+            .collect();
+        std::thread::scope(|scope| {
+            let own = scope.spawn(|| reports.place(host(1)).is_ok());
+            let other = scope.spawn(|| reports.place(host(9)).is_ok());
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!own.is_finished() && !other.is_finished());
+            places.remove(0);
+            assert!(own.join().unwrap() && other.join().unwrap());
+        });
+    }
+
+    /// What `body` has, in a thread of its own, which may give up rights.
+    fn apart<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| scope.spawn(body).join().unwrap())
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_or_written_is_told_of() {
         assert!(Reports::open(Path::new("/nowhere")).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let reports = Reports::open(folder.path()).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o555);
+        std::fs::set_permissions(folder.path(), mode).unwrap();
+        let tried = apart(|| {
+            // With them root writes everywhere.
+            let none = CapabilitySet::empty();
+            let sets = CapabilitySets {
+                effective: none,
+                permitted: none,
+                inheritable: none,
+            };
+            set_capabilities(None, sets).unwrap();
+            reports.try_to_write()
+        });
+        assert!(matches!(tried, Err(Unusable::Write(_))), "{tried:?}");
+        let said = tried.unwrap_err().to_string();
+        assert!(said.contains("cannot write there"), "{said}");
+    }
+
+    #[test]
+    fn a_folder_on_a_file_system_that_cannot_rename_so_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let reports = Reports::open(folder.path()).unwrap();
+        let tried = apart(|| {
+            // NFS answers so.
+            let filter = SeccompFilter::new(
+                [(libc::SYS_renameat2, Vec::new())].into(),
+                SeccompAction::Allow,
+                SeccompAction::Errno(libc::EINVAL as u32),
+                std::env::consts::ARCH.try_into().unwrap(),
+            );
+            let filter: BpfProgram = filter.unwrap().try_into().unwrap();
+            seccompiler::apply_filter(&filter).unwrap();
+            reports.try_to_write()
+        });
+        assert!(matches!(tried, Err(Unusable::Rename(_))), "{tried:?}");
+        let said = tried.unwrap_err().to_string();
+        assert!(said.contains("NFS"), "{said}");
+        assert_eq!(names(folder.path()), Vec::<String>::new());
     }
 }

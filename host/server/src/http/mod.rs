@@ -692,6 +692,64 @@ mod tests {
         assert_eq!(kept.count(), 2);
     }
 
+    /// A connection from another host's address.
+    fn from(bench: &Bench, host: u8) -> TcpStream {
+        let domain = socket2::Domain::IPV4;
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0));
+        socket.bind(&address.into()).unwrap();
+        socket.connect(&bench.address.into()).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    #[test]
+    fn who_sends_slowly_over_many_connections_keeps_no_others_out() {
+        let bench = Bench::new(1, PATIENT);
+        let head = "POST /report HTTP/1.1\r\nContent-Length: 12\r\n\r\n";
+        let slow: Vec<_> = (0..8)
+            .map(|_| {
+                let mut stream = from(&bench, 2);
+                stream.write_all(head.as_bytes()).unwrap();
+                stream.write_all(b"{").unwrap();
+                stream
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(50));
+        let said = answer(&bench, format!("{head}{{\"schema\":1}}").as_bytes());
+        assert!(said.starts_with("HTTP/1.1 201 "), "{said}");
+        drop(slow);
+    }
+
+    #[test]
+    fn a_refusal_says_why_in_a_short_line() {
+        let bench = Bench::new(1, PATIENT);
+        let long = "\u{7f}".repeat(60 << 10);
+        let longer = "\u{7f}".repeat(crate::reports::LONGEST - 100);
+        for (body, why) in [
+            ("{}".to_owned(), "schema 0"),
+            ("GIF89a".to_owned(), "not a report"),
+            (format!(r#"{{"schema":"{long}"}}"#), "invalid type: string"),
+            (format!(r#"{{"schema":"{longer}"}}"#), "64 KiB"),
+            ("[".repeat(1 << 20), "262,144"),
+        ] {
+            let length = body.len();
+            let request =
+                format!("POST /report HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}");
+            let said = answer(&bench, request.as_bytes());
+            let (head, line) = said.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+            assert!(
+                line.starts_with("400 Bad Request: ") && line.contains(why),
+                "{line}"
+            );
+            assert!(line.ends_with('\n') && line.lines().count() == 1, "{line}");
+            assert!(line.len() < 300, "{}", line.len());
+        }
+        assert!(bench.log().len() < 5000, "{}", bench.log().len());
+    }
+
     #[test]
     fn a_report_that_does_not_end_is_given_up() {
         let short = Duration::from_millis(100);

@@ -1,6 +1,7 @@
 //! Reports that machines send (`POST /report`).
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::time::{Instant, SystemTime};
 
 use super::head::{Head, Method};
@@ -8,7 +9,7 @@ use super::response::Response;
 use super::status::Status;
 use super::{Connection, Service};
 use crate::event::{Event, Kind};
-use crate::reports::{LONGEST, Refusal, Reports};
+use crate::reports::{LONGEST, Place, Refusal, Reports};
 
 /// Where they are sent.
 const PATH: &str = "/report";
@@ -52,64 +53,75 @@ fn refusal(refused: &Refusal) -> Response {
     }
 }
 
+/// How many bytes the body has, and a place for them, or why it is not read.
+fn admitted<'a>(
+    head: &Head,
+    reports: Option<&'a Reports>,
+    client: IpAddr,
+) -> Result<(usize, Place<'a>), Response> {
+    let reports = reports.ok_or_else(|| {
+        let why = "this server takes no reports; it does with --reports";
+        Response::refusal(Status::NOT_FOUND, why)
+    })?;
+    let length = length(head).map_err(|(status, why)| Response::refusal(status, why))?;
+    let place = reports.place(client).map_err(|refused| refusal(&refused))?;
+    Ok((length, place))
+}
+
 impl Connection {
     /// Takes a report in, and answers. Nothing else comes on this connection.
     pub(super) fn take_report(&mut self, head: &Head, service: &Service) -> io::Result<()> {
-        let response = match &service.reports {
-            None => Response::refusal(
-                Status::NOT_FOUND,
-                "this server takes no reports; it does with --reports",
-            ),
-            Some(reports) => match self.report(head, service, reports)? {
-                Ok(name) => Response::created(&name),
-                Err(refused) => refused,
-            },
-        };
+        match admitted(head, service.reports.as_deref(), self.client.ip()) {
+            Err(refused) => self.conclude(&refused, service),
+            Ok((length, place)) => {
+                let response = self.report(head, length, &place, service)?;
+                // The place is left when all is written: an answer takes memory, too.
+                self.conclude(&response, service)
+            }
+        }
+    }
+
+    fn conclude(&mut self, response: &Response, service: &Service) -> io::Result<()> {
         if let Some(reason) = &response.refusal {
             service.refused(self.client, PATH, reason);
         }
-        super::write(&mut self.stream, &response, true)
+        super::write(&mut self.stream, response, true)
     }
 
-    /// The name under which it is kept, or why it is not.
+    /// Reads a report of so many bytes and keeps it.
     fn report(
         &mut self,
         head: &Head,
+        length: usize,
+        place: &Place<'_>,
         service: &Service,
-        reports: &Reports,
-    ) -> io::Result<Result<String, Response>> {
-        let length = match length(head) {
-            Ok(length) => length,
-            Err((status, why)) => return Ok(Err(Response::refusal(status, why))),
-        };
-        let _place = match reports.place() {
-            Ok(place) => place,
-            Err(refused) => return Ok(Err(refusal(&refused))),
-        };
+    ) -> io::Result<Response> {
         if head.fields.lists("expect", "100-continue") {
             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         let began = Instant::now();
         if let Err(error) = self.read_body(length) {
             return match error.kind() {
-                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Ok(Err(Response::refusal(
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Ok(Response::refusal(
                     Status::TIMEOUT,
                     "the report did not come in time",
-                ))),
+                )),
                 _ => Err(error),
             };
         }
-        let kept = reports.keep(&self.buffer, self.client.ip(), SystemTime::now());
+        let kept = place.keep(&self.buffer, SystemTime::now());
         self.buffer = Vec::new();
-        Ok(kept
-            .inspect(|name| {
+        Ok(match kept {
+            Ok(name) => {
                 let event = Event::now(Kind::Report, self.client.ip())
-                    .file(name)
+                    .file(&name)
                     .bytes(length as u64)
                     .seconds(began.elapsed().as_secs_f64());
                 service.events.record(event);
-            })
-            .map_err(|refused| refusal(&refused)))
+                Response::created(&name)
+            }
+            Err(refused) => refusal(&refused),
+        })
     }
 
     /// Has the body in the buffer, and nothing else.
