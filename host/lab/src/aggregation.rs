@@ -1,6 +1,6 @@
 //! A switch's port in a group of ports that waits for a partner's LACP (IEEE 802.1AX), and falls back.
 //!
-//! Not every kernel has bonds. The bridge's port is blocked when its link comes up, as a switch suspends such a port, and an LACPDU goes out of
+//! Not every kernel has bonds. The bridge's port is disabled, as a switch suspends such a port, and an LACPDU goes out of
 //! it each second. When the time is over, the port forwards and says so. The time begins with the machine's first frame: a real card has no link
 //! before its driver starts it, and a virtual one from power-on.
 
@@ -16,13 +16,12 @@ use crate::background::{Background, Pauses};
 use crate::netns::tool;
 
 /// States of a bridge's port, as `ip link` numbers them.
+const DISABLED: &str = "0";
 const FORWARDING: &str = "3";
-const BLOCKING: &str = "4";
 
-/// How often it is tried to block the port, whose link is not up yet.
-const TRIED: Duration = Duration::from_millis(50);
-/// How often an LACPDU is sent (Fast_Periodic_Time).
-const SENT: Duration = Duration::from_secs(1);
+/// How often the port is looked after; with each fourth turn an LACPDU is sent (Fast_Periodic_Time, 1 s).
+const TURN: Duration = Duration::from_millis(250);
+const TURNS: u32 = 4;
 
 /// A state of the port (section 6.4.2.3): active, may be aggregated, its partner's values are the defaults; then, too, in sync, collecting and
 /// distributing.
@@ -41,28 +40,31 @@ pub(crate) fn start(cable: &str, fallback: Duration) -> Result<Background> {
 
 fn wait_for_partner(cable: &str, fallback: Duration, socket: &OwnedFd, pauses: &Pauses) {
     let state = |state| {
-        tool(
+        // Refused while there is no link, and then tried again.
+        let _ = tool(
             "ip",
             ["link", "set", cable, "type", "bridge_slave", "state", state],
-        )
+        );
     };
-    while state(BLOCKING).is_err() {
-        if !pauses.pause(TRIED) {
-            return;
-        }
-    }
     let mut left = fallback;
-    loop {
-        let port = if left.is_zero() { FELL_BACK } else { WAITS };
-        // Without a cable's other end nobody misses it.
-        let _ = send(socket.as_raw_fd(), &lacpdu(port), MsgFlags::empty());
-        if !pauses.pause(SENT) {
+    for turn in 0_u32.. {
+        let waits = !left.is_zero();
+        if waits {
+            // Again and again, as the bridge has a port forward whose link comes up.
+            state(DISABLED);
+        }
+        if turn.is_multiple_of(TURNS) {
+            let words = lacpdu(if waits { WAITS } else { FELL_BACK });
+            // Without a cable's other end nobody misses it.
+            let _ = send(socket.as_raw_fd(), &words, MsgFlags::empty());
+        }
+        if !pauses.pause(TURN) {
             return;
         }
-        if !left.is_zero() && has_spoken(cable) {
-            left = left.saturating_sub(SENT);
+        if waits && has_spoken(cable) {
+            left = left.saturating_sub(TURN);
             if left.is_zero() {
-                let _ = state(FORWARDING);
+                state(FORWARDING);
             }
         }
     }

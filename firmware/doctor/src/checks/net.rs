@@ -15,6 +15,7 @@ use crate::examination::Examination;
 use crate::ladder::wire::{Driver, Wire};
 use alloc::format;
 use alloc::string::ToString;
+use alloc::vec::Vec;
 use ask::{Asker, Client};
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::origin::Origin;
@@ -29,8 +30,9 @@ use wireboot_platform::snp::Snp;
 use wireboot_platform::{Clock, smbios};
 use wireboot_report::{Pcie, Surroundings};
 
-/// How long the link may take to come up, in microseconds.
-const LINK: u64 = 10_000_000;
+/// How long a card's link may take to come up, in microseconds, and how many cards are tried.
+const LINK: u64 = 5_000_000;
+const CARDS: usize = 4;
 /// How long to listen, in microseconds: longer than LLDP's and slow LACP's 30 s; or where other checks are to have time, as long as EDK II
 /// waits for an offer that came too late for its first timer.
 const THOROUGH: u64 = 35_000_000;
@@ -42,60 +44,33 @@ const SHOWN: u64 = 1_000_000;
 /// Listens, asks, and tells.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let (origin, clock) = (examination.origin, examination.clock);
-    let card = interface(origin).ok_or(BootError::NoInterface)?;
     let length = if examination.options.thorough {
         THOROUGH
     } else {
         STANDARD
     };
-    let nic = Snp::listen(&card).map_err(refused("the firmware's driver of the network card"))?;
-    let mac = nic.properties().mac;
-    let client = Client {
-        mac,
-        uuid: smbios::system_uuid(),
-        http: origin.http,
-        // Differs from one examination to the next.
-        xid: clock.nanos_since_reset() as u32,
-    };
-    let mut ear = Ear {
-        wire: Driver(nic),
-        clock,
-        observer: Observer::new(Mac(mac), 0.0),
-        asker: Asker::new(&client),
-        packets: 0,
-    };
-    let began = clock.micros();
-    let up = ear.wait_for_link();
-    let zero = clock.micros();
-    let heard = if up { ear.listen(zero, length) } else { Ok(()) };
-    let listened_s = if up {
-        seconds(clock.micros() - zero)
-    } else {
-        0.0
-    };
-    console::clear_progress();
-    let (packets, round_trips) = (ear.packets, ear.asker.round_trips());
-    let seen = ear.observer.report_until(listened_s);
-    // The card goes back to the firmware.
-    drop(ear.wire);
-    if let Some(cached) = &origin.cached {
-        // The packets that the firmware had when it started this program.
-        let _ = cached.restore();
+    let mut failure = BootError::NoInterface;
+    for card in interfaces(origin).iter().take(CARDS) {
+        let began = clock.micros();
+        let mut ear = Ear::open(card, origin, clock)?;
+        if !ear.wait_for_link() {
+            failure = BootError::NoLink(card.to_string());
+            continue;
+        }
+        let zero = clock.micros();
+        let heard = ear.listen(zero, length);
+        console::clear_progress();
+        let mut surroundings = ear.told(seconds(clock.micros() - zero));
+        surroundings.link_after_s = Some(seconds(zero - began));
+        surroundings.pcie = card.function().and_then(Function::link).map(pcie);
+        examination.report.surroundings = Some(surroundings);
+        if let Some(cached) = &origin.cached {
+            // The packets that the firmware had when it started this program.
+            let _ = cached.restore();
+        }
+        return heard;
     }
-    examination.report.surroundings = Some(Surroundings {
-        mac: Mac(mac).to_string(),
-        listened_s,
-        link_after_s: up.then(|| seconds(zero - began)),
-        pcie: card.function().and_then(Function::link).map(pcie),
-        packets,
-        timeline: seen.timeline,
-        network: seen.network,
-        round_trips,
-    });
-    if !up {
-        return Err(BootError::NoLink(card.to_string()).into());
-    }
-    heard
+    Err(failure.into())
 }
 
 fn pcie(link: Link) -> Pcie {
@@ -116,22 +91,24 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// The interface that the machine came by, else the first.
-fn interface(origin: &Origin) -> Option<snp::Candidate> {
+/// The interface that the machine came by, else all: the first of them that has a link is listened at.
+fn interfaces(origin: &Origin) -> Vec<snp::Candidate> {
     let Some(mac) = origin.network.mac else {
         let cards = pci::functions();
         cards
             .iter()
             .filter(|card| card.is_network())
             .for_each(Function::connect);
-        return snp::interfaces().into_iter().next();
+        return snp::interfaces();
     };
-    let mut interfaces = snp::interfaces().into_iter();
-    interfaces.find(|interface| NetworkPath::parse(&interface.path).mac == Some(mac))
+    let mut interfaces = snp::interfaces();
+    interfaces.retain(|interface| NetworkPath::parse(&interface.path).mac == Some(mac));
+    interfaces
 }
 
-/// A card that listens.
+/// A card that listens. Dropping it gives the card back to the firmware.
 struct Ear {
+    mac: [u8; 6],
     wire: Driver<Snp>,
     clock: Clock,
     observer: Observer,
@@ -140,6 +117,41 @@ struct Ear {
 }
 
 impl Ear {
+    fn open(card: &snp::Candidate, origin: &Origin, clock: Clock) -> Result<Self, Error> {
+        let nic =
+            Snp::listen(card).map_err(refused("the firmware's driver of the network card"))?;
+        let mac = nic.properties().mac;
+        let client = Client {
+            mac,
+            uuid: smbios::system_uuid(),
+            http: origin.http,
+            // Differs from one examination to the next.
+            xid: clock.nanos_since_reset() as u32,
+        };
+        Ok(Self {
+            mac,
+            wire: Driver(nic),
+            clock,
+            observer: Observer::new(Mac(mac), 0.0),
+            asker: Asker::new(&client),
+            packets: 0,
+        })
+    }
+
+    /// What it has heard in so many seconds.
+    fn told(self, listened_s: f64) -> Surroundings {
+        let seen = self.observer.report_until(listened_s);
+        Surroundings {
+            mac: Mac(self.mac).to_string(),
+            listened_s,
+            packets: self.packets,
+            timeline: seen.timeline,
+            network: seen.network,
+            round_trips: self.asker.round_trips(),
+            ..Surroundings::default()
+        }
+    }
+
     fn wait_for_link(&mut self) -> bool {
         let end = self.clock.micros() + LINK;
         loop {
@@ -182,6 +194,7 @@ impl Ear {
             observer,
             asker,
             packets,
+            ..
         } = self;
         while let Some(frame) = asker.due(clock.micros() - zero) {
             if wire.send(&frame)? {
