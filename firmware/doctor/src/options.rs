@@ -3,6 +3,7 @@
 use crate::checks::{self, Check};
 use crate::error::Error;
 use crate::record::Switch;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,7 +16,7 @@ use wireboot_platform::services::MOST_CALLS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Examine the machine.
-    Examine(Options),
+    Examine(Box<Options>),
     /// Measure what its network can do at each height, by these options of [`crate::ladder`].
     Ladder(String),
     /// Have the firmware load recorder.efi, or no longer.
@@ -148,7 +149,7 @@ impl Options {
             }
         });
         options.checks = checks.collect();
-        Ok(Command::Examine(options))
+        Ok(Command::Examine(Box::new(options)))
     }
 
     /// What `word`, which is KEY=VALUE, says.
@@ -214,7 +215,7 @@ mod tests {
 
     fn options(text: &str) -> Result<Options, String> {
         match Options::parse(text) {
-            Ok(Command::Examine(options)) => Ok(options),
+            Ok(Command::Examine(options)) => Ok(*options),
             Ok(other) => panic!("{text}: {other:?}"),
             Err(error) => Err(error.to_string()),
         }
