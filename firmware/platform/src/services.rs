@@ -234,6 +234,6 @@ mod tests {
         assert!(meter.nothing > 0);
         // At a gigahertz a tick is a nanosecond.
         let cost = cost.unwrap();
-        assert!(cost.fastest < meter.nothing, "{cost:?}, {meter:?}");
+        assert!(cost.fastest < meter.nothing / 2, "{cost:?}");
     }
 }
