@@ -512,7 +512,16 @@ impl ServiceState {
                 let sharers = self.jobs.borrow().len().min(MAX_CONCURRENT);
                 let file = url.resource();
                 let (stack, destination) = (&self.stack, &mut destination);
-                let result = tftp::get(stack, &mut servers, file, sharers, limits, destination);
+                let sizes = tftp::Sizes::default();
+                let result = tftp::get(
+                    stack,
+                    &mut servers,
+                    file,
+                    sharers,
+                    sizes,
+                    limits,
+                    destination,
+                );
                 let file = result.await.map_err(|error| FetchError::Tftp {
                     url: url.clone(),
                     servers,
