@@ -28,6 +28,7 @@ pub mod firmware;
 pub mod fuzzing;
 pub mod network;
 mod profile;
+pub mod sweep;
 pub mod throughput;
 pub mod trace;
 
@@ -109,6 +110,9 @@ pub struct Report {
     /// What TCP and UDP moved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<Throughput>,
+    /// A file by TFTP in blocks and windows of many sizes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sweep: Vec<sweep::Cell>,
     /// Where the BSP was while the firmware fetched a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -175,6 +179,9 @@ impl Report {
             return Err(ReadError::Time);
         }
         if !report.throughput.iter().all(Throughput::is_possible) {
+            return Err(ReadError::Time);
+        }
+        if !report.sweep.iter().all(sweep::Cell::is_possible) {
             return Err(ReadError::Time);
         }
         Ok(report)
@@ -582,6 +589,7 @@ mod tests {
         assert!(error(dry).contains("time"));
         let moved = r#"{"schema":1,"throughput":[{"took_s":-1}]}"#;
         assert!(error(moved).contains("time"));
+        assert!(error(r#"{"schema":1,"sweep":[{"seconds":-1}]}"#).contains("time"));
         assert!(error(r#"{"schema":1,"profile":{"seconds":-1}}"#).contains("time"));
         assert!(error(r#"{"schema":1,"profile":{"plain_s":-1}}"#).contains("time"));
         assert!(error(&" ".repeat(LONGEST + 1)).contains("16 MiB"));

@@ -5,6 +5,7 @@ pub(crate) mod iperf3;
 mod machine;
 mod profile;
 mod stock;
+mod sweep;
 mod trace;
 mod ttcp;
 
@@ -75,6 +76,15 @@ pub(crate) const ALL: &[Check] = &[
         needs_server: false,
         limit_s: 120,
         run: profile::examine,
+    },
+    Check {
+        name: "sweep",
+        what: "a file by TFTP in blocks and windows of many sizes",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 900,
+        run: sweep::examine,
     },
     Check {
         name: "iperf3",

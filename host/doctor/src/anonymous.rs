@@ -49,6 +49,9 @@ pub(crate) fn made(report: &Report) -> Report {
     if let Some(profile) = &mut report.profile {
         hash(&mut profile.file);
     }
+    // A server's words may quote the file's name.
+    let cells = report.sweep.iter_mut();
+    cells.for_each(|cell| cell.failure.iter_mut().for_each(hash));
     report.findings = wireboot_diagnosis::examine(&report);
     report
 }
@@ -108,6 +111,10 @@ mod tests {
                 ..Traced::default()
             }),
             ..Trace::default()
+        });
+        report.sweep.push(wireboot_report::sweep::Cell {
+            failure: Some(format!("{secret} not found")),
+            ..Default::default()
         });
         report.machine.mac = name();
         report.machine.uuid = Some(name());

@@ -355,6 +355,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_no_boot_file", doctor::no_boot_file),
     ("doctor_missing_file", doctor::missing_file),
     ("doctor_dry_boot", doctor::dry_boot),
+    ("doctor_sweep", doctor::sweep),
     ("recorder_keeps_the_attempts", recorder::keeps_the_attempts),
     (
         "doctor_report_comes_to_the_server",

@@ -11,6 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use wireboot_report::sweep::Cell;
 use wireboot_report::{Finding, Network, Phase, Report};
 
 /// Something to look for in a report, and what to say when it is there.
@@ -30,6 +31,8 @@ enum Find {
 struct Boot<'a> {
     network: &'a Network,
     timeline: &'a [Phase],
+    /// A file by TFTP in blocks and windows of many sizes, on this machine and network.
+    sweep: &'a [Cell],
 }
 
 impl<'a> Boot<'a> {
@@ -39,10 +42,12 @@ impl<'a> Boot<'a> {
             Some(dry) => Self {
                 network: &dry.network,
                 timeline: &dry.timeline,
+                sweep: &report.sweep,
             },
             None => Self {
                 network: &report.network,
                 timeline: &report.timeline,
+                sweep: &report.sweep,
             },
         }
     }
