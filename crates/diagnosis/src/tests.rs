@@ -5,6 +5,7 @@ use wireboot_report::network::{
     BootServer, Dhcp, Dhcpv6, Lacp, NameQuery, Offer, Protocol, SpanningTree, Transfer,
     VendorOptions,
 };
+use wireboot_report::sweep::{By, Cell};
 use wireboot_report::{Attempt, Checkpoints, DryBoot, Pcie, Phase, PhaseKind, Surroundings};
 
 fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
@@ -683,6 +684,45 @@ fn windows_and_blocks_share_what_they_cost() {
     // A small file is none of it.
     report.network.transfers[0].bytes = 100_000;
     assert!(!ids(&report).contains(&"window".to_string()));
+}
+
+#[test]
+fn what_the_sweep_has_measured_is_what_sizes_cost() {
+    let cell = |by, block: u32, window: u32, seconds| Cell {
+        by,
+        ip: 4,
+        granted_block_bytes: Some(block),
+        granted_window: Some(window),
+        bytes: 1_000_000,
+        seconds,
+        ..Cell::default()
+    };
+    let mut report = healthy();
+    report.network.transfers = vec![lockstep()];
+    report.sweep = vec![
+        cell(By::Firmware, 1024, 1, 8.0),
+        cell(By::Firmware, 1468, 1, 6.0),
+        cell(By::Firmware, 1468, 64, 2.0),
+        // Fragments, another block than fits, and wireboot's are no advice to the firmware.
+        cell(By::Firmware, 8192, 1, 1.0),
+        cell(By::Firmware, 1024, 64, 1.0),
+        cell(By::Wireboot, 1468, 64, 1.0),
+    ];
+    let block = found(&report, "block-size");
+    close(block.seconds, 10.0 * 2.0 / 8.0);
+    let words =
+        "8.0 s in blocks of 1024 and windows of 1, 6.0 s in blocks of 1468 and windows of 1";
+    assert!(block.evidence.ends_with(words), "{}", block.evidence);
+    let window = found(&report, "window");
+    close(window.seconds, 10.0 * 4.0 / 8.0);
+    let words = "1468 and windows of 1, 2.0 s in blocks of 1468 and windows of 64";
+    assert!(window.evidence.ends_with(words), "{}", window.evidence);
+    // Nothing was measured in the transfer's sizes.
+    report.network.transfers[0].window_blocks = 2;
+    assert!(!found(&report, "window").evidence.contains("measured"));
+    report.network.transfers = vec![lockstep()];
+    report.network.transfers[0].server = "fd00::1".into();
+    assert!(!found(&report, "window").evidence.contains("measured"));
 }
 
 #[test]

@@ -29,7 +29,7 @@ use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
-use wireboot_net::{Duration, Engine, Forwarded, Instant, Memory, Stack, Tap};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Memory, Stack, Tap, Task};
 use wireboot_nic::{Fault, Nic};
 use wireboot_ring::{Receiver, Sender};
 
@@ -333,61 +333,13 @@ impl<N: Nic> Service<N> {
     }
 
     fn command(&mut self, command: Command) {
-        let shared = self.shared.clone();
         match command {
-            Command::Configure(lease) => shared.adopt(lease),
-            Command::Configure6(lease) => shared.adopt6(lease),
-            Command::Floor(floor) => {
-                log::info!("a download ends that brings less than {floor}");
-                shared.floor.set(floor);
-            }
-            Command::Dhcp { job, request } => self.engine.spawn(async move {
-                leases::discover(&shared.stack, &request, |news| match news {
-                    News::V4(lease) => shared.remember(lease),
-                    News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
-                    News::Decided(result) => shared.report(Event::Lease { job, result }),
-                    News::Both(leases) => shared.report(Event::Lease {
-                        job,
-                        result: Ok(leases),
-                    }),
-                })
-                .await;
-            }),
-            Command::Get { job, url, patience } => {
-                shared.begin(job);
-                self.engine.spawn(async move {
-                    let result = shared.download(job, &url, patience).await;
-                    shared.end(job);
-                    shared.report(Event::Done { job, result });
-                });
-            }
-            Command::Exchange { job, request } => {
-                shared.begin(job);
-                self.engine.spawn(async move {
-                    let result = unless(|| shared.cancelled(job), shared.exchange(job, &request));
-                    let news = Exchanged::Ended(result.await);
-                    shared.end(job);
-                    shared.report(Event::Exchange { job, news });
-                });
-            }
-            Command::Connect {
-                job,
-                remote,
-                socket,
-            } => {
-                shared.begin(job);
-                self.engine.spawn(async move {
-                    let connection = socket.run(&shared.stack, remote);
-                    let _ = unless(|| shared.cancelled(job), connection).await;
-                    shared.end(job);
-                });
-            }
-            Command::Memory { job, memory } => {
-                shared.with_job(job, |state| state.memory = Some(Some(memory)));
-            }
             Command::Tap(tap) => self.engine.set_tap(*tap),
-            Command::NoMemory { job } => shared.with_job(job, |state| state.memory = Some(None)),
-            Command::Cancel { job } => shared.with_job(job, |state| state.cancelled = true),
+            command => {
+                if let Some(task) = self.shared.command(command) {
+                    self.engine.add(task);
+                }
+            }
         }
     }
 }
@@ -405,6 +357,71 @@ pub(crate) async fn unless<T>(stop: impl Fn() -> bool, work: impl Future<Output 
 }
 
 impl ServiceState {
+    /// Does what is asked for, or gives what will have done it. Not a part of [`Service`], so that there is one of it, and of all protocols
+    /// below, for all kinds of NICs.
+    fn command(self: &Rc<Self>, command: Command) -> Option<Task> {
+        let shared = self.clone();
+        match command {
+            Command::Configure(lease) => shared.adopt(lease),
+            Command::Configure6(lease) => shared.adopt6(lease),
+            Command::Floor(floor) => {
+                log::info!("a download ends that brings less than {floor}");
+                shared.floor.set(floor);
+            }
+            Command::Dhcp { job, request } => {
+                return Some(Box::pin(async move {
+                    leases::discover(&shared.stack, &request, |news| match news {
+                        News::V4(lease) => shared.remember(lease),
+                        News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
+                        News::Decided(result) => shared.report(Event::Lease { job, result }),
+                        News::Both(leases) => shared.report(Event::Lease {
+                            job,
+                            result: Ok(leases),
+                        }),
+                    })
+                    .await;
+                }));
+            }
+            Command::Get { job, url, patience } => {
+                shared.begin(job);
+                return Some(Box::pin(async move {
+                    let result = shared.download(job, &url, patience).await;
+                    shared.end(job);
+                    shared.report(Event::Done { job, result });
+                }));
+            }
+            Command::Exchange { job, request } => {
+                shared.begin(job);
+                return Some(Box::pin(async move {
+                    let result = unless(|| shared.cancelled(job), shared.exchange(job, &request));
+                    let news = Exchanged::Ended(result.await);
+                    shared.end(job);
+                    shared.report(Event::Exchange { job, news });
+                }));
+            }
+            Command::Connect {
+                job,
+                remote,
+                socket,
+            } => {
+                shared.begin(job);
+                return Some(Box::pin(async move {
+                    let connection = socket.run(&shared.stack, remote);
+                    let _ = unless(|| shared.cancelled(job), connection).await;
+                    shared.end(job);
+                }));
+            }
+            Command::Memory { job, memory } => {
+                shared.with_job(job, |state| state.memory = Some(Some(memory)));
+            }
+            Command::NoMemory { job } => shared.with_job(job, |state| state.memory = Some(None)),
+            Command::Cancel { job } => shared.with_job(job, |state| state.cancelled = true),
+            // The engine's.
+            Command::Tap(_) => {}
+        }
+        None
+    }
+
     fn report(&self, event: Event) {
         self.outbox.borrow_mut().send(event);
     }
@@ -512,7 +529,16 @@ impl ServiceState {
                 let sharers = self.jobs.borrow().len().min(MAX_CONCURRENT);
                 let file = url.resource();
                 let (stack, destination) = (&self.stack, &mut destination);
-                let result = tftp::get(stack, &mut servers, file, sharers, limits, destination);
+                let sizes = tftp::Sizes::default();
+                let result = tftp::get(
+                    stack,
+                    &mut servers,
+                    file,
+                    sharers,
+                    sizes,
+                    limits,
+                    destination,
+                );
                 let file = result.await.map_err(|error| FetchError::Tftp {
                     url: url.clone(),
                     servers,

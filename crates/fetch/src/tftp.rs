@@ -67,6 +67,26 @@ pub struct TftpFile {
     pub len: u64,
     /// Acknowledgements and requests that had to be sent again.
     pub retransmissions: u64,
+    /// Bytes of a block, and blocks of a window, as the server granted them.
+    pub granted: Granted,
+}
+
+/// The sizes that a transfer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Bytes of each block but the last.
+    pub block: u16,
+    /// Blocks for one acknowledgement.
+    pub window: u16,
+}
+
+/// Sizes to ask for, whatever the path and the card's buffers are known to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Bytes of a block. Where no block of that size arrives, the transfer fails.
+    pub block: Option<u16>,
+    /// Blocks of a window, which does not slide then.
+    pub window: Option<u16>,
 }
 
 /// Which options a request carries: servers that dislike one are asked again with fewer.
@@ -79,7 +99,7 @@ enum Ask {
 
 /// Gets `file` (its name as the server knows it) from the server at `servers`, its addresses in the order of preference; when one
 /// has answered, that is the only one left. `sharers` is the number of downloads, this one included, whose windows must fit the
-/// receive buffers together.
+/// receive buffers together. `sizes` are for measurements of what others ask for.
 ///
 /// # Errors
 /// [`TftpError`], after retransmissions, smaller blocks and, where the server fell silent in the middle, further attempts; and after as
@@ -89,6 +109,7 @@ pub async fn get(
     servers: &mut Vec<SocketAddr>,
     file: &str,
     sharers: usize,
+    sizes: Sizes,
     limits: Limits,
     destination: &mut impl Destination,
 ) -> Result<TftpFile, TftpError> {
@@ -101,6 +122,7 @@ pub async fn get(
         let mut run = Run {
             stack,
             sharers,
+            sizes,
             floor: limits.floor,
             socket: stack.udp_with_sink(transfer.clone()),
             transfer: transfer.clone(),
@@ -135,7 +157,8 @@ pub async fn get(
                 stack.sleep(DRAIN_PAUSE).await;
             }
             Ok(Ending::NoBlock) => {
-                let smaller = SMALLER.into_iter().find(|&less| usize::from(less) < size);
+                let mut smaller = SMALLER.into_iter().filter(|_| sizes.block.is_none());
+                let smaller = smaller.find(|&less| usize::from(less) < size);
                 let Some(smaller) = smaller else {
                     return Err(TftpError::NoBlock { size });
                 };
@@ -193,6 +216,7 @@ fn headers(server: IpAddr) -> u16 {
 struct Run<'a> {
     stack: &'a Stack,
     sharers: usize,
+    sizes: Sizes,
     floor: Floor,
     socket: UdpSocket,
     transfer: Rc<RefCell<Transfer>>,
@@ -298,7 +322,8 @@ impl Run<'_> {
     /// Where nobody knows what the receive buffers hold, the first windows show it.
     fn begin_trial(&self) {
         let mut transfer = self.transfer.borrow_mut();
-        let trial = self.stack.probes_receive_frames() && transfer.window > 1;
+        let unsure = self.sizes.window.is_none() && self.stack.probes_receive_frames();
+        let trial = unsure && transfer.window > 1;
         transfer.trial = trial.then_some(Trial {
             end: TRIAL * u64::from(transfer.window),
             retransmissions: transfer.retransmissions,
@@ -329,15 +354,16 @@ impl Run<'_> {
             .clamp(DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE);
         let honest = self.stack.receive_frames() / self.sharers.max(1);
         let honest = u16::try_from(honest).unwrap_or(u16::MAX);
-        let window = (ask == Ask::All).then_some(honest.clamp(1, MAX_WINDOW));
+        let honest = honest.clamp(1, MAX_WINDOW);
+        let window = (ask == Ask::All).then_some(self.sizes.window.unwrap_or(honest));
         TransferOptions {
-            block_size: Some(block_size),
+            block_size: Some(self.sizes.block.unwrap_or(block_size)),
             window_size: window,
             transfer_size: Some(0),
             timeout: None,
             // Half a window is on its way while the other half is acknowledged.
             slide: window
-                .filter(|&window| window >= 4)
+                .filter(|&window| window >= 4 && self.sizes.window.is_none())
                 .map(|window| 1 << (window / 2).ilog2()),
         }
     }
@@ -524,6 +550,11 @@ impl Run<'_> {
                 .unwrap_or_else(|| Memory::from(Vec::new())),
             len: received,
             retransmissions: transfer.retransmissions,
+            granted: Granted {
+                // From an option of as many bits.
+                block: transfer.block_size as u16,
+                window: transfer.window,
+            },
         })
     }
 }

@@ -1,10 +1,11 @@
 //! An engine that receives pieces of files for another processor's [`Service`](crate::Service).
 
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use wireboot_net::{Duration, Engine, Forwarded, Instant, Region, Route, Stack};
+use wireboot_net::{Duration, Engine, Forwarded, Instant, Region, Route, Stack, Task};
 use wireboot_nic::{Fault, Nic};
 
 use crate::http::source::Source;
@@ -90,18 +91,7 @@ impl<N: Nic> Worker<N> {
 
     fn take(&mut self, request: Request) {
         match request {
-            Request::Receive(assignment) => {
-                let Assignment {
-                    id,
-                    source,
-                    route,
-                    start,
-                    memory,
-                } = *assignment;
-                self.shared.take_route(route);
-                let task = PieceTask::new(self.shared.clone(), id, start, Region::new(memory));
-                self.engine.spawn(task.run(source));
-            }
+            Request::Receive(assignment) => self.engine.add(self.shared.receive(*assignment)),
             Request::Cancel(id) => {
                 let pieces = self.shared.pieces.borrow();
                 if let Some(open) = pieces.iter().find(|open| open.id == id) {
@@ -113,6 +103,20 @@ impl<N: Nic> Worker<N> {
 }
 
 impl WorkerState {
+    /// What receives a piece. Not a part of [`Worker`], so that there is one of it for all kinds of NICs.
+    fn receive(self: &Rc<Self>, assignment: Assignment) -> Task {
+        let Assignment {
+            id,
+            source,
+            route,
+            start,
+            memory,
+        } = assignment;
+        self.take_route(route);
+        let task = PieceTask::new(self.clone(), id, start, Region::new(memory));
+        Box::pin(task.run(source))
+    }
+
     fn take_route(&self, route: Route) {
         let former = self.stack.source(route.remote);
         if former.is_some_and(|former| former != route.local) {

@@ -30,15 +30,19 @@ pub struct Engine<N: Nic> {
     nic: N,
     properties: Properties,
     stack: Stack,
-    tasks: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    tasks: Vec<Task>,
 }
+
+/// What an [`Engine`] runs until it is over. It need not be `Send`.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 impl<N: Nic> Engine<N> {
     /// An engine on `nic`, without an address. `seed` comes from the best source of randomness that the machine has.
     pub fn new(nic: N, seed: [u8; 32]) -> Self {
+        let properties = nic.properties();
         Self {
-            properties: nic.properties(),
-            stack: Stack::new(&nic, seed),
+            properties,
+            stack: Stack::new(properties, seed),
             nic,
             tasks: Vec::new(),
         }
@@ -67,7 +71,12 @@ impl<N: Nic> Engine<N> {
 
     /// Adds a task. It runs for the first time in the next turn.
     pub fn spawn(&mut self, task: impl Future<Output = ()> + 'static) {
-        self.tasks.push(Box::pin(task));
+        self.add(Box::pin(task));
+    }
+
+    /// The same of one that is in a box already.
+    pub fn add(&mut self, task: Task) {
+        self.tasks.push(task);
     }
 
     /// The NIC, for its counters and link state.

@@ -50,7 +50,7 @@ mod udp;
 pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use datagrams::DatagramSink;
-pub use engine::Engine;
+pub use engine::{Engine, Task};
 pub use error::NetError;
 pub use interface::{Ipv4Config, Route, RouterInfo};
 #[cfg(any(test, feature = "fuzzing"))]

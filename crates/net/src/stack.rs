@@ -12,7 +12,7 @@ use core::task::Poll;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
-use wireboot_nic::{MacAddress, Nic, Properties};
+use wireboot_nic::{MacAddress, Properties};
 use wireboot_tcp::{Duration, InitialSequence, Instant};
 
 /// First ephemeral port (RFC 6335).
@@ -45,8 +45,7 @@ pub(crate) async fn until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
 pub struct Stack(Rc<Shared>);
 
 impl Stack {
-    pub(crate) fn new(nic: &impl Nic, seed: [u8; 32]) -> Self {
-        let properties = nic.properties();
+    pub(crate) fn new(properties: Properties, seed: [u8; 32]) -> Self {
         let mut random = ChaCha12Rng::from_seed(seed);
         let mut secret = [0; 16];
         random.fill_bytes(&mut secret);

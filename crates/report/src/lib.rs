@@ -30,6 +30,7 @@ pub mod fuzzing;
 pub mod network;
 mod profile;
 mod surroundings;
+pub mod sweep;
 pub mod throughput;
 pub mod trace;
 
@@ -116,6 +117,9 @@ pub struct Report {
     /// What TCP and UDP moved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<Throughput>,
+    /// A file by TFTP in blocks and windows of many sizes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sweep: Vec<sweep::Cell>,
     /// Where the BSP was while the firmware fetched a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -188,6 +192,9 @@ impl Report {
             return Err(ReadError::Time);
         }
         if !report.throughput.iter().all(Throughput::is_possible) {
+            return Err(ReadError::Time);
+        }
+        if !report.sweep.iter().all(sweep::Cell::is_possible) {
             return Err(ReadError::Time);
         }
         Ok(report)
@@ -692,6 +699,7 @@ mod tests {
             let stolen = std::format!(r#"{{"schema":1,"stolen":{{"{key}":-1}}}}"#);
             assert!(error(&stolen).contains("time"), "{key}");
         }
+        assert!(error(r#"{"schema":1,"sweep":[{"seconds":-1}]}"#).contains("time"));
         assert!(error(r#"{"schema":1,"profile":{"seconds":-1}}"#).contains("time"));
         assert!(error(r#"{"schema":1,"profile":{"plain_s":-1}}"#).contains("time"));
         assert!(error(&" ".repeat(LONGEST + 1)).contains("16 MiB"));

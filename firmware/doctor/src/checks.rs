@@ -7,6 +7,7 @@ mod machine;
 mod net;
 mod profile;
 mod stock;
+mod sweep;
 mod trace;
 mod ttcp;
 
@@ -95,6 +96,15 @@ pub(crate) const ALL: &[Check] = &[
         needs_server: false,
         limit_s: 300,
         run: profile::examine,
+    },
+    Check {
+        name: "sweep",
+        what: "a file by TFTP in blocks and windows of many sizes",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 900,
+        run: sweep::examine,
     },
     Check {
         name: "iperf3",

@@ -30,9 +30,8 @@ use frames::{Frames, Size};
 use options::Options;
 use phases::{Phases, Record};
 use table::{Kind, Ladder};
-use upload::WithoutTso;
 use wire::{Driver, Managed, Wire};
-use wireboot_boot::card::{self, Card};
+use wireboot_boot::card::{self, AnyNic, Card, FirmwareNic};
 use wireboot_boot::driver::Driver as NicDriver;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
@@ -223,7 +222,7 @@ impl<'o> Bench<'o> {
         self.wait_for_link(&mut driver)?;
         self.wire("driver", &mut driver);
         self.copied("driver, copied", &mut driver);
-        let mut nic = self.uploads(driver.0);
+        let mut nic = self.uploads(AnyNic::Native(driver.0));
         for (scheme, name) in [
             ("tftp", "wireboot TFTP, one processor"),
             ("http", "wireboot HTTP, one processor"),
@@ -263,20 +262,21 @@ impl<'o> Bench<'o> {
     }
 
     /// TCP that sends, from the BSP: in frames that we make, and in units that the card cuts where it does.
-    fn uploads<N: Nic>(&mut self, nic: N) -> N {
-        let nic = self.upload(WithoutTso(nic), "wireboot TCP").0;
+    fn uploads(&mut self, nic: AnyNic) -> AnyNic {
+        let tso = false;
+        let nic = self.upload(upload::Card { nic, tso }, "wireboot TCP");
         match nic.properties().transmit_unit {
             0 => nic,
-            _ => self.upload(nic, "wireboot TCP, TSO"),
+            _ => self.upload(upload::Card { nic, tso: true }, "wireboot TCP, TSO"),
         }
     }
 
-    fn upload<N: Nic>(&mut self, nic: N, name: &str) -> N {
+    fn upload(&mut self, card: upload::Card, name: &str) -> AnyNic {
         if !self.options.wants(name) {
-            return nic;
+            return card.nic;
         }
         let sink = SocketAddr::new(self.server, DATA_PORT);
-        let (nic, result) = upload::send(nic, &self.leases, sink, self.clock);
+        let (nic, result) = upload::send(card, &self.leases, sink, self.clock);
         self.ladder
             .add(Kind::Transmit, name, self.with_work_share(result));
         nic
@@ -321,11 +321,17 @@ impl<'o> Bench<'o> {
     }
 
     /// Frames by the firmware's driver, and our stack over it.
-    fn over_firmware_driver(&mut self, nic: impl Nic, [wire, tftp, http]: [&'static str; 3]) {
+    fn over_firmware_driver<N: Nic>(
+        &mut self,
+        nic: N,
+        of_firmware: fn(N) -> FirmwareNic,
+        [wire, tftp, http]: [&'static str; 3],
+    ) {
         let mut driver = Driver(nic);
         self.wire(wire, &mut driver);
+        let nic = AnyNic::Firmware(of_firmware(driver.0));
         let nic = self
-            .turns(driver.0, "tftp", tftp)
+            .turns(nic, "tftp", tftp)
             .and_then(|nic| self.turns(nic, "http", http));
         // Where there is one, the interface goes back to the firmware.
         if let Err(error) = nic {
@@ -347,6 +353,7 @@ impl<'o> Bench<'o> {
         match self.snp() {
             Ok(nic) => self.over_firmware_driver(
                 nic,
+                FirmwareNic::Snp,
                 ["SNP", "wireboot TFTP over SNP", "wireboot HTTP over SNP"],
             ),
             Err(error) => self.ladder.add(Kind::Receive, "SNP", Err(error)),
@@ -358,6 +365,7 @@ impl<'o> Bench<'o> {
             match Undi::open(&interface, self.clock) {
                 Ok(nic) => self.over_firmware_driver(
                     nic,
+                    FirmwareNic::Undi,
                     ["UNDI", "wireboot TFTP over UNDI", "wireboot HTTP over UNDI"],
                 ),
                 Err(reason) => {

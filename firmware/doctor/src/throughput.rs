@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::ToString;
 use core::cell::Cell;
 use core::net::IpAddr;
-use wireboot_boot::card::{self, AnyNic, Card};
+use wireboot_boot::card::{self, AnyNic, Card, Taken};
 use wireboot_boot::driver::Driver;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
@@ -60,27 +60,15 @@ impl Measurer {
         let cards = card::all(origin, driver)?;
         let card = cards.into_iter().next().ok_or(BootError::NoInterface)?;
         let leases = leases(&card, origin, server, clock)?;
-        let taken = card.take(1, clock)?;
-        let mut measurer = Self {
+        let taken = take(&card, clock)?;
+        Ok(Self {
             nic: Some(taken.nic),
             driver: taken.driver,
             _claim: taken.claim,
             leases,
             region: Region::new(Memory::new(memory)),
             clock,
-        };
-        measurer.wait_for_link(&card)?;
-        Ok(measurer)
-    }
-
-    fn wait_for_link(&mut self, card: &Card) -> Result<(), Error> {
-        let end = self.clock.micros() + LINK;
-        while !self.nic.as_mut().is_some_and(Nic::link_up) {
-            if self.clock.micros() > end {
-                return Err(BootError::NoLink(card.to_string()).into());
-            }
-        }
-        Ok(())
+        })
     }
 
     /// Runs one test.
@@ -100,6 +88,19 @@ impl Drop for Measurer {
             nic.stop();
         }
     }
+}
+
+/// Takes a card from the firmware, and waits for its link.
+pub(crate) fn take(card: &Card, clock: Clock) -> Result<Taken, Error> {
+    let mut taken = card.take(1, clock)?;
+    let end = clock.micros() + LINK;
+    while !taken.nic.link_up() {
+        if clock.micros() > end {
+            taken.nic.stop();
+            return Err(BootError::NoLink(card.to_string()).into());
+        }
+    }
+    Ok(taken)
 }
 
 /// The addresses of one version of IP: the firmware's, else by DHCP.
@@ -154,7 +155,7 @@ fn turns<N: Nic>(
         let (test, region) = (test.clone(), region.clone());
         let (watch, result) = (watch.clone(), result.clone());
         async move {
-            wait_for_router(&stack, &test).await;
+            wait_for_router(&stack, test.server.ip()).await;
             result.set(Some(
                 wireboot_iperf::run(&stack, &test, &region, &watch).await,
             ));
@@ -260,7 +261,8 @@ fn longest(test: &Test) -> u64 {
     data + REST
 }
 
-fn configure(stack: &Stack, leases: &Leases) {
+/// Gives the stack its addresses.
+pub(crate) fn configure(stack: &Stack, leases: &Leases) {
     if let Some(lease) = &leases.v4 {
         stack.configure(&lease.ipv4_config());
     }
@@ -272,9 +274,10 @@ fn configure(stack: &Stack, leases: &Leases) {
     }
 }
 
-async fn wait_for_router(stack: &Stack, test: &Test) {
+/// What is on the link of `server` is known, if it is one of IPv6.
+pub(crate) async fn wait_for_router(stack: &Stack, server: IpAddr) {
     let end = stack.now() + ROUTER;
-    while test.server.is_ipv6() && stack.router().is_none() && stack.now() < end {
+    while server.is_ipv6() && stack.router().is_none() && stack.now() < end {
         stack.next_turn().await;
     }
 }

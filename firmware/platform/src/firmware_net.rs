@@ -1,13 +1,15 @@
 //! The firmware's own network on an interface above its driver (`crate::snp`), for comparison with ours: the packets that protocols share
-//! ([`Mnp`]), TFTP ([`Pxe`]), HTTP ([`Http`]) and a boot's own way to its file ([`NetworkBoot`]).
+//! ([`Mnp`]), TFTP ([`Pxe`], [`Mtftp`]), HTTP ([`Http`]) and a boot's own way to its file ([`NetworkBoot`]).
 
 mod http;
 mod mnp;
+mod mtftp;
 mod network_boot;
 mod pxe;
 
 pub use http::Http;
 pub use mnp::Mnp;
+pub use mtftp::{Mtftp, Station, Transferred, Wanted};
 pub use network_boot::NetworkBoot;
 pub use pxe::Pxe;
 

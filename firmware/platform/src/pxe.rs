@@ -2,7 +2,7 @@
 
 use crate::device_path;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use uefi::Handle;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};
 use uefi::proto::network::pxe::{BaseCode, Packet};
@@ -153,6 +153,15 @@ impl Cached {
             p.pxe_reply.as_ref(),
         ]
         .map(|packet| packet.map(|packet| *packet.as_ref()))
+    }
+
+    /// The netmask of [`Cached::station`]; none of an address of IPv6.
+    #[must_use]
+    pub fn netmask(&self) -> Option<Ipv4Addr> {
+        match self.mask {
+            IpAddr::V4(mask) => Some(mask),
+            IpAddr::V6(_) => None,
+        }
     }
 
     /// Nodes of the device path that the firmware loaded us over.

@@ -60,6 +60,9 @@ pub(crate) fn made(report: &Report) -> Report {
     for one in &mut report.not_measured {
         one.reason.clear();
     }
+    // A server's words may quote the file's name.
+    let cells = report.sweep.iter_mut();
+    cells.for_each(|cell| cell.failure.iter_mut().for_each(hash));
     report.findings = wireboot_diagnosis::examine(&report);
     report
 }
@@ -144,6 +147,10 @@ mod tests {
                 ..Traced::default()
             }),
             ..Trace::default()
+        });
+        report.sweep.push(wireboot_report::sweep::Cell {
+            failure: Some(format!("{secret} not found")),
+            ..Default::default()
         });
         report.machine.mac = name();
         report.machine.uuid = Some(name());

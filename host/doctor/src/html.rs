@@ -169,6 +169,7 @@ fn body(out: &mut String, report: &Report) {
         crate::trace::html(out, trace);
     }
     throughput(out, report);
+    crate::sweep::html(out, &report.sweep);
     if let Some(profile) = &report.profile {
         self::profile(out, profile);
     }

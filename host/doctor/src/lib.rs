@@ -15,6 +15,7 @@ mod output;
 mod pcap;
 mod show;
 pub mod stick;
+mod sweep;
 mod text;
 mod throughput;
 mod trace;

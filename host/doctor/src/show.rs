@@ -12,7 +12,7 @@ use clap::Args;
 use wireboot_report::{Profile, Report};
 
 use crate::text::merged;
-use crate::{against, anonymous, costs, fleet, html, iperf3, output, status, text};
+use crate::{against, anonymous, costs, fleet, html, iperf3, output, status, sweep, text};
 
 /// Show the report of an examination, on the terminal or in another format.
 ///
@@ -42,7 +42,7 @@ struct Format {
     /// Print the report as it is in the file, all of it
     #[arg(long)]
     json: bool,
-    /// Print what happened when, as comma-separated values
+    /// Print what happened when, or where only a sweep was made, its cells, as comma-separated values
     #[arg(long)]
     csv: bool,
     /// Print it as Markdown
@@ -115,7 +115,10 @@ fn printed(report: &Report, format: &Format) -> String {
     if format.json {
         report.to_json() + "\n"
     } else if format.csv {
-        csv(report)
+        match (report.timeline.is_empty(), report.sweep.is_empty()) {
+            (true, false) => sweep::csv(&report.sweep),
+            _ => csv(report),
+        }
     } else if format.markdown {
         markdown(report)
     } else if format.folded {
@@ -260,6 +263,7 @@ fn markdown(report: &Report) -> String {
     for sentence in costs::sentences(report) {
         let _ = writeln!(out, "\n{sentence}");
     }
+    sweep::markdown(&mut out, &report.sweep);
     out
 }
 

@@ -52,6 +52,10 @@ pub fn shown(report: &Report) -> String {
         out.push('\n');
         throughput(&mut out, report);
     }
+    if !report.sweep.is_empty() {
+        out.push('\n');
+        crate::sweep::text(&mut out, &report.sweep, wrapped);
+    }
     if let Some(profile) = &report.profile {
         out.push('\n');
         self::profile(&mut out, profile);

@@ -16,6 +16,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::Machine;
 use wireboot_report::Report;
 use wireboot_report::network::Outcome;
+use wireboot_report::sweep::By;
 
 use crate::scene::{Scene, callers_program, doctor_program, expect};
 
@@ -354,6 +355,26 @@ pub(crate) fn cost(lab: &Lab) -> Result<()> {
         "{stolen:?}"
     );
     ensure!(stolen.stolen_s <= stolen.looked_s, "{stolen:?}");
+    Ok(())
+}
+
+/// The file of a sweep: its last block is not full, in any size.
+const SWEPT: usize = 200_001;
+
+/// The firmware and wireboot fetch a file in all sizes, and atftpd grants what they ask for.
+pub(crate) fn sweep(lab: &Lab) -> Result<()> {
+    let root = lab.scratch().join("root");
+    fs::create_dir_all(&root)?;
+    fs::write(root.join("swept"), vec![7; SWEPT])?;
+    let report = inside(lab, "sweep file=swept rounds=1", false)?;
+    let of = |by| wireboot_report::sweep::of(&report.sweep, by, 4);
+    ensure!(of(By::Firmware).count() == 7 * 7 && of(By::Wireboot).count() == 7 * 8);
+    for cell in &report.sweep {
+        let granted = (cell.granted_block_bytes, cell.granted_window);
+        let asked = (Some(cell.block_bytes), cell.window.or(granted.1));
+        ensure!(cell.came() && granted == asked, "{cell:?}");
+        ensure!(cell.bytes == SWEPT as u64, "{cell:?}");
+    }
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use wireboot_report::network::Offer;
+use wireboot_report::sweep::Cell;
 use wireboot_report::{Finding, Network, Phase, Report};
 
 /// Something to look for in a report, and what to say when it is there.
@@ -37,6 +38,8 @@ struct Boot<'a> {
     heard: Option<&'a Network>,
     /// This is no boot: the machine asked, took nothing, and listened.
     listened: bool,
+    /// A file by TFTP in blocks and windows of many sizes, on this machine and network.
+    sweep: &'a [Cell],
 }
 
 impl<'a> Boot<'a> {
@@ -49,6 +52,7 @@ impl<'a> Boot<'a> {
                 timeline: &dry.timeline,
                 heard: heard.map(|one| &one.network),
                 listened: false,
+                sweep: &report.sweep,
             };
         }
         let (network, timeline) = match heard {
@@ -60,6 +64,7 @@ impl<'a> Boot<'a> {
             timeline,
             heard: None,
             listened: heard.is_some(),
+            sweep: &report.sweep,
         }
     }
 

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use wireboot_report::network::{Protocol, Transfer};
+use wireboot_report::sweep::{self, By, Cell};
 
 use super::{Boot, Found, advice, listed, time};
 
@@ -69,6 +70,65 @@ fn by_block(one: &Transfer) -> f64 {
     }
 }
 
+/// What the machine's firmware took for a file, in the sizes of a transfer and in better ones.
+struct Measured<'a> {
+    /// In the transfer's sizes.
+    own: &'a Cell,
+    /// In blocks that fill packets, where the transfer's do not.
+    filled: &'a Cell,
+    /// In those and the best windows.
+    best: &'a Cell,
+}
+
+impl<'a> Measured<'a> {
+    fn of(boot: &Boot<'a>, one: &Transfer) -> Option<Self> {
+        let ip = if one.server.contains(':') { 6 } else { 4 };
+        let cells = sweep::of(boot.sweep, By::Firmware, ip).filter(|cell| cell.came());
+        let sizes = |cell: &Cell| (cell.granted_block_bytes, cell.granted_window);
+        let (block, window) = (Some(one.block_bytes), Some(one.window_blocks.max(1)));
+        let mut own = cells.clone().filter(|cell| sizes(cell) == (block, window));
+        let own = own.next()?;
+        let fits = |cell: &Cell| {
+            sizes(cell)
+                .0
+                .is_some_and(|block| f64::from(block) <= GOOD_BLOCK)
+        };
+        let filled = match by_block(one) > 0.0 {
+            true => {
+                let beside = cells.clone();
+                sweep::best(beside.filter(|cell| sizes(cell).1 == window && fits(cell)))?
+            }
+            false => own,
+        };
+        let best = sweep::best(cells.filter(|cell| sizes(cell).0 == sizes(filled).0))?;
+        Some(Self { own, filled, best })
+    }
+
+    /// Of a transfer's seconds, those that it takes longer in one cell than in another.
+    fn between(&self, one: &Transfer, slow: &Cell, fast: &Cell) -> f64 {
+        let part = (slow.seconds - fast.seconds) / self.own.seconds;
+        one.seconds() * part.clamp(0.0, 1.0)
+    }
+
+    /// In words.
+    fn words(&self, slow: &Cell, fast: &Cell) -> String {
+        let told = |cell: &Cell| {
+            format!(
+                "{} in blocks of {} and windows of {}",
+                time(cell.seconds),
+                cell.granted_block_bytes.unwrap_or(cell.block_bytes),
+                cell.granted_window.unwrap_or(1)
+            )
+        };
+        format!(
+            "; measured here by the firmware, a file of {} bytes: {}, {}",
+            self.own.bytes,
+            told(slow),
+            told(fast)
+        )
+    }
+}
+
 /// The value of a TFTP option in a list, `blksize=1024 windowsize=4`.
 fn option(list: &str, name: &str) -> Option<u32> {
     list.split(' ')
@@ -91,10 +151,18 @@ pub(super) fn window(boot: &Boot<'_>) -> Option<Found> {
     let waits: f64 = found.iter().map(|one| turns_s(one)).sum();
     let left_s = |one: &Transfer| turns_s(one) * (1.0 - by_block(one));
     let left: f64 = found.iter().map(|one| left_s(one)).sum();
-    let lost: f64 = found.iter().map(|one| left_s(one) * share(one)).sum();
+    let lost_s = |one: &Transfer| match Measured::of(boot, one) {
+        Some(measured) => measured.between(one, measured.filled, measured.best),
+        None => left_s(one) * share(one),
+    };
+    let lost: f64 = found.iter().map(|one| lost_s(one)).sum();
     let worst = found
         .iter()
         .max_by(|one, other| turns_s(one).total_cmp(&turns_s(other)))?;
+    let measured = Measured::of(boot, worst);
+    let measured = measured.map_or_else(String::new, |measured| {
+        measured.words(measured.filled, measured.best)
+    });
     if lost < WORTH_S {
         return None;
     }
@@ -131,7 +199,7 @@ pub(super) fn window(boot: &Boot<'_>) -> Option<Found> {
         label,
         seconds: lost,
         evidence: format!(
-            "{}: {} acknowledgements, and {} spent on the way and between them and the server's next block; {why}",
+            "{}: {} acknowledgements, and {} spent on the way and between them and the server's next block; {why}{measured}",
             files(&found),
             total(found.iter().map(|one| one.turns)),
             time(waits)
@@ -148,8 +216,16 @@ pub(super) fn block_size(boot: &Boot<'_>) -> Option<Found> {
         .collect();
     let waits = |one: &Transfer| turning_s(one) + one.client_wait_s;
     let all: f64 = found.iter().map(|one| waits(one)).sum();
-    let lost: f64 = found.iter().map(|one| waits(one) * by_block(one)).sum();
+    let lost_s = |one: &Transfer| match Measured::of(boot, one) {
+        Some(measured) => measured.between(one, measured.own, measured.filled),
+        None => waits(one) * by_block(one),
+    };
+    let lost: f64 = found.iter().map(|one| lost_s(one)).sum();
     let worst = found.iter().max_by_key(|one| one.bytes)?;
+    let measured = Measured::of(boot, worst);
+    let measured = measured.map_or_else(String::new, |measured| {
+        measured.words(measured.own, measured.filled)
+    });
     if lost < WORTH_S {
         return None;
     }
@@ -171,7 +247,7 @@ pub(super) fn block_size(boot: &Boot<'_>) -> Option<Found> {
         label: "small TFTP blocks".into(),
         seconds: lost,
         evidence: format!(
-            "{}: blocks of {} bytes, {} packets; {why}",
+            "{}: blocks of {} bytes, {} packets; {why}{measured}",
             files(&found),
             worst.block_bytes,
             worst.data_packets,

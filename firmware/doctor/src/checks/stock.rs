@@ -15,12 +15,20 @@ use wireboot_platform::pxe::Cached;
 
 /// The card that we came by, else the first whose firmware offers a network boot.
 pub(super) fn first(examination: &Examination<'_>) -> Result<(Candidate, NetworkBoot), Error> {
+    first_with(examination, NetworkBoot::of)
+}
+
+/// The same where `of` has its network boot.
+pub(super) fn first_with(
+    examination: &Examination<'_>,
+    of: fn(&Candidate) -> Result<NetworkBoot, wireboot_platform::Error>,
+) -> Result<(Candidate, NetworkBoot), Error> {
     let origin = examination.origin;
     for card in cards(origin) {
         if origin.network.mac.is_none() {
             card.connect();
         }
-        if let Ok(boot) = NetworkBoot::of(&card) {
+        if let Ok(boot) = of(&card) {
             return Ok((card, boot));
         }
     }
@@ -42,17 +50,7 @@ pub(super) fn cards(origin: &Origin) -> impl Iterator<Item = Candidate> {
 
 /// The server and the file that the firmware was told to boot.
 pub(super) fn named(learnt: &Cached) -> Option<(IpAddr, String)> {
-    let (ack, proxy) = (&learnt.dhcp_ack, learnt.proxy_offer.as_deref());
-    let reply = learnt.pxe_reply.as_deref();
-    let leases = if learnt.station.is_ipv6() {
-        Leases {
-            v4: None,
-            v6: Lease6::from_packets(ack, proxy, reply).ok(),
-        }
-    } else {
-        Leases::from(Lease::from_packets(ack, proxy, reply).ok()?)
-    };
-    let url = boot_files(&leases).next()?;
+    let url = boot_files(&leases(learnt)?).next()?;
     match (url.scheme(), url.host()) {
         (Scheme::Tftp, Host::Address(server)) => Some((*server, url.resource().to_string())),
         _ => None,
@@ -69,6 +67,28 @@ pub(super) fn quick_enough(file: &str, seconds: f64) -> Result<(), Error> {
         return Err(Error::Slow(file.to_string()));
     }
     Ok(())
+}
+
+/// The lease that the firmware has.
+pub(super) fn leases(learnt: &Cached) -> Option<Leases> {
+    let (ack, proxy) = (&learnt.dhcp_ack, learnt.proxy_offer.as_deref());
+    let reply = learnt.pxe_reply.as_deref();
+    match learnt.station {
+        IpAddr::V4(_) => Lease::from_packets(ack, proxy, reply)
+            .ok()
+            .map(Leases::from),
+        IpAddr::V6(station) => {
+            let mut lease = Lease6::from_packets(ack, proxy, reply).ok()?;
+            // Where DHCPv6 gives none, the firmware has one of a router's prefix.
+            if lease.addresses.is_empty() {
+                lease.addresses.push(station);
+            }
+            Some(Leases {
+                v4: None,
+                v6: Some(lease),
+            })
+        }
+    }
 }
 
 /// The middle one; of an even number, the upper of both.

@@ -5,6 +5,7 @@ use crate::error::{Error, refused};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::net::SocketAddr;
+use wireboot_boot::card::AnyNic;
 use wireboot_fetch::Leases;
 use wireboot_net::{Duration, Engine, Instant, Memory, NetError, Region, Stack, TcpStream};
 use wireboot_nic::{Counters, Nic, Properties};
@@ -18,57 +19,61 @@ const PATIENCE: u64 = 60_000_000;
 const ROUTER: Duration = Duration::from_secs(4);
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A card whose segmentation offload is not used.
-pub(crate) struct WithoutTso<N>(pub N);
+/// A card that TCP sends by.
+pub(crate) struct Card {
+    /// It.
+    pub nic: AnyNic,
+    /// Its segmentation offload is used, if it has one.
+    pub tso: bool,
+}
 
-impl<N: Nic> Nic for WithoutTso<N> {
-    type Rx<'a>
-        = N::Rx<'a>
-    where
-        Self: 'a;
-    type Tx<'a>
-        = N::Tx<'a>
-    where
-        Self: 'a;
+impl Nic for Card {
+    type Rx<'a> = <AnyNic as Nic>::Rx<'a>;
+    type Tx<'a> = <AnyNic as Nic>::Tx<'a>;
 
     fn properties(&self) -> Properties {
+        let properties = self.nic.properties();
         Properties {
-            transmit_unit: 0,
-            ..self.0.properties()
+            transmit_unit: if self.tso {
+                properties.transmit_unit
+            } else {
+                0
+            },
+            ..properties
         }
     }
 
     fn link_up(&mut self) -> bool {
-        self.0.link_up()
+        self.nic.link_up()
     }
 
     fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
-        self.0.split()
+        self.nic.split()
     }
 
     fn counters(&self) -> Counters {
-        self.0.counters()
+        self.nic.counters()
     }
 
     fn stop(&mut self) {
-        self.0.stop();
+        self.nic.stop();
     }
 }
 
 /// Sends from this processor, with the time of each turn. Gives the interface back.
-pub(crate) fn send<N: Nic>(
-    nic: N,
+pub(crate) fn send(
+    card: Card,
     leases: &Leases,
     sink: SocketAddr,
     clock: Clock,
-) -> (N, Result<Sample, Error>) {
-    let mut engine = Engine::new(nic, random::seed().0);
+) -> (AnyNic, Result<Sample, Error>) {
+    let mut engine = Engine::new(card, random::seed().0);
     let result = transfer(&mut engine, leases, sink, clock);
-    (engine.into_nic(), result)
+    (engine.into_nic().nic, result)
 }
 
-fn transfer<N: Nic>(
-    engine: &mut Engine<N>,
+fn transfer(
+    engine: &mut Engine<Card>,
     leases: &Leases,
     sink: SocketAddr,
     clock: Clock,
@@ -130,14 +135,25 @@ async fn close(mut stream: TcpStream) -> Result<(), NetError> {
 }
 
 /// Turns the engine until `task` is over. Gives what it gave, and the ticks of the turns that moved packets.
-fn drive<N: Nic, T: 'static>(
-    engine: &mut Engine<N>,
+fn drive<T: 'static>(
+    engine: &mut Engine<Card>,
     clock: Clock,
     task: impl Future<Output = T> + 'static,
 ) -> Result<(T, u64), Error> {
     let result = Rc::new(Cell::new(None));
-    let place = result.clone();
-    engine.spawn(async move { place.set(Some(task.await)) });
+    let (place, over) = (result.clone(), Rc::new(Cell::new(false)));
+    let ended = over.clone();
+    engine.spawn(async move {
+        place.set(Some(task.await));
+        ended.set(true);
+    });
+    let busy = turns(engine, clock, &over)?;
+    let result = result.take().ok_or(Error::Sink(NetError::TimedOut))?;
+    Ok((result, busy))
+}
+
+/// Turns the engine until something is over. Gives the ticks of the turns that moved packets.
+fn turns(engine: &mut Engine<Card>, clock: Clock, over: &Cell<bool>) -> Result<u64, Error> {
     let end = clock.micros() + PATIENCE;
     let mut busy = 0;
     loop {
@@ -148,8 +164,8 @@ fn drive<N: Nic, T: 'static>(
         if received || engine.nic_mut().counters().transmit_frames > before {
             busy += clock.ticks() - start;
         }
-        if let Some(result) = result.take() {
-            return Ok((result, busy));
+        if over.get() {
+            return Ok(busy);
         }
         if now > end {
             return Err(Error::Sink(NetError::TimedOut));

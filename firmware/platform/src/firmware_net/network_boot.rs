@@ -32,8 +32,27 @@ impl NetworkBoot {
     /// # Errors
     /// `NOT_FOUND` where the firmware offers none.
     pub fn of(interface: &Candidate) -> uefi::Result<Self> {
-        let over = |node| handle_with(interface, &BaseCode::GUID, |path| has_node(path, node));
-        let handle = over(IPV4).or_else(|_| over(IPV6))?;
+        Self::over_ipv4(interface).or_else(|_| Self::over_ipv6(interface))
+    }
+
+    /// The interface's over IPv4.
+    ///
+    /// # Errors
+    /// As of [`of`](Self::of).
+    pub fn over_ipv4(interface: &Candidate) -> uefi::Result<Self> {
+        Self::over(interface, IPV4)
+    }
+
+    /// The interface's over IPv6.
+    ///
+    /// # Errors
+    /// As of [`of`](Self::of).
+    pub fn over_ipv6(interface: &Candidate) -> uefi::Result<Self> {
+        Self::over(interface, IPV6)
+    }
+
+    fn over(interface: &Candidate, node: (u8, u8)) -> uefi::Result<Self> {
+        let handle = handle_with(interface, &BaseCode::GUID, |path| has_node(path, node))?;
         let mut boot = Self {
             handle,
             was_started: false,

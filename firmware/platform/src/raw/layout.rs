@@ -3,6 +3,7 @@
 //! EFI_MAC_ADDRESS of bytes; EFI_IP_ADDRESS with the alignment of UINT32). Those of `uefi-raw` of which we make tables are among them.
 
 use super::managed_network as mnp;
+use super::mtftp;
 use super::pci_io::{PciIoAccess, PciIoConfigAccess, PciIoProtocol};
 use super::pxe_callback::PxeBaseCodeCallbackProtocol;
 use super::undi;
@@ -132,7 +133,7 @@ fn guids_are_as_elsewhere() {
     for (ours, other) in pairs {
         assert_eq!(ours.to_bytes(), *other.as_bytes());
     }
-    // Sections 24.3, 24.4, 24.2, 29.6 and 28.5.
+    // Sections 24.3, 24.4, 24.2, 29.6, 28.5, 30.3 and 30.4.
     for (ours, text) in [
         (
             pxe::PxeBaseCodeProtocol::GUID,
@@ -158,6 +159,16 @@ fn guids_are_as_elsewhere() {
             ip4::Ip4Config2Protocol::GUID,
             "5b446ed1-e30b-4faa-871a-3654eca36080",
         ),
+        (
+            mtftp::MTFTP4_SERVICE_BINDING,
+            "2fe800be-8f01-4aa6-946b-d71388e1833f",
+        ),
+        (mtftp::MTFTP4, "78247c57-63db-4708-99c2-a8b4a9a61f6b"),
+        (
+            mtftp::MTFTP6_SERVICE_BINDING,
+            "d9760ff3-3cca-4267-80f9-7527fafa4223",
+        ),
+        (mtftp::MTFTP6, "bf0a78ba-ec29-49cf-a1c9-7ae54eab6a51"),
     ] {
         assert_eq!(ours.to_string(), text);
     }
@@ -201,6 +212,19 @@ fn http_is_as_specified() {
     laid_out!(http::HttpRequestData, 16, 8: method 0, url 8);
     laid_out!(http::HttpResponseData, 4, 4: status_code 0);
     laid_out!(http::HttpHeader, 16, 8: field_name 0, field_value 8);
+}
+
+#[test]
+fn mtftp_is_as_specified() {
+    laid_out!(mtftp::MtftpProtocol, 64, 8: get_mode_data 0, configure 8, get_info 16, parse_options 24, read_file 32, write_file 40,
+        read_directory 48, poll 56);
+    laid_out!(mtftp::Mtftp4ConfigData, 26, 2: use_default_setting 0, station_ip 1, subnet_mask 5, local_port 10, gateway_ip 12,
+        server_ip 16, initial_server_port 20, try_count 22, timeout_value 24);
+    laid_out!(mtftp::Mtftp6ConfigData, 40, 2: station_ip 0, local_port 16, server_ip 18, initial_server_port 34, try_count 36,
+        timeout_value 38);
+    laid_out!(mtftp::MtftpToken, 104, 8: status 0, event 8, override_data 16, filename 24, mode_str 32, option_count 40, option_list 48,
+        buffer_size 56, buffer 64, context 72, check_packet 80, timeout_callback 88, packet_needed 96);
+    laid_out!(mtftp::MtftpOption, 16, 8: option_str 0, value_str 8);
 }
 
 #[test]

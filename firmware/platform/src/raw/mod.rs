@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod layout;
 pub mod managed_network;
+pub mod mtftp;
 pub mod pci_io;
 pub mod pxe_callback;
 pub mod undi;

@@ -68,6 +68,15 @@ fn attacked_within(
     servers: &[Ipv4Addr],
     script: impl FnMut(&Datagram) -> Vec<Datagram>,
 ) -> Ended {
+    attacked_asking(Sizes::default(), limits, servers, script)
+}
+
+fn attacked_asking(
+    sizes: Sizes,
+    limits: Limits,
+    servers: &[Ipv4Addr],
+    script: impl FnMut(&Datagram) -> Vec<Datagram>,
+) -> Ended {
     let hosts = [SERVER, OTHER];
     let at: Vec<SocketAddr> = servers
         .iter()
@@ -92,7 +101,7 @@ fn attacked_within(
                 committed: Arc::default(),
             };
             let mut servers = at;
-            let result = get(&stack, &mut servers, "x", 1, limits, &mut room).await;
+            let result = get(&stack, &mut servers, "x", 1, sizes, limits, &mut room).await;
             let path_mtu = stack.path_mtu(SERVER.into());
             (result, servers, path_mtu)
         },
@@ -175,6 +184,17 @@ fn smaller_blocks_where_large_ones_do_not_arrive() {
         "{error}"
     );
     assert!(ended.micros < LIMIT, "{} us", ended.micros);
+    // Others than those that were asked for would be another measurement.
+    let asked = Sizes {
+        block: Some(1468),
+        window: None,
+    };
+    let ended = attacked_asking(asked, Limits::default(), &[SERVER], narrow(&file, 1492));
+    assert!(matches!(
+        ended.result,
+        Err(TftpError::NoBlock { size: 1468 })
+    ));
+    assert_eq!(ended.micros / SECOND, 3);
 }
 
 #[test]
@@ -592,6 +612,7 @@ fn windows_are_shared() {
         let run = Run {
             stack: &stack,
             sharers,
+            sizes: Sizes::default(),
             floor: Floor::default(),
             socket: stack.udp_with_sink(transfer.clone()),
             transfer,
@@ -616,6 +637,7 @@ fn a_window_is_on_trial_for_four_windows() {
     let run = Run {
         stack: &stack,
         sharers: 1,
+        sizes: Sizes::default(),
         floor: Floor::default(),
         socket: stack.udp_with_sink(transfer.clone()),
         transfer: transfer.clone(),

@@ -53,6 +53,8 @@ pub(crate) struct Manner {
     silent: bool,
     /// Client and server have IPv6 and nothing else.
     v6: bool,
+    /// What the client asks for.
+    sizes: Sizes,
 }
 
 impl Default for Manner {
@@ -75,6 +77,7 @@ impl Default for Manner {
             stutters: false,
             silent: false,
             v6: false,
+            sizes: Sizes::default(),
         }
     }
 }
@@ -460,9 +463,11 @@ fn fetch_into<D: Destination + 'static>(
     let finished = Rc::new(Cell::new(false));
     let (stack, out, flag) = (client.stack(), done.clone(), finished.clone());
     let mut room = destination(&mut client);
+    let sizes = manner.sizes;
     client.spawn(async move {
         let limits = Limits::default();
-        let result = get(&stack, &mut vec![at], "boot/linux", 1, limits, &mut room).await;
+        let (mut at, file) = (vec![at], "boot/linux");
+        let result = get(&stack, &mut at, file, 1, sizes, limits, &mut room).await;
         *out.borrow_mut() = Some((result, room));
         flag.set(true);
     });
@@ -518,6 +523,42 @@ fn over_ipv6_the_file_is_the_same() {
     assert_eq!(log.data, manner.file.len() as u64 / 1448 + 1);
     assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
     assert!(outcome.micros < 40_000, "{} us", outcome.micros);
+}
+
+#[test]
+fn sizes_are_asked_for_as_they_are_given() {
+    let sizes = |block, window| Manner {
+        // The server would slide.
+        slides: true,
+        sizes: Sizes {
+            block: Some(block),
+            window: Some(window),
+        },
+        ..Manner::default()
+    };
+    for (block, window) in [(512, 1), (1024, 4), (1456, 64), (1468, 300)] {
+        let manner = sizes(block, window);
+        let outcome = fetch(&manner, LinkConfig::default(), 1);
+        let granted = outcome.result.as_ref().unwrap().granted;
+        assert_eq!(granted, Granted { block, window });
+        assert_eq!(outcome.bytes(), manner.file);
+        let blocks = manner.file.len() as u64 / u64::from(block) + 1;
+        assert_eq!(outcome.log.borrow().data, blocks);
+    }
+    let less = Manner {
+        window_limit: 16,
+        block_limit: 1000,
+        ..sizes(1468, 64)
+    };
+    let granted = fetch(&less, LinkConfig::default(), 1)
+        .result
+        .unwrap()
+        .granted;
+    let wanted = Granted {
+        block: 1000,
+        window: 16,
+    };
+    assert_eq!(granted, wanted);
 }
 
 #[test]
