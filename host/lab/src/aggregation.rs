@@ -1,6 +1,6 @@
 //! A switch's port in a group of ports that waits for a partner's LACP (IEEE 802.1AX), and falls back.
 //!
-//! Not every kernel has bonds. The bridge's port is disabled, as a switch suspends such a port, and an LACPDU goes out of
+//! Not every kernel has bonds. The bridge's port learns and forwards nothing, as a switch suspends such a port, and an LACPDU goes out of
 //! it each second. When the time is over, the port forwards and says so. The time begins with the machine's first frame: a real card has no link
 //! before its driver starts it, and a virtual one from power-on.
 
@@ -15,8 +15,9 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, bind, send, 
 use crate::background::{Background, Pauses};
 use crate::netns::tool;
 
-/// States of a bridge's port, as `ip link` numbers them.
-const DISABLED: &str = "0";
+/// States of a bridge's port, as `ip link` numbers them. Of those that forward nothing, a bridge without a spanning tree leaves only learning as it
+/// is.
+const LEARNING: &str = "2";
 const FORWARDING: &str = "3";
 
 /// How often the port is looked after; with each fourth turn an LACPDU is sent (Fast_Periodic_Time, 1 s).
@@ -51,7 +52,7 @@ fn wait_for_partner(cable: &str, fallback: Duration, socket: &OwnedFd, pauses: &
         let waits = !left.is_zero();
         if waits {
             // Again and again, as the bridge has a port forward whose link comes up.
-            state(DISABLED);
+            state(LEARNING);
         }
         if turn.is_multiple_of(TURNS) {
             let words = lacpdu(if waits { WAITS } else { FELL_BACK });

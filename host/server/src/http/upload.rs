@@ -58,14 +58,13 @@ fn admitted<'a>(
     head: &Head,
     reports: Option<&'a Reports>,
     client: IpAddr,
-) -> Result<(usize, Place<'a>), Response> {
-    let reports = reports.ok_or_else(|| {
-        let why = "this server takes no reports; it does with --reports";
-        Response::refusal(Status::NOT_FOUND, why)
-    })?;
-    let length = length(head).map_err(|(status, why)| Response::refusal(status, why))?;
-    let place = reports.place(client).map_err(|refused| refusal(&refused))?;
-    Ok((length, place))
+) -> Result<(usize, Place<'a>), Box<Response>> {
+    let refused = |(status, why): (Status, &str)| Box::new(Response::refusal(status, why));
+    let why = "this server takes no reports; it does with --reports";
+    let reports = reports.ok_or_else(|| refused((Status::NOT_FOUND, why)))?;
+    let length = length(head).map_err(refused)?;
+    let place = reports.place(client);
+    Ok((length, place.map_err(|error| Box::new(refusal(&error)))?))
 }
 
 impl Connection {
