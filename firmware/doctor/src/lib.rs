@@ -23,15 +23,17 @@ mod throughput;
 use error::Error;
 use options::{Command, Options};
 use wireboot_boot::origin::Origin;
-use wireboot_platform::image::LoadedSelf;
+use wireboot_platform::image::{self, LoadedSelf};
 use wireboot_platform::{Clock, Status};
 
-/// The program: does what its options say, and tells.
+/// The program: does what its options say, and tells. A machine that it was the boot of goes on with its next boot option.
 pub fn main() -> Status {
     let clock = Clock::calibrate_finely();
     log::info!("doctor {}", env!("CARGO_PKG_VERSION"));
     match run(clock) {
-        Ok(()) => Status::SUCCESS,
+        Ok(()) if image::is_from_the_shell() => Status::SUCCESS,
+        // With success a boot manager takes the machine for booted: it shows its menu, and tries no other option (UEFI 2.10, section 3.1.1).
+        Ok(()) => Status::ABORTED,
         Err(error) => {
             log::error!("{error}");
             error.status()

@@ -15,6 +15,7 @@ use uefi::boot::{
     self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol,
 };
 use uefi::proto::loaded_image::LoadedImage;
+use uefi::proto::shell_params::ShellParameters;
 use uefi_raw::protocol::loaded_image::LoadedImageProtocol;
 use wireboot_wire::pe;
 
@@ -45,6 +46,17 @@ impl LoadedSelf {
             None => self.options.as_str().into(),
         }
     }
+}
+
+/// Whether the shell has started this image (`EFI_SHELL_PARAMETERS_PROTOCOL`), not the boot manager.
+#[must_use]
+pub fn is_from_the_shell() -> bool {
+    boot::test_protocol::<ShellParameters>(OpenProtocolParams {
+        handle: boot::image_handle(),
+        agent: boot::image_handle(),
+        controller: None,
+    })
+    .unwrap_or(false)
 }
 
 /// Where this image lies in memory: its first address and its length in bytes.
