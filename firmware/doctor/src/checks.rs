@@ -58,7 +58,7 @@ pub(crate) const ALL: &[Check] = &[
         standard: true,
         quick: false,
         needs_server: false,
-        limit_s: 90,
+        limit_s: 180,
         run: net::examine,
     },
     Check {

@@ -49,12 +49,18 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     } else {
         STANDARD
     };
-    let mut failure = BootError::NoInterface;
+    let mut failure = Error::Boot(BootError::NoInterface);
     for card in interfaces(origin).iter().take(CARDS) {
         let began = clock.micros();
-        let mut ear = Ear::open(card, origin, clock)?;
+        let mut ear = match Ear::open(card, origin, clock) {
+            Ok(ear) => ear,
+            Err(error) => {
+                failure = error;
+                continue;
+            }
+        };
         if !ear.wait_for_link() {
-            failure = BootError::NoLink(card.to_string());
+            failure = BootError::NoLink(card.to_string()).into();
             continue;
         }
         let zero = clock.micros();
@@ -70,7 +76,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         }
         return heard;
     }
-    Err(failure.into())
+    Err(failure)
 }
 
 fn pcie(link: Link) -> Pcie {
@@ -91,19 +97,24 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// The interface that the machine came by, else all: the first of them that has a link is listened at.
+/// The interface of the card that the machine came by, else of each: at the first of them that has a link is listened.
 fn interfaces(origin: &Origin) -> Vec<snp::Candidate> {
-    let Some(mac) = origin.network.mac else {
+    if origin.network.mac.is_none() {
         let cards = pci::functions();
-        cards
-            .iter()
-            .filter(|card| card.is_network())
-            .for_each(Function::connect);
-        return snp::interfaces();
-    };
-    let mut interfaces = snp::interfaces();
-    interfaces.retain(|interface| NetworkPath::parse(&interface.path).mac == Some(mac));
-    interfaces
+        let cards = cards.iter().filter(|card| card.is_network());
+        cards.for_each(Function::connect);
+    }
+    let mac = |interface: &snp::Candidate| NetworkPath::parse(&interface.path).mac;
+    let mut cards: Vec<snp::Candidate> = Vec::new();
+    for interface in snp::interfaces() {
+        // What stands behind a card's own are those of its boot options, which go when the card is taken.
+        let known = cards.iter().any(|card| mac(card) == mac(&interface));
+        let wanted = origin.network.mac.is_none() || mac(&interface) == origin.network.mac;
+        if wanted && !known {
+            cards.push(interface);
+        }
+    }
+    cards
 }
 
 /// A card that listens. Dropping it gives the card back to the firmware.
