@@ -17,8 +17,8 @@ fn sum<'a>(start: u16, chunks: impl Iterator<Item = &'a [u8]>) -> u16 {
             chunk = rest;
             odd = false;
         }
-        // Four words at once, whatever the compiler thinks of unrolling.
-        let (lines, rest) = chunk.as_chunks::<32>();
+        // Eight words at once, whatever the compiler thinks of unrolling.
+        let (lines, rest) = chunk.as_chunks::<64>();
         for line in lines {
             for word in line.as_chunks::<8>().0 {
                 total += u128::from(u64::from_le_bytes(*word));
