@@ -64,6 +64,11 @@ impl<N: Nic> Engine<N> {
         self.stack.state().team.forwarded
     }
 
+    /// TCP's segments are cut here from now on, whatever the card could do.
+    pub fn without_segmentation_offload(&mut self) {
+        self.properties.transmit_unit = 0;
+    }
+
     /// The network, for a task.
     pub fn stack(&self) -> Stack {
         self.stack.clone()

@@ -22,6 +22,7 @@ pub mod checksum;
 mod datagrams;
 mod engine;
 mod error;
+mod few;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::indexing_slicing,

@@ -26,6 +26,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use core::net::{IpAddr, SocketAddr};
+use files::Serve;
 use frames::{Frames, Size};
 use options::Options;
 use phases::{Phases, Record};
@@ -33,6 +34,7 @@ use table::{Kind, Ladder};
 use wire::{Driver, Managed, Wire};
 use wireboot_boot::card::{self, AnyNic, Card, FirmwareNic};
 use wireboot_boot::driver::Driver as NicDriver;
+use wireboot_boot::engine;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
 use wireboot_boot::network::{ApStats, Network};
@@ -250,12 +252,24 @@ impl<'o> Bench<'o> {
     }
 
     /// A file by our stack on the BSP.
-    fn turns<N: Nic>(&mut self, nic: N, scheme: &str, name: &'static str) -> Result<N, Error> {
+    fn turns(&mut self, nic: AnyNic, scheme: &str, name: &'static str) -> Result<AnyNic, Error> {
+        let nic = self.turns_by(engine::serve, engine::cable(nic), scheme, name)?;
+        Ok(nic.into_nic())
+    }
+
+    /// The same by a service whose turns `serve` makes.
+    fn turns_by<N: Nic>(
+        &mut self,
+        serve: Serve<N>,
+        nic: N,
+        scheme: &str,
+        name: &'static str,
+    ) -> Result<N, Error> {
         if !self.options.wants(name) {
             return Ok(nic);
         }
         let url = self.url(scheme, &self.options.file)?;
-        let (nic, result) = files::turns(nic, &self.leases, &url, self.clock);
+        let (nic, result) = files::turns(nic, serve, &self.leases, &url, self.clock);
         self.ladder
             .add(Kind::Receive, name, self.with_work_share(result));
         Ok(nic)
@@ -263,20 +277,19 @@ impl<'o> Bench<'o> {
 
     /// TCP that sends, from the BSP: in frames that we make, and in units that the card cuts where it does.
     fn uploads(&mut self, nic: AnyNic) -> AnyNic {
-        let tso = false;
-        let nic = self.upload(upload::Card { nic, tso }, "wireboot TCP");
+        let nic = self.upload(nic, false, "wireboot TCP");
         match nic.properties().transmit_unit {
             0 => nic,
-            _ => self.upload(upload::Card { nic, tso: true }, "wireboot TCP, TSO"),
+            _ => self.upload(nic, true, "wireboot TCP, TSO"),
         }
     }
 
-    fn upload(&mut self, card: upload::Card, name: &str) -> AnyNic {
+    fn upload(&mut self, nic: AnyNic, tso: bool, name: &str) -> AnyNic {
         if !self.options.wants(name) {
-            return card.nic;
+            return nic;
         }
         let sink = SocketAddr::new(self.server, DATA_PORT);
-        let (nic, result) = upload::send(card, &self.leases, sink, self.clock);
+        let (nic, result) = upload::send(nic, tso, &self.leases, sink, self.clock);
         self.ladder
             .add(Kind::Transmit, name, self.with_work_share(result));
         nic

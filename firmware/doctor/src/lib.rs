@@ -14,6 +14,7 @@ mod checks;
 mod delivery;
 mod error;
 mod examination;
+mod few;
 mod ladder;
 mod options;
 pub mod pcapng;

@@ -8,6 +8,7 @@ use core::cell::Cell;
 use core::net::IpAddr;
 use wireboot_boot::card::{self, AnyNic, Card, Taken};
 use wireboot_boot::driver::Driver;
+use wireboot_boot::engine::{self, Cable};
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
 use wireboot_boot::network::Network;
@@ -128,20 +129,20 @@ fn leases(card: &Card, origin: &Origin, server: IpAddr, clock: Clock) -> Result<
 }
 
 /// Runs one test on `nic`, which it gives back.
-pub(crate) fn measure<N: Nic>(
-    nic: N,
+fn measure(
+    nic: AnyNic,
     leases: &Leases,
     test: &Test,
     region: &Region,
     clock: Clock,
-) -> (N, Result<Throughput, Error>) {
-    let mut engine = Engine::new(nic, random::seed().0);
+) -> (AnyNic, Result<Throughput, Error>) {
+    let mut engine = Engine::new(engine::cable(nic), random::seed().0);
     let measured = turns(&mut engine, leases, test, region, clock);
-    (engine.into_nic(), measured)
+    (engine.into_nic().into_nic(), measured)
 }
 
-fn turns<N: Nic>(
-    engine: &mut Engine<N>,
+fn turns(
+    engine: &mut Engine<Cable>,
     leases: &Leases,
     test: &Test,
     region: &Region,
@@ -170,7 +171,7 @@ fn turns<N: Nic>(
         let before = load.units;
         let start = clock.ticks();
         let now = clock.micros();
-        let received = engine.poll(Instant::from_micros(now as i64))?;
+        let received = engine::turn(engine, Instant::from_micros(now as i64))?;
         load.units = units(engine);
         if watch.is_running() {
             load.running(
@@ -235,7 +236,7 @@ impl Load {
     }
 }
 
-fn units<N: Nic>(engine: &mut Engine<N>) -> u64 {
+fn units(engine: &mut Engine<Cable>) -> u64 {
     let counters = engine.nic_mut().counters();
     counters.transmit_frames + counters.receive_units
 }

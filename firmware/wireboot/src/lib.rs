@@ -9,6 +9,7 @@ mod account;
 pub mod boot;
 pub mod card;
 pub mod driver;
+pub mod engine;
 pub mod error;
 pub mod fetching;
 pub mod loader;

@@ -7,6 +7,7 @@
 use super::header::{ICMP, Packet, packet, router_alert};
 use super::source::scope;
 use super::{ALL_NODES, icmp};
+use crate::few;
 use crate::packet::{array, be128};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -47,7 +48,7 @@ impl Mld {
     pub(crate) fn set(&mut self, groups: impl Iterator<Item = Ipv6Addr>, now: Instant) {
         let reported = |group: &Ipv6Addr| *group != ALL_NODES && scope(*group) > 1;
         let mut wanted: Vec<_> = groups.filter(reported).collect();
-        wanted.sort_unstable();
+        few::sort(&mut wanted, |one, other| one < other);
         wanted.dedup();
         wanted.truncate(GROUPS);
         for &address in &wanted {

@@ -3,7 +3,9 @@
 //! Rules 4, 5, 5.5 and 7 of section 5 and rules 4 and 7 of section 6 are about mobility, several interfaces, temporary addresses
 //! and tunnels, which there are none of.
 
+use crate::few;
 use crate::packet;
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -90,7 +92,7 @@ pub(crate) fn choose(
 /// Puts the addresses of a name into the order in which they are tried (section 6). `candidates`: all addresses of ours, of
 /// both versions.
 pub(crate) fn order(destinations: &mut [IpAddr], candidates: &[Candidate]) {
-    destinations.sort_by_cached_key(|destination| {
+    let key = |destination: &IpAddr| {
         let destination = packet::v6(*destination);
         let (precedence, label) = policy(destination);
         let scope_of = scope(destination);
@@ -105,13 +107,18 @@ pub(crate) fn order(destinations: &mut [IpAddr], candidates: &[Candidate]) {
         let unreachable = source.is_none();
         let precedence = Reverse(precedence);
         (unreachable, faults, precedence, scope_of, Reverse(common))
-    });
+    };
+    let keyed = destinations.iter().map(|one| (key(one), *one));
+    let mut keyed: Vec<_> = keyed.collect();
+    few::sort(&mut keyed, |one, other| one.0 < other.0);
+    for (place, (_, destination)) in destinations.iter_mut().zip(keyed) {
+        *place = destination;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     fn ip(text: &str) -> IpAddr {

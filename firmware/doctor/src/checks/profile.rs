@@ -3,6 +3,7 @@
 use super::stock::{first, median, named, quick_enough, seconds};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
+use crate::few;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -97,7 +98,7 @@ fn shares<'i>(positions: &[Position], name: impl Fn(u64) -> Option<&'i str>) -> 
             interrupts_off,
         })
         .collect();
-    images.sort_by_key(|image| core::cmp::Reverse(image.samples));
+    few::sort(&mut images, |one, other| one.samples > other.samples);
     images
 }
 

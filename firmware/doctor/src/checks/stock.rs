@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::examination::Examination;
+use crate::few;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -93,7 +94,7 @@ pub(super) fn leases(learnt: &Cached) -> Option<Leases> {
 
 /// The middle one; of an even number, the upper of both.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
+    few::sort(&mut values, |one, other| one < other);
     values.get(values.len() / 2).copied()
 }
 

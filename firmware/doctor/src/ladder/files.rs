@@ -8,7 +8,7 @@ use wireboot_boot::fetching::{Fetcher, Wanted};
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Leases, Service};
 use wireboot_net::{Duration, Instant, Memory};
-use wireboot_nic::Nic;
+use wireboot_nic::{Fault, Nic};
 use wireboot_platform::claim::pci::Candidate;
 use wireboot_platform::firmware_net::{Http, Pxe};
 use wireboot_platform::memory;
@@ -94,9 +94,13 @@ pub(crate) fn boot(fetcher: &mut Fetcher, url: &Url, clock: Clock) -> Result<Sam
     })
 }
 
+/// Makes a turn of a service.
+pub(crate) type Serve<N> = fn(&mut Service<N>, Instant) -> Result<bool, Fault>;
+
 /// Ours on the BSP, with the time of each turn. Gives the interface back.
 pub(crate) fn turns<N: Nic>(
     nic: N,
+    serve: Serve<N>,
     leases: &Leases,
     url: &Url,
     clock: Clock,
@@ -121,7 +125,7 @@ pub(crate) fn turns<N: Nic>(
     let result = loop {
         let start = clock.ticks();
         let now = clock.micros();
-        let worked = match service.poll(Instant::from_micros(now as i64)) {
+        let worked = match serve(&mut service, Instant::from_micros(now as i64)) {
             Ok(worked) => worked,
             Err(fault) => break Err(fault.into()),
         };

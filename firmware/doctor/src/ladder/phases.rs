@@ -9,6 +9,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::Cell;
+use wireboot_fetch::Service;
 use wireboot_nic::{
     Checksum, Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit,
 };
@@ -281,11 +282,21 @@ impl Bench<'_> {
         });
         self.copied("SNP, copied", &mut driver);
         let mut nic = driver.0;
-        nic = self.turns(nic, "tftp", "wireboot TFTP over SNP")?;
-        nic = self.turns(nic, "http", "wireboot HTTP over SNP")?;
+        nic = self.turns_by(Service::poll, nic, "tftp", "wireboot TFTP over SNP")?;
+        nic = self.turns_by(Service::poll, nic, "http", "wireboot HTTP over SNP")?;
         nic.trusting = true;
-        nic = self.turns(nic, "tftp", "wireboot TFTP over SNP, unchecked")?;
-        self.turns(nic, "http", "wireboot HTTP over SNP, unchecked")?;
+        nic = self.turns_by(
+            Service::poll,
+            nic,
+            "tftp",
+            "wireboot TFTP over SNP, unchecked",
+        )?;
+        self.turns_by(
+            Service::poll,
+            nic,
+            "http",
+            "wireboot HTTP over SNP, unchecked",
+        )?;
         Ok(())
     }
 }

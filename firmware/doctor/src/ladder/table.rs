@@ -2,6 +2,7 @@
 
 use super::Sample;
 use crate::error::Error;
+use crate::few;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -69,7 +70,9 @@ impl Rung {
     /// The sample whose rate is the median (of an even number, the upper of the two in the middle).
     fn median(&self) -> Option<&Sample> {
         let mut sorted: Vec<&Sample> = self.samples.iter().collect();
-        sorted.sort_by_key(|sample| sample.bits_per_second());
+        few::sort(&mut sorted, |one, other| {
+            one.bits_per_second() < other.bits_per_second()
+        });
         sorted.get(sorted.len() / 2).copied()
     }
 }

@@ -6,9 +6,10 @@ use alloc::rc::Rc;
 use core::cell::Cell;
 use core::net::SocketAddr;
 use wireboot_boot::card::AnyNic;
+use wireboot_boot::engine::{self, Cable};
 use wireboot_fetch::Leases;
 use wireboot_net::{Duration, Engine, Instant, Memory, NetError, Region, Stack, TcpStream};
-use wireboot_nic::{Counters, Nic, Properties};
+use wireboot_nic::Nic;
 use wireboot_platform::{Clock, memory, random};
 
 /// What is sent, in bytes.
@@ -19,61 +20,24 @@ const PATIENCE: u64 = 60_000_000;
 const ROUTER: Duration = Duration::from_secs(4);
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A card that TCP sends by.
-pub(crate) struct Card {
-    /// It.
-    pub nic: AnyNic,
-    /// Its segmentation offload is used, if it has one.
-    pub tso: bool,
-}
-
-impl Nic for Card {
-    type Rx<'a> = <AnyNic as Nic>::Rx<'a>;
-    type Tx<'a> = <AnyNic as Nic>::Tx<'a>;
-
-    fn properties(&self) -> Properties {
-        let properties = self.nic.properties();
-        Properties {
-            transmit_unit: if self.tso {
-                properties.transmit_unit
-            } else {
-                0
-            },
-            ..properties
-        }
-    }
-
-    fn link_up(&mut self) -> bool {
-        self.nic.link_up()
-    }
-
-    fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
-        self.nic.split()
-    }
-
-    fn counters(&self) -> Counters {
-        self.nic.counters()
-    }
-
-    fn stop(&mut self) {
-        self.nic.stop();
-    }
-}
-
-/// Sends from this processor, with the time of each turn. Gives the interface back.
+/// Sends from this processor, with the time of each turn; with the card's segmentation offload or without. Gives the interface back.
 pub(crate) fn send(
-    card: Card,
+    nic: AnyNic,
+    tso: bool,
     leases: &Leases,
     sink: SocketAddr,
     clock: Clock,
 ) -> (AnyNic, Result<Sample, Error>) {
-    let mut engine = Engine::new(card, random::seed().0);
+    let mut engine = Engine::new(engine::cable(nic), random::seed().0);
+    if !tso {
+        engine.without_segmentation_offload();
+    }
     let result = transfer(&mut engine, leases, sink, clock);
-    (engine.into_nic().nic, result)
+    (engine.into_nic().into_nic(), result)
 }
 
 fn transfer(
-    engine: &mut Engine<Card>,
+    engine: &mut Engine<Cable>,
     leases: &Leases,
     sink: SocketAddr,
     clock: Clock,
@@ -136,7 +100,7 @@ async fn close(mut stream: TcpStream) -> Result<(), NetError> {
 
 /// Turns the engine until `task` is over. Gives what it gave, and the ticks of the turns that moved packets.
 fn drive<T: 'static>(
-    engine: &mut Engine<Card>,
+    engine: &mut Engine<Cable>,
     clock: Clock,
     task: impl Future<Output = T> + 'static,
 ) -> Result<(T, u64), Error> {
@@ -153,14 +117,14 @@ fn drive<T: 'static>(
 }
 
 /// Turns the engine until something is over. Gives the ticks of the turns that moved packets.
-fn turns(engine: &mut Engine<Card>, clock: Clock, over: &Cell<bool>) -> Result<u64, Error> {
+fn turns(engine: &mut Engine<Cable>, clock: Clock, over: &Cell<bool>) -> Result<u64, Error> {
     let end = clock.micros() + PATIENCE;
     let mut busy = 0;
     loop {
         let start = clock.ticks();
         let now = clock.micros();
         let before = engine.nic_mut().counters().transmit_frames;
-        let received = engine.poll(Instant::from_micros(now as i64))?;
+        let received = engine::turn(engine, Instant::from_micros(now as i64))?;
         if received || engine.nic_mut().counters().transmit_frames > before {
             busy += clock.ticks() - start;
         }

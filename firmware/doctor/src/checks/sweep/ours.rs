@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::cell::Cell as Shared;
 use core::net::SocketAddr;
 use wireboot_boot::card::AnyNic;
+use wireboot_boot::engine::{self, Cable};
 use wireboot_fetch::Limits;
 use wireboot_fetch::destination::{Destination, DestinationError};
 use wireboot_fetch::tftp::{self, Sizes, TftpError, TftpFile};
@@ -20,20 +21,20 @@ const PORT: u16 = 69;
 
 /// An engine on a card.
 pub(super) struct Transfers<'s> {
-    engine: Engine<AnyNic>,
+    engine: Engine<Cable>,
     source: &'s Source,
 }
 
 impl<'s> Transfers<'s> {
     pub(super) fn new(nic: AnyNic, source: &'s Source) -> Self {
-        let engine = Engine::new(nic, random::seed().0);
+        let engine = Engine::new(engine::cable(nic), random::seed().0);
         configure(&engine.stack(), &source.leases);
         Self { engine, source }
     }
 
     /// The card, still running.
     pub(super) fn into_nic(self) -> AnyNic {
-        self.engine.into_nic()
+        self.engine.into_nic().into_nic()
     }
 }
 
@@ -58,7 +59,7 @@ impl super::Transfers for Transfers<'_> {
         });
         loop {
             let now = Instant::from_micros(self.source.clock.micros() as i64);
-            if let Err(fault) = self.engine.poll(now) {
+            if let Err(fault) = engine::turn(&mut self.engine, now) {
                 cell.failure = Some(fault.to_string());
                 return;
             }

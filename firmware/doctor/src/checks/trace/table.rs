@@ -1,5 +1,6 @@
 //! Calls by place become calls by service and image, few enough for a report.
 
+use crate::few;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -33,7 +34,9 @@ pub(super) fn rows<'a>(
     let mut sums: Vec<_> = sums.into_iter().collect();
     // Frames apart, no call has ticks where they are only counted.
     let weight = |(calls, ticks): (u64, u64)| if timed { (ticks, calls) } else { (calls, 0) };
-    sums.sort_by_key(|(_, one)| core::cmp::Reverse(weight(*one)));
+    few::sort(&mut sums, |(_, one), (_, other)| {
+        weight(*one) > weight(*other)
+    });
     let mut others: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for ((service, _), (calls, ticks)) in sums.iter().skip(ROWS) {
         let other = others.entry(service).or_default();
