@@ -151,7 +151,8 @@ fn reports_stand_beside_each_other_and_in_a_table() {
             .contains("2 network boots")
     );
     let metrics = text(&wireboot(&["report", directory, "--prometheus"]).stdout);
-    assert_eq!(metrics.matches("# TYPE").count(), 3, "{metrics}");
+    assert_eq!(metrics.matches("# TYPE").count(), 4, "{metrics}");
+    assert!(!metrics.contains("} -0\n"), "{metrics}");
 
     for wrong in [
         vec!["report", &before, &after, "--json"],

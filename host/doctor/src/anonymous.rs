@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 14] = [
+    const WORDS: [&str; 15] = [
         "Called.image",
         "Called.service",
         "Cost.service",
@@ -248,6 +248,7 @@ mod tests {
         "NotMeasured.check",
         "ProfiledImage.name",
         "Report.version",
+        "RoundTrip.what",
         "Throughput.check",
         "Throughput.driver",
     ];

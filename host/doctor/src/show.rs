@@ -304,7 +304,8 @@ fn prometheus(reports: &[Report]) -> String {
         "Bytes of files that came.",
         each(|report| {
             let transfers = report.network.transfers.iter();
-            transfers.map(|one| one.bytes as f64).sum()
+            // (The library's sum of nothing is -0.)
+            transfers.fold(0.0, |sum, one| sum + one.bytes as f64)
         }),
     );
     let lost = reports.iter().flat_map(|report| {
