@@ -2,7 +2,7 @@
 
 /// Sorts in time that grows with the square of the number of things; equals stay in their order. The library's sorts, made for many, are 10 kB
 /// of code for each type.
-pub(crate) fn sort<T>(things: &mut [T], before: impl Fn(&T, &T) -> bool) {
+pub fn sort<T>(things: &mut [T], before: impl Fn(&T, &T) -> bool) {
     for end in 1..things.len() {
         for at in (1..=end).rev() {
             match things.get_mut(at - 1..=at) {

@@ -22,7 +22,7 @@ pub mod checksum;
 mod datagrams;
 mod engine;
 mod error;
-mod few;
+pub mod few;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::indexing_slicing,

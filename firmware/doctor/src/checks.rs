@@ -2,7 +2,7 @@
 
 mod boot;
 mod cost;
-pub(crate) mod iperf3;
+mod iperf3;
 mod machine;
 mod net;
 mod profile;

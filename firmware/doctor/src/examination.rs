@@ -1,19 +1,14 @@
-//! An examination: check after check, each announced and with a time limit.
+//! What checks work with.
 
-use crate::checks::Check;
-use crate::delivery::Delivery;
 use crate::options::Options;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use wireboot_boot::origin::Origin;
-use wireboot_platform::claim::snp;
-use wireboot_platform::device_path::NetworkPath;
+use wireboot_platform::Clock;
 use wireboot_platform::image::LoadedSelf;
-use wireboot_platform::{Clock, console, profiler, shim, watchdog};
 use wireboot_report::{NotMeasured, Report};
 
-/// What checks work with.
+/// An examination.
 pub(crate) struct Examination<'a> {
     /// How to examine.
     pub options: &'a Options,
@@ -27,75 +22,28 @@ pub(crate) struct Examination<'a> {
     /// Files that belong to it, by name and content: `boot.pcapng`. They are kept where the report is kept on a disk.
     pub files: Vec<(String, Vec<u8>)>,
     /// The firmware has taken back what its network knew.
-    restored: bool,
+    pub restored: bool,
 }
 
-/// Runs the checks that the options name, and delivers the report.
-pub(crate) fn run(options: &Options, image: &LoadedSelf, origin: &Origin, clock: Clock) {
-    let mut examination = Examination {
-        options,
-        image,
-        origin,
-        clock,
-        report: Report::new(),
-        files: Vec::new(),
-        restored: true,
-    };
-    let mut delivery = Delivery::open(examination.image.device);
-    let interrupted = delivery.interrupted().map(ToString::to_string);
-    if let Some(name) = &interrupted {
-        examination.not_measured(name, INTERRUPTED);
-    }
-    let all = options.checks.len();
-    for (check, number) in options.checks.iter().zip(1..) {
-        log::info!("check {number} of {all}, {}: {}", check.name, check.what);
-        if interrupted.as_deref() != Some(check.name) {
-            delivery.announce(check.name);
-            examination.check(check);
+impl<'a> Examination<'a> {
+    /// One that has measured nothing.
+    pub(crate) fn new(
+        options: &'a Options,
+        image: &'a LoadedSelf,
+        origin: &'a Origin,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            options,
+            image,
+            origin,
+            clock,
+            report: Report::new(),
+            files: Vec::new(),
+            restored: true,
         }
     }
-    let report = &mut examination.report;
-    if report.machine.mac.is_empty() {
-        report.machine.mac = mac(origin).map(shown).unwrap_or_default();
-    }
-    report.as_found = Some(shim::as_found() && profiler::as_found() && examination.restored);
-    report.findings = wireboot_diagnosis::examine(report);
-    delivery.deliver(&examination);
-    // The card may have been away for the report.
-    examination.restore();
-    if examination.report.as_found == Some(false) {
-        // It may be reset at once, and the screen is gone then.
-        wait_for_a_key(clock);
-    }
-}
 
-/// How long the findings stay on the screen of a machine that is reset then, in microseconds.
-const SHOWN: u64 = 60_000_000;
-
-fn wait_for_a_key(clock: Clock) {
-    log::info!("goes on after a minute, or at a key");
-    let end = clock.micros() + SHOWN;
-    while console::key().is_none() && clock.micros() < end {
-        core::hint::spin_loop();
-    }
-}
-
-/// What is said of a check that did not end.
-const INTERRUPTED: &str = "the machine hung in it at the last examination and was reset, or was switched off; it was left out this time, and is not the next time";
-
-/// The Ethernet address of the card that the machine came by, else of the first that the firmware has a driver for.
-fn mac(origin: &Origin) -> Option<[u8; 6]> {
-    origin.network.mac.or_else(|| {
-        let mut interfaces = snp::interfaces().into_iter();
-        interfaces.find_map(|interface| NetworkPath::parse(&interface.path).mac)
-    })
-}
-
-fn shown(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-impl Examination<'_> {
     /// Tells that a check, or a part of it, measured nothing.
     pub(crate) fn not_measured(&mut self, check: &str, reason: &str) {
         log::warn!("{check}: {reason}");
@@ -106,22 +54,9 @@ impl Examination<'_> {
     }
 
     /// Tells the firmware's network again what it knew when it started this program: checks make it forget.
-    fn restore(&mut self) {
+    pub(crate) fn restore(&mut self) {
         if let Some(cached) = &self.origin.cached {
             self.restored = cached.restore().is_some();
-        }
-    }
-
-    /// Runs one check. That it measured nothing is part of the report.
-    fn check(&mut self, check: &Check) {
-        // Where the check hangs, the firmware resets the machine.
-        let watchdog = watchdog::arm(check.limit_s);
-        let result = (check.run)(self);
-        self.restore();
-        drop(watchdog);
-        console::clear_progress();
-        if let Err(error) = result {
-            self.not_measured(check.name, &error.to_string());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! doctor.efi: where the seconds of this machine's network boot go, measured with the firmware that is in it.
 //!
 //! ```text
-//!  options ──> examination ──> a check after the other ──> report ──> findings ──> screen, serial port, server, disk
+//!  command ──> course ──> a check after the other ──> report ──> findings ──> screen, serial port, server, disk
 //!      ├────> ladder: what the network can do at each height
 //!      └────> record: whether the firmware loads recorder.efi
 //! ```
@@ -11,18 +11,20 @@
 extern crate alloc;
 
 mod checks;
+mod command;
+mod course;
 mod delivery;
 mod error;
 mod examination;
-mod few;
 mod ladder;
 mod options;
 pub mod pcapng;
 mod record;
 mod throughput;
 
+use command::Command;
 use error::Error;
-use options::{Command, Options};
+use examination::Examination;
 use wireboot_boot::origin::Origin;
 use wireboot_platform::image::{self, LoadedSelf};
 use wireboot_platform::{Clock, Status};
@@ -46,11 +48,11 @@ fn run(clock: Clock) -> Result<(), Error> {
     let image = LoadedSelf::read();
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(&image);
-    match Options::parse(&image.text())? {
+    match Command::parse(&image.text())? {
         Command::Record(switch) => record::run(switch, &image),
         Command::Ladder(text) => ladder::run(&text, &origin, clock),
-        Command::Examine(options) => {
-            examination::run(&options, &image, &origin, clock);
+        Command::Examine { checks, options } => {
+            course::run(&checks, Examination::new(&options, &image, &origin, clock));
             Ok(())
         }
     }

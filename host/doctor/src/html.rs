@@ -5,6 +5,7 @@ use std::fmt::Write;
 use wireboot_report::network::{Outcome, Transfer};
 use wireboot_report::{Network, Phase, PhaseKind, Profile, Report, Surroundings};
 
+use crate::escaped::escaped;
 use crate::text::{merged, outcome};
 use crate::{against, fleet};
 
@@ -468,12 +469,4 @@ fn offers(out: &mut String, network: &Network) {
         );
     }
     out.push_str("</table>\n");
-}
-
-/// Text for HTML, in elements and in quoted attributes.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }

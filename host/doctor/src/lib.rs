@@ -6,6 +6,7 @@ mod against;
 mod anonymous;
 mod boot;
 mod costs;
+mod escaped;
 mod fleet;
 mod html;
 mod iperf3;

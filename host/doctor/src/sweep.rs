@@ -230,7 +230,7 @@ pub(crate) fn csv(cells: &[Cell]) -> String {
 
 /// As heat maps for the page.
 pub(crate) fn html(out: &mut String, cells: &[Cell]) {
-    use crate::html::escaped;
+    use crate::escaped::escaped;
     if cells.is_empty() {
         return;
     }

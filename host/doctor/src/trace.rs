@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use wireboot_report::Trace;
 use wireboot_report::trace::Traced;
 
-use crate::html::escaped;
+use crate::escaped::escaped;
 
 /// Services that are shown.
 const SERVICES: usize = 16;

@@ -98,20 +98,25 @@ fn card(examination: &Examination<'_>) -> Option<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Command;
 
     #[test]
     fn the_standard_examination_takes_less_time_and_a_quick_one_least() {
-        let effort = |text: &str| match Options::parse(text) {
-            Ok(Command::Examine(options)) => Effort::of(&options),
-            other => panic!("{text}: {other:?}"),
+        let effort = |thorough, quick, calls| {
+            Effort::of(&Options {
+                thorough,
+                quick,
+                calls,
+                ..Options::default()
+            })
         };
-        let micros = ["quick", "", "cost"].map(|text| effort(text).micros);
-        assert!(micros.is_sorted_by(|one, next| one < next), "{micros:?}");
-        let calls = ["quick", "", "all", "quick cost"].map(|text| effort(text).calls);
+        let [quick, standard, named] = [(false, true), (false, false), (true, false)]
+            .map(|(thorough, quick)| effort(thorough, quick, None));
+        assert!(quick.micros < standard.micros && standard.micros < named.micros);
+        let both = effort(true, true, None);
+        let calls = [quick, standard, named, both].map(|effort| effort.calls);
         assert_eq!(calls, [1000, 10_000, 10_000, 10_000]);
-        for words in ["calls=7", "quick calls=7", "cost calls=7"] {
-            assert_eq!(effort(words).calls, 7);
+        for (thorough, quick) in [(false, false), (false, true), (true, false)] {
+            assert_eq!(effort(thorough, quick, Some(7)).calls, 7);
         }
     }
 }

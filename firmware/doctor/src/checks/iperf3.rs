@@ -1,11 +1,8 @@
 //! `iperf3=ADDRESS`: what TCP and UDP move between this machine and a server of iperf3, by wireboot's engine on the BSP.
 
-mod options;
-
-pub(crate) use options::{KNOWN, Options};
-
 use crate::error::Error;
 use crate::examination::Examination;
+use crate::options::shown;
 use crate::throughput::Measurer;
 use alloc::format;
 use alloc::string::ToString;
@@ -14,7 +11,7 @@ use alloc::string::ToString;
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let options = &examination.options.iperf3;
     let test = options.test().ok_or(Error::NoIperfServer)?;
-    log::info!("{}", options::shown(&test));
+    log::info!("{}", shown(&test));
     let mut measurer = Measurer::open(
         examination.origin,
         options.driver,

@@ -3,11 +3,11 @@
 use super::stock::{first, median, named, quick_enough, seconds};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
-use crate::few;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use wireboot_net::few;
 use wireboot_platform::images::Images;
 use wireboot_platform::profiler::{Position, Profiler};
 use wireboot_platform::{console, memory};

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::examination::Examination;
-use crate::few;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -10,6 +9,7 @@ use wireboot_boot::error::Error as BootError;
 use wireboot_boot::origin::{Origin, boot_files};
 use wireboot_fetch::url::{Host, Scheme};
 use wireboot_fetch::{Lease, Lease6, Leases};
+use wireboot_net::few;
 use wireboot_platform::claim::pci::{self, Candidate};
 use wireboot_platform::firmware_net::NetworkBoot;
 use wireboot_platform::pxe::Cached;

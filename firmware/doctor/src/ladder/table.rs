@@ -2,10 +2,10 @@
 
 use super::Sample;
 use crate::error::Error;
-use crate::few;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use wireboot_net::few;
 
 /// What is compared: each with the best that the card can do in its kind, which is a rung too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

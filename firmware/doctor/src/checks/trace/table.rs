@@ -1,9 +1,9 @@
 //! Calls by place become calls by service and image, few enough for a report.
 
-use crate::few;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use wireboot_net::few;
 use wireboot_report::trace::Called;
 
 /// So many rows have a caller's name; the others are a row for each service.

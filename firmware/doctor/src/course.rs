@@ -1,0 +1,80 @@
+//! The course of an examination: check after check, each announced and with a time limit, then the report.
+
+use crate::checks::Check;
+use crate::delivery::Delivery;
+use crate::examination::Examination;
+use alloc::format;
+use alloc::string::{String, ToString};
+use wireboot_boot::origin::Origin;
+use wireboot_platform::claim::snp;
+use wireboot_platform::device_path::NetworkPath;
+use wireboot_platform::{Clock, console, profiler, shim, watchdog};
+
+/// Runs the checks, and delivers the report.
+pub(crate) fn run(checks: &[&Check], mut examination: Examination<'_>) {
+    let mut delivery = Delivery::open(examination.image.device);
+    let interrupted = delivery.interrupted().map(ToString::to_string);
+    if let Some(name) = &interrupted {
+        examination.not_measured(name, INTERRUPTED);
+    }
+    let all = checks.len();
+    for (check, number) in checks.iter().zip(1..) {
+        log::info!("check {number} of {all}, {}: {}", check.name, check.what);
+        if interrupted.as_deref() != Some(check.name) {
+            delivery.announce(check.name);
+            self::check(check, &mut examination);
+        }
+    }
+    let report = &mut examination.report;
+    if report.machine.mac.is_empty() {
+        report.machine.mac = mac(examination.origin).map(shown).unwrap_or_default();
+    }
+    report.as_found = Some(shim::as_found() && profiler::as_found() && examination.restored);
+    report.findings = wireboot_diagnosis::examine(report);
+    delivery.deliver(&examination);
+    // The card may have been away for the report.
+    examination.restore();
+    if examination.report.as_found == Some(false) {
+        // It may be reset at once, and the screen is gone then.
+        wait_for_a_key(examination.clock);
+    }
+}
+
+/// How long the findings stay on the screen of a machine that is reset then, in microseconds.
+const SHOWN: u64 = 60_000_000;
+
+fn wait_for_a_key(clock: Clock) {
+    log::info!("goes on after a minute, or at a key");
+    let end = clock.micros() + SHOWN;
+    while console::key().is_none() && clock.micros() < end {
+        core::hint::spin_loop();
+    }
+}
+
+/// What is said of a check that did not end.
+const INTERRUPTED: &str = "the machine hung in it at the last examination and was reset, or was switched off; it was left out this time, and is not the next time";
+
+/// The Ethernet address of the card that the machine came by, else of the first that the firmware has a driver for.
+fn mac(origin: &Origin) -> Option<[u8; 6]> {
+    origin.network.mac.or_else(|| {
+        let mut interfaces = snp::interfaces().into_iter();
+        interfaces.find_map(|interface| NetworkPath::parse(&interface.path).mac)
+    })
+}
+
+fn shown(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// Runs one check. That it measured nothing is part of the report.
+fn check(check: &Check, examination: &mut Examination<'_>) {
+    // Where the check hangs, the firmware resets the machine.
+    let watchdog = watchdog::arm(check.limit_s);
+    let result = (check.run)(examination);
+    examination.restore();
+    drop(watchdog);
+    console::clear_progress();
+    if let Err(error) = result {
+        examination.not_measured(check.name, &error.to_string());
+    }
+}
