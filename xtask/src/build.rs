@@ -1,7 +1,7 @@
 //! The programs, and the commands that run them.
 
 use crate::{apt, shell, uefi};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
 
@@ -12,6 +12,13 @@ pub(crate) const FIRMWARE: [(&str, &str); 4] = [
     ("wireboot-efi-recorder", "recorder.efi"),
     // Makes the calls of boot loaders that are not at hand: only for `tests/boots`.
     ("wireboot-callers", "wireboot-callers.efi"),
+];
+
+/// The most KiB that a program may have: firmware loads them slowly.
+const SIZES: [(&str, u64); 3] = [
+    ("wireboot.efi", 1200),
+    ("doctor.efi", 1536),
+    ("recorder.efi", 64),
 ];
 
 /// wireboot.efi with panics on demand: only for `tests/boots`.
@@ -39,6 +46,17 @@ pub(crate) fn all() -> Result<()> {
         }
     }
     built
+}
+
+/// Builds all, and looks whether the firmware's programs are small enough.
+pub(crate) fn all_small() -> Result<()> {
+    all()?;
+    for (program, most) in SIZES {
+        let file = shell::root().join("dist").join(program);
+        let kib = fs::metadata(&file)?.len().div_ceil(1024);
+        ensure!(kib <= most, "{program} has {kib} KiB, {most} at most");
+    }
+    Ok(())
 }
 
 fn firmware(dist: &Path) -> Result<()> {

@@ -63,7 +63,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "build",
-        run: build::all,
+        run: build::all_small,
     },
     Step {
         name: "whole boots",
