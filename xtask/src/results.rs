@@ -88,6 +88,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json"],
     },
     Measurement {
+        name: "doctor-sweep",
+        arguments: "doctor lab sweep rounds=3",
+        files: &["json"],
+    },
+    Measurement {
         name: "doctor-throughput",
         arguments: "doctor lab ttcp=10.77.0.1",
         files: &["json"],
