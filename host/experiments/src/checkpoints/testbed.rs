@@ -101,7 +101,9 @@ impl<'a> Testbed<'a> {
         let network = Network::new(lab, NetworkOptions::default())?;
         let mut machine = Machine::new(accelerator);
         machine.memory_mib = 1024;
-        machine.network = Some(network.card());
+        let mut card = network.card();
+        card.boot_index = None;
+        machine.network = Some(card);
         machine.pxe_only(Some(IpVersion::V4));
         machine.disks.push(Disk::Directory {
             path: disk.clone(),
@@ -166,6 +168,9 @@ fn files(directory: &Path, mebibytes: u32) -> Result<()> {
     let menu =
         format!("set timeout=0\nmenuentry x {{\nlinux /{KERNEL} {OPTIONS}\ninitrd /{INITRD}\n}}\n");
     shim_and_grub(directory, &menu)?;
+    // The server gives shim under a name of its own, and shim looks for GRUB beside that.
+    let grub = directory.join(FOLDER).join("grubx64.efi");
+    fs::copy(&grub, directory.join("grubx64.efi")).context("copying GRUB")?;
     fs::copy(Kernel::cached()?.image, directory.join(KERNEL)).context("copying the kernel")?;
     let mut archive = Archive::with_busybox()?;
     let init = format!("{INIT}{}b poweroff -f\n", checkpoints::SCRIPT);
