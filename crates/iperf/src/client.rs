@@ -409,7 +409,7 @@ struct Course<'a> {
     counts: &'a [(Counts, bool)],
     test: &'a Test,
     began: Instant,
-    /// Bytes moved.
+    /// Bytes of all streams so far, both ways.
     moved: u64,
     /// When that last changed.
     since: Instant,

@@ -39,7 +39,7 @@ pub(crate) struct Tally {
     pub highest: u64,
     pub out_of_order: u64,
     lost: u64,
-    /// In microseconds.
+    /// The smoothed difference of transit times (RFC 3550 section 6.4.1), in microseconds.
     jitter: f64,
     /// From sending to receiving by clocks that differ, in microseconds.
     transit: Option<i64>,

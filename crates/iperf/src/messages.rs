@@ -85,7 +85,7 @@ pub(crate) struct StreamResults {
     pub bytes: u64,
     /// -1 where that is not known, which some versions write as the largest number of 64 bits.
     pub retransmits: f64,
-    /// In seconds.
+    /// The smoothed difference of transit times (RFC 3550 section 6.4.1), in seconds.
     pub jitter: f64,
     /// Datagrams lost. Those that come twice or late make servers count below zero.
     pub errors: f64,

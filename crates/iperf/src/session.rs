@@ -28,7 +28,7 @@ pub(crate) enum Step {
     Parameters,
     /// Open the streams.
     Streams,
-    /// Begin.
+    /// Move data until the test's limit.
     Run,
     /// Send our results.
     Results,

@@ -32,7 +32,7 @@ enum Link {
     Udp(UdpSocket),
 }
 
-/// A stream.
+/// One connection or one sequence of datagrams, in one direction.
 pub(crate) struct Stream {
     pub id: u32,
     pub sends: bool,
@@ -48,7 +48,7 @@ pub(crate) enum Counts {
     Connection(Rc<Cell<u64>>, u64),
     /// Bytes and datagrams that were sent.
     Sent(Rc<Cell<(u64, u64)>>),
-    /// What came.
+    /// Datagrams that were received, with those that are missing.
     Came(Rc<RefCell<Tally>>),
 }
 

@@ -15,7 +15,7 @@ pub enum Limit {
 /// What a test is to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// The server.
+    /// Where iperf3 listens: its control connection and all streams go there.
     pub server: SocketAddr,
     /// By TCP or UDP.
     pub transport: Transport,

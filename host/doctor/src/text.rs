@@ -191,22 +191,31 @@ fn profile(out: &mut String, profile: &Profile) {
     lines(out, &table);
 }
 
+/// A table of names and, in all other columns, numbers.
+fn numbers<const N: usize>(
+    out: &mut String,
+    heads: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) {
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(heads)
+        .add_rows(rows);
+    for column in 1..N {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    lines(out, &table);
+}
+
 fn costs(out: &mut String, report: &Report) {
     if !report.costs.is_empty() {
         out.push('\n');
-        let mut table = Table::new();
-        table
-            .load_style(NOTHING)
-            .set_width(COLUMNS)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_header(services::HEADS)
-            .add_rows(report.costs.iter().map(services::row));
-        for column in 1..services::HEADS.len() {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        lines(out, &table);
+        numbers(out, services::HEADS, report.costs.iter().map(services::row));
     }
     for sentence in services::sentences(report) {
         let _ = writeln!(out, "{}", wrapped(&sentence));
@@ -214,19 +223,8 @@ fn costs(out: &mut String, report: &Report) {
 }
 
 fn throughput(out: &mut String, report: &Report) {
-    let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_width(COLUMNS)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(throughput::HEADS)
-        .add_rows(report.throughput.iter().map(throughput::row));
-    for column in 1..throughput::HEADS.len() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    lines(out, &table);
+    let rows = report.throughput.iter().map(throughput::row);
+    numbers(out, throughput::HEADS, rows);
     for fit in throughput::fits(&report.throughput) {
         let _ = writeln!(out, "{fit}");
     }

@@ -190,22 +190,19 @@ fn streams(server: IpAddr) -> &'static [u32] {
     if server.is_ipv4() { &[1, 4] } else { &[3] }
 }
 
-#[test]
-fn tcp_both_ends_count_the_same() {
-    if !inside("tcp_both_ends_count_the_same") {
-        return;
-    }
+/// Both versions of IP, all directions, and several numbers of streams.
+fn both_ends_count_the_same(of: impl Fn(Test) -> Test) {
     let mut nic = wire();
     for server in [V4, V6] {
         for direction in [Direction::Send, Direction::Receive, Direction::Both] {
             for &parallel in streams(server) {
                 nic = tried(
                     nic,
-                    Test {
+                    of(Test {
                         direction,
                         parallel,
                         ..test(server)
-                    },
+                    }),
                 );
             }
         }
@@ -213,25 +210,19 @@ fn tcp_both_ends_count_the_same() {
 }
 
 #[test]
-fn udp_both_ends_count_the_same() {
-    if !inside("udp_both_ends_count_the_same") {
-        return;
+fn tcp_both_ends_count_the_same() {
+    if inside("tcp_both_ends_count_the_same") {
+        both_ends_count_the_same(|test| test);
     }
-    let mut nic = wire();
-    for server in [V4, V6] {
-        for direction in [Direction::Send, Direction::Receive, Direction::Both] {
-            for &parallel in streams(server) {
-                nic = tried(
-                    nic,
-                    Test {
-                        direction,
-                        parallel,
-                        transport: Transport::Udp,
-                        bandwidth: Some(20_000_000),
-                        ..test(server)
-                    },
-                );
-            }
-        }
+}
+
+#[test]
+fn udp_both_ends_count_the_same() {
+    if inside("udp_both_ends_count_the_same") {
+        both_ends_count_the_same(|test| Test {
+            transport: Transport::Udp,
+            bandwidth: Some(20_000_000),
+            ..test
+        });
     }
 }

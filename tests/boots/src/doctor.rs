@@ -95,26 +95,36 @@ pub(crate) fn lacp(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// doctor.efi hears who gives what to machines that boot, without a boot, and the firmware boots as ever.
-pub(crate) fn listens(lab: &Lab) -> Result<()> {
-    let capture = lab.scratch().join("net.pcap");
+/// Where the packets of [`inside`] are kept, in the lab's scratch directory.
+const OUTSIDE: &str = "inside.pcap";
+
+/// What doctor.efi finds on a network with these faults. It has left nothing behind.
+pub(crate) fn inside(lab: &Lab, faults: &[Fault], words: &str, goes_on: bool) -> Result<Report> {
     let trial = Trial {
         accelerator: accel::best(lab, false)?,
-        faults: &[Fault::TwoDhcp, Fault::Option43],
+        faults,
         wireboot: None,
         longest: LONGEST,
     };
     let program = doctor_program()?;
     let examination = Examination {
         program: &program,
-        words: "net",
+        words,
         counts_instructions: false,
-        goes_on: true,
+        goes_on,
     };
+    let capture = lab.scratch().join(OUTSIDE);
     let report = examine_inside(lab, &trial, examination, &capture, |_| {})?;
     println!("{}", shown(&report));
-    findings(&report, &["several-servers", "vendor-options"])?;
     ensure!(report.as_found == Some(true), "not as it was found");
+    Ok(report)
+}
+
+/// doctor.efi hears who gives what to machines that boot, without a boot, and the firmware boots as ever.
+pub(crate) fn listens(lab: &Lab) -> Result<()> {
+    let faults = [Fault::TwoDhcp, Fault::Option43];
+    let report = inside(lab, &faults, "net", true)?;
+    findings(&report, &["several-servers", "vendor-options"])?;
     let heard = report.surroundings.context("nothing was heard")?;
     ensure!(heard.listened_s > 30.0 && heard.packets > 0, "{heard:?}");
     let answered = heard.round_trips.iter().map(|one| one.took_us.len());
@@ -184,23 +194,7 @@ const LOADED: &str = "bootnetx64.efi";
 /// doctor.efi loads the boot option twice and starts nothing, and the packets outside say the same as those that it saw inside. Then it
 /// returns, and the firmware boots by that option as ever.
 pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
-    let capture = lab.scratch().join("dry.pcap");
-    let trial = Trial {
-        accelerator: accel::best(lab, false)?,
-        faults: &[],
-        wireboot: None,
-        longest: LONGEST,
-    };
-    let program = doctor_program()?;
-    let examination = Examination {
-        program: &program,
-        words: "boot runs=2 options=1",
-        counts_instructions: false,
-        goes_on: true,
-    };
-    let inside = examine_inside(lab, &trial, examination, &capture, |_| {})?;
-    println!("{}", shown(&inside));
-    ensure!(inside.as_found == Some(true), "not as it was found");
+    let inside = inside(lab, &[], "boot runs=2 options=1", true)?;
     let dry = inside.dry_boot().context("nothing was loaded")?;
     ensure!(dry.runs_s.len() == 2 && dry.failure.is_none(), "{dry:?}");
     ensure!(dry.packets > 100 && dry.packets_lost == 0, "{dry:?}");
@@ -211,7 +205,7 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
             files.filter(|one| one.file.ends_with(LOADED) && one.outcome == Outcome::Complete);
         whole.map(|one| one.seconds()).collect()
     };
-    let outside = whole(&examine(&capture, None)?);
+    let outside = whole(&examine(&lab.scratch().join(OUTSIDE), None)?);
     // The third is the boot.
     ensure!(outside.len() >= 3, "{outside:?}");
     let of_dry = Report {
@@ -236,36 +230,11 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What doctor.efi finds on a healthy network. It has left nothing behind.
-fn inside(lab: &Lab, words: &str, goes_on: bool) -> Result<Report> {
-    let trial = Trial {
-        accelerator: accel::best(lab, false)?,
-        faults: &[],
-        wireboot: None,
-        longest: LONGEST,
-    };
-    let program = doctor_program()?;
-    let examination = Examination {
-        program: &program,
-        words,
-        counts_instructions: false,
-        goes_on,
-    };
-    let capture = lab.scratch().join("inside.pcap");
-    let report = examine_inside(lab, &trial, examination, &capture, |_| {})?;
-    println!("{}", shown(&report));
-    ensure!(report.as_found == Some(true), "not as it was found");
-    // There is no option to boot over IPv6.
-    let mut missing = report.not_measured.iter();
-    let all = missing.all(|one| one.reason.starts_with("over IPv6"));
-    ensure!(all, "{:?}", report.not_measured);
-    Ok(report)
-}
-
 /// doctor.efi counts what the firmware calls while it fetches its boot file, and samples where the processor is meanwhile. Nothing of that is
 /// left: the firmware boots as ever.
 pub(crate) fn calls_and_samples(lab: &Lab) -> Result<()> {
-    let report = inside(lab, "trace profile rounds=1", true)?;
+    let report = inside(lab, &[], "trace profile rounds=1", true)?;
+    ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
 
     let trace = report.trace.context("no calls")?;
     let looking = trace.looking.context("nothing about looking")?;
@@ -329,7 +298,8 @@ const SERVICES: [&str; 26] = [
 
 /// Each service is called as often as was asked for, and nothing is left of it.
 pub(crate) fn cost(lab: &Lab) -> Result<()> {
-    let report = inside(lab, "cost calls=200 nv=2", false)?;
+    let report = inside(lab, &[], "cost calls=200 nv=2", false)?;
+    ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
     for service in SERVICES {
         let cost = report.cost(service);
         let cost = cost.with_context(|| format!("{service} was not measured"))?;
@@ -369,7 +339,11 @@ pub(crate) fn sweep(lab: &Lab) -> Result<()> {
     let root = lab.scratch().join("root");
     fs::create_dir_all(&root)?;
     fs::write(root.join("swept"), vec![7; SWEPT])?;
-    let report = inside(lab, "sweep file=swept rounds=1", false)?;
+    let report = inside(lab, &[], "sweep file=swept rounds=1", false)?;
+    // There is no option to boot over IPv6.
+    let mut missing = report.not_measured.iter();
+    let all = missing.all(|one| one.reason.starts_with("over IPv6"));
+    ensure!(all, "{:?}", report.not_measured);
     let of = |by| wireboot_report::sweep::of(&report.sweep, by, 4);
     ensure!(of(By::Firmware).count() == 7 * 7 && of(By::Wireboot).count() == 7 * 8);
     for cell in &report.sweep {

@@ -1,39 +1,20 @@
 //! doctor.efi against Debian's iperf3.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use wireboot_doctor::lab::{Examination, IPERF3, Trial, examine_inside};
-use wireboot_lab::accel;
+use wireboot_doctor::lab::IPERF3;
 use wireboot_lab::netns::Lab;
 use wireboot_report::Throughput;
 use wireboot_report::throughput::Direction;
 
-use crate::scene::doctor_program;
-
-/// For a boot and three seconds.
-const LONGEST: Duration = Duration::from_secs(150);
+use crate::doctor;
 
 /// One test, as the machine and the server tell it.
 fn measured(lab: &Lab, words: &str) -> Result<(Throughput, Value)> {
-    let capture = lab.scratch().join("iperf3.pcap");
-    let trial = Trial {
-        accelerator: accel::best(lab, false)?,
-        faults: &[],
-        wireboot: None,
-        longest: LONGEST,
-    };
-    let program = doctor_program()?;
     let words = format!("iperf3=10.77.0.1 time=3 {words}");
-    let examination = Examination {
-        program: &program,
-        words: &words,
-        counts_instructions: false,
-        goes_on: false,
-    };
-    let mut report = examine_inside(lab, &trial, examination, &capture, |_| {})?;
+    let mut report = doctor::inside(lab, &[], &words, false)?;
     ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
     let ours = report.throughput.pop().context("no test in the report")?;
     let theirs = fs::read_to_string(lab.scratch().join(IPERF3))?;

@@ -110,7 +110,7 @@ impl<'a> Measured<'a> {
         one.seconds() * part.clamp(0.0, 1.0)
     }
 
-    /// In words.
+    /// The two cells in words, as they follow the evidence of a finding.
     fn words(&self, slow: &Cell, fast: &Cell) -> String {
         let told = |cell: &Cell| {
             format!(
