@@ -121,6 +121,14 @@ fn what_somebody_else_has_replaced_is_not_as_found() {
     // The other one may call ours.
     assert!(any() && !as_found());
     assert_eq!(service(table)(1), 101);
+    // Ours, put in again, would lead to the other one, which leads to ours.
+    // SAFETY: a test's table.
+    let again = unsafe {
+        let member = NonNull::from(&mut (*table.as_ptr()).service);
+        replace(member, Some(table.cast()), ours, &ORIGINAL)
+    };
+    assert_eq!(again.err(), Some(Refused::Left));
+    assert_eq!(service(table)(1), 101);
     // A panic cannot put it back either, and ends.
     LEFT.store(false, Ordering::Relaxed);
     put_back_in_panic();
