@@ -79,7 +79,12 @@ pub fn make(file: &Path, program: &Path, recorder: Option<&Path>) -> Result<()> 
         files.push((format!("EFI/BOOT/{RECORDER}"), read(recorder)?));
     }
     let image = image(&files).context("making a FAT volume")?;
-    let named = || format!("{}: nothing is overwritten", file.display());
+    let named = || format!("making {}", file.display());
+    ensure!(
+        fs::symlink_metadata(file).is_err(),
+        "{} is there already, and nothing is overwritten; name another file",
+        file.display()
+    );
     let mut to = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -202,6 +207,12 @@ mod tests {
         let said = format!("{:#}", make(&file, &program, None).unwrap_err());
         assert!(said.contains("nothing is overwritten"), "{said}");
         assert_eq!(fs::read(&file).unwrap(), b"mine");
+        let nowhere = folder.path().join("nowhere/stick.img");
+        let said = format!("{:#}", make(&nowhere, &program, None).unwrap_err());
+        assert!(
+            said.contains("nowhere") && !said.contains("overwritten"),
+            "{said}"
+        );
         let large = fs::File::create(&program).unwrap();
         large.set_len(SIZE as u64).unwrap();
         let other = folder.path().join("other.img");
