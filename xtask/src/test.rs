@@ -147,9 +147,16 @@ fn prepare() -> Result<()> {
     )
 }
 
+/// Tests of a program that run at once: many wait, for a server's patience or for a packet that must not come.
+const AT_ONCE: &str = "8";
+
 /// The host's tests; those of documentation examples too.
 fn unit() -> Result<()> {
-    shell::run(shell::cargo().args(["test", "--quiet", "--no-fail-fast", "--all-features"]))?;
+    shell::run(
+        shell::cargo()
+            .args(["test", "--quiet", "--no-fail-fast", "--all-features"])
+            .env("RUST_TEST_THREADS", AT_ONCE),
+    )?;
     // The parts of the firmware that the host can test.
     shell::run(
         shell::cargo()

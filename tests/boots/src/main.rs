@@ -454,7 +454,9 @@ const CASES: &[(&str, Case)] = &[
 /// The argument before the name of the one boot that this process is for.
 const ALONE: &str = "--alone";
 
-/// Machines wait much of the time, for the firmware's timers or for a server: one more than the host has processors takes 22 % less time.
+/// Machines wait much of the time, for the firmware's timers or for a server, and a machine that waits takes a processor as one that works does:
+/// so many more than the host has processors.
+const WAITING: usize = 2;
 /// More than this many want more memory than a small host has.
 const MOST_AT_ONCE: usize = 4;
 
@@ -498,7 +500,7 @@ fn boots() -> anyhow::Result<ExitCode> {
     let processors = available_parallelism().map_or(1, NonZero::get);
     arguments
         .test_threads
-        .get_or_insert((processors + 1).min(MOST_AT_ONCE));
+        .get_or_insert((processors + WAITING).min(MOST_AT_ONCE));
     let (sender, outcomes) = mpsc::channel();
     let trial = |(name, _): &(&'static str, Case)| {
         let (name, sender) = (*name, sender.clone());
