@@ -102,6 +102,12 @@ impl<'lab> Scene<'lab> {
         self.boot_from_stick_at(program).map(drop)
     }
 
+    /// Has wireboot.efi come from a stick, for tests to which it is the same how it came: the firmware's PXE waits 4 s for offers.
+    pub(crate) fn from_a_stick(mut self) -> Result<Self> {
+        self.boot_from_stick(&boot_program()?)?;
+        Ok(self)
+    }
+
     /// The same. The directory on the disk where the program lies.
     pub(crate) fn boot_from_stick_at(&mut self, program: &Path) -> Result<PathBuf> {
         let directory = self.new_disk()?.join("EFI/BOOT");
