@@ -54,6 +54,9 @@ fn what(one: &Throughput) -> String {
     if one.transport == Transport::Udp || one.check == "ttcp" {
         text.push_str(&format!(", {} bytes", one.message_bytes));
     }
+    if let Some(segment) = one.mss_bytes {
+        text.push_str(&format!(", segments of {segment}"));
+    }
     text
 }
 
@@ -131,6 +134,7 @@ mod tests {
             transport: Transport::Tcp,
             direction: Direction::Both,
             parallel: 4,
+            mss_bytes: Some(536),
             work: None,
             streams: vec![Stream {
                 retransmissions: Some(7),
@@ -138,7 +142,14 @@ mod tests {
             }],
             ..udp(1000, 0)
         };
-        let wanted = ["TCP to and from 10.77.0.1, 4 streams", "0", "7", "", "", ""];
+        let wanted = [
+            "TCP to and from 10.77.0.1, 4 streams, segments of 536",
+            "0",
+            "7",
+            "",
+            "",
+            "",
+        ];
         assert_eq!(row(&tcp), wanted);
     }
 

@@ -10,7 +10,8 @@ use wireboot_platform::console;
 use wireboot_report::throughput::{Direction, Transport};
 
 /// Bytes of a message.
-const SIZES: [u32; 5] = [64, 128, 512, 1472, 8192];
+const SIZES: [u32; 5] = [64, 128, 512, 1472, LARGEST];
+const LARGEST: u32 = 8192;
 /// How long each is measured, in seconds.
 const SECONDS: u32 = 2;
 
@@ -47,7 +48,8 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Each transport, direction and size but datagrams that fit no packet: ours are never fragments.
+/// Each transport, direction and size but datagrams that fit no packet, as ours are never fragments; then TCP in the smallest segments
+/// that our end makes: those of an MTU of 576 bytes, of 1280 in IPv6.
 fn matrix(server: SocketAddr) -> impl Iterator<Item = Test> {
     let ways = [
         (Transport::Tcp, Direction::Send),
@@ -56,14 +58,14 @@ fn matrix(server: SocketAddr) -> impl Iterator<Item = Test> {
         (Transport::Udp, Direction::Receive),
     ];
     // Of IPv6 a packet holds a little less.
-    let packet = match server {
-        SocketAddr::V4(_) => 1472,
-        SocketAddr::V6(_) => 1452,
+    let (packet, segment) = match server {
+        SocketAddr::V4(_) => (1472, 536),
+        SocketAddr::V6(_) => (1452, 1220),
     };
     let each = ways
         .into_iter()
         .flat_map(|way| SIZES.map(|size| (way, size)));
-    each.filter_map(move |((transport, direction), size)| {
+    let in_packets = each.filter_map(move |((transport, direction), size)| {
         let length = match transport {
             Transport::Udp if size > 1472 => return None,
             Transport::Udp => size.min(packet),
@@ -76,7 +78,16 @@ fn matrix(server: SocketAddr) -> impl Iterator<Item = Test> {
             length: Some(length),
             ..Test::new(server)
         })
-    })
+    });
+    let small = [Direction::Send, Direction::Receive].map(|direction| Test {
+        transport: Transport::Tcp,
+        direction,
+        limit: Limit::Seconds(SECONDS),
+        length: Some(LARGEST),
+        mss: Some(segment),
+        ..Test::new(server)
+    });
+    in_packets.chain(small)
 }
 
 #[cfg(test)]
@@ -86,9 +97,14 @@ mod tests {
 
     #[test]
     fn every_size_is_measured_that_fits() {
-        for (server, full) in [("10.0.0.1:7", 1472), ("[fd00::1]:7", 1452)] {
-            let tests: Vec<Test> = matrix(server.parse().unwrap()).collect();
+        for (server, full, least) in [("10.0.0.1:7", 1472, 536), ("[fd00::1]:7", 1452, 1220)] {
+            let (tests, small): (Vec<Test>, Vec<Test>) =
+                matrix(server.parse().unwrap()).partition(|test| test.mss.is_none());
             assert_eq!(tests.len(), 2 * 5 + 2 * 4);
+            let ways = small.iter().map(|test| (test.direction, test.mss));
+            let both = [Direction::Send, Direction::Receive];
+            assert!(ways.eq(both.map(|way| (way, Some(least)))));
+            assert!(small.iter().all(|test| test.transport == Transport::Tcp));
             let sizes = |transport, direction| {
                 let of = |test: &&Test| test.transport == transport && test.direction == direction;
                 let tests = tests.iter().filter(of);
