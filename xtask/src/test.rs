@@ -166,6 +166,8 @@ fn unit() -> Result<()> {
                 "wireboot-efi-doctor",
                 "--package",
                 "wireboot-callers",
+                "--package",
+                "wireboot-planted",
             ])
             .arg("--lib"),
     )
