@@ -6,12 +6,14 @@ use std::fs;
 use std::path::Path;
 
 /// The packages of the firmware programs, and the names of their programs.
-pub(crate) const FIRMWARE: [(&str, &str); 4] = [
+pub(crate) const FIRMWARE: [(&str, &str); 5] = [
     ("wireboot", "wireboot.efi"),
     ("wireboot-efi-doctor", "doctor.efi"),
     ("wireboot-efi-recorder", "recorder.efi"),
     // Makes the calls of boot loaders that are not at hand: only for `tests/boots`.
     ("wireboot-callers", "wireboot-callers.efi"),
+    // Plants faults in firmware: for `wireboot doctor lab --fault`.
+    ("wireboot-planted", "wireboot-planted.efi"),
 ];
 
 /// The most KiB that a program may have: firmware loads them slowly.
@@ -25,11 +27,12 @@ const SIZES: [(&str, u64); 3] = [
 const FAULTS: &str = "wireboot-faults.efi";
 
 /// The files in `dist/`: the firmware programs and the host command.
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
     "wireboot.efi",
     "doctor.efi",
     "recorder.efi",
     "wireboot-callers.efi",
+    "wireboot-planted.efi",
     FAULTS,
     "wireboot",
 ];

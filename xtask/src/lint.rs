@@ -90,6 +90,8 @@ pub(crate) fn clippy() -> Result<()> {
         "wireboot-efi-recorder",
         "--package",
         "wireboot-callers",
+        "--package",
+        "wireboot-planted",
         "--lib",
     ])
 }

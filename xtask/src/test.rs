@@ -173,6 +173,8 @@ fn unit() -> Result<()> {
                 "wireboot-efi-doctor",
                 "--package",
                 "wireboot-callers",
+                "--package",
+                "wireboot-planted",
             ])
             .arg("--lib"),
     )

@@ -48,6 +48,11 @@ pub fn examine(report: &Report) -> Vec<Finding> {
     findings
 }
 
+/// Whether this is the name of a network driver of EDK II's: those in memory belong into a report.
+pub fn is_network_driver(name: &str) -> bool {
+    rules::is_network_driver(name)
+}
+
 /// The names of all rules.
 pub fn names() -> impl Iterator<Item = &'static str> {
     rules::ALL.iter().map(|rule| rule.id)

@@ -1056,7 +1056,134 @@ fn what_each_packets_time_of_day_costs_is_not_counted_twice() {
     let boot = report.trace.as_mut().unwrap().boot.as_mut().unwrap();
     boot.calls = vec![called("GetTime", 700, Some(0.21))];
     close(found(&report, "time-per-packet").seconds, 0.21);
-    close(found(&report, "slow-get-time").seconds, 0.0);
+    let clock = found(&report, "slow-get-time");
+    close(clock.seconds, 0.0);
+    assert!(clock.evidence.ends_with("makes 700 such calls"));
+    // Where calls were only counted, their times are the clock's.
+    let boot = report.trace.as_mut().unwrap().boot.as_mut().unwrap();
+    boot.calls = vec![called("GetTime", 700, None)];
+    close(found(&report, "slow-get-time").seconds, 0.000_25 * 700.0);
+}
+
+#[test]
+fn slow_writes_cost_what_a_boot_writes_and_are_counted_once() {
+    let mut report = cost("SetVariable", 5_200_000, Some(4));
+    let slow = found(&report, "slow-variables");
+    close(slow.seconds, 0.02);
+    assert!(slow.evidence.ends_with("makes 4 such calls"));
+    let boot = report.trace.as_mut().unwrap().boot.as_mut().unwrap();
+    boot.calls = vec![called("SetVariable", 4, Some(0.022))];
+    close(found(&report, "variables-written").seconds, 0.022);
+    close(found(&report, "slow-variables").seconds, 0.0);
+    let boot = report.trace.as_mut().unwrap().boot.as_mut().unwrap();
+    boot.calls.clear();
+    let none = found(&report, "slow-variables");
+    close(none.seconds, 0.0);
+    assert!(none.evidence.ends_with("a network boot makes no such call"));
+    // A trace does not tell reads of what is not there from others.
+    let absent = cost("GetVariable, none there", 300_000, Some(4));
+    let absent = found(&absent, "slow-variables");
+    assert!(absent.evidence.ends_with("was not counted"));
+}
+
+#[test]
+fn signs_of_a_debug_build_are_told() {
+    let built = |pool_filled, asserting: &[&str]| {
+        let mut report = healthy();
+        report.build = Some(wireboot_report::Build {
+            pool_filled,
+            images: 100,
+            asserting: asserting.iter().map(ToString::to_string).collect(),
+        });
+        report
+    };
+    // OVMF's RELEASE builds fill memory, too.
+    for filled in [false, true] {
+        assert_eq!(ids(&built(filled, &[])), Vec::<String>::new());
+    }
+    let images = "2 of 100 images in memory have the words of ASSERT: DxeCore, MnpDxe";
+    for (filled, more) in [(false, ""), (true, "; AllocatePool fills memory with 0xAF")] {
+        let debug = found(&built(filled, &["DxeCore", "MnpDxe"]), "debug-build");
+        assert_eq!(debug.evidence, format!("{images}{more}"));
+    }
+}
+
+#[test]
+fn receivers_beyond_the_stacks_own_are_told() {
+    let asked = |all: &[(&str, u16)]| {
+        let mut report = healthy();
+        let receivers = all
+            .iter()
+            .map(|(image, ether_type)| wireboot_report::Receiver {
+                image: image.to_string(),
+                ether_type: *ether_type,
+            });
+        report.receivers = receivers.collect();
+        report
+    };
+    let stock = [("ArpDxe", 0x0806), ("Ip4Dxe", 0x0800), ("Ip6Dxe", 0x86dd)];
+    assert_eq!(ids(&asked(&stock)), Vec::<String>::new());
+    assert_eq!(ids(&asked(&stock[..1])), Vec::<String>::new());
+    let more = [
+        &stock[..],
+        &[("agent.efi", 0), ("agent.efi", 0), ("Ip4Dxe", 0x0800)],
+    ]
+    .concat();
+    let more = found(&asked(&more), "receivers");
+    assert!(
+        more.evidence.starts_with(
+            "the card's packet service (MNP) has 6 receivers, 3 more than one each for ARP, IPv4 and IPv6: agent.efi 2, Ip4Dxe 1;"
+        ),
+        "{}",
+        more.evidence
+    );
+}
+
+#[test]
+fn drivers_that_are_there_twice_or_cost_time_for_nothing_are_told() {
+    let mut report = healthy();
+    let own = ["MnpDxe", "UefiPxeBcDxe", "HttpBootDxe"];
+    report.network_drivers = own.map(ToString::to_string).into();
+    let of = |image: &str, own_s| wireboot_report::trace::Called {
+        image: image.into(),
+        ..called("RaiseTPL", 9, Some(own_s))
+    };
+    let mut boot = traced();
+    boot.calls = vec![of("MnpDxe", 2.0), of("HttpBootDxe", 0.039)];
+    report.trace = Some(wireboot_report::Trace {
+        boot: Some(boot),
+        ..wireboot_report::Trace::default()
+    });
+    assert_eq!(ids(&report), Vec::<String>::new());
+
+    let mut twice = report.clone();
+    twice.network_drivers.push("UefiPxeBcDxe".into());
+    let twice = found(&twice, "needless-drivers");
+    assert_eq!((twice.seconds, twice.expected_s), (0.0, None));
+    assert_eq!(twice.evidence, "in memory twice: UefiPxeBcDxe");
+
+    let boot = report.trace.as_mut().unwrap().boot.as_mut().unwrap();
+    boot.calls.push(of("Ip6Dxe", 0.1));
+    let costly = found(&report, "needless-drivers");
+    close(costly.seconds, 0.139);
+    assert!(costly.evidence.ends_with("HttpBootDxe, Ip6Dxe"));
+    // A boot over IPv6 needs that.
+    let boot = report.trace.as_mut().unwrap().boot.as_mut().unwrap();
+    boot.calls.push(of("Mtftp6Dxe", 0.1));
+    assert_eq!(ids(&report), Vec::<String>::new());
+    for name in own {
+        assert!(is_network_driver(name), "{name}");
+    }
+    assert!(!is_network_driver("FatDxe"));
+}
+
+#[test]
+fn firmware_without_random_numbers_is_told() {
+    let mut report = healthy();
+    report.machine.random = Some(true);
+    assert_eq!(ids(&report), Vec::<String>::new());
+    report.machine.random = Some(false);
+    assert_eq!(ids(&report), ["no-rng"]);
 }
 
 #[test]
@@ -1098,9 +1225,30 @@ fn time_is_stolen_by_the_firmware_itself_or_by_a_host() {
         by_smi.evidence,
         "the processor was away for 5 % of 2.0 s, with interrupts off: 12 gaps, the longest 3 ms; 9 interrupts of system management mode (SMI) meanwhile"
     );
+    // One long gap is no accident.
+    let mut stopped = stolen(0.3, None);
+    stopped.stolen.as_mut().unwrap().longest_us = 300_000.0;
+    close(found(&stopped, "stolen-time").seconds, 0.0);
+    stopped.trace = Some(wireboot_report::Trace {
+        transfer: Some(traced()),
+        ..wireboot_report::Trace::default()
+    });
+    let of_file = found(&stopped, "stolen-time");
+    close(of_file.seconds, 0.15 * 4.0);
+    let told = "; a boot's files, which take 4.0 s, lose as much";
+    assert!(of_file.evidence.ends_with(told), "{}", of_file.evidence);
+    let network = core::mem::take(&mut stopped.network);
+    let files_s: f64 = network.transfers.iter().map(Transfer::seconds).sum();
+    stopped.dry_boots.push(DryBoot {
+        network,
+        runs_s: vec![5.0],
+        ..DryBoot::default()
+    });
+    close(found(&stopped, "stolen-time").seconds, 0.15 * files_s);
     // A stranger's report that looked for no time.
     let mut none = stolen(1.0, None);
-    none.stolen.as_mut().unwrap().looked_s = 0.0;
+    let told = none.stolen.as_mut().unwrap();
+    (told.looked_s, told.longest_us) = (0.0, 300_000.0);
     assert_eq!(ids(&none), Vec::<String>::new());
 }
 

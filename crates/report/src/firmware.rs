@@ -77,6 +77,28 @@ impl Stolen {
     }
 }
 
+/// Signs of a DEBUG build of EDK II.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Build {
+    /// AllocatePool fills memory with 0xAF.
+    pub pool_filled: bool,
+    /// Images in memory that were looked at.
+    pub images: u64,
+    /// The names of those that have the words of ASSERT in them.
+    pub asserting: Vec<String>,
+}
+
+/// Somebody who gets frames of a card's packet service (`EFI_MANAGED_NETWORK_PROTOCOL`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Receiver {
+    /// The image that has it: `Ip4Dxe`.
+    pub image: String,
+    /// The EtherType of the frames that it asks for; 0: of all.
+    pub ether_type: u16,
+}
+
 /// A boot option that was loaded and not started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -34,7 +34,7 @@ pub mod sweep;
 pub mod throughput;
 pub mod trace;
 
-pub use firmware::{Cost, DryBoot, NotMeasured, Stolen, Timer};
+pub use firmware::{Build, Cost, DryBoot, NotMeasured, Receiver, Stolen, Timer};
 pub use network::Network;
 pub use profile::{Profile, ProfiledImage};
 pub use surroundings::{Pcie, RoundTrip, Surroundings};
@@ -102,6 +102,15 @@ pub struct Report {
     /// The machine's network boot options, loaded and not started.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dry_boots: Vec<DryBoot>,
+    /// How the firmware is built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
+    /// The names of the firmware's network drivers in memory, each as often as it is there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub network_drivers: Vec<String>,
+    /// Who gets the frames of the card that the firmware boots by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receivers: Vec<Receiver>,
     /// What services of the firmware cost.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<Cost>,
@@ -279,6 +288,9 @@ pub struct Machine {
     /// How long the firmware waits for somebody who wants its menu, in seconds (its variable `Timeout`); 65535: for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_menu_s: Option<u16>,
+    /// Whether its firmware offers random numbers (`EFI_RNG_PROTOCOL`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub random: Option<bool>,
     /// The frequency of the processor's time-stamp counter, in hertz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counter_hz: Option<u64>,

@@ -1,17 +1,19 @@
 //! The firmware's own network on an interface above its driver (`crate::snp`), for comparison with ours: the packets that protocols share
-//! ([`Mnp`]), TFTP ([`Pxe`], [`Mtftp`]), HTTP ([`Http`]) and a boot's own way to its file ([`NetworkBoot`]).
+//! ([`Mnp`]) and [who gets them](receivers()), TFTP ([`Pxe`], [`Mtftp`]), HTTP ([`Http`]) and a boot's own way to its file ([`NetworkBoot`]).
 
 mod http;
 mod mnp;
 mod mtftp;
 mod network_boot;
 mod pxe;
+mod receivers;
 
 pub use http::Http;
 pub use mnp::Mnp;
 pub use mtftp::{Mtftp, Station, Transferred, Wanted};
 pub use network_boot::NetworkBoot;
 pub use pxe::Pxe;
+pub use receivers::{Receiver, receivers};
 
 use crate::claim::pci::Candidate;
 use crate::device_path;

@@ -71,6 +71,11 @@ impl Images {
         (address - image.base < image.bytes).then_some((number, image))
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Image> {
+        self.0.iter()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -97,6 +102,11 @@ fn open<P: ProtocolPointer>(handle: Handle) -> Option<ScopedProtocol<P>> {
     };
     // SAFETY: used at once; images and firmware volumes go only when somebody unloads them, which nothing below does.
     unsafe { boot::open_protocol(params, OpenProtocolAttributes::GetProtocol) }.ok()
+}
+
+/// The name of an image, by its handle.
+pub(crate) fn name(handle: Handle) -> Option<String> {
+    image(handle).map(|image| image.name)
 }
 
 fn image(handle: Handle) -> Option<Image> {

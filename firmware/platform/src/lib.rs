@@ -15,6 +15,7 @@ mod callbacks;
 pub mod claim;
 mod clock;
 pub mod console;
+pub mod debug_build;
 pub mod device_path;
 mod dropped;
 pub mod duid;

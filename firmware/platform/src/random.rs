@@ -22,6 +22,12 @@ pub enum Source {
 /// A seed of 256 bits.
 pub type Seed = [u8; 32];
 
+/// Whether the firmware offers some (`EFI_RNG_PROTOCOL`).
+#[must_use]
+pub fn is_offered() -> bool {
+    boot::get_handle_for_protocol::<Rng>().is_ok()
+}
+
 /// Random bits and their source.
 #[must_use]
 pub fn seed() -> (Seed, Source) {

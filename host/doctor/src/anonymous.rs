@@ -235,7 +235,8 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 15] = [
+    const WORDS: [&str; 18] = [
+        "Build.asserting",
         "Called.image",
         "Called.service",
         "Cost.service",
@@ -247,6 +248,8 @@ mod tests {
         "Machine.vendor_class",
         "NotMeasured.check",
         "ProfiledImage.name",
+        "Receiver.image",
+        "Report.network_drivers",
         "Report.version",
         "RoundTrip.what",
         "Throughput.check",

@@ -1,6 +1,7 @@
 //! `wireboot doctor lab`: a virtual machine boots on a network with chosen faults, and is examined.
 
 mod inside;
+mod planted;
 mod site;
 
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ pub struct LabArgs {
     /// Examine from inside: `standard`, `quick`, `all` or checks of doctor.efi, and their options, KEY=VALUE
     #[arg(value_name = "CHECK|KEY=VALUE")]
     words: Vec<String>,
-    /// What is wrong with the network; may be given several times
+    /// What is wrong with the network or the machine; may be given several times
     #[arg(long, value_enum, value_name = "FAULT")]
     fault: Vec<Fault>,
     /// Put wireboot.efi in front of shim: the one beside this program, or FILE
@@ -92,6 +93,10 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
         .then(|| firmware_program(arguments.program.as_deref(), "doctor.efi"))
         .transpose()
         .context("no doctor.efi; `make build` leaves one in dist, --program names another")?;
+    let planted = (!planted::words(&arguments.fault).is_empty())
+        .then(|| firmware_program(None, planted::PROGRAM))
+        .transpose()
+        .context("no driver that plants faults; `make build` leaves one in dist")?;
     let lab = Lab::enter()?;
     let capture = arguments
         .capture
@@ -105,6 +110,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
         },
         faults: &arguments.fault,
         wireboot: wireboot.as_deref(),
+        planted: planted.as_deref(),
         longest: Duration::from_secs(arguments.timeout),
     };
     let progress = ProgressBar::new_spinner();
@@ -141,10 +147,12 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
 pub struct Trial<'a> {
     /// What runs the machine.
     pub accelerator: Accelerator,
-    /// What is wrong with the network.
+    /// What is wrong with the network and the machine.
     pub faults: &'a [Fault],
     /// wireboot.efi, where it is to be in front of shim.
     pub wireboot: Option<&'a Path>,
+    /// The driver that makes those faults that are the firmware's own.
+    pub planted: Option<&'a Path>,
     /// When the boot is examined at the latest.
     pub longest: Duration,
 }
@@ -161,10 +169,12 @@ pub fn boot(lab: &Lab, trial: &Trial<'_>, capture: &Path) -> Result<Report> {
     machine.network = Some(site.network.card());
     machine.pxe_only(Some(IpVersion::V4));
     Site::prepare(trial.faults, &mut machine);
+    planted::plant(lab, trial.faults, trial.planted, &mut machine)?;
     site.check()?;
     let mut running = machine.start(lab, "doctor", |_| {})?;
-    Site::unplug(trial.faults, &mut running)?;
+    let disturbed = Site::disturb(trial.faults, &mut running)?;
     let ended = running.console.wait_for(&Regex::new(ENDED)?, trial.longest);
+    drop(disturbed);
     drop(running);
     site.check()?;
     let capture = cable.stop()?;

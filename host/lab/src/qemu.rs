@@ -16,7 +16,7 @@ use crate::console::{Console, now};
 use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::qmp::Qmp;
-use crate::variables::{self, HttpBoot6};
+use crate::variables::{self, Driver, HttpBoot6};
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,6 +169,8 @@ pub struct Machine {
     pub firmware_configuration: Vec<(String, String)>,
     /// Begin with the firmware's HTTP Boot over IPv6, which it would come to only after that over IPv4 has found nobody (60 s).
     pub http_boot_ipv6: bool,
+    /// A driver that the firmware loads from a disk, before it boots. Only with [`Firmware::Ovmf`].
+    pub driver: Option<Driver>,
     /// A virtio entropy device.
     pub entropy: bool,
     /// QEMU's trace events to record: see [`RunningMachine::trace`].
@@ -196,6 +198,7 @@ impl Machine {
             kernel: None,
             firmware_configuration: Vec::new(),
             http_boot_ipv6: false,
+            driver: None,
             entropy: true,
             trace: Vec::new(),
             extra: Vec::new(),
@@ -345,6 +348,9 @@ impl Machine {
                     variables::boot_next(&mut content, self.http_boot()?)?;
                     // Time for the firmware's own IPv6 address: without it, its HTTP Boot fails at once.
                     command.args(["-boot", "menu=on,splash-time=3000"]);
+                }
+                if let Some(driver) = &self.driver {
+                    variables::load_driver(&mut content, driver)?;
                 }
                 fs::write(&copy, content).with_context(|| format!("writing {}", copy.display()))?;
                 command.args([

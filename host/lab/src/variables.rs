@@ -146,41 +146,66 @@ pub(crate) struct HttpBoot6 {
 impl HttpBoot6 {
     /// `PciRoot(0)/Pci(slot,0)/MAC(mac,1)/IPv6()/Uri()` (UEFI 2.10 section 10.3), as EDK II makes it.
     fn device_path(self) -> Vec<u8> {
-        let mut path = Vec::new();
-        let mut node = |kind: u8, sub_kind: u8, data: &[u8]| {
-            let length = (data.len() + 4) as u16;
-            path.extend([kind, sub_kind]);
-            path.extend(length.to_le_bytes());
-            path.extend(data);
-        };
-        // EISA id PNP0A03, unit 0.
-        node(2, 1, &[0xd0, 0x41, 0x03, 0x0a, 0, 0, 0, 0]);
-        node(1, 1, &[0, self.slot]);
         // The address with room for longer ones; Ethernet.
         let mut mac = [0; 33];
         mac.iter_mut()
             .zip(self.mac)
             .for_each(|(to, from)| *to = from);
         mac[32] = 1;
-        node(3, 11, &mac);
         // No addresses yet: both, their ports, protocol, origin, the prefix's length, the router.
         let mut ip = [0; 56];
         ip[39] = 64;
-        node(3, 13, &ip);
-        node(3, 24, &[]);
-        node(0x7f, 0xff, &[]);
-        path
+        [
+            // EISA id PNP0A03, unit 0.
+            node(2, 1, &[0xd0, 0x41, 0x03, 0x0a, 0, 0, 0, 0]),
+            node(1, 1, &[0, self.slot]),
+            node(3, 11, &mac),
+            node(3, 13, &ip),
+            node(3, 24, &[]),
+            END.to_vec(),
+        ]
+        .concat()
     }
 
-    /// `EFI_LOAD_OPTION`, active.
     fn load_option(self) -> Vec<u8> {
-        let path = self.device_path();
-        let mut option = 1_u32.to_le_bytes().to_vec();
-        option.extend((path.len() as u16).to_le_bytes());
-        option.extend(ucs2("HTTP Boot over IPv6"));
-        option.extend(path);
-        option
+        load_option("HTTP Boot over IPv6", &self.device_path(), &[])
     }
+}
+
+/// A driver that the firmware loads before it boots (`Driver####`, UEFI 2.10 section 3.1.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// Its file, in the root of any disk.
+    pub file: String,
+    /// Its load options.
+    pub options: String,
+}
+
+impl Driver {
+    fn load_option(&self) -> Vec<u8> {
+        // A path of a file alone: the firmware looks for it on all disks.
+        let path = [node(4, 4, &ucs2(&format!("\\{}", self.file))), END.to_vec()].concat();
+        load_option(&self.file, &path, &ucs2(&self.options))
+    }
+}
+
+/// A node of a device path.
+fn node(kind: u8, sub_kind: u8, data: &[u8]) -> Vec<u8> {
+    let length = (data.len() + 4) as u16;
+    [&[kind, sub_kind], &length.to_le_bytes()[..], data].concat()
+}
+
+/// The last node.
+const END: [u8; 4] = [0x7f, 0xff, 4, 0];
+
+/// `EFI_LOAD_OPTION`, active.
+fn load_option(name: &str, path: &[u8], options: &[u8]) -> Vec<u8> {
+    let mut option = 1_u32.to_le_bytes().to_vec();
+    option.extend((path.len() as u16).to_le_bytes());
+    option.extend(ucs2(name));
+    option.extend(path);
+    option.extend(options);
+    option
 }
 
 /// Has the firmware with these variables trust those whom the one with the `others` trusts, too (`db`, UEFI 2.10 section 32.4.1).
@@ -198,7 +223,7 @@ pub fn trust_too(variables: &mut [u8], others: &mut [u8]) -> Result<()> {
     extended.context("the variables have no db, or no room")
 }
 
-/// A number that no other boot option gets: firmware counts from 0.
+/// A number that no other load option gets: firmware counts from 0.
 const NUMBER: u16 = 0x0077;
 
 /// Has the firmware with these variables begin with HTTP Boot over IPv6, once.
@@ -206,11 +231,24 @@ const NUMBER: u16 = 0x0077;
 /// # Errors
 /// When the variables are not in the form in which OVMF has them, or have no room.
 pub(crate) fn boot_next(variables: &mut [u8], option: HttpBoot6) -> Result<()> {
+    load(variables, "Boot", &option.load_option(), "BootNext")
+}
+
+/// Has the firmware with these variables load a driver before it boots. They have no other driver.
+///
+/// # Errors
+/// When the variables are not in the form in which OVMF has them, or have no room.
+pub(crate) fn load_driver(variables: &mut [u8], driver: &Driver) -> Result<()> {
+    load(variables, "Driver", &driver.load_option(), "DriverOrder")
+}
+
+/// Adds a load option of a kind, and the variable that names it.
+fn load(variables: &mut [u8], kind: &str, option: &[u8], by: &str) -> Result<()> {
     let mut store =
         Store::open(variables).context("the template of variables is not one of OVMF's")?;
     let added = store
-        .add(&format!("Boot{NUMBER:04X}"), &option.load_option())
-        .and_then(|()| store.add("BootNext", &NUMBER.to_le_bytes()));
+        .add(&format!("{kind}{NUMBER:04X}"), option)
+        .and_then(|()| store.add(by, &NUMBER.to_le_bytes()));
     ensure!(added.is_some(), "the firmware's variables have no room");
     Ok(())
 }
@@ -272,6 +310,22 @@ mod tests {
             bytes.get(second + name.len()..second + name.len() + 2),
             Some(&[0x77, 0][..])
         );
+    }
+
+    #[test]
+    fn a_driver_is_loaded_with_its_options() {
+        let driver = Driver {
+            file: "a.efi".into(),
+            options: "b".into(),
+        };
+        let mut bytes = store();
+        load_driver(&mut bytes, &driver).unwrap();
+        let store = Store::open(&mut bytes).unwrap();
+        let of = |name| store.bytes.get(store.find(name).unwrap().data).unwrap();
+        assert_eq!(of("DriverOrder"), [0x77, 0]);
+        let path = [&[4, 4, 18, 0], &ucs2("\\a.efi")[..], &[0x7f, 0xff, 4, 0]].concat();
+        let expected = [&[1, 0, 0, 0, 22, 0], &ucs2("a.efi")[..], &path, b"b\0\0\0"].concat();
+        assert_eq!(of("Driver0077"), expected);
     }
 
     #[test]

@@ -18,10 +18,10 @@ use wireboot_report::Report;
 use wireboot_report::network::Outcome;
 use wireboot_report::sweep::By;
 
-use crate::scene::{Scene, callers_program, doctor_program, expect};
+use crate::scene::{Scene, callers_program, doctor_program, expect, planted_program};
 
 /// Findings that no host is too slow for, nor too fast: each is there where its fault is, and nowhere else.
-const FAULTS: [&str; 9] = [
+const FAULTS: [&str; 17] = [
     "spanning-tree",
     "lacp",
     "unanswered",
@@ -31,6 +31,14 @@ const FAULTS: [&str; 9] = [
     "vendor-options",
     "no-boot-file",
     "refused",
+    "time-per-packet",
+    "slow-get-time",
+    "slow-variables",
+    "slow-console",
+    "debug-build",
+    "receivers",
+    "needless-drivers",
+    "no-rng",
 ];
 
 /// For a boot that arrives.
@@ -44,6 +52,7 @@ fn examined(lab: &Lab, faults: &[Fault], longest: Duration) -> Result<Report> {
         accelerator: accel::best(lab, false)?,
         faults,
         wireboot: None,
+        planted: None,
         longest,
     };
     let report = boot(lab, &trial, &capture)?;
@@ -100,10 +109,12 @@ const OUTSIDE: &str = "inside.pcap";
 
 /// What doctor.efi finds on a network with these faults. It has left nothing behind.
 pub(crate) fn inside(lab: &Lab, faults: &[Fault], words: &str, goes_on: bool) -> Result<Report> {
+    let planted = planted_program()?;
     let trial = Trial {
         accelerator: accel::best(lab, false)?,
         faults,
         wireboot: None,
+        planted: Some(&planted),
         longest: LONGEST,
     };
     let program = doctor_program()?;
@@ -233,8 +244,20 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
 /// doctor.efi counts what the firmware calls while it fetches its boot file, and samples where the processor is meanwhile. Nothing of that is
 /// left: the firmware boots as ever.
 pub(crate) fn calls_and_samples(lab: &Lab) -> Result<()> {
-    let report = inside(lab, &[], "trace profile rounds=1", true)?;
+    let report = inside(lab, &[], "check trace profile rounds=1", true)?;
     ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
+    findings(&report, &[])?;
+    let build = report.build.as_ref().context("nothing about the build")?;
+    // Debian's OVMF fills memory though it is a RELEASE build.
+    ensure!(build.images > 50 && build.pool_filled, "{build:?}");
+    let receivers: BTreeMap<_, _> = report
+        .receivers
+        .iter()
+        .map(|one| (one.image.as_str(), one.ether_type))
+        .collect();
+    let own = [("ArpDxe", 0x0806), ("Ip4Dxe", 0x0800), ("Ip6Dxe", 0x86dd)];
+    ensure!(receivers == own.into(), "{receivers:?}");
+    ensure!(report.network_drivers.iter().any(|one| one == "MnpDxe"));
 
     let trace = report.trace.context("no calls")?;
     let looking = trace.looking.context("nothing about looking")?;
@@ -300,6 +323,7 @@ const SERVICES: [&str; 26] = [
 pub(crate) fn cost(lab: &Lab) -> Result<()> {
     let report = inside(lab, &[], "cost calls=200 nv=2", false)?;
     ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
+    findings(&report, &[])?;
     for service in SERVICES {
         let cost = report.cost(service);
         let cost = cost.with_context(|| format!("{service} was not measured"))?;
@@ -328,6 +352,58 @@ pub(crate) fn cost(lab: &Lab) -> Result<()> {
         "{stolen:?}"
     );
     ensure!(stolen.stolen_s <= stolen.looked_s, "{stolen:?}");
+    Ok(())
+}
+
+/// The firmware's own faults are all named, the one that costs seconds first.
+pub(crate) fn planted(lab: &Lab) -> Result<()> {
+    let faults = [
+        Fault::SlowTime,
+        Fault::SlowVariables,
+        Fault::SlowConsole,
+        Fault::Receivers,
+        Fault::DebugBuild,
+        Fault::NoRng,
+    ];
+    let words = "check cost trace calls=200 rounds=1 file=linux";
+    let report = inside(lab, &faults, words, false)?;
+    let seconds = findings(
+        &report,
+        &[
+            "time-per-packet",
+            "slow-get-time",
+            "slow-variables",
+            "slow-console",
+            "receivers",
+            "debug-build",
+            "no-rng",
+        ],
+    )?;
+    let first = report.findings.first().map(|one| one.id.as_str());
+    ensure!(first == Some("time-per-packet"), "{first:?}");
+    // 1 ms for each packet of more than 4 MB, and what a busy host makes of it.
+    let lost = seconds.get("time-per-packet").copied().unwrap_or_default();
+    ensure!((3.0..60.0).contains(&lost), "{lost} s");
+    // 16 characters.
+    let console_ns = report.cost("ConOut.OutputString").map(|one| one.median_ns);
+    ensure!(console_ns.is_some_and(|median| median > 16_000_000));
+    let planted = |image: &str| image == "wireboot-planted.efi";
+    let more = report.receivers.iter().filter(|one| planted(&one.image));
+    ensure!(more.count() == 4, "{:?}", report.receivers);
+    let build = report.build.context("nothing about the build")?;
+    ensure!(
+        build.asserting.len() == 1 && build.asserting.iter().all(|one| planted(one)),
+        "{build:?}"
+    );
+    Ok(())
+}
+
+/// Somebody stops the machine again and again.
+pub(crate) fn stopped(lab: &Lab) -> Result<()> {
+    let report = inside(lab, &[Fault::StoppedMachine], "cost calls=200", false)?;
+    findings(&report, &["stolen-time"])?;
+    let longest_us = report.stolen.map_or(0.0, |stolen| stolen.longest_us);
+    ensure!(longest_us > 250_000.0, "{longest_us} us");
     Ok(())
 }
 

@@ -245,6 +245,11 @@ pub(crate) fn recorder_program() -> Result<PathBuf> {
     dist("recorder.efi")
 }
 
+/// The driver that plants faults.
+pub(crate) fn planted_program() -> Result<PathBuf> {
+    dist("wireboot-planted.efi")
+}
+
 /// The program that makes loaders' calls.
 pub(crate) fn callers_program() -> Result<PathBuf> {
     dist("wireboot-callers.efi")

@@ -4,6 +4,7 @@ mod addressing;
 mod checkpoints;
 mod dry_boots;
 mod files;
+mod firmware;
 mod machine;
 mod services;
 mod trace;
@@ -13,6 +14,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+pub(crate) use firmware::is_network_driver;
 use wireboot_report::network::Offer;
 use wireboot_report::sweep::Cell;
 use wireboot_report::{Finding, Network, Phase, Report};
@@ -141,6 +143,10 @@ pub(crate) const ALL: &[Rule] = &[
     rule("slow-console", services::slow_console),
     rule("slow-timer", services::slow_timer),
     rule("stolen-time", services::stolen_time),
+    rule("debug-build", firmware::debug_build),
+    rule("receivers", firmware::receivers),
+    rule("needless-drivers", firmware::needless_drivers),
+    rule("no-rng", firmware::no_rng),
 ];
 
 const fn rule(id: &'static str, find: fn(&Report) -> Option<Found>) -> Rule {

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use wireboot_report::Report;
+use wireboot_report::network::Transfer;
 
 use super::{Found, advice, listed, time, trace};
 
@@ -45,6 +46,8 @@ const LATEST_S: f64 = 0.2;
 /// More than this share of the processor's time is worth a word: where nobody but system management mode takes it, and where it may be a host.
 const STOLEN: f64 = 0.01;
 const STOLEN_BY_HOST: f64 = 0.5;
+/// As is a gap of this length: no processor's turns are so long.
+const LONGEST_GAP_S: f64 = 0.25;
 
 impl Limit {
     /// The median, in seconds, where it is too slow.
@@ -53,13 +56,41 @@ impl Limit {
         (median_ns > self.slow_ns).then_some(median_ns as f64 / 1e9)
     }
 
-    /// Seconds of a boot's calls of `service` that are beyond what is sane, and how many calls these are. `None` where the calls were not counted.
-    fn lost(&self, report: &Report, service: &str) -> Option<(f64, u64)> {
-        let median_s = self.slow_s(report)?;
-        let boot = report.trace.as_ref()?.boot.as_ref()?;
-        let calls = boot.calls_of(service);
-        Some(((median_s - self.sane_ns as f64 / 1e9) * calls as f64, calls))
+    /// Whether a trace counts its calls: not those that are one of a service's uses alone.
+    fn is_counted(&self) -> bool {
+        !self.service.contains(',')
     }
+
+    /// Seconds of a boot's calls that are beyond what is sane, where they are slow and were counted, and how many calls these are.
+    fn lost(&self, report: &Report) -> Option<(f64, u64)> {
+        let median_s = self.slow_s(report).filter(|_| self.is_counted())?;
+        let boot = report.trace.as_ref()?.boot.as_ref()?;
+        let calls = boot.calls_of(self.service);
+        let seconds = (median_s - self.sane_ns as f64 / 1e9) * calls as f64;
+        let counts = if self.is_told_elsewhere(report) {
+            0.0
+        } else {
+            1.0
+        };
+        Some((seconds * counts, calls))
+    }
+
+    /// Whether another finding has the seconds of all of its calls.
+    fn is_told_elsewhere(&self, report: &Report) -> bool {
+        let other = match self.service {
+            "GetTime" => trace::time_per_packet(report),
+            "SetVariable" => trace::variables_written(report),
+            "ConIn.ReadKeyStroke" => trace::keyboard_per_packet(report),
+            _ => None,
+        };
+        other.is_some_and(|found| found.expected_s.is_some())
+    }
+}
+
+/// The sum over all that are slow and counted; `None` where there is no such.
+fn lost(limits: &[Limit], report: &Report) -> Option<(f64, u64)> {
+    let each = limits.iter().filter_map(|limit| limit.lost(report));
+    each.reduce(|(seconds, calls), (more_s, more)| (seconds + more_s, calls.saturating_add(more)))
 }
 
 /// `GetVariable 310 us, SetVariable 9 ms` of those that are slow; `None` where none is.
@@ -73,70 +104,60 @@ fn told(limits: &[Limit], report: &Report) -> Option<String> {
     (!slow.is_empty()).then(|| listed(slow.iter().map(String::as_str)))
 }
 
-/// What calls of a boot lose, `(seconds, calls)`, or that nobody has counted them.
-fn found(label: &str, told: &str, lost: Option<(f64, u64)>, advice: Vec<String>) -> Found {
+/// Those that are slow, and what a boot's calls of them lose. `None` where none is slow.
+fn found(label: &str, limits: &[Limit], report: &Report, advice: Vec<String>) -> Option<Found> {
+    let told = told(limits, report)?;
+    let lost = lost(limits, report);
     let calls = match lost {
+        Some((_, 0)) => String::from("a network boot makes no such call"),
         Some((_, calls)) => format!("a network boot makes {calls} such calls"),
         None => String::from("how many a boot makes was not counted"),
     };
-    Found {
+    Some(Found {
         label: label.into(),
         seconds: lost.map_or(0.0, |(seconds, _)| seconds),
         evidence: format!("half of the calls take longer than: {told}; {calls}"),
         advice,
         expected_s: lost.map(|_| 0.0),
-    }
+    })
 }
 
 /// The time of day takes long.
 pub(super) fn slow_get_time(report: &Report) -> Option<Found> {
-    let told = told(&[GET_TIME], report)?;
-    // Where each packet asks for it, that is told with all its seconds.
-    let lost = match trace::time_per_packet(report) {
-        Some(_) => None,
-        None => GET_TIME.lost(report, GET_TIME.service),
-    };
-    Some(found(
+    found(
         "a slow clock",
-        &told,
-        lost,
+        &[GET_TIME],
+        report,
         advice([
             "ask the firmware's vendor: its clock is read in system management mode (SMM), or waits for the chip",
         ]),
-    ))
+    )
 }
 
 /// Variables take long to read or to write.
 pub(super) fn slow_variables(report: &Report) -> Option<Found> {
-    let told = told(&VARIABLES, report)?;
-    let [read, ..] = &VARIABLES;
-    // What writing costs is told with variables that a boot writes.
-    let lost = read.lost(report, read.service);
-    Some(found(
+    found(
         "slow variables",
-        &told,
-        lost,
+        &VARIABLES,
+        report,
         advice([
             "see whether system management memory (SMRAM) is cached: uncached, each variable takes hundreds of microseconds",
             "take newer firmware: EDK II keeps a copy of all variables outside of it since 2019",
         ]),
-    ))
+    )
 }
 
 /// The screen, the serial port or the keyboard takes long.
 pub(super) fn slow_console(report: &Report) -> Option<Found> {
-    let told = told(&CONSOLES, report)?;
-    let [all, ..] = &CONSOLES;
-    let lost = all.lost(report, all.service);
-    Some(found(
+    found(
         "slow consoles",
-        &told,
-        lost,
+        &CONSOLES,
+        report,
         advice([
             "switch off consoles that nobody uses in the firmware's setup: serial port, serial over LAN",
             "or set the serial port to 115,200 bits a second, without flow control where nothing is connected",
         ]),
-    ))
+    )
 }
 
 /// The timer by which network drivers look for packets ticks too seldom.
@@ -170,26 +191,44 @@ pub(super) fn stolen_time(report: &Report) -> Option<Found> {
         Some(_) => STOLEN,
         None => STOLEN_BY_HOST,
     };
-    if stolen.share() <= least {
+    let longest_s = stolen.longest_us / 1e6;
+    if stolen.looked_s <= 0.0 || (stolen.share() <= least && longest_s < LONGEST_GAP_S) {
         return None;
     }
+    let files_s = files_s(report);
+    let of_files = files_s.map_or_else(String::new, |seconds| {
+        format!(
+            "; a boot's files, which take {}, lose as much",
+            time(seconds)
+        )
+    });
     let smis = stolen.smis.map_or_else(String::new, |count| {
         format!("; {count} interrupts of system management mode (SMI) meanwhile")
     });
     Some(Found {
         label: "stolen time".into(),
-        seconds: 0.0,
+        seconds: files_s.map_or(0.0, |seconds| seconds * stolen.share()),
         evidence: format!(
-            "the processor was away for {:.0} % of {}, with interrupts off: {} gaps, the longest {}{smis}",
+            "the processor was away for {:.0} % of {}, with interrupts off: {} gaps, the longest {}{smis}{of_files}",
             stolen.share() * 100.0,
             time(stolen.looked_s),
             stolen.gaps,
-            time(stolen.longest_us / 1e6)
+            time(longest_s)
         ),
         advice: advice([
             "on a machine: switch off USB legacy support and power management by the firmware in its setup, both work by SMI",
             "in a virtual machine: its host is busy; all other figures of this report are too large, too",
         ]),
-        expected_s: None,
+        expected_s: files_s.map(|_| 0.0),
     })
+}
+
+/// How long a boot of this machine fetches files, where that was measured: its waits end no sooner when nobody takes time.
+fn files_s(report: &Report) -> Option<f64> {
+    let traced = || Some(report.trace.as_ref()?.transfer.as_ref()?.took_s);
+    let dry = report.dry_boot().map(|boot| {
+        let files = boot.network.transfers.iter();
+        files.map(Transfer::seconds).sum()
+    });
+    dry.or_else(traced)
 }

@@ -3,9 +3,13 @@
 use crate::error::Error;
 use crate::examination::Examination;
 use alloc::format;
-use wireboot_platform::{console, processors, smbios, variable};
+use alloc::string::String;
+use wireboot_diagnosis::is_network_driver;
+use wireboot_platform::images::Images;
+use wireboot_platform::{console, debug_build, processors, random, smbios, variable};
+use wireboot_report::Build;
 
-/// Firmware, processors, counter, UUID, maker and model, and how long the firmware waits for its menu.
+/// Firmware, processors, counter, UUID, maker and model, how long the firmware waits for its menu, how it is built and which network drivers it has.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let machine = &mut examination.report.machine;
     machine.firmware = Some(console::firmware());
@@ -15,11 +19,25 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     machine.uuid = smbios::system_uuid().map(|uuid| {
         uuid.iter()
             .map(|byte| format!("{byte:02x}"))
-            .collect::<alloc::string::String>()
+            .collect::<String>()
     });
     machine.model = smbios::system_model();
     let timeout = variable::read("Timeout", variable::GLOBAL);
     let timeout = timeout.and_then(|value| <[u8; 2]>::try_from(&*value).ok());
     machine.boot_menu_s = timeout.map(u16::from_le_bytes);
+    machine.random = Some(random::is_offered());
+    let images = Images::read();
+    let asserting = debug_build::asserting(&images);
+    examination.report.build = Some(Build {
+        pool_filled: debug_build::pool_is_filled(),
+        images: images.len() as u64,
+        asserting: asserting
+            .into_iter()
+            .map(|image| image.name.clone())
+            .collect(),
+    });
+    let names = images.iter().map(|image| &image.name);
+    let drivers = names.filter(|name| is_network_driver(name));
+    examination.report.network_drivers = drivers.cloned().collect();
     Ok(())
 }

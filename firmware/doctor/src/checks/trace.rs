@@ -12,10 +12,11 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use table::Place;
 use wireboot_platform::claim::pci::Candidate;
-use wireboot_platform::firmware_net::NetworkBoot;
+use wireboot_platform::firmware_net::{NetworkBoot, receivers};
 use wireboot_platform::images::Images;
 use wireboot_platform::trace::{Calls, RECEIVE, TRANSMIT, Tracer};
 use wireboot_platform::{Clock, console, memory};
+use wireboot_report::Receiver;
 use wireboot_report::trace::{Looking, Trace, Traced};
 
 /// Room for the file that is fetched by turns, in bytes.
@@ -38,6 +39,13 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     console::progress("the firmware boots over its network; nothing is started");
     let booted = watch.run(timed, || boot.load().map(|bytes| bytes as u64));
     let (bytes, mut whole) = booted?;
+    // While the stack stands as for a boot. Firmware without this service has none to tell of.
+    let receivers = receivers(&card).unwrap_or_default();
+    let receivers = receivers.into_iter().map(|one| Receiver {
+        image: one.image,
+        ether_type: one.ether_type,
+    });
+    examination.report.receivers = receivers.collect();
     let learnt = boot.learnt();
     let named = learnt.as_ref().and_then(named);
     whole.file = match &named {

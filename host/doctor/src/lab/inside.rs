@@ -15,7 +15,7 @@ use wireboot_lab::qemu::{Disk, Machine};
 use wireboot_report::Report;
 
 use super::site::Site;
-use super::{CAPTURED, Trial};
+use super::{CAPTURED, Trial, planted};
 
 /// What is to be examined from inside.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +74,10 @@ pub fn examine(
     });
     machine.pxe_only(Some(IpVersion::V4));
     Site::prepare(trial.faults, &mut machine);
+    planted::plant(lab, trial.faults, trial.planted, &mut machine)?;
     site.check()?;
     let mut running = machine.start(lab, "doctor", watch)?;
-    Site::unplug(trial.faults, &mut running)?;
+    let disturbed = Site::disturb(trial.faults, &mut running)?;
     let end = Regex::new(r"doctor: (\{.*\})\r?\n|wireboot: error: (.*)\n")?;
     let seen = running.console.wait_for(&end, trial.longest)?;
     let json = seen.groups.get(1).filter(|json| !json.is_empty());
@@ -88,6 +89,7 @@ pub fn examine(
         let started = Regex::new(STARTED)?;
         running.console.wait_for(&started, trial.longest)?;
     }
+    drop(disturbed);
     drop(running);
     site.check()?;
     cable.stop()?;

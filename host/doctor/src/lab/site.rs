@@ -20,7 +20,7 @@ use wireboot_lab::qemu::{Machine, RunningMachine};
 use wireboot_lab::station::Station;
 use wireboot_lab::{Impairment, atftpd};
 
-/// What is wrong with the network.
+/// What is wrong with the network, or with the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fault {
     /// The switch's spanning tree holds the machine's port for 30 s
@@ -59,6 +59,20 @@ pub enum Fault {
     DeadOption,
     /// The firmware waits 5 s for its menu; found from inside
     MenuTimeout,
+    /// The time of day takes the firmware 1 ms longer, and it asks for it with each packet; found from inside
+    SlowTime,
+    /// Each variable takes the firmware 5 ms longer to write; found from inside
+    SlowVariables,
+    /// The console is as slow as a serial port of 9600 bits a second; found from inside
+    SlowConsole,
+    /// Four more receivers get each frame that the card receives; found from inside
+    Receivers,
+    /// The firmware has the marks of a DEBUG build; found from inside
+    DebugBuild,
+    /// The firmware has no random numbers; found from inside
+    NoRng,
+    /// The machine stands still for 0.3 s of every 0.6 s; found from inside
+    StoppedMachine,
 }
 
 /// How long the machine's port waits for LACP.
@@ -66,6 +80,9 @@ const FALLBACK: Duration = Duration::from_secs(12);
 /// How long the slow TFTP server stands still, and how long it then works.
 const STANDS: Duration = Duration::from_millis(300);
 const WORKS: Duration = Duration::from_millis(200);
+/// How long the machine that is stopped stands still, and how long it then runs.
+const STOPPED: Duration = Duration::from_millis(300);
+const RUNS: Duration = Duration::from_millis(300);
 /// The MTU of the narrow way.
 const SMALL_MTU: u16 = 1400;
 /// The port of proxyDHCP and boot servers (PXE 2.1).
@@ -133,7 +150,8 @@ impl Site {
         if !(has(Fault::NoWindowsize) || has(Fault::NoBlksize)) {
             let command = atftpd::serve(lab.command("atftpd"), SERVER.into(), &root)?;
             let server = Server::start(command, lab.scratch().join("atftpd.log"))?;
-            stopping = has(Fault::SlowDisk).then(|| stop_again_and_again(&server.child));
+            stopping = has(Fault::SlowDisk)
+                .then(|| stop_again_and_again(server.child.id(), STANDS, WORKS));
             servers.push(server);
         }
         let silent = has(Fault::SilentProxy)
@@ -174,6 +192,7 @@ impl Site {
                 card.boot_index = Some(3);
             }
         }
+        machine.entropy = !faults.contains(&Fault::NoRng);
         machine.http_boot_ipv6 = faults.contains(&Fault::Ipv6First);
         if faults.contains(&Fault::MenuTimeout) {
             more.extend(["-boot", "menu=on,splash-time=5000"]);
@@ -181,16 +200,21 @@ impl Site {
         machine.extra.extend(more.into_iter().map(Into::into));
     }
 
-    /// What is wrong with the machine that runs.
+    /// What is wrong with the machine that runs. It goes on until the result is dropped, which is to be before the machine.
     ///
     /// # Errors
     /// When QEMU refuses.
-    pub(crate) fn unplug(faults: &[Fault], running: &mut RunningMachine) -> Result<()> {
+    pub(crate) fn disturb(
+        faults: &[Fault],
+        running: &mut RunningMachine,
+    ) -> Result<Option<Background>> {
         if faults.contains(&Fault::DeadOption) {
             let card = json!({ "name": DEAD, "up": false });
             running.ask("set_link", card)?;
         }
-        Ok(())
+        // Not by QEMU's own command: that stops the machine's clock, too, and nothing inside notices.
+        let stops = || stop_again_and_again(running.pid(), STOPPED, RUNS);
+        Ok(faults.contains(&Fault::StoppedMachine).then(stops))
     }
 
     /// Starts iperf3, whose results in JSON go to the file [`IPERF3`] of the lab.
@@ -245,16 +269,17 @@ impl Drop for Server {
     }
 }
 
-/// Has a server stand still and work by turns.
-fn stop_again_and_again(server: &Child) -> Background {
-    let server = Pid::from_raw(server.id().cast_signed());
+/// Has a process of ours stand still and work by turns.
+fn stop_again_and_again(process: u32, stands: Duration, works: Duration) -> Background {
+    let process = Pid::from_raw(process.cast_signed());
     Background::start(move |pauses| {
-        let signal = |signal| kill(server, signal).is_ok();
+        let signal = |signal| kill(process, signal).is_ok();
         while signal(Signal::SIGSTOP)
-            && pauses.pause(STANDS)
+            && pauses.pause(stands)
             && signal(Signal::SIGCONT)
-            && pauses.pause(WORKS)
+            && pauses.pause(works)
         {}
+        signal(Signal::SIGCONT);
     })
 }
 
