@@ -1,5 +1,6 @@
 //! `wireboot doctor lab`: a virtual machine boots on a network with chosen faults, and is examined.
 
+mod hardware;
 mod inside;
 mod planted;
 mod site;
@@ -21,6 +22,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::{Accelerator, Machine};
 use wireboot_report::Report;
 
+pub use hardware::Hardware;
 pub use inside::{Examination, examine as examine_inside};
 pub use site::{Fault, IPERF3};
 
@@ -54,6 +56,8 @@ pub struct LabArgs {
     /// Show the machine's serial console
     #[arg(long, requires = "words")]
     console: bool,
+    #[command(flatten)]
+    hardware: Hardware,
     /// What runs the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]
     accel: AcceleratorChoice,
@@ -111,6 +115,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
         faults: &arguments.fault,
         wireboot: wireboot.as_deref(),
         planted: planted.as_deref(),
+        hardware: &arguments.hardware,
         longest: Duration::from_secs(arguments.timeout),
     };
     let progress = ProgressBar::new_spinner();
@@ -153,6 +158,8 @@ pub struct Trial<'a> {
     pub wireboot: Option<&'a Path>,
     /// The driver that makes those faults that are the firmware's own.
     pub planted: Option<&'a Path>,
+    /// What the machine is made of.
+    pub hardware: &'a Hardware,
     /// When the boot is examined at the latest.
     pub longest: Duration,
 }
@@ -167,6 +174,7 @@ pub fn boot(lab: &Lab, trial: &Trial<'_>, capture: &Path) -> Result<Report> {
 
     let mut machine = Machine::new(trial.accelerator);
     machine.network = Some(site.network.card());
+    trial.hardware.build(&mut machine)?;
     machine.pxe_only(Some(IpVersion::V4));
     Site::prepare(trial.faults, &mut machine);
     planted::plant(lab, trial.faults, trial.planted, &mut machine)?;

@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, bail, ensure};
 use fatfs::{Dir, FileSystem, FsOptions};
-use wireboot_doctor::lab::{Examination, Fault, Trial, boot, examine_inside};
+use wireboot_doctor::lab::{Examination, Fault, Hardware, Trial, boot, examine_inside};
 use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
 use wireboot_lab::embed;
@@ -53,6 +53,7 @@ fn examined(lab: &Lab, faults: &[Fault], longest: Duration) -> Result<Report> {
         faults,
         wireboot: None,
         planted: None,
+        hardware: &Hardware::default(),
         longest,
     };
     let report = boot(lab, &trial, &capture)?;
@@ -115,6 +116,7 @@ pub(crate) fn inside(lab: &Lab, faults: &[Fault], words: &str, goes_on: bool) ->
         faults,
         wireboot: None,
         planted: Some(&planted),
+        hardware: &Hardware::default(),
         longest: LONGEST,
     };
     let program = doctor_program()?;

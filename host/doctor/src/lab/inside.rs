@@ -68,6 +68,7 @@ pub fn examine(
     let mut card = site.network.card();
     card.boot_index = Some(2);
     machine.network = Some(card);
+    trial.hardware.build(&mut machine)?;
     machine.disks.push(Disk::Directory {
         path: disk,
         boot_index: Some(1),
