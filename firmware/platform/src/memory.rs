@@ -171,6 +171,19 @@ impl Drop for Pages {
     }
 }
 
+/// At least `bytes` bytes above 4 GiB; `None` where none are free there.
+#[must_use]
+pub fn above_4_gib(bytes: usize) -> Option<Pages> {
+    const FOUR_GIB: u64 = 1 << 32;
+    collect();
+    let wanted = whole_pages(bytes as u64);
+    let start = holes().iter().find_map(|hole| {
+        let start = hole.end.checked_sub(wanted)?;
+        (start >= hole.start.max(FOUR_GIB)).then_some(start)
+    })?;
+    Pages::allocate_as(AllocateType::Address(start), bytes).ok()
+}
+
 /// Pages for one file, in one piece or several.
 #[derive(Debug)]
 pub struct Pieces {
