@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 15] = [
+    const WORDS: [&str; 22] = [
         "Called.image",
         "Called.service",
         "Cost.service",
@@ -247,6 +247,13 @@ mod tests {
         "Machine.vendor_class",
         "NotMeasured.check",
         "ProfiledImage.name",
+        "Receive.memory_type",
+        "Receive.what",
+        "Region.gcd",
+        "Region.memory_type",
+        "Region.page_type",
+        "Region.range_type",
+        "Region.what",
         "Report.version",
         "RoundTrip.what",
         "Throughput.check",

@@ -359,6 +359,8 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_dry_boot", doctor::dry_boot),
     ("doctor_calls_and_samples", doctor::calls_and_samples),
     ("doctor_cost", doctor::cost),
+    ("doctor_dma", doctor::dma),
+    ("doctor_uncached_memory", doctor::uncached_memory),
     ("doctor_sweep", doctor::sweep),
     ("recorder_keeps_the_attempts", recorder::keeps_the_attempts),
     (

@@ -59,6 +59,8 @@ pub enum Fault {
     DeadOption,
     /// The firmware waits 5 s for its menu; found from inside
     MenuTimeout,
+    /// The memory that the firmware gives the card is not cached; found from inside
+    UncachedMemory,
 }
 
 /// How long the machine's port waits for LACP.
@@ -179,6 +181,12 @@ impl Site {
             more.extend(["-boot", "menu=on,splash-time=5000"]);
         }
         machine.extra.extend(more.into_iter().map(Into::into));
+    }
+
+    /// The word that has doctor.efi itself make what is wrong, if it does.
+    pub(crate) fn planted(faults: &[Fault]) -> Option<&'static str> {
+        let uncached = faults.contains(&Fault::UncachedMemory);
+        uncached.then_some("plant=uncached-memory")
     }
 
     /// What is wrong with the machine that runs.
