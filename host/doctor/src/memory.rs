@@ -176,4 +176,13 @@ mod tests {
         }
         assert!(!page.contains("<b>"));
     }
+
+    #[test]
+    fn two_reports_have_their_frames_beside_each_other() {
+        let rows = crate::against::rows([&report(), &Report::new()]);
+        let row = rows
+            .iter()
+            .find(|(what, _)| what == "a frame, uncached, cycles");
+        assert_eq!(row.unwrap().1, ["757", "-"]);
+    }
 }
