@@ -51,24 +51,20 @@ pub struct Region {
     /// The card has another address for it: it goes through a bounce buffer or an IOMMU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mapped_elsewhere: Option<bool>,
-    /// Reading it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read: Option<Rate>,
-    /// Writing it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write: Option<Rate>,
-    /// Copying it to ordinary pages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub copy: Option<Rate>,
+    /// How fast it is, where it was measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<Rate>,
     /// CLFLUSH of a line that was written, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_line_ns: Option<f64>,
 }
 
 /// How fast memory is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rate {
+    /// What was done: `read`, `write`, or `copy` to ordinary pages.
+    pub what: String,
     /// Millions of bytes a second.
     pub mb_per_s: f64,
     /// Cycles of the time-stamp counter.
@@ -107,8 +103,7 @@ impl Memory {
     pub(crate) fn is_possible(&self) -> bool {
         let rate = |rate: &Rate| rate.mb_per_s >= 0.0 && rate.cycles_per_byte >= 0.0;
         let region = |one: &Region| {
-            let mut rates = [one.read, one.write, one.copy].into_iter().flatten();
-            rates.all(|one| rate(&one)) && one.flush_line_ns.is_none_or(|time| time >= 0.0)
+            one.rates.iter().all(rate) && one.flush_line_ns.is_none_or(|time| time >= 0.0)
         };
         self.regions.iter().all(region)
             && self.write_back_all_us.is_none_or(|time| time >= 0.0)

@@ -1,8 +1,7 @@
 //! Memory of which the firmware's memory map knows, whatever it is used for.
 
+use crate::memory::{self, PAGE};
 use alloc::vec::Vec;
-use uefi::boot::{self, MemoryType};
-use uefi::mem::memory_map::MemoryMap;
 
 /// That memory.
 #[derive(Clone, Debug)]
@@ -17,12 +16,13 @@ struct Piece {
 impl KnownMemory {
     /// Asks for the map; `None` where the firmware does not tell.
     pub(crate) fn read() -> Option<Self> {
-        let map = boot::memory_map(MemoryType::BOOT_SERVICES_DATA).ok()?;
-        let pieces = map.entries().map(|region| Piece {
-            first: region.phys_start,
-            behind: region
-                .phys_start
-                .saturating_add(region.page_count.saturating_mul(4096)),
+        let (map, words) = memory::map()?;
+        let pieces = map.chunks_exact(words).filter_map(|entry| {
+            let [_, first, _, pages, ..] = *entry else {
+                return None;
+            };
+            let behind = first.saturating_add(pages.saturating_mul(PAGE as u64));
+            Some(Piece { first, behind })
         });
         Some(Self(pieces.collect()))
     }

@@ -263,14 +263,14 @@ fn whole_pages(bytes: u64) -> u64 {
 
 /// The machine's free memory; none when the firmware does not tell.
 fn holes() -> Vec<Span> {
-    let Some((map, words)) = memory_map() else {
+    let Some((map, words)) = map() else {
         return Vec::new();
     };
     place::holes(map.chunks_exact(words).filter_map(free))
 }
 
 /// The firmware's memory map and the length of its entries, in words. On our heap, so that it does not change the map.
-fn memory_map() -> Option<(Vec<u64>, usize)> {
+pub(crate) fn map() -> Option<(Vec<u64>, usize)> {
     // SAFETY: there is a table as long as boot services are there, and its pointers are right.
     let services = unsafe {
         uefi::table::system_table_raw()?

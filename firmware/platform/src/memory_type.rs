@@ -92,14 +92,13 @@ pub enum Told {
 }
 
 impl Told {
-    fn of(types: impl Iterator<Item = Option<MemoryType>>) -> Self {
-        let told = types.map(|one| one.map_or(Self::Unknown, Self::All));
-        told.reduce(|one, other| match (one, other) {
+    /// Of these and other pages together.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
             (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
             (one, other) if one == other => one,
             _ => Self::Mixed,
-        })
-        .unwrap_or(Self::Unknown)
+        }
     }
 }
 
@@ -192,14 +191,23 @@ impl Types {
     /// The types of memory in one piece.
     #[must_use]
     pub fn of(&self, start: u64, bytes: u64) -> Seen {
-        let types = || {
-            let pages = self.pages(start, bytes);
-            pages.map(|page| page.map_or([None; 3], |page| self.registers.of(&page)))
-        };
+        let pages = self.pages(start, bytes);
+        let types = pages.map(|page| {
+            let types = page.map_or([None; 3], |page| self.registers.of(&page));
+            types.map(|kind| kind.map_or(Told::Unknown, Told::All))
+        });
+        let told = types.reduce(|[effective, page, range], other| {
+            [
+                effective.and(other[0]),
+                page.and(other[1]),
+                range.and(other[2]),
+            ]
+        });
+        let [effective, page, range] = told.unwrap_or([Told::Unknown; 3]);
         Seen {
-            effective: Told::of(types().map(|[effective, ..]| effective)),
-            page: Told::of(types().map(|[_, page, _]| page)),
-            range: Told::of(types().map(|[.., range]| range)),
+            effective,
+            page,
+            range,
         }
     }
 
@@ -282,11 +290,16 @@ mod tests {
 
     #[test]
     fn many_pages_have_a_type_when_all_have_the_same() {
-        let told = |types: &[Option<MemoryType>]| Told::of(types.iter().copied()).to_string();
-        assert_eq!(told(&[Some(WB), Some(WB)]), "WB");
-        assert_eq!(told(&[Some(WB), Some(UC), Some(WB)]), "mixed");
-        assert_eq!(told(&[Some(WB), Some(UC), None]), "unknown");
-        assert_eq!(told(&[]), "unknown");
+        let (cached, uncached) = (Told::All(WB), Told::All(UC));
+        assert_eq!(cached.and(cached), cached);
+        assert_eq!(cached.and(uncached), Told::Mixed);
+        assert_eq!(Told::Mixed.and(cached), Told::Mixed);
+        for told in [cached, Told::Mixed, Told::Unknown] {
+            assert_eq!(told.and(Told::Unknown), Told::Unknown);
+            assert_eq!(Told::Unknown.and(told), Told::Unknown);
+        }
+        let shown = [cached, Told::Mixed, Told::Unknown].map(|told| told.to_string());
+        assert_eq!(shown, ["WB", "mixed", "unknown"]);
     }
 
     fn registers(pat: u64, caches_off: bool) -> Registers {

@@ -101,13 +101,13 @@ impl Region {
     ///
     /// # Errors
     /// [`Unchanged`] where it does not get it; then nothing was done.
-    pub fn as_type<R>(
+    pub fn as_type(
         &mut self,
         kind: MemoryType,
-        work: impl FnOnce(&mut Self) -> R,
-    ) -> Result<R, Unchanged> {
+        work: &mut dyn FnMut(&mut Self),
+    ) -> Result<(), Unchanged> {
         let (address, bytes) = (self.address(), BYTES as u64);
-        memory_type::change(address, bytes, kind, || work(self))
+        memory_type::change(address, bytes, kind, &mut || work(self))
     }
 }
 

@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 22] = [
+    const WORDS: [&str; 23] = [
         "Called.image",
         "Called.service",
         "Cost.service",
@@ -247,6 +247,7 @@ mod tests {
         "Machine.vendor_class",
         "NotMeasured.check",
         "ProfiledImage.name",
+        "Rate.what",
         "Receive.memory_type",
         "Receive.what",
         "Region.gcd",

@@ -41,14 +41,12 @@ pub(crate) fn types(memory: &Memory) -> impl Iterator<Item = [String; 6]> {
 /// How fast each region is, of those that were measured.
 pub(crate) fn rates(memory: &Memory) -> impl Iterator<Item = [String; 3]> {
     memory.regions.iter().flat_map(|one| {
-        let all = [("read", one.read), ("write", one.write), ("copy", one.copy)];
-        all.into_iter().filter_map(move |(what, rate)| {
-            let rate = rate?;
-            Some([
-                format!("{}, {what}", one.what),
+        one.rates.iter().map(|rate| {
+            [
+                format!("{}, {}", one.what, rate.what),
                 format!("{:.0}", rate.mb_per_s),
                 format!("{:.2}", rate.cycles_per_byte),
-            ])
+            ]
         })
     })
 }
@@ -101,11 +99,10 @@ mod tests {
     use wireboot_report::memory::{AS_FOUND, CARDS, Rate, Region};
 
     fn report() -> Report {
-        let rate = |mb_per_s, cycles_per_byte| {
-            Some(Rate {
-                mb_per_s,
-                cycles_per_byte,
-            })
+        let rate = |what: &str, mb_per_s, cycles_per_byte| Rate {
+            what: what.to_owned(),
+            mb_per_s,
+            cycles_per_byte,
         };
         let way = |what: &str, kind: &str, cycles_per_packet| Receive {
             what: what.to_owned(),
@@ -124,9 +121,11 @@ mod tests {
                     range_type: Some("WB".to_owned()),
                     gcd: Some("UC WC WT WB".to_owned()),
                     mapped_elsewhere: Some(true),
-                    read: rate(12_345.6, 0.213),
-                    write: rate(9_876.5, 0.266),
-                    copy: rate(5_432.1, 0.484),
+                    rates: vec![
+                        rate("read", 12_345.6, 0.213),
+                        rate("write", 9_876.5, 0.266),
+                        rate("copy", 5_432.1, 0.484),
+                    ],
                     flush_line_ns: Some(13.47),
                     ..Region::default()
                 },

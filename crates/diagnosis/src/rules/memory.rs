@@ -1,12 +1,11 @@
 //! How the machine caches memory that the card writes.
 
 use alloc::format;
-use alloc::vec::Vec;
 
 use wireboot_report::Report;
 use wireboot_report::memory::{CARDS, Memory, ORDINARY, Region, WRITE_BACK};
 
-use super::{Found, advice, listed};
+use super::{Found, advice};
 
 /// Where packets come to: the card's buffers first, then the file's place.
 fn regions(memory: &Memory) -> impl Iterator<Item = &Region> {
@@ -17,27 +16,19 @@ fn regions(memory: &Memory) -> impl Iterator<Item = &Region> {
 
 /// Packets lie in memory whose reads or writes are not cached.
 pub(super) fn uncached(report: &Report) -> Option<Found> {
-    let slow: Vec<_> = regions(report.memory.as_ref()?)
-        .filter_map(|region| {
-            let known = region.memory_type.as_deref()?;
-            let is_slow = known != WRITE_BACK && known != "unknown";
-            is_slow.then_some((region, known))
-        })
-        .collect();
-    let (first, _) = slow.first()?;
-    let types: Vec<_> = slow
-        .iter()
-        .map(|(region, known)| format!("{}: {known}", region.what))
-        .collect();
-    let (page, range) = (first.page_type.as_deref(), first.range_type.as_deref());
+    let (region, known) = regions(report.memory.as_ref()?).find_map(|region| {
+        let known = region.memory_type.as_deref()?;
+        let is_slow = known != WRITE_BACK && known != "unknown";
+        is_slow.then_some((region, known))
+    })?;
+    let page = region.page_type.as_deref().unwrap_or("unknown");
+    let range = region.range_type.as_deref().unwrap_or("unknown");
     Some(Found {
         label: "memory that is not cached".into(),
         seconds: 0.0,
         evidence: format!(
-            "{} instead of {WRITE_BACK} (page tables {}, MTRRs {})",
-            listed(types.iter().map(|one| one.as_str())),
-            page.unwrap_or("unknown"),
-            range.unwrap_or("unknown")
+            "{}: {known} instead of {WRITE_BACK} (page tables {page}, MTRRs {range})",
+            region.what
         ),
         advice: advice([
             "the firmware sets these types: a newer version of it, or its default settings",
@@ -49,19 +40,14 @@ pub(super) fn uncached(report: &Report) -> Option<Found> {
 
 /// The card has another address for packets' memory than the processor.
 pub(super) fn bounced(report: &Report) -> Option<Found> {
-    let elsewhere: Vec<_> = regions(report.memory.as_ref()?)
-        .filter(|region| region.mapped_elsewhere == Some(true))
-        .map(|region| region.what.as_str())
-        .collect();
-    if elsewhere.is_empty() {
-        return None;
-    }
+    let region =
+        regions(report.memory.as_ref()?).find(|region| region.mapped_elsewhere == Some(true))?;
     Some(Found {
         label: "a detour of the card's memory".into(),
         seconds: 0.0,
         evidence: format!(
-            "the firmware gives the card another address than the processor has: {}. It copies each packet (bounce buffer), or an IOMMU stands between",
-            listed(elsewhere.into_iter())
+            "{}: the card's address for them is not the processor's. The firmware copies each packet (bounce buffer), or an IOMMU stands between",
+            region.what
         ),
         advice: advice([
             "the firmware's setup may have a protection of DMA before the system starts (VT-d, IOMMU): without it, boots are faster and less protected",

@@ -77,19 +77,18 @@ fn of_card(
     to: &mut [u8],
 ) {
     let clock = examination.clock;
-    let mut with = |examination: &mut Examination<'_>, buffers: &mut Region, others| {
-        let look = Look::new(clock);
-        memory.regions.push(look.all(memory::CARDS, buffers, to));
-        console::progress("frames");
-        receive(examination, &look, memory, buffers, to, others);
+    let planted = if examination.options.plants_uncached {
+        buffers.as_type(MemoryType::Uncached, &mut |buffers| {
+            let region = Look::new(clock).all(memory::CARDS, buffers, to);
+            memory.regions.push(region);
+            receive(examination, memory, buffers, to);
+        })
+    } else {
+        let region = Look::new(clock).all(memory::CARDS, buffers, to);
+        memory.regions.push(region);
+        receive(examination, memory, buffers, to);
+        Ok(())
     };
-    if !examination.options.plants_uncached {
-        with(examination, buffers, &OTHERS);
-        return;
-    }
-    let planted = buffers.as_type(MemoryType::Uncached, |buffers| {
-        with(examination, buffers, &[])
-    });
     if let Err(unchanged) = planted {
         examination.not_measured("dma", &format!("uncached buffers: {unchanged}"));
     }
@@ -113,19 +112,19 @@ impl Look {
         seen.mapped_elsewhere = region.mapped_elsewhere();
         let clock = self.clock;
         let mut value = 0_u8;
-        let write = fastest(clock, || {
+        let write = fastest(clock, &mut || {
             value = value.wrapping_add(1);
             black_box(region.bytes_mut()).fill(value);
         });
-        let read = fastest(clock, || {
+        let read = fastest(clock, &mut || {
             black_box(sum(black_box(region.bytes())));
         });
-        let copy = fastest(clock, || {
+        let copy = fastest(clock, &mut || {
             let from = black_box(region.bytes());
             black_box(&mut *to).copy_from_slice(from);
         });
-        [seen.write, seen.read, seen.copy] =
-            [write, read, copy].map(|ticks| Some(rate(clock, region::BYTES, ticks)));
+        let rates = [("read", read), ("write", write), ("copy", copy)];
+        seen.rates = rates.map(|(what, ticks)| rate(clock, what, ticks)).into();
         region.bytes_mut().fill(value);
         let start = clock.ticks();
         let lines = cache::flush(region.bytes());
@@ -136,12 +135,17 @@ impl Look {
 
     fn types(&self, what: &str, address: u64, bytes: u64) -> memory::Region {
         let types = self.types.as_ref().map(|types| types.of(address, bytes));
+        let told = types.map(|types| [types.effective, types.page, types.range]);
+        let [memory_type, page_type, range_type] = match told {
+            Some(told) => told.map(|told| Some(told.to_string())),
+            None => [const { None }; 3],
+        };
         memory::Region {
             what: what.to_string(),
             bytes,
-            memory_type: types.map(|types| types.effective.to_string()),
-            page_type: types.map(|types| types.page.to_string()),
-            range_type: types.map(|types| types.range.to_string()),
+            memory_type,
+            page_type,
+            range_type,
             gcd: gcd::types_at(address),
             ..memory::Region::default()
         }
@@ -164,59 +168,57 @@ impl Look {
 /// Frames in all ways.
 fn receive(
     examination: &mut Examination<'_>,
-    look: &Look,
     memory: &mut Memory,
     buffers: &mut Region,
     to: &mut [u8],
-    others: &[(&str, MemoryType)],
 ) {
-    let clock = look.clock;
-    let kind = look.kind(buffers);
-    let mut add = |what: &str, memory_type: Option<String>, frames: Receive| {
+    let clock = examination.clock;
+    console::progress("frames");
+    let mut way = |what: &str, buffers: &Region, each: &mut dyn FnMut(&[u8])| {
+        let (packets, cycles_per_packet) = frames(clock, buffers, to, each);
         memory.receive.push(Receive {
             what: what.to_string(),
-            memory_type,
-            ..frames
+            memory_type: Look::new(clock).kind(buffers),
+            packets,
+            cycles_per_packet,
         });
     };
-    let plain = frames(clock, buffers, to, |_| {});
-    add(memory::AS_FOUND, kind.clone(), plain);
+    way(memory::AS_FOUND, buffers, &mut |_| {});
     if cache::line().is_some() {
-        let flushed = frames(clock, buffers, to, |frame| {
+        way("flush of each buffer", buffers, &mut |frame| {
             cache::flush(frame);
         });
-        add("flush of each buffer", kind.clone(), flushed);
     }
     if services::tells_time() {
-        let timed = frames(clock, buffers, to, |_| {
+        way("GetTime for each", buffers, &mut |_| {
             let _ = services::tells_time();
         });
-        add("GetTime for each", kind.clone(), timed);
     } else {
         examination.not_measured("dma", "GetTime for each packet: the firmware tells no time");
     }
-    let divided = frames(clock, buffers, to, |_| {
+    way("64-bit division for each", buffers, &mut |_| {
         black_box(black_box(u64::MAX).checked_div(black_box(10_000_000)));
     });
-    add("64-bit division for each", kind, divided);
-    for &(what, kind) in others {
-        let changed = buffers.as_type(kind, |buffers| {
-            let kind = Look::new(clock).kind(buffers);
-            (kind, frames(clock, buffers, to, |_| {}))
-        });
-        match changed {
-            Ok((kind, frames)) => add(what, kind, frames),
-            Err(unchanged) => {
-                examination.not_measured("dma", &format!("{what} buffers: {unchanged}"));
-            }
+    if examination.options.plants_uncached {
+        return;
+    }
+    for (what, kind) in OTHERS {
+        let changed = buffers.as_type(kind, &mut |buffers| way(what, buffers, &mut |_| {}));
+        if let Err(unchanged) = changed {
+            examination.not_measured("dma", &format!("{what} buffers: {unchanged}"));
         }
     }
 }
 
-/// Takes a frame out of each buffer, after `each` has seen it: the fastest round.
-fn frames(clock: Clock, buffers: &Region, to: &mut [u8], mut each: impl FnMut(&[u8])) -> Receive {
+/// Takes a frame out of each buffer, after `each` has seen it. Of the fastest round, how many there were and the cycles of each.
+fn frames(
+    clock: Clock,
+    buffers: &Region,
+    to: &mut [u8],
+    each: &mut dyn FnMut(&[u8]),
+) -> (u64, f64) {
     let limit = clock.ticks_of(ROUND);
-    let mut best: Option<Receive> = None;
+    let mut best = (0, f64::INFINITY);
     let begun = clock.micros();
     for _ in 0..ROUNDS {
         // One behind the other, as those of a file are.
@@ -234,26 +236,19 @@ fn frames(clock: Clock, buffers: &Region, to: &mut [u8], mut each: impl FnMut(&[
                 break;
             }
         }
-        let round = Receive {
-            packets,
-            cycles_per_packet: (clock.ticks() - start) as f64 / packets.max(1) as f64,
-            ..Receive::default()
-        };
-        if best
-            .as_ref()
-            .is_none_or(|best| round.cycles_per_packet < best.cycles_per_packet)
-        {
-            best = Some(round);
+        let cycles = (clock.ticks() - start) as f64 / packets.max(1) as f64;
+        if cycles < best.1 {
+            best = (packets, cycles);
         }
         if clock.micros() - begun > LIMIT {
             break;
         }
     }
-    best.unwrap_or_default()
+    best
 }
 
 /// Ticks of the fastest time that it is done.
-fn fastest(clock: Clock, mut work: impl FnMut()) -> u64 {
+fn fastest(clock: Clock, work: &mut dyn FnMut()) -> u64 {
     let begun = clock.micros();
     let mut best = u64::MAX;
     for _ in 0..ROUNDS {
@@ -267,11 +262,13 @@ fn fastest(clock: Clock, mut work: impl FnMut()) -> u64 {
     best
 }
 
-fn rate(clock: Clock, bytes: usize, ticks: u64) -> Rate {
+/// Of a region.
+fn rate(clock: Clock, what: &str, ticks: u64) -> Rate {
     let nanos = clock.nanos_of(ticks).max(1);
     Rate {
-        mb_per_s: bytes as f64 * 1e3 / nanos as f64,
-        cycles_per_byte: ticks as f64 / bytes as f64,
+        what: what.to_string(),
+        mb_per_s: region::BYTES as f64 * 1e3 / nanos as f64,
+        cycles_per_byte: ticks as f64 / region::BYTES as f64,
     }
 }
 

@@ -107,22 +107,22 @@ fn attribute(kind: MemoryType) -> u64 {
 ///
 /// # Errors
 /// [`Unchanged`] where they do not get it; then nothing was done.
-pub(crate) fn change<R>(
+pub(crate) fn change(
     start: u64,
     bytes: u64,
     kind: MemoryType,
-    work: impl FnOnce() -> R,
-) -> Result<R, Unchanged> {
+    work: &mut dyn FnMut(),
+) -> Result<(), Unchanged> {
     START.store(start, Ordering::Relaxed);
     change_on(&Pages { start, bytes }, bytes, kind, work)
 }
 
-fn change_on<R>(
+fn change_on(
     machine: &impl Machine,
     bytes: u64,
     kind: MemoryType,
-    work: impl FnOnce() -> R,
-) -> Result<R, Unchanged> {
+    work: &mut dyn FnMut(),
+) -> Result<(), Unchanged> {
     let before = machine.state().ok_or(Unchanged::NotUniform)?;
     let (Told::All(own), Some(protection)) = (before.seen.range, before.protection) else {
         return Err(Unchanged::NotUniform);
@@ -137,7 +137,10 @@ fn change_on<R>(
     let result = match set {
         Err(error) => Err(Unchanged::Refused(error.status())),
         Ok(()) if !done => Err(Unchanged::NotDone),
-        Ok(()) => Ok(work()),
+        Ok(()) => {
+            work();
+            Ok(())
+        }
     };
     // Also where it was refused: part of it may have been done.
     let restored = machine.state().as_ref() == Some(&before)
@@ -217,10 +220,13 @@ mod tests {
     }
 
     /// What becomes of the change, whether the memory is as found, and the calls.
-    fn changed(model: &Model) -> (Result<MemoryType, Unchanged>, bool, Vec<u64>) {
+    fn changed(model: &Model) -> (Result<(), Unchanged>, bool, Vec<u64>) {
         LEFT.store(false, Ordering::Relaxed);
         let kind = MemoryType::Uncached;
-        let result = change_on(model, 4096, kind, || model.kind.get());
+        let mut seen = None;
+        let result = change_on(model, 4096, kind, &mut || seen = Some(model.kind.get()));
+        // It was done where and while the memory had the type.
+        assert_eq!(seen, result.is_ok().then_some(kind));
         let found = as_found();
         LEFT.store(false, Ordering::Relaxed);
         assert_eq!(BYTES.load(Ordering::Relaxed), 0);
@@ -231,7 +237,7 @@ mod tests {
     fn memory_has_another_type_for_a_while_and_stays_protected() {
         let _alone = ALONE.lock().unwrap();
         let (result, found, calls) = changed(&model());
-        assert_eq!((result, found), (Ok(MemoryType::Uncached), true));
+        assert_eq!((result, found), (Ok(()), true));
         assert_eq!(calls, [0x1 | EXECUTE_PROTECT, 0x8 | EXECUTE_PROTECT]);
     }
 
@@ -245,7 +251,7 @@ mod tests {
                 ..model()
             };
             let (result, found, _) = changed(&stuck);
-            assert_eq!((result, found), (Ok(MemoryType::Uncached), false));
+            assert_eq!((result, found), (Ok(()), false));
         }
     }
 
