@@ -181,15 +181,25 @@ mod tests {
         assert_eq!(index(1, CACHE_DISABLE), 2);
         assert_eq!(index(1, PAT), 4);
         assert_eq!(index(1, PAT | CACHE_DISABLE | WRITE_THROUGH), 7);
-        for level in [2, 3] {
-            // Where a small page has that bit, a large one says that it is large.
-            let index = |flags| {
-                // Of the tables' addresses in this test only the lowest bit of some is that bit.
-                let odd = look(0xffff_f000, 4, level, PRESENT | LARGE).unwrap();
-                index(level, LARGE | flags) & !odd.pat_index
+        // Where a small page has that bit, a large one says that it is large, and has it where a small one's address is.
+        for (level, page) in [(2, 0x4020_0000), (3, 0x8000_0000)] {
+            let tables = Tables {
+                root: 0x1000,
+                levels: 4,
+                encrypted: 0,
             };
-            assert_eq!(index(WRITE_THROUGH), 1);
-            assert_eq!(index(CACHE_DISABLE), 2);
+            let at = |flags: u64| {
+                let leads = |entry: u64| match (entry >> 12) as u32 {
+                    passed if 5 - passed > level => (u64::from(passed) + 1) << 12 | PRESENT,
+                    _ => page | PRESENT | LARGE | flags,
+                };
+                let found = tables.page(0x123, |entry| Some(leads(entry))).unwrap();
+                (found.address, found.pat_index)
+            };
+            assert_eq!(at(0), (page + 0x123, 0));
+            assert_eq!(at(WRITE_THROUGH), (page + 0x123, 1));
+            assert_eq!(at(CACHE_DISABLE), (page + 0x123, 2));
+            assert_eq!(at(LARGE_PAT), (page + 0x123, 4));
         }
     }
 
