@@ -83,6 +83,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json"],
     },
     Measurement {
+        name: "doctor-dma",
+        arguments: "doctor lab dma",
+        files: &["json"],
+    },
+    Measurement {
         name: "doctor-trace",
         arguments: "doctor lab trace profile",
         files: &["json"],

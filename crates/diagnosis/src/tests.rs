@@ -1,6 +1,7 @@
 use super::*;
 use alloc::string::ToString;
 use alloc::vec;
+use wireboot_report::memory::{CARDS, Memory, ORDINARY, Region};
 use wireboot_report::network::{
     BootServer, Dhcp, Dhcpv6, Lacp, NameQuery, Offer, Protocol, SpanningTree, Transfer,
     VendorOptions,
@@ -1465,4 +1466,64 @@ fn a_link_below_what_the_card_can_is_told() {
     assert_eq!(found(8.0, 4), Vec::<String>::new());
     assert_eq!(found(2.5, 4), ["pcie"]);
     assert_eq!(found(8.0, 1), ["pcie"]);
+}
+
+/// A report of memory in which the card's buffers and ordinary pages are so.
+fn of_memory(cards: Region, ordinary: Region) -> Report {
+    let mut report = Report::new();
+    report.memory = Some(Memory {
+        regions: vec![
+            Region {
+                what: ORDINARY.into(),
+                ..ordinary
+            },
+            Region {
+                what: CARDS.into(),
+                ..cards
+            },
+            // What a card's registers are in is never cached.
+            Region {
+                what: "BAR 1".into(),
+                memory_type: Some("UC".into()),
+                ..Region::default()
+            },
+        ],
+        ..Memory::default()
+    });
+    report
+}
+
+#[test]
+fn packets_in_memory_that_is_not_write_back_are_told() {
+    let of = |kind: Option<&str>| Region {
+        memory_type: kind.map(Into::into),
+        page_type: Some("WB".into()),
+        range_type: kind.map(Into::into),
+        ..Region::default()
+    };
+    let found = |cards, ordinary| ids(&of_memory(of(cards), of(ordinary)));
+    for known in [Some("WB"), Some("unknown"), None] {
+        assert_eq!(found(known, known), Vec::<String>::new());
+    }
+    for slow in ["UC", "WC", "WT", "WP", "mixed"] {
+        assert_eq!(found(Some(slow), Some("WB")), ["uncached-memory"]);
+        assert_eq!(found(Some("WB"), Some(slow)), ["uncached-memory"]);
+    }
+    let findings = examine(&of_memory(of(Some("UC")), of(Some("WB"))));
+    assert_eq!(
+        findings[0].evidence,
+        "card's buffers: UC instead of WB (page tables WB, MTRRs UC)"
+    );
+}
+
+#[test]
+fn memory_that_the_card_has_elsewhere_is_told() {
+    let at = |mapped_elsewhere| Region {
+        mapped_elsewhere,
+        ..Region::default()
+    };
+    let found = |cards, ordinary| ids(&of_memory(at(cards), at(ordinary)));
+    assert_eq!(found(Some(false), None), Vec::<String>::new());
+    assert_eq!(found(Some(true), Some(false)), ["bounced-dma"]);
+    assert_eq!(found(Some(false), Some(true)), ["bounced-dma"]);
 }

@@ -27,6 +27,7 @@ pub mod firmware;
     reason = "a fuzz target's verdicts"
 )]
 pub mod fuzzing;
+pub mod memory;
 pub mod network;
 mod profile;
 mod surroundings;
@@ -35,6 +36,7 @@ pub mod throughput;
 pub mod trace;
 
 pub use firmware::{Build, Cost, DryBoot, NotMeasured, Receiver, Stolen, Timer};
+pub use memory::Memory;
 pub use network::Network;
 pub use profile::{Profile, ProfiledImage};
 pub use surroundings::{Pcie, RoundTrip, Surroundings};
@@ -132,6 +134,9 @@ pub struct Report {
     /// Where the BSP was while the firmware fetched a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+    /// How memory is cached, and how fast it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
     /// Checks that measured nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_measured: Vec<NotMeasured>,
@@ -198,6 +203,9 @@ impl Report {
             return Err(ReadError::Time);
         }
         if !report.trace.iter().all(Trace::is_possible) {
+            return Err(ReadError::Time);
+        }
+        if !report.memory.iter().all(Memory::is_possible) {
             return Err(ReadError::Time);
         }
         if !report.throughput.iter().all(Throughput::is_possible) {

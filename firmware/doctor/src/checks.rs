@@ -2,6 +2,7 @@
 
 mod boot;
 mod cost;
+mod dma;
 mod iperf3;
 mod machine;
 mod net;
@@ -78,6 +79,15 @@ pub(crate) const ALL: &[Check] = &[
         needs_server: false,
         limit_s: 180,
         run: cost::examine,
+    },
+    Check {
+        name: "dma",
+        what: "how memory is cached, and what a packet costs in it",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 60,
+        run: dma::examine,
     },
     Check {
         name: "trace",

@@ -170,7 +170,13 @@ mod tests {
         assert_eq!(names("trace=count trace"), ["trace"]);
         let given = options("cost calls=1000000 nv=16").unwrap();
         assert_eq!((given.calls, given.nonvolatile), (Some(1_000_000), 16));
+        assert!(
+            options("dma plant=uncached-memory")
+                .unwrap()
+                .plants_uncached
+        );
         let bare = options("").unwrap();
+        assert!(!bare.plants_uncached);
         assert_eq!((bare.calls, bare.nonvolatile), (None, 0));
         assert_eq!((bare.trace, bare.rounds, bare.file), (Trace::Time, 5, None));
         let named = options("quick server=http://a/b?c=d").unwrap();
@@ -188,6 +194,8 @@ mod tests {
             "calls=1000001",
             "nv=17",
             "hz=9",
+            "plant=",
+            "plant=loss",
             "hz=10001",
             "runs=0",
             "runs=10",

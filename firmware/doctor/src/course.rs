@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use wireboot_boot::origin::Origin;
 use wireboot_platform::claim::snp;
 use wireboot_platform::device_path::NetworkPath;
-use wireboot_platform::{Clock, console, profiler, shim, watchdog};
+use wireboot_platform::{Clock, console, memory_type, profiler, shim, watchdog};
 
 /// Runs the checks, and delivers the report.
 pub(crate) fn run(checks: &[&Check], mut examination: Examination<'_>) {
@@ -29,7 +29,9 @@ pub(crate) fn run(checks: &[&Check], mut examination: Examination<'_>) {
     if report.machine.mac.is_empty() {
         report.machine.mac = mac(examination.origin).map(shown).unwrap_or_default();
     }
-    report.as_found = Some(shim::as_found() && profiler::as_found() && examination.restored);
+    report.as_found = Some(
+        shim::as_found() && profiler::as_found() && memory_type::as_found() && examination.restored,
+    );
     report.findings = wireboot_diagnosis::examine(report);
     delivery.deliver(&examination);
     // The card may have been away for the report.

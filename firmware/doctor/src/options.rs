@@ -36,6 +36,8 @@ pub(crate) struct Options {
     pub calls: Option<usize>,
     /// `nv=N`: how often a variable is written that stays without power.
     pub nonvolatile: usize,
+    /// `plant=uncached-memory`: the card's buffers are made uncached, to see that it is found.
+    pub plants_uncached: bool,
     /// What of throughput.
     pub iperf3: iperf3::Options,
 }
@@ -63,6 +65,7 @@ impl Default for Options {
             hertz: 1000,
             calls: None,
             nonvolatile: 0,
+            plants_uncached: false,
             iperf3: iperf3::Options::default(),
         }
     }
@@ -108,6 +111,8 @@ impl Options {
             ("rounds", number) => self.rounds = in_range(word, number, ROUNDS)?,
             ("calls", number) => self.calls = Some(in_range(word, number, CALLS)?),
             ("nv", number) => self.nonvolatile = in_range(word, number, NONVOLATILE)?,
+            ("plant", "uncached-memory") => self.plants_uncached = true,
+            ("plant", _) => return Err(Error::options(word, "plant=uncached-memory")),
             ("hz", number) => self.hertz = in_range(word, number, HERTZ)?,
             _ => return Err(Error::options(word, known())),
         }
@@ -131,7 +136,7 @@ fn in_range<T: FromStr + PartialOrd + Display>(
 /// The words.
 pub(crate) fn known() -> String {
     format!(
-        "server=URL runs=N options=N trace=MODE file=NAME rounds=N hz=N calls=N nv=N {}",
+        "server=URL runs=N options=N trace=MODE file=NAME rounds=N hz=N calls=N nv=N plant=FAULT {}",
         iperf3::KNOWN
     )
 }

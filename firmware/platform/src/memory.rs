@@ -171,6 +171,19 @@ impl Drop for Pages {
     }
 }
 
+/// At least `bytes` bytes above 4 GiB; `None` where none are free there.
+#[must_use]
+pub fn above_4_gib(bytes: usize) -> Option<Pages> {
+    const FOUR_GIB: u64 = 1 << 32;
+    collect();
+    let wanted = whole_pages(bytes as u64);
+    let start = holes().iter().find_map(|hole| {
+        let start = hole.end.checked_sub(wanted)?;
+        (start >= hole.start.max(FOUR_GIB)).then_some(start)
+    })?;
+    Pages::allocate_as(AllocateType::Address(start), bytes).ok()
+}
+
 /// Pages for one file, in one piece or several.
 #[derive(Debug)]
 pub struct Pieces {
@@ -250,14 +263,14 @@ fn whole_pages(bytes: u64) -> u64 {
 
 /// The machine's free memory; none when the firmware does not tell.
 fn holes() -> Vec<Span> {
-    let Some((map, words)) = memory_map() else {
+    let Some((map, words)) = map() else {
         return Vec::new();
     };
     place::holes(map.chunks_exact(words).filter_map(free))
 }
 
 /// The firmware's memory map and the length of its entries, in words. On our heap, so that it does not change the map.
-fn memory_map() -> Option<(Vec<u64>, usize)> {
+pub(crate) fn map() -> Option<(Vec<u64>, usize)> {
     // SAFETY: there is a table as long as boot services are there, and its pointers are right.
     let services = unsafe {
         uefi::table::system_table_raw()?

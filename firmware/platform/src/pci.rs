@@ -134,6 +134,32 @@ impl PciFunction for Function {
     }
 }
 
+/// Whether the firmware would have the device write memory at another address than the processor does: to be copied from there, or through an
+/// IOMMU. `None` where it does not map it. The device is not told of it.
+pub(crate) fn maps_elsewhere(
+    io: NonNull<PciIoProtocol>,
+    memory: NonNull<u8>,
+    len: usize,
+) -> Option<bool> {
+    let (mut bytes, mut address, mut mapping) = (len, 0, ptr::null_mut());
+    // SAFETY: the protocol is live; the memory is the caller's, and the three results are written to locals. What is unmapped was just mapped.
+    unsafe {
+        let status = (io.as_ref().map)(
+            io.as_ptr(),
+            PciIoOperation::BUS_MASTER_WRITE,
+            memory.as_ptr().cast(),
+            &raw mut bytes,
+            &raw mut address,
+            &raw mut mapping,
+        );
+        if status != Status::SUCCESS {
+            return None;
+        }
+        let _ = (io.as_ref().unmap)(io.as_ptr(), mapping);
+    }
+    Some(address != memory.as_ptr() as u64)
+}
+
 /// First byte of an ACPI QWORD address space descriptor (ACPI 6.4, section 6.4.3.5.1).
 pub(crate) const ADDRESS_SPACE_DESCRIPTOR: u8 = 0x8a;
 
@@ -167,6 +193,11 @@ unsafe impl Send for Bar {}
 unsafe impl Sync for Bar {}
 
 impl Bar {
+    /// Where it is.
+    pub(crate) fn address(&self) -> u64 {
+        self.base.as_ptr() as u64
+    }
+
     /// The register at `offset`, if all of it is inside the BAR and aligned.
     #[inline]
     fn at<T>(&self, offset: usize) -> Option<*mut T> {

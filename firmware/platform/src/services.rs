@@ -81,6 +81,12 @@ pub fn all(card: Option<&Candidate>, nonvolatile: usize) -> Vec<Service> {
     services
 }
 
+/// Asks the firmware for the time of day (`GetTime`). Whether it tells.
+#[must_use]
+pub fn tells_time() -> bool {
+    uefi::runtime::get_time().is_ok()
+}
+
 /// What calls took, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {

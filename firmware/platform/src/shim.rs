@@ -4,6 +4,7 @@
 //! stays, [`as_found`] says so from then on, and the program's memory is not given back. A panic puts all of them back.
 
 #[cfg(any(target_os = "uefi", test))]
+#[cfg(target_os = "uefi")]
 mod pages;
 
 use core::ffi::c_void;

@@ -114,7 +114,7 @@ pub fn reset() -> ! {
 mod panic {
     use super::{nothing_is_used, reset, reset_instead};
     use crate::claim::{pci, snp, undi};
-    use crate::{bsp, console, image, processors, profiler, shim};
+    use crate::{bsp, console, image, memory_type, processors, profiler, shim};
     use core::panic::PanicInfo;
     use core::sync::atomic::{AtomicBool, Ordering};
     use uefi::{Status, boot};
@@ -147,6 +147,7 @@ mod panic {
             reset_instead();
         }
         profiler::release_in_panic();
+        memory_type::put_back_in_panic();
         pci::release_in_panic();
         undi::release_in_panic();
         snp::release_in_panic();

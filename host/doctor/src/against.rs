@@ -51,17 +51,33 @@ pub(crate) fn rows(reports: [&Report; 2]) -> Vec<Row> {
         ));
     }
     rows.push(("largest file, Mbit/s".to_owned(), reports.map(rate)));
-    let medians = reports.map(|report| {
+    rows.extend(beside(reports.map(|report| {
         let costs = report.costs.iter();
-        let medians = costs.map(|one| (one.service.as_str(), micros(one.median_ns)));
-        medians.collect::<BTreeMap<_, _>>()
-    });
-    for service in union(&medians) {
-        let figure = |of: &BTreeMap<&str, String>| of.get(service).cloned();
-        let figures = [&medians[0], &medians[1]].map(|of| figure(of).unwrap_or("-".to_owned()));
-        rows.push((format!("{service}, us"), figures));
-    }
+        costs
+            .map(|one| (format!("{}, us", one.service), micros(one.median_ns)))
+            .collect()
+    })));
+    rows.extend(beside(reports.map(|report| {
+        let ways = report.memory.iter().flat_map(|memory| &memory.receive);
+        ways.map(|one| {
+            let cycles = format!("{:.0}", one.cycles_per_packet);
+            (format!("a frame, {}, cycles", one.what), cycles)
+        })
+        .collect()
+    })));
     rows
+}
+
+/// Rows of figures that have a name in each report.
+fn beside(figures: [BTreeMap<String, String>; 2]) -> Vec<Row> {
+    let names = union(&figures).into_iter();
+    names
+        .map(|name| {
+            let of = |one: &BTreeMap<String, String>| one.get(&name).cloned();
+            let both = [&figures[0], &figures[1]].map(|one| of(one).unwrap_or("-".to_owned()));
+            (name, both)
+        })
+        .collect()
 }
 
 fn union<K: Clone + Ord, V>(maps: &[BTreeMap<K, V>; 2]) -> Vec<K> {

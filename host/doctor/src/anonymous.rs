@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 18] = [
+    const WORDS: [&str; 26] = [
         "Build.asserting",
         "Called.image",
         "Called.service",
@@ -250,6 +250,14 @@ mod tests {
         "ProfiledImage.name",
         "Receiver.image",
         "Report.network_drivers",
+        "Rate.what",
+        "Receive.memory_type",
+        "Receive.what",
+        "Region.gcd",
+        "Region.memory_type",
+        "Region.page_type",
+        "Region.range_type",
+        "Region.what",
         "Report.version",
         "RoundTrip.what",
         "Throughput.check",

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use wireboot_report::network::{Outcome, Transfer};
-use wireboot_report::{Network, Phase, PhaseKind, Profile, Report, Surroundings};
+use wireboot_report::{Memory, Network, Phase, PhaseKind, Profile, Report, Surroundings};
 
 use crate::escaped::escaped;
 use crate::text::{merged, outcome};
-use crate::{against, fleet};
+use crate::{against, fleet, memory as of_memory};
 
 /// Rows of a table, and of the drawing, at most: the page stays below a megabyte.
 const ROWS: usize = 400;
@@ -166,6 +166,9 @@ fn body(out: &mut String, report: &Report) {
     }
     dry_boots(out, report);
     costs(out, report);
+    if let Some(memory) = &report.memory {
+        self::memory(out, memory);
+    }
     if let Some(trace) = &report.trace {
         crate::trace::html(out, trace);
     }
@@ -223,44 +226,55 @@ fn profile(out: &mut String, profile: &Profile) {
 
 fn costs(out: &mut String, report: &Report) {
     if !report.costs.is_empty() {
-        out.push_str("<h2>What services cost</h2>\n<table><tr>");
-        for head in crate::costs::HEADS {
-            let _ = write!(out, "<th>{head}</th>");
-        }
-        out.push_str("</tr>\n");
-        for one in report.costs.iter().take(ROWS) {
-            let [service, figures @ ..] = crate::costs::row(one);
-            let _ = write!(out, "<tr><td>{}</td>", escaped(&service));
-            for figure in figures {
-                let _ = write!(out, "<td class=\"n\">{figure}</td>");
-            }
-            out.push_str("</tr>\n");
-        }
-        out.push_str("</table>\n");
+        out.push_str("<h2>What services cost</h2>\n");
+        let rows = report.costs.iter().map(crate::costs::row);
+        table(out, crate::costs::HEADS, rows);
     }
     for sentence in crate::costs::sentences(report) {
         let _ = writeln!(out, "<p>{sentence}</p>");
     }
 }
 
-fn throughput(out: &mut String, report: &Report) {
-    if report.throughput.is_empty() {
-        return;
+/// What memory is, how fast, and what a frame costs in it.
+fn memory(out: &mut String, memory: &Memory) {
+    out.push_str("<h2>Memory</h2>\n");
+    table(out, of_memory::TYPES, of_memory::types(memory));
+    table(out, of_memory::RATES, of_memory::rates(memory));
+    table(out, of_memory::WAYS, of_memory::ways(memory));
+    for sentence in of_memory::sentences(memory) {
+        let _ = writeln!(out, "<p>{}</p>", escaped(&sentence));
     }
-    out.push_str("<h2>Throughput</h2>\n<table><tr>");
-    for head in crate::throughput::HEADS {
+}
+
+/// A table whose first column is a name.
+fn table<const N: usize>(
+    out: &mut String,
+    heads: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) {
+    out.push_str("<table><tr>");
+    for head in heads {
         let _ = write!(out, "<th>{head}</th>");
     }
     out.push_str("</tr>\n");
-    for one in report.throughput.iter().take(ROWS) {
-        let [what, figures @ ..] = crate::throughput::row(one);
-        let _ = write!(out, "<tr><td>{}</td>", escaped(&what));
-        for figure in figures {
-            let _ = write!(out, "<td class=\"n\">{figure}</td>");
+    for row in rows.take(ROWS) {
+        out.push_str("<tr>");
+        for (cell, column) in row.iter().zip(0..) {
+            let class = if column == 0 { "" } else { " class=\"n\"" };
+            let _ = write!(out, "<td{class}>{}</td>", escaped(cell));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table>\n");
+}
+
+fn throughput(out: &mut String, report: &Report) {
+    if report.throughput.is_empty() {
+        return;
+    }
+    out.push_str("<h2>Throughput</h2>\n");
+    let rows = report.throughput.iter().map(crate::throughput::row);
+    table(out, crate::throughput::HEADS, rows);
     for fit in crate::throughput::fits(&report.throughput) {
         let _ = writeln!(out, "<p>{fit}</p>");
     }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::{costs as services, throughput};
+use crate::{costs as services, memory as of_memory, throughput};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
-use wireboot_report::{DryBoot, Finding, Phase, PhaseKind, Profile, Report, Surroundings};
+use wireboot_report::{DryBoot, Finding, Memory, Phase, PhaseKind, Profile, Report, Surroundings};
 
 /// Columns of a terminal.
 const COLUMNS: u16 = 80;
@@ -44,6 +44,10 @@ pub fn shown(report: &Report) -> String {
     }
     dry_boots(&mut out, report);
     costs(&mut out, report);
+    if let Some(memory) = &report.memory {
+        out.push('\n');
+        self::memory(&mut out, memory);
+    }
     if let Some(trace) = &report.trace {
         out.push('\n');
         crate::trace::text(&mut out, trace, wrapped);
@@ -218,6 +222,28 @@ fn costs(out: &mut String, report: &Report) {
         numbers(out, services::HEADS, report.costs.iter().map(services::row));
     }
     for sentence in services::sentences(report) {
+        let _ = writeln!(out, "{}", wrapped(&sentence));
+    }
+}
+
+fn memory(out: &mut String, memory: &Memory) {
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(of_memory::TYPES)
+        .add_rows(of_memory::types(memory));
+    lines(out, &table);
+    if of_memory::rates(memory).next().is_some() {
+        out.push('\n');
+        numbers(out, of_memory::RATES, of_memory::rates(memory));
+    }
+    if !memory.receive.is_empty() {
+        out.push('\n');
+        numbers(out, of_memory::WAYS, of_memory::ways(memory));
+    }
+    for sentence in of_memory::sentences(memory) {
         let _ = writeln!(out, "{}", wrapped(&sentence));
     }
 }

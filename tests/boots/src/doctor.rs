@@ -15,6 +15,7 @@ use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::Machine;
 use wireboot_report::Report;
+use wireboot_report::memory::{CARDS, ORDINARY};
 use wireboot_report::network::Outcome;
 use wireboot_report::sweep::By;
 
@@ -406,6 +407,57 @@ pub(crate) fn stopped(lab: &Lab) -> Result<()> {
     findings(&report, &["stolen-time"])?;
     let longest_us = report.stolen.map_or(0.0, |stolen| stolen.longest_us);
     ensure!(longest_us > 250_000.0, "{longest_us} us");
+    Ok(())
+}
+
+/// doctor.efi reads how OVMF has memory cached, gives the card's buffers other types for a while, and takes them back.
+pub(crate) fn dma(lab: &Lab) -> Result<()> {
+    let report = inside(lab, &[], "dma", false)?;
+    findings(&report, &[])?;
+    ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
+    ensure!(report.findings.is_empty(), "{:?}", report.findings);
+    let memory = report.memory.as_ref().context("no memory")?;
+    for what in [CARDS, ORDINARY] {
+        let region = memory.region(what).context(what)?;
+        ensure!(region.memory_type.as_deref() == Some("WB"), "{region:?}");
+        ensure!(region.gcd.as_deref() == Some("WB"), "{region:?}");
+        ensure!(region.mapped_elsewhere == Some(false), "{region:?}");
+        let rates = region.rates.iter();
+        let measured = rates.filter(|rate| rate.mb_per_s > 0.0).count();
+        ensure!(measured == 3, "{region:?}");
+    }
+    let mut bars = memory.regions.iter();
+    let bar = bars.find(|one| one.what.starts_with("BAR "));
+    let bar = bar.context("no BAR")?;
+    let types = (bar.memory_type.as_deref(), bar.gcd.as_deref());
+    ensure!(types == (Some("UC"), Some("UC")), "{bar:?}");
+    // Each was seen while it was so.
+    let ways = memory.receive.iter();
+    let ways: Vec<_> = ways
+        .map(|one| (one.what.as_str(), one.memory_type.as_deref()))
+        .collect();
+    let wanted = [
+        ("as they are", Some("WB")),
+        ("flush of each buffer", Some("WB")),
+        ("GetTime for each", Some("WB")),
+        ("64-bit division for each", Some("WB")),
+        ("uncached", Some("UC")),
+        ("write-combined", Some("WC")),
+    ];
+    ensure!(ways == wanted, "{ways:?}");
+    let packets = memory.receive.iter().map(|one| one.packets);
+    ensure!(packets.min() > Some(0), "{:?}", memory.receive);
+    Ok(())
+}
+
+/// Buffers that are not cached are found, and cached again afterwards.
+pub(crate) fn uncached_memory(lab: &Lab) -> Result<()> {
+    let report = inside(lab, &[Fault::UncachedMemory], "dma", false)?;
+    let all: Vec<_> = report.findings.iter().map(|one| one.id.as_str()).collect();
+    ensure!(all == ["uncached-memory"], "{all:?}");
+    let memory = report.memory.as_ref().context("no memory")?;
+    let kind = |what| memory.region(what)?.memory_type.as_deref();
+    ensure!(kind(CARDS) == Some("UC") && kind(ORDINARY) == Some("WB"));
     Ok(())
 }
 

@@ -361,6 +361,8 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_cost", doctor::cost),
     ("doctor_planted", doctor::planted),
     ("doctor_stopped", doctor::stopped),
+    ("doctor_dma", doctor::dma),
+    ("doctor_uncached_memory", doctor::uncached_memory),
     ("doctor_sweep", doctor::sweep),
     ("recorder_keeps_the_attempts", recorder::keeps_the_attempts),
     (

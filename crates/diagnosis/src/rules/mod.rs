@@ -6,6 +6,7 @@ mod dry_boots;
 mod files;
 mod firmware;
 mod machine;
+mod memory;
 mod services;
 mod trace;
 mod transfer;
@@ -135,6 +136,8 @@ pub(crate) const ALL: &[Rule] = &[
     of_boot("slow-machine", transfer::slow_machine),
     of_boot("http-window", transfer::http_window),
     rule("pcie", machine::pcie),
+    rule("uncached-memory", memory::uncached),
+    rule("bounced-dma", memory::bounced),
     rule("time-per-packet", trace::time_per_packet),
     rule("keyboard-per-packet", trace::keyboard_per_packet),
     rule("variables-written", trace::variables_written),

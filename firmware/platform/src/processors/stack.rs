@@ -3,29 +3,15 @@
 //! Code that needs more than the stack faults at the guard page instead of writing over someone else's memory. Where the firmware does not
 //! protect pages, a pattern in that page shows afterwards what happened.
 
+use crate::cpu_attributes::{self, READ_PROTECT};
 use crate::memory::{PAGE, Pages};
-use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
-use uefi::proto::unsafe_protocol;
-use uefi::{Status, StatusExt};
 
 /// Bytes of a stack. The network engine with a task of each kind needs a tenth of it.
 const STACK: usize = 256 << 10;
 /// What the page below is filled with where it cannot be protected.
 const UNTOUCHED: u8 = 0xa5;
-/// EFI_MEMORY_RP: any access faults.
-const READ_PROTECT: u64 = 0x2000;
-
-/// EFI_CPU_ARCH_PROTOCOL (PI 1.8, volume 2, section 12.3), up to what is used of it.
-#[repr(C)]
-#[unsafe_protocol("26baccb1-6f42-11d4-bce7-0080c73c8881")]
-struct CpuArch {
-    others: [*const c_void; 7],
-    set_memory_attributes: unsafe extern "efiapi" fn(*mut Self, u64, u64, u64) -> Status,
-}
-
 /// [`STACK`] bytes behind a guard page. Its memory is leaked where the page cannot be unprotected.
 #[derive(Debug)]
 pub(super) struct Stack {
@@ -83,27 +69,9 @@ fn give_back(memory: impl Sized, usable: bool) {
 }
 
 /// Sets the attributes of one page.
-fn protect(page: NonNull<u8>, attributes: u64) -> uefi::Result<()> {
-    let handle = boot::get_handle_for_protocol::<CpuArch>()?;
-    let params = OpenProtocolParams {
-        handle,
-        agent: boot::image_handle(),
-        controller: None,
-    };
-    // SAFETY: the firmware's processor driver is never unloaded.
-    let protocol =
-        unsafe { boot::open_protocol::<CpuArch>(params, OpenProtocolAttributes::GetProtocol) }?;
-    let cpu: *const CpuArch = &*protocol;
-    // SAFETY: the protocol is live; the page is the caller's alone.
-    unsafe {
-        ((*cpu).set_memory_attributes)(
-            cpu.cast_mut(),
-            page.as_ptr() as u64,
-            PAGE as u64,
-            attributes,
-        )
-    }
-    .to_result()
+fn protect(page: NonNull<u8>, attributes: u64) -> uefi::Result {
+    // SAFETY: a page of the stack's own, below what it uses.
+    unsafe { cpu_attributes::set(page.as_ptr() as u64, PAGE as u64, attributes) }
 }
 
 #[cfg(test)]

@@ -59,8 +59,10 @@ pub fn examine(
         "standard" => "",
         words => words,
     };
+    let planted = Site::planted(trial.faults).unwrap_or_default();
+    let words = format!("{words} {planted}");
     // Not by a script of the shell: the newest OVMF has none.
-    embed::configuration(examination.program, words, &boot.join("BOOTX64.EFI"))?;
+    embed::configuration(examination.program, words.trim(), &boot.join("BOOTX64.EFI"))?;
     let cable = Capture::start(lab, site.network.cable(), filter, CAPTURED, capture)?;
 
     let mut machine = Machine::new(trial.accelerator);

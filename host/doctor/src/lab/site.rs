@@ -73,6 +73,8 @@ pub enum Fault {
     NoRng,
     /// The machine stands still for 0.3 s of every 0.6 s; found from inside
     StoppedMachine,
+    /// The memory that the firmware gives the card is not cached; found from inside
+    UncachedMemory,
 }
 
 /// How long the machine's port waits for LACP.
@@ -198,6 +200,12 @@ impl Site {
             more.extend(["-boot", "menu=on,splash-time=5000"]);
         }
         machine.extra.extend(more.into_iter().map(Into::into));
+    }
+
+    /// The word that has doctor.efi itself make what is wrong, if it does.
+    pub(crate) fn planted(faults: &[Fault]) -> Option<&'static str> {
+        let uncached = faults.contains(&Fault::UncachedMemory);
+        uncached.then_some("plant=uncached-memory")
     }
 
     /// What is wrong with the machine that runs. It goes on until the result is dropped, which is to be before the machine.
