@@ -56,6 +56,9 @@ pub struct LabArgs {
     /// Show the machine's serial console
     #[arg(long, requires = "words")]
     console: bool,
+    /// Boot over this version of IP: the network has no other
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "4")]
+    ip: IpVersion,
     #[command(flatten)]
     hardware: Hardware,
     /// What runs the guest's instructions
@@ -74,7 +77,7 @@ pub struct LabArgs {
 /// Bytes of each packet that are captured: DHCP messages whole.
 const CAPTURED: u32 = 1024;
 /// What the console shows at the end: that file, or that the firmware gave up.
-const ENDED: &str = r"the end of the boot|BdsDxe: failed to (?:load|start) Boot\S+ .*PXEv4";
+const ENDED: &str = r"the end of the boot|BdsDxe: failed to (?:load|start) Boot\S+ .*PXEv[46]";
 
 /// Boots and examines. Call it before the program has threads: see [`Lab::enter`].
 ///
@@ -87,6 +90,10 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
     if !Lab::is_inside() {
         loaders::fetch().context("fetching Debian's shim and GRUB")?;
+    }
+    let of_ipv4 = |fault: &&Fault| fault.is_of_ipv4();
+    if let (IpVersion::V6, Some(fault)) = (arguments.ip, arguments.fault.iter().find(of_ipv4)) {
+        bail!("{} is a fault of IPv4; leave out --ip 6", name(*fault));
     }
     let wireboot = arguments.wireboot.as_ref();
     let wireboot = wireboot.map(|named| firmware_program(named.as_deref(), "wireboot.efi"));
@@ -112,6 +119,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
         } else {
             arguments.accel.choose(&lab)?
         },
+        ip: arguments.ip,
         faults: &arguments.fault,
         wireboot: wireboot.as_deref(),
         planted: planted.as_deref(),
@@ -152,6 +160,8 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
 pub struct Trial<'a> {
     /// What runs the machine.
     pub accelerator: Accelerator,
+    /// The network's version of IP.
+    pub ip: IpVersion,
     /// What is wrong with the network and the machine.
     pub faults: &'a [Fault],
     /// wireboot.efi, where it is to be in front of shim.
@@ -169,13 +179,13 @@ pub struct Trial<'a> {
 /// # Errors
 /// When a part of the lab does not start, or the machine sends nothing.
 pub fn boot(lab: &Lab, trial: &Trial<'_>, capture: &Path) -> Result<Report> {
-    let mut site = Site::new(lab, trial.faults, trial.wireboot)?;
+    let mut site = Site::new(lab, trial)?;
     let cable = Capture::start(lab, site.network.cable(), "", CAPTURED, capture)?;
 
     let mut machine = Machine::new(trial.accelerator);
     machine.network = Some(site.network.card());
     trial.hardware.build(&mut machine)?;
-    machine.pxe_only(Some(IpVersion::V4));
+    machine.pxe_only(Some(trial.ip));
     Site::prepare(trial.faults, &mut machine);
     planted::plant(lab, trial.faults, trial.planted, &mut machine)?;
     site.check()?;
@@ -196,11 +206,13 @@ pub fn boot(lab: &Lab, trial: &Trial<'_>, capture: &Path) -> Result<Report> {
     examine(&capture, None)
 }
 
+fn name(fault: Fault) -> String {
+    let value = fault.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 fn network_with(faults: &[Fault]) -> String {
-    let names: Vec<String> = faults
-        .iter()
-        .filter_map(|fault| Some(fault.to_possible_value()?.get_name().to_owned()))
-        .collect();
+    let names: Vec<String> = faults.iter().copied().map(name).collect();
     if names.is_empty() {
         "a healthy network".to_owned()
     } else {

@@ -12,7 +12,9 @@ use wireboot_doctor::lab::{Examination, Fault, Hardware, Trial, boot, examine_in
 use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
 use wireboot_lab::embed;
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::network::SERVER6;
 use wireboot_lab::qemu::Machine;
 use wireboot_report::Report;
 use wireboot_report::memory::{CARDS, ORDINARY};
@@ -51,6 +53,7 @@ fn examined(lab: &Lab, faults: &[Fault], longest: Duration) -> Result<Report> {
     let capture = lab.scratch().join("doctor.pcap");
     let trial = Trial {
         accelerator: accel::best(lab, false)?,
+        ip: IpVersion::V4,
         faults,
         wireboot: None,
         planted: None,
@@ -111,9 +114,21 @@ const OUTSIDE: &str = "inside.pcap";
 
 /// What doctor.efi finds on a network with these faults. It has left nothing behind.
 pub(crate) fn inside(lab: &Lab, faults: &[Fault], words: &str, goes_on: bool) -> Result<Report> {
+    inside_over(lab, IpVersion::V4, faults, words, goes_on)
+}
+
+/// The same over a version of IP.
+fn inside_over(
+    lab: &Lab,
+    ip: IpVersion,
+    faults: &[Fault],
+    words: &str,
+    goes_on: bool,
+) -> Result<Report> {
     let planted = planted_program()?;
     let trial = Trial {
         accelerator: accel::best(lab, false)?,
+        ip,
         faults,
         wireboot: None,
         planted: Some(&planted),
@@ -236,11 +251,21 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
         "a packet's look: {:.2} us",
         dry.watching_s * 1e6 / dry.packets as f64
     );
-    // 1 % or 2 ms, and as much for a busy host.
-    ensure!(
-        difference < 0.004_f64.max(0.02 * outside_s),
-        "{difference} s"
-    );
+    // On an idle host it is 1 % or 2 ms. On a busy one a packet may wait between the two places that are compared.
+    ensure!(difference < 0.02_f64.max(0.1 * outside_s), "{difference} s");
+    Ok(())
+}
+
+/// A network without IPv4: the firmware loads its boot file over IPv6, and boots so afterwards.
+pub(crate) fn over_ipv6(lab: &Lab) -> Result<()> {
+    let report = inside_over(lab, IpVersion::V6, &[], "boot options=1", true)?;
+    findings(&report, &[])?;
+    let dry = report.dry_boot().context("nothing was loaded")?;
+    ensure!(dry.failure.is_none() && dry.packets > 100, "{dry:?}");
+    let mut files = dry.network.transfers.iter();
+    let file = files.find(|one| one.file.ends_with(LOADED) && one.outcome == Outcome::Complete);
+    let file = file.context("the boot file did not come")?;
+    ensure!(file.server == SERVER6.to_string(), "{file:?}");
     Ok(())
 }
 

@@ -357,6 +357,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_lacp", doctor::lacp),
     ("doctor_listens", doctor::listens),
     ("doctor_dry_boot", doctor::dry_boot),
+    ("doctor_over_ipv6", doctor::over_ipv6),
     ("doctor_calls_and_samples", doctor::calls_and_samples),
     ("doctor_cost", doctor::cost),
     ("doctor_planted", doctor::planted),

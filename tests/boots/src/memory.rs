@@ -28,12 +28,12 @@ fn boots(scene: &Scene<'_>) -> Result<()> {
 
 /// Linux' copy fits above 4 GiB if nothing else is there; below is room for one.
 pub(crate) fn initrd_twice(lab: &Lab) -> Result<()> {
-    boots(&scene(lab, 512, 256, 222)?.from_a_stick()?)
+    boots(&scene(lab, 512, 256, 222)?.by_stick()?)
 }
 
 /// The initrd is larger than what is above 4 GiB, and does not fit twice below.
 pub(crate) fn initrd_in_pieces(lab: &Lab) -> Result<()> {
-    boots(&scene(lab, 512, 256, 258)?.from_a_stick()?)
+    boots(&scene(lab, 512, 256, 258)?.by_stick()?)
 }
 
 /// The user is told before the file comes, and the next boot option has its turn.

@@ -49,7 +49,7 @@ fn boots(machine: &mut RunningMachine, name: &str) -> Result<()> {
 }
 
 pub(crate) fn arrows_and_enter_choose(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.from_a_stick()?;
+    let scene = Scene::new(lab)?.by_stick()?;
     configure(&scene, "timeout 60\n")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
@@ -69,7 +69,7 @@ pub(crate) fn arrows_and_enter_choose(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn digit_chooses_at_once(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.from_a_stick()?;
+    let scene = Scene::new(lab)?.by_stick()?;
     configure(&scene, "timeout 60\n")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
@@ -79,7 +79,7 @@ pub(crate) fn digit_chooses_at_once(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn time_out_starts_the_default(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.from_a_stick()?;
+    let scene = Scene::new(lab)?.by_stick()?;
     configure(&scene, "default 2\ntimeout 4\n")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;

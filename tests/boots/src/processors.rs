@@ -17,7 +17,7 @@ use crate::scene::{Scene, boot_program, expect};
 use crate::system;
 
 pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.from_a_stick()?;
+    let mut scene = Scene::new(lab)?.by_stick()?;
     scene.machine.processors = 1;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
@@ -266,7 +266,7 @@ fn processor_is_lost_by(
     let mut scene = Scene::on(lab, slow(), 16)?;
     match load_options {
         Some(load_options) => scene.boot_from_disk(load_options)?,
-        None => scene = scene.from_a_stick()?,
+        None => scene = scene.by_stick()?,
     }
     let stub = scene.debugged();
     let _server = scene.serve(&[])?;

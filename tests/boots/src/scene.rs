@@ -103,7 +103,7 @@ impl<'lab> Scene<'lab> {
     }
 
     /// Has wireboot.efi come from a stick, for tests to which it is the same how it came: the firmware's PXE waits 4 s for offers.
-    pub(crate) fn from_a_stick(mut self) -> Result<Self> {
+    pub(crate) fn by_stick(mut self) -> Result<Self> {
         self.boot_from_stick(&boot_program()?)?;
         Ok(self)
     }

@@ -187,7 +187,7 @@ pub(crate) fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
         },
         20,
     )?
-    .from_a_stick()?;
+    .by_stick()?;
     let mut server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: ready")?;
@@ -247,7 +247,7 @@ fn bytes_sent(events: &[ServerEvent], file: &str) -> u64 {
 }
 
 pub(crate) fn without_entropy_device(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.from_a_stick()?;
+    let mut scene = Scene::new(lab)?.by_stick()?;
     scene.machine.entropy = false;
     // Nor the instruction.
     scene.machine.processor = "max,-rdrand,-rdseed".to_owned();
@@ -265,7 +265,7 @@ pub(crate) fn without_entropy_device(lab: &Lab) -> Result<()> {
 
 /// Files by both protocols, each checked while it comes.
 pub(crate) fn right_checksums(lab: &Lab) -> Result<()> {
-    let scene = Scene::on(lab, NetworkOptions::default(), 32)?.from_a_stick()?;
+    let scene = Scene::on(lab, NetworkOptions::default(), 32)?.by_stick()?;
     let system = &scene.system;
     let mut entry = format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",

@@ -9,7 +9,6 @@ use indicatif::ProgressBar;
 use regex::Regex;
 use wireboot_lab::capture::Capture;
 use wireboot_lab::embed;
-use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::{Disk, Machine};
 use wireboot_report::Report;
@@ -26,12 +25,12 @@ pub struct Examination<'a> {
     pub words: &'a str,
     /// Instructions count instead of time: see [`Machine::counts_instructions`].
     pub counts_instructions: bool,
-    /// The machine goes on to its next boot option afterwards, PXE over IPv4, until it starts what that has loaded.
+    /// The machine goes on to its next boot option afterwards, PXE, until it starts what that has loaded.
     pub goes_on: bool,
 }
 
 /// What the console shows then.
-const STARTED: &str = r"BdsDxe: starting Boot\S+ .*PXEv4";
+const STARTED: &str = r"BdsDxe: starting Boot\S+ .*PXEv[46]";
 
 /// Boots a machine from a disk with doctor.efi, on the trial's network, and reads its report. The machine's packets are kept in the file
 /// `capture`; `watch` sees its console.
@@ -45,7 +44,7 @@ pub fn examine(
     capture: &Path,
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Result<Report> {
-    let mut site = Site::new(lab, trial.faults, trial.wireboot)?;
+    let mut site = Site::new(lab, trial)?;
     let mut filter = "";
     if wants_throughput(examination.words) {
         site.serve_iperf3(lab)?;
@@ -75,7 +74,7 @@ pub fn examine(
         path: disk,
         boot_index: Some(1),
     });
-    machine.pxe_only(Some(IpVersion::V4));
+    machine.pxe_only(Some(trial.ip));
     Site::prepare(trial.faults, &mut machine);
     planted::plant(lab, trial.faults, trial.planted, &mut machine)?;
     site.check()?;

@@ -12,13 +12,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use wireboot_lab::background::Background;
+use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::loaders::{FOLDER, shim_and_grub};
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::{INTERFACE, Network, NetworkOptions, SERVER};
+use wireboot_lab::network::{self, INTERFACE, Network, NetworkOptions, SERVER};
 use wireboot_lab::payload::{self, INSTALLER_FILES};
 use wireboot_lab::qemu::{Machine, RunningMachine};
 use wireboot_lab::station::Station;
 use wireboot_lab::{Impairment, atftpd};
+
+use super::Trial;
 
 /// What is wrong with the network, or with the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,6 +80,22 @@ pub enum Fault {
     UncachedMemory,
 }
 
+impl Fault {
+    /// Whether it is one of IPv4's own servers and options.
+    pub(super) fn is_of_ipv4(self) -> bool {
+        matches!(
+            self,
+            Self::LateDhcp
+                | Self::TwoDhcp
+                | Self::Option43
+                | Self::NoBootFile
+                | Self::MissingFile
+                | Self::SilentProxy
+                | Self::Ipv6First
+        )
+    }
+}
+
 /// How long the machine's port waits for LACP.
 const FALLBACK: Duration = Duration::from_secs(12);
 /// How long the slow TFTP server stands still, and how long it then works.
@@ -113,11 +132,17 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// With wireboot.efi in front of shim, where it is given.
+    /// With wireboot.efi in front of shim, where the trial names one.
     ///
     /// # Errors
     /// When a part of it does not start.
-    pub(crate) fn new(lab: &Lab, faults: &[Fault], wireboot: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(lab: &Lab, trial: &Trial<'_>) -> Result<Self> {
+        let Trial {
+            ip,
+            faults,
+            wireboot,
+            ..
+        } = *trial;
         let has = |fault| faults.contains(&fault);
         let root = lab.scratch().join("root");
         files(&root)?;
@@ -141,16 +166,16 @@ impl Site {
                     delay: Duration::from_millis(if has(Fault::Delay) { 10 } else { 0 }),
                     ..Impairment::default()
                 }),
-                ..NetworkOptions::default()
+                ..NetworkOptions::of(ip)
             },
         )?;
         let mut servers = vec![Server::start(
-            dnsmasq(lab, &root, faults, wireboot.is_some()),
+            dnsmasq(lab, &root, trial),
             lab.scratch().join("dnsmasq.log"),
         )?];
         let mut stopping = None;
         if !(has(Fault::NoWindowsize) || has(Fault::NoBlksize)) {
-            let command = atftpd::serve(lab.command("atftpd"), SERVER.into(), &root)?;
+            let command = atftpd::serve(lab.command("atftpd"), network::server(ip), &root)?;
             let server = Server::start(command, lab.scratch().join("atftpd.log"))?;
             stopping = has(Fault::SlowDisk)
                 .then(|| stop_again_and_again(server.child.id(), STANDS, WORKS));
@@ -321,10 +346,40 @@ fn common(command: &mut Command, leases: &Path) {
 }
 
 /// The DHCP server, and the TFTP server where atftpd is too good.
-fn dnsmasq(lab: &Lab, root: &Path, faults: &[Fault], wireboot: bool) -> Command {
-    let has = |fault| faults.contains(&fault);
+fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>) -> Command {
+    let has = |fault| trial.faults.contains(&fault);
     let mut command = lab.command("dnsmasq");
     common(&mut command, &lab.scratch().join("dnsmasq.leases"));
+    let first = match trial.wireboot {
+        Some(_) => "wireboot.efi",
+        None => "bootnetx64.efi",
+    };
+    match trial.ip {
+        IpVersion::V4 => addresses(&mut command, trial, first),
+        IpVersion::V6 => {
+            let server = host(network::server(IpVersion::V6));
+            let url = format!("tftp://{server}/{FOLDER}/{first}");
+            command.args([
+                "--enable-ra",
+                "--dhcp-range=fd00:77::100,fd00:77::1ff,64,1h",
+                &format!("--dhcp-option=option6:bootfile-url,{url}"),
+            ]);
+        }
+    }
+    if has(Fault::NoWindowsize) || has(Fault::NoBlksize) {
+        command
+            .arg("--enable-tftp")
+            .arg(format!("--tftp-root={}", root.display()));
+    }
+    if has(Fault::NoBlksize) {
+        command.arg("--tftp-no-blocksize");
+    }
+    command
+}
+
+/// DHCP of IPv4, with what may be wrong with it.
+fn addresses(command: &mut Command, trial: &Trial<'_>, first: &str) {
+    let has = |fault| trial.faults.contains(&fault);
     // shim reads its own file's name from the packet's field.
     command.args([
         "--dhcp-range=10.77.0.50,10.77.0.99,255.255.255.0",
@@ -336,11 +391,6 @@ fn dnsmasq(lab: &Lab, root: &Path, faults: &[Fault], wireboot: bool) -> Command 
     } else if has(Fault::SilentProxy) {
         command.arg("--dhcp-option-force=60,PXEClient");
     } else if !has(Fault::NoBootFile) {
-        let first = if wireboot {
-            "wireboot.efi"
-        } else {
-            "bootnetx64.efi"
-        };
         command.arg(format!("--dhcp-boot={FOLDER}/{first}"));
     }
     if has(Fault::LateDhcp) {
@@ -350,13 +400,4 @@ fn dnsmasq(lab: &Lab, root: &Path, faults: &[Fault], wireboot: bool) -> Command 
         // An access point's controller.
         command.arg("--dhcp-option-force=43,f1:04:0a:4d:00:09");
     }
-    if has(Fault::NoWindowsize) || has(Fault::NoBlksize) {
-        command
-            .arg("--enable-tftp")
-            .arg(format!("--tftp-root={}", root.display()));
-    }
-    if has(Fault::NoBlksize) {
-        command.arg("--tftp-no-blocksize");
-    }
-    command
 }
