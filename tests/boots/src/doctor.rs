@@ -407,7 +407,9 @@ pub(crate) fn planted(lab: &Lab) -> Result<()> {
             "no-rng",
         ],
     )?;
-    let first = report.findings.first().map(|one| one.id.as_str());
+    // A busy host takes time from the machine, which is found, too.
+    let mut firmwares = report.findings.iter().map(|one| one.id.as_str());
+    let first = firmwares.find(|id| *id != "stolen-time");
     ensure!(first == Some("time-per-packet"), "{first:?}");
     // 1 ms for each packet of more than 4 MB, and what a busy host makes of it.
     let lost = seconds.get("time-per-packet").copied().unwrap_or_default();
