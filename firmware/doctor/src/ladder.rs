@@ -27,6 +27,7 @@ use alloc::string::String;
 use alloc::vec;
 use core::net::{IpAddr, SocketAddr};
 use files::Serve;
+use frame::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use frames::{Frames, Size};
 use options::Options;
 use phases::{Phases, Record};
@@ -46,7 +47,7 @@ use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
 use wireboot_platform::claim::pci::{Candidate, Claim};
 use wireboot_platform::claim::{snp, undi};
-use wireboot_platform::firmware_net::Mnp;
+use wireboot_platform::firmware_net::{Disconnected, Mnp, receivers};
 use wireboot_platform::memory;
 use wireboot_platform::snp::Snp;
 use wireboot_platform::undi::Undi;
@@ -72,6 +73,8 @@ struct Sample {
     pub lost: u64,
     /// How long the sender had to wait for room in the cable, in microseconds. With none, the sender was the limit.
     pub waited: u64,
+    /// Who else gets frames of the firmware's packet service, where that is what was measured.
+    pub receivers: Option<usize>,
     /// What that busy time consisted of, where it was recorded.
     pub phases: Option<Phases>,
 }
@@ -168,7 +171,7 @@ impl<'o> Bench<'o> {
             server,
             frames: Frames::new(clock, local, server, micros),
             leases,
-            ladder: Ladder::default(),
+            ladder: Ladder::new(),
             record: options.phases.then(|| Record::new(clock)),
         })
     }
@@ -391,20 +394,7 @@ impl<'o> Bench<'o> {
         if let Err(error) = self.relayed() {
             log::warn!("SNP, engine on an AP: {error}");
         }
-        let ethertype = frame::ethertype(self.server);
-        self.rung(Kind::Receive, "MNP", |bench| {
-            let mnp = Mnp::open(&bench.interface, ethertype);
-            let mnp = mnp.map_err(refused("MNP on this interface"))?;
-            let mut managed = Managed {
-                mnp,
-                mac: bench.mac,
-            };
-            let full = bench.frames.receive(&mut managed, Size::Full, None)?;
-            let small = bench.frames.receive(&mut managed, Size::Small, None);
-            let small = bench.with_work_share(small);
-            bench.ladder.add(Kind::ReceiveSmall, "MNP", small);
-            Ok(full)
-        });
+        self.packet_service();
         self.rung(Kind::Receive, "firmware's TFTP (PXE)", |bench| {
             bench.by_base_code(&bench.options.small)
         });
@@ -414,6 +404,59 @@ impl<'o> Bench<'o> {
         }
         self.rung(Kind::Receive, "firmware's HTTP", |bench| {
             bench.by_http_protocol(&bench.options.small)
+        });
+    }
+
+    /// The firmware's packet service: with all that it serves, and with less and less of that.
+    fn packet_service(&mut self) {
+        self.managed("MNP");
+        let rungs = [
+            ("MNP without IP", &[ETHERTYPE_IPV4, ETHERTYPE_IPV6][..]),
+            ("MNP without IP and ARP", &[ETHERTYPE_ARP]),
+        ];
+        if !rungs.iter().any(|(name, _)| self.options.wants(name)) {
+            return;
+        }
+        // Without the service, the rung above says so.
+        let Ok(mut receivers) = Disconnected::none(&self.interface) else {
+            return;
+        };
+        for (name, ether_types) in rungs {
+            match receivers.disconnect(ether_types) {
+                Ok(()) => self.managed(name),
+                Err(error) => {
+                    let error = refused("to disconnect receivers of MNP")(error);
+                    self.ladder.add(Kind::Receive, name, Err(error));
+                    break;
+                }
+            }
+        }
+        if !receivers.connect() {
+            log::warn!(
+                "the firmware does not connect all that it had on MNP: start the machine anew before its network is used"
+            );
+            self.ladder.as_found = false;
+        }
+    }
+
+    /// Frames by the firmware's packet service, of both sizes, and how many receive them, too.
+    fn managed(&mut self, name: &str) {
+        self.rung(Kind::Receive, name, |bench| {
+            let what = "MNP on this interface";
+            let receivers = receivers(&bench.interface).map_err(refused(what))?;
+            let receivers = Some(receivers.len());
+            let ethertype = frame::ethertype(bench.server);
+            let mnp = Mnp::open(&bench.interface, ethertype).map_err(refused(what))?;
+            let mut managed = Managed {
+                mnp,
+                mac: bench.mac,
+            };
+            let full = bench.frames.receive(&mut managed, Size::Full, None)?;
+            let small = bench.frames.receive(&mut managed, Size::Small, None);
+            let small = small.map(|small| Sample { receivers, ..small });
+            let small = bench.with_work_share(small);
+            bench.ladder.add(Kind::ReceiveSmall, name, small);
+            Ok(Sample { receivers, ..full })
         });
     }
 

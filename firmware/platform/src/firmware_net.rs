@@ -13,7 +13,7 @@ pub use mnp::Mnp;
 pub use mtftp::{Mtftp, Station, Transferred, Wanted};
 pub use network_boot::NetworkBoot;
 pub use pxe::Pxe;
-pub use receivers::{Receiver, receivers};
+pub use receivers::{Disconnected, Receiver, receivers};
 
 use crate::claim::pci::Candidate;
 use crate::device_path;

@@ -46,7 +46,7 @@ const LARGE_MIB: u64 = 512;
 /// For a boot, and for a round besides its measurements.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Measurements of frames in a round, where the firmware's driver has an UNDI.
-const FRAME_RUNGS: u32 = 15;
+const FRAME_RUNGS: u32 = 19;
 
 /// Measure what a network card can do, and how much of it each way to use it reaches: wireboot's driver, TFTP, HTTP and sending TCP, the
 /// firmware's

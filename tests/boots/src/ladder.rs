@@ -60,12 +60,24 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
                 "wireboot TFTP, SNP relayed",
                 "wireboot HTTP, SNP relayed",
                 "MNP",
+                "MNP without IP",
+                "MNP without IP and ARP",
                 "firmware's TFTP (PXE)",
                 "wireboot TFTP",
                 "wireboot HTTP",
             ][..],
         ),
-        (Kind::ReceiveSmall, &["driver", "SNP, ours", "SNP", "MNP"]),
+        (
+            Kind::ReceiveSmall,
+            &[
+                "driver",
+                "SNP, ours",
+                "SNP",
+                "MNP",
+                "MNP without IP",
+                "MNP without IP and ARP",
+            ],
+        ),
         (
             Kind::Transmit,
             &[
@@ -91,6 +103,17 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
             has_figure(&ladder, kind, name)?;
         }
     }
+    let receivers = |name| {
+        let mut receiving = ladder.of(Kind::Receive);
+        receiving.find(|rung| rung.name == name)?.sample.receivers
+    };
+    let [all, without_ip, none] =
+        ["MNP", "MNP without IP", "MNP without IP and ARP"].map(|name| receivers(name));
+    ensure!(
+        all > without_ip && without_ip > none && none == Some(0),
+        "{all:?} receivers of MNP, {without_ip:?} without IP, {none:?} without ARP"
+    );
+    ensure!(ladder.as_found, "the network is not as it was found");
     let frames = |name| {
         let mut sending = ladder.of(Kind::Transmit);
         let rung = sending.find(|rung| rung.name == name);

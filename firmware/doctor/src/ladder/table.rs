@@ -78,12 +78,21 @@ impl Rung {
 }
 
 /// All rungs. The first of a kind is that which the others are shares of.
-#[derive(Default)]
 pub(crate) struct Ladder {
     rungs: Vec<Rung>,
+    /// Whether the firmware's network is as it was before.
+    pub as_found: bool,
 }
 
 impl Ladder {
+    /// Nothing is measured yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            rungs: Vec::new(),
+            as_found: true,
+        }
+    }
+
     /// Takes a measurement in.
     pub(crate) fn add(&mut self, kind: Kind, name: &str, result: Result<Sample, Error>) {
         let known = |rung: &Rung| rung.kind == kind && rung.name == name;
@@ -133,10 +142,14 @@ impl Ladder {
                 "lost",
             ));
             for rung in self.of(kind) {
-                lines.push(match rung.median() {
+                let sample = rung.median();
+                lines.push(match sample {
                     Some(sample) => line(&rung.name, sample, top),
                     None => format!("  {:<28} not measured", rung.name),
                 });
+                if let Some(receivers) = sample.and_then(|sample| sample.receivers) {
+                    lines.push(format!("    other receivers: {receivers}"));
+                }
             }
         }
         lines
@@ -146,8 +159,9 @@ impl Ladder {
     pub(crate) fn json(&self, hertz: u64) -> String {
         let rungs: Vec<String> = self.rungs.iter().map(rung_json).collect();
         format!(
-            "{{\"version\":\"{}\",\"hertz\":{hertz},\"rungs\":[{}]}}",
+            "{{\"version\":\"{}\",\"hertz\":{hertz},\"as_found\":{},\"rungs\":[{}]}}",
             env!("CARGO_PKG_VERSION"),
+            self.as_found,
             rungs.join(",")
         )
     }
@@ -190,12 +204,15 @@ fn rung_json(rung: &Rung) -> String {
                 sent,
                 lost,
                 waited,
+                receivers,
                 phases,
             } = sample;
+            let receivers = receivers.map_or_else(|| "null".to_string(), |count| count.to_string());
             let phases = phases.map_or_else(|| "null".to_string(), |phases| phases.json());
             format!(
                 "{{\"packets\":{packets},\"bytes\":{bytes},\"micros\":{micros},\"busy\":{busy},\"work\":{work},\
-                 \"sent\":{sent},\"lost\":{lost},\"waited\":{waited},\"phases\":{phases}}}"
+                 \"sent\":{sent},\"lost\":{lost},\"waited\":{waited},\"receivers\":{receivers},\
+                 \"phases\":{phases}}}"
             )
         })
         .collect();
@@ -244,14 +261,21 @@ mod tests {
 
     #[test]
     fn rungs_are_shares_of_the_first() {
-        let mut ladder = Ladder::default();
+        let mut ladder = Ladder::new();
         for bytes in [400_000_000, 500_000_000, 450_000_000] {
             ladder.add(Kind::Receive, "driver", Ok(sample(bytes)));
         }
         ladder.add(Kind::Receive, "SNP", Ok(sample(90_000_000)));
         ladder.add(Kind::Receive, "MNP", Err(Error::NoServer));
+        let receivers = Some(3);
+        let small = Sample {
+            receivers,
+            ..sample(1)
+        };
+        ladder.add(Kind::ReceiveSmall, "MNP", Ok(small));
         let table = ladder.table();
-        assert_eq!(table.len(), 4);
+        assert_eq!(table.len(), 7);
+        assert_eq!(table[6], "    other receivers: 3");
         assert!(
             table[1].contains("3600") && table[1].contains("100%"),
             "{}",
@@ -268,7 +292,7 @@ mod tests {
 
     #[test]
     fn json_is_one_line() {
-        let mut ladder = Ladder::default();
+        let mut ladder = Ladder::new();
         ladder.add(Kind::Transmit, "driver", Ok(sample(1472)));
         ladder.add(
             Kind::Transmit,
@@ -278,7 +302,7 @@ mod tests {
         let json = ladder.json(2);
         assert!(json.starts_with("{\"version\":\""), "{json}");
         assert!(json.contains(
-            "\"hertz\":2,\"rungs\":[{\"kind\":\"transmit\",\"name\":\"driver\",\"error\":\""
+            "\"hertz\":2,\"as_found\":true,\"rungs\":[{\"kind\":\"transmit\",\"name\":\"driver\",\"error\":\""
         ));
         assert!(json.contains("\"bytes\":1472,\"micros\":1000000,\"busy\":1000"));
         assert!(json.is_ascii() && !json.contains('\n'));

@@ -1,4 +1,5 @@
-//! Who gets the frames of a card from the firmware's packet service (`EFI_MANAGED_NETWORK_PROTOCOL`; UEFI 2.10, section 25.1): each has a child of it.
+//! Who gets the frames of a card from the firmware's packet service (`EFI_MANAGED_NETWORK_PROTOCOL`; UEFI 2.10, section 25.1): each has a child of it,
+//! which it opens as a driver. The firmware disconnects that driver from the child, and connects it again by the card.
 
 use super::handle_with;
 use crate::claim::pci::Candidate;
@@ -37,8 +38,90 @@ pub struct Receiver {
 /// # Errors
 /// Where the firmware has no such service on the card.
 pub fn receivers(card: &Candidate) -> uefi::Result<Vec<Receiver>> {
-    let boot = services()?;
     let service = handle_with(card, &MANAGED_NETWORK_SERVICE_BINDING, |_| true)?;
+    receivers_of(service)
+}
+
+fn receivers_of(service: Handle) -> uefi::Result<Vec<Receiver>> {
+    let boot = services()?;
+    let children = children(boot, service)?.into_iter();
+    let receivers = children.map(|(child, ether_type)| Receiver {
+        image: user(boot, child).unwrap_or_default(),
+        ether_type,
+    });
+    Ok(receivers.collect())
+}
+
+/// Receivers of a card that are disconnected; dropping this connects them again.
+#[derive(Debug)]
+pub struct Disconnected {
+    service: Handle,
+    before: Vec<Receiver>,
+}
+
+impl Disconnected {
+    /// None yet.
+    ///
+    /// # Errors
+    /// Where the firmware has no such service on the card.
+    pub fn none(card: &Candidate) -> uefi::Result<Self> {
+        let service = handle_with(card, &MANAGED_NETWORK_SERVICE_BINDING, |_| true)?;
+        Ok(Self {
+            service,
+            before: receivers_of(service)?,
+        })
+    }
+
+    /// Disconnects those that ask for one of these EtherTypes, and all that is built on them.
+    ///
+    /// # Errors
+    /// Where one is no driver, or does not let go.
+    pub fn disconnect(&mut self, ether_types: &[u16]) -> uefi::Result<()> {
+        let boot = services()?;
+        // One may take another with it, so each is looked for anew.
+        for _ in 0..MOST {
+            let mut children = children(boot, self.service)?.into_iter();
+            let child = children.find(|(_, ether_type)| ether_types.contains(ether_type));
+            let Some((child, _)) = child else {
+                return Ok(());
+            };
+            let opened = opened(boot, child, &ManagedNetworkProtocol::GUID)?;
+            let driver = opened
+                .iter()
+                .find(|entry| entry.attributes & BY_DRIVER != 0)
+                // SAFETY: null or a handle of the firmware's.
+                .and_then(|entry| unsafe { Handle::from_ptr(entry.agent_handle) })
+                .ok_or(Status::ACCESS_DENIED)?;
+            boot::disconnect_controller(child, Some(driver), None)?;
+        }
+        Err(Status::ACCESS_DENIED.into())
+    }
+
+    /// Connects them again. Returns whether the receivers are those from before.
+    #[must_use]
+    pub fn connect(self) -> bool {
+        let (service, before) = (self.service, self.before.clone());
+        drop(self);
+        receivers_of(service).is_ok_and(|after| same(&before, &after))
+    }
+}
+
+impl Drop for Disconnected {
+    fn drop(&mut self) {
+        // NOT_FOUND says that there was nothing to connect.
+        let _ = boot::connect_controller(self.service, &[], None, true);
+    }
+}
+
+/// In any order.
+fn same(before: &[Receiver], after: &[Receiver]) -> bool {
+    let count = |of: &[Receiver], one| of.iter().filter(|other| *other == one).count();
+    let kept = |one| count(before, one) == count(after, one);
+    before.len() == after.len() && before.iter().all(kept)
+}
+
+/// Children that ask for frames, and for which EtherType.
+fn children(boot: NonNull<BootServices>, service: Handle) -> uefi::Result<Vec<(Handle, u16)>> {
     let opened = opened(boot, service, &MANAGED_NETWORK_SERVICE_BINDING)?;
     let mut children: Vec<uefi_raw::Handle> = Vec::new();
     for entry in opened {
@@ -47,14 +130,12 @@ pub fn receivers(card: &Candidate) -> uefi::Result<Vec<Receiver>> {
         }
     }
     let children = children.into_iter().take(MOST);
-    let receivers = children.filter_map(|child| {
+    let asking = children.filter_map(|child| {
         // SAFETY: null or a handle of the firmware's.
         let child = unsafe { Handle::from_ptr(child) }?;
-        let ether_type = asked(boot, child)?;
-        let image = user(boot, child).unwrap_or_default();
-        Some(Receiver { image, ether_type })
+        Some((child, asked(boot, child)?))
     });
-    Ok(receivers.collect())
+    Ok(asking.collect())
 }
 
 fn services() -> uefi::Result<NonNull<BootServices>> {
@@ -144,4 +225,26 @@ fn user(boot: NonNull<BootServices>, child: Handle) -> Option<String> {
         }
     });
     images::name(image.unwrap_or(agent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receiver(image: &str, ether_type: u16) -> Receiver {
+        Receiver {
+            image: image.into(),
+            ether_type,
+        }
+    }
+
+    #[test]
+    fn receivers_are_the_same_in_any_order() {
+        let (arp, ip) = (receiver("ArpDxe", 0x0806), receiver("Ip4Dxe", 0x0800));
+        let before = [arp.clone(), ip.clone()];
+        assert!(same(&before, &[ip.clone(), arp.clone()]));
+        assert!(!same(&before, core::slice::from_ref(&arp)));
+        assert!(!same(&before, &[arp.clone(), arp.clone()]));
+        assert!(!same(&before, &[arp, ip.clone(), ip]));
+    }
 }

@@ -11,6 +11,8 @@ pub(super) struct Measured {
     pub version: String,
     /// Ticks of the machine's time-stamp counter in a second.
     pub hertz: u64,
+    /// Whether the firmware's network is as it was before.
+    pub as_found: bool,
     /// What was measured.
     pub rungs: Vec<MeasuredRung>,
 }
@@ -107,6 +109,9 @@ pub struct Sample {
     pub lost: u64,
     /// How long the sender waited for room in the cable, in microseconds.
     pub waited: u64,
+    /// Who else got the frames, where they came by the firmware's packet service.
+    #[serde(default)]
+    pub receivers: Option<u64>,
     /// What the busy time consisted of, where it was recorded.
     #[serde(default)]
     pub phases: Option<Phases>,
@@ -125,6 +130,8 @@ pub struct Ladder {
     pub version: String,
     /// Ticks of the machine's time-stamp counter in a second.
     pub hertz: u64,
+    /// Whether the machine left the firmware's network as it was before.
+    pub as_found: bool,
     /// Each rung, those of a kind behind one another, its top first.
     pub rungs: Vec<Rung>,
 }
@@ -181,6 +188,7 @@ impl Ladder {
         Ok(Self {
             version: measured.version,
             hertz: measured.hertz,
+            as_found: measured.as_found,
             rungs,
         })
     }
@@ -226,6 +234,9 @@ impl Ladder {
             "share: of the first row. guest: time in calls that moved packets; the rest of a packet's time is the host's.\n\
              sender waits: for room in the cable; near 0 %, the sender was the limit, not the machine.\n",
         );
+        if !self.as_found {
+            text.push_str("The firmware's network was not left as it was found.\n");
+        }
         text
     }
 }
@@ -268,8 +279,12 @@ impl Rung {
         let frames = self.sample.sent > 0;
         let receiving = matches!(self.kind, Kind::Receive | Kind::ReceiveSmall);
         let guest = self.cycles_per_packet / hertz.max(1) as f64 * 1e9;
+        let name = match self.sample.receivers {
+            Some(others) => format!("  {} (other receivers: {others})", self.name),
+            None => format!("  {}", self.name),
+        };
         vec![
-            format!("  {}", self.name),
+            name,
             format!("{:.0}", self.mbit_s),
             percent(self.share),
             known(packets, format!("{:.0}", self.kpps)),
@@ -294,14 +309,14 @@ pub(super) mod tests {
     use super::*;
 
     /// As the machine writes it.
-    pub(crate) const JSON: &str = r#"{"version":"0.1.0","hertz":2000000000,"rungs":[
+    pub(crate) const JSON: &str = r#"{"version":"0.1.0","hertz":2000000000,"as_found":true,"rungs":[
         {"kind":"transmit","name":"driver","error":null,"samples":[]},
         {"kind":"receive","name":"driver","error":null,"samples":[
             {"packets":300000,"bytes":441600000,"micros":1000000,"busy":120000000,"work":6,"sent":300064,"lost":0,"waited":400000},
             {"packets":310000,"bytes":456320000,"micros":1000000,"busy":120000000,"work":6,"sent":310064,"lost":0,"waited":400000},
             {"packets":100000,"bytes":147200000,"micros":1000000,"busy":120000000,"work":6,"sent":310064,"lost":9,"waited":400000}]},
         {"kind":"receive","name":"SNP","error":null,"samples":[
-            {"packets":75000,"bytes":110400000,"micros":1000000,"busy":0,"work":0,"sent":80000,"lost":5000,"waited":0}]},
+            {"packets":75000,"bytes":110400000,"micros":1000000,"busy":0,"work":0,"sent":80000,"lost":5000,"waited":0,"receivers":3}]},
         {"kind":"receive","name":"MNP","error":"no \"MNP\"","samples":[]}]}"#;
 
     #[test]
@@ -318,6 +333,11 @@ pub(super) mod tests {
         let text = ladder.text();
         assert!(text.contains("3533") && text.contains("25 %"), "{text}");
         assert!(text.contains("not measured: no \"MNP\""), "{text}");
+        assert!(text.contains("  SNP (other receivers: 3)"), "{text}");
+        assert!(!text.contains("not left as it was found"), "{text}");
+        let left = JSON.replace("\"as_found\":true", "\"as_found\":false");
+        let text = Ladder::read(&left).unwrap().text();
+        assert!(text.contains("not left as it was found"), "{text}");
     }
 
     #[test]

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     /// 1000 frames in 10 ms at 2 GHz: 20 000 ticks each, of which 15 000 were work.
-    const JSON: &str = r#"{"version":"0.1.0","hertz":2000000000,"rungs":[
+    const JSON: &str = r#"{"version":"0.1.0","hertz":2000000000,"as_found":true,"rungs":[
         {"kind":"receive","name":"SNP","error":null,"samples":[
             {"packets":1000,"bytes":1472000,"micros":10000,"busy":15000000,"work":75,"sent":0,"lost":0,"waited":0,
              "phases":{"turns":100,"frames":1000,"sent":50,"receive":10000000,"look":200000,"take":1400000,"transmit":400000}}]},
