@@ -10,13 +10,14 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::qemu::{Accelerator, Machine};
 
+use crate::instructions;
 use crate::scene::{doctor_program, wireboot};
 
 /// For all of it: much longer than it takes.
-const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Little is measured: how high a figure is depends on the host.
-const IN_SHORT: &str = "rounds=1 ms=100 file=8M.efi large=64M.efi";
+pub(crate) const IN_SHORT: &str = "rounds=1 ms=100 file=8M.efi large=64M.efi";
 
 /// Each rung has a figure.
 pub(crate) fn every_rung_is_measured(lab: &Lab) -> Result<()> {
@@ -108,7 +109,7 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
         receiving.find(|rung| rung.name == name)?.sample.receivers
     };
     let [all, without_ip, none] =
-        ["MNP", "MNP without IP", "MNP without IP and ARP"].map(|name| receivers(name));
+        ["MNP", "MNP without IP", "MNP without IP and ARP"].map(receivers);
     ensure!(
         all > without_ip && without_ip > none && none == Some(0),
         "{all:?} receivers of MNP, {without_ip:?} without IP, {none:?} without ARP"
@@ -155,6 +156,8 @@ pub(crate) fn phases_of_a_frame(lab: &Lab) -> Result<()> {
         PATIENCE,
         |_| {},
     )?;
+    println!("{}", ladder.text());
+    instructions::compare("firmware_driver", instructions::per_packet(&ladder))?;
     // Of a frame: the driver's part, and the engine's while it has the frame.
     let parts = |name: &str| {
         let mut rungs = ladder.of(Kind::Receive);

@@ -11,6 +11,7 @@ mod doctor;
 mod failures;
 mod firmware_drivers;
 mod gdb;
+mod instructions;
 mod ipv6;
 mod ipxe;
 mod ladder;
@@ -386,7 +387,9 @@ const CASES: &[(&str, Case)] = &[
         "every_rung_is_measured_over_ipv6",
         ladder::every_rung_is_measured_over_ipv6,
     ),
-    ("phases_of_a_frame", ladder::phases_of_a_frame),
+    ("instructions_by_phase", ladder::phases_of_a_frame),
+    ("instructions_of_services", instructions::of_services),
+    ("instructions_of_packets", instructions::of_packets),
     ("one_processor", processors::one_processor),
     (
         "boot_processor_by_option",

@@ -1,0 +1,151 @@
+//! What a call, or a packet, takes in the machine's instructions, beside the tables in `tests/boots/instructions`.
+//!
+//! A machine that counts instructions takes the same of them on every host, busy or not. What differs is what was changed: the program, or the
+//! compiler, the firmware, QEMU.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+use wireboot_doctor::lab::{Examination, Trial, examine_inside};
+use wireboot_experiments::ladder::{self, Kind, Ladder};
+use wireboot_lab::ip::IpVersion;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{Network, NetworkOptions};
+use wireboot_lab::qemu::{Accelerator, Machine, TICKS_PER_INSTRUCTION};
+
+use crate::ladder::{IN_SHORT, PATIENCE};
+use crate::scene::{doctor_program, wireboot};
+
+/// With any value, this variable has the tables written anew instead of compared.
+const RENEW: &str = "WIREBOOT_RENEW_INSTRUCTIONS";
+/// The part of a row by which it may differ.
+const TOLERANCE: f64 = 0.05;
+
+/// Services whose median call is compared. CreateEvent, AllocatePool and AllocatePages take more or less by how the firmware's memory lies, and text on
+/// the screen by where that is: they differ from boot to boot.
+const SERVICES: [&str; 7] = [
+    "GetTime",
+    "GetVariable",
+    "SetVariable",
+    "RaiseTPL + RestoreTPL",
+    "LocateProtocol",
+    "SignalEvent",
+    "SNP.Receive",
+];
+
+/// Rungs whose packets are compared. The driver's alone differs by how many come at once, and HTTP's over it by how many the device puts together; over
+/// the firmware's driver neither does. The firmware's TFTP and HTTP are not timed apart from waiting for the network.
+const RUNGS: [&str; 5] = [
+    "MNP",
+    "MNP without IP",
+    "MNP without IP and ARP",
+    "driver, copied",
+    "wireboot TFTP, one processor",
+];
+
+/// A call of each of some services.
+pub(crate) fn of_services(lab: &Lab) -> Result<()> {
+    let trial = Trial {
+        accelerator: Accelerator::Tcg,
+        faults: &[],
+        wireboot: None,
+        planted: None,
+        longest: PATIENCE,
+    };
+    let program = doctor_program()?;
+    let examination = Examination {
+        program: &program,
+        words: "cost quick",
+        counts_instructions: true,
+        goes_on: false,
+    };
+    let capture = lab.scratch().join("instructions.pcap");
+    let report = examine_inside(lab, &trial, examination, &capture, |_| {})?;
+    let rows = report.costs.iter().filter_map(|cost| {
+        let name = &cost.service;
+        let wanted = SERVICES.contains(&name.as_str());
+        // A tick of the machine's time-stamp counter is a nanosecond.
+        wanted.then(|| {
+            (
+                name.clone(),
+                cost.median_ns / u64::from(TICKS_PER_INSTRUCTION),
+            )
+        })
+    });
+    compare("services", rows.collect())
+}
+
+/// A packet of the firmware's packet service, and of our engine over our driver.
+pub(crate) fn of_packets(lab: &Lab) -> Result<()> {
+    let network = Network::new(lab, NetworkOptions::default())?;
+    let mut machine = Machine::new(Accelerator::Tcg);
+    machine.counts_instructions = true;
+    machine.network = Some(network.card());
+    let ladder = ladder::measure(
+        lab,
+        machine,
+        IpVersion::V4,
+        (&wireboot()?, &doctor_program()?),
+        &format!("{IN_SHORT} only=MNP,copied,one"),
+        PATIENCE,
+        |_| {},
+    )?;
+    let mut rows = per_packet(&ladder);
+    rows.retain(|rung, _| RUNGS.contains(&rung.as_str()));
+    compare("packets", rows)
+}
+
+/// For each packet of each rung of receiving full frames and files.
+pub(crate) fn per_packet(ladder: &Ladder) -> BTreeMap<String, u64> {
+    let rungs = ladder.of(Kind::Receive);
+    let rows = rungs.filter_map(|rung| {
+        let each = rung.sample.busy.checked_div(rung.sample.packets)?;
+        let each = each / u64::from(TICKS_PER_INSTRUCTION);
+        (each > 0).then(|| (rung.name.clone(), each))
+    });
+    rows.collect()
+}
+
+/// Compares with the table of a name, or writes that.
+pub(crate) fn compare(name: &str, rows: BTreeMap<String, u64>) -> Result<()> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("instructions/{name}.txt"));
+    if env::var_os(RENEW).is_some() {
+        let mut text = String::new();
+        for (row, count) in &rows {
+            writeln!(text, "{count:>8} {row}")?;
+        }
+        return fs::write(&file, text).with_context(|| format!("writing {}", file.display()));
+    }
+    let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let mut differences = String::new();
+    let mut missing = rows.clone();
+    for line in text.lines() {
+        let (count, row) = line.trim().split_once(' ').context("a row of the table")?;
+        let expected: u64 = count.parse().context("a row of the table")?;
+        match missing.remove(row) {
+            None => writeln!(differences, "{row}: not measured")?,
+            Some(count) => {
+                let change = count as f64 / expected as f64 - 1.0;
+                if change.abs() > TOLERANCE {
+                    let percent = change * 100.0;
+                    writeln!(
+                        differences,
+                        "{row}: {count} instructions, {percent:+.1} % of the table's {expected}"
+                    )?;
+                }
+            }
+        }
+    }
+    for row in missing.keys() {
+        writeln!(differences, "{row}: not in the table")?;
+    }
+    ensure!(
+        differences.is_empty(),
+        "{differences}Where that is meant, or compiler, firmware or QEMU are others: {RENEW}=1 writes {} anew (tests/README.md)",
+        file.display()
+    );
+    Ok(())
+}
