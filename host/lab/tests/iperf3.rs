@@ -112,7 +112,7 @@ fn client(nic: TapNic, test: Test) -> (TapNic, Result<Throughput, Error>) {
 
 fn test(server: IpAddr) -> Test {
     Test {
-        limit: Limit::Seconds(1),
+        limit: Limit::Seconds(3),
         ..Test::new(SocketAddr::new(server, PORT))
     }
 }
