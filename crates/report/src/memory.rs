@@ -28,7 +28,7 @@ pub struct Memory {
     pub receive: Vec<Receive>,
 }
 
-/// Some memory.
+/// Memory of one use, with its types and rates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Region {

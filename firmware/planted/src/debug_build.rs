@@ -13,7 +13,7 @@ const FORMAT: usize = 22;
 #[used]
 static MARK: [AtomicU8; FORMAT] = [const { AtomicU8::new(0) }; FORMAT];
 
-/// Plants it.
+/// Puts the mark into this image, which then stays in memory.
 pub(crate) fn plant() -> uefi::Result {
     for (place, letter) in MARK.iter().zip(TAMROF.iter().rev()) {
         // Letter by letter, so that no constant has them in this order.

@@ -22,7 +22,7 @@ struct Receiver {
     token: ManagedNetworkCompletionToken,
 }
 
-/// Plants them.
+/// Adds them to each card's packet service (MNP) when that appears.
 pub(crate) fn plant() -> uefi::Result {
     appearing::watch(&MANAGED_NETWORK_SERVICE_BINDING, on_service)
 }

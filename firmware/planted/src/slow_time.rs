@@ -31,7 +31,7 @@ static GET_TIME: Original<GetTime> = Original::new();
 /// The function of the driver whose interfaces came first.
 static RECEIVE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Plants it.
+/// Slows `GetTime` down, and has each interface that appears call it with each frame.
 pub(crate) fn plant() -> uefi::Result {
     let system = services::system()?;
     // SAFETY: the table is the firmware's, live and long-lived; our function goes on to the firmware's.

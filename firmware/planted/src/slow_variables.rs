@@ -20,7 +20,7 @@ type SetVariable = unsafe extern "efiapi" fn(
 
 static SET_VARIABLE: Original<SetVariable> = Original::new();
 
-/// Plants it.
+/// Slows `SetVariable` down.
 pub(crate) fn plant() -> uefi::Result {
     let system = services::system()?;
     // SAFETY: the table is the firmware's, live and long-lived; our function goes on to the firmware's.

@@ -7,9 +7,9 @@ use uefi::{Status, StatusExt};
 
 /// EFI_MEMORY_RP: any access faults.
 pub(crate) const READ_PROTECT: u64 = 0x2000;
-/// EFI_MEMORY_XP.
+/// EFI_MEMORY_XP: no instruction is fetched from there.
 pub(crate) const EXECUTE_PROTECT: u64 = 0x4000;
-/// EFI_MEMORY_RO.
+/// EFI_MEMORY_RO: nothing is written there.
 pub(crate) const READ_ONLY: u64 = 0x2_0000;
 
 /// The protocol, up to what is used of it.

@@ -82,22 +82,27 @@ pub(crate) fn of_services(lab: &Lab) -> Result<()> {
 
 /// A packet of the firmware's packet service, and of our engine over our driver.
 pub(crate) fn of_packets(lab: &Lab) -> Result<()> {
+    let ladder = counted_ladder(lab, "only=MNP,copied,one")?;
+    let mut rows = per_packet(&ladder);
+    rows.retain(|rung, _| RUNGS.contains(&rung.as_str()));
+    compare("packets", rows)
+}
+
+/// The ladder of a machine that counts instructions, in short, with more options.
+pub(crate) fn counted_ladder(lab: &Lab, more: &str) -> Result<Ladder> {
     let network = Network::new(lab, NetworkOptions::default())?;
     let mut machine = Machine::new(Accelerator::Tcg);
     machine.counts_instructions = true;
     machine.network = Some(network.card());
-    let ladder = ladder::measure(
+    ladder::measure(
         lab,
         machine,
         IpVersion::V4,
         (&wireboot()?, &doctor_program()?),
-        &format!("{IN_SHORT} only=MNP,copied,one"),
+        &format!("{IN_SHORT} {more}"),
         PATIENCE,
         |_| {},
-    )?;
-    let mut rows = per_packet(&ladder);
-    rows.retain(|rung, _| RUNGS.contains(&rung.as_str()));
-    compare("packets", rows)
+    )
 }
 
 /// For each packet of each rung of receiving full frames and files.

@@ -8,7 +8,7 @@ use wireboot_lab::accel;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
-use wireboot_lab::qemu::{Accelerator, Machine};
+use wireboot_lab::qemu::Machine;
 
 use crate::instructions;
 use crate::scene::{doctor_program, wireboot};
@@ -143,19 +143,7 @@ fn has_figure(ladder: &Ladder, kind: Kind, name: &str) -> Result<()> {
 
 /// Over the firmware's driver each part of a frame's way takes the instructions that it has more than another: the same on any host.
 pub(crate) fn phases_of_a_frame(lab: &Lab) -> Result<()> {
-    let network = Network::new(lab, NetworkOptions::default())?;
-    let mut machine = Machine::new(Accelerator::Tcg);
-    machine.counts_instructions = true;
-    machine.network = Some(network.card());
-    let ladder = ladder::measure(
-        lab,
-        machine,
-        IpVersion::V4,
-        (&wireboot()?, &doctor_program()?),
-        &format!("{IN_SHORT} phases=1"),
-        PATIENCE,
-        |_| {},
-    )?;
+    let ladder = instructions::counted_ladder(lab, "phases=1")?;
     println!("{}", ladder.text());
     instructions::compare("firmware_driver", instructions::per_packet(&ladder))?;
     // Of a frame: the driver's part, and the engine's while it has the frame.

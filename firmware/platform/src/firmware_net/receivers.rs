@@ -60,7 +60,7 @@ pub struct Disconnected {
 }
 
 impl Disconnected {
-    /// None yet.
+    /// Begins with all of them connected.
     ///
     /// # Errors
     /// Where the firmware has no such service on the card.
