@@ -106,7 +106,7 @@ pub(crate) fn wireboot_over_wireboot(lab: &Lab) -> Result<()> {
 }
 
 fn over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
-    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 1)?;
     scene.machine.pxe_only(Some(IpVersion::V6));
     Ok(scene)
 }

@@ -110,7 +110,7 @@ pub(crate) fn over_ours_by_http(lab: &Lab) -> Result<()> {
 /// The same over IPv6, all statuses, and the base code's own address.
 pub(crate) fn over_ours_over_ipv6(lab: &Lab) -> Result<()> {
     const VERBS: [&str; 3] = ["esxi-http", "grub-http", "shim-http"];
-    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 1)?;
     scene.machine.pxe_only(Some(IpVersion::V6));
     let server = format!("[{SERVER6}]");
     prepare(&scene, &format!("statuses\n{}", http_jobs(&VERBS, &server)))?;

@@ -135,7 +135,7 @@ fn tagged(lab: &Lab) -> Result<Scene<'_>> {
         vlan: Some(5),
         ..NetworkOptions::default()
     };
-    Scene::on(lab, options, 4)
+    Scene::on(lab, options, 1)
 }
 
 /// The data by TFTP, the rest by HTTP, all of it with the tag.

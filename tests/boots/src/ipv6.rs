@@ -31,7 +31,7 @@ fn bridged() -> NetworkOptions {
 }
 
 fn scene(lab: &Lab, by: By) -> Result<Scene<'_>> {
-    let mut scene = Scene::on(lab, bridged(), 4)?;
+    let mut scene = Scene::on(lab, bridged(), 1)?;
     scene
         .machine
         .pxe_only((by == By::Pxe).then_some(IpVersion::V6));

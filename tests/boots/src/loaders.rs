@@ -109,7 +109,7 @@ pub(crate) fn grub_by_its_own_means(lab: &Lab) -> Result<()> {
 
 /// The same over IPv6, by PXE: shim is told a URL.
 pub(crate) fn shim_and_grub_over_ipv6(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 1)?;
     scene.machine.pxe_only(Some(IpVersion::V6));
     prepare(&scene, &format!("[{SERVER6}]"), &menu())?;
     let program = program(&scene, "")?;
@@ -170,7 +170,7 @@ pub(crate) fn shim_by_http_and_grub(lab: &Lab) -> Result<()> {
 
 /// The same over IPv6, with a GRUB that has HTTP: it goes on by that, by what the path of shim's device says.
 pub(crate) fn shim_and_grub_by_http_over_ipv6(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 1)?;
     scene.machine.pxe_only(Some(IpVersion::V6));
     prepare_by(&scene, "http", &format!("[{SERVER6}]"), &menu())?;
     let grub = scene.system.directory.join(FOLDER).join("grubx64.efi");

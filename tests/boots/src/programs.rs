@@ -110,7 +110,7 @@ pub(crate) fn grub_in_a_vlan(lab: &Lab) -> Result<()> {
         vlan: Some(5),
         ..NetworkOptions::default()
     };
-    let mut scene = Scene::on(lab, options, 4)?;
+    let mut scene = Scene::on(lab, options, 1)?;
     prepare(&scene, "10.77.0.1", &menu())?;
     // Without the near end: GRUB's own frames.
     scene.boot_from_disk("vlan=5 near-end=0 http://10.77.0.1/wireboot.conf")?;

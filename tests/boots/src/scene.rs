@@ -34,7 +34,7 @@ pub(crate) struct Scene<'lab> {
 impl<'lab> Scene<'lab> {
     /// A plain network and little data.
     pub(crate) fn new(lab: &'lab Lab) -> Result<Self> {
-        Scene::on(lab, NetworkOptions::default(), 4)
+        Scene::on(lab, NetworkOptions::default(), 1)
     }
 
     /// Another network, and `megabytes` of data.

@@ -16,7 +16,7 @@ fn scene(lab: &Lab) -> Result<Scene<'_>> {
         bridge: true,
         ..NetworkOptions::of(IpVersion::V6)
     };
-    Scene::on(lab, options, 4)
+    Scene::on(lab, options, 1)
 }
 
 /// The machine makes itself the address that the network lets it make, and fetches its configuration from `url`.

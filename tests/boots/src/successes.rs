@@ -82,7 +82,7 @@ const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
 pub(crate) fn from_kea(lab: &Lab) -> Result<()> {
     // With another computer beside it: Kea leaves out an interface without a carrier, and the machine is still off.
-    let scene = Scene::on(lab, bridged(), 4)?;
+    let scene = Scene::on(lab, bridged(), 1)?;
     let _other = scene.network.station("other", PROXY)?;
     let directory = &scene.system.directory;
     let _servers = [
@@ -94,7 +94,7 @@ pub(crate) fn from_kea(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
-    let scene = Scene::on(lab, bridged(), 4)?;
+    let scene = Scene::on(lab, bridged(), 1)?;
     let station = scene.network.station("proxy", PROXY)?;
     let _kea = servers::kea(lab, "kea-addresses-only.json")?;
     let _server = Server::start(
@@ -116,7 +116,7 @@ pub(crate) fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
-    let scene = Scene::on(lab, bridged(), 4)?;
+    let scene = Scene::on(lab, bridged(), 1)?;
     let station = scene.network.station("proxy", PROXY)?;
     let directory = &scene.system.directory;
     let _servers = [

@@ -40,7 +40,7 @@ pub(crate) fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
         ip: &[V4, V6],
         ..NetworkOptions::default()
     };
-    let mut scene = Scene::on(lab, options, 4)?;
+    let mut scene = Scene::on(lab, options, 1)?;
     scene.boot_from_disk("http://boot.lab/wireboot.conf")?;
     let _servers = [
         servers::radvd_with(lab, EMPTY_PROMISES)?,
@@ -75,7 +75,7 @@ pub(crate) fn ipv4_leads_nowhere(lab: &Lab) -> Result<()> {
         bridge: true,
         ..NetworkOptions::of(V6)
     };
-    let mut scene = Scene::on(lab, options, 4)?;
+    let mut scene = Scene::on(lab, options, 1)?;
     scene.boot_from_disk("")?;
     let station = scene
         .network
