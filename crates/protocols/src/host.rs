@@ -31,6 +31,8 @@ use wireboot_nic::MacAddress;
 pub trait Port {
     /// The time; also lets the network get on.
     fn now(&mut self) -> Instant;
+    /// Whether there is a link to send by.
+    fn link_up(&self) -> bool;
     /// Sends a frame with all checksums: its Ethernet header, and what is behind. False when there is no room for it now.
     fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool;
     /// The next frame, from its Ethernet header on.
@@ -430,6 +432,9 @@ impl Host {
         kind: [u8; 2],
         payload: &[u8],
     ) -> Result<(), Refusal> {
+        if !port.link_up() {
+            return Err(Refusal::NoMedia);
+        }
         let mut header = [0; 14];
         packet::put(&mut header, 0, &to);
         packet::put(&mut header, 6, &self.mac);

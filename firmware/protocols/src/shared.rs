@@ -28,6 +28,8 @@ pub trait Network: Exchanges {
     fn idle(&mut self);
     /// Time on its clock.
     fn now(&self) -> Instant;
+    /// Whether the card has a link, as it was last looked at.
+    fn link_up(&self) -> bool;
     /// Uses another address of the station's, as a caller wants.
     fn configure(&mut self, address: IpAddr, prefix_len: u8, router: Option<IpAddr>);
     /// The size of the file at `url`, in bytes.

@@ -296,6 +296,10 @@ impl efi_protocols::Network for Shared {
         instant(self.0.borrow().network.clock)
     }
 
+    fn link_up(&self) -> bool {
+        self.0.borrow().network.link_up()
+    }
+
     fn configure(&mut self, address: IpAddr, prefix_len: u8, router: Option<IpAddr>) {
         self.0.borrow_mut().configure(address, prefix_len, router);
     }

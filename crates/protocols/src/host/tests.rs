@@ -34,6 +34,8 @@ struct Wire {
     patience: Option<usize>,
     /// Frames of the host's that are lost, by their number.
     lost: Vec<usize>,
+    /// There is no link.
+    cut: bool,
     /// Largest packets that the neighbour sends.
     mtu: usize,
     /// What the neighbour sends all the time to who has spoken last.
@@ -179,6 +181,10 @@ impl Port for Wire {
             self.datagram("10.0.0.9:3000".parse().unwrap(), to, &payload);
         }
         self.now
+    }
+
+    fn link_up(&self) -> bool {
+        !self.cut
     }
 
     fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
@@ -1288,6 +1294,9 @@ fn a_full_link_is_waited_for() {
             self.0 += STEP;
             self.0
         }
+        fn link_up(&self) -> bool {
+            true
+        }
         fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
             false
         }
@@ -1300,4 +1309,28 @@ fn a_full_link_is_waited_for() {
     }
     let sent = host("10.0.0.1").udp_write(&mut Full(Instant::ZERO), &outgoing("10.0.0.255:7", b""));
     assert_eq!(sent, Err(Refusal::Timeout));
+}
+
+#[test]
+fn without_a_link_nothing_is_sent_and_nobody_waits() {
+    for (own, peer) in [("10.0.0.1", "10.0.0.9"), ("fd00::1", "fd00::9")] {
+        let mut wire = Wire::new(&[peer]);
+        wire.cut = true;
+        let mut host = host(own);
+        let to = std::format!("{}", SocketAddr::new(ip(peer), 7));
+        let before = wire.now;
+        assert_eq!(
+            host.udp_write(&mut wire, &outgoing(&to, b"x")),
+            Err(Refusal::NoMedia)
+        );
+        assert_eq!(host.arp(&mut wire, ip(peer)), Err(Refusal::NoMedia));
+        let asked = match ip(own) {
+            IpAddr::V4(_) => host.dhcp(&mut wire, None, false),
+            IpAddr::V6(_) => host.dhcp6(&mut wire, None),
+        };
+        assert_eq!(asked.err(), Some(Refusal::NoMedia));
+        assert!(wire.sent.is_empty() && wire.now < before + Duration::from_secs(1));
+        wire.cut = false;
+        assert_eq!(host.arp(&mut wire, ip(peer)), Ok(PEER_MAC));
+    }
 }

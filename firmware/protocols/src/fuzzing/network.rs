@@ -47,6 +47,8 @@ struct State {
     last_job: Job,
     frame: Vec<u8>,
     up: bool,
+    /// The card has no link.
+    cut: bool,
     halted: bool,
     /// Nothing more comes.
     quiet: bool,
@@ -73,6 +75,12 @@ impl Fake {
     /// Happens in the middle of calls from now on.
     pub(super) fn interrupt(&self, interrupt: impl FnMut() + 'static) {
         self.0.borrow_mut().interrupt = Some(Box::new(interrupt));
+    }
+
+    /// The card's link is lost, or back.
+    #[cfg(test)]
+    pub(super) fn set_link(&self, up: bool) {
+        self.0.borrow_mut().cut = !up;
     }
 
     /// A call begins, for which time passes slowly at first.
@@ -142,6 +150,10 @@ impl Network for Fake {
         state.step = (state.step * 2).min(LAST_STEP);
         state.now = Some(now);
         now
+    }
+
+    fn link_up(&self) -> bool {
+        !self.0.borrow().cut
     }
 
     fn configure(&mut self, _: IpAddr, _: u8, _: Option<IpAddr>) {}

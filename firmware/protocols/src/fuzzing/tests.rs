@@ -3,6 +3,7 @@
 mod heap;
 mod http;
 mod levels;
+mod link;
 mod tables;
 
 use super::*;
