@@ -238,7 +238,7 @@ fn without_a_link(scene: &Scene<'_>, machine: &mut RunningMachine) -> Result<()>
 
 /// The cable is pulled while a loader runs: over ours its calls are answered as over stock, and all goes on when it is back.
 pub(crate) fn no_link(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?;
     prepare(&scene, &jobs(&["no-link"]))?;
     let callers = scene.system.directory.join("callers.efi");
     let server = scene.serve_program(&callers, &[])?;

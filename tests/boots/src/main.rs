@@ -245,6 +245,10 @@ const CASES: &[(&str, Case)] = &[
         "shim_and_grub_from_a_disk",
         loaders::shim_and_grub_from_a_disk,
     ),
+    (
+        "shim_and_grub_from_a_disk_over_ipv6",
+        loaders::shim_and_grub_from_a_disk_over_ipv6,
+    ),
     ("shim_by_http_and_grub", loaders::shim_by_http_and_grub),
     (
         "shim_and_grub_by_http_over_ipv6",
