@@ -145,10 +145,10 @@ impl Shared {
         self.state.try_borrow_mut().ok()
     }
 
-    /// Does `work` with the network, unless a call is at work.
-    pub(crate) fn at_leisure(&self, work: impl FnOnce(&mut dyn Network)) {
+    /// Does `work` with the state, unless a call is at work.
+    pub(crate) fn at_leisure(&self, work: impl FnOnce(&mut State)) {
         if let Ok(mut state) = self.state.try_borrow_mut() {
-            work(&mut *state.network);
+            work(&mut state);
         }
     }
 

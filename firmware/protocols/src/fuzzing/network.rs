@@ -47,6 +47,8 @@ struct State {
     last_job: Job,
     frame: Vec<u8>,
     up: bool,
+    /// Frames that left.
+    sent: u32,
     /// The card has no link.
     cut: bool,
     halted: bool,
@@ -75,6 +77,12 @@ impl Fake {
     /// Happens in the middle of calls from now on.
     pub(super) fn interrupt(&self, interrupt: impl FnMut() + 'static) {
         self.0.borrow_mut().interrupt = Some(Box::new(interrupt));
+    }
+
+    /// Frames that left since the last time.
+    #[cfg(test)]
+    pub(super) fn take_sent(&self) -> u32 {
+        core::mem::take(&mut self.0.borrow_mut().sent)
     }
 
     /// The card's link is lost, or back.
@@ -283,7 +291,9 @@ impl Link for Fake {
     }
 
     fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
-        self.0.borrow_mut().byte() % 8 != 7
+        let state = &mut *self.0.borrow_mut();
+        state.sent += 1;
+        state.byte() % 8 != 7
     }
 
     fn peek(&mut self) -> Option<&[u8]> {

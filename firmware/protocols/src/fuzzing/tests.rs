@@ -1,5 +1,6 @@
 //! Sequences of calls, each with something that a loader may do wrong.
 
+mod groups;
 mod heap;
 mod http;
 mod levels;
