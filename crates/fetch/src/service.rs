@@ -37,6 +37,9 @@ use wireboot_ring::{Receiver, Sender};
 /// section 6.2.6).
 const ROUTER_PATIENCE: Duration = Duration::from_secs(4);
 
+/// How often the link is looked at while there is a tap on it.
+const LINK_LOOKS: Duration = Duration::from_millis(100);
+
 /// Downloads that run at the same time; further ones wait. They share the receive buffers.
 pub const MAX_CONCURRENT: usize = 4;
 
@@ -97,7 +100,7 @@ pub enum Command {
         /// The engine's end. It tells what becomes of the connection.
         socket: Socket,
     },
-    /// Put a tap on the link, instead of any former one.
+    /// Put a tap on the link, instead of any former one. From then on [`Event::Link`] tells of the link.
     Tap(Box<Tap>),
     /// End a job now; it is still answered by [`Event::Done`] or [`Exchanged::Ended`], but for a connection.
     Cancel {
@@ -154,6 +157,11 @@ pub enum Event {
         job: Job,
         /// What has come.
         news: Exchanged,
+    },
+    /// The link below the tap has come up, or gone down. It was up when the tap was put on it.
+    Link {
+        /// Which of the two.
+        up: bool,
     },
 }
 
@@ -228,6 +236,14 @@ pub struct Service<N: Nic> {
     engine: Engine<N>,
     commands: Receiver<Command>,
     shared: Rc<ServiceState>,
+    /// `None` without a tap.
+    link: Option<LinkState>,
+}
+
+/// The link, as it was last told.
+struct LinkState {
+    up: bool,
+    next_look: Instant,
 }
 
 /// What the tasks of a service share.
@@ -298,6 +314,7 @@ impl<N: Nic> Service<N> {
             engine,
             commands,
             shared,
+            link: None,
         }
     }
 
@@ -311,6 +328,7 @@ impl<N: Nic> Service<N> {
         }
         self.shared.workers.turn(now);
         let received = self.engine.poll(now)?;
+        self.look_at_link(now);
         self.shared.outbox.borrow_mut().flush();
         Ok(received || self.shared.workers.busy())
     }
@@ -332,9 +350,27 @@ impl<N: Nic> Service<N> {
         self.engine.into_nic()
     }
 
+    fn look_at_link(&mut self, now: Instant) {
+        let Some(link) = self.link.as_mut().filter(|link| now >= link.next_look) else {
+            return;
+        };
+        link.next_look = now + LINK_LOOKS;
+        let up = self.engine.nic_mut().link_up();
+        if link.up != up {
+            link.up = up;
+            self.shared.report(Event::Link { up });
+        }
+    }
+
     fn command(&mut self, command: Command) {
         match command {
-            Command::Tap(tap) => self.engine.set_tap(*tap),
+            Command::Tap(tap) => {
+                self.engine.set_tap(*tap);
+                self.link.get_or_insert(LinkState {
+                    up: true,
+                    next_look: Instant::ZERO,
+                });
+            }
             command => {
                 if let Some(task) = self.shared.command(command) {
                     self.engine.add(task);

@@ -7,7 +7,7 @@ use crate::packet::{
     parse, put, tcp,
 };
 use crate::tap::cut::cut;
-use crate::{Engine, Ipv4Config, Memory, Region};
+use crate::{Engine, Igmp, Ipv4Config, Memory, Region};
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,6 +30,62 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 const IP: usize = ETHERNET_HEADER;
 const TCP: usize = ETHERNET_HEADER + IPV4_HEADER;
+
+/// What a host without routing hears of groups, by IGMP: frames of IPv4 packets, each behind a byte with its length and one that says whether the
+/// header and its sums are right, and time between.
+pub fn fuzz_igmp(mut data: &[u8]) {
+    let mut igmp = Igmp::default();
+    let mut now = Instant::ZERO;
+    let groups = [[239, 1, 2, 3], [224, 0, 0, 251], [224, 0, 0, 1]].map(Ipv4Addr::from);
+    while let [len, how, rest @ ..] = data {
+        let (bytes, rest) = rest.split_at(usize::from(*len).min(rest.len()));
+        data = rest;
+        let mut bytes = bytes.to_vec();
+        if how & 1 == 0 {
+            set_right(&mut bytes);
+        }
+        let wanted = usize::from(how >> 1 & 3);
+        igmp.set(groups.iter().copied().take(wanted), now);
+        igmp.hear(&bytes, u16::from(*how) << 8, now);
+        now += Duration::from_millis(u64::from(*how) * 100);
+        for packet in igmp.due(US, 0x8000, now) {
+            assert_eq!(be16(&packet, 2), u16::try_from(packet.len()).ok());
+            let (header, message) = packet.split_at(24);
+            assert_eq!(
+                [header, message].map(|part| checksum::compute(0, part)),
+                [0; 2]
+            );
+            assert_eq!(header[8..10], [1, 2]);
+            // Of no group that everybody hears.
+            assert!(!message.windows(4).any(|window| window == [224, 0, 0, 1]));
+        }
+    }
+    igmp.set([].into_iter(), now);
+    for _ in 0..2 {
+        igmp.due(US, 0x8000, now);
+        now += Duration::from_secs(1);
+    }
+    assert!(igmp.is_empty(), "a group stays");
+}
+
+/// Makes the header of an IGMP message what it has to be, and the sums right.
+fn set_right(bytes: &mut [u8]) {
+    const HEADER: usize = 24;
+    let len = bytes.len() as u16;
+    if bytes.len() < HEADER + 8 {
+        return;
+    }
+    put(bytes, 0, [0x46, 0]);
+    put(bytes, 2, len.to_be_bytes());
+    put(bytes, 6, [0, 0, 1, 2, 0, 0]);
+    put(bytes, 20, [0x94, 4, 0, 0]);
+    let sum = checksum::compute(0, &bytes[..HEADER]);
+    put(bytes, 10, sum.to_be_bytes());
+    put(bytes, HEADER, [0x11]);
+    put(bytes, HEADER + 2, [0, 0]);
+    let sum = checksum::compute(0, &bytes[HEADER..]);
+    put(bytes, HEADER + 2, sum.to_be_bytes());
+}
 
 /// Cuts any unit for a tap: two bytes for the longest frame, two for the length of joined datagrams, then the unit.
 pub fn fuzz_cut(data: &[u8]) {

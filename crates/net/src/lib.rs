@@ -31,8 +31,10 @@ pub mod few;
     reason = "a test kit"
 )]
 pub mod fuzzing;
+mod igmp;
 mod interface;
 mod ipv6;
+mod membership;
 mod memory;
 mod output;
 mod packet;
@@ -53,9 +55,11 @@ pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use datagrams::DatagramSink;
 pub use engine::{Engine, Task};
 pub use error::NetError;
+pub use igmp::Igmp;
 pub use interface::{Ipv4Config, Route, RouterInfo};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use ipv6::fuzzing as ipv6_fuzzing;
+pub use ipv6::mld::Mld;
 pub use memory::{Memory, MemoryBlock, Region};
 pub use packet::Ends;
 pub use parts::Parts;

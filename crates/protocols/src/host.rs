@@ -5,6 +5,7 @@ mod boot_server;
 mod dhcp;
 mod dhcpv6;
 mod fragments;
+mod groups;
 mod neighbor;
 mod packet;
 mod tftp;
@@ -21,6 +22,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use fragments::Fragments;
+use groups::Groups;
 use packet::{Header, Ip};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -31,6 +33,8 @@ use wireboot_nic::MacAddress;
 pub trait Port {
     /// The time; also lets the network get on.
     fn now(&mut self) -> Instant;
+    /// Whether there is a link to send by.
+    fn link_up(&self) -> bool;
     /// Sends a frame with all checksums: its Ethernet header, and what is behind. False when there is no room for it now.
     fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool;
     /// The next frame, from its Ethernet header on.
@@ -92,6 +96,7 @@ pub struct Host {
     /// Whether it may ask for neighbours that it does not know.
     pub auto_arp: bool,
     filter: Filter,
+    groups: Groups,
     /// The last ones asked for, the oldest first.
     neighbors: Vec<(IpAddr, MacAddress)>,
     datagrams: VecDeque<Datagram>,
@@ -115,6 +120,7 @@ impl Host {
             tos: 0,
             auto_arp: true,
             filter: Filter::default(),
+            groups: Groups::default(),
             neighbors: Vec::new(),
             datagrams: VecDeque::new(),
             fragments: Fragments::default(),
@@ -216,7 +222,7 @@ impl Host {
         Ok(())
     }
 
-    /// Hears what has come.
+    /// Hears what has come, and tells of its groups where it is time for that.
     ///
     /// # Errors
     /// None, as nobody is asked.
@@ -256,6 +262,7 @@ impl Host {
             while let Some(frame) = port.receive() {
                 self.hear(&frame, now);
             }
+            self.tell_groups(port, now);
             let thing = found(self);
             if thing.is_some() || now >= end {
                 return Ok(thing);
@@ -310,6 +317,7 @@ impl Host {
             self.hear_arp(payload);
             return;
         }
+        self.hear_query([k0, k1], payload, now);
         let Some(ip) = packet::parse([k0, k1], payload) else {
             return;
         };
@@ -430,6 +438,9 @@ impl Host {
         kind: [u8; 2],
         payload: &[u8],
     ) -> Result<(), Refusal> {
+        if !port.link_up() {
+            return Err(Refusal::NoMedia);
+        }
         let mut header = [0; 14];
         packet::put(&mut header, 0, &to);
         packet::put(&mut header, 6, &self.mac);

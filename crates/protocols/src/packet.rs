@@ -135,7 +135,8 @@ pub fn name_file(packet: &mut Packet, server: Ipv4Addr, file: &str) {
     write_options(packet, name.into_iter().chain(path).chain(others));
 }
 
-/// Makes a DHCPv6 message (RFC 8415) name `file` on `server` (RFC 5970).
+/// Makes a DHCPv6 message (RFC 8415) name `file` on `server` (RFC 5970). Options without a value, as Rapid Commit, are left out: GRUB reads no
+/// further than the first of them, and EDK II's exchange has none.
 pub fn name_file6(packet: &mut Packet, server: IpAddr, file: &str) {
     let url = match server {
         IpAddr::V4(server) => format!("tftp://{server}/{file}"),
@@ -165,7 +166,7 @@ pub fn name_file6(packet: &mut Packet, server: IpAddr, file: &str) {
         if code == 0 {
             break;
         }
-        if code != BOOT_FILE_URL {
+        if code != BOOT_FILE_URL && !value.is_empty() {
             push(code, value);
         }
         rest = tail;
@@ -252,26 +253,28 @@ mod tests {
     #[test]
     fn a_message_names_the_loaders_url() {
         let mut packet = [0; PACKET];
-        let message = [7, 1, 2, 3, 0, 2, 0, 2, 9, 9, 0, 59, 0, 1, b'x', 0, 14, 0, 0];
+        let message = [
+            7, 1, 2, 3, 0, 2, 0, 2, 9, 9, 0, 59, 0, 1, b'x', 0, 14, 0, 0, 0, 7, 0, 1, 5,
+        ];
         packet[..message.len()].copy_from_slice(&message);
         name_file6(&mut packet, "fd00::1".parse().unwrap(), "a/b.efi");
         let url = b"tftp://[fd00::1]/a/b.efi";
         let mut expected = alloc::vec![7, 1, 2, 3, 0, 59, 0, url.len() as u8];
         expected.extend(url);
-        expected.extend([0, 2, 0, 2, 9, 9, 0, 14, 0, 0, 0, 0, 0, 0]);
+        expected.extend([0, 2, 0, 2, 9, 9, 0, 7, 0, 1, 5, 0, 0, 0, 0]);
         assert_eq!(packet[..expected.len()], expected);
     }
 
     #[test]
     fn options_that_do_not_fit_are_left_out() {
         let mut packet = [0; PACKET];
-        // An option that fills what 22 bytes of URL option leave, and one byte more; one of no bytes.
+        // An option that fills what 22 bytes of URL option leave, and one byte more; one of one byte.
         for (len, fits) in [(1442_u16, true), (1443, false)] {
             packet.fill(0);
             packet[..6].copy_from_slice(&[7, 1, 2, 3, 0, 2]);
             packet[6..8].copy_from_slice(&len.to_be_bytes());
             packet[8..][..len.into()].fill(9);
-            packet[8 + usize::from(len) + 1] = 14;
+            packet[8 + usize::from(len)..][..4].copy_from_slice(&[0, 14, 0, 1]);
             name_file6(&mut packet, "fd00::1".parse().unwrap(), "a");
             assert_eq!(packet[4..8], [0, 59, 0, 18]);
             let behind = if fits { [0, 2] } else { [0, 14] };

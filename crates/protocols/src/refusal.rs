@@ -27,6 +27,9 @@ pub enum Refusal {
     /// EFI_TIMEOUT: nobody has answered.
     #[error("nobody answers")]
     Timeout,
+    /// EFI_NO_MEDIA: the card has no link.
+    #[error("the network card has no link")]
+    NoMedia,
     /// EFI_OUT_OF_RESOURCES: there is no memory, or no room for more.
     #[error("no memory")]
     OutOfResources,

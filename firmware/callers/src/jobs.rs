@@ -22,6 +22,8 @@ pub(crate) enum Verb {
     /// Not a loader: tells how it is set, `4` or `6`.
     ShowIp,
     LoadFile,
+    /// Not a loader: calls while the card has no link, which somebody takes away and gives back.
+    NoLink,
     /// Not a file: drivers that must not be disconnected.
     DriversStay,
     /// Not a loader: the tables of statuses of the specification.
@@ -35,7 +37,7 @@ pub(crate) enum Verb {
     Exit,
 }
 
-const VERBS: [(&str, Verb); 22] = [
+const VERBS: [(&str, Verb); 23] = [
     ("openbsd", Verb::OpenBsd),
     ("esxi-tftp", Verb::Esxi),
     ("limine", Verb::Limine),
@@ -50,6 +52,7 @@ const VERBS: [(&str, Verb); 22] = [
     ("set-ip", Verb::SetIp),
     ("show-ip", Verb::ShowIp),
     ("load-file", Verb::LoadFile),
+    ("no-link", Verb::NoLink),
     ("drivers-stay", Verb::DriversStay),
     ("statuses", Verb::Statuses),
     ("connect", Verb::Connect),

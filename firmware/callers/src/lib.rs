@@ -17,6 +17,7 @@ mod interface;
 mod jobs;
 mod leavings;
 mod load_file;
+mod no_link;
 mod report;
 mod settings;
 mod snp;
@@ -93,6 +94,7 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Verb::LeaveOpen => leavings::leave_open(device, file, clock),
         Verb::Start => leavings::start(device, file),
         Verb::LoadFile => load_file::start(device, file),
+        Verb::NoLink => no_link::calls(device, file, clock),
         Verb::Statuses | Verb::DriversStay | Verb::Exit => return false,
     };
     let micros = clock.micros() - begin;

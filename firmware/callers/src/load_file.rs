@@ -117,6 +117,15 @@ pub(crate) fn start(device: Handle, url: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// LoadFile of the device's own file, which is not read: that it is there is told by BUFFER_TOO_SMALL.
+pub(crate) fn own(device: Handle) -> Result<Status, Failure> {
+    let file = LoadFile {
+        protocol: efi::protocol(device, &LoadFileProtocol::GUID, "LoadFile")?,
+        rest: &END,
+    };
+    Ok(file.call(file.rest, Boolean::TRUE, &mut 0, ptr::null_mut()))
+}
+
 fn by_hand(path: &[u8], url: &str) -> Result<Vec<u8>, Failure> {
     const SMALL: Status = Status::BUFFER_TOO_SMALL;
     let file = LoadFile::of(path)?;

@@ -175,21 +175,15 @@ impl Face<'_> {
 
     /// Has the host hear what has come.
     fn listen(&mut self) -> Result<(), Refusal> {
-        let State {
-            network, snp, host, ..
-        } = &mut *self.call.state;
-        host.listen(&mut CallerPort {
-            network: &mut **network,
-            hub: snp.link(),
-            callback: None,
-        })
+        listen(&mut self.call.state)
     }
 
     /// Dhcp, Discover and Mtftp leave the filter empty, and nothing unread.
     fn leave(&mut self) {
-        let host = self.host();
-        host.flush();
-        let _ = host.set_filter(Filter::default());
+        let _ = self.host().set_filter(Filter::default());
+        // Routers are told of groups that are left.
+        let _ = self.listen();
+        self.host().flush();
         self.publish();
     }
 
@@ -205,6 +199,24 @@ impl Face<'_> {
     /// The address in a caller's variable, of the version in use.
     fn address(&mut self, bytes: [u8; 16]) -> IpAddr {
         mode::address(bytes, self.mode().using_ipv6.into())
+    }
+}
+
+fn listen(state: &mut State) -> Result<(), Refusal> {
+    let State {
+        network, snp, host, ..
+    } = state;
+    host.listen(&mut CallerPort {
+        network: &mut **network,
+        hub: snp.link(),
+        callback: None,
+    })
+}
+
+/// Looks after the host between calls, where it has to be: routers ask for its groups.
+pub(crate) fn turn(state: &mut State) {
+    if state.host.has_groups() {
+        let _ = listen(state);
     }
 }
 
@@ -252,8 +264,8 @@ unsafe extern "efiapi" fn start(this: *mut PxeBaseCodeProtocol, ipv6: Boolean) -
 unsafe extern "efiapi" fn stop(this: *mut PxeBaseCodeProtocol) -> Status {
     with(this, |face| {
         face.started()?;
+        face.leave();
         face.call.state.snp.link().set_host_up(false);
-        face.host().flush();
         *face.mode() = mode::stopped();
         let host = face.host();
         (host.ttl, host.tos, host.auto_arp) = (mode::TTL, 0, true);

@@ -100,6 +100,9 @@ unsafe extern "efiapi" fn load_file(
         Ok(call) => call,
         Err(refusal) => return status(refusal),
     };
+    if !call.state.network.link_up() {
+        return Status::NO_MEDIA;
+    }
     let result = load(&mut *call.state.network, &url, memory);
     if let Ok(len) | Err(Refusal::BufferTooSmall(len)) = result {
         // SAFETY: the caller's variable.

@@ -1,6 +1,6 @@
 //! What stays while a loader runs: the network, and the protocols on it.
 
-use crate::base_code::{BaseCodeTable, Packets};
+use crate::base_code::{self, BaseCodeTable, Packets};
 use crate::binding::BindingTable;
 use crate::http;
 use crate::ip_config::{self, IpConfigTable};
@@ -199,7 +199,10 @@ unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
     let shared = unsafe { context.cast::<Shared>().as_ref() };
-    shared.at_leisure(|network| network.turn());
+    shared.at_leisure(|state| {
+        state.network.turn();
+        base_code::turn(state);
+    });
     http::advance_all(shared);
 }
 

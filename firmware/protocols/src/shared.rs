@@ -28,6 +28,8 @@ pub trait Network: Exchanges {
     fn idle(&mut self);
     /// Time on its clock.
     fn now(&self) -> Instant;
+    /// Whether the card has a link, as it was last looked at.
+    fn link_up(&self) -> bool;
     /// Uses another address of the station's, as a caller wants.
     fn configure(&mut self, address: IpAddr, prefix_len: u8, router: Option<IpAddr>);
     /// The size of the file at `url`, in bytes.
@@ -143,10 +145,10 @@ impl Shared {
         self.state.try_borrow_mut().ok()
     }
 
-    /// Does `work` with the network, unless a call is at work.
-    pub(crate) fn at_leisure(&self, work: impl FnOnce(&mut dyn Network)) {
+    /// Does `work` with the state, unless a call is at work.
+    pub(crate) fn at_leisure(&self, work: impl FnOnce(&mut State)) {
         if let Ok(mut state) = self.state.try_borrow_mut() {
-            work(&mut *state.network);
+            work(&mut state);
         }
     }
 

@@ -61,6 +61,7 @@ pub(crate) fn status(refusal: Refusal) -> Status {
         Refusal::DeviceError => Status::DEVICE_ERROR,
         Refusal::InvalidParameter => Status::INVALID_PARAMETER,
         Refusal::Timeout => Status::TIMEOUT,
+        Refusal::NoMedia => Status::NO_MEDIA,
         Refusal::OutOfResources => Status::OUT_OF_RESOURCES,
         Refusal::Aborted => Status::ABORTED,
         Refusal::BadBufferSize => Status::BAD_BUFFER_SIZE,
@@ -154,6 +155,7 @@ impl SnpTable {
         // SAFETY: callers read the mode between calls.
         let mode = unsafe { &mut *self.mode.get() };
         mode.state = NetworkState(snp.state() as u32);
+        mode.media_present = call.state.network.link_up().into();
         mode.receive_filter_setting = snp.filters();
         mode.mcast_filter_count = snp.multicast().len() as u32;
         for (place, address) in mode.mcast_filter.iter_mut().zip(snp.multicast()) {

@@ -406,7 +406,10 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
     | Event::Progress { job, .. }
     | Event::Done { job, .. }
     | Event::Exchange { job, .. }
-    | Event::Lease { job, .. }) = event;
+    | Event::Lease { job, .. }) = event
+    else {
+        return Ok(());
+    };
     let others = others(downloads, job);
     let Some(download) = downloads.iter_mut().find(|download| download.job == job) else {
         return Ok(());
@@ -444,7 +447,7 @@ fn take(network: &mut Network, downloads: &mut [Download], event: Event) -> Resu
             download.file = Some(file);
             download.ended = network.clock.micros();
         }
-        Event::Lease { .. } | Event::Exchange { .. } => {}
+        Event::Lease { .. } | Event::Exchange { .. } | Event::Link { .. } => {}
     }
     Ok(())
 }

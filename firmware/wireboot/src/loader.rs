@@ -78,7 +78,7 @@ pub fn offer(
         mac_path: interfaces.mac,
         ip_path: interfaces.ip,
     };
-    let packets = packets(origin, network.leases(), url);
+    let packets = packets(origin, network.leases(), url, address.is_ipv6());
     let by_http = url.scheme() == Scheme::Http;
     let interface = Interface {
         url: url.clone(),
@@ -157,33 +157,38 @@ fn v6_settings(lease: &Lease6) -> Settings {
     }
 }
 
-/// The packets of the DHCP exchange, the firmware's or ours. Those of servers name the loader.
-fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
-    let (mut packets, version) = match (&origin.cached, &leases.v4) {
-        (Some(cached), _) => {
+/// The packets of the DHCP exchange over one version of IP, the firmware's or ours. Those of servers name the loader.
+fn packets(origin: &Origin, leases: &Leases, url: &Url, ipv6: bool) -> Packets {
+    let cached = origin.cached.as_ref();
+    let mut packets = match cached.filter(|cached| cached.station.is_ipv6() == ipv6) {
+        Some(cached) => {
             let [discover, ack, proxy_offer, pxe_discover, pxe_reply] = cached.raw();
-            let packets = Packets {
+            Packets {
                 discover,
                 ack,
                 proxy_offer,
                 pxe_discover,
                 pxe_reply,
-            };
-            (packets, cached.station)
+            }
         }
-        (None, Some(lease)) if !lease.ack.is_empty() => {
-            let some = |raw: &[u8]| (!raw.is_empty()).then(|| packet::padded(raw));
-            let packets = Packets {
-                discover: some(&lease.discover),
-                ack: some(&lease.ack),
-                proxy_offer: some(&lease.proxy_offer),
+        None => {
+            let v4 = leases.v4.as_ref().filter(|_| !ipv6);
+            let v4 = v4.map(|lease| [&lease.discover, &lease.ack, &lease.proxy_offer]);
+            let v6 = leases.v6.as_ref().filter(|_| ipv6);
+            let v6 = v6.map(|lease| [&lease.discover, &lease.ack, &lease.proxy_offer]);
+            let raw = v4
+                .or(v6)
+                .map(|all| all.map(|raw| (!raw.is_empty()).then(|| packet::padded(raw))));
+            let [discover, ack, proxy_offer] = raw.unwrap_or_default();
+            Packets {
+                discover,
+                ack,
+                proxy_offer,
                 ..Packets::default()
-            };
-            (packets, lease.address.address().into())
+            }
         }
-        _ => return Packets::default(),
     };
-    if version.is_ipv4() {
+    if !ipv6 {
         packets.each(packet::end_options);
     }
     let file = url.resource().trim_start_matches('/');
@@ -195,10 +200,10 @@ fn packets(origin: &Origin, leases: &Leases, url: &Url) -> Packets {
     ];
     for packet in named.into_iter().flatten() {
         match url.host() {
-            Host::Address(IpAddr::V4(server)) if version.is_ipv4() => {
+            Host::Address(IpAddr::V4(server)) if !ipv6 => {
                 packet::name_file(packet, *server, file);
             }
-            Host::Address(server) if version.is_ipv6() => {
+            Host::Address(server) if ipv6 => {
                 packet::name_file6(packet, *server, file);
             }
             _ => {}
@@ -294,6 +299,10 @@ impl efi_protocols::Network for Shared {
 
     fn now(&self) -> Instant {
         instant(self.0.borrow().network.clock)
+    }
+
+    fn link_up(&self) -> bool {
+        self.0.borrow().network.link_up()
     }
 
     fn configure(&mut self, address: IpAddr, prefix_len: u8, router: Option<IpAddr>) {

@@ -54,6 +54,8 @@ pub struct Network {
     interface: Box<[u8]>,
     /// The last leases that the service has told of or was given, also for a service that is started anew.
     leases: Leases,
+    /// As the service has last told, once it has a tap.
+    link_up: bool,
     idle_timer: IdleTimer,
     /// How long the BSP has waited for ticks, in microseconds.
     idle_micros: u64,
@@ -159,6 +161,7 @@ impl Network {
             mac,
             interface: card.path().into(),
             leases: Leases::default(),
+            link_up: true,
             idle_timer: IdleTimer::new(),
             idle_micros: 0,
             busy: clock.micros(),
@@ -201,6 +204,11 @@ impl Network {
     /// The leases in use, as far as they have come.
     pub fn leases(&self) -> &Leases {
         &self.leases
+    }
+
+    /// Whether the link is up, as far as a service with a tap has told.
+    pub fn link_up(&self) -> bool {
+        self.link_up
     }
 
     /// Nodes of the interface's device path, without end node.
@@ -296,11 +304,12 @@ impl Network {
             self.busy = self.clock.micros();
             self.asked = false;
         }
-        if let Event::Lease {
-            result: Ok(leases), ..
-        } = &event
-        {
-            self.leases = (**leases).clone();
+        match &event {
+            Event::Lease {
+                result: Ok(leases), ..
+            } => self.leases = (**leases).clone(),
+            Event::Link { up } => self.link_up = *up,
+            _ => {}
         }
         Some(event)
     }
@@ -392,6 +401,8 @@ impl Network {
             events,
         } = Placement::start(nic, self.vlan, self.clock, Vec::new());
         (self.placement, self.commands, self.events) = (placement, commands, events);
+        // Without a tap, which was lost with the old one.
+        self.link_up = true;
         let leases = self.leases.clone().commands();
         let mut commands = self.floor().into_iter().chain(leases);
         commands.try_for_each(|command| self.send(command))

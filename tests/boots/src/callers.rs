@@ -227,3 +227,28 @@ pub(crate) fn over_both(lab: &Lab) -> Result<()> {
     gets(&scene, &mut machine, &BY_HTTP)?;
     expect(&mut machine, "callers: done, 0 of 6 failed").map(drop)
 }
+
+fn without_a_link(scene: &Scene<'_>, machine: &mut RunningMachine) -> Result<()> {
+    expect(machine, "callers: no-link: take the link away")?;
+    machine.set_link(false)?;
+    expect(machine, "callers: no-link: give the link back")?;
+    machine.set_link(true)?;
+    gets(scene, machine, &["no-link"])
+}
+
+/// The cable is pulled while a loader runs: over ours its calls are answered as over stock, and all goes on when it is back.
+pub(crate) fn no_link(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    prepare(&scene, &jobs(&["no-link"]))?;
+    let callers = scene.system.directory.join("callers.efi");
+    let server = scene.serve_program(&callers, &[])?;
+    let mut machine = scene.start()?;
+    without_a_link(&scene, &mut machine)?;
+    drop((machine, server));
+
+    let program = keeper(&scene, "tftp://10.77.0.1/callers.efi")?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "starting efi .* over wireboot's network")?;
+    without_a_link(&scene, &mut machine)
+}

@@ -126,6 +126,15 @@ pub(crate) fn shim_and_grub_from_a_disk(lab: &Lab) -> Result<()> {
     scene.runs(&mut start(&scene)?)
 }
 
+/// The same over IPv6: the URL of shim's folder is in our Reply.
+pub(crate) fn shim_and_grub_from_a_disk_over_ipv6(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 4)?;
+    prepare(&scene, &format!("[{SERVER6}]"), &menu())?;
+    let _server = scene.serve(&["--ra"])?;
+    scene.boot_from_disk(&format!("http://[{SERVER6}]/wireboot.conf"))?;
+    scene.runs(&mut start(&scene)?)
+}
+
 /// What was asked for by HTTP while `scene` booted.
 fn boots_with_requests(scene: &Scene<'_>) -> Result<Vec<String>> {
     let file = scene.lab.scratch().join("loaders.pcap");

@@ -245,6 +245,10 @@ const CASES: &[(&str, Case)] = &[
         "shim_and_grub_from_a_disk",
         loaders::shim_and_grub_from_a_disk,
     ),
+    (
+        "shim_and_grub_from_a_disk_over_ipv6",
+        loaders::shim_and_grub_from_a_disk_over_ipv6,
+    ),
     ("shim_by_http_and_grub", loaders::shim_by_http_and_grub),
     (
         "shim_and_grub_by_http_over_ipv6",
@@ -264,6 +268,7 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
     ("callers_over_ours_by_http", callers::over_ours_by_http),
+    ("callers_without_a_link", callers::no_link),
     ("callers_image_by_wds", callers::image_by_wds),
     ("callers_over_ours_over_ipv6", callers::over_ours_over_ipv6),
     ("callers_over_both", callers::over_both),

@@ -65,6 +65,8 @@ pub(super) struct Client {
     began: Instant,
     end: Instant,
     exchange: Exchange,
+    /// The Solicit or Information-request that was sent last.
+    discover: Vec<u8>,
     /// Of the exchange, and when it began.
     transaction_id: u32,
     since: Instant,
@@ -94,6 +96,7 @@ impl Client {
             began: now,
             end: now + request.patience.unwrap_or(PATIENCE),
             exchange: Exchange::Solicit,
+            discover: Vec::new(),
             transaction_id: random & 0x00ff_ffff,
             since: now,
             solicit: timer.clone(),
@@ -147,10 +150,10 @@ impl Client {
         };
         match (&self.exchange, message.kind) {
             (Exchange::Solicit, MessageType::Advertise) => {
-                self.advertised(source, server, options, now);
+                self.advertised(source, server, (options, bytes), now);
             }
             (Exchange::Solicit, MessageType::Reply) if options.rapid_commit() => {
-                self.replied(source, server, options, None, now);
+                self.replied(source, server, (options, bytes), None, now);
             }
             // Whatever it says, it has heard (section 18.2.10.3).
             (Exchange::Decline(_), MessageType::Reply) if self.giver == server => {
@@ -158,14 +161,12 @@ impl Client {
             }
             (Exchange::Request(offer), MessageType::Reply) if offer.server == server => {
                 let advertised = offer.lease.clone();
-                self.replied(source, server, options, Some(&advertised), now);
+                self.replied(source, server, (options, bytes), Some(&advertised), now);
             }
             (Exchange::InformationRequest, MessageType::Reply) => {
                 if let Some(lease) = self.read(source, options) {
-                    self.exchange = Exchange::Over(Lease6 {
-                        addresses: Vec::new(),
-                        ..lease
-                    });
+                    let addresses = Vec::new();
+                    self.over(Lease6 { addresses, ..lease }, bytes);
                 }
             }
             _ => {}
@@ -216,12 +217,19 @@ impl Client {
         );
     }
 
-    fn advertised(&mut self, source: Ipv6Addr, server: &[u8], options: Options<'_>, now: Instant) {
-        let Some(lease) = self.read(source, options) else {
+    fn advertised(
+        &mut self,
+        source: Ipv6Addr,
+        server: &[u8],
+        (options, raw): (Options<'_>, &[u8]),
+        now: Instant,
+    ) {
+        let Some(mut lease) = self.read(source, options) else {
             return;
         };
         if lease.addresses.is_empty() {
             if lease.boot_file.is_some() {
+                lease.proxy_offer = raw.to_vec();
                 self.proxy.get_or_insert(lease);
             } else {
                 self.association_refused(source, options);
@@ -257,7 +265,7 @@ impl Client {
         &mut self,
         source: Ipv6Addr,
         server: &[u8],
-        options: Options<'_>,
+        (options, raw): (Options<'_>, &[u8]),
         advertised: Option<&Lease6>,
         now: Instant,
     ) {
@@ -269,7 +277,7 @@ impl Client {
                     lease.or_boot_file_of(other);
                 }
                 self.giver = server.to_vec();
-                self.exchange = Exchange::Over(lease);
+                self.over(lease, raw);
             }
             read => {
                 if read.is_some() {
@@ -278,6 +286,13 @@ impl Client {
                 self.solicit_again(now);
             }
         }
+    }
+
+    /// There is a lease, by the Reply `raw`.
+    fn over(&mut self, mut lease: Lease6, raw: &[u8]) {
+        lease.ack = raw.to_vec();
+        lease.discover.clone_from(&self.discover);
+        self.exchange = Exchange::Over(lease);
     }
 
     /// Neighbours have these addresses of the lease. The server gets a DECLINE (section 18.2.8), then it is asked again.
@@ -376,7 +391,11 @@ impl Client {
             Exchange::Decline(addresses) => addresses.as_slice(),
             _ => &[],
         };
-        Some(self.identity.message(kind, id, elapsed, server, declined))
+        let message = self.identity.message(kind, id, elapsed, server, declined);
+        if matches!(kind, MessageType::Solicit | MessageType::InformationRequest) {
+            self.discover.clone_from(&message);
+        }
+        Some(message)
     }
 
     fn timer(&self) -> &Retransmission {

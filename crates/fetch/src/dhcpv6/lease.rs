@@ -34,6 +34,12 @@ pub struct Lease6 {
     pub server: Option<Ipv6Addr>,
     /// Where all this comes from.
     pub source: LeaseSource,
+    /// The server's Reply; empty where there was none, or the firmware's.
+    pub ack: Vec<u8>,
+    /// The Solicit or Information-request that this program has sent last; empty where it is the firmware's lease.
+    pub discover: Vec<u8>,
+    /// The Advertise of a server without addresses, where it alone names the boot file.
+    pub proxy_offer: Vec<u8>,
 }
 
 impl Lease6 {
@@ -49,6 +55,9 @@ impl Lease6 {
             vendor: None,
             server: None,
             source,
+            ack: Vec::new(),
+            discover: Vec::new(),
+            proxy_offer: Vec::new(),
         }
     }
 
@@ -134,6 +143,7 @@ impl Lease6 {
             self.boot_file.clone_from(&other.boot_file);
             self.parameters.clone_from(&other.parameters);
             self.vendor.clone_from(&other.vendor);
+            self.proxy_offer.clone_from(&other.proxy_offer);
         }
     }
 }

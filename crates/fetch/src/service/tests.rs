@@ -102,6 +102,7 @@ impl Bench {
                     }
                     Event::Lease { .. } => panic!("no lease was asked for"),
                     Event::Exchange { .. } => panic!("nothing was exchanged"),
+                    Event::Link { .. } => panic!("there is no tap"),
                 }
             }
         }
@@ -309,4 +310,26 @@ fn what_is_given_to_another_engine_is_counted() {
     assert_eq!(bench.service.forwarded(), Forwarded::default());
     pass(&mut bench, 500_000);
     assert!(bench.service.forwarded().frames > 0);
+}
+
+#[test]
+fn the_link_below_a_tap_is_told_when_it_changes() {
+    let mut bench = Bench::new(Manner::default());
+    let turn = |bench: &mut Bench| {
+        bench.clock.advance(LINK_LOOKS.total_micros() as i64);
+        let now = Instant::from_micros(bench.clock.now());
+        bench.service.poll(now).unwrap();
+        bench.events.pop().map(|event| match event {
+            Event::Link { up } => up,
+            other => panic!("{other:?}"),
+        })
+    };
+    let cut = |bench: &mut Bench, up| bench.server.nic_mut().set_link_up(up);
+    cut(&mut bench, false);
+    assert_eq!(turn(&mut bench), None);
+    let (tap, _port) = wireboot_net::tap(1500);
+    bench.commands.push(Command::Tap(Box::new(tap))).unwrap();
+    assert_eq!([turn(&mut bench), turn(&mut bench)], [Some(false), None]);
+    cut(&mut bench, true);
+    assert_eq!([turn(&mut bench), turn(&mut bench)], [Some(true), None]);
 }

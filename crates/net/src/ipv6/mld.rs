@@ -7,7 +7,7 @@
 use super::header::{ICMP, Packet, packet, router_alert};
 use super::source::scope;
 use super::{ALL_NODES, icmp};
-use crate::few;
+use crate::membership::Membership;
 use crate::packet::{array, be128};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -17,62 +17,43 @@ use wireboot_tcp::{Duration, Instant};
 const ALL_MLD_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 pub(crate) const QUERY: u8 = 130;
 const REPORT: u8 = 143;
-const MODE_IS_EXCLUDE: u8 = 2;
-const CHANGE_TO_INCLUDE: u8 = 3;
-const CHANGE_TO_EXCLUDE: u8 = 4;
-/// Robustness Variable and Unsolicited Report Interval (RFC 3810, section 9).
-const ROBUSTNESS: u8 = 2;
-const UNSOLICITED: Duration = Duration::from_secs(1);
-/// Groups listened to.
-const GROUPS: usize = 16;
 
-struct Group {
-    address: Ipv6Addr,
-    /// Not joined but left.
-    left: bool,
-    /// Reports of the change still to be sent.
-    reports: u8,
-}
-
+/// The groups that a station listens to, told to routers and switches.
 #[derive(Default)]
-pub(crate) struct Mld {
-    groups: Vec<Group>,
-    /// When changes are reported.
-    change: Option<Instant>,
-    /// When a query is answered.
-    answer: Option<Instant>,
+pub struct Mld {
+    groups: Membership<Ipv6Addr>,
 }
 
 impl Mld {
-    /// The groups listened to are now these.
-    pub(crate) fn set(&mut self, groups: impl Iterator<Item = Ipv6Addr>, now: Instant) {
-        let reported = |group: &Ipv6Addr| *group != ALL_NODES && scope(*group) > 1;
-        let mut wanted: Vec<_> = groups.filter(reported).collect();
-        few::sort(&mut wanted, |one, other| one < other);
-        wanted.dedup();
-        wanted.truncate(GROUPS);
-        for &address in &wanted {
-            if !self.groups.iter().any(|group| group.address == address) {
-                self.groups.push(Group {
-                    address,
-                    left: true,
-                    reports: 0,
-                });
-            }
-        }
-        for group in &mut self.groups {
-            let left = !wanted.contains(&group.address);
-            if group.left != left {
-                (group.left, group.reports) = (left, ROBUSTNESS);
-                self.change = Some(now);
-            }
-        }
+    /// The groups listened to are now these. Of those that are not reported, none is told.
+    pub fn set(&mut self, groups: impl Iterator<Item = Ipv6Addr>, now: Instant) {
+        let reported =
+            |group: &Ipv6Addr| group.is_multicast() && *group != ALL_NODES && scope(*group) > 1;
+        self.groups.set(groups.filter(reported), now);
+    }
+
+    /// Whether no group is listened to, and there is nothing more to report.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// True for groups that packets are taken from.
     pub(crate) fn listens_to(&self, group: Ipv6Addr) -> bool {
-        let mut joined = self.groups.iter().filter(|group| !group.left);
-        group == ALL_NODES || joined.any(|known| known.address == group)
+        group == ALL_NODES || self.groups.has(group)
+    }
+
+    /// Hears a packet, from its IPv6 header on, which may be a query. `random` spreads the answers of many hosts.
+    pub fn hear(&mut self, packet: &[u8], random: u16, now: Instant) {
+        let Some(packet) = Packet::parse(packet) else {
+            return;
+        };
+        let right = packet.upper().is_ok_and(|upper| {
+            upper.protocol == ICMP && icmp::verify(packet.source, packet.destination, upper.payload)
+        });
+        if right {
+            self.heard(&packet, random, now);
+        }
     }
 
     /// Hears the query in a packet (its checksum is right). `random` spreads the answers of many hosts.
@@ -80,11 +61,9 @@ impl Mld {
         let Some((group, delay)) = self.query(packet) else {
             return;
         };
-        if !group.is_unspecified() && !self.listens_to(group) {
-            return;
+        if group.is_unspecified() || self.listens_to(group) {
+            self.groups.asked(delay, random, now);
         }
-        let at = now + part(delay, random);
-        self.answer = Some(self.answer.map_or(at, |earlier| earlier.min(at)));
     }
 
     /// The group asked for and the longest delay of the answer, when all is right by sections 5.1.14 and 6.2.
@@ -110,38 +89,14 @@ impl Mld {
     }
 
     /// The report to be sent now, from our link-local address `source` (or none, RFC 3590).
-    pub(crate) fn due(&mut self, source: Ipv6Addr, random: u16, now: Instant) -> Option<Vec<u8>> {
-        let is_due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
-        let mut records = Vec::new();
-        if is_due(self.change) {
-            for group in self.groups.iter_mut().filter(|group| group.reports > 0) {
-                group.reports -= 1;
-                let kind = match group.left {
-                    true => CHANGE_TO_INCLUDE,
-                    false => CHANGE_TO_EXCLUDE,
-                };
-                records.push((kind, group.address));
-            }
-            self.groups.retain(|group| !group.left || group.reports > 0);
-            let again = self.groups.iter().any(|group| group.reports > 0);
-
-            self.change = again.then(|| now + part(UNSOLICITED, random));
-        } else if is_due(self.answer) {
-            self.answer = None;
-            let joined = self.groups.iter().filter(|group| !group.left);
-            records.extend(joined.map(|group| (MODE_IS_EXCLUDE, group.address)));
-        }
+    pub fn due(&mut self, source: Ipv6Addr, random: u16, now: Instant) -> Option<Vec<u8>> {
+        let records = self.groups.due(random, now);
         (!records.is_empty()).then(|| report(source, &records))
     }
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        [self.change, self.answer].into_iter().flatten().min()
+        self.groups.poll_at()
     }
-}
-
-/// `random` 65,536ths of `whole`.
-fn part(whole: Duration, random: u16) -> Duration {
-    Duration::from_micros((whole.total_micros() * u64::from(random)) >> 16)
 }
 
 fn report(source: Ipv6Addr, records: &[(u8, Ipv6Addr)]) -> Vec<u8> {
@@ -159,6 +114,7 @@ fn report(source: Ipv6Addr, records: &[(u8, Ipv6Addr)]) -> Vec<u8> {
 mod tests {
     use super::super::header;
     use super::*;
+    use crate::membership::GROUPS;
     use crate::packet::PROTOCOL_UDP;
     use proptest::prelude::*;
     use std::vec;
@@ -242,7 +198,7 @@ mod tests {
         let changes = [(3, group(1)), (4, group(3))].to_vec();
         assert_eq!(due(&mut mld, 1000), Some(changes.clone()));
         assert_eq!(due(&mut mld, 1500), Some(changes));
-        assert_eq!((due(&mut mld, 9999), mld.groups.len()), (None, 2));
+        assert_eq!(due(&mut mld, 9999), None);
         // Left and joined again before anybody was told twice.
         mld.set([group(2)].into_iter(), at(2000));
         due(&mut mld, 2000);
@@ -316,6 +272,24 @@ mod tests {
             let mut mld = listener();
             mld.heard(&Packet::parse(&wrong).unwrap(), 0, at(10_000));
             assert_eq!(mld.poll_at(), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn whole_packets_are_heard_when_their_sum_is_right() {
+        let mut message = query(NONE, 1000, 28)[8..].to_vec();
+        icmp::seal(ROUTER, ALL_NODES, &mut message);
+        let payload = [&router_alert(ICMP)[..], &message].concat();
+        let right = header::packet(ROUTER, ALL_NODES, 0, 1, &payload);
+        for spoiled in [None, Some(0), Some(30), Some(70)] {
+            let mut bytes = right.clone();
+            if let Some(place) = spoiled {
+                bytes[place] ^= 0x10;
+            }
+            let mut mld = listener();
+            mld.hear(&bytes, 0, at(10_000));
+            let heard = mld.poll_at().is_some();
+            assert_eq!(heard, spoiled.is_none(), "{spoiled:?}");
         }
     }
 

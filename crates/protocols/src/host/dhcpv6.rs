@@ -63,7 +63,7 @@ impl Answer {
 
 impl Host {
     /// The address that it has by itself (RFC 4291, appendix A).
-    fn link_local(&self) -> Ipv6Addr {
+    pub(super) fn link_local(&self) -> Ipv6Addr {
         let [a, b, c, d, e, f] = self.mac;
         Ipv6Addr::from([
             0xfe,

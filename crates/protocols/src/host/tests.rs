@@ -10,6 +10,7 @@ use wireboot_wire::dhcpv6::{self, Writer};
 
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: MacAddress = [2, 0, 0, 0, 0, 9];
+const IGMP: u8 = 2;
 const STEP: Duration = Duration::from_millis(5);
 
 fn ip(text: &str) -> IpAddr {
@@ -34,6 +35,8 @@ struct Wire {
     patience: Option<usize>,
     /// Frames of the host's that are lost, by their number.
     lost: Vec<usize>,
+    /// There is no link.
+    cut: bool,
     /// Largest packets that the neighbour sends.
     mtu: usize,
     /// What the neighbour sends all the time to who has spoken last.
@@ -127,6 +130,9 @@ impl Wire {
         if ip.protocol == packet::ICMPV6 {
             return self.discovery(&ip);
         }
+        if ip.protocol == IGMP {
+            return;
+        }
         let bytes = match ip.fragment {
             None => Some(ip.payload.to_vec()),
             Some(part) => self.fragments.take(&ip, part, self.now),
@@ -179,6 +185,10 @@ impl Port for Wire {
             self.datagram("10.0.0.9:3000".parse().unwrap(), to, &payload);
         }
         self.now
+    }
+
+    fn link_up(&self) -> bool {
+        !self.cut
     }
 
     fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
@@ -1288,6 +1298,9 @@ fn a_full_link_is_waited_for() {
             self.0 += STEP;
             self.0
         }
+        fn link_up(&self) -> bool {
+            true
+        }
         fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
             false
         }
@@ -1300,4 +1313,114 @@ fn a_full_link_is_waited_for() {
     }
     let sent = host("10.0.0.1").udp_write(&mut Full(Instant::ZERO), &outgoing("10.0.0.255:7", b""));
     assert_eq!(sent, Err(Refusal::Timeout));
+}
+
+#[test]
+fn without_a_link_nothing_is_sent_and_nobody_waits() {
+    for (own, peer) in [("10.0.0.1", "10.0.0.9"), ("fd00::1", "fd00::9")] {
+        let mut wire = Wire::new(&[peer]);
+        wire.cut = true;
+        let mut host = host(own);
+        let to = std::format!("{}", SocketAddr::new(ip(peer), 7));
+        let before = wire.now;
+        assert_eq!(
+            host.udp_write(&mut wire, &outgoing(&to, b"x")),
+            Err(Refusal::NoMedia)
+        );
+        assert_eq!(host.arp(&mut wire, ip(peer)), Err(Refusal::NoMedia));
+        let asked = match ip(own) {
+            IpAddr::V4(_) => host.dhcp(&mut wire, None, false),
+            IpAddr::V6(_) => host.dhcp6(&mut wire, None),
+        };
+        assert_eq!(asked.err(), Some(Refusal::NoMedia));
+        assert!(wire.sent.is_empty() && wire.now < before + Duration::from_secs(1));
+        wire.cut = false;
+        assert_eq!(host.arp(&mut wire, ip(peer)), Ok(PEER_MAC));
+    }
+}
+
+/// Whom reports of groups were sent to, and their messages; those of IPv6 behind the hop-by-hop header.
+fn reports(wire: &mut Wire) -> Vec<(MacAddress, Vec<u8>)> {
+    let sent = core::mem::take(&mut wire.sent);
+    let told = sent.iter().filter_map(|frame| {
+        let at = match frame[12..14] {
+            [8, 0] if frame[23] == IGMP => 14 + 24,
+            [0x86, 0xdd] if frame[62] == 143 => 62,
+            _ => return None,
+        };
+        let mut message = frame[at..].to_vec();
+        message[2..4].fill(0);
+        Some((*frame.first_chunk()?, message))
+    });
+    told.collect()
+}
+
+#[test]
+fn groups_of_the_filter_are_told_to_routers_and_switches() {
+    let query4 = [
+        0x46, 0, 0, 36, 0, 0, 0, 0, 1, IGMP, 0, 0, 10, 0, 0, 9, 224, 0, 0, 1, 0x94, 4, 0, 0, 0x11,
+        10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0,
+    ];
+    let mut query4 = query4.to_vec();
+    let sums = [(10, 0..24), (26, 24..36)];
+    for (at, range) in sums {
+        let sum = packet::icmp_checksum(&query4[range]);
+        query4[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    let mut message = alloc::vec![130, 0, 0, 0, 3, 232, 0, 0];
+    message.extend([0; 20]);
+    let sum = packet::checksum(ip("fe80::9"), ip("ff02::1"), packet::ICMPV6, &message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut query6 = alloc::vec![0x60, 0, 0, 0, 0, 36, 0, 1];
+    query6.extend("fe80::9".parse::<Ipv6Addr>().unwrap().octets());
+    query6.extend("ff02::1".parse::<Ipv6Addr>().unwrap().octets());
+    query6.extend([packet::ICMPV6, 0, 5, 2, 0, 0, 1, 0]);
+    query6.extend(message);
+    let all4 = [0x01, 0x00, 0x5e, 0, 0, 22];
+    let all6 = [0x33, 0x33, 0, 0, 0, 0x16];
+    for (own, group, to, query) in [
+        ("10.0.0.1", "239.1.2.3", all4, frame(packet::IPV4, &query4)),
+        ("fd00::1", "ff05::7", all6, frame(packet::IPV6, &query6)),
+    ] {
+        let mut wire = Wire::new(&[]);
+        let mut host = host(own);
+        let octets = match ip(group) {
+            IpAddr::V4(group) => group.octets().to_vec(),
+            IpAddr::V6(group) => group.octets().to_vec(),
+        };
+        let report = |kind: u8| {
+            let first = if octets.len() == 4 { 0x22 } else { 143 };
+            let head = [first, 0, 0, 0, 0, 0, 0, 1, kind, 0, 0, 0];
+            (to, [&head[..], &octets].concat())
+        };
+        let later = |host: &mut Host, wire: &mut Wire, seconds| {
+            wire.now += Duration::from_secs(seconds);
+            host.listen(wire).unwrap();
+            reports(wire)
+        };
+        // Of an address that is no group, nobody is told.
+        let list = |all: &[&str]| Filter {
+            bits: filter::STATION_IP,
+            list: all.iter().map(|text| ip(text)).collect(),
+        };
+        host.set_filter(list(&["10.0.0.7", group])).unwrap();
+        assert_eq!(later(&mut host, &mut wire, 0), [report(4)]);
+        assert!(host.has_groups());
+        assert_eq!(later(&mut host, &mut wire, 1), [report(4)]);
+        assert_eq!(later(&mut host, &mut wire, 9), []);
+        wire.to_host.push_back(query);
+        let mut answers = later(&mut host, &mut wire, 0);
+        answers.extend(later(&mut host, &mut wire, 1));
+        assert_eq!(answers, [report(2)]);
+        // A call that waits tells, too; and without a link nothing is told.
+        host.set_filter(list(&[])).unwrap();
+        let _ = host.udp_read(&mut wire, &ANYTHING);
+        assert_eq!(reports(&mut wire), [report(3), report(3)]);
+        assert!(!host.has_groups());
+        host.set_filter(list(&[group])).unwrap();
+        wire.cut = true;
+        assert_eq!(later(&mut host, &mut wire, 0), []);
+        wire.cut = false;
+        assert_eq!(later(&mut host, &mut wire, 0), [report(4)]);
+    }
 }

@@ -52,7 +52,10 @@ impl World {
             | Event::Progress { job, .. }
             | Event::Done { job, .. }
             | Event::Exchange { job, .. }
-            | Event::Lease { job, .. }) = event;
+            | Event::Lease { job, .. }) = event
+            else {
+                continue;
+            };
             let Some((_, one)) = self.downloads.iter_mut().find(|(of, _)| *of == job) else {
                 continue;
             };

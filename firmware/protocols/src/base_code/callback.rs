@@ -103,6 +103,10 @@ impl Port for CallerPort<'_> {
         self.network.now()
     }
 
+    fn link_up(&self) -> bool {
+        self.network.link_up()
+    }
+
     fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
         self.hub.send(header, payload)
     }

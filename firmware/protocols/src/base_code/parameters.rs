@@ -34,6 +34,8 @@ pub(super) unsafe extern "efiapi" fn set_ip_filter(
         let host = face.host();
         host.set_filter(Filter { bits, list }).map_err(status)?;
         face.call.state.snp.link().set_host_up(true);
+        // Routers and switches are told of its groups.
+        let _ = face.listen();
         face.publish();
         Ok(())
     })

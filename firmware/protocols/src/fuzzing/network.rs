@@ -47,6 +47,10 @@ struct State {
     last_job: Job,
     frame: Vec<u8>,
     up: bool,
+    /// Frames that left.
+    sent: u32,
+    /// The card has no link.
+    cut: bool,
     halted: bool,
     /// Nothing more comes.
     quiet: bool,
@@ -73,6 +77,18 @@ impl Fake {
     /// Happens in the middle of calls from now on.
     pub(super) fn interrupt(&self, interrupt: impl FnMut() + 'static) {
         self.0.borrow_mut().interrupt = Some(Box::new(interrupt));
+    }
+
+    /// Frames that left since the last time.
+    #[cfg(test)]
+    pub(super) fn take_sent(&self) -> u32 {
+        core::mem::take(&mut self.0.borrow_mut().sent)
+    }
+
+    /// The card's link is lost, or back.
+    #[cfg(test)]
+    pub(super) fn set_link(&self, up: bool) {
+        self.0.borrow_mut().cut = !up;
     }
 
     /// A call begins, for which time passes slowly at first.
@@ -142,6 +158,10 @@ impl Network for Fake {
         state.step = (state.step * 2).min(LAST_STEP);
         state.now = Some(now);
         now
+    }
+
+    fn link_up(&self) -> bool {
+        !self.0.borrow().cut
     }
 
     fn configure(&mut self, _: IpAddr, _: u8, _: Option<IpAddr>) {}
@@ -271,7 +291,9 @@ impl Link for Fake {
     }
 
     fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
-        self.0.borrow_mut().byte() % 8 != 7
+        let state = &mut *self.0.borrow_mut();
+        state.sent += 1;
+        state.byte() % 8 != 7
     }
 
     fn peek(&mut self) -> Option<&[u8]> {

@@ -1,8 +1,10 @@
 //! Sequences of calls, each with something that a loader may do wrong.
 
+mod groups;
 mod heap;
 mod http;
 mod levels;
+mod link;
 mod tables;
 
 use super::*;

@@ -41,7 +41,10 @@ impl LoaderNetwork {
         | Event::Progress { job, .. }
         | Event::Done { job, .. }
         | Event::Exchange { job, .. }
-        | Event::Lease { job, .. }) = event;
+        | Event::Lease { job, .. }) = event
+        else {
+            return;
+        };
         let Some(download) = self.download_mut(job) else {
             return;
         };
@@ -59,7 +62,7 @@ impl LoaderNetwork {
             }
             Event::Progress { total, .. } => download.tell(total),
             Event::Done { result, .. } => download.finish(result.as_ref().map(|file| file.len)),
-            Event::Lease { .. } | Event::Exchange { .. } => {}
+            Event::Lease { .. } | Event::Exchange { .. } | Event::Link { .. } => {}
         }
     }
 

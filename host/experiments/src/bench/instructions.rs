@@ -229,7 +229,10 @@ fn receive_bytes(stream: Stream, ip: IpVersion, bytes: u64) -> Result<()> {
                     }
                     return Ok(());
                 }
-                Event::Lease { .. } | Event::Progress { .. } | Event::Exchange { .. } => {}
+                Event::Lease { .. }
+                | Event::Progress { .. }
+                | Event::Exchange { .. }
+                | Event::Link { .. } => {}
             }
         }
     }

@@ -459,6 +459,12 @@ fn a_reply_with_rapid_commit_is_the_lease() {
             vendor: None,
             server: Some(SERVER),
             source: LeaseSource::Dhcp,
+            ack: rapid.bytes(
+                bench.last().transaction_id,
+                bench.last().options.client_id().unwrap()
+            ),
+            discover: bench.sent[0].1.clone(),
+            proxy_offer: Vec::new(),
         }
     );
     assert_eq!(bench.sent.len(), 1);
@@ -486,6 +492,11 @@ fn a_complete_advertisement_is_taken_at_once() {
         let lease = bench.lease();
         // There are servers that name the file in the advertisement alone.
         assert_eq!(lease.boot_file.as_deref(), complete.url);
+        let request = Message::parse(&bench.sent[1].1).unwrap();
+        let id = (request.transaction_id, request.options.client_id().unwrap());
+        assert_eq!(lease.ack, reply().bytes(id.0, id.1));
+        assert_eq!(lease.discover, bench.sent[0].1);
+        assert!(lease.proxy_offer.is_empty());
         assert_eq!(lease.addresses, [ADDRESS]);
     }
     let mut bench = Bench::new(&DhcpRequest {
@@ -565,6 +576,9 @@ fn a_server_without_addresses_may_name_the_boot_file() {
         let lease = bench.lease();
         assert_eq!(lease.boot_file.as_deref(), Some(URL));
         assert_eq!(lease.server, Some(SERVER));
+        let offer = Message::parse(&lease.proxy_offer).unwrap();
+        assert_eq!(offer.options.server_id(), Some(&OTHER_DUID[..]));
+        assert_eq!(Message::parse(&lease.ack).unwrap().kind, MessageType::Reply);
     }
     // Alone it is no lease.
     let mut bench = Bench::new(&request());
@@ -866,6 +880,8 @@ fn routers_say_whether_addresses_come_from_a_server() {
     let lease = bench.lease();
     assert_eq!(lease.addresses, Vec::<Ipv6Addr>::new());
     assert_eq!(lease.boot_file.as_deref(), Some(URL));
+    assert_eq!(lease.discover, bench.sent[1].1);
+    assert_eq!(Message::parse(&lease.ack).unwrap().kind, MessageType::Reply);
     // Another router says M.
     let mut bench = Bench::new(&request());
     bench.client.router(false, true, at(0));

@@ -116,7 +116,10 @@ fn on_real_threads_the_file_is_the_same() {
                         assert!(commands.push(command).is_ok());
                     }
                     Event::Done { result, .. } => files.push(result),
-                    Event::Progress { .. } | Event::Lease { .. } | Event::Exchange { .. } => {}
+                    Event::Progress { .. }
+                    | Event::Lease { .. }
+                    | Event::Exchange { .. }
+                    | Event::Link { .. } => {}
                 }
             }
         }

@@ -16,6 +16,10 @@ impl Port for Machine {
         self.scene.net.now()
     }
 
+    fn link_up(&self) -> bool {
+        true
+    }
+
     fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
         self.hub.send(header, payload)
     }
