@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::iter;
 
+use wireboot_report::sweep::NOT_GRANTED;
 use wireboot_report::{Network, Report};
 
 /// Replaces addresses, serial numbers and names of files and servers by digests. The key is random and forgotten, as there are few enough
@@ -61,8 +62,8 @@ pub(crate) fn made(report: &Report) -> Report {
         one.reason.clear();
     }
     // A server's words may quote the file's name.
-    let cells = report.sweep.iter_mut();
-    cells.for_each(|cell| cell.failure.iter_mut().for_each(hash));
+    let failures = report.sweep.iter_mut().flat_map(|cell| &mut cell.failure);
+    failures.filter(|one| *one != NOT_GRANTED).for_each(hash);
     report.findings = wireboot_diagnosis::examine(&report);
     report
 }
