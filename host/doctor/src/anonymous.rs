@@ -92,6 +92,14 @@ fn names(network: &mut Network, hash: impl Fn(&mut String)) {
     }
     for one in &mut network.dhcpv6 {
         one.boot_file.iter_mut().for_each(&hash);
+        for answer in &mut one.answers {
+            hash(&mut answer.server);
+            answer.address.iter_mut().for_each(&hash);
+            answer.boot_file.iter_mut().for_each(&hash);
+        }
+    }
+    for one in &mut network.routers {
+        hash(&mut one.address);
     }
     for one in &mut network.boot_servers {
         hash(&mut one.server);
@@ -236,13 +244,14 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 26] = [
+    const WORDS: [&str; 27] = [
         "Build.asserting",
         "Called.image",
         "Called.service",
         "Cost.service",
         "Dhcp.vendor_class",
         "Dhcpv6.kind",
+        "Dhcpv6Answer.kind",
         "DryBoot.failure",
         "Machine.firmware",
         "Machine.model",
