@@ -59,10 +59,9 @@ static SERVICE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// Connects them again when their owner cannot: on a panic. Takes no memory of the heap.
 #[cfg(target_os = "uefi")]
 pub(crate) fn connect_in_panic() {
+    let service = SERVICE.swap(ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: null or a handle of the firmware's.
-    if let Some(service) =
-        unsafe { Handle::from_ptr(SERVICE.swap(ptr::null_mut(), Ordering::Relaxed)) }
-    {
+    if let Some(service) = unsafe { Handle::from_ptr(service) } {
         connect(service);
     }
 }
