@@ -31,7 +31,6 @@ fn is_known(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::lab::LabArgs;
     use clap::{Args, Command, error::ErrorKind};
 
