@@ -23,17 +23,23 @@ const SIZES: [(&str, u64); 3] = [
     ("recorder.efi", 64),
 ];
 
-/// wireboot.efi with panics on demand: only for `tests/boots`.
-const FAULTS: &str = "wireboot-faults.efi";
+/// Programs with panics on demand, and their names: only for `tests/boots`.
+const FAULTS: [(&str, &str, &str); 2] = [
+    ("wireboot", "wireboot.efi", "wireboot-faults.efi"),
+    ("wireboot-efi-doctor", "doctor.efi", "doctor-faults.efi"),
+];
+/// The features that plant them.
+pub(crate) const FAULTS_FEATURES: &str = "--features=wireboot/faults,wireboot-efi-doctor/faults";
 
 /// The files in `dist/`: the firmware programs and the host command.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "wireboot.efi",
     "doctor.efi",
     "recorder.efi",
     "wireboot-callers.efi",
     "wireboot-planted.efi",
-    FAULTS,
+    "wireboot-faults.efi",
+    "doctor-faults.efi",
     "wireboot",
 ];
 
@@ -68,13 +74,16 @@ fn firmware(dist: &Path) -> Result<()> {
         .join("uefi")
         .join(uefi::TARGET)
         .join(uefi::PROFILE);
-    // First: cargo gives it the name of the program for users.
+    // First: cargo gives them the names of the programs for users.
     shell::run(
         toolchain
             .cargo("build")
-            .args(["--package=wireboot", "--features=faults"]),
+            .args(FAULTS.map(|(package, ..)| format!("--package={package}")))
+            .arg(FAULTS_FEATURES),
     )?;
-    install(&built.join("wireboot.efi"), &dist.join(FAULTS))?;
+    for (_, program, faulty) in FAULTS {
+        install(&built.join(program), &dist.join(faulty))?;
+    }
     shell::run(
         toolchain
             .cargo("build")

@@ -109,7 +109,7 @@ pub(crate) fn clippy_uefi() -> Result<()> {
         )
     };
     clippy(&[])?;
-    clippy(&["--features=wireboot/faults"])
+    clippy(&[build::FAULTS_FEATURES])
 }
 
 /// No page of the API documentation has a broken link.

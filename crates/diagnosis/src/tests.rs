@@ -3,8 +3,8 @@ use alloc::string::ToString;
 use alloc::vec;
 use wireboot_report::memory::{CARDS, Memory, ORDINARY, Region};
 use wireboot_report::network::{
-    BootServer, Dhcp, Dhcpv6, Lacp, NameQuery, Offer, Protocol, SpanningTree, Transfer,
-    VendorOptions,
+    BootServer, Dhcp, Dhcpv6, Dhcpv6Answer, Lacp, NameQuery, Offer, Protocol, SpanningTree,
+    Transfer, VendorOptions,
 };
 use wireboot_report::sweep::{By, Cell};
 use wireboot_report::{Attempt, Checkpoints, DryBoot, Pcie, Phase, PhaseKind, Surroundings};
@@ -593,6 +593,26 @@ fn what_leads_to_a_file_is_a_boot_file() {
         with(|one| one.network.dhcp[0].offers.clear()),
         ["unanswered"]
     );
+    let over_ipv6 = |boot_file: Option<&str>| {
+        let mut report = report.clone();
+        report.network.dhcp.clear();
+        report.network.dhcpv6.push(Dhcpv6 {
+            asked_s: vec![0.0],
+            answered_s: vec![0.1, 0.2],
+            answers: vec![Dhcpv6Answer::default(); 2],
+            boot_file: boot_file.map(Into::into),
+            ..Dhcpv6::default()
+        });
+        report
+    };
+    let one = found(&over_ipv6(None), "no-boot-file");
+    assert!(
+        one.evidence.starts_with("2 DHCPv6 answers with"),
+        "{}",
+        one.evidence
+    );
+    assert!(one.advice[0].contains("bootfile-url"));
+    assert_eq!(ids(&over_ipv6(Some("tftp://[fd00::1]/x"))), none);
 }
 
 #[test]

@@ -28,7 +28,8 @@ use core::net::{IpAddr, SocketAddr};
 use wireboot_net::{Duration, Memory, NetError, Parts, Stack, UdpSocket};
 use wireboot_wire::text;
 use wireboot_wire::tftp::{
-    DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, ErrorCode, MAX_BLOCK_SIZE, Packet, TransferOptions, ack,
+    DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, ErrorCode, MAX_BLOCK_SIZE, Packet, TransferOptions,
+    VariableWindow, ack, ack_with_window,
 };
 
 /// Bytes of UDP and TFTP headers in a DATA packet.
@@ -85,8 +86,21 @@ pub struct Granted {
 pub struct Sizes {
     /// Bytes of a block. Where no block of that size arrives, the transfer fails.
     pub block: Option<u16>,
-    /// Blocks of a window, which does not slide then.
-    pub window: Option<u16>,
+    /// Blocks of a window.
+    pub window: Window,
+}
+
+/// The windows to ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Window {
+    /// What the card's buffers are known to take; it slides where the server knows that.
+    #[default]
+    Own,
+    /// So many blocks.
+    Of(u16),
+    /// What varies, by [`VariableWindow`]: doubled with each window that has come, halved for each that was lost. The transfer fails where
+    /// the server does not know it.
+    Variable,
 }
 
 /// Which options a request carries: servers that dislike one are asked again with fewer.
@@ -322,7 +336,7 @@ impl Run<'_> {
     /// Where nobody knows what the receive buffers hold, the first windows show it.
     fn begin_trial(&self) {
         let mut transfer = self.transfer.borrow_mut();
-        let unsure = self.sizes.window.is_none() && self.stack.probes_receive_frames();
+        let unsure = self.sizes.window == Window::Own && self.stack.probes_receive_frames();
         let trial = unsure && transfer.window > 1;
         transfer.trial = trial.then_some(Trial {
             end: TRIAL * u64::from(transfer.window),
@@ -355,7 +369,12 @@ impl Run<'_> {
         let honest = self.stack.receive_frames() / self.sharers.max(1);
         let honest = u16::try_from(honest).unwrap_or(u16::MAX);
         let honest = honest.clamp(1, MAX_WINDOW);
-        let window = (ask == Ask::All).then_some(self.sizes.window.unwrap_or(honest));
+        let window = match self.sizes.window {
+            Window::Own => Some(honest),
+            Window::Of(blocks) => Some(blocks),
+            Window::Variable => None,
+        };
+        let window = window.filter(|_| ask == Ask::All);
         TransferOptions {
             block_size: Some(self.sizes.block.unwrap_or(block_size)),
             window_size: window,
@@ -363,8 +382,10 @@ impl Run<'_> {
             timeout: None,
             // Half a window is on its way while the other half is acknowledged.
             slide: window
-                .filter(|&window| window >= 4 && self.sizes.window.is_none())
+                .filter(|&window| window >= 4 && self.sizes.window == Window::Own)
                 .map(|window| 1 << (window / 2).ilog2()),
+            variable_window: (self.sizes.window == Window::Variable)
+                .then_some(VariableWindow::Asked),
         }
     }
 
@@ -391,11 +412,19 @@ impl Run<'_> {
             Ok(Packet::Error { code, text }) => return Err(server_error(code, text)),
             _ => TransferOptions::default(),
         };
+        let varies = granted.variable_window.is_some();
+        if self.sizes.window == Window::Variable && !varies {
+            self.refuse(ErrorCode::OPTIONS, "no windows that vary");
+            return Err(TftpError::NotGranted);
+        }
         self.announced = granted.transfer_size;
         {
             let mut transfer = self.transfer.borrow_mut();
             transfer.block_size = usize::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
             transfer.window = granted.window_size.unwrap_or(1).max(1);
+            if varies {
+                transfer.vary();
+            }
             transfer.slide = granted.slide;
             // A request that was sent again gives no sample (Karn's algorithm).
             transfer.timing = (transfer.retransmissions == 0).then_some((1, transfer.sent));
@@ -494,9 +523,14 @@ impl Run<'_> {
             return Ok(());
         };
         let (block, copies) = transfer.acknowledgements(self.stack.now());
+        let window = transfer.told_window();
         drop(transfer);
         for _ in 0..copies {
-            match self.socket.send_to(peer, &ack(block)) {
+            let sent = match window {
+                Some(window) => self.socket.send_to(peer, &ack_with_window(block, window)),
+                None => self.socket.send_to(peer, &ack(block)),
+            };
+            match sent {
                 // The next retransmission comes by itself.
                 Ok(()) | Err(NetError::Full) => {}
                 Err(error) => return Err(error.into()),

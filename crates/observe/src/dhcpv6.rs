@@ -1,9 +1,11 @@
 //! Conversations by DHCPv6.
 
 use alloc::format;
+use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
-use wireboot_report::network::Dhcpv6;
+use wireboot_report::network::{Dhcpv6, Dhcpv6Answer};
 use wireboot_wire::dhcpv6::{Message, MessageType};
 use wireboot_wire::text;
 
@@ -25,15 +27,37 @@ pub(crate) fn asked(conversations: &mut Vec<Dhcpv6>, at_s: f64, message: &Messag
     }
 }
 
-/// A server's message to the machine.
-pub(crate) fn answered(conversations: &mut [Dhcpv6], at_s: f64, message: &Message<'_>) {
+/// A message to the machine of a server, or a relay, at this address.
+pub(crate) fn answered(
+    conversations: &mut [Dhcpv6],
+    at_s: f64,
+    server: IpAddr,
+    message: &Message<'_>,
+) {
     let Some(conversation) = of(conversations, message) else {
         return;
     };
     keep(&mut conversation.answered_s, at_s);
-    if let Some(url) = message.options.boot_file_url() {
-        conversation.boot_file = Some(text::shown(url.as_bytes()));
+    let options = message.options;
+    let url = options.boot_file_url();
+    let boot_file = url.map(|url| text::shown(url.as_bytes()));
+    if boot_file.is_some() {
+        conversation.boot_file.clone_from(&boot_file);
     }
+    let asked = conversation.asked_s.last();
+    let mut associations = options.ia_na();
+    let answer = Dhcpv6Answer {
+        at_s,
+        delay_s: asked.map(|asked| at_s - asked),
+        kind: name(message.kind),
+        server: server.to_string(),
+        preference: options.preference(),
+        address: associations
+            .find_map(|ia| ia.options.ia_addresses().next())
+            .map(|one| one.address.to_string()),
+        boot_file,
+    };
+    keep(&mut conversation.answers, answer);
 }
 
 fn of<'a>(conversations: &'a mut [Dhcpv6], message: &Message<'_>) -> Option<&'a mut Dhcpv6> {

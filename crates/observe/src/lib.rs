@@ -21,6 +21,7 @@ mod lacp;
 mod names;
 mod neighbour;
 mod observer;
+mod routers;
 mod spanning_tree;
 mod timeline;
 pub mod transfers;

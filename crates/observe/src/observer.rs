@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use wireboot_report::network::{
-    Dhcpv6, Discovery, Lacp, NameQuery, Neighbour, Network, SpanningTree,
+    Dhcpv6, Discovery, Lacp, NameQuery, Neighbour, Network, Router, SpanningTree,
 };
 use wireboot_report::{Machine, Report};
 use wireboot_wire::{dhcp, dhcpv6, tftp};
@@ -15,7 +15,7 @@ use crate::clients::boots;
 use crate::dhcp::{Conversations, is_reply, of_machine};
 use crate::frame::{Content, Frame, ICMPV6, IpPacket, LinkType, Mac, Udp};
 use crate::transfers::Transfers;
-use crate::{keep, lacp, names, neighbour, spanning_tree, timeline};
+use crate::{keep, lacp, names, neighbour, routers, spanning_tree, timeline};
 
 /// The most addresses of a machine that are remembered.
 const MOST_ADDRESSES: usize = 64;
@@ -42,6 +42,7 @@ pub struct Observer {
     dhcpv6: Vec<Dhcpv6>,
     router_solicitations_s: Vec<f64>,
     router_advertisements_s: Vec<f64>,
+    routers: Vec<Router>,
     names: Vec<NameQuery>,
     transfers: Transfers,
     /// The machine's last packet.
@@ -65,6 +66,7 @@ impl Observer {
             dhcpv6: Vec::new(),
             router_solicitations_s: Vec::new(),
             router_advertisements_s: Vec::new(),
+            routers: Vec::new(),
             names: Vec::new(),
             transfers: Transfers::default(),
             last_s: 0.0,
@@ -155,7 +157,11 @@ impl Observer {
                 Some(&ROUTER_SOLICITATION) if from_machine => {
                     keep(&mut self.router_solicitations_s, at_s);
                 }
-                Some(&ROUTER_ADVERTISEMENT) => keep(&mut self.router_advertisements_s, at_s),
+                Some(&ROUTER_ADVERTISEMENT) => {
+                    keep(&mut self.router_advertisements_s, at_s);
+                    let asked = self.router_solicitations_s.last().copied();
+                    routers::advertised(&mut self.routers, at_s, asked, ip);
+                }
                 _ => {}
             }
         }
@@ -175,7 +181,7 @@ impl Observer {
             }
             (dhcpv6::SERVER_PORT, _) if self.addresses.contains(&ip.destination) => {
                 if let Ok(message) = dhcpv6::Message::parse(udp.payload) {
-                    crate::dhcpv6::answered(&mut self.dhcpv6, at_s, &message);
+                    crate::dhcpv6::answered(&mut self.dhcpv6, at_s, ip.source, &message);
                 }
             }
             (_, names::PORT) if from_machine => {
@@ -247,6 +253,7 @@ impl Observer {
             dhcpv6: self.dhcpv6,
             router_solicitations_s: self.router_solicitations_s,
             router_advertisements_s: self.router_advertisements_s,
+            routers: self.routers,
             boot_servers: self.conversations.boot_servers,
             names: self.names,
             transfers,

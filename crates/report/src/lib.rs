@@ -34,6 +34,7 @@ mod surroundings;
 pub mod sweep;
 pub mod throughput;
 pub mod trace;
+pub mod words;
 
 pub use firmware::{Build, Cost, DryBoot, NotMeasured, Receiver, Stolen, Timer};
 pub use memory::Memory;

@@ -33,6 +33,9 @@ pub struct Network {
     pub router_solicitations_s: Vec<f64>,
     /// When IPv6 routers spoke.
     pub router_advertisements_s: Vec<f64>,
+    /// Which IPv6 routers did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routers: Vec<Router>,
     /// Questions to a proxyDHCP or boot server (UDP port 4011).
     pub boot_servers: Vec<BootServer>,
     /// Names that were looked up.
@@ -245,6 +248,51 @@ pub struct Dhcpv6 {
     /// The boot file's URL in an answer (RFC 5970).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_file: Option<String>,
+    /// What servers answered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Dhcpv6Answer>,
+}
+
+/// A server's message by DHCPv6 to the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dhcpv6Answer {
+    /// When it came.
+    pub at_s: f64,
+    /// How long after the machine's last question; `None` where that was not seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
+    /// The message's name: `Advertise`, `Reply`.
+    pub kind: String,
+    /// The server's or its relay's address.
+    pub server: String,
+    /// How much the server wants to be chosen, from 0 to 255.
+    pub preference: u8,
+    /// The first address in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The boot file's URL (RFC 5970).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_file: Option<String>,
+}
+
+/// An IPv6 router, by its last advertisement (RFC 4861, section 4.2).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Router {
+    /// Its address on the link.
+    pub address: String,
+    /// When it advertised itself.
+    pub advertised_s: Vec<f64>,
+    /// How long after the machine's last solicitation it first did; `None` where none came before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
+    /// For how many seconds it forwards; 0: it is no default router.
+    pub lifetime_s: u16,
+    /// Addresses are to be had by DHCPv6.
+    pub managed: bool,
+    /// All but addresses is to be had by DHCPv6.
+    pub other: bool,
 }
 
 /// Questions to a server's port 4011.

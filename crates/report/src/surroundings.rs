@@ -17,6 +17,9 @@ pub struct Surroundings {
     /// From the start of the card until its link was up. `None` where it never was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_after_s: Option<f64>,
+    /// The link's speed in Mbit/s, where the card tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_mbit_s: Option<u32>,
     /// The card's link to the machine, where it has one of PCI Express.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcie: Option<Pcie>,

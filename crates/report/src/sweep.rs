@@ -31,10 +31,13 @@ pub struct Cell {
     /// Blocks of a window that were asked for; `None` for as many as whoever fetched asks for by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
+    /// Windows whose size whoever fetched told anew with each acknowledgement (TFTP's option `msftwindow`) were asked for.
+    #[serde(skip_serializing_if = "is_false")]
+    pub varying: bool,
     /// Bytes of a block that the server granted; 512 where it knows no options.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub granted_block_bytes: Option<u32>,
-    /// Blocks of a window that it granted; 1 where it knows no windows.
+    /// Blocks of a window that it granted; 1 where it knows no windows. The last, of those that vary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub granted_window: Option<u32>,
     /// Bytes of the file.
@@ -49,6 +52,15 @@ pub struct Cell {
     /// Why it did not come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+/// Why a file did not come by an option that the server does not know.
+pub const NOT_GRANTED: &str = "not granted";
+
+/// What need not be written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(it: &bool) -> bool {
+    !it
 }
 
 /// Bytes of an Ethernet frame's packet, and of its headers: IP's, and UDP's with TFTP's.
@@ -135,7 +147,10 @@ pub struct Model {
 impl Model {
     /// Of cells that came without anything sent again. `None` where they tell nothing: of one size, or where a packet would cost less than nothing.
     pub fn of<'c>(cells: impl Iterator<Item = &'c Cell>) -> Option<Self> {
-        let clean = |cell: &&Cell| cell.came() && cell.retransmitted.unwrap_or(0) == 0;
+        let clean = |cell: &&Cell| {
+            // Nobody has counted the windows of those that vary.
+            cell.came() && cell.retransmitted.unwrap_or(0) == 0 && !cell.varying
+        };
         // Packets and windows of a second of each: the model says 1 of all.
         let parts: Vec<(f64, f64)> = cells
             .filter(clean)
@@ -250,7 +265,13 @@ mod tests {
         let same = [cell(4, 512, 1), cell(4, 512, 1), cell(4, 512, 1)];
         assert_eq!(Model::of(same.iter()), None);
         let mut cells = [cell(4, 512, 1), cell(4, 1024, 4), cell(4, 1468, 64)];
+        for one in &mut cells {
+            one.seconds = one.packets() as f64 * 1e-4 + one.windows() as f64 * 1e-3;
+        }
+        assert!(Model::of(cells.iter()).is_some());
         cells[1].retransmitted = Some(1);
+        assert_eq!(Model::of(cells.iter()), None);
+        (cells[1].retransmitted, cells[1].varying) = (None, true);
         assert_eq!(Model::of(cells.iter()), None);
         assert_eq!(Model::of([].iter()), None);
     }

@@ -1,10 +1,11 @@
 //! TFTP packets: RFC 1350 with the options of RFC 2347 (extension), 2348 (`blksize`), 2349 (`timeout`, `tsize`) and
-//! 7440 (`windowsize`), and one of our own, `slide`: see [`TransferOptions::slide`].
+//! 7440 (`windowsize`), one of Windows Deployment Services, `msftwindow`: see [`VariableWindow`], and one of our own, `slide`: see
+//! [`TransferOptions::slide`].
 //!
 //! ```text
 //! RRQ/WRQ | 01/02 | file name | 0 | mode | 0 | option | 0 | value | 0 | ...
 //! DATA    | 03    | block #   | 0..=blksize bytes
-//! ACK     | 04    | block #
+//! ACK     | 04    | block # | window, where it varies (1)
 //! ERROR   | 05    | code      | text | 0
 //! OACK    | 06    | option | 0 | value | 0 | ...
 //! ```
@@ -120,6 +121,26 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
+/// `msftwindow`: the client says anew in each ACK how many DATA packets the server is to send for it. Of no RFC, as Windows Deployment Services
+/// and their clients have it: a request and its acknowledgement have a number each, and each ACK is one byte longer ([`ack_with_window`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariableWindow {
+    /// The number of a request.
+    Asked,
+    /// The number of an acknowledgement.
+    Granted,
+}
+
+impl VariableWindow {
+    /// Its number.
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Asked => 31416,
+            Self::Granted => 27182,
+        }
+    }
+}
+
 /// The options this crate knows, as numbers. `None`: not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferOptions {
@@ -149,6 +170,8 @@ pub struct TransferOptions {
     ///   where it needs two ACKs if it has not sent one for that block. The server follows it at most once in the shortest
     ///   round trip it has seen, counted from its last going back, so that a doubled packet costs one window at most.
     pub slide: Option<u16>,
+    /// `msftwindow`.
+    pub variable_window: Option<VariableWindow>,
 }
 
 /// An option value outside its RFC's range.
@@ -223,6 +246,12 @@ impl TransferOptions {
                 .and_then(|n| u16::try_from(n).ok())
                 .filter(|n| n.is_power_of_two());
             self.slide = Some(number.ok_or_else(|| bad("slide"))?);
+        } else if name.eq_ignore_ascii_case("msftwindow") {
+            let both = [VariableWindow::Asked, VariableWindow::Granted];
+            let known = both
+                .into_iter()
+                .find(|one| number == Some(one.number().into()));
+            self.variable_window = Some(known.ok_or_else(|| bad("msftwindow"))?);
         }
         Ok(())
     }
@@ -240,6 +269,10 @@ impl TransferOptions {
             ("windowsize", self.window_size.map(u64::from)),
             ("timeout", self.timeout.map(u64::from)),
             ("slide", self.slide.map(u64::from)),
+            (
+                "msftwindow",
+                self.variable_window.map(|one| one.number().into()),
+            ),
         ];
         for (name, value) in pairs {
             if let Some(value) = value {
@@ -356,6 +389,12 @@ pub fn ack(block: u16) -> [u8; 4] {
     header(ACK, block)
 }
 
+/// A whole ACK packet that says how many blocks are to come for it.
+pub fn ack_with_window(block: u16, window: u8) -> [u8; 5] {
+    let [a, b, c, d] = ack(block);
+    [a, b, c, d, window]
+}
+
 /// The bytes in front of the payload of DATA packet `block`.
 pub fn data_header(block: u16) -> [u8; DATA_HEADER_LEN] {
     header(DATA, block)
@@ -457,6 +496,11 @@ mod tests {
             })
         );
         assert_eq!(Packet::parse(&ack(7)), Ok(Packet::Ack { block: 7 }));
+        assert_eq!(ack_with_window(0x102, 64), [0, 4, 1, 2, 64]);
+        assert_eq!(
+            Packet::parse(&ack_with_window(7, 64)),
+            Ok(Packet::Ack { block: 7 })
+        );
         let error = Packet::Error {
             code: ErrorCode::NOT_FOUND,
             text: b"no such file",
@@ -546,6 +590,9 @@ mod tests {
             ("timeout\x00256\0", false),
             ("tsize\x0018446744073709551615\0", true),
             ("tsize\x0018446744073709551616\0", false),
+            ("msftwindow\x0031416\0", true),
+            ("MSFTWindow\x0027182\0", true),
+            ("msftwindow\x0064\0", false),
             ("unknown\0x\0", true),
         ] {
             let options = Options::new(option.as_bytes());
@@ -581,8 +628,12 @@ mod tests {
             transfer_size in prop::option::of(any::<u64>()),
             timeout in prop::option::of(1u8..),
             slide in prop::option::of((0u32..16).prop_map(|bit| 1u16 << bit)),
+            variable_window in prop::option::of(prop_oneof![
+                Just(VariableWindow::Asked),
+                Just(VariableWindow::Granted)
+            ]),
         ) {
-            let options = TransferOptions { block_size, window_size, transfer_size, timeout, slide };
+            let options = TransferOptions { block_size, window_size, transfer_size, timeout, slide, variable_window };
             let mut bytes = Vec::new();
             options.emit(&mut bytes);
             prop_assert_eq!(TransferOptions::from_request(Options::new(&bytes)), options);

@@ -111,6 +111,7 @@ mod tests {
     use super::*;
     use crate::options::Trace;
     use alloc::string::ToString;
+    use wireboot_report::words;
 
     fn parsed(text: &str) -> Result<(Vec<&'static Check>, Options), String> {
         match Command::parse(text) {
@@ -230,6 +231,25 @@ mod tests {
         for wrong in ["record maybe", "record on off", "record on=1"] {
             assert!(Command::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn words_are_those_that_others_look_up() {
+        let known = known();
+        let (keys, bare): (Vec<&str>, Vec<&str>) =
+            known.split(' ').partition(|word| word.contains('='));
+        let keys: Vec<_> = keys
+            .iter()
+            .filter_map(|word| word.split('=').next())
+            .collect();
+        assert_eq!(keys, words::KEYS);
+        let own = [
+            ["ladder", "record"].as_slice(),
+            &words::GROUPS,
+            &words::CHECKS,
+            &words::FLAGS,
+        ];
+        assert_eq!(bare, own.concat());
     }
 
     #[test]

@@ -47,6 +47,8 @@ use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
 use wireboot_platform::claim::pci::{Candidate, Claim};
 use wireboot_platform::claim::{snp, undi};
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::firmware_net::{Disconnected, Mnp, receivers};
 use wireboot_platform::memory;
 use wireboot_platform::snp::Snp;
@@ -98,6 +100,8 @@ const LINK: u64 = 5_000_000;
 /// When the options are not understood, or there is no card, address or sender.
 pub(crate) fn run(text: &str, origin: &Origin, clock: Clock) -> Result<(), Error> {
     let options = Options::parse(text)?;
+    #[cfg(feature = "faults")]
+    faults::plant(text);
     let mut bench = Bench::open(&options, origin, clock)?;
     for round in 1..=options.rounds {
         log::info!("round {round} of {}", options.rounds);
@@ -447,6 +451,10 @@ impl<'o> Bench<'o> {
             let receivers = Some(receivers.len());
             let ethertype = frame::ethertype(bench.server);
             let mnp = Mnp::open(&bench.interface, ethertype).map_err(refused(what))?;
+            #[cfg(feature = "faults")]
+            if receivers == Some(0) {
+                faults::reach(faults::Place::Ladder);
+            }
             let mut managed = Managed {
                 mnp,
                 mac: bench.mac,

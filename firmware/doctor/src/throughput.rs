@@ -72,6 +72,11 @@ impl Measurer {
         })
     }
 
+    /// The longest packet that the card takes, in bytes.
+    pub(crate) fn mtu(&self) -> u16 {
+        self.nic.as_ref().map_or(0, |nic| nic.properties().mtu)
+    }
+
     /// Runs one test.
     pub(crate) fn measure(&mut self, test: &Test) -> Result<Throughput, Error> {
         let nic = self.nic.take().ok_or(BootError::NoInterface)?;

@@ -26,9 +26,11 @@ pub enum Place {
     Exit,
     /// A call of a boot loader's.
     Call,
+    /// The ladder of doctor.efi, when it has disconnected the firmware's network.
+    Ladder,
 }
 
-const NAMES: [(&str, Place); 7] = [
+const NAMES: [(&str, Place); 8] = [
     ("boot", Place::Boot),
     ("engine", Place::Engine),
     ("worker", Place::Worker),
@@ -36,6 +38,7 @@ const NAMES: [(&str, Place); 7] = [
     ("initrd", Place::Initrd),
     ("exit", Place::Exit),
     ("call", Place::Call),
+    ("ladder", Place::Ladder),
 ];
 
 /// Where the next panic is; 0 for none.

@@ -15,6 +15,13 @@ pub use network_boot::NetworkBoot;
 pub use pxe::Pxe;
 pub use receivers::{Disconnected, Receiver, receivers};
 
+/// Gives the firmware's network back to it when its owner cannot: on a panic.
+#[cfg(target_os = "uefi")]
+pub(crate) fn release_in_panic() {
+    mnp::release_in_panic();
+    receivers::connect_in_panic();
+}
+
 use crate::claim::pci::Candidate;
 use crate::device_path;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol, SearchType};

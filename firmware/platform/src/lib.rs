@@ -36,6 +36,7 @@ pub mod image;
 pub mod images;
 pub mod initrd;
 mod known_memory;
+mod link_speed;
 pub mod load_file;
 pub mod loader_times;
 pub mod memory;

@@ -2,13 +2,13 @@
 //! notes what that interrupted. Interrupts that are off do not keep it away.
 //!
 //! ```text
-//!   AP: each period ── asked ──> NMI ──> BSP, whatever it does ──> gate: address, flags ──> back to it
+//!   AP: halts; each period ── asked ──> NMI ──> BSP, whatever it does ──> gate: address, flags ──> back to it
 //! ```
 
 use crate::Clock;
 use crate::bsp;
 use crate::processors::apic::Apic;
-use crate::processors::{self, Processor};
+use crate::processors::{self, Parking, Processor};
 use crate::shim;
 use alloc::vec::Vec;
 use core::arch::naked_asm;
@@ -237,10 +237,12 @@ fn tick(ticker: Ticker, context: &Context<'_>) -> Ticked {
     let Some(apic) = Apic::here() else {
         return ticked;
     };
+    let parking = Parking::here(ticker.clock);
     let mut next = ticker.clock.ticks();
     while !context.stopping() {
-        if ticker.clock.ticks() < next {
-            spin_loop();
+        let left = next.saturating_sub(ticker.clock.ticks());
+        if left > 0 {
+            rest(parking.as_ref(), ticker.clock.micros_of(left));
             continue;
         }
         // Where this processor was taken away for long, the periods in between are gone.
@@ -259,6 +261,14 @@ fn tick(ticker: Ticker, context: &Context<'_>) -> Ticked {
         }
     }
     ticked
+}
+
+/// Until the next period, or less. A processor that halts leaves a hypervisor's to the BSP and to the network card; one that spins takes it from them.
+fn rest(parking: Option<&Parking>, micros: u64) {
+    match parking {
+        Some(parking) => parking.park(u32::try_from(micros).unwrap_or(u32::MAX)),
+        None => spin_loop(),
+    }
 }
 
 /// Puts the firmware's gate back where ours is in its place: the AP has been ended. Allocates nothing.

@@ -114,7 +114,7 @@ pub fn reset() -> ! {
 mod panic {
     use super::{nothing_is_used, reset, reset_instead};
     use crate::claim::{pci, snp, undi};
-    use crate::{bsp, console, image, memory_type, processors, profiler, shim};
+    use crate::{bsp, console, firmware_net, image, memory_type, processors, profiler, shim};
     use core::panic::PanicInfo;
     use core::sync::atomic::{AtomicBool, Ordering};
     use uefi::{Status, boot};
@@ -151,6 +151,8 @@ mod panic {
         pci::release_in_panic();
         undi::release_in_panic();
         snp::release_in_panic();
+        // On the card's interfaces, so behind them.
+        firmware_net::release_in_panic();
         // SAFETY: nobody runs or may call what is in the image, as was made sure of above.
         let _ = unsafe {
             boot::exit(

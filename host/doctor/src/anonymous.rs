@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::iter;
 
+use wireboot_report::sweep::NOT_GRANTED;
 use wireboot_report::{Network, Report};
 
 /// Replaces addresses, serial numbers and names of files and servers by digests. The key is random and forgotten, as there are few enough
@@ -61,8 +62,8 @@ pub(crate) fn made(report: &Report) -> Report {
         one.reason.clear();
     }
     // A server's words may quote the file's name.
-    let cells = report.sweep.iter_mut();
-    cells.for_each(|cell| cell.failure.iter_mut().for_each(hash));
+    let failures = report.sweep.iter_mut().flat_map(|cell| &mut cell.failure);
+    failures.filter(|one| *one != NOT_GRANTED).for_each(hash);
     report.findings = wireboot_diagnosis::examine(&report);
     report
 }
@@ -91,6 +92,14 @@ fn names(network: &mut Network, hash: impl Fn(&mut String)) {
     }
     for one in &mut network.dhcpv6 {
         one.boot_file.iter_mut().for_each(&hash);
+        for answer in &mut one.answers {
+            hash(&mut answer.server);
+            answer.address.iter_mut().for_each(&hash);
+            answer.boot_file.iter_mut().for_each(&hash);
+        }
+    }
+    for one in &mut network.routers {
+        hash(&mut one.address);
     }
     for one in &mut network.boot_servers {
         hash(&mut one.server);
@@ -235,13 +244,14 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 26] = [
+    const WORDS: [&str; 27] = [
         "Build.asserting",
         "Called.image",
         "Called.service",
         "Cost.service",
         "Dhcp.vendor_class",
         "Dhcpv6.kind",
+        "Dhcpv6Answer.kind",
         "DryBoot.failure",
         "Machine.firmware",
         "Machine.model",

@@ -463,6 +463,11 @@ fn offers(out: &mut String, network: &Network) {
         .flat_map(|one| &one.offers)
         .take(ROWS)
         .collect();
+    let answers = network.dhcpv6.iter().flat_map(|one| &one.answers);
+    for answer in answers.take(ROWS) {
+        let said = escaped(&crate::text::answered(answer));
+        let _ = writeln!(out, "<p>DHCPv6 at {:.3} s: {said}</p>", answer.at_s);
+    }
     if offers.is_empty() {
         return;
     }

@@ -4,6 +4,7 @@ mod hardware;
 mod inside;
 mod planted;
 mod site;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ use site::Site;
 #[derive(Args, Clone, Debug)]
 pub struct LabArgs {
     /// Examine from inside: `standard`, `quick`, `all` or checks of doctor.efi, and their options, KEY=VALUE
-    #[arg(value_name = "CHECK|KEY=VALUE")]
+    #[arg(value_name = "CHECK|KEY=VALUE", value_parser = words::known)]
     words: Vec<String>,
     /// What is wrong with the network or the machine; may be given several times
     #[arg(long, value_enum, value_name = "FAULT")]

@@ -4,18 +4,44 @@ use std::fmt::Write;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use wireboot_report::sweep::{By, Cell, Model, best};
+use wireboot_report::sweep::{By, Cell, Model, NOT_GRANTED, best};
 
 /// Tables, rows and columns at most: more do not fit the terminal, and no examination has them.
 const MAPS: usize = 8;
 const BLOCKS: usize = 24;
 const WINDOWS: usize = 9;
 
+/// A window, as it was asked for: in the order of the columns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Window {
+    Of(u32),
+    Own,
+    Varying,
+}
+
+impl Window {
+    fn of(cell: &Cell) -> Self {
+        match cell.window {
+            Some(blocks) => Self::Of(blocks),
+            None if cell.varying => Self::Varying,
+            None => Self::Own,
+        }
+    }
+
+    fn head(self) -> String {
+        match self {
+            Self::Of(blocks) => blocks.to_string(),
+            Self::Own => "own".to_owned(),
+            Self::Varying => "msftwindow".to_owned(),
+        }
+    }
+}
+
 /// The cells of whoever fetched over a version of IP.
 pub(crate) struct Map<'r> {
     /// `TFTP by the firmware over IPv4, 952832 bytes`.
     pub(crate) title: String,
-    windows: Vec<Option<u32>>,
+    windows: Vec<Window>,
     /// A block size, and its cell of each window.
     rows: Vec<(u32, Vec<Option<&'r Cell>>)>,
     best: Option<&'r Cell>,
@@ -43,14 +69,13 @@ fn map<'r>(cells: &[&'r Cell]) -> Map<'r> {
     blocks.sort_unstable();
     blocks.dedup();
     blocks.truncate(BLOCKS);
-    let mut windows: Vec<Option<u32>> = cells.iter().map(|cell| cell.window).collect();
-    // Their own stands at the end.
-    windows.sort_unstable_by_key(|window| window.unwrap_or(u32::MAX));
+    let mut windows: Vec<Window> = cells.iter().map(|cell| Window::of(cell)).collect();
+    windows.sort_unstable();
     windows.dedup();
     windows.truncate(WINDOWS);
     let at = |block, window| {
         let mut own = cells.iter().copied();
-        own.find(|cell| cell.block_bytes == block && cell.window == window)
+        own.find(|cell| cell.block_bytes == block && Window::of(cell) == window)
     };
     let row = |block| windows.iter().map(|window| at(block, *window)).collect();
     let rows = blocks.iter().map(|block| (*block, row(*block))).collect();
@@ -83,10 +108,7 @@ fn differs(cell: &Cell) -> bool {
 impl Map<'_> {
     /// The heads of its columns.
     pub(crate) fn heads(&self) -> Vec<String> {
-        let windows = self.windows.iter().map(|window| match window {
-            Some(window) => window.to_string(),
-            None => "own".to_owned(),
-        });
+        let windows = self.windows.iter().map(|window| window.head());
         ["block".to_owned()].into_iter().chain(windows).collect()
     }
 
@@ -104,7 +126,8 @@ impl Map<'_> {
             return String::new();
         };
         if !cell.came() {
-            return "-".to_owned();
+            let granted = cell.failure.as_deref() != Some(NOT_GRANTED);
+            return if granted { "-" } else { NOT_GRANTED }.to_owned();
         }
         let rate = cell.bits_per_second() / 1e6;
         let digits = usize::from(rate < 100.0);
@@ -216,7 +239,10 @@ pub(crate) fn csv(cells: &[Cell]) -> String {
             "{by},{},{},{},{},{},{},{:.6},{},{}\r\n",
             cell.ip,
             cell.block_bytes,
-            small(cell.window),
+            match Window::of(cell) {
+                Window::Own => String::new(),
+                window => window.head(),
+            },
             small(cell.granted_block_bytes),
             small(cell.granted_window),
             cell.bytes,
@@ -367,6 +393,43 @@ mod tests {
         markdown(&mut out, &report.sweep);
         assert!(out.contains("| block | 1 | 4 | 64 |"), "{out}");
         assert!(out.contains("**800**"), "{out}");
+    }
+
+    #[test]
+    fn windows_that_vary_have_the_last_column() {
+        let varying = |block, seconds| Cell {
+            varying: true,
+            granted_window: Some(64),
+            ..cell(By::Wireboot, block, None, seconds)
+        };
+        let windows = [1, 4, 8, 16, 32, 50, 64].map(Some);
+        let windows = windows.into_iter().chain([None]);
+        let mut report = Report::new();
+        report.sweep = windows
+            .map(|window| cell(By::Wireboot, 1468, window, 0.001))
+            .collect();
+        report.sweep.push(varying(1468, 0.01));
+        report.sweep.push(Cell {
+            failure: Some(NOT_GRANTED.into()),
+            ..varying(512, 0.0)
+        });
+        for report in [crate::anonymous::made(&report), report] {
+            let text = shown(&report);
+            let ends = |line: &str, end| {
+                text.lines()
+                    .any(|one| one.trim_start().starts_with(line) && one.ends_with(end))
+            };
+            assert!(ends("block", " msftwindow"), "{text}");
+            assert!(
+                ends("1468", " 800") && ends("512", " not granted"),
+                "{text}"
+            );
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 80),
+                "{text}"
+            );
+            assert!(csv(&report.sweep).contains("wireboot,4,1468,msftwindow,1468,64,"));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::{costs as services, memory as of_memory, throughput};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
+use wireboot_report::network::{Dhcpv6Answer, Router};
 use wireboot_report::{DryBoot, Finding, Memory, Phase, PhaseKind, Profile, Report, Surroundings};
 
 /// Columns of a terminal.
@@ -91,7 +92,11 @@ pub(crate) fn heard_rows(heard: &Surroundings) -> Vec<[String; 3]> {
     let mut rows = Vec::new();
     let mut row = |what: &str, said: String, when: String| rows.push([what.to_owned(), said, when]);
     let link = match heard.link_after_s {
-        Some(after) => format!("up {after:.2} s after the card's start"),
+        Some(after) => {
+            let speed = heard.link_mbit_s.map(|speed| format!("{speed} Mbit/s"));
+            let speed = speed.unwrap_or_else(|| "speed not told".to_owned());
+            format!("up {after:.2} s after the card's start, {speed}")
+        }
         None => "none".to_owned(),
     };
     row("link", link, String::new());
@@ -116,8 +121,12 @@ pub(crate) fn heard_rows(heard: &Surroundings) -> Vec<[String; 3]> {
         let said = format!("{}: {address}, {file}", offer.server);
         row("offer", said, at(offer.at_s));
     }
-    if let Some(first) = network.router_advertisements_s.first() {
-        row("IPv6 router", String::new(), at(*first));
+    for router in &network.routers {
+        let first = router.advertised_s.first().copied().unwrap_or_default();
+        row("IPv6 router", routed(router), at(first));
+    }
+    for answer in network.dhcpv6.iter().flat_map(|one| &one.answers) {
+        row("DHCPv6", answered(answer), at(answer.at_s));
     }
     for one in &heard.round_trips {
         let fastest = one.took_us.iter().min();
@@ -133,6 +142,44 @@ pub(crate) fn heard_rows(heard: &Surroundings) -> Vec<[String; 3]> {
         );
     }
     rows
+}
+
+/// What an IPv6 router says.
+fn routed(router: &Router) -> String {
+    let addresses = match (router.managed, router.other) {
+        (true, _) => "addresses by DHCPv6",
+        (false, true) => "boot file by DHCPv6, no addresses",
+        (false, false) => "nothing by DHCPv6",
+    };
+    let default = match router.lifetime_s {
+        0 => ", no default router",
+        _ => "",
+    };
+    format!(
+        "{}: {addresses}{default}; {}{} advertisements",
+        router.address,
+        delayed(router.delay_s),
+        router.advertised_s.len()
+    )
+}
+
+/// A server's message by DHCPv6.
+pub(crate) fn answered(answer: &Dhcpv6Answer) -> String {
+    let address = answer.address.as_deref().unwrap_or("no address");
+    let file = answer.boot_file.as_deref().unwrap_or("no boot file");
+    format!(
+        "{}, {}: {address}, {file}; {}preference {}",
+        answer.kind,
+        answer.server,
+        delayed(answer.delay_s),
+        answer.preference
+    )
+}
+
+fn delayed(delay_s: Option<f64>) -> String {
+    delay_s.map_or_else(String::new, |delay| {
+        format!("{delay:.3} s after the question, ")
+    })
 }
 
 /// Images of a profile below this share are left out.
@@ -450,13 +497,14 @@ pub(crate) fn kind_name(kind: PhaseKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wireboot_report::network::{Dhcp, Lacp, Neighbour, Offer, SpanningTree};
+    use wireboot_report::network::{Dhcp, Dhcpv6, Lacp, Neighbour, Offer, SpanningTree};
     use wireboot_report::{ProfiledImage, RoundTrip};
 
     #[test]
     fn what_was_heard_is_told_from_switch_to_round_trip() {
         let mut heard = Surroundings {
             link_after_s: Some(1.5),
+            link_mbit_s: Some(2500),
             ..Surroundings::default()
         };
         heard.network.neighbour = Some(Neighbour {
@@ -474,7 +522,26 @@ mod tests {
             waits: true,
             ..Lacp::default()
         });
-        heard.network.router_advertisements_s = vec![3.0];
+        heard.network.routers.push(Router {
+            address: "fe80::1".to_owned(),
+            advertised_s: vec![3.0, 7.0],
+            delay_s: Some(0.25),
+            lifetime_s: 1800,
+            managed: true,
+            ..Router::default()
+        });
+        heard.network.dhcpv6.push(Dhcpv6 {
+            answers: vec![Dhcpv6Answer {
+                kind: "Advertise".to_owned(),
+                server: "fe80::2".to_owned(),
+                at_s: 1.5,
+                delay_s: Some(0.5),
+                preference: 255,
+                address: Some("fd00::9".to_owned()),
+                boot_file: Some("tftp://[fd00::2]/shimx64.efi".to_owned()),
+            }],
+            ..Dhcpv6::default()
+        });
         heard.network.dhcp.push(Dhcp {
             offers: vec![Offer {
                 at_s: 0.125,
@@ -491,6 +558,14 @@ mod tests {
                 asked: 2,
                 took_us,
             });
+        }
+        let rows = heard_rows(&heard);
+        for wanted in [
+            "up 1.50 s after the card's start, 2500 Mbit/s",
+            "fe80::1: addresses by DHCPv6; 0.250 s after the question, 2 advertisements",
+            "Advertise, fe80::2: fd00::9, tftp://[fd00::2]/shimx64.efi; 0.500 s after the question, preference 255",
+        ] {
+            assert!(rows.iter().any(|[_, said, _]| said == wanted), "{rows:?}");
         }
         let report = Report {
             surroundings: Some(heard),

@@ -453,6 +453,7 @@ const CASES: &[(&str, Case)] = &[
         "panic_at_the_end_of_boot_services",
         panics::at_the_end_of_boot_services,
     ),
+    ("panic_in_the_ladder", panics::in_the_ladder),
     ("signed_boots", secure_boot::signed_boots),
     (
         "distributions_kernel_is_refused",

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
+use wireboot_experiments::ladder::Sender;
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::network::SERVER;
 use wireboot_lab::qemu::RunningMachine;
 
 use crate::gdb::Debugger;
 use crate::processors::{THREE_ENGINES, slow, three_pairs};
-use crate::scene::{PATIENCE, Scene, expect, faulty_program};
+use crate::scene::{PATIENCE, Scene, expect, faulty_doctor, faulty_program};
 use crate::system;
 
 /// A machine that boots a program with a fault in it.
@@ -177,5 +179,31 @@ pub(crate) fn at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
         status.is_some_and(|status| status.success()),
         "the machine stands still"
     );
+    Ok(())
+}
+
+/// doctor.efi has IP and ARP disconnected from the card, and a receiver of its own there. Nobody connects anything behind it: the shell's `ping`
+/// has what the panic handler has connected.
+pub(crate) fn in_the_ladder(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.boot_from_disk("")?;
+    let disk = lab.scratch().join("esp");
+    fs::copy(faulty_doctor()?, disk.join("doctor.efi"))?;
+    let script = [
+        "fs0:",
+        &format!("doctor.efi ladder server={SERVER} rounds=1 ms=100 only=MNP fault=ladder"),
+        "ifconfig -s eth0 static 10.77.0.90 255.255.255.0 10.77.0.1",
+        &format!("ping -n 3 {SERVER}"),
+    ];
+    fs::write(disk.join("startup.nsh"), script.join("\r\n"))?;
+    let _server = scene.serve(&[])?;
+    let _sender = Sender::start(IpVersion::V4)?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "wireboot: fault planted: ladder")?;
+    expect(
+        &mut machine,
+        "wireboot: error: internal error, please report it: panicked at",
+    )?;
+    expect(&mut machine, &format!("bytes from {SERVER}"))?;
     Ok(())
 }

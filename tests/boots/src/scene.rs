@@ -235,6 +235,11 @@ pub(crate) fn faulty_program() -> Result<PathBuf> {
     dist("wireboot-faults.efi")
 }
 
+/// The program that examines machines, with panics on demand.
+pub(crate) fn faulty_doctor() -> Result<PathBuf> {
+    dist("doctor-faults.efi")
+}
+
 /// The program that examines machines.
 pub(crate) fn doctor_program() -> Result<PathBuf> {
     dist("doctor.efi")

@@ -27,19 +27,26 @@ pub(super) fn no_boot_file(boot: &Boot<'_>) -> Option<Found> {
             .iter()
             .any(|one| one.answered_s.is_some())
         || !network.transfers.is_empty();
-    if offers.is_empty() || booted {
-        return None;
-    }
+    let answers = network.dhcpv6.iter().map(|one| one.answers.len()).sum();
+    let (said, setting) = match (offers.len(), answers) {
+        _ if booted => return None,
+        (0, 0) => return None,
+        (0, answers) => (
+            count(answers, "DHCPv6 answer"),
+            "dnsmasq: `dhcp-option=option6:bootfile-url,tftp://[SERVER]/FILE`. Kea: `bootfile-url`. ISC dhcpd: `dhcp6.bootfile-url`",
+        ),
+        (offers, _) => (
+            count(offers, "offer"),
+            "dnsmasq: `dhcp-boot=FILE,,SERVER`. Kea: `boot-file-name` and `next-server`. ISC dhcpd: `filename` and `next-server`",
+        ),
+    };
     Some(Found {
         label: "no boot file".into(),
         seconds: 0.0,
-        evidence: format!(
-            "{} with an address, and none names a boot file",
-            count(offers.len(), "offer")
-        ),
+        evidence: format!("{said} with an address, and none names a boot file"),
         advice: advice([
-            "dnsmasq: `dhcp-boot=FILE,,SERVER`. Kea: `boot-file-name` and `next-server`. ISC dhcpd: `filename` and `next-server`",
-            "where it depends on the machine's architecture (option 93), the one of this machine may be missing: 7 is x86-64 by TFTP, 16 by HTTP",
+            setting,
+            "where it depends on the machine's architecture (option 93, in DHCPv6 61), the one of this machine may be missing: 7 is x86-64 by TFTP, 16 by HTTP",
         ]),
         expected_s: None,
     })

@@ -72,6 +72,9 @@ pub enum TftpError {
         /// The server's value.
         value: String,
     },
+    /// The server knows no windows that vary, which were asked for to measure them.
+    #[error("not granted")]
+    NotGranted,
     /// The size does not fit the announcement.
     #[error(
         "the TFTP server announced {announced} bytes but sends {received}: is the file being written?"

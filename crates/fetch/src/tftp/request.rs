@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use wireboot_net::{Duration, Instant, NetError};
-use wireboot_wire::tftp::{Options, Packet, Request, TransferOptions};
+use wireboot_wire::tftp::{Options, Packet, Request, TransferOptions, VariableWindow};
 
 use super::{FIRST_TIMEOUT, MAX_TIMEOUT, RETRIES, Run, TftpError};
 use crate::race::ATTEMPT_DELAY;
@@ -148,6 +148,12 @@ pub(super) fn within(granted: &TransferOptions, asked: &TransferOptions) -> Resu
         .and_then(|()| check("slide", granted.slide, asked.slide))
         // The window would end before its acknowledgement is due.
         .and_then(|()| check("slide", granted.slide, granted.window_size))
+        .and_then(
+            |()| match (granted.variable_window, asked.variable_window) {
+                (None, _) | (Some(VariableWindow::Granted), Some(_)) => Ok(()),
+                (Some(other), _) => Err(("msftwindow", other.number())),
+            },
+        )
         .map_err(|(name, value)| TftpError::BadOption {
             name,
             value: value.to_string(),

@@ -13,6 +13,9 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network duplicated a packet,
 /// and an answer would double all packets from there on (RFC 1123 section 4.2.3.1, "Sorcerer's Apprentice").
 pub(super) const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
+/// The first window that varies, and the largest, in blocks: as Windows' boot programs have them.
+const FIRST_VARIABLE_WINDOW: u16 = 4;
+const LARGEST_VARIABLE_WINDOW: u16 = 64;
 /// Packets that are not DATA kept for the task.
 const CONTROL_QUEUE: usize = 8;
 
@@ -29,6 +32,8 @@ pub(super) struct Transfer {
     pub(super) window: u16,
     /// Acknowledgements of its multiples slide the window on.
     pub(super) slide: Option<u16>,
+    /// Each acknowledgement tells the window.
+    varies: bool,
     /// Next block expected, counted from 1 without wrapping.
     pub(super) next: u64,
     pub(super) received: u64,
@@ -121,6 +126,7 @@ impl Transfer {
             block_size: usize::from(DEFAULT_BLOCK_SIZE),
             window: 1,
             slide: None,
+            varies: false,
             next: 1,
             received: 0,
             overflow: false,
@@ -146,6 +152,19 @@ impl Transfer {
     /// The server's address and port, once it has answered.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         Some(self.peer.as_ref()?.remote_end())
+    }
+
+    /// Has the window vary from now on.
+    pub(super) fn vary(&mut self) {
+        self.varies = true;
+        self.window = FIRST_VARIABLE_WINDOW;
+    }
+
+    /// The window after one that was lost.
+    fn narrow(&mut self) {
+        if self.varies {
+            self.window = (self.window / 2).max(1);
+        }
     }
 
     /// One DATA packet, on loan.
@@ -174,6 +193,7 @@ impl Transfer {
                 self.due = true;
                 self.again = true;
                 self.retransmissions += 1;
+                self.narrow();
             }
             return;
         }
@@ -206,6 +226,9 @@ impl Transfer {
         if self.complete || window_ends {
             self.due = true;
         }
+        if self.varies && window_ends {
+            self.window = (self.window * 2).min(LARGEST_VARIABLE_WINDOW);
+        }
     }
 
     /// Declares final what has been received: it is not written again.
@@ -213,6 +236,11 @@ impl Transfer {
         if let Some(memory) = &mut self.memory {
             memory.commit(self.received as usize);
         }
+    }
+
+    /// The window to tell with an acknowledgement, where it varies.
+    pub(super) fn told_window(&self) -> Option<u8> {
+        u8::try_from(self.window).ok().filter(|_| self.varies)
     }
 
     /// The block to acknowledge now, and how often.
@@ -288,6 +316,7 @@ impl Transfer {
         self.backed_off = Some((self.timeout() * 2).min(MAX_TIMEOUT));
         self.retransmissions += 1;
         self.again = true;
+        self.narrow();
         // If our report of a gap was lost, what slides in now shall be reported, too.
         self.gap &= self.slide.is_none();
     }

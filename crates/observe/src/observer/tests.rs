@@ -466,7 +466,7 @@ fn frame6(from_machine: bool, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_boot_over_ipv6_is_told() {
-    use wireboot_wire::dhcpv6::{MessageType, Writer, duid, option};
+    use wireboot_wire::dhcpv6::{IaAddress, IaNa, MessageType, Options, Writer, duid, option};
     let message = |kind, boot: bool| {
         let mut writer = Writer::new(kind, 0x1234);
         writer.option(option::CLIENT_ID, duid::from_mac(MACHINE.0));
@@ -478,6 +478,23 @@ fn a_boot_over_ipv6_is_told() {
     let solicit = message(MessageType::Solicit, true).finish();
     let mut advertise = message(MessageType::Advertise, false);
     advertise.option(option::BOOT_FILE_URL, b"tftp://[fd00::1]/shim.efi");
+    advertise.option(option::PREFERENCE, [255]);
+    let options = Options::default();
+    let (iaid, t1, t2) = (1, 0, 0);
+    let association = IaNa {
+        iaid,
+        t1,
+        t2,
+        options,
+    };
+    advertise.ia_na(&association, |message| {
+        message.ia_address(&IaAddress {
+            address: "fd00::9".parse().unwrap(),
+            preferred_lifetime: 0,
+            valid_lifetime: 0,
+            options,
+        });
+    });
     let frames = [
         (0.0, frame6(true, (546, 547), &solicit)),
         (1.0, frame6(true, (546, 547), &solicit)),
@@ -492,6 +509,17 @@ fn a_boot_over_ipv6_is_told() {
         ("Solicit", 2, 1)
     );
     assert_eq!(one.boot_file.as_deref(), Some("tftp://[fd00::1]/shim.efi"));
+    let [answer] = one.answers.as_slice() else {
+        panic!("{one:?}")
+    };
+    assert_eq!(
+        (answer.kind.as_str(), answer.preference),
+        ("Advertise", 255)
+    );
+    assert_eq!((answer.at_s, answer.delay_s), (1.5, Some(0.5)));
+    assert_eq!(answer.boot_file, one.boot_file);
+    assert!(answer.server.contains(':'));
+    assert_eq!(answer.address.as_deref(), Some("fd00::9"));
     assert_eq!(kinds(&report), [(PhaseKind::Dhcpv6, 0.0, 1.5)]);
     let found = |payload: &[u8]| {
         let mut clients = Clients::default();
@@ -533,6 +561,18 @@ fn routers_are_asked_for_and_heard() {
         (0.2, icmp(false, 133)),
     ]);
     assert_eq!(heard.network.router_advertisements_s.len(), 1);
+    let mut managed = icmp(false, 134);
+    managed[59..62].copy_from_slice(&[0x80, 7, 8]);
+    let mut other = managed.clone();
+    other[59] = 0x40;
+    let told = report(&[(0.0, icmp(true, 133)), (0.5, managed), (2.0, other)]);
+    let [router] = told.network.routers.as_slice() else {
+        panic!("{told:?}")
+    };
+    assert_eq!(router.advertised_s, [0.5, 2.0]);
+    assert_eq!((router.delay_s, router.lifetime_s), (Some(0.5), 0x708));
+    // The last holds.
+    assert!(!router.managed && router.other);
     assert_eq!(heard.network.router_solicitations_s.len(), 1);
     assert_eq!(kinds(&heard), []);
 }

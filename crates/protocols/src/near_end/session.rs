@@ -162,6 +162,7 @@ impl<F> Session<F> {
             transfer_size: self.wanted.transfer_size.and(size),
             timeout: self.wanted.timeout,
             slide: None,
+            variable_window: None,
         };
         (!granted.is_empty()).then_some(granted)
     }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::string::ToString;
 use std::vec;
 use wireboot_net::Duration;
-use wireboot_wire::tftp::{ErrorCode, Options, Packet, Request, TransferOptions};
+use wireboot_wire::tftp::{ErrorCode, Options, Packet, Request, TransferOptions, VariableWindow};
 
 const LOADER: &str = "10.0.0.5:2000";
 const SERVER: &str = "10.0.0.1";
@@ -360,6 +360,7 @@ fn options_are_granted_as_far_as_they_fit() {
         transfer_size: Some(0),
         timeout: Some(3),
         slide: Some(4),
+        variable_window: Some(VariableWindow::Asked),
     };
     // Blocks fit frames of 1514 bytes.
     let expected = TransferOptions {
@@ -368,6 +369,7 @@ fn options_are_granted_as_far_as_they_fit() {
         transfer_size: Some(10),
         timeout: Some(3),
         slide: None,
+        variable_window: None,
     };
     assert_eq!(granted(SERVER, LOADER, wanted), expected);
     let six = TransferOptions {

@@ -6,9 +6,11 @@
 //!                       └──DHCPDISCOVER, router solicitation, ARP probes── ask
 //! ```
 //!
-//! It takes no address: no server has anything to remember, and no other station is disturbed.
+//! It takes no address: no server has anything to remember, and no other station is disturbed. Servers of DHCPv6 answer to the link-local
+//! address that the firmware makes of the card's own.
 
 mod ask;
+mod ask6;
 
 use crate::error::{Error, refused};
 use crate::examination::Examination;
@@ -17,6 +19,7 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use ask::{Asker, Client};
+use ask6::Asker6;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::origin::Origin;
 use wireboot_nic::Nic;
@@ -27,7 +30,7 @@ use wireboot_platform::console::{self, Key};
 use wireboot_platform::device_path::NetworkPath;
 use wireboot_platform::pcie::{Link, Width};
 use wireboot_platform::snp::Snp;
-use wireboot_platform::{Clock, smbios};
+use wireboot_platform::{Clock, duid, smbios};
 use wireboot_report::{Pcie, Surroundings};
 
 /// How long a card's link may take to come up, in microseconds, and how many cards are tried.
@@ -68,6 +71,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         console::clear_progress();
         let mut surroundings = ear.told(seconds(clock.micros() - zero));
         surroundings.link_after_s = Some(seconds(zero - began));
+        surroundings.link_mbit_s = card.function().and_then(Function::link_speed);
         surroundings.pcie = card.function().and_then(Function::link).map(pcie);
         examination.report.surroundings = Some(surroundings);
         if let Some(cached) = &origin.cached {
@@ -124,6 +128,7 @@ struct Ear {
     clock: Clock,
     observer: Observer,
     asker: Asker,
+    asker6: Asker6,
     packets: u64,
 }
 
@@ -138,6 +143,7 @@ impl Ear {
             http: origin.http,
             // Differs from one examination to the next.
             xid: clock.nanos_since_reset() as u32,
+            duid: duid::of_firmware(),
         };
         Ok(Self {
             mac,
@@ -145,6 +151,7 @@ impl Ear {
             clock,
             observer: Observer::new(Mac(mac), 0.0),
             asker: Asker::new(&client),
+            asker6: Asker6::new(&client),
             packets: 0,
         })
     }
@@ -204,10 +211,15 @@ impl Ear {
             clock,
             observer,
             asker,
+            asker6,
             packets,
             ..
         } = self;
-        while let Some(frame) = asker.due(clock.micros() - zero) {
+        loop {
+            let now = clock.micros() - zero;
+            let Some(frame) = asker.due(now).or_else(|| asker6.due(now)) else {
+                break;
+            };
             if wire.send(&frame)? {
                 let at_s = seconds(clock.micros() - zero);
                 observer.frame(at_s, LinkType::Ethernet, &frame);
@@ -218,6 +230,7 @@ impl Ear {
             let now = clock.micros() - zero;
             let frame = parts.concat();
             asker.frame(now, &frame);
+            asker6.frame(&frame);
             observer.frame(seconds(now), LinkType::Ethernet, &frame);
             *packets += 1;
         })?;

@@ -232,18 +232,23 @@ fn keep_faster(cell: &mut Cell, run: Cell) {
     cell.runs = runs;
 }
 
-/// Each block size with each window; of wireboot's, with what it asks for by itself, too.
+/// Each block size with each window; of wireboot's, with what it asks for by itself, and with one that varies, too.
 fn cells(by: By, ip: u8, blocks: &[u16], windows: &[u16]) -> Vec<Cell> {
-    let own = (by == By::Wireboot).then_some(None);
-    let windows = windows.iter().copied().map(Some).chain(own);
+    let own: &[_] = match by {
+        By::Wireboot => &[(None, false), (None, true)],
+        _ => &[],
+    };
+    let windows = windows.iter().map(|window| (Some(*window), false));
+    let windows = windows.chain(own.iter().copied());
     let each = blocks
         .iter()
         .flat_map(|block| windows.clone().map(|window| (*block, window)));
-    each.map(|(block, window)| Cell {
+    each.map(|(block, (window, varying))| Cell {
         by,
         ip,
         block_bytes: block.into(),
         window: window.map(u32::from),
+        varying,
         ..Cell::default()
     })
     .collect()
@@ -259,9 +264,12 @@ mod tests {
         assert_eq!(firmware.len(), 7 * 7);
         assert!(firmware.iter().all(|cell| cell.window.is_some()));
         let ours = cells(By::Wireboot, 6, FEW_BLOCKS, FEW_WINDOWS);
-        assert_eq!(ours.len(), 2 * 5);
-        let own: Vec<_> = ours.iter().filter(|cell| cell.window.is_none()).collect();
-        assert_eq!(own.len(), 2);
+        assert_eq!(ours.len(), 2 * 6);
+        let own = |varying| {
+            let own = |cell: &&Cell| cell.window.is_none() && cell.varying == varying;
+            ours.iter().filter(own).count()
+        };
+        assert_eq!((own(false), own(true)), (2, 2));
         assert!(ours.iter().all(|cell| cell.ip == 6));
     }
 

@@ -10,7 +10,9 @@ use wireboot_platform::console;
 use wireboot_report::throughput::{Direction, Transport};
 
 /// Bytes of a message.
-const SIZES: [u32; 5] = [64, 128, 512, 1472, LARGEST];
+const SIZES: [u32; 5] = [64, 128, 512, FULL, LARGEST];
+/// Of the longest datagram in a packet of 1500 bytes.
+const FULL: u32 = 1472;
 const LARGEST: u32 = 8192;
 /// How long each is measured, in seconds.
 const SECONDS: u32 = 2;
@@ -30,7 +32,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     )?;
     let mut failed = None;
     let end = examination.clock.micros() + BEGINS_WITHIN;
-    for test in matrix(SocketAddr::new(server, options.port())) {
+    for test in matrix(SocketAddr::new(server, options.port()), measurer.mtu()) {
         if examination.clock.micros() > end {
             failed = Some(Error::Slow("the matrix of messages".to_string()));
             break;
@@ -48,9 +50,9 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Each transport, direction and size but datagrams that fit no packet, as ours are never fragments; then TCP in the smallest segments
+/// Each transport, direction and size but datagrams that fit no packet of the card's `mtu`, as ours are never fragments; then TCP in the smallest segments
 /// that our end makes: those of an MTU of 576 bytes, of 1280 in IPv6.
-fn matrix(server: SocketAddr) -> impl Iterator<Item = Test> {
+fn matrix(server: SocketAddr, mtu: u16) -> impl Iterator<Item = Test> {
     let ways = [
         (Transport::Tcp, Direction::Send),
         (Transport::Tcp, Direction::Receive),
@@ -58,16 +60,17 @@ fn matrix(server: SocketAddr) -> impl Iterator<Item = Test> {
         (Transport::Udp, Direction::Receive),
     ];
     // Of IPv6 a packet holds a little less.
-    let (packet, segment) = match server {
-        SocketAddr::V4(_) => (1472, 536),
-        SocketAddr::V6(_) => (1452, 1220),
+    let (headers, segment) = match server {
+        SocketAddr::V4(_) => (28, 536),
+        SocketAddr::V6(_) => (48, 1220),
     };
+    let packet = u32::from(mtu.saturating_sub(headers));
     let each = ways
         .into_iter()
         .flat_map(|way| SIZES.map(|size| (way, size)));
     let in_packets = each.filter_map(move |((transport, direction), size)| {
         let length = match transport {
-            Transport::Udp if size > 1472 => return None,
+            Transport::Udp if size > packet.max(FULL) => return None,
             Transport::Udp => size.min(packet),
             _ => size,
         };
@@ -97,10 +100,16 @@ mod tests {
 
     #[test]
     fn every_size_is_measured_that_fits() {
-        for (server, full, least) in [("10.0.0.1:7", 1472, 536), ("[fd00::1]:7", 1452, 1220)] {
+        let four = [64, 128, 512, 1472].as_slice();
+        for (server, mtu, datagrams, least) in [
+            ("10.0.0.1:7", 1500, four, 536),
+            ("[fd00::1]:7", 1500, &[64, 128, 512, 1452], 1220),
+            ("10.0.0.1:7", 9000, &SIZES, 536),
+            ("[fd00::1]:7", 9000, &SIZES, 1220),
+        ] {
             let (tests, small): (Vec<Test>, Vec<Test>) =
-                matrix(server.parse().unwrap()).partition(|test| test.mss.is_none());
-            assert_eq!(tests.len(), 2 * 5 + 2 * 4);
+                matrix(server.parse().unwrap(), mtu).partition(|test| test.mss.is_none());
+            assert_eq!(tests.len(), 2 * 5 + 2 * datagrams.len());
             let ways = small.iter().map(|test| (test.direction, test.mss));
             let both = [Direction::Send, Direction::Receive];
             assert!(ways.eq(both.map(|way| (way, Some(least)))));
@@ -112,7 +121,7 @@ mod tests {
             };
             for direction in [Direction::Send, Direction::Receive] {
                 assert_eq!(sizes(Transport::Tcp, direction), SIZES);
-                assert_eq!(sizes(Transport::Udp, direction), [64, 128, 512, full]);
+                assert_eq!(sizes(Transport::Udp, direction), datagrams);
             }
         }
     }

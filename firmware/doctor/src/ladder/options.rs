@@ -82,6 +82,8 @@ impl Options {
                     options.processors = numbers.collect::<Result<_, _>>()?;
                 }
                 "phases" => options.phases = number(0..=1)? == 1,
+                #[cfg(feature = "faults")]
+                "fault" => {}
                 "only" => options.only = value.split(',').map(ToString::to_string).collect(),
                 _ => return Err(refused()),
             }

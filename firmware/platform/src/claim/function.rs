@@ -2,9 +2,10 @@
 
 use super::{connect, open};
 use crate::device_path;
+use crate::link_speed::{Registers, link_speed};
 use crate::pci::config_read;
 use crate::pcie;
-use crate::raw::pci_io::PciIoProtocol;
+use crate::raw::pci_io::{PciIoProtocol, PciIoWidth};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -58,9 +59,44 @@ impl Candidate {
         pcie::link(|offset| config_read(io, offset))
     }
 
+    /// The speed of its link to the network in Mbit/s, where the card tells it.
+    #[must_use]
+    pub fn link_speed(&self) -> Option<u32> {
+        let io = self.io().ok()?;
+        link_speed(self.vendor, self.device, &Beside(io))
+    }
+
     /// Has the firmware's drivers take it. At start-up some firmware does so only with what it boots from.
     pub fn connect(&self) {
         connect(self.handle);
+    }
+}
+
+/// A function's registers beside its driver.
+struct Beside(NonNull<PciIoProtocol>);
+
+impl Registers for Beside {
+    fn config(&self, at: u8) -> u32 {
+        config_read(self.0, at)
+    }
+
+    fn read(&self, bar: u8, offset: u64) -> Option<u32> {
+        let io = self.0.as_ptr();
+        let mut value = 0_u32;
+        let to = (&raw mut value).cast();
+        // SAFETY: a PCI function's protocol stays while this image runs (see `claim`); one unit is read into a local. `link_speed` reads
+        // registers of which reading has no effect.
+        let status = unsafe { ((*io).mem.read)(io, PciIoWidth::UINT32, bar, offset, 1, to) };
+        status.is_success().then_some(value)
+    }
+
+    fn write(&self, bar: u8, offset: u64, value: u32) -> bool {
+        let io = self.0.as_ptr();
+        let mut value = value;
+        let from = (&raw mut value).cast();
+        // SAFETY: as above. `link_speed` writes which half of the features is read, which drivers do before they start the device, and puts it
+        // back.
+        unsafe { ((*io).mem.write)(io, PciIoWidth::UINT32, bar, offset, 1, from) }.is_success()
     }
 }
 

@@ -9,8 +9,10 @@ use crate::raw::managed_network::{
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ffi::c_void;
 use core::fmt;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use uefi::boot::{self, EventType, OpenProtocolAttributes, ScopedProtocol, Tpl};
 use uefi::proto::unsafe_protocol;
 use uefi::{Event, Handle, Status, StatusExt};
@@ -43,7 +45,36 @@ const TOKENS: usize = 32;
 /// Length of the Ethernet header.
 const HEADER: usize = 14;
 
-/// A child of the firmware's packet service, with tokens that receive packets of one protocol.
+/// The packet service that has a child of ours, and that child; null for none.
+static SERVICE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static CHILD: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Ends the child when its owner cannot: on a panic. Takes no memory of the heap.
+#[cfg(target_os = "uefi")]
+pub(crate) fn release_in_panic() {
+    let child = CHILD.swap(ptr::null_mut(), Ordering::Relaxed);
+    // SAFETY: null or a handle of the firmware's.
+    let service = unsafe { Handle::from_ptr(SERVICE.load(Ordering::Relaxed)) };
+    if let Some(service) = service.filter(|_| !child.is_null()) {
+        // SAFETY: nothing disconnects the firmware's network meanwhile.
+        let service =
+            unsafe { open::<ServiceBinding>(service, OpenProtocolAttributes::GetProtocol) };
+        if let Ok(mut service) = service {
+            destroy(&mut service, child);
+        }
+    }
+}
+
+/// Ends a child, which gives all tokens back.
+fn destroy(service: &mut ScopedProtocol<ServiceBinding>, child: *mut c_void) {
+    if let Some(service) = service.get_mut() {
+        let binding = &raw mut service.0;
+        // SAFETY: the protocol is live and the child its own.
+        let _ = unsafe { ((*binding).destroy_child)(binding, child) };
+    }
+}
+
+/// A child of the firmware's packet service, one at a time, with tokens that receive packets of one protocol.
 #[derive(Debug)]
 pub struct Mnp {
     service: ScopedProtocol<ServiceBinding>,
@@ -109,6 +140,8 @@ impl Mnp {
         let mut child = ptr::null_mut();
         // SAFETY: the protocol is live; it writes the new handle to a local.
         unsafe { ((*binding).create_child)(binding, &raw mut child) }.to_result()?;
+        SERVICE.store(handle.as_ptr(), Ordering::Relaxed);
+        CHILD.store(child, Ordering::Relaxed);
         // SAFETY: null or a handle.
         let child = unsafe { Handle::from_ptr(child) }.ok_or(Status::UNSUPPORTED)?;
         let mut mnp = Self {
@@ -267,10 +300,7 @@ impl Drop for Mnp {
         }
         self.tokens.clear();
         self.protocol = None;
-        if let Some(service) = self.service.get_mut() {
-            let binding = &raw mut service.0;
-            // SAFETY: the protocol is live and the child its own.
-            let _ = unsafe { ((*binding).destroy_child)(binding, self.child.as_ptr()) };
-        }
+        CHILD.store(ptr::null_mut(), Ordering::Relaxed);
+        destroy(&mut self.service, self.child.as_ptr());
     }
 }

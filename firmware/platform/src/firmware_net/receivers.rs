@@ -11,6 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use uefi::boot;
 use uefi::{Guid, Handle, Status, StatusExt};
 use uefi_raw::protocol::driver::DriverBindingProtocol;
@@ -52,7 +53,26 @@ fn receivers_of(service: Handle) -> uefi::Result<Vec<Receiver>> {
     Ok(receivers.collect())
 }
 
-/// Receivers of a card that are disconnected; dropping this connects them again.
+/// The service whose receivers are disconnected; null for none.
+static SERVICE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Connects them again when their owner cannot: on a panic. Takes no memory of the heap.
+#[cfg(target_os = "uefi")]
+pub(crate) fn connect_in_panic() {
+    let service = SERVICE.swap(ptr::null_mut(), Ordering::Relaxed);
+    // SAFETY: null or a handle of the firmware's.
+    if let Some(service) = unsafe { Handle::from_ptr(service) } {
+        connect(service);
+    }
+}
+
+/// Has the firmware connect all that goes on a service.
+fn connect(service: Handle) {
+    // NOT_FOUND says that there was nothing to connect.
+    let _ = boot::connect_controller(service, &[], None, true);
+}
+
+/// Receivers of a card that are disconnected, of one card at a time; dropping this connects them again.
 #[derive(Debug)]
 pub struct Disconnected {
     service: Handle,
@@ -78,6 +98,7 @@ impl Disconnected {
     /// Where one is no driver, or does not let go.
     pub fn disconnect(&mut self, ether_types: &[u16]) -> uefi::Result<()> {
         let boot = services()?;
+        SERVICE.store(self.service.as_ptr(), Ordering::Relaxed);
         // One may take another with it, so each is looked for anew.
         for _ in 0..MOST {
             let mut children = children(boot, self.service)?.into_iter();
@@ -108,8 +129,8 @@ impl Disconnected {
 
 impl Drop for Disconnected {
     fn drop(&mut self) {
-        // NOT_FOUND says that there was nothing to connect.
-        let _ = boot::connect_controller(self.service, &[], None, true);
+        SERVICE.store(ptr::null_mut(), Ordering::Relaxed);
+        connect(self.service);
     }
 }
 

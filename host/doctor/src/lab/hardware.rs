@@ -1,4 +1,4 @@
-//! What the machine of the lab is made of, where it is not the usual.
+//! What the machine of the lab and its network are made of, where that is not the usual.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ pub struct Hardware {
     /// OVMF, its code: a file with CODE in its name, beside one with VARS instead [default: Debian's]
     #[arg(long, value_name = "FILE")]
     pub firmware: Option<PathBuf>,
+    /// The largest packet that the network takes, in bytes; virtio-net is told [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1280..))]
+    pub mtu: Option<u16>,
 }
 
 impl Hardware {
@@ -34,6 +37,9 @@ impl Hardware {
             if let Some(rom) = &self.rom {
                 ensure!(rom.is_file(), "no option ROM {}", rom.display());
                 card.rom = Some(rom.clone());
+            }
+            if let Some(mtu) = self.mtu.filter(|_| card.model.starts_with("virtio-net")) {
+                card.properties.push(format!("host_mtu={mtu}"));
             }
         }
         if let Some(code) = &self.firmware {

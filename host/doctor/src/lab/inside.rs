@@ -14,6 +14,7 @@ use wireboot_lab::qemu::{Disk, Machine};
 use wireboot_report::Report;
 
 use super::site::Site;
+use super::words::STANDARD;
 use super::{CAPTURED, Trial, planted};
 
 /// What is to be examined from inside.
@@ -55,7 +56,7 @@ pub fn examine(
     let boot = disk.join("EFI/BOOT");
     fs::create_dir_all(&boot).context("making a directory")?;
     let words = match examination.words {
-        "standard" => "",
+        STANDARD => "",
         words => words,
     };
     let planted = Site::planted(trial.faults).unwrap_or_default();

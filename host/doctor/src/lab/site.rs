@@ -141,6 +141,7 @@ impl Site {
             ip,
             faults,
             wireboot,
+            hardware,
             ..
         } = *trial;
         let has = |fault| faults.contains(&fault);
@@ -156,11 +157,11 @@ impl Site {
                 bridge: true,
                 spanning_tree: has(Fault::Stp),
                 aggregation: has(Fault::Lacp).then_some(FALLBACK),
-                mtu: if has(Fault::SmallMtu) {
+                mtu: hardware.mtu.unwrap_or(if has(Fault::SmallMtu) {
                     SMALL_MTU
                 } else {
                     1500
-                },
+                }),
                 impairment: impaired.then(|| Impairment {
                     loss: if has(Fault::Loss) { 0.01 } else { 0.0 },
                     delay: Duration::from_millis(if has(Fault::Delay) { 10 } else { 0 }),

@@ -273,6 +273,7 @@ pub(crate) fn agree(
             let most = 1 << (window / 2).checked_ilog2()?;
             Some(wanted.min(most))
         }),
+        variable_window: None,
     };
     let terms = Terms {
         block_size: granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE),

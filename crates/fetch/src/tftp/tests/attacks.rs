@@ -187,7 +187,7 @@ fn smaller_blocks_where_large_ones_do_not_arrive() {
     // Others than those that were asked for would be another measurement.
     let asked = Sizes {
         block: Some(1468),
-        window: None,
+        window: Window::Own,
     };
     let ended = attacked_asking(asked, Limits::default(), &[SERVER], narrow(&file, 1492));
     assert!(matches!(

@@ -34,6 +34,8 @@ pub(crate) struct Manner {
     /// Knows the option `slide`.
     slides: bool,
     window_limit: u16,
+    /// Knows `msftwindow`.
+    varies: bool,
     /// Grants this slide, whatever was asked.
     slide: Option<u16>,
     block_limit: u16,
@@ -64,6 +66,7 @@ impl Default for Manner {
             options: true,
             windows: true,
             slides: false,
+            varies: false,
             window_limit: u16::MAX,
             slide: None,
             block_limit: u16::MAX,
@@ -132,6 +135,8 @@ pub(crate) struct Log {
     requests: u32,
     strangers: u32,
     data: u64,
+    /// The windows that acknowledgements told.
+    windows: Vec<u8>,
     /// Texts of errors from clients.
     pub(crate) errors: Vec<String>,
 }
@@ -184,6 +189,10 @@ impl Session {
                 .filter(|_| self.manner.slides)
                 .map(|(slide, window)| slide.min(1 << window.ilog2()));
             granted.slide = self.manner.slide.or(granted.slide);
+            granted.variable_window = asked
+                .variable_window
+                .filter(|_| self.manner.varies)
+                .map(|_| VariableWindow::Granted);
             let wanted = asked.transfer_size.filter(|_| self.manner.announces_size);
             granted.transfer_size = wanted.map(|_| {
                 self.manner
@@ -192,7 +201,8 @@ impl Session {
             });
         }
         let block_size = usize::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
-        let window = u64::from(granted.window_size.unwrap_or(1));
+        let varies = granted.variable_window.is_some();
+        let mut window = u64::from(granted.window_size.unwrap_or(1));
         let last = (self.manner.file.len() / block_size) as u64 + 1;
         let mut acked = 0;
         if !granted.is_empty() {
@@ -215,6 +225,9 @@ impl Session {
         let ghost = self.stack.udp();
         let mut tries = 0;
         while acked < last && !self.ended.get() {
+            if varies {
+                window = self.log.borrow().windows.last().copied().unwrap().into();
+            }
             for block in acked + 1..=(acked + window).min(last) {
                 if let Some(left) = dies {
                     if *left == 0 {
@@ -323,6 +336,7 @@ impl Session {
                 let (from, packet) = self.socket.receive().await;
                 match Packet::parse(&packet) {
                     Ok(Packet::Ack { block }) if from == self.client => {
+                        self.log.borrow_mut().windows.extend(packet.get(4));
                         let ahead = block.wrapping_sub(acked as u16);
                         if ahead < 0x8000 {
                             return acked + u64::from(ahead);
@@ -532,7 +546,7 @@ fn sizes_are_asked_for_as_they_are_given() {
         slides: true,
         sizes: Sizes {
             block: Some(block),
-            window: Some(window),
+            window: Window::Of(window),
         },
         ..Manner::default()
     };
@@ -559,6 +573,62 @@ fn sizes_are_asked_for_as_they_are_given() {
         window: 16,
     };
     assert_eq!(granted, wanted);
+}
+
+fn varying() -> Manner {
+    Manner {
+        varies: true,
+        sizes: Sizes {
+            block: Some(512),
+            window: Window::Variable,
+        },
+        ..Manner::default()
+    }
+}
+
+#[test]
+fn a_window_that_varies_grows_while_nothing_is_lost() {
+    let outcome = fetch(&varying(), LinkConfig::default(), 1);
+    assert_eq!(outcome.bytes(), varying().file);
+    let log = outcome.log.borrow();
+    assert!(log.windows.starts_with(&[4, 8, 16, 32, 64, 64, 64]));
+    assert_eq!(log.windows.iter().max(), Some(&64));
+    assert_eq!(log.data, varying().file.len() as u64 / 512 + 1);
+    let file = outcome.result.as_ref().unwrap();
+    assert_eq!((file.granted.window, file.retransmissions), (64, 0));
+}
+
+#[test]
+fn a_window_that_varies_shrinks_where_one_was_lost() {
+    let lossy = LinkConfig {
+        loss: 0.02,
+        ..LinkConfig::default()
+    };
+    let outcome = fetch(&varying(), lossy, 1);
+    assert_eq!(outcome.bytes(), varying().file);
+    let log = outcome.log.borrow();
+    let halved = log.windows.windows(2).any(|two| two[1] == two[0] / 2);
+    assert!(halved, "{:?}", log.windows);
+    assert!(log.windows.iter().all(|window| (1..=64).contains(window)));
+}
+
+#[test]
+fn a_server_without_windows_that_vary_is_left() {
+    let without = Manner {
+        varies: false,
+        ..varying()
+    };
+    let nothing = Manner {
+        options: false,
+        ..varying()
+    };
+    for manner in [without, nothing] {
+        let outcome = fetch(&manner, LinkConfig::default(), 1);
+        assert!(matches!(outcome.result, Err(TftpError::NotGranted)));
+        // It waits for an acknowledgement of its first packet.
+        let log = outcome.log.borrow();
+        assert!(log.requests == 1 && log.data <= 1);
+    }
 }
 
 #[test]

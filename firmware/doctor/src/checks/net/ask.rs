@@ -32,19 +32,26 @@ pub(super) struct Client {
     pub http: bool,
     /// The transaction's number.
     pub xid: u32,
+    /// By which the firmware asks DHCPv6; none where it has not yet.
+    pub duid: Option<Vec<u8>>,
 }
 
 impl Client {
+    /// What it says that it is, and its architecture (RFC 4578).
+    pub(super) fn class(&self) -> (&'static str, u16) {
+        if self.http {
+            ("HTTPClient:Arch:00016:UNDI:003001", 16)
+        } else {
+            ("PXEClient:Arch:00007:UNDI:003001", 7)
+        }
+    }
+
     /// As EDK II's firmware asks.
     fn discover(&self) -> Message {
         let mut message = Message::request(MessageType::Discover, self.xid, self.mac);
         // Answers are to come to all: nobody has the address that is offered.
         message.flags = 0x8000;
-        let (class, architecture) = if self.http {
-            ("HTTPClient:Arch:00016:UNDI:003001", [0, 16])
-        } else {
-            ("PXEClient:Arch:00007:UNDI:003001", [0, 7])
-        };
+        let (class, architecture) = self.class();
         let options = &mut message.options;
         options.set(
             option::PARAMETERS,
@@ -61,7 +68,7 @@ impl Client {
         );
         options.set(option::MAX_SIZE, 1472u16.to_be_bytes());
         options.set(option::VENDOR_CLASS, class);
-        options.set(option::ARCHITECTURE, architecture);
+        options.set(option::ARCHITECTURE, architecture.to_be_bytes());
         options.set(option::NETWORK_INTERFACE, [1, 3, 1]);
         if let Some(uuid) = self.uuid {
             let id = [[0].as_slice(), &uuid].concat();
@@ -252,7 +259,7 @@ fn arp_answer(frame: &[u8]) -> Option<Ipv4Addr> {
 }
 
 /// ICMPv6 and its messages of neighbour discovery (RFC 4861, sections 4.1 and 4.2).
-const ICMPV6: u8 = 58;
+pub(super) const ICMPV6: u8 = 58;
 const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
 
@@ -293,6 +300,7 @@ mod tests {
             uuid: Some([9; 16]),
             http: false,
             xid: 77,
+            duid: None,
         })
     }
 

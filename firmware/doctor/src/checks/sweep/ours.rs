@@ -11,10 +11,10 @@ use wireboot_boot::card::AnyNic;
 use wireboot_boot::engine::{self, Cable};
 use wireboot_fetch::Limits;
 use wireboot_fetch::destination::{Destination, DestinationError};
-use wireboot_fetch::tftp::{self, Sizes, TftpError, TftpFile};
+use wireboot_fetch::tftp::{self, Sizes, TftpError, TftpFile, Window};
 use wireboot_net::{Duration, Engine, Instant, Memory, Parts, Stack};
 use wireboot_platform::{memory, random};
-use wireboot_report::sweep::Cell;
+use wireboot_report::sweep::{Cell, NOT_GRANTED};
 
 /// TFTP's port.
 const PORT: u16 = 69;
@@ -45,7 +45,11 @@ impl super::Transfers for Transfers<'_> {
     fn transfer(&mut self, cell: &mut Cell, most: u64) {
         let sizes = Sizes {
             block: u16::try_from(cell.block_bytes).ok(),
-            window: cell.window.and_then(|window| u16::try_from(window).ok()),
+            window: match cell.window.and_then(|window| u16::try_from(window).ok()) {
+                Some(window) => Window::Of(window),
+                None if cell.varying => Window::Variable,
+                None => Window::Own,
+            },
         };
         let ended = Rc::new(Shared::new(None));
         let (stack, out) = (self.engine.stack(), ended.clone());
@@ -94,6 +98,7 @@ fn tell(cell: &mut Cell, ended: Ended, micros: u64) {
             cell.seconds = micros as f64 / 1e6;
             cell.retransmitted = Some(file.retransmissions);
         }
+        Some(Err(TftpError::NotGranted)) => cell.failure = Some(NOT_GRANTED.to_string()),
         Some(Err(error)) => cell.failure = Some(error.to_string()),
         None => cell.failure = Some("it took too long".to_string()),
     }

@@ -1,0 +1,36 @@
+//! What doctor.efi can be asked for, by the words of its options. A report names its checks by the same words.
+
+/// Each check.
+pub const CHECKS: [&str; 10] = [
+    "check", "net", "boot", "cost", "dma", "trace", "profile", "sweep", "iperf3", "ttcp",
+];
+
+/// Several checks.
+pub const GROUPS: [&str; 2] = ["quick", "all"];
+
+/// What a test of throughput does else.
+pub const FLAGS: [&str; 3] = ["udp", "reverse", "bidir"];
+
+/// Words with a value behind `=`.
+pub const KEYS: [&str; 20] = [
+    "server",
+    "runs",
+    "options",
+    "trace",
+    "file",
+    "rounds",
+    "hz",
+    "calls",
+    "nv",
+    "plant",
+    "iperf3",
+    "ttcp",
+    "port",
+    "parallel",
+    "time",
+    "bytes",
+    "length",
+    "mss",
+    "bandwidth",
+    "driver",
+];
