@@ -139,7 +139,7 @@ impl HostCard {
                 eprintln!("wireboot nic: a second monitor was refused: this card has a guest");
                 continue;
             }
-            let handle = self.poller.handle().context("the card has ended")?;
+            let handle = self.poller.handle();
             self.session = Some(Active {
                 connection: Connection::new(stream).context("taking a connection")?,
                 session: Session::new(handle),

@@ -11,17 +11,17 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::card::HostCard;
 use crate::wires::{HostWire, Tap};
 
-/// A network card for virtual machines, as a program of its own.
+/// A network card for virtual machines, as a program of its own
 ///
-/// QEMU, libvirt or Cloud Hypervisor attach a virtual machine's virtio network card to it, by vhost-user: they share the machine's memory
-/// with this program, which takes frames from there and puts frames there itself. That is faster than QEMU's own way, and the frames can go
-/// anywhere.
+/// QEMU, libvirt or Cloud Hypervisor attach a virtual machine's virtio network
+/// card to it, by vhost-user: they share the machine's memory with this program,
+/// which takes frames from there and puts frames there itself.
 ///
-/// Start the card first, then the machine:
+/// Make a tap, start the card, then the machine:
 ///
-///   ip tuntap add dev vm0 mode tap vnet_hdr user $USER && ip link set vm0 up
-///   wireboot nic run --socket /run/user/1000/card --wire tap=vm0
-///   qemu-system-x86_64 $(wireboot nic args --socket /run/user/1000/card) -m 1024 ...
+///   ip tuntap add dev vm0 mode tap vnet_hdr user $USER
+///   wireboot nic run --socket $XDG_RUNTIME_DIR/card --wire tap=vm0
+///   qemu-system-x86_64 $(wireboot nic args --socket $XDG_RUNTIME_DIR/card) ...
 #[derive(Subcommand, Clone, Debug)]
 #[command(verbatim_doc_comment)]
 #[allow(missing_docs, reason = "the help of each stands at its arguments")]

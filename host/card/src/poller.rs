@@ -34,12 +34,13 @@ enum Command {
     Call(Queue, Option<OwnedFd>),
     Stop(Queue, Sender<u16>),
     Statistics(Sender<Statistics>),
+    End,
 }
 
-/// The poller. It ends when this and all its handles are gone.
+/// The poller. It ends with this value; its handles do nothing then.
 #[derive(Debug)]
 pub(crate) struct Poller {
-    handle: Option<Handle>,
+    handle: Handle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Handle {
     bell: Bell,
 }
 
-/// Ends the poller's wait: after each command, and once more when the last handle is gone.
+/// Ends the poller's wait, after each command.
 #[derive(Clone, Debug)]
 struct Bell(Arc<OwnedFd>);
 
@@ -82,19 +83,14 @@ impl Poller {
             .name("card".to_owned())
             .spawn(move || work.run())?;
         Ok(Self {
-            handle: Some(Handle { commands, bell }),
+            handle: Handle { commands, bell },
             thread: Some(thread),
         })
     }
 
-    /// For commands. The poller does not end while it lives.
-    ///
-    /// # Errors
-    /// When the poller has ended.
-    pub(crate) fn handle(&self) -> io::Result<Handle> {
-        self.handle
-            .clone()
-            .ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    /// For commands.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// What the card did so far.
@@ -103,17 +99,14 @@ impl Poller {
     /// When the poller has ended.
     pub(crate) fn statistics(&self) -> io::Result<Statistics> {
         let (reply, answer) = channel();
-        self.handle()?.tell(Command::Statistics(reply));
+        self.handle.tell(Command::Statistics(reply));
         answer.recv().map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
 impl Drop for Poller {
     fn drop(&mut self) {
-        if let Some(Handle { commands, bell }) = self.handle.take() {
-            drop(commands);
-            bell.ring();
-        }
+        self.handle.tell(Command::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -182,11 +175,11 @@ impl Work {
                 self.commands.try_recv()
             };
             match command {
+                Ok(Command::End) | Err(TryRecvError::Disconnected) => return,
                 Ok(command) => {
                     self.obey(command);
                     continue;
                 }
-                Err(TryRecvError::Disconnected) => return,
                 Err(TryRecvError::Empty) => {}
             }
             let Some(memory) = &self.memory else {
@@ -236,6 +229,7 @@ impl Work {
                 self.statistics.card = self.card.counters();
                 let _ = reply.send(self.statistics);
             }
+            Command::End => {}
         }
     }
 
@@ -381,3 +375,5 @@ fn empty(fd: BorrowedFd<'_>) {
     let _ = rustix::io::read(fd, &mut [0; 8]);
 }
 
+#[cfg(test)]
+mod tests;

@@ -220,3 +220,5 @@ fn attach(file: &File, name: &str) -> Result<(), TapError> {
     }
 }
 
+#[cfg(test)]
+mod tests;
