@@ -37,8 +37,9 @@ pub(crate) struct HostCard {
 struct Active {
     connection: Connection,
     session: Session<Handle>,
-    /// Since when its guest's memory is missing.
+    /// Since when its guest's memory is missing, until the user is told.
     lacks_memory: Option<Instant>,
+    told: bool,
 }
 
 /// Why a session is over.
@@ -144,6 +145,7 @@ impl HostCard {
                 connection: Connection::new(stream).context("taking a connection")?,
                 session: Session::new(handle),
                 lacks_memory: None,
+                told: false,
             });
             eprintln!("wireboot nic: a monitor has connected");
         }
@@ -165,13 +167,16 @@ impl HostCard {
         let Some(active) = &mut self.session else {
             return;
         };
-        if !active.session.lacks_memory() {
+        if active.told || !active.session.lacks_memory() {
             active.lacks_memory = None;
             return;
         }
         let since = *active.lacks_memory.get_or_insert_with(Instant::now);
         if since.elapsed() >= MEMORY_WITHIN {
-            self.end(&SessionError::NoSharedMemory.into());
+            // It may come yet, so the session goes on.
+            eprintln!("wireboot nic: {}", SessionError::NoSharedMemory);
+            active.told = true;
+            active.lacks_memory = None;
         }
     }
 

@@ -8,6 +8,7 @@ mod lab;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+#[cfg(feature = "nic")]
 use wireboot_host_card::cli as nic;
 use wireboot_server::cli as serve;
 
@@ -22,6 +23,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::ServeArgs),
+    #[cfg(feature = "nic")]
     #[command(subcommand)]
     Nic(nic::Nic),
     #[cfg(feature = "doctor")]
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     env_logger::init();
     let (result, failed) = match Arguments::parse().command {
         Command::Serve(arguments) => (done(serve::run(arguments)), ExitCode::FAILURE),
+        #[cfg(feature = "nic")]
         Command::Nic(command) => (done(nic::run(command)), ExitCode::FAILURE),
         #[cfg(feature = "doctor")]
         Command::Doctor(command) => (
