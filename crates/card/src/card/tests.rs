@@ -325,7 +325,13 @@ fn no_wire_makes_a_unit_longer_than_its_buffers() {
 
 #[test]
 fn the_wire_is_not_asked_without_room() {
-    let (mut card, mut guest) = card_and_guest(feature::MRG_RXBUF);
+    for more in [0, feature::EVENT_IDX] {
+        without_room(feature::MRG_RXBUF | more);
+    }
+}
+
+fn without_room(features: u64) {
+    let (mut card, mut guest) = card_and_guest(features);
     guest.offer(&[1000]);
     guest.receive.publish(&guest.memory);
     card.wire_mut()
@@ -394,6 +400,17 @@ fn a_ring_that_cannot_start_is_counted_and_keeps_its_base() {
         Some((RingFault::Unmapped, 1))
     );
     assert_eq!(card.stop(Queue::Receive), Some(7));
+}
+
+#[test]
+fn a_fault_found_before_a_wait_is_told_and_not_waited_with() {
+    let (mut card, mut guest) = card_and_guest(0);
+    guest.offer(&[5]);
+    guest.receive.publish(&guest.memory);
+    assert!(card.arm(&guest.memory).work);
+    let turn = card.turn(&guest.memory, NOW);
+    assert_eq!(turn.receive_fault, Some(RingFault::TooShort));
+    assert_eq!(card.turn(&guest.memory, NOW).receive_fault, None);
 }
 
 #[test]

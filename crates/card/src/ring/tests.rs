@@ -270,6 +270,46 @@ fn an_index_beyond_the_ring_is_a_fault() {
     assert_eq!(ring.available(&memory, 1), Err(RingFault::AvailableIndex));
 }
 
+/// The fault of a chain of one descriptor, the ring's first: 32 bytes at `address`, with flags.
+fn indirect(address: u64, flags: u16, table: &[(u64, u16)]) -> Result<u32, RingFault> {
+    let layout = GuestRing::new(0, 8, 0).layout;
+    let memory = VecMemory::new(0, LEN);
+    let describe = |at: u64, address: u64, flags: u16| {
+        let word = u128::from(address) | 32 << 64 | u128::from(flags) << 96;
+        memory.write(at, &word.to_le_bytes()).unwrap();
+    };
+    describe(0, address, flags);
+    for (n, (address, flags)) in table.iter().enumerate() {
+        describe(0x1000 + 16 * n as u64, *address, *flags);
+    }
+    memory.store(layout.available_index(), 1, Relaxed).unwrap();
+    let start = RingStart {
+        layout,
+        base: 0,
+        features: feature::INDIRECT_DESC,
+    };
+    let mut ring = Ring::start(&memory, start, Direction::FromGuest).unwrap();
+    ring.available(&memory, 1).unwrap();
+    let mut spans = Vec::with_capacity(MAX_RING.into());
+    ring.chain(&memory, 0, &mut spans).map(|chain| chain.len)
+}
+
+#[test]
+fn a_table_is_the_end_of_its_chain_and_in_no_other() {
+    assert_eq!(indirect(0x1000, 4, &[(0x1100, 0)]), Ok(32));
+    // It leads to itself.
+    assert_eq!(
+        indirect(0x1000, 4, &[(0x1000, 4)]),
+        Err(RingFault::Indirect)
+    );
+    assert_eq!(
+        indirect(0x1000, 5, &[(0x1100, 0)]),
+        Err(RingFault::Indirect)
+    );
+    // A table at the end of all addresses.
+    assert_eq!(indirect(u64::MAX, 4, &[]), Err(RingFault::Unmapped));
+}
+
 #[test]
 fn memory_that_is_not_there_is_a_fault() {
     assert_eq!(RingFault::from(Unmapped), RingFault::Unmapped);
