@@ -1,4 +1,9 @@
 //! `wireboot nic` by its program: monitors good and bad, refusals, its end.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "what tests share"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

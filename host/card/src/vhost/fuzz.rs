@@ -87,13 +87,17 @@ pub fn fuzz_card_vhost(data: &[u8]) {
     while let Some((&[head, request, size], rest)) = data.split_first_chunk() {
         let count = usize::from(head % 10);
         let fds: Vec<OwnedFd> = (0..count).map(|n| descriptor(head >> 4, n)).collect();
-        let (payload, rest) = rest.split_at(rest.len().min(size.into()));
+        // Mostly a length and a number that messages have.
+        let lengths = [0, 8, 40, 72];
+        let len = lengths.get(usize::from(size)).copied();
+        let len = len.unwrap_or(usize::from(size)).min(rest.len());
+        let (payload, rest) = rest.split_at(len);
         data = rest;
         // Mostly a whole message.
         let mut bytes = Vec::new();
         if head & 0x80 == 0 {
             for word in [
-                request.into(),
+                u32::from(request % 24),
                 1u32 | u32::from(head & 8),
                 payload.len() as u32,
             ] {
