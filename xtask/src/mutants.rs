@@ -50,6 +50,7 @@ const CRATES: &[Crate] = &[
     Crate::new("crates/wire", "--lib", 80),
     Crate::new("crates/fetch", "--lib", 80),
     Crate::new("crates/nic", "--lib", 80),
+    Crate::new("crates/card", "--lib", 80),
     Crate::new("crates/protocols", "--lib", 80),
     Crate::new("crates/observe", "--lib", 80),
     Crate::new("crates/diagnosis", "--lib", 80),

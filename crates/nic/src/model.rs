@@ -300,6 +300,24 @@ impl Model {
         self.state().available(2 * pair)
     }
 
+    /// Where a queue lies that the driver has enabled, for a device made elsewhere: its size, and the addresses of descriptors, available ring
+    /// and used ring.
+    pub fn queue(&self, queue: usize) -> Option<(u16, [u64; 3])> {
+        let state = self.state();
+        let queue = state.queues.get(queue).filter(|queue| queue.enabled)?;
+        Some((queue.size, queue.addresses))
+    }
+
+    /// Bytes of the driver's memory; `None` when they do not lie in one block.
+    pub fn read_memory(&self, address: u64, len: usize) -> Option<Vec<u8>> {
+        self.state().memory.read(address, len)
+    }
+
+    /// Writes to the driver's memory; `None` when the bytes would not lie in one block.
+    pub fn write_memory(&self, address: u64, bytes: &[u8]) -> Option<()> {
+        self.state().memory.write(address, bytes)
+    }
+
     /// The features that the driver accepted.
     pub fn accepted(&self) -> u64 {
         self.state().driver_features

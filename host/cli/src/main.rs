@@ -1,4 +1,4 @@
-//! The `wireboot` command: arguments of the server and the lab.
+//! The `wireboot` command: arguments of the server, the card and the lab.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,8 @@ mod lab;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+#[cfg(feature = "nic")]
+use wireboot_host_card::cli as nic;
 use wireboot_server::cli as serve;
 
 /// Boot machines over the network, fast.
@@ -21,6 +23,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::ServeArgs),
+    #[cfg(feature = "nic")]
+    #[command(subcommand)]
+    Nic(nic::Nic),
     #[cfg(feature = "doctor")]
     #[command(subcommand)]
     Doctor(wireboot_doctor::Doctor),
@@ -36,6 +41,8 @@ fn main() -> ExitCode {
     env_logger::init();
     let (result, failed) = match Arguments::parse().command {
         Command::Serve(arguments) => (done(serve::run(arguments)), ExitCode::FAILURE),
+        #[cfg(feature = "nic")]
+        Command::Nic(command) => (done(nic::run(command)), ExitCode::FAILURE),
         #[cfg(feature = "doctor")]
         Command::Doctor(command) => (
             wireboot_doctor::run(command),

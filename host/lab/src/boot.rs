@@ -14,6 +14,7 @@ use crate::accel;
 use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
+use crate::nic::{CardChoice, Nic};
 use crate::payload;
 use crate::qemu::{Accelerator, Machine, RunningMachine};
 use crate::server::{Server, advertise};
@@ -68,6 +69,9 @@ pub struct BootArgs {
     /// Processors of the machine
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: u32,
+    /// Who carries frames between the machine and the network
+    #[arg(long, value_enum, value_name = "CARD", default_value = "qemu")]
+    pub card: CardChoice,
     /// Network boot program [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
@@ -106,13 +110,21 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     let network = Network::new(&lab, NetworkOptions::of(arguments.ip))?;
     let program = std::env::current_exe().context("finding this program's own file")?;
     let more = advertise(arguments.ip);
-    let mut server = Server::start(&lab, lab.command(program), &payload, &nbp, more.as_slice())?;
+    let mut server = Server::start(&lab, lab.command(&program), &payload, &nbp, more.as_slice())?;
 
     let mut machine = Machine::new(arguments.accel.choose(&lab)?);
     machine.memory_mib = arguments.memory;
     machine.processors = arguments.cpus;
     machine.network = Some(network.card());
     machine.pxe_only(Some(arguments.ip));
+    let nic = match arguments.card {
+        CardChoice::Qemu => None,
+        CardChoice::Nic => {
+            let nic = Nic::start(&lab, lab.command(&program), &network)?;
+            nic.attach(&mut machine)?;
+            Some(nic)
+        }
+    };
     machine.trace = vec!["virtio_set_status".to_owned()];
     let view = View::new(arguments.console, machine.accelerator);
     let show = arguments.console;
@@ -136,6 +148,9 @@ pub fn run(arguments: BootArgs) -> Result<()> {
 
     let timeline = watcher.finish();
     println!("{}", timeline.table());
+    if let Some(nic) = nic {
+        println!("The card: {}", nic.end()?);
+    }
     if let Some(file) = &arguments.json {
         let text =
             serde_json::to_string_pretty(&timeline).context("writing the timeline as JSON")?;

@@ -20,6 +20,7 @@ pub mod ip;
 pub mod loaders;
 pub mod netns;
 pub mod network;
+pub mod nic;
 pub mod packages;
 pub mod payload;
 pub mod qemu;

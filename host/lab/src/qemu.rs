@@ -157,6 +157,8 @@ pub struct Machine {
     pub memory_mib: u32,
     /// Touch all memory before power-on, so that the host's page faults are not in the guest's time.
     pub preallocate: bool,
+    /// Another process may map the machine's memory: a card's ([`crate::nic`]).
+    pub shares_memory: bool,
     /// The firmware.
     pub firmware: Firmware,
     /// The network card, if any.
@@ -192,6 +194,7 @@ impl Machine {
             processors: 2,
             memory_mib: 2048,
             preallocate: false,
+            shares_memory: false,
             firmware: Firmware::debian_ovmf(),
             network: None,
             disks: Vec::new(),
@@ -289,11 +292,17 @@ impl Machine {
             "-name",
             name,
         ]);
-        if self.preallocate {
+        if self.preallocate || self.shares_memory {
             machine.push_str(",memory-backend=ram");
+            let kind = if self.shares_memory {
+                "memory-backend-memfd,share=on"
+            } else {
+                "memory-backend-ram"
+            };
+            let touched = if self.preallocate { "on" } else { "off" };
             command.args([
                 "-object",
-                &format!("memory-backend-ram,id=ram,size={memory},prealloc=on"),
+                &format!("{kind},id=ram,size={memory},prealloc={touched}"),
             ]);
         }
         command.args([

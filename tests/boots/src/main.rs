@@ -22,6 +22,7 @@ mod memory;
 mod menu;
 mod near_end;
 mod newest_ipxe;
+mod our_card;
 mod panics;
 mod paths;
 mod processors;
@@ -181,6 +182,11 @@ const CASES: &[(&str, Case)] = &[
     (
         "first_card_without_server",
         cards::first_card_without_server,
+    ),
+    ("over_our_card_by_pxe_twice", our_card::by_pxe_twice),
+    (
+        "our_card_restarts_in_mid_transfer",
+        our_card::card_restarts_in_mid_transfer,
     ),
     ("in_a_vlan", cards::in_a_vlan),
     ("in_an_embedded_vlan", cards::in_an_embedded_vlan),

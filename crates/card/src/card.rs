@@ -1,0 +1,307 @@
+//! A card: a guest's pair of queues on one side, a wire on the other.
+
+use core::time::Duration;
+
+use crate::counters::Counters;
+use crate::host_side::{Delivered, Next, ReceiveQueue, TransmitQueue};
+use crate::memory::GuestMemory;
+use crate::ring::{Ring, RingFault, RingStart};
+use crate::wire::{Received, Wire};
+
+/// Units that one turn moves in each direction at most.
+const BURST: usize = 64;
+
+/// One of the guest's queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// The guest receives from it.
+    Receive,
+    /// The guest sends by it.
+    Transmit,
+}
+
+/// What a turn has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Units that were moved or lost.
+    pub units: usize,
+    /// The guest has no room for what may have come: it is behind, so give it the processor.
+    pub no_room: bool,
+    /// The guest wants to be called for what it received.
+    pub call_receive: bool,
+    /// The guest wants to be called for what it sent.
+    pub call_transmit: bool,
+    /// Why the receive queue was stopped.
+    pub receive_fault: Option<RingFault>,
+    /// Why the transmit queue was stopped.
+    pub transmit_fault: Option<RingFault>,
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Armed {
+    /// There is work already: do not wait.
+    pub work: bool,
+    /// There is room for what comes by the wire.
+    pub wire: bool,
+}
+
+/// A queue of a guest's.
+#[derive(Debug)]
+enum Slot<Q> {
+    Off,
+    Runs(Q),
+    /// The guest broke its rules.
+    Stopped {
+        base: u16,
+    },
+}
+
+impl<Q> Slot<Q> {
+    fn running(&mut self) -> Option<&mut Q> {
+        match self {
+            Self::Runs(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Takes the queue out of use. Its base, if it was in use.
+    fn end(&mut self, ring: impl FnOnce(&Q) -> &Ring) -> Option<u16> {
+        let base = match self {
+            Self::Off => None,
+            Self::Runs(queue) => Some(ring(queue).base()),
+            Self::Stopped { base } => Some(*base),
+        };
+        *self = Self::Off;
+        base
+    }
+
+    fn fail(&mut self, ring: impl FnOnce(&Q) -> &Ring) {
+        if let Some(base) = self.end(ring) {
+            *self = Self::Stopped { base };
+        }
+    }
+}
+
+/// A card with one pair of queues.
+#[derive(Debug)]
+pub struct Card<W> {
+    wire: W,
+    receive: Slot<ReceiveQueue>,
+    transmit: Slot<TransmitQueue>,
+    /// Why queues were stopped, until a turn tells.
+    faults: Faults,
+    counters: Counters,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Faults {
+    receive: Option<RingFault>,
+    transmit: Option<RingFault>,
+}
+
+impl<W> Card<W> {
+    /// A card whose queues are off.
+    pub fn new(wire: W) -> Self {
+        Self {
+            wire,
+            receive: Slot::Off,
+            transmit: Slot::Off,
+            faults: Faults::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// What is behind it.
+    pub fn wire(&self) -> &W {
+        &self.wire
+    }
+
+    /// The same, to change it between turns.
+    pub fn wire_mut(&mut self) -> &mut W {
+        &mut self.wire
+    }
+
+    /// Starts a queue. `memory` is the one to give to [`Self::turn`] until the queue is stopped.
+    ///
+    /// # Errors
+    /// [`RingFault`]; the queue is then stopped.
+    pub fn start<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        queue: Queue,
+        start: RingStart,
+    ) -> Result<(), RingFault> {
+        self.stop(queue);
+        let base = start.base;
+        let result = match queue {
+            Queue::Receive => ReceiveQueue::start(memory, start)
+                .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
+                .map(|queue| self.receive = Slot::Runs(queue))
+                .inspect_err(|_| self.receive = Slot::Stopped { base }),
+            Queue::Transmit => TransmitQueue::start(memory, start)
+                .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
+                .map(|queue| self.transmit = Slot::Runs(queue))
+                .inspect_err(|_| self.transmit = Slot::Stopped { base }),
+        };
+        result.inspect_err(|fault| self.counters.count_fault(*fault))
+    }
+
+    /// Stops a queue. From here on, nothing of it is read or written. The index of the buffer with which it may be started again; none
+    /// when it was not in use.
+    pub fn stop(&mut self, queue: Queue) -> Option<u16> {
+        match queue {
+            Queue::Receive => {
+                self.faults.receive = None;
+                self.receive.end(|queue| &queue.ring)
+            }
+            Queue::Transmit => {
+                self.faults.transmit = None;
+                self.transmit.end(|queue| &queue.ring)
+            }
+        }
+    }
+
+    /// Moves what there is, up to a burst in each direction.
+    pub fn turn<M: GuestMemory>(&mut self, memory: &M, now: Duration) -> Turn
+    where
+        W: Wire<M>,
+    {
+        let mut turn = Turn::default();
+        let mut faults = Faults::default();
+        if let Some(queue) = self.transmit.running() {
+            let moved = send(queue, memory, &mut self.wire, now, &mut self.counters);
+            let called = queue.ring.publish(memory);
+            self.wire.flush();
+            turn.call_transmit = called == Ok(true);
+            faults.transmit = moved.and(called).err();
+            turn.units += moved.unwrap_or(0);
+        }
+        if let Some(queue) = self.receive.running() {
+            let moved = receive(queue, memory, &mut self.wire, now, &mut self.counters);
+            let called = queue.ring.publish(memory);
+            turn.call_receive = called == Ok(true);
+            faults.receive = moved.and(called).err();
+            let (units, no_room) = moved.unwrap_or((0, false));
+            turn.units += units;
+            turn.no_room = no_room;
+        }
+        self.counters.calls += u64::from(turn.call_transmit) + u64::from(turn.call_receive);
+        self.settle(faults);
+        let told = core::mem::take(&mut self.faults);
+        turn.receive_fault = told.receive;
+        turn.transmit_fault = told.transmit;
+        turn
+    }
+
+    /// Asks for doorbells, before a wait.
+    pub fn arm<M: GuestMemory>(&mut self, memory: &M) -> Armed
+    where
+        W: Wire<M>,
+    {
+        let mut armed = Armed {
+            work: false,
+            wire: false,
+        };
+        let mut faults = Faults::default();
+        if let Some(queue) = self.transmit.running() {
+            match queue.ring.want_doorbell(memory) {
+                Ok(work) => armed.work |= work,
+                Err(fault) => faults.transmit = Some(fault),
+            }
+        }
+        if let Some(queue) = self.receive.running() {
+            // With room, a doorbell for more of it would wake nobody who can use it.
+            let room = queue.room(memory, self.wire.max_unit());
+            match room.map(|room| room.is_some()) {
+                Ok(true) => armed.wire = true,
+                Ok(false) => match queue.ring.want_doorbell(memory) {
+                    Ok(work) => armed.work |= work,
+                    Err(fault) => faults.receive = Some(fault),
+                },
+                Err(fault) => faults.receive = Some(fault),
+            }
+        }
+        armed.work |= self.settle(faults);
+        armed
+    }
+
+    /// Forgoes doorbells again, after a wait.
+    pub fn disarm<M: GuestMemory>(&mut self, memory: &M) {
+        let receive = self.receive.running();
+        let receive = receive.and_then(|queue| queue.ring.forgo_doorbells(memory).err());
+        let transmit = self.transmit.running();
+        let transmit = transmit.and_then(|queue| queue.ring.forgo_doorbells(memory).err());
+        self.settle(Faults { receive, transmit });
+    }
+
+    /// Stops the queues that have a fault. True when there is one, which the next turn tells.
+    fn settle(&mut self, faults: Faults) -> bool {
+        if let Some(fault) = faults.receive {
+            self.receive.fail(|queue| &queue.ring);
+            self.counters.count_fault(fault);
+            self.faults.receive = Some(fault);
+        }
+        if let Some(fault) = faults.transmit {
+            self.transmit.fail(|queue| &queue.ring);
+            self.counters.count_fault(fault);
+            self.faults.transmit = Some(fault);
+        }
+        faults.receive.is_some() || faults.transmit.is_some()
+    }
+}
+
+/// From the guest to the wire. How many units there were.
+fn send<M: GuestMemory>(
+    queue: &mut TransmitQueue,
+    memory: &M,
+    wire: &mut impl Wire<M>,
+    now: Duration,
+    counters: &mut Counters,
+) -> Result<usize, RingFault> {
+    for units in 0..BURST {
+        match queue.next(memory)? {
+            Next::Nothing => return Ok(units),
+            Next::BadLength => counters.send_bad_length += 1,
+            Next::Unit(unit) if wire.send(memory, &unit, now) => counters.sent.count(unit.len),
+            Next::Unit(_) => counters.send_lost += 1,
+        }
+        queue.done(memory)?;
+    }
+    Ok(BURST)
+}
+
+/// From the wire to the guest. How many units there were, and whether the guest had no room for more.
+fn receive<M: GuestMemory>(
+    queue: &mut ReceiveQueue,
+    memory: &M,
+    wire: &mut impl Wire<M>,
+    now: Duration,
+    counters: &mut Counters,
+) -> Result<(usize, bool), RingFault> {
+    let longest = wire.max_unit();
+    for units in 0..BURST {
+        let Some(room) = queue.room(memory, longest)? else {
+            counters.no_room += 1;
+            return Ok((units, true));
+        };
+        match wire.receive(memory, room, now) {
+            Received::Nothing => return Ok((units, false)),
+            Received::TooLong => counters.receive_too_long += 1,
+            Received::Unit { header, len } => match queue.deliver(memory, header, len)? {
+                Delivered::Yes => counters.received.count(len),
+                Delivered::NotAgreed => counters.receive_not_agreed += 1,
+                Delivered::TooLong => counters.receive_too_long += 1,
+            },
+        }
+    }
+    Ok((BURST, false))
+}
+
+#[cfg(test)]
+mod tests;

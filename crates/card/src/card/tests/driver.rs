@@ -1,0 +1,159 @@
+//! Our own driver on the card: whole exchanges, in one thread.
+
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::vec::Vec;
+
+use crate::testing::{Loopback, Script};
+use crate::{Card, GuestMemory, Queue, RingLayout, RingStart, Span, Unmapped, Wire, feature};
+use wireboot_nic::model::{Model, ModelConfig, ModelPci};
+use wireboot_nic::virtio::VirtioNet;
+use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
+
+/// virtio-net's feature bit for an address of its own.
+const MAC: u64 = 1 << 5;
+
+/// The driver's memory, as the card sees it.
+struct Memory(Model);
+
+impl GuestMemory for Memory {
+    fn contains(&self, span: Span) -> bool {
+        self.0
+            .read_memory(span.address, span.len as usize)
+            .is_some()
+    }
+
+    fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Unmapped> {
+        let bytes = self.0.read_memory(address, to.len()).ok_or(Unmapped)?;
+        to.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
+        self.0.write_memory(address, from).ok_or(Unmapped)
+    }
+
+    fn load(&self, address: u64, _: Ordering) -> Result<u16, Unmapped> {
+        let mut bytes = [0; 2];
+        self.read(address, &mut bytes)?;
+        Ok(u16::from_le_bytes(bytes))
+    }
+
+    fn store(&self, address: u64, value: u16, _: Ordering) -> Result<(), Unmapped> {
+        self.write(address, &value.to_le_bytes())
+    }
+}
+
+/// A driver with these features, and a card that it has started.
+fn pair<W: Wire<Memory>>(features: u64, wire: W) -> (VirtioNet<ModelPci>, Card<W>, Memory) {
+    let model = Model::new(ModelConfig {
+        features: features | MAC,
+        ..ModelConfig::default()
+    });
+    let nic = VirtioNet::new(model.pci()).unwrap();
+    let mut card = Card::new(wire);
+    let memory = Memory(model);
+    for (number, queue) in [Queue::Receive, Queue::Transmit].into_iter().enumerate() {
+        let (size, [descriptors, available, used]) = memory.0.queue(number).unwrap();
+        let start = RingStart {
+            layout: RingLayout {
+                size,
+                descriptors,
+                available,
+                used,
+            },
+            base: 0,
+            features: memory.0.accepted(),
+        };
+        card.start(&memory, queue, start).unwrap();
+    }
+    (nic, card, memory)
+}
+
+fn frame(n: usize) -> Vec<u8> {
+    let len = 60 + n * 37 % 1455;
+    (0..len).map(|at| (at * 7 + n) as u8).collect()
+}
+
+/// Sends frames by way of the wire to the driver itself, and sees all of them come, in order.
+fn round(features: u64) {
+    const FRAMES: usize = 3000;
+    let (mut nic, mut card, memory) = pair(features, Loopback::default());
+    let (mut sent, mut received) = (0, 0);
+    while received < FRAMES {
+        let (mut rx, mut tx) = nic.split();
+        while sent < FRAMES && sent - received < 100 {
+            let bytes = frame(sent);
+            match tx.send(bytes.len(), Offload::None, |out| {
+                out.copy_from_slice(&bytes);
+            }) {
+                Ok(()) => sent += 1,
+                Err(SendError::Full) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        tx.flush().unwrap();
+        let turn = card.turn(&memory, Duration::ZERO);
+        assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
+        // It polls.
+        assert!(!turn.call_receive && !turn.call_transmit);
+        let before = received;
+        rx.burst(256, |unit| {
+            assert_eq!(unit.parts.concat(), frame(received));
+            received += 1;
+        })
+        .unwrap();
+        assert!(turn.units > 0 || received > before, "nothing moves");
+    }
+    let counters = card.counters();
+    assert_eq!(counters.sent.units, FRAMES as u64);
+    assert_eq!(counters.received, counters.sent);
+    // Nobody asked for one.
+    assert!(memory.0.doorbells().iter().sum::<usize>() <= 2);
+    nic.stop();
+}
+
+#[test]
+fn frames_come_back_with_all_features() {
+    round(feature::OFFERED);
+}
+
+#[test]
+fn frames_come_back_with_one_buffer_for_each() {
+    round(feature::OFFERED & !feature::MRG_RXBUF);
+}
+
+#[test]
+fn frames_come_back_with_the_least() {
+    round(feature::VERSION_1);
+}
+
+#[test]
+fn a_checksum_is_left_to_the_wire() {
+    let (mut nic, mut card, memory) = pair(feature::OFFERED, Script::default());
+    let offload = Offload::L4Checksum {
+        start: 34,
+        offset: 16,
+    };
+    let (_, mut tx) = nic.split();
+    tx.send(80, offload, |out| out.fill(1)).unwrap();
+    tx.flush().unwrap();
+    card.turn(&memory, Duration::ZERO);
+    let (header, bytes) = &card.wire().sent[0];
+    assert_eq!(bytes, &[1; 80]);
+    assert_eq!(
+        (header.flags, header.csum_start, header.csum_offset),
+        (1, 34, 16)
+    );
+}
+
+#[test]
+fn a_driver_that_starts_again_is_served_again() {
+    let (mut nic, mut card, memory) = pair(feature::OFFERED, Loopback::default());
+    nic.stop();
+    for queue in [Queue::Receive, Queue::Transmit] {
+        assert_eq!(card.stop(queue), Some(0));
+    }
+    drop((nic, memory));
+    round(feature::OFFERED);
+}

@@ -1,0 +1,58 @@
+//! What went through a card.
+
+use crate::ring::RingFault;
+
+/// Units and their bytes, link headers included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Units.
+    pub units: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    pub(crate) fn count(&mut self, len: usize) {
+        self.units += 1;
+        self.bytes += len as u64;
+    }
+}
+
+/// What a card did since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// From the guest to the wire.
+    pub sent: Traffic,
+    /// From the guest, lost by the wire.
+    pub send_lost: u64,
+    /// From the guest, lost because no Ethernet frame is so short or so long.
+    pub send_bad_length: u64,
+    /// From the wire to the guest.
+    pub received: Traffic,
+    /// From the wire, lost because the guest's buffers were too short.
+    pub receive_too_long: u64,
+    /// From the wire, lost because the guest has not agreed to what its header says.
+    pub receive_not_agreed: u64,
+    /// Turns that did not ask the wire because the guest had no room.
+    pub no_room: u64,
+    /// Calls (interrupts) of the guest for what it sent and for what it received.
+    pub calls: u64,
+    /// Queues stopped, by reason: see [`RingFault::index`].
+    pub faults: [u64; RingFault::ALL.len()],
+}
+
+impl Counters {
+    /// Each reason for which a queue was stopped, and how often.
+    pub fn stopped(&self) -> impl Iterator<Item = (RingFault, u64)> {
+        RingFault::ALL
+            .into_iter()
+            .zip(self.faults)
+            .filter(|(_, count)| *count != 0)
+    }
+
+    pub(crate) fn count_fault(&mut self, fault: RingFault) {
+        if let Some(count) = self.faults.get_mut(fault.index()) {
+            *count += 1;
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The card's side to its guest: a receive and a transmit queue, units in lent buffers.
+
+mod receive;
+mod transmit;
+
+pub(crate) use receive::{Delivered, ReceiveQueue};
+pub use transmit::Unit;
+pub(crate) use transmit::{Next, TransmitQueue};

@@ -1,0 +1,45 @@
+//! The core of a network card made of software, the device's side of virtio-net (virtio 1.2, section 5.1).
+//!
+//! ```text
+//!   guest memory                                                     a tap, a server, another card
+//!     rings <── lent buffers ──> HostSide ──────── Card ──────── Wire
+//! ```
+//!
+//! [`Card::turn`] moves what there is, both ways, and never blocks. The card has no clock, no thread and no memory of its own: its owner
+//! gives it the time, turns it, and lends it the guest's memory as a [`GuestMemory`]. Nothing is allocated for a packet, and a packet is
+//! copied by the wire alone, between the guest's buffers and wherever the wire leads.
+//!
+//! The guest is not trusted. What it writes (addresses, lengths, indices, headers) is checked before it is used. The first lie stops its
+//! queue until it is started anew ([`RingFault`]).
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+extern crate alloc;
+#[cfg(any(test, feature = "testing"))]
+extern crate std;
+
+mod card;
+mod counters;
+pub mod feature;
+mod header;
+mod host_side;
+mod memory;
+mod ring;
+#[cfg(any(test, feature = "testing"))]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit"
+)]
+pub mod testing;
+mod wire;
+
+pub use card::{Armed, Card, Queue, Turn};
+pub use counters::{Counters, Traffic};
+pub use header::Header;
+pub use host_side::Unit;
+pub use memory::{GuestMemory, Span, Unmapped};
+pub use ring::{MAX_RING, Ring, RingFault, RingLayout, RingStart};
+pub use wire::{Received, Wire};

@@ -1,0 +1,96 @@
+//! The guest's memory, as the card reaches it.
+
+use core::sync::atomic::Ordering;
+
+/// Memory of a guest by guest physical addresses. The guest may change it at any time, so whoever checks a value keeps a copy.
+///
+/// No method reaches beyond the guest's memory, whatever the address.
+pub trait GuestMemory {
+    /// True when all bytes of the span are the guest's.
+    fn contains(&self, span: Span) -> bool;
+
+    /// Copies from the guest. Each byte is read once.
+    ///
+    /// # Errors
+    /// [`Unmapped`].
+    fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Unmapped>;
+
+    /// Copies to the guest.
+    ///
+    /// # Errors
+    /// [`Unmapped`]; some bytes may have been written.
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped>;
+
+    /// Reads a little-endian number at an even address in one access.
+    ///
+    /// # Errors
+    /// [`Unmapped`], also for an odd address.
+    fn load(&self, address: u64, order: Ordering) -> Result<u16, Unmapped>;
+
+    /// Writes a little-endian number at an even address in one access.
+    ///
+    /// # Errors
+    /// [`Unmapped`], also for an odd address.
+    fn store(&self, address: u64, value: u16, order: Ordering) -> Result<(), Unmapped>;
+}
+
+/// An address at which the guest has no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an address outside the guest's memory")]
+pub struct Unmapped;
+
+/// A piece of a guest's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The guest physical address of its first byte.
+    pub address: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// Copies from the beginning of the spans. False when they are shorter than `to`.
+pub(crate) fn gather<M: GuestMemory>(
+    memory: &M,
+    spans: &[Span],
+    mut to: &mut [u8],
+) -> Result<bool, Unmapped> {
+    for span in spans {
+        let len = to.len().min(span.len as usize);
+        let (now, rest) = to.split_at_mut(len);
+        memory.read(span.address, now)?;
+        to = rest;
+    }
+    Ok(to.is_empty())
+}
+
+/// Copies to the beginning of the spans. False when they are shorter than `from`.
+pub(crate) fn scatter<M: GuestMemory>(
+    memory: &M,
+    spans: &[Span],
+    mut from: &[u8],
+) -> Result<bool, Unmapped> {
+    for span in spans {
+        let len = from.len().min(span.len as usize);
+        let (now, rest) = from.split_at(len);
+        memory.write(span.address, now)?;
+        from = rest;
+    }
+    Ok(from.is_empty())
+}
+
+/// Takes `skip` bytes away from the beginning of the spans, which are in `spans`, and leaves the rest in `rest`.
+pub(crate) fn behind(spans: &[Span], skip: u32, rest: &mut alloc::vec::Vec<Span>) {
+    rest.clear();
+    let mut skip = skip;
+    for span in spans {
+        let cut = skip.min(span.len);
+        skip -= cut;
+        if cut < span.len {
+            rest.push(Span {
+                // No overflow: the span lies in the guest's memory.
+                address: span.address.wrapping_add(cut.into()),
+                len: span.len - cut,
+            });
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! A guest made of software, wires for tests, and the bodies of the fuzz targets.
+
+mod fuzz;
+mod guest;
+mod memory;
+mod wires;
+
+pub use fuzz::fuzz_card_rings;
+pub use guest::{Guest, GuestRing};
+pub use memory::VecMemory;
+pub use wires::{Loopback, Script};

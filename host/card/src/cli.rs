@@ -1,0 +1,148 @@
+//! `wireboot nic`.
+
+mod arguments;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::card::HostCard;
+use crate::wires::{HostWire, Tap};
+
+/// A network card for virtual machines, as a program of its own
+///
+/// QEMU, libvirt or Cloud Hypervisor attach a virtual machine's virtio network
+/// card to it, by vhost-user: they share the machine's memory with this program,
+/// which takes frames from there and puts frames there itself.
+///
+/// Make a tap, start the card, then the machine:
+///
+///   ip tuntap add dev vm0 mode tap vnet_hdr user $USER
+///   wireboot nic run --socket $XDG_RUNTIME_DIR/card --wire tap=vm0
+///   qemu-system-x86_64 $(wireboot nic args --socket $XDG_RUNTIME_DIR/card) ...
+#[derive(Subcommand, Clone, Debug)]
+#[command(verbatim_doc_comment)]
+#[allow(missing_docs, reason = "the help of each stands at its arguments")]
+pub enum Nic {
+    Run(RunArgs),
+    Args(ArgsArgs),
+}
+
+/// Be a card, until SIGINT or SIGTERM.
+///
+/// One virtual machine at a time is attached to it. It may be reset, or end and start again; the next one is then served. What its driver
+/// does wrong stops the queue in question until the driver starts it anew.
+///
+/// Ends with 0 after a signal, with 1 when it cannot start.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end
+    #[arg(long, value_name = "PATH")]
+    pub socket: PathBuf,
+    /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made; or none
+    #[arg(long, value_name = "WIRE")]
+    pub wire: WireArgument,
+    /// Keep counters in FILE, as JSON, written anew each second and at the end
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    pub stats: Option<PathBuf>,
+}
+
+/// Print the arguments by which a monitor attaches a virtual machine to a card.
+///
+/// The machine's memory must be shared, hence the object `memory-backend-memfd,share=on`; its size is to be that of the machine.
+#[derive(Args, Clone, Debug)]
+pub struct ArgsArgs {
+    /// Where the card listens
+    #[arg(long, value_name = "PATH")]
+    pub socket: PathBuf,
+    /// Who is to read them
+    #[arg(
+        long = "for",
+        value_enum,
+        value_name = "MONITOR",
+        default_value = "qemu"
+    )]
+    pub monitor: Monitor,
+    /// Memory of the machine
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub memory: u32,
+}
+
+/// A monitor of virtual machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Monitor {
+    /// Arguments of qemu-system-x86_64, besides its own
+    Qemu,
+    /// Elements of a libvirt domain
+    Libvirt,
+    /// Arguments of cloud-hypervisor, besides its own
+    CloudHypervisor,
+}
+
+/// What `--wire` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WireArgument {
+    /// Nothing.
+    None,
+    /// The tap of this name.
+    Tap(String),
+}
+
+impl FromStr for WireArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            None if text == "none" => Ok(Self::None),
+            Some(("tap", name)) if !name.is_empty() => Ok(Self::Tap(name.to_owned())),
+            _ => Err("a wire is tap=NAME or none".to_owned()),
+        }
+    }
+}
+
+/// Runs the command to its end.
+///
+/// # Errors
+/// What keeps it from running, and what to do.
+pub fn run(command: Nic) -> Result<()> {
+    match command {
+        Nic::Run(arguments) => run_card(&arguments),
+        Nic::Args(arguments) => {
+            let socket = std::path::absolute(&arguments.socket)?;
+            let text = arguments::text(arguments.monitor, &socket, arguments.memory)?;
+            println!("{text}");
+            Ok(())
+        }
+    }
+}
+
+fn run_card(arguments: &RunArgs) -> Result<()> {
+    let wire = match &arguments.wire {
+        WireArgument::None => HostWire::None,
+        WireArgument::Tap(name) => HostWire::Tap(Tap::open(name)?),
+    };
+    let card = HostCard::new(&arguments.socket, wire, arguments.stats.as_deref())?;
+    let socket = arguments.socket.display();
+    eprintln!(
+        "wireboot nic: waiting for a monitor at {socket}; `wireboot nic args --socket {socket}` prints its arguments"
+    );
+    let statistics = card.run()?;
+    eprintln!("wireboot nic: {statistics}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wires_are_named() {
+        assert_eq!("none".parse(), Ok(WireArgument::None));
+        assert_eq!("tap=vm0".parse(), Ok(WireArgument::Tap("vm0".to_owned())));
+        for bad in ["", "tap", "tap=", "none=1", "vm0"] {
+            assert!(bad.parse::<WireArgument>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The arguments that monitors take.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Monitor;
+
+/// What attaches a machine with so much memory to the card at `socket`.
+///
+/// # Errors
+/// When the socket's name is one that a monitor does not take.
+pub(super) fn text(monitor: Monitor, socket: &Path, memory_mib: u32) -> Result<String> {
+    let socket = socket
+        .to_str()
+        .context("the socket's name is no UTF-8: monitors do not take it")?;
+    let plain = !socket.contains([',', ' ', '\t', '\n', '\'', '"', '<', '>', '&', '\\', '$']);
+    ensure!(
+        plain,
+        "{socket:?}: choose a socket without spaces, commas and quotes in its name"
+    );
+    Ok(match monitor {
+        // Without vectors=0, QEMU 7.2 may crash in emulation (TCG) when Linux uses MSI-X.
+        Monitor::Qemu => format!(
+            "-machine q35,memory-backend=ram -object memory-backend-memfd,id=ram,size={memory_mib}M,share=on -m {memory_mib} \
+             -chardev socket,id=card,path={socket},reconnect=1 -netdev vhost-user,id=net0,chardev=card \
+             -device virtio-net-pci,netdev=net0,romfile=,vectors=0,ctrl_guest_offloads=off"
+        ),
+        Monitor::Libvirt => format!(
+            "<memory unit='MiB'>{memory_mib}</memory>\n\
+             <memoryBacking>\n  <source type='memfd'/>\n  <access mode='shared'/>\n</memoryBacking>\n\
+             <interface type='vhostuser'>\n  <source type='unix' path='{socket}' mode='client'>\n    <reconnect enabled='yes' timeout='1'/>\n  </source>\n  \
+             <model type='virtio'/>\n</interface>"
+        ),
+        Monitor::CloudHypervisor => {
+            format!("--memory size={memory_mib}M,shared=on --net vhost_user=true,socket={socket}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_monitor_shares_memory_of_the_right_size() {
+        for (monitor, words) in [
+            (
+                Monitor::Qemu,
+                &[
+                    "memory-backend-memfd,id=ram,size=512M,share=on",
+                    "-m 512 ",
+                    "path=/run/card,",
+                ][..],
+            ),
+            (
+                Monitor::Libvirt,
+                &["'MiB'>512<", "mode='shared'", "path='/run/card'"],
+            ),
+            (
+                Monitor::CloudHypervisor,
+                &["size=512M,shared=on", "socket=/run/card"],
+            ),
+        ] {
+            let text = text(monitor, Path::new("/run/card"), 512).unwrap();
+            for word in words {
+                assert!(text.contains(word), "{word} in {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_monitors_misread_are_refused() {
+        for name in ["/run/a,b", "/run/a b", "/run/'"] {
+            assert!(text(Monitor::Qemu, Path::new(name), 512).is_err());
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! A programmable network card for virtual machines: a process to which QEMU, or another monitor, attaches a guest by vhost-user.
+//!
+//! ```text
+//!   monitor ── socket ──> vhost: messages, session ──commands──> poller ──> wireboot_card::Card ──> wires
+//!                         (control thread)                       (a thread of its own; guest memory is its alone)
+//! ```
+//!
+//! The control thread never touches guest memory. It asks the poller to start and to stop a queue; when that has answered a stop, it
+//! touches nothing of the queue any more.
+#![deny(missing_docs)]
+
+mod card;
+pub mod cli;
+mod listener;
+mod memory;
+mod poller;
+mod statistics;
+mod vhost;
+mod wires;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub use vhost::fuzz::fuzz_card_vhost;

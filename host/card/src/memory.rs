@@ -1,0 +1,435 @@
+//! The guest's memory, mapped from the files that the monitor hands over.
+//!
+//! All reads and writes of guest memory are here, and so is most `unsafe` of this crate. Guest and card run at the same time, so there is never a
+//! Rust reference to guest memory: only raw pointers, volatile accesses and the kernel's copies.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use rustix::fs::fstat;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use wireboot_card::{GuestMemory, Span, Unmapped};
+
+/// Spans that go to the kernel in one call.
+const MAX_SPANS: usize = 64;
+
+/// Where a part of the guest's memory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The guest physical address of its first byte.
+    pub guest: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Its first byte in the file.
+    pub offset: u64,
+}
+
+/// Why memory cannot be mapped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MapError {
+    #[error("a part of guest memory of no length, or beyond all addresses")]
+    Length,
+    #[error("two parts of guest memory at the same addresses")]
+    Overlap,
+    #[error("a file of guest memory that is shorter than the memory")]
+    FileTooShort,
+    #[error("mapping guest memory: {0}")]
+    Kernel(#[from] rustix::io::Errno),
+}
+
+/// One mapped file.
+#[derive(Debug)]
+struct Region {
+    guest: u64,
+    len: u64,
+    /// Where the guest's first byte is.
+    first: NonNull<u8>,
+    mapped: NonNull<c_void>,
+    mapped_len: usize,
+}
+
+impl Region {
+    fn new(place: Place, file: BorrowedFd<'_>) -> Result<Self, MapError> {
+        let end = place.offset.checked_add(place.len);
+        let end = end.ok_or(MapError::Length)?;
+        let overflows = place.guest.checked_add(place.len).is_none();
+        if place.len == 0 || overflows {
+            return Err(MapError::Length);
+        }
+        let stat = fstat(file)?;
+        if u64::try_from(stat.st_size).is_ok_and(|size| size < end) {
+            return Err(MapError::FileTooShort);
+        }
+        // From the beginning, in whole blocks: an offset need not be a multiple of a huge page, but a mapping must be.
+        let block = u64::try_from(stat.st_blksize).unwrap_or(1).max(1);
+        let len = end.checked_next_multiple_of(block);
+        let len = len.and_then(|len| usize::try_from(len).ok());
+        let mapped_len = len
+            .filter(|len| isize::try_from(*len).is_ok())
+            .ok_or(MapError::Length)?;
+        // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
+        let mapped = unsafe {
+            mmap(
+                ptr::null_mut(),
+                mapped_len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                0,
+            )
+        }?;
+        let mapped = NonNull::new(mapped).ok_or(MapError::Length)?;
+        // SAFETY: the offset lies in the mapping, which is as long as its end at least.
+        let first = unsafe { mapped.cast::<u8>().add(place.offset as usize) };
+        Ok(Self {
+            guest: place.guest,
+            len: place.len,
+            first,
+            mapped,
+            mapped_len,
+        })
+    }
+
+    /// The first of `len` bytes at a guest address, if all are here.
+    #[inline]
+    fn at(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
+        let offset = address.checked_sub(self.guest)?;
+        if offset.checked_add(len as u64)? > self.len {
+            return None;
+        }
+        // SAFETY: the region is `self.len` bytes long from `first`, and the offset is not beyond that.
+        Some(unsafe { self.first.add(offset as usize) })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped so, and nobody keeps a pointer: those that `at` gives are used within calls of the mapping's owner.
+        let result = unsafe { munmap(self.mapped.as_ptr(), self.mapped_len) };
+        debug_assert!(result.is_ok());
+    }
+}
+
+/// All of a guest's memory. A buffer that lies in two parts counts as outside.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    regions: Vec<Region>,
+}
+
+// SAFETY: the pointers lead to memory that any thread may use, and are reached through the mapping alone.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps each part from its file.
+    ///
+    /// # Errors
+    /// [`MapError`].
+    pub(crate) fn new<F: AsFd>(parts: &[(Place, F)]) -> Result<Self, MapError> {
+        let regions: Result<Vec<_>, _> = parts
+            .iter()
+            .map(|(place, file)| Region::new(*place, file.as_fd()))
+            .collect();
+        let mut regions = regions?;
+        regions.sort_by_key(|region| region.guest);
+        let apart = regions
+            .iter()
+            .zip(regions.iter().skip(1))
+            .all(|(one, next)| one.guest + one.len <= next.guest);
+        if !apart {
+            return Err(MapError::Overlap);
+        }
+        Ok(Self { regions })
+    }
+
+    #[inline]
+    fn at(&self, address: u64, len: usize) -> Result<NonNull<u8>, Unmapped> {
+        // There are eight at most.
+        self.regions
+            .iter()
+            .find_map(|region| region.at(address, len))
+            .ok_or(Unmapped)
+    }
+
+    /// Reads once from `file`: to `before`, then to the spans, then to `behind`. How many bytes.
+    ///
+    /// # Errors
+    /// The kernel's, and those of spans that are no memory or too many ([`io::ErrorKind::InvalidInput`]).
+    pub(crate) fn read_from(
+        &self,
+        file: BorrowedFd<'_>,
+        before: &mut [u8],
+        spans: &[Span],
+        behind: &mut [u8],
+    ) -> io::Result<usize> {
+        let mut vectors = Vectors::new();
+        vectors.push(before.as_mut_ptr(), before.len())?;
+        self.push(&mut vectors, spans)?;
+        vectors.push(behind.as_mut_ptr(), behind.len())?;
+        // SAFETY: each vector is memory that may be written: slices on loan to us, and guest memory that `at` has found in the mapping, to which
+        // there is no reference.
+        let got = unsafe { libc::readv(file.as_raw_fd(), vectors.first(), vectors.count()) };
+        usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Writes once to `file`: `before`, then the spans. How many bytes.
+    ///
+    /// # Errors
+    /// As [`Self::read_from`].
+    pub(crate) fn write_to(
+        &self,
+        file: BorrowedFd<'_>,
+        before: &[u8],
+        spans: &[Span],
+    ) -> io::Result<usize> {
+        let mut vectors = Vectors::new();
+        vectors.push(before.as_ptr().cast_mut(), before.len())?;
+        self.push(&mut vectors, spans)?;
+        // SAFETY: each vector is memory that may be read, as above; the kernel does not write to it.
+        let put = unsafe { libc::writev(file.as_raw_fd(), vectors.first(), vectors.count()) };
+        usize::try_from(put).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn push(&self, vectors: &mut Vectors, spans: &[Span]) -> io::Result<()> {
+        for span in spans {
+            let len = span.len as usize;
+            let place = self
+                .at(span.address, len)
+                .map_err(|_| io::ErrorKind::InvalidInput)?;
+            vectors.push(place.as_ptr(), len)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the spans go to the kernel in one call.
+pub(crate) fn few(spans: &[Span]) -> bool {
+    spans.len() <= MAX_SPANS
+}
+
+/// What `readv` and `writev` take.
+struct Vectors {
+    vectors: [libc::iovec; MAX_SPANS + 2],
+    count: usize,
+}
+
+impl Vectors {
+    fn new() -> Self {
+        let empty = libc::iovec {
+            iov_base: ptr::null_mut(),
+            iov_len: 0,
+        };
+        Self {
+            vectors: [empty; MAX_SPANS + 2],
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, place: *mut u8, len: usize) -> io::Result<()> {
+        let vector = self.vectors.get_mut(self.count);
+        *vector.ok_or(io::ErrorKind::InvalidInput)? = libc::iovec {
+            iov_base: place.cast(),
+            iov_len: len,
+        };
+        self.count += 1;
+        Ok(())
+    }
+
+    fn first(&self) -> *const libc::iovec {
+        self.vectors.as_ptr()
+    }
+
+    fn count(&self) -> libc::c_int {
+        self.count as libc::c_int
+    }
+}
+
+impl GuestMemory for Mapping {
+    #[inline]
+    fn contains(&self, span: Span) -> bool {
+        self.at(span.address, span.len as usize).is_ok()
+    }
+
+    fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Unmapped> {
+        let from = self.at(address, to.len())?.as_ptr();
+        let (words, rest) = to.as_chunks_mut::<8>();
+        // SAFETY: `at` has found as many bytes at `from`; the guest may change them meanwhile, hence volatile, each byte once.
+        unsafe {
+            if from.cast::<u64>().is_aligned() {
+                for (n, word) in words.iter_mut().enumerate() {
+                    *word = from.cast::<u64>().add(n).read_volatile().to_ne_bytes();
+                }
+            } else {
+                for (n, byte) in words.as_flattened_mut().iter_mut().enumerate() {
+                    *byte = from.add(n).read_volatile();
+                }
+            }
+            let done = words.len() * 8;
+            for (n, byte) in rest.iter_mut().enumerate() {
+                *byte = from.add(done + n).read_volatile();
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
+        let to = self.at(address, from.len())?.as_ptr();
+        let (words, rest) = from.as_chunks::<8>();
+        // SAFETY: `at` has found as many bytes at `to`, to which there is no reference.
+        unsafe {
+            if to.cast::<u64>().is_aligned() {
+                for (n, word) in words.iter().enumerate() {
+                    to.cast::<u64>()
+                        .add(n)
+                        .write_volatile(u64::from_ne_bytes(*word));
+                }
+            } else {
+                for (n, byte) in words.as_flattened().iter().enumerate() {
+                    to.add(n).write_volatile(*byte);
+                }
+            }
+            let done = words.len() * 8;
+            for (n, byte) in rest.iter().enumerate() {
+                to.add(done + n).write_volatile(*byte);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn load(&self, address: u64, order: Ordering) -> Result<u16, Unmapped> {
+        Ok(u16::from_le(self.number(address)?.load(order)))
+    }
+
+    #[inline]
+    fn store(&self, address: u64, value: u16, order: Ordering) -> Result<(), Unmapped> {
+        self.number(address)?.store(value.to_le(), order);
+        Ok(())
+    }
+}
+
+impl Mapping {
+    fn number(&self, address: u64) -> Result<&AtomicU16, Unmapped> {
+        let place = self.at(address, 2)?.as_ptr().cast::<u16>();
+        if !place.is_aligned() {
+            return Err(Unmapped);
+        }
+        // SAFETY: two bytes of the mapping, aligned, which live as long as `self`. Other accesses of ours to these bytes are by this thread, as
+        // the mapping is not shared; the guest's are atomic as the processor makes them.
+        Ok(unsafe { AtomicU16::from_ptr(place) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::FileExt;
+
+    fn file(len: u64) -> OwnedFd {
+        let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, len).unwrap();
+        file
+    }
+
+    fn place(guest: u64, len: u64, offset: u64) -> Place {
+        Place { guest, len, offset }
+    }
+
+    /// Two parts of one file, the second of them first.
+    fn two() -> (Mapping, File) {
+        let file = file(0x4000);
+        let parts = [
+            (place(0x10_0000, 0x3000, 0x1000), file.try_clone().unwrap()),
+            (place(0, 0x1000, 0), file.try_clone().unwrap()),
+        ];
+        (Mapping::new(&parts).unwrap(), file.into())
+    }
+
+    #[test]
+    fn addresses_lead_to_their_bytes_in_the_file() {
+        let (mapping, file) = two();
+        for (address, len, at) in [(0x10_0008, 24, 0x1008), (0x10_0003, 19, 0x1003), (5, 3, 5)] {
+            let bytes: Vec<u8> = (0..len).map(|n| n + address as u8).collect();
+            mapping.write(address, &bytes).unwrap();
+            let mut there = vec![0; bytes.len()];
+            file.read_exact_at(&mut there, at).unwrap();
+            assert_eq!(there, bytes);
+            let mut back = vec![0; bytes.len()];
+            mapping.read(address, &mut back).unwrap();
+            assert_eq!(back, bytes);
+        }
+        mapping.store(0x10_2ffe, 0x1234, Ordering::Relaxed).unwrap();
+        let mut there = [0; 2];
+        file.read_exact_at(&mut there, 0x3ffe).unwrap();
+        assert_eq!(there, [0x34, 0x12]);
+        assert_eq!(mapping.load(0x10_2ffe, Ordering::Relaxed), Ok(0x1234));
+    }
+
+    #[test]
+    fn nothing_is_reached_outside() {
+        let (mapping, _) = two();
+        let span = |address, len| Span { address, len };
+        assert!(mapping.contains(span(0xfff, 1)) && mapping.contains(span(0x10_0000, 0x3000)));
+        for (address, len) in [
+            (0xfff, 2),
+            (0x1000, 1),
+            (0xf_ffff, 2),
+            (0x10_0000, 0x3001),
+            (u64::MAX, 1),
+            (u64::MAX, u32::MAX),
+        ] {
+            assert!(!mapping.contains(span(address, len)), "{address:x} {len}");
+        }
+        assert_eq!(mapping.read(0xfff, &mut [0; 2]), Err(Unmapped));
+        assert_eq!(mapping.write(0xfff, &[0; 2]), Err(Unmapped));
+        assert_eq!(mapping.load(1, Ordering::Relaxed), Err(Unmapped));
+        assert_eq!(mapping.load(0xfff, Ordering::Relaxed), Err(Unmapped));
+    }
+
+    #[test]
+    fn memory_that_cannot_be_is_refused() {
+        let file = file(0x2000);
+        let map = |parts: &[Place]| {
+            let parts: Vec<_> = parts.iter().map(|place| (*place, file.as_fd())).collect();
+            Mapping::new(&parts)
+        };
+        assert!(map(&[place(0, 0x1000, 0), place(0x1000, 0x1000, 0x1000)]).is_ok());
+        for bad in [
+            place(0, 0, 0),
+            place(u64::MAX, 0x1000, 0),
+            place(0, 0x1000, u64::MAX),
+        ] {
+            assert!(matches!(map(&[bad]), Err(MapError::Length)), "{bad:?}");
+        }
+        let long = map(&[place(0, 0x1001, 0x1000)]);
+        assert!(matches!(long, Err(MapError::FileTooShort)));
+        let twice = map(&[place(0, 0x1000, 0), place(0xfff, 0x1000, 0)]);
+        assert!(matches!(twice, Err(MapError::Overlap)));
+    }
+
+    #[test]
+    fn the_kernel_reads_and_writes_spans_in_order() {
+        let (mapping, _) = two();
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        theirs.send(b"abcdefgh").unwrap();
+        let spans = [(0x10_0010, 2), (0x8, 3)].map(|(address, len)| Span { address, len });
+        let (mut before, mut behind) = ([0; 1], [0; 10]);
+        let got = mapping.read_from(ours.as_fd(), &mut before, &spans, &mut behind);
+        assert_eq!(got.unwrap(), 8);
+        assert_eq!((&before, &behind[..2]), (b"a", &b"gh"[..]));
+        assert_eq!(mapping.write_to(ours.as_fd(), b"x", &spans).unwrap(), 6);
+        let mut bytes = [0; 10];
+        assert_eq!(theirs.recv(&mut bytes).unwrap(), 6);
+        assert_eq!(&bytes[..6], b"xbcdef");
+        let outside = [Span {
+            address: 0x1000,
+            len: 1,
+        }];
+        assert!(mapping.write_to(ours.as_fd(), b"", &outside).is_err());
+    }
+}

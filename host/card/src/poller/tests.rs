@@ -1,0 +1,247 @@
+//! The poller with a guest that shares a file with it.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use wireboot_card::{GuestMemory, RingLayout, RingStart, feature};
+
+use super::*;
+use crate::memory::Place;
+
+const SIZE: u16 = 8;
+const LAYOUT: RingLayout = RingLayout {
+    size: SIZE,
+    descriptors: 0,
+    available: 0x1000,
+    used: 0x2000,
+};
+/// Where the frames lie.
+const FRAMES: u64 = 0x3000;
+const FRAME: u32 = 72;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A guest that sends.
+struct Guest {
+    memory: Mapping,
+    poller: Poller,
+    handle: Handle,
+    features: u64,
+    kick: OwnedFd,
+    call: OwnedFd,
+    error: OwnedFd,
+    avail: u16,
+}
+
+fn event() -> OwnedFd {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
+}
+
+/// How often it was rung.
+fn rung(event: &OwnedFd) -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::io::read(event, &mut bytes) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _ => 0,
+    }
+}
+
+impl Guest {
+    fn new(features: u64) -> Self {
+        let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 0x4000).unwrap();
+        let mapping = || {
+            let place = Place {
+                guest: 0,
+                len: 0x4000,
+                offset: 0,
+            };
+            Mapping::new(&[(place, &file)]).unwrap()
+        };
+        let poller = Poller::start(HostWire::None).unwrap();
+        let mut handle = poller.handle();
+        handle.set_memory(Some(mapping()));
+        let guest = Self {
+            memory: mapping(),
+            poller,
+            handle,
+            features: features | feature::VERSION_1,
+            kick: event(),
+            call: event(),
+            error: event(),
+            avail: 0,
+        };
+        for n in 0..u64::from(SIZE) {
+            let at = 16 * n;
+            let address = FRAMES + 0x80 * n;
+            guest.memory.write(at, &address.to_le_bytes()).unwrap();
+            guest.memory.write(at + 8, &FRAME.to_le_bytes()).unwrap();
+        }
+        guest
+    }
+
+    fn start(&mut self, base: u16) {
+        let ring = RunningRing {
+            start: RingStart {
+                layout: LAYOUT,
+                base,
+                features: self.features,
+            },
+            kick: self.kick.try_clone().unwrap(),
+            call: Some(self.call.try_clone().unwrap()),
+            error: Some(self.error.try_clone().unwrap()),
+        };
+        self.handle.start(Queue::Transmit, ring);
+    }
+
+    fn used(&self) -> u16 {
+        self.memory.load(LAYOUT.used + 2, Acquire).unwrap()
+    }
+
+    /// Sends a frame, and rings if the card asks for that.
+    fn send(&mut self) {
+        let entry = LAYOUT.available + 4 + 2 * u64::from(self.avail % SIZE);
+        self.memory
+            .store(entry, self.avail % SIZE, Relaxed)
+            .unwrap();
+        let before = self.avail;
+        self.avail = self.avail.wrapping_add(1);
+        self.memory
+            .store(LAYOUT.available + 2, self.avail, Release)
+            .unwrap();
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        let wanted = if self.features & feature::EVENT_IDX == 0 {
+            self.memory.load(LAYOUT.used, Relaxed).unwrap() & 1 == 0
+        } else {
+            let event = LAYOUT.used + 4 + 8 * u64::from(SIZE);
+            self.memory.load(event, Relaxed).unwrap() == before
+        };
+        if wanted {
+            ring(self.kick.as_fd());
+        }
+    }
+
+    /// Waits until all is sent.
+    fn sent(&self) {
+        let begun = Instant::now();
+        while self.used() != self.avail {
+            assert!(begun.elapsed() < PATIENCE, "a frame waits for ever");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// With pauses of all lengths, so that the card is found turning, on its way to sleep and asleep.
+fn wakes_for_each_frame(features: u64) {
+    let mut guest = Guest::new(features);
+    guest.start(0);
+    for n in 0..3000u32 {
+        guest.send();
+        guest.sent();
+        let begun = Instant::now();
+        let pause = Duration::from_micros(u64::from(n * 7 % 120));
+        while begun.elapsed() < pause {
+            std::hint::spin_loop();
+        }
+    }
+    let statistics = guest.poller.statistics().unwrap();
+    assert_eq!(statistics.card.sent.units, 3000);
+    assert_eq!(guest.handle.stop(Queue::Transmit), 3000);
+}
+
+#[test]
+fn a_card_asleep_is_woken_by_flag() {
+    wakes_for_each_frame(0);
+}
+
+#[test]
+fn a_card_asleep_is_woken_by_event_index() {
+    wakes_for_each_frame(feature::EVENT_IDX);
+}
+
+#[test]
+fn a_queue_that_is_stopped_is_touched_no_more_and_goes_on_where_it_was() {
+    let mut guest = Guest::new(0);
+    guest.start(0);
+    guest.send();
+    guest.sent();
+    assert_eq!(guest.handle.stop(Queue::Transmit), 1);
+    guest.send();
+    ring(guest.kick.as_fd());
+    // The poller is there, and has had its turn.
+    guest.poller.statistics().unwrap();
+    assert_eq!(guest.used(), 1);
+    guest.start(1);
+    guest.sent();
+    assert_eq!(guest.handle.stop(Queue::Transmit), 2);
+}
+
+#[test]
+fn the_guest_is_called_if_it_wants_to_be() {
+    let mut guest = Guest::new(0);
+    guest.start(0);
+    guest.send();
+    guest.sent();
+    guest.handle.stop(Queue::Transmit);
+    assert_eq!(rung(&guest.call), 1);
+    guest.memory.store(LAYOUT.available, 1, Relaxed).unwrap();
+    guest.start(1);
+    guest.send();
+    guest.sent();
+    guest.handle.stop(Queue::Transmit);
+    assert_eq!(rung(&guest.call), 0);
+}
+
+#[test]
+fn another_descriptor_for_calls_is_rung_at_once() {
+    let mut guest = Guest::new(0);
+    guest.start(0);
+    let call = event();
+    let other = Some(call.try_clone().unwrap());
+    guest.handle.set_call(Queue::Transmit, other);
+    guest.send();
+    guest.sent();
+    guest.handle.stop(Queue::Transmit);
+    assert!(rung(&call) >= 2);
+    assert_eq!(rung(&guest.call), 0);
+}
+
+#[test]
+fn a_broken_ring_is_told_to_the_monitor() {
+    let mut guest = Guest::new(0);
+    guest.start(0);
+    // An index beyond the ring.
+    guest
+        .memory
+        .store(LAYOUT.available + 2, SIZE + 1, Release)
+        .unwrap();
+    ring(guest.kick.as_fd());
+    let mut polled = [PollFd::new(&guest.error, PollFlags::IN)];
+    poll(&mut polled, None).unwrap();
+    let stopped: Vec<_> = guest.poller.statistics().unwrap().card.stopped().collect();
+    assert_eq!(stopped, [(RingFault::AvailableIndex, 1)]);
+    // Started anew it works.
+    assert_eq!(guest.handle.stop(Queue::Transmit), 0);
+    guest
+        .memory
+        .store(LAYOUT.available + 2, 0, Relaxed)
+        .unwrap();
+    guest.start(0);
+    guest.send();
+    guest.sent();
+}
+
+#[test]
+fn a_doorbell_that_is_gone_is_waited_for_no_more() {
+    let mut guest = Guest::new(0);
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let broken = std::mem::replace(&mut guest.kick, theirs.into());
+    guest.start(0);
+    drop(ours);
+    guest.kick = broken;
+    // It answers still, and sleeps in between.
+    for _ in 0..3 {
+        guest.poller.statistics().unwrap();
+    }
+    guest.handle.stop(Queue::Transmit);
+}

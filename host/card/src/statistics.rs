@@ -1,0 +1,132 @@
+//! What a card did, for people and programs.
+
+use std::fmt;
+
+use serde::Serialize;
+use wireboot_card::Counters;
+
+/// The card's counters and its owner's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Statistics {
+    pub card: Counters,
+    /// Doorbells that the guest rang while the card waited.
+    pub doorbells: u64,
+    /// How often the card waited.
+    pub waits: u64,
+}
+
+/// The same as a JSON document.
+#[derive(Serialize)]
+struct Document {
+    sent_units: u64,
+    sent_bytes: u64,
+    send_lost: u64,
+    send_bad_length: u64,
+    received_units: u64,
+    received_bytes: u64,
+    receive_too_long: u64,
+    receive_not_agreed: u64,
+    no_room: u64,
+    calls: u64,
+    doorbells: u64,
+    waits: u64,
+    /// Queues stopped, by reason.
+    stopped: Vec<Stopped>,
+}
+
+#[derive(Serialize)]
+struct Stopped {
+    reason: String,
+    count: u64,
+}
+
+impl Statistics {
+    /// As JSON, a line.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        let card = &self.card;
+        let stopped = card.stopped().map(|(fault, count)| Stopped {
+            reason: fault.to_string(),
+            count,
+        });
+        let document = Document {
+            sent_units: card.sent.units,
+            sent_bytes: card.sent.bytes,
+            send_lost: card.send_lost,
+            send_bad_length: card.send_bad_length,
+            received_units: card.received.units,
+            received_bytes: card.received.bytes,
+            receive_too_long: card.receive_too_long,
+            receive_not_agreed: card.receive_not_agreed,
+            no_room: card.no_room,
+            calls: card.calls,
+            doorbells: self.doorbells,
+            waits: self.waits,
+            stopped: stopped.collect(),
+        };
+        serde_json::to_string(&document)
+    }
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let card = &self.card;
+        write!(
+            f,
+            "{} frames sent, {} received, {} lost; {} doorbells, {} calls",
+            card.sent.units,
+            card.received.units,
+            card.send_lost + card.send_bad_length + card.receive_too_long + card.receive_not_agreed,
+            self.doorbells,
+            card.calls
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_str, json};
+    use wireboot_card::{RingFault, Traffic};
+
+    #[test]
+    fn all_is_told() {
+        let mut card = Counters {
+            sent: Traffic {
+                units: 1,
+                bytes: 60,
+            },
+            send_lost: 2,
+            send_bad_length: 3,
+            received: Traffic {
+                units: 4,
+                bytes: 240,
+            },
+            receive_too_long: 5,
+            receive_not_agreed: 6,
+            no_room: 7,
+            calls: 8,
+            ..Counters::default()
+        };
+        card.faults[RingFault::Header.index()] = 9;
+        let statistics = Statistics {
+            card,
+            doorbells: 10,
+            waits: 11,
+        };
+        let document: Value = from_str(&statistics.json().unwrap()).unwrap();
+        let expected = json!({
+            "sent_units": 1, "sent_bytes": 60, "send_lost": 2, "send_bad_length": 3,
+            "received_units": 4, "received_bytes": 240, "receive_too_long": 5, "receive_not_agreed": 6,
+            "no_room": 7, "calls": 8, "doorbells": 10, "waits": 11,
+            "stopped": [{ "reason": RingFault::Header.to_string(), "count": 9 }],
+        });
+        assert_eq!(document, expected);
+        assert_eq!(
+            statistics.to_string(),
+            "1 frames sent, 4 received, 16 lost; 10 doorbells, 8 calls"
+        );
+    }
+}

@@ -1,0 +1,361 @@
+//! The bytes of messages.
+
+/// Bytes of the header: request, flags, and the size of what follows.
+pub(super) const HEADER_LEN: usize = 12;
+/// The longest payload that is taken; that of a memory table is 264.
+pub(super) const MAX_PAYLOAD: usize = 512;
+/// Parts of guest memory that a table may have.
+pub(super) const MAX_REGIONS: usize = 8;
+
+const VERSION: u32 = 1;
+const VERSION_MASK: u32 = 3;
+const REPLY: u32 = 1 << 2;
+const NEED_REPLY: u32 = 1 << 3;
+
+/// In the number of a ring: no descriptor comes with the message.
+const NO_FD: u64 = 1 << 8;
+
+/// What is wrong with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MessageError {
+    #[error("a message of another version of vhost-user")]
+    Version,
+    #[error("a reply to nothing")]
+    Reply,
+    #[error("a message of {0} bytes, which none has")]
+    TooLong(u32),
+    #[error("request {0}, which was not offered")]
+    Unknown(u32),
+    #[error("request {request} with {len} bytes, which it does not have")]
+    Length { request: u32, len: usize },
+    #[error("a memory table of {0} parts")]
+    Regions(u32),
+    #[error("request {request} for ring {ring}, of which there is none")]
+    Ring { request: u32, ring: u64 },
+}
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub request: u32,
+    pub need_reply: bool,
+    pub len: usize,
+}
+
+impl Header {
+    pub(super) fn parse(bytes: [u8; HEADER_LEN]) -> Result<Self, MessageError> {
+        let [r0, r1, r2, r3, f0, f1, f2, f3, l0, l1, l2, l3] = bytes;
+        let request = u32::from_le_bytes([r0, r1, r2, r3]);
+        let flags = u32::from_le_bytes([f0, f1, f2, f3]);
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        if flags & VERSION_MASK != VERSION {
+            return Err(MessageError::Version);
+        }
+        if flags & REPLY != 0 {
+            return Err(MessageError::Reply);
+        }
+        let size = usize::try_from(len).ok().filter(|len| *len <= MAX_PAYLOAD);
+        Ok(Self {
+            request,
+            need_reply: flags & NEED_REPLY != 0,
+            len: size.ok_or(MessageError::TooLong(len))?,
+        })
+    }
+
+    /// The header of the answer to `request`.
+    pub(super) fn reply(request: u32, len: usize) -> [u8; HEADER_LEN] {
+        let [r0, r1, r2, r3] = request.to_le_bytes();
+        let [f0, f1, f2, f3] = (VERSION | REPLY).to_le_bytes();
+        let [l0, l1, l2, l3] = (len as u32).to_le_bytes();
+        [r0, r1, r2, r3, f0, f1, f2, f3, l0, l1, l2, l3]
+    }
+}
+
+/// A part of guest memory, as the monitor tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryRegion {
+    /// Guest physical address.
+    pub guest: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The same place in the monitor's own memory, by which it tells where rings are.
+    pub user: u64,
+    /// Where it begins in its file.
+    pub offset: u64,
+}
+
+/// One of the descriptors that a ring has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bell {
+    /// The guest's doorbell.
+    Kick,
+    /// The guest's interrupt.
+    Call,
+    /// Tells the monitor that the ring is broken.
+    Error,
+}
+
+/// What the monitor wants. Rings are by number: 0 is what the guest receives from, 1 what it sends by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    GetFeatures,
+    SetFeatures(u64),
+    SetOwner,
+    ResetOwner,
+    SetMemoryTable(Vec<MemoryRegion>),
+    SetRingSize {
+        ring: usize,
+        size: u32,
+    },
+    SetRingAddresses {
+        ring: usize,
+        descriptors: u64,
+        used: u64,
+        available: u64,
+    },
+    SetRingBase {
+        ring: usize,
+        base: u32,
+    },
+    GetRingBase {
+        ring: usize,
+    },
+    SetBell {
+        ring: usize,
+        bell: Bell,
+        fd: bool,
+    },
+    GetProtocolFeatures,
+    SetProtocolFeatures(u64),
+    GetQueueNumber,
+    SetRingEnable {
+        ring: usize,
+        enable: bool,
+    },
+}
+
+/// Rings that there are.
+pub(super) const RINGS: usize = 2;
+
+impl Request {
+    /// Takes a message apart.
+    pub(super) fn parse(request: u32, payload: &[u8]) -> Result<Self, MessageError> {
+        let fields = Fields { request, payload };
+        Ok(match request {
+            1 => fields.empty(Self::GetFeatures)?,
+            2 => Self::SetFeatures(fields.number()?),
+            3 => fields.empty(Self::SetOwner)?,
+            4 => fields.empty(Self::ResetOwner)?,
+            5 => Self::SetMemoryTable(regions(&fields)?),
+            8 => {
+                let (ring, size) = fields.ring_state()?;
+                Self::SetRingSize { ring, size }
+            }
+            9 => fields.addresses()?,
+            10 => {
+                let (ring, base) = fields.ring_state()?;
+                Self::SetRingBase { ring, base }
+            }
+            11 => {
+                let (ring, _) = fields.ring_state()?;
+                Self::GetRingBase { ring }
+            }
+            12 => fields.bell(Bell::Kick)?,
+            13 => fields.bell(Bell::Call)?,
+            14 => fields.bell(Bell::Error)?,
+            15 => fields.empty(Self::GetProtocolFeatures)?,
+            16 => Self::SetProtocolFeatures(fields.number()?),
+            17 => fields.empty(Self::GetQueueNumber)?,
+            18 => {
+                let (ring, enable) = fields.ring_state()?;
+                let enable = enable != 0;
+                Self::SetRingEnable { ring, enable }
+            }
+            _ => return Err(MessageError::Unknown(request)),
+        })
+    }
+}
+
+/// A payload to be read.
+struct Fields<'a> {
+    request: u32,
+    payload: &'a [u8],
+}
+
+impl Fields<'_> {
+    fn exact<const N: usize>(&self) -> Result<[u8; N], MessageError> {
+        self.payload.try_into().map_err(|_| MessageError::Length {
+            request: self.request,
+            len: self.payload.len(),
+        })
+    }
+
+    fn empty(&self, request: Request) -> Result<Request, MessageError> {
+        self.exact::<0>().map(|_| request)
+    }
+
+    fn number(&self) -> Result<u64, MessageError> {
+        self.exact().map(u64::from_le_bytes)
+    }
+
+    fn ring(&self, ring: u64) -> Result<usize, MessageError> {
+        let request = self.request;
+        usize::try_from(ring)
+            .ok()
+            .filter(|ring| *ring < RINGS)
+            .ok_or(MessageError::Ring { request, ring })
+    }
+
+    fn ring_state(&self) -> Result<(usize, u32), MessageError> {
+        let word = self.number()?;
+        Ok((self.ring(word & 0xffff_ffff)?, (word >> 32) as u32))
+    }
+
+    fn bell(&self, bell: Bell) -> Result<Request, MessageError> {
+        let word = self.number()?;
+        Ok(Request::SetBell {
+            ring: self.ring(word & 0xff)?,
+            bell,
+            fd: word & NO_FD == 0,
+        })
+    }
+
+    /// Ring and flags, then descriptors, used, available, and an address for a log that is not offered.
+    fn addresses(&self) -> Result<Request, MessageError> {
+        let bytes: [u8; 40] = self.exact()?;
+        let [state, descriptors, used, available, _] = words(&bytes);
+        Ok(Request::SetRingAddresses {
+            ring: self.ring(state & 0xffff_ffff)?,
+            descriptors,
+            used,
+            available,
+        })
+    }
+}
+
+fn regions(fields: &Fields<'_>) -> Result<Vec<MemoryRegion>, MessageError> {
+    let length = MessageError::Length {
+        request: fields.request,
+        len: fields.payload.len(),
+    };
+    let (count, rest) = fields.payload.split_first_chunk::<8>().ok_or(length)?;
+    let count = u64::from_le_bytes(*count) as u32;
+    let (regions, rest) = rest.as_chunks::<32>();
+    if count as usize > MAX_REGIONS {
+        return Err(MessageError::Regions(count));
+    }
+    if regions.len() != count as usize || !rest.is_empty() {
+        return Err(length);
+    }
+    let region = |bytes: &[u8; 32]| {
+        let [guest, len, user, offset] = words(bytes);
+        MemoryRegion {
+            guest,
+            len,
+            user,
+            offset,
+        }
+    };
+    Ok(regions.iter().map(region).collect())
+}
+
+/// The first numbers of the bytes, zeros where there are none.
+fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
+    let (chunks, _) = bytes.as_chunks::<8>();
+    std::array::from_fn(|n| chunks.get(n).map_or(0, |word| u64::from_le_bytes(*word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_checked() {
+        let header = |request: u32, flags: u32, len: u32| {
+            let mut bytes = [0; HEADER_LEN];
+            for (to, from) in bytes.chunks_mut(4).zip([request, flags, len]) {
+                to.copy_from_slice(&from.to_le_bytes());
+            }
+            Header::parse(bytes)
+        };
+        let good = |need_reply| Header {
+            request: 5,
+            need_reply,
+            len: 264,
+        };
+        assert_eq!(header(5, 1, 264), Ok(good(false)));
+        assert_eq!(header(5, 9, 264), Ok(good(true)));
+        assert_eq!(header(5, 0, 264), Err(MessageError::Version));
+        assert_eq!(header(5, 5, 264), Err(MessageError::Reply));
+        assert_eq!(header(5, 1, 513), Err(MessageError::TooLong(513)));
+        assert_eq!(Header::reply(5, 8), [5, 0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0]);
+    }
+
+    #[test]
+    fn payloads_are_taken_apart() {
+        let words = |words: &[u64]| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        };
+        let parse = |request, payload: &[u64]| Request::parse(request, &words(payload)).unwrap();
+        assert_eq!(parse(1, &[]), Request::GetFeatures);
+        assert_eq!(parse(2, &[1 << 32]), Request::SetFeatures(1 << 32));
+        assert_eq!(
+            parse(8, &[1 | 256 << 32]),
+            Request::SetRingSize { ring: 1, size: 256 }
+        );
+        assert_eq!(
+            parse(9, &[1, 2, 3, 4, 5]),
+            Request::SetRingAddresses {
+                ring: 1,
+                descriptors: 2,
+                used: 3,
+                available: 4
+            }
+        );
+        assert_eq!(
+            parse(12, &[0x101]),
+            Request::SetBell {
+                ring: 1,
+                bell: Bell::Kick,
+                fd: false
+            }
+        );
+        assert_eq!(
+            parse(5, &[1, 2, 3, 4, 5]),
+            Request::SetMemoryTable(vec![MemoryRegion {
+                guest: 2,
+                len: 3,
+                user: 4,
+                offset: 5
+            }])
+        );
+        assert_eq!(
+            parse(18, &[1 << 32]),
+            Request::SetRingEnable {
+                ring: 0,
+                enable: true
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        let length = |request, len| Err(MessageError::Length { request, len });
+        assert_eq!(Request::parse(1, &[0]), length(1, 1));
+        assert_eq!(Request::parse(2, &[0; 7]), length(2, 7));
+        assert_eq!(Request::parse(5, &[0; 4]), length(5, 4));
+        let mut table = vec![2, 0, 0, 0, 0, 0, 0, 0];
+        table.resize(8 + 32, 0);
+        assert_eq!(Request::parse(5, &table), length(5, 40));
+        table[0] = 9;
+        assert_eq!(Request::parse(5, &table), Err(MessageError::Regions(9)));
+        assert_eq!(Request::parse(24, &[]), Err(MessageError::Unknown(24)));
+        assert_eq!(
+            Request::parse(11, &[2, 0, 0, 0, 0, 0, 0, 0]),
+            Err(MessageError::Ring {
+                request: 11,
+                ring: 2
+            })
+        );
+    }
+}

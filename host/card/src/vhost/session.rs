@@ -1,0 +1,369 @@
+//! What a monitor has said, and what follows for the rings.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::{Errno, ioctl_fionbio};
+use wireboot_card::{Queue, RingLayout, RingStart, feature};
+
+use super::connection::Message;
+use super::message::{Bell, MemoryRegion, RINGS, Request};
+use crate::memory::{MapError, Mapping, Place};
+
+/// vhost-user's own feature bit: the protocol features below can be agreed on.
+const PROTOCOL_FEATURES: u64 = 1 << 30;
+/// Protocol feature: the monitor may ask whether a message could be obeyed.
+const REPLY_ACK: u64 = 1 << 3;
+
+/// What a session moves. A queue that is started runs until it is stopped.
+pub(crate) trait Rings {
+    /// The memory for queues that start from here on. None runs.
+    fn set_memory(&mut self, memory: Option<Mapping>);
+    /// The guest takes units whose checksum is to be completed.
+    fn set_partial_checksums(&mut self, taken: bool);
+    /// Starts a queue.
+    fn start(&mut self, queue: Queue, ring: RunningRing);
+    /// Has a running queue call by another descriptor, or by none.
+    fn set_call(&mut self, queue: Queue, call: Option<OwnedFd>);
+    /// Stops a running queue. When this returns, nothing of it is read or written any more. The index with which it goes on.
+    fn stop(&mut self, queue: Queue) -> u16;
+}
+
+/// A ring that is to run.
+#[derive(Debug)]
+pub(crate) struct RunningRing {
+    pub start: RingStart,
+    /// The guest's doorbell.
+    pub kick: OwnedFd,
+    /// Calls the guest.
+    pub call: Option<OwnedFd>,
+    /// Tells the monitor that the ring is broken.
+    pub error: Option<OwnedFd>,
+}
+
+/// Why a session has ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    /// The usual mistake.
+    #[error(
+        "the monitor does not share the guest's memory: start QEMU with memory-backend-memfd,share=on (`wireboot nic args` prints all arguments)"
+    )]
+    NoSharedMemory,
+    /// Memory that is shared and cannot be.
+    #[error("the monitor sent {0}")]
+    Memory(#[from] MapError),
+    /// Features that nobody offered.
+    #[error("the monitor wants features {0:#x}, which were not offered")]
+    Features(u64),
+    /// A ring longer than any.
+    #[error("the monitor sent a ring of {0} entries")]
+    Size(u32),
+    /// An index beyond 16 bits.
+    #[error("the monitor sent {0} as the index of a ring")]
+    Base(u32),
+    /// It rings no doorbell.
+    #[error("the monitor sent a ring without a descriptor for its doorbell")]
+    NoKick,
+    /// Too few or too many descriptors.
+    #[error("the monitor sent {0} descriptors with a message that has another number of them")]
+    Descriptors(usize),
+    /// The kernel's.
+    #[error("a descriptor of the monitor's: {0}")]
+    Kernel(#[from] Errno),
+}
+
+/// What to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Nothing,
+    Number(u64),
+    Base { ring: usize, base: u16 },
+}
+
+impl Reply {
+    /// The bytes of the answer; none where there is no answer.
+    pub(crate) fn bytes(self) -> Option<[u8; 8]> {
+        match self {
+            Self::Nothing => None,
+            Self::Number(number) => Some(number.to_le_bytes()),
+            Self::Base { ring, base } => Some((ring as u64 | u64::from(base) << 32).to_le_bytes()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    descriptors: u64,
+    used: u64,
+    available: u64,
+}
+
+/// What is known of a ring.
+#[derive(Debug, Default)]
+struct Ring {
+    size: u16,
+    addresses: Option<Addresses>,
+    base: u16,
+    kick: Option<OwnedFd>,
+    call: Option<OwnedFd>,
+    error: Option<OwnedFd>,
+    /// As the monitor said.
+    enabled: Option<bool>,
+    running: bool,
+}
+
+/// A monitor's session. Its rings stop when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Session<R: Rings> {
+    card: R,
+    features: u64,
+    protocol_features: Option<u64>,
+    memory: Vec<MemoryRegion>,
+    rings: [Ring; RINGS],
+}
+
+const QUEUES: [Queue; RINGS] = [Queue::Receive, Queue::Transmit];
+
+impl<R: Rings> Session<R> {
+    pub(crate) fn new(card: R) -> Self {
+        Self {
+            card,
+            features: 0,
+            protocol_features: None,
+            memory: Vec::new(),
+            rings: Default::default(),
+        }
+    }
+
+    /// The monitor has told the features that its guest uses, and shared no memory: it cannot.
+    pub(crate) fn lacks_memory(&self) -> bool {
+        self.features != 0 && self.memory.is_empty()
+    }
+
+    /// Does what the message says. The answer is none where the message has none, and the monitor did not ask.
+    ///
+    /// # Errors
+    /// [`SessionError`]; the session is then of no more use.
+    pub(crate) fn obey(&mut self, message: Message) -> Result<Reply, SessionError> {
+        let asks = message.need_reply && self.protocol_features.is_some_and(|f| f & REPLY_ACK != 0);
+        Ok(match self.request(message.request, message.fds)? {
+            Reply::Nothing if asks => Reply::Number(0),
+            reply => reply,
+        })
+    }
+
+    fn request(&mut self, request: Request, fds: Vec<OwnedFd>) -> Result<Reply, SessionError> {
+        match request {
+            Request::GetFeatures => {
+                return Ok(Reply::Number(feature::OFFERED | PROTOCOL_FEATURES));
+            }
+            Request::GetProtocolFeatures => return Ok(Reply::Number(REPLY_ACK)),
+            Request::GetQueueNumber => return Ok(Reply::Number(1)),
+            Request::SetOwner => {}
+            Request::ResetOwner => {
+                for ring in 0..RINGS {
+                    self.change(ring, |ring| ring.kick = None)?;
+                }
+            }
+            Request::SetFeatures(features) => {
+                if features & !(feature::OFFERED | PROTOCOL_FEATURES) != 0 {
+                    return Err(SessionError::Features(features));
+                }
+                self.pause_all();
+                self.features = features;
+                let taken = features & feature::GUEST_CSUM != 0;
+                self.card.set_partial_checksums(taken);
+                self.start_all()?;
+            }
+            Request::SetProtocolFeatures(features) => {
+                if features & !REPLY_ACK != 0 {
+                    return Err(SessionError::Features(features));
+                }
+                self.protocol_features = Some(features);
+            }
+            Request::SetMemoryTable(regions) => self.set_memory(regions, fds)?,
+            Request::SetRingSize { ring, size } => {
+                let size = u16::try_from(size).map_err(|_| SessionError::Size(size))?;
+                self.change(ring, |ring| ring.size = size)?;
+            }
+            Request::SetRingAddresses {
+                ring,
+                descriptors,
+                used,
+                available,
+            } => {
+                let addresses = Addresses {
+                    descriptors,
+                    used,
+                    available,
+                };
+                self.change(ring, |ring| ring.addresses = Some(addresses))?;
+            }
+            Request::SetRingBase { ring, base } => {
+                let base = u16::try_from(base).map_err(|_| SessionError::Base(base))?;
+                self.change(ring, |ring| ring.base = base)?;
+            }
+            Request::GetRingBase { ring } => {
+                self.change(ring, |ring| ring.kick = None)?;
+                let base = self.rings.get(ring).map_or(0, |ring| ring.base);
+                return Ok(Reply::Base { ring, base });
+            }
+            Request::SetBell { ring, bell, fd } => self.set_bell(ring, bell, fd, fds)?,
+            Request::SetRingEnable { ring, enable } => {
+                self.change(ring, |ring| ring.enabled = Some(enable))?;
+            }
+        }
+        Ok(Reply::Nothing)
+    }
+
+    fn set_memory(
+        &mut self,
+        regions: Vec<MemoryRegion>,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), SessionError> {
+        if fds.is_empty() {
+            return Err(SessionError::NoSharedMemory);
+        }
+        if fds.len() != regions.len() {
+            return Err(SessionError::Descriptors(fds.len()));
+        }
+        let place = |region: &MemoryRegion| Place {
+            guest: region.guest,
+            len: region.len,
+            offset: region.offset,
+        };
+        let parts: Vec<_> = regions.iter().map(place).zip(fds).collect();
+        let mapping = Mapping::new(&parts)?;
+        self.pause_all();
+        self.card.set_memory(Some(mapping));
+        self.memory = regions;
+        self.start_all()
+    }
+
+    fn set_bell(
+        &mut self,
+        ring: usize,
+        bell: Bell,
+        wanted: bool,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), SessionError> {
+        if fds.len() != usize::from(wanted) {
+            return Err(SessionError::Descriptors(fds.len()));
+        }
+        let fd = fds.into_iter().next();
+        if let Some(fd) = &fd {
+            // Whatever it is, nobody waits for it.
+            ioctl_fionbio(fd, true)?;
+        }
+        match bell {
+            Bell::Kick if fd.is_none() => Err(SessionError::NoKick),
+            Bell::Kick => self.change(ring, |ring| ring.kick = fd),
+            Bell::Error => self.change(ring, |ring| ring.error = fd),
+            // Monitors change it all the time: nothing stops for that.
+            Bell::Call => {
+                if let (Some(ring), Some(queue)) = (self.rings.get_mut(ring), QUEUES.get(ring)) {
+                    ring.call = fd;
+                    if ring.running {
+                        self.card.set_call(*queue, duplicate(ring.call.as_ref())?);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Changes what is known of a ring while it does not run.
+    fn change(&mut self, ring: usize, change: impl FnOnce(&mut Ring)) -> Result<(), SessionError> {
+        self.pause(ring);
+        if let Some(ring) = self.rings.get_mut(ring) {
+            change(ring);
+        }
+        self.start(ring)
+    }
+
+    fn pause(&mut self, ring: usize) {
+        if let (Some(ring), Some(queue)) = (self.rings.get_mut(ring), QUEUES.get(ring))
+            && ring.running
+        {
+            ring.base = self.card.stop(*queue);
+            ring.running = false;
+        }
+    }
+
+    fn pause_all(&mut self) {
+        for ring in 0..RINGS {
+            self.pause(ring);
+        }
+    }
+
+    fn start_all(&mut self) -> Result<(), SessionError> {
+        for ring in 0..RINGS {
+            self.start(ring)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a ring if all is there.
+    fn start(&mut self, ring: usize) -> Result<(), SessionError> {
+        // Without protocol features there is no request to enable a ring.
+        let implied = self.features & PROTOCOL_FEATURES == 0 && self.protocol_features.is_none();
+        let (Some(ring), Some(queue)) = (self.rings.get_mut(ring), QUEUES.get(ring)) else {
+            return Ok(());
+        };
+        let (Some(addresses), Some(kick)) = (ring.addresses, &ring.kick) else {
+            return Ok(());
+        };
+        if !ring.enabled.unwrap_or(implied) || ring.size == 0 || self.memory.is_empty() {
+            return Ok(());
+        }
+        let guest = |user| to_guest(&self.memory, user);
+        let start = RingStart {
+            layout: RingLayout {
+                size: ring.size,
+                descriptors: guest(addresses.descriptors),
+                available: guest(addresses.available),
+                used: guest(addresses.used),
+            },
+            base: ring.base,
+            features: self.features,
+        };
+        let running = RunningRing {
+            start,
+            kick: kick.try_clone().map_err(kernel)?,
+            call: duplicate(ring.call.as_ref())?,
+            error: duplicate(ring.error.as_ref())?,
+        };
+        ring.running = true;
+        self.card.start(*queue, running);
+        Ok(())
+    }
+}
+
+impl<R: Rings> Drop for Session<R> {
+    fn drop(&mut self) {
+        self.pause_all();
+        self.card.set_memory(None);
+        self.card.set_partial_checksums(false);
+    }
+}
+
+/// The guest's address of a place in the monitor's memory. One that is nowhere becomes one that is in no guest, so that the ring is refused.
+fn to_guest(memory: &[MemoryRegion], user: u64) -> u64 {
+    let found = memory.iter().find_map(|region| {
+        let offset = user.checked_sub(region.user)?;
+        (offset < region.len).then(|| region.guest.wrapping_add(offset))
+    });
+    found.unwrap_or(!0xfff)
+}
+
+fn duplicate(fd: Option<&OwnedFd>) -> Result<Option<OwnedFd>, SessionError> {
+    fd.map(OwnedFd::try_clone)
+        .transpose()
+        .map_err(|error| kernel(error).into())
+}
+
+fn kernel(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! A tap interface of Linux, with `struct virtio_net_hdr` in front of each frame. The kernel copies straight from and to the guest's
+//! buffers.
+
+mod ioctl;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use wireboot_card::{GuestMemory, Header, Received, Span, Unit};
+
+use crate::memory::{Mapping, few};
+
+/// Link header and a tag.
+const LINK: usize = 14 + 4;
+/// The longest frame that a tap has, and the header in front.
+const LONGEST: usize = 65_535 + LINK + Header::LEN;
+/// How long a tap may stay busy: the process that had it may be on its way out.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// Why a tap cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TapError {
+    #[error("there is no interface {0}: `ip tuntap add dev {0} mode tap vnet_hdr` makes one")]
+    Missing(String),
+    #[error("{0:?} is no name of an interface: 1 to 15 bytes without a slash")]
+    Name(String),
+    #[error("/dev/net/tun: {0}; a tap needs it, and the right to open it")]
+    Device(io::Error),
+    #[error("{0} is in use by another process")]
+    Busy(String),
+    #[error(
+        "{0}: not permitted; run as root, or make the tap for this user: `ip tuntap add dev {0} mode tap vnet_hdr user $USER`"
+    )]
+    NotPermitted(String),
+    #[error("{name}: {error}; is it a tap?")]
+    Kernel { name: String, error: io::Error },
+}
+
+/// An open tap.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    name: String,
+    file: File,
+    max_unit: usize,
+    /// Where the end of a frame goes that is too long, and frames in very many pieces.
+    aside: Box<[u8]>,
+    failure: Failure,
+}
+
+#[derive(Debug)]
+enum Failure {
+    None,
+    New(io::Error),
+    Told,
+}
+
+impl Tap {
+    /// Opens the interface `name`, which must be there.
+    ///
+    /// # Errors
+    /// [`TapError`].
+    pub(crate) fn open(name: &str) -> Result<Self, TapError> {
+        if name.is_empty() || name.len() > 15 || name.contains(['/', '\0']) {
+            return Err(TapError::Name(name.to_owned()));
+        }
+        let kernel = |error| TapError::Kernel {
+            name: name.to_owned(),
+            error,
+        };
+        let missing = |error: io::Error| match Errno::from_io_error(&error) {
+            Some(Errno::NODEV) => TapError::Missing(name.to_owned()),
+            _ => kernel(error),
+        };
+        // Else the kernel would make one.
+        let mtu = ioctl::mtu(name).map_err(missing)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(Path::new("/dev/net/tun"))
+            .map_err(TapError::Device)?;
+        attach(&file, name)?;
+        ioctl::set_header_len(&file, Header::LEN).map_err(kernel)?;
+        ioctl::set_offload(&file, false).map_err(kernel)?;
+        Ok(Self {
+            name: name.to_owned(),
+            file,
+            max_unit: mtu + LINK,
+            aside: vec![0; LONGEST].into_boxed_slice(),
+            failure: Failure::None,
+        })
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        matches!(self.failure, Failure::None).then(|| self.file.as_fd())
+    }
+
+    pub(super) fn max_unit(&self) -> usize {
+        self.max_unit
+    }
+
+    pub(super) fn tell_failure(&mut self) {
+        if let Failure::New(error) = &self.failure {
+            eprintln!(
+                "wireboot nic: nothing comes by {} any more: {error}",
+                self.name
+            );
+            self.failure = Failure::Told;
+        }
+    }
+
+    pub(super) fn set_partial_checksums(&mut self, taken: bool) {
+        if let Err(error) = ioctl::set_offload(&self.file, taken) {
+            self.failure = Failure::New(error);
+        }
+    }
+
+    pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>) -> bool {
+        let header = unit.header.emit();
+        let result = if few(unit.spans) {
+            memory.write_to(self.file.as_fd(), &header, unit.spans)
+        } else {
+            self.send_aside(memory, header, unit)
+        };
+        result.is_ok_and(|put| put == header.len() + unit.len)
+    }
+
+    #[cold]
+    fn send_aside(
+        &mut self,
+        memory: &Mapping,
+        header: [u8; Header::LEN],
+        unit: &Unit<'_>,
+    ) -> io::Result<usize> {
+        let outside = || io::Error::from(ErrorKind::InvalidInput);
+        let whole = self.aside.get_mut(..header.len() + unit.len);
+        let (first, mut rest) = whole
+            .and_then(|bytes| bytes.split_at_mut_checked(header.len()))
+            .ok_or_else(outside)?;
+        first.copy_from_slice(&header);
+        for span in unit.spans {
+            let (now, later) = rest
+                .split_at_mut_checked(span.len as usize)
+                .ok_or_else(outside)?;
+            memory.read(span.address, now).map_err(|_| outside())?;
+            rest = later;
+        }
+        let bytes = self.aside.get(..header.len() + unit.len);
+        memory.write_to(self.file.as_fd(), bytes.unwrap_or_default(), &[])
+    }
+
+    pub(super) fn receive(&mut self, memory: &Mapping, room: &[Span]) -> Received {
+        if !matches!(self.failure, Failure::None) {
+            return Received::Nothing;
+        }
+        let mut header = [0; Header::LEN];
+        let direct = few(room);
+        let spans = if direct { room } else { &[] };
+        let got = memory.read_from(self.file.as_fd(), &mut header, spans, &mut self.aside);
+        let len = match got {
+            Ok(got) => got.saturating_sub(header.len()),
+            Err(error) => {
+                // EAGAIN: nothing has come.
+                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+                    self.failure = Failure::New(error);
+                }
+                return Received::Nothing;
+            }
+        };
+        let space: usize = room.iter().map(|span| span.len as usize).sum();
+        if len > space || (!direct && !self.put_aside(memory, room, len)) {
+            return Received::TooLong;
+        }
+        Received::Unit {
+            header: Header::parse(header),
+            len,
+        }
+    }
+
+    /// Copies what was read aside to the room. False when it is no room.
+    #[cold]
+    fn put_aside(&self, memory: &Mapping, room: &[Span], len: usize) -> bool {
+        let mut from = self.aside.get(..len).unwrap_or_default();
+        for span in room {
+            let (now, later) = from.split_at(from.len().min(span.len as usize));
+            if memory.write(span.address, now).is_err() {
+                return false;
+            }
+            from = later;
+        }
+        from.is_empty()
+    }
+}
+
+/// Ties the open device to the interface.
+fn attach(file: &File, name: &str) -> Result<(), TapError> {
+    let begun = Instant::now();
+    loop {
+        let error = match ioctl::attach(file, name) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        match Errno::from_io_error(&error) {
+            Some(Errno::BUSY) if begun.elapsed() < BUSY => sleep(Duration::from_millis(20)),
+            Some(Errno::BUSY) => return Err(TapError::Busy(name.to_owned())),
+            Some(Errno::PERM | Errno::ACCESS) => {
+                return Err(TapError::NotPermitted(name.to_owned()));
+            }
+            _ => {
+                let name = name.to_owned();
+                return Err(TapError::Kernel { name, error });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

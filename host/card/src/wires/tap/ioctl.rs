@@ -1,0 +1,77 @@
+//! The kernel's calls for taps.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use libc::{
+    IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_VNET_HDR, SIOCGIFMTU, TUN_F_CSUM, TUNSETIFF,
+    TUNSETOFFLOAD, TUNSETVNETHDRSZ, c_int, c_ulong, c_void,
+};
+use rustix::net::{AddressFamily, SocketType, socket};
+
+/// A request about an interface, without an answer so far.
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: numbers, arrays and pointers, all of which may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let (_, name_and_end) = (
+        name.len(),
+        request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1),
+    );
+    for (to, from) in name_and_end.zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+fn call(fd: RawFd, number: c_ulong, argument: *mut c_void) -> io::Result<()> {
+    // SAFETY: our callers give what the request takes: a pointer to a live value of its type, or a number.
+    let result = unsafe { libc::ioctl(fd, number as _, argument) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The interface's MTU.
+pub(super) fn mtu(name: &str) -> io::Result<usize> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let mut request = request(name);
+    let argument = (&raw mut request).cast();
+    call(socket.as_raw_fd(), SIOCGIFMTU as c_ulong, argument)?;
+    // SAFETY: that is the field that the request fills; it is a number in any case.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Ties an open /dev/net/tun to the interface, with headers; to one of its queues, where it was made with several.
+pub(super) fn attach(file: &File, name: &str) -> io::Result<()> {
+    let flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
+    let attach = |flags: c_int| {
+        let mut request = request(name);
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        let argument = (&raw mut request).cast();
+        call(file.as_raw_fd(), TUNSETIFF as c_ulong, argument)
+    };
+    match attach(flags) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            attach(flags | IFF_MULTI_QUEUE)
+        }
+        result => result,
+    }
+}
+
+/// The length of the header in front of each frame.
+pub(super) fn set_header_len(file: &File, len: usize) -> io::Result<()> {
+    let mut len = len as c_int;
+    let argument = (&raw mut len).cast();
+    call(file.as_raw_fd(), TUNSETVNETHDRSZ as c_ulong, argument)
+}
+
+/// Whether we take frames whose checksum is to be completed.
+pub(super) fn set_offload(file: &File, checksums: bool) -> io::Result<()> {
+    let offload = if checksums { TUN_F_CSUM } else { 0 };
+    let argument = std::ptr::without_provenance_mut(offload as usize);
+    call(file.as_raw_fd(), TUNSETOFFLOAD as c_ulong, argument)
+}

@@ -1,0 +1,211 @@
+//! A tap in a network namespace of its own, with the kernel behind it.
+
+use std::net::UdpSocket;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use wireboot_namespace::{inside, sh};
+
+use super::*;
+use crate::memory::Place;
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+fn memory() -> Mapping {
+    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, 0x8000).unwrap();
+    let place = Place {
+        guest: 0,
+        len: 0x8000,
+        offset: 0,
+    };
+    Mapping::new(&[(place, file)]).unwrap()
+}
+
+/// The tap of a station at 10.9.0.2; the kernel is at 10.9.0.1.
+fn tap() -> Tap {
+    sh("ip tuntap add dev card0 mode tap vnet_hdr
+        echo 1 > /proc/sys/net/ipv6/conf/card0/disable_ipv6
+        ip link set card0 mtu 1400");
+    let tap = Tap::open("card0").unwrap();
+    // Once it has a carrier: one that comes later loses the first frames.
+    sh("ip link set card0 up
+        ip address add 10.9.0.1/24 dev card0
+        ip neighbour add 10.9.0.2 lladdr 02:00:00:00:00:02 dev card0");
+    tap
+}
+
+fn bytes(memory: &Mapping, spans: &[Span]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for span in spans {
+        let mut piece = vec![0; span.len as usize];
+        memory.read(span.address, &mut piece).unwrap();
+        all.extend(piece);
+    }
+    all
+}
+
+/// Waits for a unit.
+fn receive(tap: &mut Tap, memory: &Mapping, room: &[Span]) -> Received {
+    loop {
+        let got = tap.receive(memory, room);
+        if got != Received::Nothing {
+            return got;
+        }
+        let file = tap.descriptor().expect("a tap without failure");
+        poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::IN)], None).unwrap();
+    }
+}
+
+/// Pieces of `len` bytes, apart from each other.
+fn pieces(count: u64, len: u32) -> Vec<Span> {
+    (0..count)
+        .map(|n| Span {
+            address: 0x100 + n * (u64::from(len) + 3),
+            len,
+        })
+        .collect()
+}
+
+/// Has the kernel send a datagram to the station.
+fn datagram(payload: &[u8]) {
+    let socket = UdpSocket::bind("10.9.0.1:7").unwrap();
+    socket.send_to(payload, "10.9.0.2:9").unwrap();
+}
+
+#[test]
+fn frames_come_to_the_guests_buffers() {
+    if !inside("wires::tap::tests::frames_come_to_the_guests_buffers") {
+        return;
+    }
+    let (mut tap, memory) = (tap(), memory());
+    assert_eq!(tap.max_unit(), 1418);
+    assert_eq!(tap.receive(&memory, &pieces(1, 1500)), Received::Nothing);
+    let payload: Vec<u8> = (0..1000u32).map(|n| n as u8).collect();
+    // One buffer, several, and more than the kernel takes at once.
+    for room in [pieces(1, 1418), pieces(8, 200), pieces(200, 8)] {
+        datagram(&payload);
+        let got = receive(&mut tap, &memory, &room);
+        let len = 14 + 20 + 8 + payload.len();
+        let header = Header::default();
+        assert_eq!(got, Received::Unit { header, len });
+        let frame = bytes(&memory, &room);
+        assert_eq!(frame[..6], MAC);
+        assert_eq!(frame[42..len], payload);
+    }
+    // What does not fit is lost, and the next one is whole.
+    datagram(&payload);
+    datagram(&payload[..50]);
+    assert_eq!(
+        receive(&mut tap, &memory, &pieces(1, 200)),
+        Received::TooLong
+    );
+    let got = receive(&mut tap, &memory, &pieces(1, 200));
+    assert!(matches!(got, Received::Unit { len: 92, .. }), "{got:?}");
+}
+
+#[test]
+fn checksums_are_left_to_a_guest_that_takes_them() {
+    if !inside("wires::tap::tests::checksums_are_left_to_a_guest_that_takes_them") {
+        return;
+    }
+    let (mut tap, memory) = (tap(), memory());
+    tap.set_partial_checksums(true);
+    datagram(&[0; 100]);
+    let got = receive(&mut tap, &memory, &pieces(1, 1418));
+    let Received::Unit { header, .. } = got else {
+        panic!("{got:?}");
+    };
+    assert_eq!(
+        (header.flags, header.csum_start, header.csum_offset),
+        (1, 34, 6)
+    );
+}
+
+#[test]
+fn frames_of_the_guest_come_to_the_kernel() {
+    if !inside("wires::tap::tests::frames_of_the_guest_come_to_the_kernel") {
+        return;
+    }
+    let (mut tap, memory) = (tap(), memory());
+    // Who has 10.9.0.1? Tell 10.9.0.2.
+    let mut request = vec![0xff; 6];
+    request.extend(MAC);
+    request.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    request.extend(MAC);
+    request.extend([10, 9, 0, 2, 0, 0, 0, 0, 0, 0, 10, 9, 0, 1]);
+    for spans in [pieces(1, 42), pieces(42, 1), pieces(3, 14)] {
+        let mut from = &request[..];
+        for span in &spans {
+            let (now, rest) = from.split_at(span.len as usize);
+            memory.write(span.address, now).unwrap();
+            from = rest;
+        }
+        let unit = Unit {
+            header: Header::default(),
+            spans: &spans,
+            len: request.len(),
+        };
+        assert!(tap.send(&memory, &unit));
+        let room = pieces(1, 1418);
+        receive(&mut tap, &memory, &room);
+        let reply = bytes(&memory, &room);
+        assert_eq!(reply[..6], MAC);
+        assert_eq!(reply[20..22], [0, 2], "no reply");
+        assert_eq!(reply[28..32], [10, 9, 0, 1]);
+    }
+    // Very many pieces, most of them empty frames' worth of padding.
+    let spans = pieces(100, 1);
+    for (span, byte) in spans.iter().zip(request.iter().chain([0; 58].iter())) {
+        memory.write(span.address, &[*byte]).unwrap();
+    }
+    let unit = Unit {
+        header: Header::default(),
+        spans: &spans,
+        len: 100,
+    };
+    assert!(tap.send(&memory, &unit));
+    let room = pieces(1, 1418);
+    receive(&mut tap, &memory, &room);
+    assert_eq!(bytes(&memory, &room)[20..22], [0, 2], "no reply");
+    sh("ip link set card0 down");
+    assert!(!tap.send(&memory, &unit));
+}
+
+#[test]
+fn what_is_no_tap_is_refused() {
+    if !inside("wires::tap::tests::what_is_no_tap_is_refused") {
+        return;
+    }
+    let missing = Tap::open("none0").unwrap_err();
+    assert!(matches!(missing, TapError::Missing(_)));
+    assert!(
+        missing
+            .to_string()
+            .contains("ip tuntap add dev none0 mode tap vnet_hdr")
+    );
+    for name in ["", "a/b", "longer-than-15-b"] {
+        assert!(matches!(Tap::open(name), Err(TapError::Name(_))), "{name}");
+    }
+    let other = Tap::open("lo").unwrap_err();
+    assert!(matches!(other, TapError::Kernel { .. }), "{other}");
+    let _tap = tap();
+    let busy = Tap::open("card0").unwrap_err();
+    assert!(matches!(busy, TapError::Busy(_)), "{busy}");
+    sh("ip tuntap add dev card1 mode tap vnet_hdr multi_queue");
+    Tap::open("card1").unwrap();
+}
+
+#[test]
+fn a_tap_that_goes_is_read_no_more() {
+    if !inside("wires::tap::tests::a_tap_that_goes_is_read_no_more") {
+        return;
+    }
+    let (mut tap, memory) = (tap(), memory());
+    assert!(tap.descriptor().is_some());
+    sh("ip link delete card0");
+    assert_eq!(tap.receive(&memory, &pieces(1, 1500)), Received::Nothing);
+    assert!(tap.descriptor().is_none());
+    tap.tell_failure();
+    assert!(matches!(tap.failure, Failure::Told));
+}

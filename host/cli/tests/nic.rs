@@ -1,0 +1,202 @@
+//! `wireboot nic` by its program: monitors good and bad, refusals, its end.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "what tests share"
+)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+fn wireboot(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wireboot"));
+    command.arg("nic").args(arguments);
+    command
+}
+
+/// A card before nothing.
+struct Card {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    folder: TempDir,
+}
+
+impl Card {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = wireboot(&["run", "--wire", "none", "--socket"])
+            .arg(folder.path().join("card"))
+            .arg("--stats")
+            .arg(folder.path().join("stats"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let mut card = Self { child, log, folder };
+        card.says("waiting for a monitor");
+        card
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("card")
+    }
+
+    /// Waits until it says so.
+    fn says(&mut self, text: &str) {
+        loop {
+            let mut line = String::new();
+            let len = self.log.read_line(&mut line).unwrap();
+            assert!(len > 0, "it did not say {text:?}");
+            if line.contains(text) {
+                return;
+            }
+        }
+    }
+
+    fn monitor(&mut self) -> UnixStream {
+        let monitor = UnixStream::connect(self.socket()).unwrap();
+        self.says("a monitor has connected");
+        monitor
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn message(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
+    let words = [request, 1 | flags, payload.len() as u32];
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.extend(payload);
+    bytes
+}
+
+/// Asks for the features.
+fn answers(monitor: &mut UnixStream) {
+    monitor.write_all(&message(1, 0, &[])).unwrap();
+    let mut reply = [0; 20];
+    monitor.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..12], [1, 0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0]);
+    let features = u64::from_le_bytes(reply[12..].try_into().unwrap());
+    // VERSION_1 and the protocol features.
+    assert_eq!(features & (1 << 32 | 1 << 30), 1 << 32 | 1 << 30);
+}
+
+fn is_closed(monitor: &mut UnixStream) {
+    let mut rest = Vec::new();
+    // A reset is an end, too.
+    let _ = monitor.read_to_end(&mut rest);
+}
+
+#[test]
+fn a_broken_message_ends_the_connection_and_not_the_card() {
+    let mut card = Card::start();
+    let mut broken = card.monitor();
+    broken.write_all(&[0xff; 12]).unwrap();
+    card.says("another version of vhost-user; waiting for the next one");
+    is_closed(&mut broken);
+    answers(&mut card.monitor());
+}
+
+#[test]
+fn a_monitor_that_shares_no_memory_is_told_how() {
+    let mut card = Card::start();
+    let mut monitor = card.monitor();
+    // The protocol feature by which the monitor learns it, too.
+    monitor
+        .write_all(&message(16, 0, &[8, 0, 0, 0, 0, 0, 0, 0]))
+        .unwrap();
+    monitor.write_all(&message(5, 8, &[0; 8])).unwrap();
+    card.says("start QEMU with memory-backend-memfd,share=on");
+    let mut reply = [0; 20];
+    monitor.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[12..], [1, 0, 0, 0, 0, 0, 0, 0]);
+    is_closed(&mut monitor);
+}
+
+#[test]
+fn a_monitor_that_sends_no_memory_is_told_of() {
+    let mut card = Card::start();
+    let mut monitor = card.monitor();
+    let features = 1u64 << 32;
+    monitor
+        .write_all(&message(2, 0, &features.to_le_bytes()))
+        .unwrap();
+    card.says("start QEMU with memory-backend-memfd,share=on");
+    answers(&mut monitor);
+}
+
+#[test]
+fn a_second_monitor_is_refused() {
+    let mut card = Card::start();
+    let mut first = card.monitor();
+    let mut second = UnixStream::connect(card.socket()).unwrap();
+    card.says("a second monitor was refused");
+    is_closed(&mut second);
+    answers(&mut first);
+    drop(first);
+    card.says("the monitor has closed the connection");
+    answers(&mut card.monitor());
+}
+
+#[test]
+fn a_signal_ends_it_well() {
+    let mut card = Card::start();
+    let _monitor = card.monitor();
+    let id = card.child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(card.child.wait().unwrap().code(), Some(0));
+    assert!(!card.socket().exists());
+    let counters = fs::read_to_string(card.folder.path().join("stats")).unwrap();
+    let counters: serde_json::Value = serde_json::from_str(&counters).unwrap();
+    assert_eq!(counters["sent_units"], 0);
+}
+
+fn refused(output: &Output, code: i32, text: &str) {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains(text), "{errors}");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    let run = |socket: &Path, wire: &str| {
+        let mut command = wireboot(&["run", "--wire", wire, "--socket"]);
+        command.arg(socket).output().unwrap()
+    };
+    let free = folder.path().join("card");
+    refused(&run(&file, "none"), 1, "is no socket");
+    refused(&run(&free, "tap=nosuch0"), 1, "ip tuntap add dev nosuch0");
+    refused(&run(&free, "cable"), 2, "a wire is tap=NAME or none");
+    assert!(!free.exists());
+    let card = Card::start();
+    refused(
+        &run(&card.socket(), "none"),
+        1,
+        "another process listens there",
+    );
+}
+
+#[test]
+fn arguments_name_the_socket_in_full() {
+    let output = wireboot(&["args", "--socket", "card"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let here = std::env::current_dir().unwrap().join("card");
+    assert!(
+        text.contains(&format!("path={},", here.display())),
+        "{text}"
+    );
+    assert!(text.contains("share=on"), "{text}");
+}

@@ -1,0 +1,113 @@
+//! `wireboot nic run`, in the lab: a card of ours in the place of QEMU's way to the tap.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::netns::Lab;
+use crate::network::Network;
+use crate::qemu::Machine;
+
+/// Who carries frames between the machine and its network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CardChoice {
+    /// QEMU itself
+    #[default]
+    Qemu,
+    /// `wireboot nic run`
+    Nic,
+}
+
+/// A running card. It ends with this value.
+#[derive(Debug)]
+pub struct Nic {
+    child: Child,
+    socket: PathBuf,
+    statistics: PathBuf,
+    log: PathBuf,
+}
+
+impl Nic {
+    /// Starts `program`, a command for wireboot in the lab, as a card on the network's cable, and waits until it listens.
+    ///
+    /// # Errors
+    /// When it does not start, with what it said.
+    pub fn start(lab: &Lab, mut program: Command, network: &Network) -> Result<Self> {
+        let scratch = |name: &str| lab.scratch().join(name);
+        let (socket, statistics, log) =
+            (scratch("card"), scratch("card.json"), scratch("card.log"));
+        program
+            .args(["nic", "run", "--socket"])
+            .arg(&socket)
+            .args(["--wire", &format!("tap={}", network.cable()), "--stats"])
+            .arg(&statistics)
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).context("making the card's log")?);
+        let child = program.spawn().context("starting the card")?;
+        let mut nic = Self {
+            child,
+            socket,
+            statistics,
+            log,
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !nic.log().contains("waiting for a monitor") {
+            let ended = nic.child.try_wait().context("waiting for the card")?;
+            if ended.is_some() || Instant::now() > deadline {
+                bail!("the card did not start:\n{}", nic.log());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(nic)
+    }
+
+    /// Puts the card into the machine, in the place of its network card's way to the network.
+    ///
+    /// # Errors
+    /// When the machine has no network card.
+    pub fn attach(&self, machine: &mut Machine) -> Result<()> {
+        let card = machine.network.as_mut().context("a network card")?;
+        "vhost-user,id=net0,chardev=card".clone_into(&mut card.netdev);
+        // QEMU 7.2 in emulation crashes when Linux uses MSI-X over vhost-user.
+        let properties = ["vectors=0", "ctrl_guest_offloads=off"].map(str::to_owned);
+        card.properties.extend(properties);
+        let chardev = format!("socket,id=card,path={},reconnect=1", self.socket.display());
+        machine.extra.extend(["-chardev".into(), chardev.into()]);
+        machine.shares_memory = true;
+        Ok(())
+    }
+
+    /// What it has said.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Ends the card as its user does. Its counters.
+    ///
+    /// # Errors
+    /// When it does not end well.
+    pub fn end(mut self) -> Result<Value> {
+        let id = i32::try_from(self.child.id()).context("the card's process")?;
+        kill(Pid::from_raw(id), Signal::SIGINT).context("ending the card")?;
+        let status = self.child.wait().context("waiting for the card")?;
+        ensure!(status.success(), "the card: {status}\n{}", self.log());
+        ensure!(!self.socket.exists(), "the card has left its socket");
+        let text = fs::read_to_string(&self.statistics).context("reading the card's counters")?;
+        serde_json::from_str(&text).context("the card's counters")
+    }
+}
+
+impl Drop for Nic {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
