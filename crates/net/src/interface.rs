@@ -17,11 +17,11 @@ use crate::ipv6::quote::{Quoted, port_unreachable};
 use crate::ipv6::source::{Candidate, order};
 use crate::output::{Packet, Path, headers_len};
 use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
+use crate::random::Random;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use leader_routes::LeaderRoutes;
-use rand_chacha::ChaCha12Rng;
 use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
@@ -82,11 +82,11 @@ pub(crate) struct Interface {
     wake: Option<Instant>,
     changed: bool,
     /// For delays, and for what tells our packets from others'.
-    random: ChaCha12Rng,
+    random: Random,
 }
 
 impl Interface {
-    pub(crate) fn new(properties: &Properties, random: ChaCha12Rng) -> Self {
+    pub(crate) fn new(properties: &Properties, random: Random) -> Self {
         Self {
             station: properties.mac,
             link_mtu: properties.mtu,
@@ -370,7 +370,6 @@ mod tests {
     use super::*;
     use alloc::vec;
     use core::net::SocketAddr;
-    use rand_chacha::rand_core::SeedableRng;
     use smoltcp::wire::Ipv4Cidr;
 
     fn interface() -> Interface {
@@ -384,7 +383,7 @@ mod tests {
             transmit_checksum: false,
             transmit_unit: 0,
         };
-        Interface::new(&properties, ChaCha12Rng::from_seed([7; 32]))
+        Interface::new(&properties, Random::new([7; 32]))
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The protocol code's view of the engine.
 
 use crate::interface::{Ipv4Config, Route, RouterInfo};
+use crate::random::Random;
 use crate::state::NetState;
 use crate::tcp::window;
 use alloc::rc::Rc;
@@ -9,8 +10,6 @@ use core::cell::{Cell, RefCell, RefMut};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::pin::pin;
 use core::task::Poll;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 use wireboot_nic::{MacAddress, Properties};
 use wireboot_tcp::{Duration, InitialSequence, Instant};
@@ -29,7 +28,7 @@ struct Shared {
     state: RefCell<NetState>,
     now: Cell<Instant>,
     initial_sequence: InitialSequence,
-    random: RefCell<ChaCha12Rng>,
+    random: RefCell<Random>,
     properties: Properties,
     /// Windows count [`Properties::receive_frames_probe`], too.
     probes: Cell<bool>,
@@ -46,9 +45,9 @@ pub struct Stack(Rc<Shared>);
 
 impl Stack {
     pub(crate) fn new(properties: Properties, seed: [u8; 32]) -> Self {
-        let mut random = ChaCha12Rng::from_seed(seed);
+        let mut random = Random::new(seed);
         let mut secret = [0; 16];
-        random.fill_bytes(&mut secret);
+        random.fill(&mut secret);
         Self(Rc::new(Shared {
             state: RefCell::new(NetState::new(&properties, random.fork())),
             now: Cell::new(Instant::ZERO),
@@ -122,7 +121,7 @@ impl Stack {
         .await
     }
 
-    /// 64 bits from a generator that an observer of the network cannot predict (ChaCha12).
+    /// 64 bits that an observer of the network cannot foretell.
     #[must_use]
     pub fn random(&self) -> u64 {
         self.0.random.borrow_mut().next_u64()

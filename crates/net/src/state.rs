@@ -2,11 +2,11 @@
 
 use crate::datagrams::{Binding, Queue};
 use crate::interface::Interface;
+use crate::random::Random;
 use crate::tap::Tap;
 use crate::tcp::Flows;
 use crate::team::{Peer, team};
 use alloc::vec::Vec;
-use rand_chacha::ChaCha12Rng;
 use wireboot_nic::{Properties, Steering};
 
 /// Everything that a turn of the engine touches, but for the NIC and the tasks.
@@ -24,7 +24,7 @@ pub(crate) struct NetState {
 }
 
 impl NetState {
-    pub(crate) fn new(properties: &Properties, random: ChaCha12Rng) -> Self {
+    pub(crate) fn new(properties: &Properties, random: Random) -> Self {
         Self {
             interface: Interface::new(properties, random),
             udp: Vec::new(),

@@ -24,9 +24,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use fragments::Fragments;
 use groups::Groups;
 use packet::{Header, Ip};
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-use wireboot_net::{Duration, Instant};
+use wireboot_net::{Duration, Instant, Random};
 use wireboot_nic::MacAddress;
 
 /// What a call works with.
@@ -103,7 +101,7 @@ pub struct Host {
     fragments: Fragments,
     icmp_error: Option<IcmpError>,
     tftp_error: Option<TftpError>,
-    random: ChaCha12Rng,
+    random: Random,
 }
 
 impl Host {
@@ -126,7 +124,7 @@ impl Host {
             fragments: Fragments::default(),
             icmp_error: None,
             tftp_error: None,
-            random: ChaCha12Rng::from_seed(seed),
+            random: Random::new(seed),
         }
     }
 
@@ -246,7 +244,7 @@ impl Host {
 
     fn port(&mut self) -> u16 {
         // Those that nobody has registered (RFC 6335, section 6).
-        0xc000 | self.random.next_u32() as u16
+        0xc000 | self.random.next_u16()
     }
 
     /// Reads what has come, until `found` finds something, or `None` at `end`.

@@ -15,7 +15,6 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use rand_chacha::rand_core::Rng;
 use wireboot_nic::{MacAddress, Offload};
 use wireboot_tcp::Instant;
 
@@ -68,7 +67,7 @@ impl Interface {
             return;
         }
         let mut nonce = Nonce::default();
-        self.random.fill_bytes(&mut nonce);
+        self.random.fill(&mut nonce);
         self.v6 = Some(V6 {
             slaac: Slaac::new(self.station, self.link_mtu, nonce, now),
             mld: Mld::default(),
@@ -111,7 +110,7 @@ impl Interface {
             v6.mld.set(v6.slaac.groups(now), now);
             let source = v6.slaac.link_local(now).unwrap_or(Ipv6Addr::UNSPECIFIED);
             if v6.mld.poll_at().is_some_and(|at| now >= at) {
-                let random = self.random.next_u32() as u16;
+                let random = self.random.next_u16();
                 out.extend(v6.mld.due(source, random, now));
             }
         }
@@ -256,7 +255,7 @@ impl Interface {
                 Some(Delivery::Neighbor(heard))
             }
             mld::QUERY => {
-                let random = self.random.next_u32() as u16;
+                let random = self.random.next_u16();
                 self.v6.as_mut()?.mld.heard(packet, random, now);
                 self.changed = true;
                 None

@@ -5,7 +5,6 @@ use super::{Host, Port};
 use crate::Refusal;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use rand_chacha::rand_core::Rng;
 use wireboot_net::Duration;
 use wireboot_wire::dhcp::pxe::{Item, discovery};
 use wireboot_wire::dhcp::{Message, MessageType, PXE_PORT, PxeOptions, SERVER_PORT, option};

@@ -4,7 +4,6 @@ use super::{Host, Port, show, unspecified};
 use crate::Refusal;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use rand_chacha::rand_core::Rng;
 use wireboot_net::Duration;
 use wireboot_wire::dhcp::{
     CLIENT_PORT, Message, MessageType, Operation, PxeOptions, SERVER_PORT, option,

@@ -4,7 +4,6 @@ use super::{Exchange, Host, Port, Reply, show};
 use crate::Refusal;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use rand_chacha::rand_core::Rng;
 use wireboot_fetch::ClientId;
 use wireboot_net::Duration;
 use wireboot_wire::dhcp::PXE_PORT;

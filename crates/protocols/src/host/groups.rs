@@ -4,7 +4,6 @@ use super::packet::{self, put};
 use super::{Host, Port};
 use crate::simple_network::multicast_mac;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use rand_chacha::rand_core::Rng;
 use wireboot_net::{Igmp, Instant, Mld};
 
 /// Where a packet's destination is.
@@ -36,7 +35,7 @@ impl Host {
         if self.groups.is_empty() {
             return;
         }
-        let random = self.random.next_u32() as u16;
+        let random = self.random.next_u16();
         match kind {
             packet::IPV4 => self.groups.igmp.hear(bytes, random, now),
             packet::IPV6 => self.groups.mld.hear(bytes, random, now),
@@ -61,7 +60,7 @@ impl Host {
         if self.groups.is_empty() || !port.link_up() {
             return;
         }
-        let random = self.random.next_u32() as u16;
+        let random = self.random.next_u16();
         let source = match self.address {
             IpAddr::V4(own) => own,
             IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,

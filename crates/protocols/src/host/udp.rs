@@ -5,7 +5,6 @@ use super::{Datagram, Host, Port, show};
 use crate::Refusal;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use rand_chacha::rand_core::Rng;
 use wireboot_net::Duration;
 
 /// Addresses of a filter's list at most (EFI_PXE_BASE_CODE_MAX_IPCNT).
