@@ -20,6 +20,7 @@ extern crate alloc;
 extern crate std;
 
 mod card;
+pub mod coalesce;
 mod counters;
 pub mod feature;
 mod header;
