@@ -26,6 +26,7 @@ pub mod feature;
 mod header;
 mod host_side;
 mod memory;
+pub mod model;
 mod ring;
 #[cfg(any(test, feature = "testing"))]
 #[allow(
