@@ -20,11 +20,13 @@ extern crate alloc;
 extern crate std;
 
 mod card;
+pub mod coalesce;
 mod counters;
 pub mod feature;
 mod header;
 mod host_side;
 mod memory;
+pub mod model;
 mod ring;
 #[cfg(any(test, feature = "testing"))]
 #[allow(

@@ -2,13 +2,16 @@
 
 mod arguments;
 
+use std::fs;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::card::HostCard;
+use crate::table::{BUSES, LINES, Tables};
 use crate::wires::{HostWire, Tap};
 
 /// A network card for virtual machines, as a program of its own
@@ -28,6 +31,7 @@ use crate::wires::{HostWire, Tap};
 pub enum Nic {
     Run(RunArgs),
     Args(ArgsArgs),
+    Table(TableArgs),
 }
 
 /// Be a card, until SIGINT or SIGTERM.
@@ -68,6 +72,23 @@ pub struct ArgsArgs {
     /// Memory of the machine
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub memory: u32,
+}
+
+/// Print what a card gets through bus and line, as the dissertation that such cards come from measured it, and as a model has it.
+///
+/// No card and no virtual machine is needed: the tables are computed in virtual time, and are the same everywhere. The source's figures
+/// stand beside, as far as it gives any.
+#[derive(Args, Clone, Debug)]
+pub struct TableArgs {
+    /// The host's bus. All but pci32-33 are assumptions: its start-up of a transfer, its rate by width and clock
+    #[arg(long, value_name = "NAME", default_value = "pci32-33", value_parser = PossibleValuesParser::new(BUSES))]
+    pub bus: String,
+    /// The line between two cards
+    #[arg(long, value_name = "NAME", default_value = "1g", value_parser = PossibleValuesParser::new(LINES))]
+    pub line: String,
+    /// Write all rows to FILE, those too that are not shown
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    pub json: Option<PathBuf>,
 }
 
 /// A monitor of virtual machines.
@@ -115,7 +136,20 @@ pub fn run(command: Nic) -> Result<()> {
             println!("{text}");
             Ok(())
         }
+        Nic::Table(arguments) => print_tables(&arguments),
     }
+}
+
+fn print_tables(arguments: &TableArgs) -> Result<()> {
+    let (bus, line) = (&arguments.bus, &arguments.line);
+    let tables = Tables::new(bus, line)
+        .with_context(|| format!("there is no model of a bus {bus} with a line {line}"))?;
+    print!("{}", tables.text());
+    if let Some(file) = &arguments.json {
+        fs::write(file, serde_json::to_string_pretty(&tables.json())?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
 }
 
 fn run_card(arguments: &RunArgs) -> Result<()> {
@@ -143,6 +177,28 @@ mod tests {
         assert_eq!("tap=vm0".parse(), Ok(WireArgument::Tap("vm0".to_owned())));
         for bad in ["", "tap", "tap=", "none=1", "vm0"] {
             assert!(bad.parse::<WireArgument>().is_err(), "{bad}");
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(subcommand)]
+        nic: Nic,
+    }
+
+    #[test]
+    fn unknown_buses_and_lines_are_refused_with_the_list() {
+        use clap::Parser;
+        for (option, list) in [("--bus", BUSES), ("--line", LINES)] {
+            let arguments = ["wireboot", "table", option, "token-ring"];
+            let error = Command::try_parse_from(arguments).err().unwrap();
+            assert_eq!(error.exit_code(), 2);
+            for name in list {
+                assert!(error.to_string().contains(name), "{error}");
+                let arguments = ["wireboot", "table", option, name];
+                let parsed = Command::try_parse_from(arguments).unwrap().nic;
+                assert!(matches!(parsed, Nic::Table(_)));
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ mod listener;
 mod memory;
 mod poller;
 mod statistics;
+mod table;
 mod vhost;
 mod wires;
 

@@ -200,3 +200,31 @@ fn arguments_name_the_socket_in_full() {
     );
     assert!(text.contains("share=on"), "{text}");
 }
+
+#[test]
+fn tables_are_printed_and_written_with_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("table.json");
+    let output = wireboot(&["table", "--bus", "pci64-33", "--line", "10g", "--json"])
+        .arg(&json)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("bus pci64-33, line 10g"), "{text}");
+    let document: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert_eq!(document["line"]["name"], "10g");
+    let rows = &document["tables"]["fragmentation"]["rows"];
+    assert_eq!(rows.as_array().unwrap().len(), 43);
+}
+
+#[test]
+fn a_bus_that_is_not_known_is_refused_with_the_list() {
+    let output = wireboot(&["table", "--bus", "pcie"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("pci32-33, pci64-33, pci32-66, pci64-66"),
+        "{text}"
+    );
+}
