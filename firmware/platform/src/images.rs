@@ -56,7 +56,7 @@ impl Images {
     }
 
     fn of(mut images: Vec<Image>) -> Self {
-        images.sort_by_key(|image| image.base);
+        images.sort_unstable_by_key(|image| image.base);
         Self(images)
     }
 
