@@ -292,6 +292,7 @@ fn receive<M: GuestMemory>(
         };
         match wire.receive(memory, room, now) {
             Received::Nothing => return Ok((units, false)),
+            Received::Kept => {}
             Received::TooLong => counters.receive_too_long += 1,
             Received::Unit { header, len } => match queue.deliver(memory, header, len)? {
                 Delivered::Yes => counters.received.count(len),

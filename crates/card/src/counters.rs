@@ -41,6 +41,29 @@ pub struct Counters {
     pub faults: [u64; RingFault::ALL.len()],
 }
 
+/// What a card did for a wire that takes and has frames only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffloadCounters {
+    /// Units of the guest's that were cut.
+    pub cut_units: u64,
+    /// The frames that came of it and that the wire took.
+    pub cut_frames: u64,
+    /// Units of TCP segments for the guest.
+    pub joined_units: u64,
+    /// The segments that they came in.
+    pub joined_segments: u64,
+    /// Datagrams put together for the guest.
+    pub joined_datagrams: u64,
+    /// The fragments that they came in.
+    pub joined_fragments: u64,
+    /// Fragments of datagrams that were never whole or contradicted themselves; those that came twice.
+    pub dropped_fragments: u64,
+    /// Fragments that wait for others.
+    pub waiting_fragments: u64,
+    /// Frames that a guest left behind.
+    pub dropped_frames: u64,
+}
+
 impl Counters {
     /// Each reason for which a queue was stopped, and how often.
     pub fn stopped(&self) -> impl Iterator<Item = (RingFault, u64)> {

@@ -3,20 +3,28 @@
 use crate::feature;
 
 /// The transport checksum is still to be completed.
-const NEEDS_CSUM: u8 = 1;
+pub(crate) const NEEDS_CSUM: u8 = 1;
 /// The transport checksum has been found right.
-const DATA_VALID: u8 = 2;
+pub(crate) const DATA_VALID: u8 = 2;
 /// The unit is one frame.
-const GSO_NONE: u8 = 0;
+pub(crate) const GSO_NONE: u8 = 0;
+/// The unit is TCP segments over IPv4.
+pub(crate) const GSO_TCPV4: u8 = 1;
+/// The unit is the fragments of a UDP datagram.
+pub(crate) const GSO_UDP: u8 = 3;
+/// The unit is TCP segments over IPv6.
+pub(crate) const GSO_TCPV6: u8 = 4;
+/// The segments have congestion marks.
+pub(crate) const GSO_ECN: u8 = 0x80;
 
 /// What a header says of its unit, without the number of buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// NEEDS_CSUM 1, DATA_VALID 2.
     pub flags: u8,
-    /// 0: one frame.
+    /// 0: one frame. TCPV4 1, UDP (fragments) 3, TCPV6 4; ECN 0x80.
     pub gso_type: u8,
-    /// Bytes of all headers, where the unit is to be cut.
+    /// Bytes of all headers, where the unit is to be cut: a hint.
     pub hdr_len: u16,
     /// Payload bytes of each frame, where the unit is to be cut.
     pub gso_size: u16,
@@ -64,22 +72,38 @@ impl Header {
         [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
     }
 
-    /// What the wire gets of a guest's header for a frame of `len` bytes. `None` when it asks for what was not agreed on, or for a
-    /// checksum beyond the frame.
+    /// The feature of [`crate::feature`] for units that are to be cut so, of a guest's or of a wire's; none for what is no such type.
+    pub(crate) fn cut_feature(self, from_guest: bool) -> Option<u64> {
+        Some(match (self.gso_type & !GSO_ECN, from_guest) {
+            (GSO_TCPV4, true) => feature::HOST_TSO4,
+            (GSO_TCPV6, true) => feature::HOST_TSO6,
+            (GSO_UDP, true) => feature::HOST_UFO,
+            (GSO_TCPV4, false) => feature::GUEST_TSO4,
+            (GSO_TCPV6, false) => feature::GUEST_TSO6,
+            (GSO_UDP, false) => feature::GUEST_UFO,
+            _ => return None,
+        })
+    }
+
+    /// What the wire gets of a guest's header for a unit of `len` bytes. `None` when it asks for what was not agreed on, or for what lies
+    /// beyond the unit.
     pub(crate) fn leaving(self, features: u64, len: usize) -> Option<Self> {
-        self.agreed(features & feature::CSUM != 0, 0, len)
+        let checksums = features & feature::CSUM != 0;
+        let header = self.checksum_agreed(checksums, 0, len)?;
+        // Without one, what is cut would have none.
+        let complete = self.flags & NEEDS_CSUM != 0;
+        self.cut_agreed(header, features, true, complete, len)
     }
 
     /// The same for what the guest gets of a wire's.
     pub(crate) fn arriving(self, features: u64, len: usize) -> Option<Self> {
-        let agreed = features & feature::GUEST_CSUM != 0;
-        self.agreed(agreed, if agreed { DATA_VALID } else { 0 }, len)
+        let checksums = features & feature::GUEST_CSUM != 0;
+        let header =
+            self.checksum_agreed(checksums, if checksums { DATA_VALID } else { 0 }, len)?;
+        self.cut_agreed(header, features, false, true, len)
     }
 
-    fn agreed(self, checksums: bool, more: u8, len: usize) -> Option<Self> {
-        if self.gso_type != GSO_NONE {
-            return None;
-        }
+    fn checksum_agreed(self, checksums: bool, more: u8, len: usize) -> Option<Self> {
         if self.flags & NEEDS_CSUM == 0 {
             return Some(Self {
                 flags: self.flags & more,
@@ -92,6 +116,38 @@ impl Header {
             csum_start: self.csum_start,
             csum_offset: self.csum_offset,
             ..Self::default()
+        })
+    }
+
+    /// `header` with what this one says of cutting.
+    fn cut_agreed(
+        self,
+        header: Self,
+        features: u64,
+        from_guest: bool,
+        complete: bool,
+        len: usize,
+    ) -> Option<Self> {
+        if self.gso_type == GSO_NONE {
+            return Some(header);
+        }
+        let mut needed = self.cut_feature(from_guest)?;
+        if self.gso_type & GSO_ECN != 0 {
+            if self.gso_type & !GSO_ECN == GSO_UDP {
+                return None;
+            }
+            needed |= if from_guest {
+                feature::HOST_ECN
+            } else {
+                feature::GUEST_ECN
+            };
+        }
+        let possible = self.gso_size != 0 && usize::from(self.hdr_len) <= len;
+        (features & needed == needed && complete && possible).then_some(Self {
+            gso_type: self.gso_type,
+            hdr_len: self.hdr_len,
+            gso_size: self.gso_size,
+            ..header
         })
     }
 }
@@ -138,13 +194,79 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_cut_or_joined() {
-        let header = Header {
-            gso_type: 1,
-            ..Header::default()
+    fn each_way_of_cutting_must_be_agreed_on() {
+        for (gso_type, host, guest) in [
+            (GSO_TCPV4, feature::HOST_TSO4, feature::GUEST_TSO4),
+            (GSO_TCPV6, feature::HOST_TSO6, feature::GUEST_TSO6),
+            (GSO_UDP, feature::HOST_UFO, feature::GUEST_UFO),
+            (
+                GSO_TCPV4 | GSO_ECN,
+                feature::HOST_TSO4 | feature::HOST_ECN,
+                feature::GUEST_TSO4 | feature::GUEST_ECN,
+            ),
+        ] {
+            let header = Header {
+                gso_type,
+                hdr_len: 54,
+                gso_size: 1000,
+                ..ASKS
+            };
+            let (host, guest) = (host | feature::CSUM, guest | feature::GUEST_CSUM);
+            assert_eq!(header.leaving(host, 3000), Some(header));
+            assert_eq!(header.arriving(guest, 3000), Some(header));
+            // Each bit is needed, and those of the other way are none.
+            for bit in (0..64).map(|bit| 1 << bit) {
+                if host & bit != 0 {
+                    assert_eq!(header.leaving(feature::KNOWN & !bit, 3000), None);
+                }
+                if guest & bit != 0 {
+                    assert_eq!(header.arriving(feature::KNOWN & !bit, 3000), None);
+                }
+            }
+        }
+        for gso_type in [2, 5, 6, GSO_UDP | GSO_ECN, GSO_ECN] {
+            let header = Header {
+                gso_type,
+                gso_size: 1000,
+                hdr_len: 54,
+                ..ASKS
+            };
+            assert_eq!(header.leaving(feature::KNOWN, 3000), None, "{gso_type}");
+            assert_eq!(header.arriving(feature::KNOWN, 3000), None, "{gso_type}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_has_a_size_and_a_checksum() {
+        let good = Header {
+            gso_type: GSO_TCPV4,
+            hdr_len: 54,
+            gso_size: 1000,
+            ..ASKS
         };
-        assert_eq!(header.leaving(feature::OFFERED, 1500), None);
-        assert_eq!(header.arriving(feature::OFFERED, 1500), None);
+        let bad = [
+            Header {
+                gso_size: 0,
+                ..good
+            },
+            Header {
+                hdr_len: 3001,
+                ..good
+            },
+        ];
+        for header in bad {
+            assert_eq!(header.leaving(feature::KNOWN, 3000), None);
+            assert_eq!(header.arriving(feature::KNOWN, 3000), None);
+        }
+        // A wire may have found it right.
+        let found = Header {
+            flags: DATA_VALID,
+            csum_start: 0,
+            csum_offset: 0,
+            ..good
+        };
+        assert_eq!(found.leaving(feature::KNOWN, 3000), None);
+        assert_eq!(found.arriving(feature::KNOWN, 3000), Some(found));
     }
 
     #[test]

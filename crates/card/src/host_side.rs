@@ -4,5 +4,5 @@ mod receive;
 mod transmit;
 
 pub(crate) use receive::{Delivered, ReceiveQueue};
-pub use transmit::Unit;
+pub use transmit::{LONGEST_UNIT, Unit};
 pub(crate) use transmit::{Next, TransmitQueue};

@@ -20,14 +20,19 @@ extern crate alloc;
 extern crate std;
 
 mod card;
+mod checksum;
 pub mod coalesce;
 mod counters;
+mod datagram;
 pub mod feature;
+mod frame;
 mod header;
 mod host_side;
 mod memory;
 pub mod model;
+mod offload;
 mod ring;
+mod segment;
 #[cfg(any(test, feature = "testing"))]
 #[allow(
     clippy::indexing_slicing,
@@ -39,9 +44,11 @@ pub mod testing;
 mod wire;
 
 pub use card::{Armed, Card, Queue, Turn};
-pub use counters::{Counters, Traffic};
+pub use counters::{Counters, OffloadCounters, Traffic};
+pub use frame::MAX_HEAD;
 pub use header::Header;
-pub use host_side::Unit;
+pub use host_side::{LONGEST_UNIT, Unit};
 pub use memory::{GuestMemory, Span, Unmapped};
+pub use offload::Offload;
 pub use ring::{MAX_RING, Ring, RingFault, RingLayout, RingStart};
 pub use wire::{Received, Wire};

@@ -153,6 +153,11 @@ impl Ring {
         })
     }
 
+    /// Entries.
+    pub(crate) fn size(&self) -> u16 {
+        self.layout.size
+    }
+
     /// The index of the next buffer to take: where the ring is to start again.
     pub(crate) fn base(&self) -> u16 {
         self.next

@@ -3,6 +3,7 @@
 mod fuzz;
 mod guest;
 mod memory;
+pub mod packets;
 mod wires;
 
 pub use fuzz::fuzz_card_rings;

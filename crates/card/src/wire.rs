@@ -10,11 +10,16 @@ use crate::memory::Span;
 ///
 /// Nothing here blocks. `now` is the time since any fixed moment, the same for all calls of a turn.
 pub trait Wire<M> {
-    /// The longest unit that comes in, in bytes, link header included. The guest's buffers have room for it before the wire is asked.
-    fn max_unit(&self) -> usize;
+    /// The offloads that it can do ([`crate::feature`]): what it takes of the guest's (CSUM, `HOST_*`), and what it may have for a guest that
+    /// agrees (`GUEST_*`).
+    fn offloads(&self) -> u64;
 
-    /// Whether the guest takes units whose checksum is still to be completed (NEEDS_CSUM). Until told, it does not.
-    fn set_partial_checksums(&mut self, taken: bool);
+    /// What was agreed on with the guest, while no queue runs. Until told, nothing was.
+    fn agree(&mut self, features: u64);
+
+    /// The longest unit that comes in, in bytes, link header included. The guest's buffers have room for it before the wire is asked, unless
+    /// the guest has given all that it has.
+    fn max_unit(&self) -> usize;
 
     /// Takes one unit from the guest, whose buffers are lent until this returns. False when the unit is lost.
     fn send(&mut self, memory: &M, unit: &Unit<'_>, now: Duration) -> bool;
@@ -38,6 +43,8 @@ pub enum Received {
         /// Its bytes.
         len: usize,
     },
+    /// A frame was taken, and its unit comes later.
+    Kept,
     /// A unit was longer than the room, and is lost.
     TooLong,
 }

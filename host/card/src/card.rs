@@ -13,6 +13,8 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
+use wireboot_card::feature;
+
 use crate::listener::Listener;
 use crate::poller::{Handle, Poller};
 use crate::statistics::Statistics;
@@ -29,6 +31,8 @@ pub(crate) struct HostCard {
     listener: Listener,
     poller: Poller,
     session: Option<Active>,
+    /// Features, for each guest.
+    offered: u64,
     statistics: Option<StatisticsFile>,
     signals: UnixStream,
 }
@@ -52,11 +56,16 @@ enum Ended {
 }
 
 impl HostCard {
-    /// Listens at `socket`.
+    /// Listens at `socket`. Guests are offered those of the offloads that there are.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
-    pub(crate) fn new(socket: &Path, wire: HostWire, statistics: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(
+        socket: &Path,
+        wire: HostWire,
+        offloads: u64,
+        statistics: Option<&Path>,
+    ) -> Result<Self> {
         let listener = Listener::bind(socket)?;
         let (signals, raised) = UnixStream::pair().context("making a pipe for signals")?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -64,10 +73,13 @@ impl HostCard {
             pipe::register(signal, raised).context("listening for signals")?;
         }
         let statistics = statistics.map(StatisticsFile::new);
+        let poller = Poller::start(wire).context("starting the card")?;
+        let offered = feature::consistent(feature::RINGS | poller.offloads() & offloads);
         Ok(Self {
             listener,
-            poller: Poller::start(wire).context("starting the card")?,
+            poller,
             session: None,
+            offered,
             statistics: statistics.transpose()?,
             signals,
         })
@@ -143,7 +155,7 @@ impl HostCard {
             let handle = self.poller.handle();
             self.session = Some(Active {
                 connection: Connection::new(stream).context("taking a connection")?,
-                session: Session::new(handle),
+                session: Session::new(handle, self.offered),
                 lacks_memory: None,
                 told: false,
             });

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use wireboot_card::feature;
 
 use crate::card::HostCard;
 use crate::table::{BUSES, LINES, Tables};
@@ -48,6 +49,11 @@ pub struct RunArgs {
     /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made; or none
     #[arg(long, value_name = "WIRE")]
     pub wire: WireArgument,
+    /// What guests are offered, of what the card can: all, none, or a list of csum, guest_csum, guest_tso4, guest_tso6, guest_ecn, guest_ufo,
+    /// host_tso4, host_tso6, host_ecn, host_ufo with commas between. `guest_*` is what may come to the guest in large units, `host_*` what it may
+    /// send so. What one needs comes with it
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub offload: OffloadArgument,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
@@ -123,6 +129,52 @@ impl FromStr for WireArgument {
     }
 }
 
+/// Offloads, as feature bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffloadArgument(u64);
+
+impl FromStr for OffloadArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut bits = match text {
+            "all" => !0,
+            "none" => 0,
+            list => list
+                .split(',')
+                .map(offload_named)
+                .try_fold(0, |all, bit| Ok::<_, String>(all | bit?))?,
+        };
+        for (bits_of, needed) in [
+            (
+                feature::GUEST_ECN,
+                feature::GUEST_TSO4 | feature::GUEST_TSO6,
+            ),
+            (feature::HOST_ECN, feature::HOST_TSO4 | feature::HOST_TSO6),
+        ] {
+            if bits & bits_of != 0 && bits & needed == 0 {
+                bits |= needed;
+            }
+        }
+        let guest = feature::GUEST_TSO4 | feature::GUEST_TSO6 | feature::GUEST_UFO;
+        let host = feature::HOST_TSO4 | feature::HOST_TSO6 | feature::HOST_UFO;
+        for (large, needed) in [(guest, feature::GUEST_CSUM), (host, feature::CSUM)] {
+            if bits & large != 0 {
+                bits |= needed;
+            }
+        }
+        Ok(Self(bits))
+    }
+}
+
+fn offload_named(name: &str) -> Result<u64, String> {
+    let known = feature::OFFLOADS.iter().find(|(known, _)| *known == name);
+    known.map(|(_, bit)| *bit).ok_or_else(|| {
+        let names = feature::OFFLOADS.map(|(name, _)| name).join(", ");
+        format!("{name:?} is no offload: all, none, or a list of {names}")
+    })
+}
+
 /// Runs the command to its end.
 ///
 /// # Errors
@@ -157,7 +209,12 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
         WireArgument::None => HostWire::None,
         WireArgument::Tap(name) => HostWire::Tap(Tap::open(name)?),
     };
-    let card = HostCard::new(&arguments.socket, wire, arguments.stats.as_deref())?;
+    let card = HostCard::new(
+        &arguments.socket,
+        wire,
+        arguments.offload.0,
+        arguments.stats.as_deref(),
+    )?;
     let socket = arguments.socket.display();
     eprintln!(
         "wireboot nic: waiting for a monitor at {socket}; `wireboot nic args --socket {socket}` prints its arguments"
@@ -170,6 +227,24 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offloads_are_named_and_bring_what_they_need() {
+        let bits = |text: &str| text.parse::<OffloadArgument>().map(|offloads| offloads.0);
+        assert_eq!(bits("all"), Ok(!0));
+        assert_eq!(bits("none"), Ok(0));
+        for (name, bit) in feature::OFFLOADS {
+            let bits = bits(name).unwrap();
+            assert_eq!(bits & bit, bit, "{name}");
+            assert_eq!(feature::consistent(bits), bits, "{name}");
+        }
+        let two = feature::CSUM | feature::HOST_TSO4 | feature::GUEST_CSUM;
+        assert_eq!(bits("host_tso4,guest_csum"), Ok(two));
+        for bad in ["", "tso", "csum,", "csum,all"] {
+            let error = bits(bad).unwrap_err();
+            assert!(error.contains("guest_ufo, host_tso4"), "{error}");
+        }
+    }
 
     #[test]
     fn wires_are_named() {

@@ -17,7 +17,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use wireboot_card::{Card, Queue, RingFault, Turn, Wire};
+use wireboot_card::{Card, Offload, Queue, RingFault, Turn, Wire};
 
 use crate::memory::Mapping;
 use crate::statistics::Statistics;
@@ -29,7 +29,7 @@ const SPIN: Duration = Duration::from_micros(50);
 
 enum Command {
     Memory(Option<Mapping>),
-    PartialChecksums(bool),
+    Agree(u64),
     Start(Queue, RunningRing),
     Call(Queue, Option<OwnedFd>),
     Stop(Queue, Sender<u16>),
@@ -41,6 +41,7 @@ enum Command {
 #[derive(Debug)]
 pub(crate) struct Poller {
     handle: Handle,
+    offloads: u64,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -70,6 +71,8 @@ impl Poller {
         let (commands, received) = channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Bell(Arc::new(eventfd(0, flags)?));
+        let wire = Offload::new(wire);
+        let offloads = Wire::<Mapping>::offloads(&wire);
         let mut work = Work {
             commands: received,
             bell: bell.clone(),
@@ -84,8 +87,14 @@ impl Poller {
             .spawn(move || work.run())?;
         Ok(Self {
             handle: Handle { commands, bell },
+            offloads,
             thread: Some(thread),
         })
+    }
+
+    /// The offloads that the card can offer.
+    pub(crate) fn offloads(&self) -> u64 {
+        self.offloads
     }
 
     /// For commands.
@@ -126,8 +135,8 @@ impl Rings for Handle {
         self.tell(Command::Memory(memory));
     }
 
-    fn set_partial_checksums(&mut self, taken: bool) {
-        self.tell(Command::PartialChecksums(taken));
+    fn agree(&mut self, features: u64) {
+        self.tell(Command::Agree(features));
     }
 
     fn start(&mut self, queue: Queue, ring: RunningRing) {
@@ -155,7 +164,7 @@ struct Bells {
 struct Work {
     commands: Receiver<Command>,
     bell: Bell,
-    card: Card<HostWire>,
+    card: Card<Offload<HostWire>>,
     memory: Option<Mapping>,
     /// By queue.
     queues: [Option<Bells>; 2],
@@ -206,8 +215,8 @@ impl Work {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Memory(memory) => self.memory = memory,
-            Command::PartialChecksums(taken) => {
-                Wire::<Mapping>::set_partial_checksums(self.card.wire_mut(), taken);
+            Command::Agree(features) => {
+                Wire::<Mapping>::agree(self.card.wire_mut(), features);
             }
             Command::Start(queue, ring) => self.start(queue, ring),
             Command::Call(queue, call) => {
@@ -227,6 +236,7 @@ impl Work {
             }
             Command::Statistics(reply) => {
                 self.statistics.card = self.card.counters();
+                self.statistics.offload = self.card.wire().counters();
                 let _ = reply.send(self.statistics);
             }
             Command::End => {}
@@ -297,7 +307,7 @@ impl Work {
         };
         let armed = self.card.arm(memory);
         if !armed.work {
-            let wire = self.card.wire().descriptor().filter(|_| armed.wire);
+            let wire = self.card.wire().wire().descriptor().filter(|_| armed.wire);
             let woken = wait(&self.bell, &self.queues, wire);
             self.statistics.waits += 1;
             // Before commands are looked at: one that comes later rings again.
@@ -317,7 +327,7 @@ impl Work {
             }
         }
         self.card.disarm(memory);
-        self.card.wire_mut().tell_failure();
+        self.card.wire_mut().wire_mut().tell_failure();
     }
 }
 

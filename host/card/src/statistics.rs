@@ -3,12 +3,13 @@
 use std::fmt;
 
 use serde::Serialize;
-use wireboot_card::Counters;
+use wireboot_card::{Counters, OffloadCounters};
 
 /// The card's counters and its owner's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     pub card: Counters,
+    pub offload: OffloadCounters,
     /// Doorbells that the guest rang while the card waited.
     pub doorbells: u64,
     /// How often the card waited.
@@ -27,6 +28,15 @@ struct Document {
     receive_too_long: u64,
     receive_not_agreed: u64,
     no_room: u64,
+    cut_units: u64,
+    cut_frames: u64,
+    joined_units: u64,
+    joined_segments: u64,
+    joined_datagrams: u64,
+    joined_fragments: u64,
+    dropped_fragments: u64,
+    waiting_fragments: u64,
+    dropped_frames: u64,
     calls: u64,
     doorbells: u64,
     waits: u64,
@@ -46,7 +56,7 @@ impl Statistics {
     /// # Errors
     /// The writer's.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
-        let card = &self.card;
+        let (card, offload) = (&self.card, &self.offload);
         let stopped = card.stopped().map(|(fault, count)| Stopped {
             reason: fault.to_string(),
             count,
@@ -61,6 +71,15 @@ impl Statistics {
             receive_too_long: card.receive_too_long,
             receive_not_agreed: card.receive_not_agreed,
             no_room: card.no_room,
+            cut_units: offload.cut_units,
+            cut_frames: offload.cut_frames,
+            joined_units: offload.joined_units,
+            joined_segments: offload.joined_segments,
+            joined_datagrams: offload.joined_datagrams,
+            joined_fragments: offload.joined_fragments,
+            dropped_fragments: offload.dropped_fragments,
+            waiting_fragments: offload.waiting_fragments,
+            dropped_frames: offload.dropped_frames,
             calls: card.calls,
             doorbells: self.doorbells,
             waits: self.waits,
@@ -75,10 +94,15 @@ impl fmt::Display for Statistics {
         let card = &self.card;
         write!(
             f,
-            "{} frames sent, {} received, {} lost; {} doorbells, {} calls",
+            "{} units sent, {} received, {} lost; {} doorbells, {} calls",
             card.sent.units,
             card.received.units,
-            card.send_lost + card.send_bad_length + card.receive_too_long + card.receive_not_agreed,
+            card.send_lost
+                + card.send_bad_length
+                + card.receive_too_long
+                + card.receive_not_agreed
+                + self.offload.dropped_fragments
+                + self.offload.dropped_frames,
             self.doorbells,
             card.calls
         )
@@ -111,8 +135,20 @@ mod tests {
             ..Counters::default()
         };
         card.faults[RingFault::Header.index()] = 9;
+        let offload = OffloadCounters {
+            cut_units: 12,
+            cut_frames: 13,
+            joined_units: 14,
+            joined_segments: 15,
+            joined_datagrams: 16,
+            joined_fragments: 17,
+            dropped_fragments: 18,
+            waiting_fragments: 19,
+            dropped_frames: 20,
+        };
         let statistics = Statistics {
             card,
+            offload,
             doorbells: 10,
             waits: 11,
         };
@@ -120,13 +156,15 @@ mod tests {
         let expected = json!({
             "sent_units": 1, "sent_bytes": 60, "send_lost": 2, "send_bad_length": 3,
             "received_units": 4, "received_bytes": 240, "receive_too_long": 5, "receive_not_agreed": 6,
-            "no_room": 7, "calls": 8, "doorbells": 10, "waits": 11,
+            "no_room": 7, "cut_units": 12, "cut_frames": 13, "joined_units": 14, "joined_segments": 15,
+            "joined_datagrams": 16, "joined_fragments": 17, "dropped_fragments": 18, "waiting_fragments": 19,
+            "dropped_frames": 20, "calls": 8, "doorbells": 10, "waits": 11,
             "stopped": [{ "reason": RingFault::Header.to_string(), "count": 9 }],
         });
         assert_eq!(document, expected);
         assert_eq!(
             statistics.to_string(),
-            "1 frames sent, 4 received, 16 lost; 10 doorbells, 8 calls"
+            "1 units sent, 4 received, 54 lost; 10 doorbells, 8 calls"
         );
     }
 }

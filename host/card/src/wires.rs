@@ -5,7 +5,7 @@ mod tap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use wireboot_card::{Received, Span, Unit, Wire};
+use wireboot_card::{Received, Span, Unit, Wire, feature};
 
 use crate::memory::Mapping;
 pub(crate) use tap::Tap;
@@ -37,6 +37,13 @@ impl HostWire {
 }
 
 impl Wire<Mapping> for HostWire {
+    fn offloads(&self) -> u64 {
+        match self {
+            Self::None => feature::KNOWN & !feature::RINGS,
+            Self::Tap(_) => Tap::OFFLOADS,
+        }
+    }
+
     fn max_unit(&self) -> usize {
         match self {
             Self::None => 0,
@@ -44,9 +51,9 @@ impl Wire<Mapping> for HostWire {
         }
     }
 
-    fn set_partial_checksums(&mut self, taken: bool) {
+    fn agree(&mut self, features: u64) {
         if let Self::Tap(tap) = self {
-            tap.set_partial_checksums(taken);
+            tap.agree(features);
         }
     }
 

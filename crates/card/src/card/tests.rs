@@ -15,7 +15,7 @@ const NOW: Duration = Duration::ZERO;
 
 /// Any of the features that the card offers.
 fn features() -> impl Strategy<Value = u64> {
-    any::<u64>().prop_map(|bits| bits & feature::OFFERED)
+    any::<u64>().prop_map(|bits| bits & feature::KNOWN)
 }
 
 fn frame(len: usize, seed: u8) -> Vec<u8> {
@@ -295,10 +295,13 @@ fn what_is_longer_than_the_room_is_lost_and_counted() {
 struct Liar;
 
 impl<M> Wire<M> for Liar {
+    fn offloads(&self) -> u64 {
+        0
+    }
+    fn agree(&mut self, _: u64) {}
     fn max_unit(&self) -> usize {
         100
     }
-    fn set_partial_checksums(&mut self, _: bool) {}
     fn send(&mut self, _: &M, _: &crate::Unit<'_>, _: Duration) -> bool {
         true
     }
@@ -444,4 +447,65 @@ fn calls_are_for_guests_that_want_them() {
         assert!(card.turn(&guest.memory, NOW).call_transmit);
         assert_eq!(card.counters().calls, 2);
     }
+}
+
+#[test]
+fn a_guest_that_has_less_than_the_longest_unit_gets_what_fits() {
+    let (mut card, mut guest) = card_and_guest(feature::MRG_RXBUF);
+    card.wire_mut().max_unit = Some(65_553);
+    let frames = [
+        frame(60, 0),
+        frame(15_988, 1),
+        frame(15_989, 2),
+        frame(1500, 3),
+    ];
+    let coming = frames.clone().map(|frame| (Header::default(), frame));
+    card.wire_mut().coming.extend(coming);
+    for _ in 0..15 {
+        guest.offer(&[1000]);
+    }
+    guest.receive.publish(&guest.memory);
+    // One buffer is missing.
+    let turn = card.turn(&guest.memory, NOW);
+    assert!(turn.no_room && turn.units == 0);
+    let mut got = Vec::new();
+    while !card.wire().coming.is_empty() {
+        while guest.offer(&[1000]) {}
+        guest.receive.publish(&guest.memory);
+        assert_eq!(card.turn(&guest.memory, NOW).receive_fault, None);
+        while let Some((_, unit, _)) = guest.received() {
+            got.push(unit);
+        }
+    }
+    assert_eq!(got, [&frames[0], &frames[1], &frames[3]].map(Vec::clone));
+    assert_eq!(card.counters().receive_too_long, 1);
+}
+
+#[test]
+fn a_frame_that_is_kept_is_no_unit_and_others_follow() {
+    use crate::testing::packets::{Link, udp};
+    let agreed = feature::MRG_RXBUF | feature::GUEST_CSUM | feature::GUEST_UFO;
+    let mut guest = Guest::new(64, agreed);
+    let mut card = Card::new(crate::Offload::new(Script::default()));
+    Wire::<crate::testing::VecMemory>::agree(card.wire_mut(), agreed);
+    guest.start(&mut card).unwrap();
+    while guest.offer(&[2000]) {}
+    guest.receive.publish(&guest.memory);
+    let link = Link {
+        v6: false,
+        tagged: false,
+        id: 1,
+        host: 1,
+    };
+    let mut fragment = udp(link, &frame(1000, 1));
+    // More fragments; with its checksum.
+    fragment[20] = 0x20;
+    fragment[24] -= 0x20;
+    let coming = [fragment, frame(60, 2)].map(|frame| (Header::default(), frame));
+    card.wire_mut().wire_mut().coming.extend(coming);
+    let turn = card.turn(&guest.memory, NOW);
+    assert_eq!((turn.units, turn.no_room), (2, false));
+    assert_eq!(guest.received().unwrap().1, frame(60, 2));
+    assert_eq!(card.counters().received.units, 1);
+    assert_eq!(card.wire().counters().waiting_fragments, 1);
 }

@@ -12,8 +12,8 @@ use crate::ring::{Chain, Direction, MAX_RING, Ring, RingFault, RingStart};
 pub(crate) struct ReceiveQueue {
     pub ring: Ring,
     features: u64,
-    /// Chains that the next unit may fill, in order.
-    chains: Vec<Chain>,
+    /// Chains that the next units may fill, in order, and how many of the buffers are each one's.
+    chains: Vec<(Chain, usize)>,
     /// Their buffers.
     spans: Vec<Span>,
     /// The same behind the header.
@@ -41,38 +41,47 @@ impl ReceiveQueue {
         })
     }
 
-    /// The guest's buffers for a unit of up to `len` bytes; none when it has too few. The same ones until [`Self::deliver`]. Without
-    /// MRG_RXBUF they are one chain's, as long as that may be.
+    /// The guest's buffers for a unit of up to `len` bytes, or all if its ring is full; none when there are too few. The same ones until
+    /// [`Self::deliver`]. Without MRG_RXBUF they are one chain's, as long as that may be.
     pub(crate) fn room<M: GuestMemory>(
         &mut self,
         memory: &M,
         len: usize,
     ) -> Result<Option<&[Span]>, RingFault> {
-        if self.chains.is_empty() && !self.reserve(memory, len)? {
-            self.chains.clear();
-            return Ok(None);
-        }
-        Ok(Some(&self.room))
+        let found = if self.chains.is_empty() || self.mergeable() {
+            self.reserve(memory, len)?
+        } else {
+            true
+        };
+        Ok(found.then_some(&self.room))
     }
 
+    fn mergeable(&self) -> bool {
+        self.features & feature::MRG_RXBUF != 0
+    }
+
+    /// Takes a look at more chains. False when there is too little room.
     fn reserve<M: GuestMemory>(&mut self, memory: &M, len: usize) -> Result<bool, RingFault> {
         let header = Header::len(self.features);
-        let mergeable = self.features & feature::MRG_RXBUF != 0;
-        self.spans.clear();
-        let mut total = 0;
-        let mut count = 0;
-        while count == 0 || (mergeable && total < header + len) {
+        let mut total: usize = self.spans.iter().map(|span| span.len as usize).sum();
+        while self.chains.is_empty() || (self.mergeable() && total < header + len) {
+            let count = self.chains.len() as u16;
             if self.ring.available(memory, count + 1)? <= count {
-                return Ok(false);
+                // A guest whose whole ring is shorter has nothing to add.
+                let all = self.spans.len() >= self.ring.size().into() && count != 0;
+                if !all {
+                    return Ok(false);
+                }
+                break;
             }
+            let before = self.spans.len();
             let chain = self.ring.chain(memory, count, &mut self.spans)?;
             // An empty chain would be one more for nothing, the first has the header.
             if (chain.len as usize) < if count == 0 { header } else { 1 } {
                 return Err(RingFault::TooShort);
             }
-            self.chains.push(chain);
             total += chain.len as usize;
-            count += 1;
+            self.chains.push((chain, self.spans.len() - before));
         }
         behind(&self.spans, header as u32, &mut self.room);
         Ok(true)
@@ -94,8 +103,8 @@ impl ReceiveQueue {
             return Ok(Delivered::TooLong);
         }
         let mut left = header_len + len;
-        let mut count = 0u16;
-        for chain in &self.chains {
+        let (mut count, mut buffers) = (0u16, 0);
+        for (chain, spans) in &self.chains {
             if left == 0 {
                 break;
             }
@@ -103,6 +112,7 @@ impl ReceiveQueue {
             self.ring.put_used(memory, chain.head, part as u32)?;
             left -= part;
             count += 1;
+            buffers += spans;
         }
         let mut bytes = [0; Header::LEN + 2];
         let (first, last) = bytes.split_at_mut(Header::LEN);
@@ -111,7 +121,8 @@ impl ReceiveQueue {
         let bytes = bytes.get(..header_len).unwrap_or_default();
         scatter(memory, &self.spans, bytes)?;
         self.ring.take(count);
-        self.chains.clear();
+        self.chains.drain(..usize::from(count));
+        self.spans.drain(..buffers);
         Ok(Delivered::Yes)
     }
 }

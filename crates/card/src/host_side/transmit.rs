@@ -9,16 +9,18 @@ use crate::ring::{Direction, MAX_RING, Ring, RingFault, RingStart};
 /// The link header.
 const MIN_FRAME: usize = 14;
 /// A packet of IP as long as can be, and the link header with a tag.
-const MAX_FRAME: usize = 65_535 + MIN_FRAME + 4;
+pub const LONGEST_UNIT: usize = 65_535 + MIN_FRAME + 4;
 
-/// A unit of the guest's, on loan: one frame.
+/// A unit of the guest's, on loan: one frame, or what is to be cut to several.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<'a> {
     /// What the guest says of it, checked.
     pub header: Header,
-    /// Its bytes, link header first, in the guest's memory.
+    /// Its first bytes where the card has written them: the headers of a frame that it has cut, [`crate::MAX_HEAD`] at most.
+    pub head: &'a [u8],
+    /// Its bytes behind those, in the guest's memory.
     pub spans: &'a [Span],
-    /// The sum of the spans' lengths.
+    /// All its bytes, link header included.
     pub len: usize,
 }
 
@@ -68,7 +70,7 @@ impl TransmitQueue {
         let len = (chain.len as usize)
             .checked_sub(header_len)
             .ok_or(RingFault::TooShort)?;
-        if !(MIN_FRAME..=MAX_FRAME).contains(&len) {
+        if !(MIN_FRAME..=LONGEST_UNIT).contains(&len) {
             return Ok(Next::BadLength);
         }
         let header = Header::parse(bytes)
@@ -77,6 +79,7 @@ impl TransmitQueue {
         behind(&self.spans, header_len as u32, &mut self.frame);
         Ok(Next::Unit(Unit {
             header,
+            head: &[],
             spans: &self.frame,
             len,
         }))

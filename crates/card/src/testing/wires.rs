@@ -23,14 +23,24 @@ pub struct Script {
     pub max_unit: Option<usize>,
     /// Bursts that have ended.
     pub flushes: usize,
+    /// What it can do.
+    pub offloads: u64,
+    /// What was agreed on.
+    pub agreed: u64,
 }
 
 impl<M: GuestMemory> Wire<M> for Script {
+    fn offloads(&self) -> u64 {
+        self.offloads
+    }
+
+    fn agree(&mut self, features: u64) {
+        self.agreed = features;
+    }
+
     fn max_unit(&self) -> usize {
         self.max_unit.unwrap_or(1518)
     }
-
-    fn set_partial_checksums(&mut self, _: bool) {}
 
     fn send(&mut self, memory: &M, unit: &Unit<'_>, _: Duration) -> bool {
         if let Some(takes) = &mut self.takes {
@@ -60,15 +70,23 @@ impl<M: GuestMemory> Wire<M> for Script {
 pub struct Loopback {
     /// How long it takes.
     pub delay: Duration,
+    /// The longest unit, where it is not that of plain Ethernet.
+    pub max_unit: Option<usize>,
+    /// What it can do.
+    pub offloads: u64,
     under_way: VecDeque<(Duration, Header, Vec<u8>)>,
 }
 
 impl<M: GuestMemory> Wire<M> for Loopback {
-    fn max_unit(&self) -> usize {
-        1518
+    fn offloads(&self) -> u64 {
+        self.offloads
     }
 
-    fn set_partial_checksums(&mut self, _: bool) {}
+    fn agree(&mut self, _: u64) {}
+
+    fn max_unit(&self) -> usize {
+        self.max_unit.unwrap_or(1518)
+    }
 
     fn send(&mut self, memory: &M, unit: &Unit<'_>, now: Duration) -> bool {
         let frame = bytes_of(memory, unit);
@@ -92,6 +110,7 @@ impl<M: GuestMemory> Wire<M> for Loopback {
 
 fn bytes_of<M: GuestMemory>(memory: &M, unit: &Unit<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
+    bytes.extend_from_slice(unit.head);
     for span in unit.spans {
         let mut piece = vec![0; span.len as usize];
         memory.read(span.address, &mut piece).unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use wireboot_card::Queue;
+use wireboot_card::{Queue, feature};
 
 use super::{Connection, Rings, RunningRing, Session};
 use crate::memory::Mapping;
@@ -19,6 +19,7 @@ pub(crate) struct Watched {
     pub memory: Option<Mapping>,
     pub running: [Option<RunningRing>; 2],
     pub base: u16,
+    pub agreed: u64,
     pub starts: usize,
     pub calls_changed: usize,
 }
@@ -32,11 +33,12 @@ impl Rings for Watched {
         self.memory = memory;
     }
 
-    fn set_partial_checksums(&mut self, _: bool) {
+    fn agree(&mut self, features: u64) {
         assert!(
             self.running.iter().all(Option::is_none),
             "features of rings that run"
         );
+        self.agreed = features;
     }
 
     fn start(&mut self, queue: Queue, ring: RunningRing) {
@@ -82,7 +84,7 @@ pub(crate) fn send(socket: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> usize 
 pub fn fuzz_card_vhost(data: &[u8]) {
     let (monitor, card) = UnixStream::pair().unwrap();
     let mut connection = Connection::new(card).unwrap();
-    let mut session = Session::new(Watched::default());
+    let mut session = Session::new(Watched::default(), feature::KNOWN);
     let mut data = data;
     while let Some((&[head, request, size], rest)) = data.split_first_chunk() {
         let count = usize::from(head % 10);

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::io::{Errno, ioctl_fionbio};
-use wireboot_card::{Queue, RingLayout, RingStart, feature};
+use wireboot_card::{Queue, RingLayout, RingStart};
 
 use super::connection::Message;
 use super::message::{Bell, MemoryRegion, RINGS, Request};
@@ -18,8 +18,8 @@ const REPLY_ACK: u64 = 1 << 3;
 pub(crate) trait Rings {
     /// The memory for queues that start from here on. None runs.
     fn set_memory(&mut self, memory: Option<Mapping>);
-    /// The guest takes units whose checksum is to be completed.
-    fn set_partial_checksums(&mut self, taken: bool);
+    /// What was agreed on with the guest, for queues that start from here on. None runs.
+    fn agree(&mut self, features: u64);
     /// Starts a queue.
     fn start(&mut self, queue: Queue, ring: RunningRing);
     /// Has a running queue call by another descriptor, or by none.
@@ -115,6 +115,7 @@ struct Ring {
 #[derive(Debug)]
 pub(crate) struct Session<R: Rings> {
     card: R,
+    offered: u64,
     features: u64,
     protocol_features: Option<u64>,
     memory: Vec<MemoryRegion>,
@@ -124,9 +125,11 @@ pub(crate) struct Session<R: Rings> {
 const QUEUES: [Queue; RINGS] = [Queue::Receive, Queue::Transmit];
 
 impl<R: Rings> Session<R> {
-    pub(crate) fn new(card: R) -> Self {
+    /// The card offers its guest these features.
+    pub(crate) fn new(card: R, offered: u64) -> Self {
         Self {
             card,
+            offered: offered | PROTOCOL_FEATURES,
             features: 0,
             protocol_features: None,
             memory: Vec::new(),
@@ -154,7 +157,7 @@ impl<R: Rings> Session<R> {
     fn request(&mut self, request: Request, fds: Vec<OwnedFd>) -> Result<Reply, SessionError> {
         match request {
             Request::GetFeatures => {
-                return Ok(Reply::Number(feature::OFFERED | PROTOCOL_FEATURES));
+                return Ok(Reply::Number(self.offered));
             }
             Request::GetProtocolFeatures => return Ok(Reply::Number(REPLY_ACK)),
             Request::GetQueueNumber => return Ok(Reply::Number(1)),
@@ -165,13 +168,12 @@ impl<R: Rings> Session<R> {
                 }
             }
             Request::SetFeatures(features) => {
-                if features & !(feature::OFFERED | PROTOCOL_FEATURES) != 0 {
+                if features & !self.offered != 0 {
                     return Err(SessionError::Features(features));
                 }
                 self.pause_all();
                 self.features = features;
-                let taken = features & feature::GUEST_CSUM != 0;
-                self.card.set_partial_checksums(taken);
+                self.card.agree(features & !PROTOCOL_FEATURES);
                 self.start_all()?;
             }
             Request::SetProtocolFeatures(features) => {
@@ -342,7 +344,7 @@ impl<R: Rings> Drop for Session<R> {
     fn drop(&mut self) {
         self.pause_all();
         self.card.set_memory(None);
-        self.card.set_partial_checksums(false);
+        self.card.agree(0);
     }
 }
 

@@ -12,14 +12,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use wireboot_card::{GuestMemory, Header, Received, Span, Unit};
+use wireboot_card::{GuestMemory, Header, LONGEST_UNIT, MAX_HEAD, Received, Span, Unit, feature};
 
 use crate::memory::{Mapping, few};
 
 /// Link header and a tag.
 const LINK: usize = 14 + 4;
-/// The longest frame that a tap has, and the header in front.
-const LONGEST: usize = 65_535 + LINK + Header::LEN;
+/// The longest unit that a tap has, and the header in front.
+const LONGEST: usize = LONGEST_UNIT + Header::LEN;
 /// How long a tap may stay busy: the process that had it may be on its way out.
 const BUSY: Duration = Duration::from_secs(2);
 
@@ -47,6 +47,7 @@ pub(crate) enum TapError {
 pub(crate) struct Tap {
     name: String,
     file: File,
+    mtu: usize,
     max_unit: usize,
     /// Where the end of a frame goes that is too long, and frames in very many pieces.
     aside: Box<[u8]>,
@@ -61,6 +62,17 @@ enum Failure {
 }
 
 impl Tap {
+    /// What the kernel does. It takes units that are fragments of a datagram, and has had none since 4.14.
+    pub(super) const OFFLOADS: u64 = feature::CSUM
+        | feature::GUEST_CSUM
+        | feature::GUEST_TSO4
+        | feature::GUEST_TSO6
+        | feature::GUEST_ECN
+        | feature::HOST_TSO4
+        | feature::HOST_TSO6
+        | feature::HOST_ECN
+        | feature::HOST_UFO;
+
     /// Opens the interface `name`, which must be there.
     ///
     /// # Errors
@@ -87,10 +99,11 @@ impl Tap {
             .map_err(TapError::Device)?;
         attach(&file, name)?;
         ioctl::set_header_len(&file, Header::LEN).map_err(kernel)?;
-        ioctl::set_offload(&file, false).map_err(kernel)?;
+        ioctl::set_offload(&file, 0).map_err(kernel)?;
         Ok(Self {
             name: name.to_owned(),
             file,
+            mtu,
             max_unit: mtu + LINK,
             aside: vec![0; LONGEST].into_boxed_slice(),
             failure: Failure::None,
@@ -115,35 +128,38 @@ impl Tap {
         }
     }
 
-    pub(super) fn set_partial_checksums(&mut self, taken: bool) {
-        if let Err(error) = ioctl::set_offload(&self.file, taken) {
+    pub(super) fn agree(&mut self, features: u64) {
+        if let Err(error) = ioctl::set_offload(&self.file, features) {
             self.failure = Failure::New(error);
         }
+        let large = features & (feature::GUEST_TSO4 | feature::GUEST_TSO6) != 0;
+        self.max_unit = if large { LONGEST_UNIT } else { self.mtu + LINK };
     }
 
     pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>) -> bool {
-        let header = unit.header.emit();
-        let result = if few(unit.spans) {
-            memory.write_to(self.file.as_fd(), &header, unit.spans)
-        } else {
-            self.send_aside(memory, header, unit)
+        let mut first = [0; Header::LEN + MAX_HEAD];
+        let Some(first) = first.get_mut(..Header::LEN + unit.head.len()) else {
+            return false;
         };
-        result.is_ok_and(|put| put == header.len() + unit.len)
+        let (header, head) = first.split_at_mut(Header::LEN);
+        header.copy_from_slice(&unit.header.emit());
+        head.copy_from_slice(unit.head);
+        let result = if few(unit.spans) {
+            memory.write_to(self.file.as_fd(), first, unit.spans)
+        } else {
+            self.send_aside(memory, first, unit)
+        };
+        result.is_ok_and(|put| put == Header::LEN + unit.len)
     }
 
     #[cold]
-    fn send_aside(
-        &mut self,
-        memory: &Mapping,
-        header: [u8; Header::LEN],
-        unit: &Unit<'_>,
-    ) -> io::Result<usize> {
+    fn send_aside(&mut self, memory: &Mapping, first: &[u8], unit: &Unit<'_>) -> io::Result<usize> {
         let outside = || io::Error::from(ErrorKind::InvalidInput);
-        let whole = self.aside.get_mut(..header.len() + unit.len);
-        let (first, mut rest) = whole
-            .and_then(|bytes| bytes.split_at_mut_checked(header.len()))
+        let whole = self.aside.get_mut(..Header::LEN + unit.len);
+        let (begin, mut rest) = whole
+            .and_then(|bytes| bytes.split_at_mut_checked(first.len()))
             .ok_or_else(outside)?;
-        first.copy_from_slice(&header);
+        begin.copy_from_slice(first);
         for span in unit.spans {
             let (now, later) = rest
                 .split_at_mut_checked(span.len as usize)
@@ -151,7 +167,7 @@ impl Tap {
             memory.read(span.address, now).map_err(|_| outside())?;
             rest = later;
         }
-        let bytes = self.aside.get(..header.len() + unit.len);
+        let bytes = self.aside.get(..Header::LEN + unit.len);
         memory.write_to(self.file.as_fd(), bytes.unwrap_or_default(), &[])
     }
 
@@ -160,6 +176,7 @@ impl Tap {
             return Received::Nothing;
         }
         let mut header = [0; Header::LEN];
+        let room = first_spans(room, self.max_unit);
         let direct = few(room);
         let spans = if direct { room } else { &[] };
         let got = memory.read_from(self.file.as_fd(), &mut header, spans, &mut self.aside);
@@ -196,6 +213,17 @@ impl Tap {
         }
         from.is_empty()
     }
+}
+
+/// As many of the spans as `len` bytes need.
+fn first_spans(spans: &[Span], len: usize) -> &[Span] {
+    let mut total = 0;
+    let enough = spans.iter().position(|span| {
+        total += span.len as usize;
+        total >= len
+    });
+    let count = enough.map_or(spans.len(), |n| n + 1);
+    spans.get(..count).unwrap_or_default()
 }
 
 /// Ties the open device to the interface.

@@ -53,6 +53,7 @@ fn pair<W: Wire<Memory>>(features: u64, wire: W) -> (VirtioNet<ModelPci>, Card<W
     let nic = VirtioNet::new(model.pci()).unwrap();
     let mut card = Card::new(wire);
     let memory = Memory(model);
+    Wire::<Memory>::agree(card.wire_mut(), memory.0.accepted());
     for (number, queue) in [Queue::Receive, Queue::Transmit].into_iter().enumerate() {
         let (size, [descriptors, available, used]) = memory.0.queue(number).unwrap();
         let start = RingStart {
@@ -115,12 +116,12 @@ fn round(features: u64) {
 
 #[test]
 fn frames_come_back_with_all_features() {
-    round(feature::OFFERED);
+    round(feature::KNOWN);
 }
 
 #[test]
 fn frames_come_back_with_one_buffer_for_each() {
-    round(feature::OFFERED & !feature::MRG_RXBUF);
+    round(feature::KNOWN & !feature::MRG_RXBUF);
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn frames_come_back_with_the_least() {
 
 #[test]
 fn a_checksum_is_left_to_the_wire() {
-    let (mut nic, mut card, memory) = pair(feature::OFFERED, Script::default());
+    let (mut nic, mut card, memory) = pair(feature::KNOWN, Script::default());
     let offload = Offload::L4Checksum {
         start: 34,
         offset: 16,
@@ -149,11 +150,71 @@ fn a_checksum_is_left_to_the_wire() {
 
 #[test]
 fn a_driver_that_starts_again_is_served_again() {
-    let (mut nic, mut card, memory) = pair(feature::OFFERED, Loopback::default());
+    let (mut nic, mut card, memory) = pair(feature::KNOWN, Loopback::default());
     nic.stop();
     for queue in [Queue::Receive, Queue::Transmit] {
         assert_eq!(card.stop(queue), Some(0));
     }
     drop((nic, memory));
-    round(feature::OFFERED);
+    round(feature::KNOWN);
+}
+
+/// Segments by one unit of the driver's, and back to it as one. The frames that were on the wire.
+fn segments_and_back<W: Wire<Memory>>(wire: W) -> Card<W> {
+    use crate::testing::packets::{Link, TcpFields, incomplete, tcp};
+    let (mut nic, mut card, memory) = pair(feature::KNOWN, wire);
+    for v6 in [false, true] {
+        let link = Link {
+            v6,
+            tagged: false,
+            id: 1,
+            host: 1,
+        };
+        let fields = TcpFields {
+            port: 80,
+            sequence: 1,
+            flags: 0x10,
+            options: true,
+        };
+        let (header, unit) = incomplete(&tcp(link, fields, &frame(5).repeat(200)));
+        let offload = Offload::TcpSegmentation {
+            start: header.csum_start,
+            header_len: header.csum_start + 32,
+            mss: 1400,
+        };
+        let (mut rx, mut tx) = nic.split();
+        tx.send(unit.len(), offload, |out| out.copy_from_slice(&unit))
+            .unwrap();
+        tx.flush().unwrap();
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            let turn = card.turn(&memory, Duration::ZERO);
+            assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
+            rx.burst(256, |unit| got.push(unit.parts.concat())).unwrap();
+        }
+        assert_eq!(got, [unit]);
+    }
+    nic.stop();
+    card
+}
+
+#[test]
+fn large_units_go_through_a_wire_that_takes_them() {
+    let mut wire = Loopback::default();
+    wire.offloads = feature::KNOWN & !feature::RINGS;
+    wire.max_unit = Some(crate::LONGEST_UNIT);
+    let card = segments_and_back(crate::Offload::new(wire));
+    assert_eq!(card.wire().counters(), crate::OffloadCounters::default());
+    assert_eq!(card.counters().sent.units, 2);
+}
+
+#[test]
+fn large_units_are_cut_and_joined_for_one_that_does_not() {
+    let mut wire = Loopback::default();
+    wire.offloads = feature::CSUM;
+    let card = segments_and_back(crate::Offload::new(wire));
+    let counters = card.wire().counters();
+    assert_eq!((counters.cut_units, counters.joined_units), (2, 2));
+    assert_eq!(counters.cut_frames, counters.joined_segments);
+    assert!(counters.cut_frames > 40);
 }

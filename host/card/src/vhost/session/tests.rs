@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use wireboot_card::feature;
 
 use super::*;
 use crate::vhost::fuzz::{Watched, fuzz_card_vhost, send};
@@ -61,7 +62,7 @@ fn ring(session: &mut Session<Watched>, ring: usize) {
 }
 
 fn session() -> Session<Watched> {
-    let mut session = Session::new(Watched::default());
+    let mut session = Session::new(Watched::default(), feature::KNOWN);
     // Before the features: QEMU 7.2 does so.
     tell(
         &mut session,
@@ -107,6 +108,22 @@ fn rings_start_when_all_is_there() {
 }
 
 #[test]
+fn what_is_agreed_on_was_offered_and_comes_to_the_card() {
+    let offered = feature::RINGS | feature::CSUM;
+    let mut session = Session::new(Watched::default(), offered);
+    let reply = tell(&mut session, Request::GetFeatures, vec![]);
+    assert_eq!(reply, Reply::Number(offered | PROTOCOL_FEATURES));
+    let agreed = feature::VERSION_1 | feature::CSUM;
+    let wanted = Request::SetFeatures(agreed | PROTOCOL_FEATURES);
+    tell(&mut session, wanted, vec![]);
+    assert_eq!(session.card.agreed, agreed);
+    let more = Request::SetFeatures(agreed | feature::HOST_TSO4);
+    let error = session.request(more, vec![]).unwrap_err();
+    assert!(matches!(error, SessionError::Features(_)), "{error}");
+    assert_eq!(session.card.agreed, agreed);
+}
+
+#[test]
 fn a_ring_that_is_not_enabled_does_not_run() {
     let mut session = session();
     tell(&mut session, table(), vec![file()]);
@@ -120,7 +137,7 @@ fn a_ring_that_is_not_enabled_does_not_run() {
 
 #[test]
 fn without_protocol_features_rings_are_enabled() {
-    let mut session = Session::new(Watched::default());
+    let mut session = Session::new(Watched::default(), feature::KNOWN);
     tell(
         &mut session,
         Request::SetFeatures(feature::VERSION_1),
@@ -305,7 +322,7 @@ fn replies_are_asked_for() {
         ask(Request::GetProtocolFeatures, false),
         Reply::Number(REPLY_ACK)
     );
-    let offered = feature::OFFERED | PROTOCOL_FEATURES;
+    let offered = feature::KNOWN | PROTOCOL_FEATURES;
     assert_eq!(ask(Request::GetFeatures, false), Reply::Number(offered));
     // Who has not agreed on replies gets none.
     ask(Request::SetProtocolFeatures(0), false);

@@ -5,10 +5,11 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use libc::{
-    IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_VNET_HDR, SIOCGIFMTU, TUN_F_CSUM, TUNSETIFF,
-    TUNSETOFFLOAD, TUNSETVNETHDRSZ, c_int, c_ulong, c_void,
+    IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_VNET_HDR, SIOCGIFMTU, TUN_F_CSUM, TUN_F_TSO_ECN,
+    TUN_F_TSO4, TUN_F_TSO6, TUNSETIFF, TUNSETOFFLOAD, TUNSETVNETHDRSZ, c_int, c_ulong, c_void,
 };
 use rustix::net::{AddressFamily, SocketType, socket};
+use wireboot_card::feature;
 
 /// A request about an interface, without an answer so far.
 fn request(name: &str) -> libc::ifreq {
@@ -69,9 +70,17 @@ pub(super) fn set_header_len(file: &File, len: usize) -> io::Result<()> {
     call(file.as_raw_fd(), TUNSETVNETHDRSZ as c_ulong, argument)
 }
 
-/// Whether we take frames whose checksum is to be completed.
-pub(super) fn set_offload(file: &File, checksums: bool) -> io::Result<()> {
-    let offload = if checksums { TUN_F_CSUM } else { 0 };
+/// What we take, by the guest's features: units whose checksum is to be completed, and large ones.
+pub(super) fn set_offload(file: &File, features: u64) -> io::Result<()> {
+    let offload = [
+        (feature::GUEST_CSUM, TUN_F_CSUM),
+        (feature::GUEST_TSO4, TUN_F_TSO4),
+        (feature::GUEST_TSO6, TUN_F_TSO6),
+        (feature::GUEST_ECN, TUN_F_TSO_ECN),
+    ]
+    .into_iter()
+    .filter(|(feature, _)| features & feature != 0)
+    .fold(0, |all, (_, flag)| all | flag);
     let argument = std::ptr::without_provenance_mut(offload as usize);
     call(file.as_raw_fd(), TUNSETOFFLOAD as c_ulong, argument)
 }

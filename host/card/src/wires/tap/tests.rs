@@ -4,10 +4,13 @@ use std::net::UdpSocket;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use wireboot_card::testing::packets::{Link, TcpFields, incomplete, is_right, tcp, udp};
+use wireboot_card::{Offload, Wire};
 use wireboot_namespace::{inside, sh};
 
 use super::*;
 use crate::memory::Place;
+use crate::wires::HostWire;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
@@ -110,7 +113,7 @@ fn checksums_are_left_to_a_guest_that_takes_them() {
         return;
     }
     let (mut tap, memory) = (tap(), memory());
-    tap.set_partial_checksums(true);
+    tap.agree(feature::GUEST_CSUM);
     datagram(&[0; 100]);
     let got = receive(&mut tap, &memory, &pieces(1, 1418));
     let Received::Unit { header, .. } = got else {
@@ -143,6 +146,7 @@ fn frames_of_the_guest_come_to_the_kernel() {
         }
         let unit = Unit {
             header: Header::default(),
+            head: &[],
             spans: &spans,
             len: request.len(),
         };
@@ -161,6 +165,7 @@ fn frames_of_the_guest_come_to_the_kernel() {
     }
     let unit = Unit {
         header: Header::default(),
+        head: &[],
         spans: &spans,
         len: 100,
     };
@@ -208,4 +213,191 @@ fn a_tap_that_goes_is_read_no_more() {
     assert!(tap.descriptor().is_none());
     tap.tell_failure();
     assert!(matches!(tap.failure, Failure::Told));
+}
+
+/// Two taps of stations that share a bridge, and memory for a unit of each.
+fn two_taps() -> (Tap, Tap, Mapping, Vec<Span>) {
+    sh("ip link add br0 type bridge
+        echo 1 > /proc/sys/net/ipv6/conf/br0/disable_ipv6
+        ip link set br0 up
+        for n in 0 1; do
+            ip tuntap add dev card$n mode tap vnet_hdr
+            echo 1 > /proc/sys/net/ipv6/conf/card$n/disable_ipv6
+            ip link set card$n master br0
+        done");
+    let taps = [Tap::open("card0").unwrap(), Tap::open("card1").unwrap()];
+    sh("ip link set card0 up
+        ip link set card1 up");
+    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+    let len = 0x60000;
+    ftruncate(&file, len).unwrap();
+    let place = Place {
+        guest: 0,
+        len,
+        offset: 0,
+    };
+    let memory = Mapping::new(&[(place, file)]).unwrap();
+    let [first, second] = taps;
+    let room = (0..100).map(|n| Span {
+        address: 0x20000 + n * 0x900,
+        len: 0x800,
+    });
+    (first, second, memory, room.collect())
+}
+
+fn send(tap: &mut Tap, memory: &Mapping, header: Header, bytes: &[u8]) {
+    memory.write(0, bytes).unwrap();
+    let span = Span {
+        address: 0,
+        len: bytes.len() as u32,
+    };
+    let unit = Unit {
+        header,
+        head: &[],
+        spans: &[span],
+        len: bytes.len(),
+    };
+    assert!(tap.send(memory, &unit));
+}
+
+const LINK: Link = Link {
+    v6: false,
+    tagged: false,
+    id: 1,
+    host: 1,
+};
+const FIELDS: TcpFields = TcpFields {
+    port: 80,
+    sequence: 1,
+    flags: 0x10,
+    options: false,
+};
+
+fn payload(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n % 251) as u8).collect()
+}
+
+/// The first `len` bytes.
+fn first(memory: &Mapping, room: &[Span], len: usize) -> Vec<u8> {
+    let mut all = bytes(memory, room);
+    all.truncate(len);
+    all
+}
+
+#[test]
+fn segments_are_cut_for_those_who_take_frames_alone() {
+    if !inside("wires::tap::tests::segments_are_cut_for_those_who_take_frames_alone") {
+        return;
+    }
+    let (mut from, mut to, memory, room) = two_taps();
+    assert_eq!(to.max_unit(), 1518);
+    let (partial, unit) = incomplete(&tcp(LINK, FIELDS, &payload(20_000)));
+    let header = Header {
+        gso_type: 1,
+        gso_size: 1000,
+        hdr_len: 54,
+        ..partial
+    };
+    let large = feature::GUEST_CSUM | feature::GUEST_TSO4;
+    to.agree(large);
+    assert_eq!(to.max_unit(), LONGEST_UNIT);
+    send(&mut from, &memory, header, &unit);
+    let len = unit.len();
+    assert_eq!(
+        receive(&mut to, &memory, &room),
+        Received::Unit { header, len }
+    );
+    assert_eq!(first(&memory, &room, len), unit);
+    to.agree(0);
+    assert_eq!(to.max_unit(), 1518);
+    send(&mut from, &memory, header, &unit);
+    for _ in 0..20 {
+        let got = receive(&mut to, &memory, &room);
+        let Received::Unit { header, len: 1054 } = got else {
+            panic!("{got:?}");
+        };
+        assert_eq!(header.gso_type, 0);
+        assert!(is_right(&first(&memory, &room, 1054)));
+    }
+}
+
+/// What comes through the card's offloads.
+fn receive_joined(
+    card: &mut Offload<HostWire>,
+    memory: &Mapping,
+    room: &[Span],
+) -> (Header, Vec<u8>) {
+    loop {
+        match card.receive(memory, room, Duration::ZERO) {
+            Received::Unit { header, len } => return (header, first(memory, room, len)),
+            Received::Nothing => {
+                let file = card.wire().descriptor().expect("a tap without failure");
+                poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::IN)], None).unwrap();
+            }
+            Received::Kept => {}
+            Received::TooLong => panic!("too long"),
+        }
+    }
+}
+
+#[test]
+fn frames_that_follow_each_other_are_joined() {
+    if !inside("wires::tap::tests::frames_that_follow_each_other_are_joined") {
+        return;
+    }
+    let (mut from, to, memory, room) = two_taps();
+    let mut to = Offload::new(HostWire::Tap(to));
+    Wire::<Mapping>::agree(&mut to, feature::GUEST_CSUM | feature::GUEST_TSO4);
+    let whole = payload(10_000);
+    for (n, part) in whole.chunks(1000).enumerate() {
+        let link = Link {
+            id: n as u16,
+            ..LINK
+        };
+        let sequence = 1 + 1000 * n as u32;
+        let frame = tcp(link, TcpFields { sequence, ..FIELDS }, part);
+        send(&mut from, &memory, Header::default(), &frame);
+    }
+    let (header, unit) = receive_joined(&mut to, &memory, &room);
+    assert_eq!((header.gso_type, header.gso_size), (1, 1000));
+    let link = Link { id: 0, ..LINK };
+    assert_eq!(unit, incomplete(&tcp(link, FIELDS, &whole)).1);
+}
+
+#[test]
+fn fragments_of_the_kernel_are_put_together() {
+    if !inside("wires::tap::tests::fragments_of_the_kernel_are_put_together") {
+        return;
+    }
+    for v6 in [false, true] {
+        let link = Link { v6, ..LINK };
+        let (mut from, mut to, memory, room) = two_taps();
+        let whole = udp(link, &payload(30_000));
+        let (partial, unit) = incomplete(&whole);
+        let header = Header {
+            gso_type: 3,
+            gso_size: 1448,
+            hdr_len: partial.csum_start + 8,
+            ..partial
+        };
+        // The kernel's own.
+        send(&mut from, &memory, header, &unit);
+        let mut fragments = Vec::new();
+        for _ in 0..30_008usize.div_ceil(1448) {
+            let got = receive(&mut to, &memory, &room);
+            let Received::Unit { len, .. } = got else {
+                panic!("{got:?}");
+            };
+            fragments.push(first(&memory, &room, len));
+        }
+        assert!(fragments.iter().all(|frame| frame.len() <= 1514));
+        let mut to = Offload::new(HostWire::Tap(to));
+        Wire::<Mapping>::agree(&mut to, feature::GUEST_CSUM | feature::GUEST_UFO);
+        send(&mut from, &memory, header, &unit);
+        let (header, joined) = receive_joined(&mut to, &memory, &room);
+        assert_eq!((header.gso_type, header.gso_size), (3, 1448));
+        assert_eq!(joined, whole);
+        drop((from, to));
+        sh("ip link delete br0; ip link delete card0; ip link delete card1");
+    }
 }
