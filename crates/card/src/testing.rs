@@ -6,7 +6,7 @@ mod memory;
 pub mod packets;
 mod wires;
 
-pub use fuzz::fuzz_card_rings;
+pub use fuzz::{fuzz_card_fragments, fuzz_card_headers, fuzz_card_rings};
 pub use guest::{Guest, GuestRing};
 pub use memory::VecMemory;
 pub use wires::{Loopback, Script};

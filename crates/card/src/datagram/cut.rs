@@ -69,7 +69,7 @@ pub(crate) fn cut(
         match ip.version {
             _ if whole => {}
             Version::V4 => {
-                let field = start as u16 / 8 | if more { MORE } else { 0 };
+                let field = (start as u16 / 8) | if more { MORE } else { 0 };
                 put(&mut bytes, ip.at + 6, &field.to_be_bytes())?;
             }
             Version::V6 => {

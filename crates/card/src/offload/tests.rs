@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::vec::Vec;
 
 use super::*;
-use crate::testing::VecMemory;
 use crate::testing::packets::{Link, completed};
+use crate::testing::{VecMemory, fuzz_card_fragments, fuzz_card_headers};
 
 const NOW: Duration = Duration::ZERO;
 const BASE: u64 = 0x1000;
@@ -149,4 +149,16 @@ fn there_is_room_for_what_was_agreed_on() {
     assert_eq!(room(segments), LONGEST_UNIT + 1518);
     // A guest that has not agreed to what that needs has not agreed to it.
     assert_eq!(room(feature::GUEST_TSO6), 1518);
+}
+
+proptest! {
+    #[test]
+    fn no_header_makes_it_break_a_promise(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fuzz_card_headers(&data);
+    }
+
+    #[test]
+    fn no_fragment_makes_it_break_a_promise(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fuzz_card_fragments(&data);
+    }
 }

@@ -1,7 +1,11 @@
 //! The bodies of the fuzz targets.
 
+mod offloads;
+
 use core::time::Duration;
 use std::vec;
+
+pub use offloads::{fuzz_card_fragments, fuzz_card_headers};
 
 use super::{Loopback, VecMemory};
 use crate::card::{Card, Queue};
