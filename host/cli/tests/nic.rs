@@ -28,8 +28,12 @@ struct Card {
 
 impl Card {
     fn start() -> Self {
+        Self::start_with("all")
+    }
+
+    fn start_with(offload: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut child = wireboot(&["run", "--wire", "none", "--socket"])
+        let mut child = wireboot(&["run", "--wire", "none", "--offload", offload, "--socket"])
             .arg(folder.path().join("card"))
             .arg("--stats")
             .arg(folder.path().join("stats"))
@@ -80,14 +84,18 @@ fn message(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Asks for the features.
-fn answers(monitor: &mut UnixStream) {
+fn features(monitor: &mut UnixStream) -> u64 {
     monitor.write_all(&message(1, 0, &[])).unwrap();
     let mut reply = [0; 20];
     monitor.read_exact(&mut reply).unwrap();
     assert_eq!(reply[..12], [1, 0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0]);
-    let features = u64::from_le_bytes(reply[12..].try_into().unwrap());
+    u64::from_le_bytes(reply[12..].try_into().unwrap())
+}
+
+fn answers(monitor: &mut UnixStream) {
     // VERSION_1 and the protocol features.
-    assert_eq!(features & (1 << 32 | 1 << 30), 1 << 32 | 1 << 30);
+    let needed = 1 << 32 | 1 << 30;
+    assert_eq!(features(monitor) & needed, needed);
 }
 
 fn is_closed(monitor: &mut UnixStream) {
@@ -161,6 +169,22 @@ fn a_signal_ends_it_well() {
     assert_eq!(counters["sent_units"], 0);
 }
 
+#[test]
+fn offloads_are_offered_as_the_user_says() {
+    // CSUM, GUEST_CSUM, and from GUEST_TSO4 to HOST_UFO.
+    let offloads = 0b11 | 0xff << 7;
+    for (offload, offered) in [
+        ("all", offloads),
+        ("none", 0),
+        ("guest_tso4", 1 << 7 | 1 << 1),
+        ("csum,host_ufo", 1 << 14 | 1),
+    ] {
+        let mut card = Card::start_with(offload);
+        let features = features(&mut card.monitor());
+        assert_eq!(features & offloads, offered, "{offload}");
+    }
+}
+
 fn refused(output: &Output, code: i32, text: &str) {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -180,6 +204,13 @@ fn what_cannot_be_is_refused() {
     refused(&run(&file, "none"), 1, "is no socket");
     refused(&run(&free, "tap=nosuch0"), 1, "ip tuntap add dev nosuch0");
     refused(&run(&free, "cable"), 2, "a wire is tap=NAME or none");
+    let mut command = wireboot(&["run", "--wire", "none", "--offload", "csum,tso", "--socket"]);
+    let output = command.arg(&free).output().unwrap();
+    refused(
+        &output,
+        2,
+        "\"tso\" is no offload: all, none, or a list of csum,",
+    );
     assert!(!free.exists());
     let card = Card::start();
     refused(
