@@ -217,7 +217,8 @@ impl<W> Card<W> {
         }
         if let Some(queue) = self.receive.running() {
             // With room, a doorbell for more of it would wake nobody who can use it.
-            let room = queue.room(memory, self.wire.max_unit());
+            let least = self.wire.max_unit();
+            let room = queue.room(memory, least, least);
             match room.map(|room| room.is_some()) {
                 Ok(true) => armed.wire = true,
                 Ok(false) => match queue.ring.want_doorbell(memory) {
@@ -284,9 +285,9 @@ fn receive<M: GuestMemory>(
     now: Duration,
     counters: &mut Counters,
 ) -> Result<(usize, bool), RingFault> {
-    let longest = wire.max_unit();
+    let (least, most) = (wire.max_unit(), wire.useful_room());
     for units in 0..BURST {
-        let Some(room) = queue.room(memory, longest)? else {
+        let Some(room) = queue.room(memory, least, most)? else {
             counters.no_room += 1;
             return Ok((units, true));
         };

@@ -201,7 +201,7 @@ impl<W> Offload<W> {
         while !run.is_closed() {
             // The next headers lie over the end of what is there.
             let from = run.len() - run.head_len();
-            if all - from < self.wire.max_unit() {
+            if all.saturating_sub(from) < self.wire.max_unit() {
                 break;
             }
             behind(room, from as u32, &mut rest);
@@ -264,13 +264,19 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Offload<W> {
 
     fn max_unit(&self) -> usize {
         let wire = self.wire.max_unit();
-        if self.agreed & TSO != 0 {
-            // And what comes behind the last segment, in case that it is none.
-            LONGEST_UNIT + wire
-        } else if self.agreed & feature::GUEST_UFO != 0 {
+        if self.agreed & feature::GUEST_UFO != 0 {
             wire.max(LONGEST_UNIT)
         } else {
             wire
+        }
+    }
+
+    fn useful_room(&self) -> usize {
+        if self.agreed & TSO != 0 {
+            // And what comes behind the last segment, in case that it is none.
+            LONGEST_UNIT + self.wire.max_unit()
+        } else {
+            self.max_unit()
         }
     }
 

@@ -21,6 +21,11 @@ pub trait Wire<M> {
     /// the guest has given all that it has.
     fn max_unit(&self) -> usize;
 
+    /// Bytes of room of which it can make use, where the guest has given so many.
+    fn useful_room(&self) -> usize {
+        self.max_unit()
+    }
+
     /// Takes one unit from the guest, whose buffers are lent until this returns. False when the unit is lost.
     fn send(&mut self, memory: &M, unit: &Unit<'_>, now: Duration) -> bool;
 

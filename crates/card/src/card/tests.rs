@@ -169,10 +169,11 @@ impl<W: Wire<crate::testing::VecMemory>> Card<W> {
     fn wants(&mut self, guest: &Guest, queue: Queue) -> bool {
         let memory = &guest.memory;
         match queue {
-            Queue::Receive => self
-                .receive
-                .running()
-                .is_some_and(|queue| queue.room(memory, 1518).is_ok_and(|room| room.is_some())),
+            Queue::Receive => self.receive.running().is_some_and(|queue| {
+                queue
+                    .room(memory, 1518, 1518)
+                    .is_ok_and(|room| room.is_some())
+            }),
             Queue::Transmit => self
                 .transmit
                 .running()
@@ -508,4 +509,21 @@ fn a_frame_that_is_kept_is_no_unit_and_others_follow() {
     assert_eq!(guest.received().unwrap().1, frame(60, 2));
     assert_eq!(card.counters().received.units, 1);
     assert_eq!(card.wire().counters().waiting_fragments, 1);
+}
+
+#[test]
+fn room_for_a_frame_is_enough_where_the_card_joins() {
+    let agreed = feature::MRG_RXBUF | feature::GUEST_CSUM | feature::GUEST_TSO4;
+    let mut guest = Guest::new(64, agreed);
+    let mut card = Card::new(crate::Offload::new(Script::default()));
+    Wire::<crate::testing::VecMemory>::agree(card.wire_mut(), agreed);
+    guest.start(&mut card).unwrap();
+    guest.offer(&[2000]);
+    guest.receive.publish(&guest.memory);
+    let coming = [1, 2].map(|n| (Header::default(), frame(60, n)));
+    card.wire_mut().wire_mut().coming.extend(coming);
+    assert!(card.arm(&guest.memory).wire);
+    let turn = card.turn(&guest.memory, NOW);
+    assert_eq!((turn.units, turn.no_room), (1, true));
+    assert_eq!(guest.received().unwrap().1, frame(60, 1));
 }

@@ -76,7 +76,6 @@ impl Fragment {
         };
         let possible = !data.is_empty()
             && (!self.more || data.len().is_multiple_of(8))
-            && (self.offset != 0 || data.len() >= UDP_LEN)
             && self.offset + data.len() <= most;
         possible.then_some(data)
     }

@@ -41,15 +41,16 @@ impl ReceiveQueue {
         })
     }
 
-    /// The guest's buffers for a unit of up to `len` bytes, or all if its ring is full; none when there are too few. The same ones until
-    /// [`Self::deliver`]. Without MRG_RXBUF they are one chain's, as long as that may be.
+    /// The guest's buffers for a unit of up to `least` bytes, or all if its ring is full; none when there are too few. More, up to `most`, where
+    /// they are there. The same ones come first until [`Self::deliver`]. Without MRG_RXBUF they are one chain's, as long as that may be.
     pub(crate) fn room<M: GuestMemory>(
         &mut self,
         memory: &M,
-        len: usize,
+        least: usize,
+        most: usize,
     ) -> Result<Option<&[Span]>, RingFault> {
         let found = if self.chains.is_empty() || self.mergeable() {
-            self.reserve(memory, len)?
+            self.reserve(memory, least, most)?
         } else {
             true
         };
@@ -61,18 +62,23 @@ impl ReceiveQueue {
     }
 
     /// Takes a look at more chains. False when there is too little room.
-    fn reserve<M: GuestMemory>(&mut self, memory: &M, len: usize) -> Result<bool, RingFault> {
+    fn reserve<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        least: usize,
+        most: usize,
+    ) -> Result<bool, RingFault> {
         let header = Header::len(self.features);
         let mut total: usize = self.spans.iter().map(|span| span.len as usize).sum();
-        while self.chains.is_empty() || (self.mergeable() && total < header + len) {
+        while self.chains.is_empty() || (self.mergeable() && total < header + most) {
             let count = self.chains.len() as u16;
             if self.ring.available(memory, count + 1)? <= count {
                 // A guest whose whole ring is shorter has nothing to add.
-                let all = self.spans.len() >= self.ring.size().into() && count != 0;
-                if !all {
-                    return Ok(false);
+                let all = self.spans.len() >= self.ring.size().into();
+                if count != 0 && (all || total >= header + least) {
+                    break;
                 }
-                break;
+                return Ok(false);
             }
             let before = self.spans.len();
             let chain = self.ring.chain(memory, count, &mut self.spans)?;

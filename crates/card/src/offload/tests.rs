@@ -141,14 +141,18 @@ fn the_card_offers_what_the_wire_lacks() {
 
 #[test]
 fn there_is_room_for_what_was_agreed_on() {
-    let room = |agreed| Wire::<VecMemory>::max_unit(&card(agreed));
-    assert_eq!(room(feature::GUEST_CSUM), 1518);
+    let room = |agreed| {
+        let card = card(agreed);
+        let card: &dyn Wire<VecMemory> = &card;
+        (card.max_unit(), card.useful_room())
+    };
+    assert_eq!(room(feature::GUEST_CSUM), (1518, 1518));
     let datagrams = feature::GUEST_CSUM | feature::GUEST_UFO;
-    assert_eq!(room(datagrams), LONGEST_UNIT);
+    assert_eq!(room(datagrams), (LONGEST_UNIT, LONGEST_UNIT));
     let segments = feature::GUEST_CSUM | feature::GUEST_TSO6;
-    assert_eq!(room(segments), LONGEST_UNIT + 1518);
+    assert_eq!(room(segments), (1518, LONGEST_UNIT + 1518));
     // A guest that has not agreed to what that needs has not agreed to it.
-    assert_eq!(room(feature::GUEST_TSO6), 1518);
+    assert_eq!(room(feature::GUEST_TSO6), (1518, 1518));
 }
 
 proptest! {

@@ -40,7 +40,7 @@ pub(crate) fn cut(
     let mut bytes = [0; MAX_HEAD];
     let frame = bytes.get_mut(..payload)?;
     frame.copy_from_slice(head.get(..payload)?);
-    if payload < tcp + 20 || payload > len || len - ip.at > 0xffff {
+    if payload < tcp + 20 || payload > len {
         return None;
     }
     let id = u16_at(frame, ip.at + 4)?;

@@ -40,8 +40,7 @@ impl Segment {
         let usual = plain
             && ip.protocol == TCP
             && flags & !PSH == ACK
-            // Reserved bits and the urgent pointer.
-            && head.get(tcp + 12)? & 0xf == 0
+            // No urgent data.
             && u16_at(head, tcp + 18)? == 0
             && payload >= tcp + 20
             && payload <= head.len()

@@ -136,3 +136,27 @@ pub fn is_right(frame: &[u8]) -> bool {
     sum.add(&frame[ip.end..]);
     ip.at + ip.len == frame.len() && ip.is_intact(frame) && sum.fold() == 0xffff
 }
+
+/// A frame with the part of a datagram from `offset` on, of which more follow or not.
+#[must_use]
+pub fn fragment(link: Link, data: &[u8], offset: usize, more: bool) -> Vec<u8> {
+    let head = udp(link, &[]);
+    let ip = Ip::parse(&head).unwrap();
+    let mut frame = head.get(..ip.end).unwrap().to_vec();
+    let mut extra = 0;
+    if link.v6 {
+        frame[ip.at + 6] = 44;
+        let field = (offset as u16 & !7) | u16::from(more);
+        frame.extend([17, 0]);
+        frame.extend(field.to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(link.id.to_be_bytes());
+        extra = 8;
+    } else {
+        let field = (offset / 8) as u16 & 0x1fff | if more { 0x2000 } else { 0 };
+        frame[ip.at + 6..ip.at + 8].copy_from_slice(&field.to_be_bytes());
+    }
+    ip.set_len(&mut frame, extra + data.len()).unwrap();
+    frame.extend_from_slice(data);
+    frame
+}

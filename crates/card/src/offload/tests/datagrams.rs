@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 
 use super::*;
-use crate::testing::packets::{incomplete, is_right, udp};
+use crate::testing::packets::{fragment, incomplete, is_right, udp};
 
 const AGREED: u64 = feature::GUEST_CSUM | feature::GUEST_UFO;
 const LINK: Link = Link {
@@ -238,4 +238,146 @@ fn identifications_over_ipv6_differ() {
     let ids: Vec<_> = card.wire.sent.iter().map(|frame| &frame[58..62]).collect();
     assert_eq!(ids[0], ids[1]);
     assert_ne!(ids[1], ids[2]);
+}
+
+#[test]
+fn what_cannot_be_cut_is_lost_and_sends_nothing() {
+    let (partial, unit) = incomplete(&udp(LINK, &bytes(500)));
+    let good = Header {
+        gso_type: GSO_UDP,
+        gso_size: 16,
+        ..partial
+    };
+    let mut tcp = unit.clone();
+    tcp[23] = 6;
+    let long = [&unit[..], &[0; 65_100]].concat();
+    assert!(send(&mut card(0), good, &unit, &[]));
+    for (n, (header, unit)) in [
+        (
+            Header {
+                gso_size: 15,
+                ..good
+            },
+            &unit[..],
+        ),
+        (
+            Header {
+                csum_start: 30,
+                ..good
+            },
+            &unit,
+        ),
+        (
+            Header {
+                csum_offset: 16,
+                ..good
+            },
+            &unit,
+        ),
+        (good, &tcp),
+        (good, &long[..14 + 65_536]),
+        (good, &unit[..14 + 20 + 7]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut card = card(0);
+        assert!(!send(&mut card, header, unit, &[]), "case {n}");
+        assert_eq!(card.wire.sent.len(), 0);
+        assert_eq!(card.counters(), OffloadCounters::default());
+    }
+}
+
+#[test]
+fn a_checksum_of_zero_is_not_none() {
+    let mut payload = bytes(1000);
+    payload[..2].fill(0);
+    // What makes the sum of all ones.
+    let sum = udp(LINK, &payload)[40..42].to_vec();
+    payload[..2].copy_from_slice(&sum);
+    let (partial, unit) = incomplete(&udp(LINK, &payload));
+    let header = Header {
+        gso_type: GSO_UDP,
+        gso_size: 500,
+        ..partial
+    };
+    let mut card = card(0);
+    assert!(send(&mut card, header, &unit, &[]));
+    assert_eq!(card.wire.sent[0][40..42], [0xff; 2]);
+}
+
+/// What is waiting and what is dropped when these fragments have come: offset, length, whether more follow.
+fn after(v6: bool, parts: &[(usize, usize, bool)]) -> (u64, u64, u64) {
+    let link = Link { v6, ..LINK };
+    let frames: Vec<_> = parts
+        .iter()
+        .map(|(offset, len, more)| fragment(link, &bytes(*len), *offset, *more))
+        .collect();
+    let mut card = card(AGREED);
+    comes(&mut card, &frames, NOW);
+    let counters = card.counters();
+    (
+        counters.joined_fragments,
+        counters.waiting_fragments,
+        counters.dropped_fragments,
+    )
+}
+
+#[test]
+fn fragments_that_contradict_each_other_are_dropped() {
+    for v6 in [false, true] {
+        assert_eq!(after(v6, &[(16, 5, false), (0, 16, true)]), (2, 0, 0));
+        assert_eq!(after(v6, &[(24, 8, true), (8, 8, true)]), (0, 2, 0));
+        // Behind the end; an end before what is there; up to the end, and more.
+        assert_eq!(after(v6, &[(16, 8, false), (32, 8, true)]), (0, 0, 2));
+        assert_eq!(after(v6, &[(24, 8, true), (8, 8, false)]), (0, 0, 2));
+        assert_eq!(
+            after(v6, &[(16, 8, false), (8, 8, true), (0, 8, false)]),
+            (0, 2, 0)
+        );
+        assert_eq!(after(v6, &[(16, 8, false), (16, 8, true)]), (0, 0, 2));
+        assert_eq!(after(v6, &[(16, 8, true), (16, 8, false)]), (0, 0, 2));
+        // Again, with the same end.
+        assert_eq!(after(v6, &[(16, 8, false), (16, 8, false)]), (0, 1, 1));
+        // No multiple of 8; nothing.
+        assert_eq!(after(v6, &[(0, 12, true)]), (0, 0, 1));
+        assert_eq!(after(v6, &[(8, 0, false)]), (0, 0, 1));
+    }
+    // As long as IPv6 can say, and not IPv4.
+    assert_eq!(after(true, &[(65_504, 16, false)]), (0, 1, 0));
+    assert_eq!(after(false, &[(65_504, 16, false)]), (0, 0, 1));
+    assert_eq!(after(false, &[(65_504, 11, false)]), (0, 1, 0));
+    assert_eq!(after(true, &[(65_528, 8, false)]), (0, 0, 1));
+}
+
+#[test]
+fn datagrams_of_several_senders_do_not_mix() {
+    let other = Link { host: 2, ..LINK };
+    let first = fragment(LINK, &bytes(16), 0, true);
+    let last = fragment(other, &bytes(16), 16, false);
+    let mut card = card(AGREED);
+    assert_eq!(comes(&mut card, &[first, last], NOW).len(), 0);
+    assert_eq!(card.counters().waiting_fragments, 2);
+    // Nor those of a guest with the next one's.
+    Wire::<VecMemory>::agree(&mut card, AGREED);
+    let counters = card.counters();
+    assert_eq!(
+        (counters.waiting_fragments, counters.dropped_fragments),
+        (0, 2)
+    );
+}
+
+#[test]
+fn what_is_no_fragment_of_a_datagram_goes_through() {
+    let good = fragment(LINK, &bytes(16), 16, false);
+    let mut wrong = good.clone();
+    wrong[24] ^= 1;
+    let mut tcp = good.clone();
+    tcp[23] = 6;
+    let ip = Ip::parse(&tcp).unwrap();
+    ip.set_len(&mut tcp, 16).unwrap();
+    for frame in [wrong, tcp] {
+        let mut card = card(AGREED);
+        assert_eq!(comes(&mut card, &[frame.clone()], NOW), [frame]);
+    }
 }

@@ -236,6 +236,22 @@ fn what_differs_is_not_joined() {
         let lens = comes(&mut card(AGREED), &frames);
         assert_eq!(lens.len() == 1, joined, "change {n}");
     }
+    let six: [(bool, Change); 6] = [
+        (true, |_| {}),
+        (false, |frame| frame[15] ^= 1),
+        (false, |frame| frame[17] ^= 1),
+        (false, |frame| frame[21] = 63),
+        (false, |frame| frame[37] ^= 1),
+        (false, |frame| frame[53] ^= 1),
+    ];
+    for (n, (joined, change)) in six.into_iter().enumerate() {
+        let mut frames = segments(Link { v6: true, ..LINK }, 2, 1000);
+        change(&mut frames[1]);
+        let (header, partial) = incomplete(&frames[1]);
+        frames[1] = completed(header, &partial);
+        let lens = comes(&mut card(AGREED), &frames);
+        assert_eq!(lens.len() == 1, joined, "change {n} over IPv6");
+    }
     // An identification that means nothing may be anything.
     let mut frames = segments(LINK, 2, 1000);
     for frame in &mut frames {
@@ -277,6 +293,11 @@ fn what_cannot_be_cut_is_lost_and_sends_nothing() {
     long.truncate(60);
     let mut arp = unit.clone();
     arp[13] = 6;
+    let (six, unit_six) = to_cut(&tcp(Link { v6: true, ..LINK }, FIELDS, &bytes(500)), 100);
+    let early = Header {
+        csum_start: 30,
+        ..six
+    };
     for (n, (header, unit)) in [
         (
             Header {
@@ -309,6 +330,7 @@ fn what_cannot_be_cut_is_lost_and_sends_nothing() {
         (good, &low),
         (good, &long),
         (good, &arp),
+        (early, &unit_six),
     ]
     .into_iter()
     .enumerate()
@@ -354,4 +376,33 @@ fn partial_checksums_of_others_are_not_believed() {
         .coming
         .extend(frames.by_ref().map(|frame| Some((header, frame))));
     assert_eq!(receive(&mut card, &[], NOW).len(), 2);
+}
+
+#[test]
+fn what_no_unit_can_say_is_in_none() {
+    type Change = fn(&mut Vec<u8>);
+    let changes: [(bool, Change); 5] = [
+        (true, |_| {}),
+        // More fragments; an urgent pointer; padding; a wrong checksum of IP.
+        (false, |frame| {
+            frame[20] = 0x20;
+            Ip::parse(frame).unwrap().set_len(frame, 1020).unwrap();
+        }),
+        (false, |frame| frame[53] = 1),
+        (false, |frame| frame.extend([0; 4])),
+        (false, |frame| frame[24] ^= 1),
+    ];
+    let valid = Header {
+        flags: DATA_VALID,
+        ..Header::default()
+    };
+    for (n, (joined, change)) in changes.into_iter().enumerate() {
+        let mut frames = segments(LINK, 2, 1000);
+        frames.iter_mut().for_each(change);
+        let mut card = card(AGREED);
+        let coming = frames.into_iter().map(|frame| Some((valid, frame)));
+        card.wire.coming.extend(coming);
+        let units = receive(&mut card, &[], NOW);
+        assert_eq!(units.len() == 1, joined, "change {n}");
+    }
 }

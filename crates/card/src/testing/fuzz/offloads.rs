@@ -12,7 +12,7 @@ use crate::frame::Ip;
 use crate::header::Header;
 use crate::memory::{Span, gather};
 use crate::offload::Offload;
-use crate::testing::packets::{Link, TcpFields, incomplete, tcp, udp};
+use crate::testing::packets::{Link, TcpFields, fragment, incomplete, tcp, udp};
 use crate::testing::{Guest, Script, VecMemory};
 use crate::wire::{Received, Wire};
 
@@ -218,27 +218,4 @@ pub fn fuzz_card_fragments(data: &[u8]) {
     let fragments =
         counters.joined_fragments + counters.dropped_fragments + counters.waiting_fragments;
     assert_eq!(fragments + passed, came);
-}
-
-/// A frame with a part of a datagram.
-fn fragment(link: Link, data: &[u8], offset: usize, more: bool) -> Vec<u8> {
-    let head = udp(link, &[]);
-    let ip = Ip::parse(&head).unwrap();
-    let mut frame = head.get(..ip.end).unwrap().to_vec();
-    let mut extra = 0;
-    if link.v6 {
-        frame[ip.at + 6] = 44;
-        let field = (offset as u16 & !7) | u16::from(more);
-        frame.extend([17, 0]);
-        frame.extend(field.to_be_bytes());
-        frame.extend([0, 0]);
-        frame.extend(link.id.to_be_bytes());
-        extra = 8;
-    } else {
-        let field = (offset / 8) as u16 & 0x1fff | if more { 0x2000 } else { 0 };
-        frame[ip.at + 6..ip.at + 8].copy_from_slice(&field.to_be_bytes());
-    }
-    ip.set_len(&mut frame, extra + data.len()).unwrap();
-    frame.extend_from_slice(data);
-    frame
 }
