@@ -7,7 +7,8 @@
 //!
 //! [`Card::turn`] moves what there is, both ways, and never blocks. The card has no clock, no thread and no memory of its own: its owner
 //! gives it the time, turns it, and lends it the guest's memory as a [`GuestMemory`]. Nothing is allocated for a packet, and a packet is
-//! copied by the wire alone, between the guest's buffers and wherever the wire leads.
+//! copied by the wire alone, between the guest's buffers and wherever the wire leads; fragments of a datagram are copied once more.
+//! [`Offload`] stands before a wire that has no large units.
 //!
 //! The guest is not trusted. What it writes (addresses, lengths, indices, headers) is checked before it is used. The first lie stops its
 //! queue until it is started anew ([`RingFault`]).

@@ -51,6 +51,8 @@ mod tests {
                     "memory-backend-memfd,id=ram,size=512M,share=on",
                     "-m 512 ",
                     "path=/run/card,",
+                    // It would not reach the card.
+                    "ctrl_guest_offloads=off",
                 ][..],
             ),
             (

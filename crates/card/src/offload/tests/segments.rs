@@ -294,8 +294,9 @@ fn what_cannot_be_cut_is_lost_and_sends_nothing() {
     let mut arp = unit.clone();
     arp[13] = 6;
     let (six, unit_six) = to_cut(&tcp(Link { v6: true, ..LINK }, FIELDS, &bytes(500)), 100);
+    // In the addresses, where they look like a header of TCP.
     let early = Header {
-        csum_start: 30,
+        csum_start: 26,
         ..six
     };
     for (n, (header, unit)) in [
@@ -405,4 +406,22 @@ fn what_no_unit_can_say_is_in_none() {
         let units = receive(&mut card, &[], NOW);
         assert_eq!(units.len() == 1, joined, "change {n}");
     }
+    // Padding alone at the end.
+    let mut frames = segments(LINK, 2, 1000);
+    let last = Link { id: 8, ..LINK };
+    let sequence = FIELDS.sequence.wrapping_add(1000);
+    let fields = TcpFields {
+        sequence,
+        options: false,
+        ..FIELDS
+    };
+    frames[1] = [tcp(last, fields, &bytes(900)), vec![0; 10]].concat();
+    let mut card = card(AGREED);
+    let coming = frames.into_iter().map(|frame| Some((valid, frame)));
+    card.wire.coming.extend(coming);
+    let lens: Vec<_> = receive(&mut card, &[], NOW)
+        .iter()
+        .map(|(_, unit)| unit.len())
+        .collect();
+    assert_eq!(lens, [1054, 964]);
 }
