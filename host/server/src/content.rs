@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut, Write};
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -54,6 +54,15 @@ pub struct Content {
     source: Source,
     len: u64,
     modified: SystemTime,
+}
+
+/// Where bytes of a content lie.
+#[derive(Clone, Copy, Debug)]
+pub enum Lying<'a> {
+    /// In this file, at their offset.
+    File(BorrowedFd<'a>),
+    /// Here.
+    Bytes(&'a [u8]),
 }
 
 #[derive(Clone, Debug)]
@@ -176,6 +185,35 @@ impl Content {
             }
         };
         (read == wanted).then_some(()).ok_or_else(changed)
+    }
+
+    /// Has `read` take `length` bytes from `offset` on, from where they lie, and tell how many it took. With `looks`, the file must be as
+    /// it was opened when they have been taken: for the last bytes that a client gets, and now and then before.
+    ///
+    /// # Errors
+    /// Those of `read`, and when the file has changed since it was opened.
+    pub fn read_where_it_lies(
+        &self,
+        offset: u64,
+        length: usize,
+        looks: bool,
+        read: impl FnOnce(Lying<'_>) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        let taken = match &self.source {
+            Source::File(file) => {
+                let taken = read(Lying::File(file.as_fd()))?;
+                if looks {
+                    self.is_as_opened(file)?;
+                }
+                taken
+            }
+            Source::Bytes(bytes) => {
+                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
+                let bytes = rest.and_then(|rest| rest.get(..length));
+                read(Lying::Bytes(bytes.unwrap_or_default()))?
+            }
+        };
+        (taken == length).then_some(()).ok_or_else(changed)
     }
 
     /// A client must not get half of one version and half of another.

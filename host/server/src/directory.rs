@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use nix::fcntl::{OFlag, OpenHow, openat2};
 
 use crate::boot_conf::{self, BOOT_CONFIGURATION, BOOT_PROGRAM, DOCTOR};
-pub use crate::content::{Content, OpenError};
+pub use crate::content::{Content, Lying, OpenError};
 use crate::folder::Folder;
 
 /// The served directory.

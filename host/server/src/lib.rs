@@ -37,6 +37,7 @@ mod others;
 mod pool;
 pub mod ports;
 pub mod ra;
+mod read_ahead;
 pub mod reports;
 pub mod stop;
 pub mod tftp;

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use super::status::Status;
 
 /// Most bytes of a head. Firmware sends a few hundred.
-pub(super) const MAX_LEN: usize = 16 * 1024;
+pub(crate) const MAX_LEN: usize = 16 * 1024;
 /// Most header fields of a head.
 const MAX_FIELDS: usize = 100;
 

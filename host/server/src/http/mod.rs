@@ -12,6 +12,7 @@ mod head;
 mod response;
 mod select;
 mod status;
+pub(crate) mod told;
 mod upload;
 
 use std::io::{self, Read, Write};
@@ -25,7 +26,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
 use self::connections::{Connections, Entry};
-pub(crate) use self::head::Head;
+pub(crate) use self::head::{Head, MAX_LEN as MAX_HEAD};
 pub(crate) use self::response::{Body, Response};
 use self::status::Status;
 use crate::directory::{Content, Directory};
@@ -283,7 +284,7 @@ impl Connection {
     }
 
     fn answer(&mut self, head: &Head, service: &Service) -> io::Result<()> {
-        let name = response::shown(&head.path);
+        let name = told::shown(head);
         let response = Response::to(head, &service.directory);
         if let Some(reason) = &response.refusal {
             service.refused(self.client, &name, reason);
@@ -292,34 +293,25 @@ impl Connection {
             return write(&mut self.stream, &response, head.close);
         };
         let length = range.end - range.start;
-        let mut start = Event::now(Kind::HttpStart, self.client.ip())
-            .file(&name)
-            .bytes(length);
-        if range.start > 0 {
-            start = start.message(format!("from byte {} on", range.start));
-        }
-        service.events.record(start);
+        let client = self.client.ip();
+        service.events.record(told::start(client, &name, range));
         let (began, mut sent) = (Instant::now(), 0);
         let result = write(&mut self.stream, &response, head.close)
             .and_then(|()| self.send(content, range.clone(), &mut sent));
-        let kind = match result {
-            Ok(()) => Kind::HttpDone,
-            Err(_) => Kind::HttpError,
-        };
-        let mut event = Event::now(kind, self.client.ip())
-            .file(&name)
-            .bytes(sent)
-            .seconds(began.elapsed().as_secs_f64());
-        if let Err(error) = &result {
-            event = event.message(match self.entry.gave_way() {
-                true => format!(
-                    "the client took less than {ENOUGH} bytes in {} s, and others waited",
-                    self.limits.slow.as_secs()
-                ),
-                false => broken_off(error, length, self.limits),
-            });
-        }
-        service.events.record(event);
+        let took = began.elapsed();
+        service.events.record(match &result {
+            Ok(()) => told::done(client, &name, sent, took),
+            Err(error) => {
+                let why = match self.entry.gave_way() {
+                    true => format!(
+                        "the client took less than {ENOUGH} bytes in {} s, and others waited",
+                        self.limits.slow.as_secs()
+                    ),
+                    false => broken_off(error, length, self.limits),
+                };
+                told::broken_off(client, &name, sent, took).message(why)
+            }
+        });
         result
     }
 
@@ -381,8 +373,7 @@ fn write_with_more_to_come(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<(
 
 impl Service {
     fn refused(&self, client: SocketAddr, name: &str, reason: &str) {
-        let event = Event::now(Kind::HttpError, client.ip()).file(name);
-        self.events.record(event.message(reason));
+        self.events.record(told::refused(client.ip(), name, reason));
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod places;
 mod sender;
+pub(crate) mod told;
 mod transfer;
 
 use std::io;
@@ -31,9 +32,7 @@ use crate::listen::Listen;
 use crate::stop::Stop;
 
 use places::{Claim, Places, Waiting};
-pub(crate) use sender::Terms;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use sender::{Action, Sender};
+pub(crate) use sender::{Action, Sender, Terms};
 
 /// What the server needs to know.
 #[derive(Clone, Debug)]

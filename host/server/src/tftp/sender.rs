@@ -162,6 +162,11 @@ impl Sender {
         left.min(self.terms.block_size.into()) as usize
     }
 
+    /// Bytes of the file.
+    pub(crate) fn size(&self) -> u64 {
+        self.terms.size
+    }
+
     /// File bytes that the client has acknowledged.
     pub(crate) fn acknowledged_bytes(&self) -> u64 {
         self.offset(self.acked + 1).min(self.terms.size)

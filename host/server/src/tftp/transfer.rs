@@ -1,6 +1,5 @@
 //! One transfer: a thread that does what its [`Sender`] says.
 
-use std::fmt::Write as _;
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -14,10 +13,11 @@ use wireboot_wire::tftp::{
 };
 
 use super::places::Place;
-use super::sender::{Action, End, Sender};
-use super::{Path, acknowledgement, agree, is_transient};
+use super::sender::{Action, Sender};
+use super::{Path, acknowledgement, agree, is_transient, told};
 use crate::content::Content;
-use crate::event::{Event, Events, Kind};
+use crate::event::Events;
+use crate::read_ahead::ReadAhead;
 use crate::stop::Stop;
 
 /// Bytes of IPv4 and UDP headers.
@@ -30,11 +30,6 @@ const MAX_SEND: usize = 65_535 - IPV6_UDP_HEADERS;
 const MAX_SEGMENTS: usize = 64;
 /// MTU when the kernel does not know the path's.
 const ETHERNET_MTU: usize = 1500;
-
-/// Bytes of the file asked of the disk ahead of those being sent: some ten milliseconds at the rate of a fast client.
-const AHEAD: u64 = 4 << 20;
-/// Bytes asked for in one call. Linux takes a longer one for as much as it reads ahead at most, which is this much by default.
-const AHEAD_STEP: u64 = 128 << 10;
 
 /// A transfer to be made.
 pub(super) struct Job {
@@ -51,41 +46,20 @@ impl Job {
     /// Makes the transfer, and tells how it ended.
     pub(super) fn run(&self, place: &Place) {
         let began = Instant::now();
-        let event = |kind| Event::now(kind, self.path.client.ip()).file(&self.name);
-        match self.transfer(place) {
-            Ok(sender) => {
-                let done = |kind| {
-                    event(kind)
-                        .bytes(sender.acknowledged_bytes())
-                        .seconds(began.elapsed().as_secs_f64())
-                };
-                let again = sender.resent_blocks();
-                self.events.record(match sender.end() {
-                    Some(End::Complete) if again > 0 => {
-                        done(Kind::TftpDone).message(format!("{again} blocks sent again"))
-                    }
-                    Some(End::Complete) => done(Kind::TftpDone),
-                    Some(End::SizeOnly) => event(Kind::TftpSize).bytes(self.file.len()),
-                    Some(End::Aborted) => done(Kind::TftpError)
-                        .message(format!("the client ended it: {}", sender.error_text())),
-                    Some(End::Illegal) => done(Kind::TftpError)
-                        .message("the client sent a packet that has no place in a read"),
-                    Some(End::Silent) => {
-                        done(Kind::TftpError).message("the client stopped answering")
-                    }
-                    None if self.stop.is_set() => {
-                        done(Kind::TftpError).message("the server was stopped")
-                    }
-                    None => done(Kind::TftpError)
-                        .message("the client did not answer, and others needed its place"),
-                });
-            }
-            Err(error) => self.events.record(
-                event(Kind::TftpError)
-                    .seconds(began.elapsed().as_secs_f64())
-                    .message(error),
-            ),
-        }
+        let client = self.path.client.ip();
+        let event = match self.transfer(place) {
+            Ok(sender) => match sender.end() {
+                Some(end) => told::end(end, &sender, client, &self.name, began.elapsed()),
+                None if self.stop.is_set() => {
+                    told::broken_off(&sender, client, &self.name, began.elapsed())
+                        .message("the server was stopped")
+                }
+                None => told::broken_off(&sender, client, &self.name, began.elapsed())
+                    .message(told::REVOKED),
+            },
+            Err(error) => told::failed(client, &self.name, began.elapsed()).message(error),
+        };
+        self.events.record(event);
     }
 
     fn transfer(&self, place: &Place) -> io::Result<Sender> {
@@ -110,18 +84,10 @@ impl Job {
                 }
                 Action::Send { first, count } => {
                     if !std::mem::replace(&mut told, true) {
-                        let mut agreed =
-                            format!("block size {}, window {}", terms.block_size, terms.window);
-                        if let Some(slide) = terms.slide {
-                            let _ = write!(agreed, " sliding by {slide}");
-                        }
-                        let event = Event::now(Kind::TftpStart, self.path.client.ip());
                         self.events
-                            .record(event.file(&self.name).bytes(terms.size).message(agreed));
+                            .record(told::start(&terms, self.path.client.ip(), &self.name));
                     }
-                    for part in ahead.due(sender.offset(first), terms.size) {
-                        self.file.read_ahead(part, AHEAD_STEP);
-                    }
+                    ahead.before(&self.file, sender.offset(first));
                     match batch.send_blocks(&sender, &self.file, first, count) {
                         Ok(sent) => sender.sent(sent, Instant::now()),
                         Err(error) => {
@@ -144,22 +110,6 @@ impl Job {
             batch.tell(code, text)?;
         }
         Ok(sender)
-    }
-}
-
-/// How far the kernel has been asked to read the file, so that a file that lies on disk alone does not hold up a window.
-#[derive(Debug, Default)]
-struct ReadAhead {
-    asked: u64,
-}
-
-impl ReadAhead {
-    /// Where the parts begin, of [`AHEAD_STEP`] bytes each, that are to be asked for before the bytes from `offset` on are sent.
-    fn due(&mut self, offset: u64, size: u64) -> impl Iterator<Item = u64> {
-        let until = offset.saturating_add(AHEAD).min(size);
-        let from = self.asked;
-        self.asked = from.max(until.next_multiple_of(AHEAD_STEP));
-        (from..until).step_by(AHEAD_STEP as usize)
     }
 }
 
@@ -336,25 +286,5 @@ mod tests {
         batch.send_one(b"one").unwrap();
         let error = batch.send_one(b"two").unwrap_err();
         assert_eq!(error.to_string(), "the client closed its port");
-    }
-
-    #[test]
-    fn each_part_of_a_file_is_asked_for_once_and_in_time() {
-        for size in [0, 1, AHEAD_STEP, AHEAD_STEP + 1, 3 * AHEAD + 12_345] {
-            let mut ahead = ReadAhead::default();
-            let mut parts = Vec::new();
-            // Forward, and now and then back to send again.
-            for offset in (0..size).step_by(90_000).flat_map(|at| [at, at / 2]) {
-                parts.extend(ahead.due(offset, size));
-                let asked = parts.len() as u64 * AHEAD_STEP;
-                assert!(
-                    asked >= size.min(offset + AHEAD),
-                    "{asked} at {offset} of {size}"
-                );
-                assert!(asked < offset.max(90_000 + offset * 2) + AHEAD + 2 * AHEAD_STEP);
-            }
-            let all: Vec<u64> = (0..size).step_by(AHEAD_STEP as usize).collect();
-            assert_eq!(parts, all);
-        }
     }
 }
