@@ -11,10 +11,11 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use landlock::PathFd;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::rand::GetRandomFlags;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -30,6 +31,7 @@ use crate::directory::Directory;
 use crate::event::{Console, Events};
 use crate::interface;
 use crate::reports::Reports;
+use crate::station::Station;
 use crate::stop::Stop;
 
 /// Serve a directory to machines that boot from the network.
@@ -122,7 +124,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     if args.no_dhcp && args.no_tftp && args.no_http {
         bail!("--no-dhcp, --no-tftp and --no-http leave nothing to serve");
     }
-    let directory = Arc::new(directory(&args)?);
+    let directory = Arc::new(directory(&args.dir, args.nbp.as_deref())?);
     let account = Account::choose(args.user.as_deref())?;
     if args.check {
         confine::become_user(account.as_ref(), CapabilitySet::empty())?;
@@ -281,8 +283,9 @@ impl ReportsFolder {
     }
 }
 
-fn directory(args: &ServeArgs) -> anyhow::Result<Directory> {
-    if let Some(nbp) = &args.nbp
+/// `dir` with the programs that lie beside this one, or with `nbp` in the place of that wireboot.efi.
+fn directory(dir: &Path, nbp: Option<&Path>) -> anyhow::Result<Directory> {
+    if let Some(nbp) = nbp
         && !nbp.is_file()
     {
         bail!("--nbp {}: there is no such file", nbp.display());
@@ -291,10 +294,26 @@ fn directory(args: &ServeArgs) -> anyhow::Result<Directory> {
         let program = std::env::current_exe().ok()?;
         Some(program.parent()?.join(name)).filter(|path| path.is_file())
     };
-    let boot_program = args.nbp.clone().or_else(|| beside(BOOT_PROGRAM));
-    Directory::open(&args.dir, boot_program)
+    let boot_program = nbp.map(Path::to_owned).or_else(|| beside(BOOT_PROGRAM));
+    Directory::open(dir, boot_program)
         .and_then(|directory| directory.with_doctor(beside(DOCTOR)))
-        .with_context(|| format!("cannot serve {}", args.dir.display()))
+        .with_context(|| format!("cannot serve {}", dir.display()))
+}
+
+/// A [`Station`] that serves `dir` and the programs beside this one. What it serves is told.
+///
+/// # Errors
+/// When `dir` cannot be read, or the system gives no random numbers.
+pub fn station(dir: &Path, events: Events) -> anyhow::Result<Station> {
+    let directory = directory(dir, None)?;
+    std::fs::read_dir(dir).with_context(|| format!("cannot serve {}", dir.display()))?;
+    let mut random = [0; 18];
+    let filled = rustix::rand::getrandom(&mut random, GetRandomFlags::empty())
+        .context("asking the system for random numbers")?;
+    ensure!(filled == 18, "the system gave too few random numbers");
+    let station = Station::new(directory, events.clone(), random);
+    say_what_is_served(station.directory(), &events);
+    Ok(station)
 }
 
 fn say_what_is_served(directory: &Directory, events: &Events) {

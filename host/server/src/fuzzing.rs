@@ -15,6 +15,8 @@ use crate::http::{Body, Head, Response};
 use crate::ports::Port;
 use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer};
 
+pub use crate::station::fuzz::fuzz_card_serve;
+
 /// Size of the file in the TFTP part, in bytes.
 const FILE: u64 = 100_000;
 

@@ -5,7 +5,7 @@
 //!     \___________________________events_____________/
 //! ```
 //!
-//! [`cli`] is the whole server as a command; the other modules are its parts.
+//! [`cli`] is the whole server as a command; the other modules are its parts. [`station`] is the same parts on a link of their own, without sockets.
 #![deny(missing_docs)]
 
 mod arp;
@@ -39,6 +39,7 @@ pub mod ports;
 pub mod ra;
 mod read_ahead;
 pub mod reports;
+pub mod station;
 pub mod stop;
 pub mod tftp;
 mod trees;

@@ -101,7 +101,11 @@ impl LinkSocket {
 
 /// The addresses of who speaks in an ARP packet for IPv4 over Ethernet, if it is one and they are of a single host.
 fn speaker(packet: &[u8]) -> Option<(Ipv4Addr, [u8; 6])> {
-    let arp = ArpPacketSlice::from_slice(packet).ok()?;
+    speaker_of(&ArpPacketSlice::from_slice(packet).ok()?)
+}
+
+/// The same of a packet that is whole.
+pub(crate) fn speaker_of(arp: &ArpPacketSlice<'_>) -> Option<(Ipv4Addr, [u8; 6])> {
     let kind = (arp.hw_addr_type(), arp.proto_addr_type());
     (kind == (ArpHardwareId::ETHERNET, EtherType::IPV4)).then_some(())?;
     let mac: [u8; 6] = arp.sender_hw_addr().try_into().ok()?;

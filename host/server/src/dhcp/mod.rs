@@ -5,5 +5,6 @@ mod responder;
 mod socket;
 
 pub use probe::another_gives_addresses;
+pub(crate) use responder::hardware_address;
 pub use responder::{Answers, Destination, Reply, Responder};
 pub use socket::{DhcpServer, DhcpSockets};

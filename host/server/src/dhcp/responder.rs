@@ -406,7 +406,7 @@ fn client_name(message: &Message) -> String {
 }
 
 /// `52:54:00:12:34:56`.
-pub(super) fn hardware_address(bytes: &[u8]) -> String {
+pub(crate) fn hardware_address(bytes: &[u8]) -> String {
     let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     bytes.join(":")
 }

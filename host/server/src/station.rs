@@ -1,0 +1,391 @@
+//! The server as one station on a link of its own: frames and the time in, frames out. No socket, no thread, no clock.
+//!
+//! ```text
+//!   frame ──> frame::parse ──┬── ARP, echo ─────────────────────────┐
+//!                            ├── UDP 67 ──> dhcp::Responder ────────┤
+//!                            ├── UDP 69, others ──> downloads       ├──> answers: whole frames, few
+//!                            └── TCP 80 ──> exchanges ──────────────┘
+//!
+//!   Station::next: an answer, else the next block or segment of a flow: its headers, and where the bytes behind them lie
+//! ```
+//!
+//! The bytes of files stay where they are: whoever carries a frame takes them from there ([`Payload::pieces`]). What leaves is bounded by the
+//! windows of TFTP and TCP, and nothing is made before it can leave.
+//!
+//! Answers go to the Ethernet address that was heard, so the station asks nobody for one, and keeps none. It serves IPv4.
+
+mod downloads;
+mod exchanges;
+mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod payload;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wireboot_tcp::{Transmit, closed};
+use wireboot_wire::dhcp::{CLIENT_PORT, SERVER_PORT};
+
+use self::downloads::{Downloads, Step};
+use self::exchanges::Exchanges;
+use self::frame::{Arrived, Mac, Peer};
+use crate::dhcp::{Answers, Destination, Responder};
+use crate::directory::Directory;
+use crate::event::{Event, Events, Kind};
+use crate::link_socket::speaker_of;
+use crate::ports::Port;
+pub use frame::Partial;
+pub use payload::{Payload, Piece};
+
+/// The station's address.
+pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// Bits of its network's prefix.
+const PREFIX: u8 = 24;
+/// The addresses that it gives.
+const FIRST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 128);
+const LAST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 254);
+/// Its Ethernet address, a locally administered one.
+const MAC: Mac = [0x02, 0x77, 0x62, 0x6f, 0x6f, 0x74];
+/// The longest packet of its link.
+pub const MTU: usize = 1500;
+/// Answers that wait. What is to be answered beyond is lost, as on a wire, and asked for again.
+const MAX_ANSWERS: usize = 64;
+/// Frames of one flow in a row while others may have some, too.
+const STREAK: u32 = 32;
+
+/// A frame that leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Its first bytes.
+    pub head: &'a [u8],
+    /// What follows.
+    pub payload: Payload<'a>,
+    /// The checksum that is not complete.
+    pub partial: Option<Partial>,
+    /// Payload of each segment, where the frame is to be cut into several.
+    pub mss: Option<u16>,
+}
+
+/// What all flows share.
+#[derive(Debug)]
+struct Host {
+    mac: Mac,
+    address: Ipv4Addr,
+    answers: VecDeque<Vec<u8>>,
+    events: Events,
+    epoch: Instant,
+}
+
+impl Host {
+    fn answer(&mut self, frame: Vec<u8>) {
+        if self.answers.len() < MAX_ANSWERS {
+            self.answers.push_back(frame);
+        }
+    }
+
+    /// Sends a segment without payload, from a port of ours.
+    fn reset(&mut self, to: Peer, port: u16, out: &Transmit) {
+        let from = SocketAddrV4::new(self.address, port);
+        self.answer(frame::segment(self.mac, from, to, out));
+    }
+
+    fn tcp_time(&self, now: Instant) -> wireboot_tcp::Instant {
+        let micros = now.saturating_duration_since(self.epoch).as_micros();
+        wireboot_tcp::Instant::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
+    }
+
+    fn time_of(&self, at: wireboot_tcp::Instant) -> Instant {
+        let micros = u64::try_from(at.total_micros()).unwrap_or(0);
+        self.epoch + Duration::from_micros(micros)
+    }
+}
+
+/// One of the flows.
+#[derive(Clone, Copy, Debug)]
+enum Flow {
+    Download(usize),
+    Exchange(usize),
+}
+
+/// A server on a link.
+pub struct Station {
+    host: Host,
+    directory: Arc<Directory>,
+    responder: Responder,
+    downloads: Downloads,
+    exchanges: Exchanges,
+    /// The flow whose turn it is: downloads first.
+    turn: usize,
+    streak: u32,
+    /// Whose the last frame was.
+    last: Option<Flow>,
+    head: Vec<u8>,
+    due: Option<Instant>,
+}
+
+impl Station {
+    /// Serves `directory`. Of `random`, which must be unpredictable, initial sequence numbers and ports are made. All times count from when
+    /// this is called.
+    #[must_use]
+    pub fn new(directory: Directory, events: Events, random: [u8; 18]) -> Self {
+        let directory = Arc::new(directory);
+        let http = format!("http://{ADDRESS}");
+        directory.reached_at(format!("{http}/"));
+        let answers = Answers {
+            server: ADDRESS,
+            prefix: PREFIX,
+            range: Some(FIRST..=LAST),
+            router: None,
+            dns: Vec::new(),
+            directory: directory.clone(),
+            tftp: true,
+            http: Some(http),
+        };
+        let [a, b, secret @ ..] = random;
+        Self {
+            host: Host {
+                mac: MAC,
+                address: ADDRESS,
+                answers: VecDeque::new(),
+                events,
+                epoch: Instant::now(),
+            },
+            directory,
+            responder: Responder::new(answers),
+            downloads: Downloads::new(u16::from_ne_bytes([a, b])),
+            exchanges: Exchanges::new(secret),
+            turn: 0,
+            streak: 0,
+            last: None,
+            head: Vec::new(),
+            due: None,
+        }
+    }
+
+    /// What it serves.
+    #[must_use]
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// The machine on the link has begun anew: what was under way is nobody's any more. Addresses that were given stay so.
+    pub fn forget_flows(&mut self) {
+        self.downloads.clear();
+        self.exchanges.clear();
+        self.host.answers.clear();
+        (self.last, self.due) = (None, None);
+    }
+
+    /// Takes a frame. `partial`: its transport checksum was left to whoever carries it.
+    pub fn take(&mut self, bytes: &[u8], partial: bool, now: Duration) {
+        let now = self.host.epoch + now;
+        let Some(arrived) = frame::parse(bytes, self.host.mac, partial) else {
+            return;
+        };
+        let host = &mut self.host;
+        match arrived {
+            Arrived::Arp(request) => {
+                if let Some((address, mac)) = speaker_of(&request)
+                    && self.responder.heard(address, mac, now)
+                {
+                    let event = Event::now(Kind::DhcpInUse, mac_name(mac)).address(address);
+                    host.events
+                        .record(event.message("it is given to nobody else"));
+                }
+                if let Some(reply) = frame::arp_reply(&request, host.mac, host.address) {
+                    host.answer(reply);
+                }
+            }
+            Arrived::Udp { from, to, payload } if to.port() == SERVER_PORT => {
+                self.dhcp(from, payload, now);
+            }
+            // Answers go to single hosts.
+            _ if !arrived.is_between(host.address) => {}
+            Arrived::Udp { from, to, payload } => {
+                let ends = (from, to.port());
+                self.downloads
+                    .take(host, &self.directory, ends, payload, now);
+            }
+            Arrived::Tcp {
+                from,
+                to,
+                segment,
+                payload,
+            } => {
+                if to.port() == exchanges::PORT {
+                    self.exchanges
+                        .take(host, &self.directory, from, (&segment, payload), now);
+                } else if let Some(reply) = closed(&segment) {
+                    host.reset(from, to.port(), &reply.into());
+                }
+            }
+            Arrived::Echo {
+                from,
+                id,
+                seq,
+                payload,
+                ..
+            } => {
+                let reply = frame::echo_reply(host.mac, host.address, from, id, seq, payload);
+                if let Some(reply) = reply.filter(|reply| reply.len() <= 14 + MTU) {
+                    host.answer(reply);
+                }
+            }
+        }
+    }
+
+    fn dhcp(&mut self, from: Peer, payload: &[u8], now: Instant) {
+        let port = Port::Server;
+        let (reply, events) = self.responder.answer(payload, from.address, port, now);
+        // Where leases are to outlive the server, they are taken from here.
+        drop(self.responder.changed());
+        if let Some(reply) = reply {
+            let to = match reply.destination {
+                Destination::Unicast(address) => Peer {
+                    mac: from.mac,
+                    address,
+                },
+                Destination::Broadcast => Peer {
+                    mac: [0xff; 6],
+                    address: SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT),
+                },
+                Destination::Hardware(mac, address) => Peer {
+                    mac,
+                    address: SocketAddrV4::new(address, CLIENT_PORT),
+                },
+            };
+            let ours = SocketAddrV4::new(self.host.address, SERVER_PORT);
+            let frame = frame::datagram(self.host.mac, ours, to, &reply.message.emit());
+            self.host.answer(frame);
+        }
+        for event in events {
+            self.host.events.record(event);
+        }
+    }
+
+    /// Whether a frame may come next that is to be cut.
+    #[must_use]
+    pub fn has_bulk(&self) -> bool {
+        self.exchanges.have_bulk()
+    }
+
+    /// The next frame, if there is one to leave now, as long as the link takes. Where `longest` is said, frames of up to so many bytes that
+    /// are to be cut may come, too.
+    pub fn next(&mut self, now: Duration, longest: Option<usize>) -> Option<Frame<'_>> {
+        let now = self.host.epoch + now;
+        self.head.clear();
+        let (mut idle, mut due) = (0, None::<Instant>);
+        self.last = None;
+        while self.host.answers.is_empty() {
+            let downloads = self.downloads.len();
+            let flows = downloads + self.exchanges.len();
+            if idle >= flows {
+                self.due = due;
+                return None;
+            }
+            if self.turn >= flows {
+                self.turn = 0;
+            }
+            let flow = match self.turn.checked_sub(downloads) {
+                None => Flow::Download(self.turn),
+                Some(index) => Flow::Exchange(index),
+            };
+            let (step, partial) = self.step(flow, now, longest);
+            match step {
+                Step::Frame { offset, len, mss } => {
+                    self.streak += 1;
+                    if self.streak >= STREAK {
+                        (self.streak, self.turn) = (0, self.turn + 1);
+                    }
+                    self.last = Some(flow);
+                    let payload = match flow {
+                        Flow::Download(index) => self.downloads.payload(index, offset, len),
+                        Flow::Exchange(index) => self.exchanges.payload(index, offset, len),
+                    };
+                    return Some(Frame {
+                        head: &self.head,
+                        payload,
+                        partial,
+                        mss,
+                    });
+                }
+                Step::Nothing(at) => {
+                    (self.streak, self.turn, idle) = (0, self.turn + 1, idle + 1);
+                    due = due.into_iter().chain(at).min();
+                }
+                // Another flow has its place now.
+                Step::Over => (idle, due) = (0, None),
+            }
+        }
+        self.head = self.host.answers.pop_front()?;
+        Some(Frame {
+            head: &self.head,
+            payload: Payload::default(),
+            partial: None,
+            mss: None,
+        })
+    }
+
+    fn step(
+        &mut self,
+        flow: Flow,
+        now: Instant,
+        longest: Option<usize>,
+    ) -> (Step, Option<Partial>) {
+        let (host, head) = (&mut self.host, &mut self.head);
+        match flow {
+            Flow::Download(index) => (self.downloads.step(index, host, head, now), None),
+            Flow::Exchange(index) => {
+                let directory = &self.directory;
+                self.exchanges
+                    .step(index, host, directory, (head, longest), now)
+            }
+        }
+    }
+
+    /// The payload of the last frame could not be taken from where it lies: what it belongs to ends.
+    pub fn fail(&mut self, why: &std::io::Error, now: Duration) {
+        let (now, why) = (self.host.epoch + now, why.to_string());
+        match self.last.take() {
+            Some(Flow::Download(index)) => {
+                self.downloads.fail(index, &mut self.host, &why, now);
+            }
+            Some(Flow::Exchange(index)) => {
+                self.exchanges.fail(index, &mut self.host, &why, now);
+            }
+            None => {}
+        }
+    }
+
+    /// When [`Self::next`], which had nothing, may have something though nothing comes.
+    #[must_use]
+    pub fn due(&self) -> Option<Duration> {
+        let due = self.due?;
+        Some(due.saturating_duration_since(self.host.epoch))
+    }
+}
+
+impl Arrived<'_> {
+    /// Whether it goes from a single host to this one.
+    fn is_between(&self, us: Ipv4Addr) -> bool {
+        let (from, to) = match self {
+            Self::Arp(_) => return false,
+            Self::Udp { from, to, .. } | Self::Tcp { from, to, .. } => (from, *to.ip()),
+            Self::Echo { from, to, .. } => (from, *to),
+        };
+        let source = *from.address.ip();
+        let all = Ipv4Addr::from(u32::from(us) | (u32::MAX >> PREFIX));
+        let is_single =
+            !source.is_unspecified() && !source.is_multicast() && !source.is_broadcast();
+        to == us && is_single && source != all && source != us
+    }
+}
+
+fn mac_name(mac: Mac) -> String {
+    crate::dhcp::hardware_address(&mac)
+}

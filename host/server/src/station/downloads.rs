@@ -1,0 +1,275 @@
+//! Reads by TFTP: each a [`Sender`], whose blocks leave one by one.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wireboot_wire::text;
+use wireboot_wire::tftp::{DATA_HEADER_LEN, ErrorCode, PORT, Packet, TransferOptions, data_header};
+
+use super::frame::{self, Peer};
+use super::payload::{Part, Payload};
+use super::{Host, MTU};
+use crate::directory::Directory;
+use crate::event::{Event, Kind};
+use crate::read_ahead::ReadAhead;
+use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer, told};
+
+/// Transfers at a time.
+const MAX_TRANSFERS: usize = 64;
+/// How long a transfer keeps its place, when another client wants it, until its client has answered.
+const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
+/// Largest window granted, in blocks.
+const MAX_WINDOW: u16 = 512;
+/// The largest block: a datagram of an MTU.
+const MAX_BLOCK_SIZE: u16 = (MTU - 28 - DATA_HEADER_LEN) as u16;
+/// The ports of transfers begin here (RFC 6335).
+const EPHEMERAL: u16 = 49_152;
+
+/// A transfer.
+#[derive(Debug)]
+struct Download {
+    peer: Peer,
+    /// Its own port here.
+    port: u16,
+    name: String,
+    sender: Sender,
+    /// The OACK packet.
+    options: Vec<u8>,
+    /// Told of at its first block.
+    start: Option<Event>,
+    parts: VecDeque<Part>,
+    ahead: ReadAhead,
+    began: Instant,
+}
+
+/// What a flow has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Headers were written; this much payload follows, to be cut into segments of `mss` bytes if it is said.
+    Frame {
+        offset: u64,
+        len: usize,
+        mss: Option<u16>,
+    },
+    /// Nothing before something comes, or this moment.
+    Nothing(Option<Instant>),
+    /// It is over.
+    Over,
+}
+
+/// All transfers.
+#[derive(Debug)]
+pub(super) struct Downloads {
+    all: Vec<Download>,
+    next_port: u16,
+}
+
+impl Downloads {
+    /// None. `random` chooses the first port.
+    pub(super) fn new(random: u16) -> Self {
+        Self {
+            all: Vec::new(),
+            next_port: EPHEMERAL | random,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+    }
+
+    /// Takes a datagram to one of this host's addresses.
+    pub(super) fn take(
+        &mut self,
+        host: &mut Host,
+        directory: &Arc<Directory>,
+        (from, port): (Peer, u16),
+        datagram: &[u8],
+        now: Instant,
+    ) {
+        if port == PORT {
+            return self.request(host, directory, from, datagram, now);
+        }
+        let is_it = |one: &&mut Download| one.port == port && one.peer.address == from.address;
+        if let Some(download) = self.all.iter_mut().find(is_it) {
+            download.sender.receive(datagram, now);
+        }
+    }
+
+    fn request(
+        &mut self,
+        host: &mut Host,
+        directory: &Arc<Directory>,
+        from: Peer,
+        datagram: &[u8],
+        now: Instant,
+    ) {
+        let client = *from.address.ip();
+        let (request, content) = match answer(datagram, directory) {
+            Answer::Serve(request, content) => (request, content),
+            Answer::Refuse { code, text, name } => {
+                let frame = error(host, PORT, from, code, &text);
+                host.answer(frame);
+                let event = Event::now(Kind::TftpError, client).file(&name);
+                return host.events.record(event.message(text));
+            }
+            Answer::Ignore => return,
+        };
+        // A request repeated from the same port is for the transfer that already runs.
+        if self.all.iter().any(|one| one.peer.address == from.address) {
+            return;
+        }
+        if self.all.len() >= MAX_TRANSFERS && !self.revoke(host, now) {
+            // It asks again.
+            return;
+        }
+        let asked = TransferOptions::from_request(request.options);
+        let (terms, granted) = agree(asked, content.len(), MAX_BLOCK_SIZE, MAX_WINDOW);
+        let name = text::shown(request.filename.as_bytes());
+        let port = self.port();
+        self.all.push(Download {
+            peer: from,
+            port,
+            sender: Sender::new(terms, now),
+            options: acknowledgement(granted),
+            start: Some(told::start(&terms, client.into(), &name)),
+            name,
+            parts: [Part::File(content.clone(), 0..content.len())].into(),
+            ahead: ReadAhead::default(),
+            began: now,
+        });
+    }
+
+    /// A port that no transfer has.
+    fn port(&mut self) -> u16 {
+        loop {
+            let port = self.next_port;
+            self.next_port = EPHEMERAL | port.wrapping_add(1);
+            // There are more ports than transfers.
+            if self.all.iter().all(|one| one.port != port) {
+                return port;
+            }
+        }
+    }
+
+    /// Has the oldest transfer that nobody has answered give way. False when there is none.
+    fn revoke(&mut self, host: &Host, now: Instant) -> bool {
+        let may_go = |one: &Download| {
+            let waits = now.saturating_duration_since(one.began);
+            !one.sender.is_answered() && waits >= TIME_TO_ANSWER
+        };
+        // They are in the order of their beginning, but for those that were moved into a gap.
+        let oldest = self.all.iter().enumerate().filter(|(_, one)| may_go(one));
+        let oldest = oldest.min_by_key(|(_, one)| one.began);
+        let Some((index, _)) = oldest else {
+            return false;
+        };
+        let download = self.all.swap_remove(index);
+        let event = told::broken_off(
+            &download.sender,
+            download.client(),
+            &download.name,
+            now.saturating_duration_since(download.began),
+        );
+        host.events.record(event.message(told::REVOKED));
+        true
+    }
+
+    /// Does the next thing that a transfer has to do: writes headers to `head`.
+    pub(super) fn step(
+        &mut self,
+        index: usize,
+        host: &mut Host,
+        head: &mut Vec<u8>,
+        now: Instant,
+    ) -> Step {
+        let Some(download) = self.all.get_mut(index) else {
+            return Step::Nothing(None);
+        };
+        let from = SocketAddrV4::new(host.address, download.port);
+        match download.sender.next_action(now) {
+            Action::SendOptions => {
+                let options = &download.options;
+                frame::udp_headers(head, host.mac, from, download.peer, options.len());
+                head.extend_from_slice(options);
+                download.sender.sent(0, now);
+                Step::Frame {
+                    offset: 0,
+                    len: 0,
+                    mss: None,
+                }
+            }
+            Action::Send { first, .. } => {
+                if let Some(event) = download.start.take() {
+                    host.events.record(event);
+                }
+                let (offset, len) = (download.sender.offset(first), download.sender.length(first));
+                if let Some(Part::File(content, _)) = download.parts.front() {
+                    download.ahead.before(content, offset);
+                }
+                let datagram = DATA_HEADER_LEN + len;
+                frame::udp_headers(head, host.mac, from, download.peer, datagram);
+                head.extend(data_header(Sender::wire_number(first)));
+                download.sender.sent(1, now);
+                Step::Frame {
+                    offset,
+                    len,
+                    mss: None,
+                }
+            }
+            Action::Wait(until) => Step::Nothing(Some(until)),
+            Action::Ended(end) => {
+                let download = self.all.swap_remove(index);
+                let took = now.saturating_duration_since(download.began);
+                let Download { sender, name, .. } = &download;
+                let event = told::end(end, sender, download.client(), name, took);
+                host.events.record(event);
+                if let Some((code, text)) = sender.farewell() {
+                    let frame = error(host, download.port, download.peer, code, text);
+                    host.answer(frame);
+                }
+                Step::Over
+            }
+        }
+    }
+
+    /// What follows the headers of the frame that a transfer has begun.
+    pub(super) fn payload(&self, index: usize, offset: u64, len: usize) -> Payload<'_> {
+        let download = self.all.get(index);
+        download.map_or_else(Payload::default, |one| Payload::of(&one.parts, offset, len))
+    }
+
+    /// The file of a transfer could not be read.
+    pub(super) fn fail(&mut self, index: usize, host: &mut Host, why: &str, now: Instant) {
+        if index >= self.all.len() {
+            return;
+        }
+        let download = self.all.swap_remove(index);
+        let took = now.saturating_duration_since(download.began);
+        let event = told::failed(download.client(), &download.name, took);
+        host.events.record(event.message(why));
+        let code = ErrorCode::UNDEFINED;
+        let frame = error(host, download.port, download.peer, code, why);
+        host.answer(frame);
+    }
+}
+
+impl Download {
+    fn client(&self) -> IpAddr {
+        (*self.peer.address.ip()).into()
+    }
+}
+
+/// An ERROR packet.
+fn error(host: &Host, port: u16, to: Peer, code: ErrorCode, text: &str) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let text = text.as_bytes();
+    Packet::Error { code, text }.emit(&mut packet);
+    let from = SocketAddrV4::new(host.address, port);
+    frame::datagram(host.mac, from, to, &packet)
+}

@@ -1,0 +1,1006 @@
+//! The station before machines that are made of its own codecs and TCP, on a wire that loses frames, in virtual time.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use etherparse::{ArpEthIpv4Packet, ArpOperation, EtherType, Ethernet2Header};
+use tempfile::TempDir;
+use wireboot_tcp::{Connection, Limits, Segment, State};
+use wireboot_wire::dhcp::{Message, MessageType, option};
+use wireboot_wire::tftp::{ErrorCode, Packet, TransferOptions};
+
+use super::*;
+use crate::directory::Lying;
+use crate::event::Console;
+
+const CLIENT: Mac = [0x52, 0x54, 0, 1, 2, 3];
+/// Less than anybody waits before saying something again.
+const PATIENT: Duration = Duration::from_millis(500);
+const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 200);
+
+/// A station, its directory and its events.
+struct Scene {
+    scratch: TempDir,
+    station: Station,
+    now: Duration,
+    /// Of frames that are to be cut.
+    longest: Option<usize>,
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
+}
+
+impl Scene {
+    fn new(files: &[(&str, &[u8])]) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let served = scratch.path().join("served");
+        fs::create_dir(&served).unwrap();
+        for (name, bytes) in files {
+            fs::write(served.join(name), bytes).unwrap();
+        }
+        let directory = Directory::open(&served, None).unwrap();
+        let events = File::create(scratch.path().join("events")).unwrap();
+        let events = Events::new(Console::Silent, Some(events));
+        Self {
+            station: Station::new(directory, events, [7; 18]),
+            scratch,
+            now: Duration::from_secs(1),
+            longest: None,
+        }
+    }
+
+    fn served(&self) -> std::path::PathBuf {
+        self.scratch.path().join("served")
+    }
+
+    fn events(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("events")).unwrap()
+    }
+
+    fn take(&mut self, frame: &[u8]) {
+        self.station.take(frame, false, self.now);
+    }
+
+    /// The next frame, whole, as the wire of a guest that completes no checksums puts it.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let frame = self.station.next(self.now, self.longest)?;
+            let mut whole = frame.head.to_vec();
+            let mss = frame.mss;
+            let mut failure = None;
+            for piece in frame.payload.pieces() {
+                if let Err(error) = append(&mut whole, piece) {
+                    failure = Some(error);
+                }
+            }
+            if let Some(partial) = frame.partial {
+                partial.complete(&mut whole);
+            }
+            // Only what is to be cut is longer than the link takes.
+            assert_eq!(mss.is_some(), whole.len() > 14 + MTU);
+            let longest = self.longest.unwrap_or(14 + MTU);
+            assert!(whole.len() <= longest.min(14 + 65_535));
+            match failure {
+                None => return Some(whole),
+                Some(error) => self.station.fail(&error, self.now),
+            }
+        }
+    }
+
+    /// All frames that may leave now.
+    fn all(&mut self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.next()).take(10_000).collect()
+    }
+
+    fn flows(&self) -> usize {
+        self.station.downloads.len() + self.station.exchanges.len()
+    }
+}
+
+fn append(whole: &mut Vec<u8>, piece: Piece<'_>) -> std::io::Result<()> {
+    match piece {
+        Piece::Bytes(bytes) => {
+            whole.extend_from_slice(bytes);
+            Ok(())
+        }
+        Piece::File {
+            content,
+            offset,
+            len,
+            looks,
+        } => content.read_where_it_lies(offset, len, looks, |lying| match lying {
+            Lying::File(file) => {
+                let mut bytes = vec![0; len];
+                let file = File::from(file.try_clone_to_owned()?);
+                let got = std::os::unix::fs::FileExt::read_at(&file, &mut bytes, offset)?;
+                whole.extend_from_slice(bytes.get(..got).unwrap());
+                Ok(got)
+            }
+            Lying::Bytes(bytes) => {
+                whole.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+        }),
+    }
+}
+
+fn peer(port: u16) -> Peer {
+    Peer {
+        mac: MAC,
+        address: SocketAddrV4::new(ADDRESS, port),
+    }
+}
+
+fn from(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(CLIENT_ADDRESS, port)
+}
+
+/// What the client finds in a frame to it.
+fn parsed(frame: &[u8]) -> Arrived<'_> {
+    frame::parse(frame, CLIENT, false).expect("a frame that is right")
+}
+
+fn udp(frame: &[u8]) -> (u16, u16, &[u8]) {
+    match parsed(frame) {
+        Arrived::Udp { from, to, payload } => (from.address.port(), to.port(), payload),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_asks_for_its_address_is_told() {
+    let mut scene = Scene::new(&[]);
+    let request = |target_ipv4| {
+        let header = Ethernet2Header {
+            source: CLIENT,
+            destination: [0xff; 6],
+            ether_type: EtherType::ARP,
+        };
+        let arp = ArpEthIpv4Packet {
+            operation: ArpOperation::REQUEST,
+            sender_mac: CLIENT,
+            sender_ipv4: CLIENT_ADDRESS.octets(),
+            target_mac: [0; 6],
+            target_ipv4,
+        };
+        [&header.to_bytes()[..], &arp.to_bytes()].concat()
+    };
+    scene.take(&request(ADDRESS.octets()));
+    let reply = scene.next().unwrap();
+    assert_eq!((&reply[..6], &reply[6..12]), (&CLIENT[..], &MAC[..]));
+    // Operation, its own addresses, the client's.
+    assert_eq!(reply[20..22], [0, 2]);
+    assert_eq!(
+        (&reply[22..28], &reply[28..32]),
+        (&MAC[..], &ADDRESS.octets()[..])
+    );
+    assert_eq!(
+        (&reply[32..38], &reply[38..42]),
+        (&CLIENT[..], &CLIENT_ADDRESS.octets()[..])
+    );
+    scene.take(&request([10, 77, 0, 9]));
+    assert_eq!(scene.next(), None);
+    // It has an address of the range by hand.
+    assert!(scene.events().contains("dhcp-in-use"), "{}", scene.events());
+}
+
+#[test]
+fn an_echo_comes_back() {
+    let mut scene = Scene::new(&[]);
+    let builder = |to: Ipv4Addr| {
+        etherparse::PacketBuilder::ethernet2(CLIENT, MAC)
+            .ipv4(CLIENT_ADDRESS.octets(), to.octets(), 64)
+            .icmpv4_echo_request(3, 4)
+    };
+    let mut frame = Vec::new();
+    builder(ADDRESS).write(&mut frame, b"abcde").unwrap();
+    scene.take(&frame);
+    let reply = scene.next().unwrap();
+    let mut expected = Vec::new();
+    etherparse::PacketBuilder::ethernet2(MAC, CLIENT)
+        .ipv4(ADDRESS.octets(), CLIENT_ADDRESS.octets(), 64)
+        .icmpv4_echo_reply(3, 4)
+        .write(&mut expected, b"abcde")
+        .unwrap();
+    assert_eq!(reply[34..], expected[34..]);
+    assert_eq!(reply[..14], expected[..14]);
+    // Whose bytes changed on the way.
+    *frame.last_mut().unwrap() ^= 1;
+    scene.take(&frame);
+    let mut other = Vec::new();
+    builder(CLIENT_ADDRESS).write(&mut other, b"").unwrap();
+    scene.take(&other);
+    assert_eq!(scene.next(), None);
+}
+
+/// What a client of this class is told to boot.
+fn boot_file(scene: &mut Scene, class: &str, architecture: u16, user: Option<&[u8]>) -> String {
+    let mut discover = Message::request(MessageType::Discover, 77, CLIENT);
+    discover.options.set(option::VENDOR_CLASS, class);
+    discover
+        .options
+        .set(option::ARCHITECTURE, architecture.to_be_bytes());
+    if let Some(user) = user {
+        discover.options.set(option::USER_CLASS, user);
+    }
+    let from = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, CLIENT_PORT);
+    let to = Peer {
+        mac: [0xff; 6],
+        address: SocketAddrV4::new(Ipv4Addr::BROADCAST, SERVER_PORT),
+    };
+    scene.take(&frame::datagram(CLIENT, from, to, &discover.emit()));
+    let offer = scene.next().unwrap();
+    assert_eq!(offer[..6], CLIENT);
+    let (source, destination, payload) = udp(&offer);
+    assert_eq!((source, destination), (SERVER_PORT, CLIENT_PORT));
+    let offer = Message::parse(payload).unwrap();
+    assert_eq!(offer.message_type(), Some(MessageType::Offer));
+    assert!((FIRST..=LAST).contains(&offer.yiaddr));
+    offer.boot_file().unwrap().to_owned()
+}
+
+#[test]
+fn machines_are_told_what_to_boot() {
+    let mut scene = Scene::new(&[("wireboot.efi", b"MZ")]);
+    assert_eq!(
+        boot_file(&mut scene, "PXEClient:Arch:00007", 7, None),
+        "wireboot.efi"
+    );
+    let by_http = boot_file(&mut scene, "HTTPClient:Arch:00016", 16, None);
+    assert_eq!(by_http, "http://10.77.0.1/wireboot.efi");
+    let wireboot = boot_file(&mut scene, "PXEClient", 7, Some(b"\x08wireboot"));
+    assert_eq!(wireboot, "http://10.77.0.1/wireboot.conf");
+}
+
+/// Reads a file by TFTP; the frame of each number in `lost` is lost on its way to the client. The file, or the server's error.
+fn read_by_tftp(
+    scene: &mut Scene,
+    name: &str,
+    options: TransferOptions,
+    lost: impl Fn(u32) -> bool,
+) -> Result<Vec<u8>, (ErrorCode, String)> {
+    const PORT: u16 = 3000;
+    let mut pairs = Vec::new();
+    options.emit(&mut pairs);
+    let mut packet = Vec::new();
+    Packet::Rrq(wireboot_wire::tftp::Request {
+        filename: name,
+        mode: "octet",
+        options: wireboot_wire::tftp::Options::new(&pairs),
+    })
+    .emit(&mut packet);
+    scene.take(&frame::datagram(CLIENT, from(PORT), peer(69), &packet));
+    let block_size = usize::from(options.block_size.unwrap_or(512));
+    let window = options.window_size.unwrap_or(1);
+    let (mut file, mut expected, mut frames, mut unacknowledged) = (Vec::new(), 1u16, 0, 0);
+    let mut silent = 0;
+    loop {
+        let Some(frame) = scene.next() else {
+            silent += 1;
+            assert!(silent < 100, "the transfer stands still");
+            scene.now = scene.station.due().unwrap().max(scene.now);
+            continue;
+        };
+        frames += 1;
+        if lost(frames) {
+            continue;
+        }
+        silent = 0;
+        let (port, _, payload) = udp(&frame);
+        let acknowledge = |scene: &mut Scene, block| {
+            let mut packet = Vec::new();
+            Packet::Ack { block }.emit(&mut packet);
+            scene.take(&frame::datagram(CLIENT, from(PORT), peer(port), &packet));
+            scene.now += Duration::from_millis(1);
+        };
+        match Packet::parse(payload).unwrap() {
+            Packet::Oack(_) => acknowledge(scene, 0),
+            Packet::Data { block, payload } if block == expected => {
+                file.extend_from_slice(payload);
+                expected = expected.wrapping_add(1);
+                unacknowledged += 1;
+                let last = payload.len() < block_size;
+                if last || unacknowledged == window {
+                    unacknowledged = 0;
+                    acknowledge(scene, block);
+                }
+                if last {
+                    // The server ends, too.
+                    assert_eq!(scene.next(), None);
+                    return Ok(file);
+                }
+            }
+            Packet::Data { .. } => {
+                unacknowledged = 0;
+                acknowledge(scene, expected.wrapping_sub(1));
+            }
+            Packet::Error { code, text } => {
+                return Err((code, String::from_utf8(text.to_vec()).unwrap()));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn options(block_size: u16, window_size: u16) -> TransferOptions {
+    TransferOptions {
+        block_size: Some(block_size),
+        window_size: Some(window_size),
+        ..TransferOptions::default()
+    }
+}
+
+#[test]
+fn files_come_by_tftp() {
+    let file = bytes(100_000);
+    let mut scene = Scene::new(&[("file", &file), ("empty", b""), ("even", &file[..1024])]);
+    let whole = |_| false;
+    for asked in [
+        TransferOptions::default(),
+        options(1468, 1),
+        options(1468, 8),
+        options(8, 64),
+    ] {
+        assert!(read_by_tftp(&mut scene, "file", asked, whole).as_ref() == Ok(&file));
+        assert_eq!(scene.flows(), 0);
+    }
+    for (name, len) in [("empty", 0), ("even", 1024)] {
+        let got = read_by_tftp(&mut scene, name, TransferOptions::default(), whole);
+        assert!(got.as_deref() == Ok(&file[..len]), "{name}");
+    }
+    let events = scene.events();
+    assert_eq!(events.matches("tftp-start").count(), 6);
+    assert_eq!(events.matches("tftp-done").count(), 6, "{events}");
+    assert!(!events.contains("sent again"), "{events}");
+}
+
+#[test]
+fn no_block_is_longer_than_the_link_takes() {
+    let file = bytes(10_000);
+    let mut scene = Scene::new(&[("file", &file)]);
+    let mut packet = Vec::new();
+    let mut pairs = Vec::new();
+    options(9000, 4).emit(&mut pairs);
+    Packet::Rrq(wireboot_wire::tftp::Request {
+        filename: "file",
+        mode: "octet",
+        options: wireboot_wire::tftp::Options::new(&pairs),
+    })
+    .emit(&mut packet);
+    scene.take(&frame::datagram(CLIENT, from(3000), peer(69), &packet));
+    let oack = scene.next().unwrap();
+    let (port, _, payload) = udp(&oack);
+    assert!(payload.windows(4).any(|w| w == b"1468"), "{payload:?}");
+    let mut packet = Vec::new();
+    Packet::Ack { block: 0 }.emit(&mut packet);
+    scene.take(&frame::datagram(CLIENT, from(3000), peer(port), &packet));
+    let window = scene.all();
+    assert_eq!(window.len(), 4);
+    assert!(window.iter().all(|frame| frame.len() == 14 + MTU));
+}
+
+#[test]
+fn blocks_that_are_lost_come_again() {
+    let file = bytes(100_000);
+    let mut scene = Scene::new(&[("file", &file)]);
+    for window in [1, 8] {
+        let got = read_by_tftp(&mut scene, "file", options(1468, window), |n| n % 7 == 3);
+        assert!(got.as_ref() == Ok(&file));
+    }
+    assert!(scene.events().contains("sent again"));
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let mut scene = Scene::new(&[]);
+    let options = TransferOptions::default();
+    let error = read_by_tftp(&mut scene, "nothing", options, |_| false).unwrap_err();
+    assert_eq!(
+        error,
+        (
+            ErrorCode::NOT_FOUND,
+            "there is no such file here".to_owned()
+        )
+    );
+    assert_eq!(scene.flows(), 0);
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_ends_with_an_error() {
+    let file = bytes(1_000_000);
+    let mut scene = Scene::new(&[("file", &file)]);
+    let path = scene.served().join("file");
+    let changes = |n| {
+        if n == 100 {
+            change(&path);
+        }
+        false
+    };
+    let error = read_by_tftp(&mut scene, "file", options(1468, 8), changes).unwrap_err();
+    assert_eq!(error.1, "the file was changed while it was sent");
+    assert!(scene.events().contains("tftp-error"));
+    assert_eq!(scene.flows(), 0);
+
+    fs::write(&path, &file).unwrap();
+    let mut client = Client::new(&scene, 4000);
+    client.send(b"GET /file HTTP/1.1\r\n\r\n");
+    let path = scene.served().join("file");
+    client.run(&mut scene, |n| {
+        if n == 100 {
+            change(&path);
+        }
+        false
+    });
+    assert_eq!(client.connection.error(), Some(wireboot_tcp::Error::Reset));
+    assert!(client.received.len() < file.len());
+    let events = scene.events();
+    let last = events.lines().last().unwrap();
+    assert!(
+        last.contains("http-error") && last.contains("was changed"),
+        "{events}"
+    );
+    assert_eq!(scene.flows(), 0);
+}
+
+/// The same length, other bytes, another time.
+fn change(path: &Path) {
+    let file = File::options().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_at(&file, b"other", 999_000).unwrap();
+    let later = std::time::SystemTime::now() + Duration::from_secs(10);
+    file.set_modified(later).unwrap();
+}
+
+/// A machine with one connection.
+struct Client {
+    port: u16,
+    connection: Connection,
+    sent: Vec<u8>,
+    received: Vec<u8>,
+    frames: u32,
+}
+
+impl Client {
+    fn new(scene: &Scene, port: u16) -> Self {
+        let now = scene
+            .station
+            .host
+            .tcp_time(scene.station.host.epoch + scene.now);
+        Self {
+            port,
+            connection: Connection::connect(1460, 1000, now),
+            sent: Vec::new(),
+            received: Vec::new(),
+            frames: 0,
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.sent.extend_from_slice(bytes);
+        self.connection.queue(bytes.len() as u32);
+    }
+
+    /// Sends and receives until neither side has anything to say for ten seconds, or it is over. Of what the server sends, each frame that `lost`
+    /// says is lost.
+    fn run(&mut self, scene: &mut Scene, lost: impl Fn(u32) -> bool) {
+        let limits = Limits {
+            window: 1 << 20,
+            room: 1 << 20,
+            unit: 0,
+        };
+        let mut begun = scene.now;
+        loop {
+            let now = scene
+                .station
+                .host
+                .tcp_time(scene.station.host.epoch + scene.now);
+            let released = self.connection.acknowledged() as usize;
+            self.sent.drain(..released);
+            let mut moved = false;
+            while let Some(out) = self.connection.transmit(now, &limits) {
+                moved = true;
+                let mut frame = Vec::new();
+                let partial =
+                    frame::tcp_headers(&mut frame, CLIENT, from(self.port), peer(80), &out);
+                frame.extend_from_slice(&self.sent[out.offset as usize..][..out.len]);
+                partial.complete(&mut frame);
+                scene.take(&frame);
+                scene.station.exchanges.check_bounds();
+            }
+            while let Some(frame) = scene.next() {
+                moved = true;
+                self.frames += 1;
+                if lost(self.frames) {
+                    continue;
+                }
+                if let Arrived::Tcp {
+                    segment, payload, ..
+                } = parsed(&frame)
+                {
+                    self.hear(now, &segment, payload);
+                }
+            }
+            if self.connection.is_over() {
+                return;
+            }
+            if moved {
+                begun = scene.now;
+                scene.now += Duration::from_millis(1);
+                continue;
+            }
+            let ours = self
+                .connection
+                .poll_at()
+                .map(|at| Duration::from_micros(at.total_micros() as u64));
+            let due = ours.into_iter().chain(scene.station.due()).min();
+            let due = due
+                .unwrap_or(Duration::MAX)
+                .max(scene.now + Duration::from_millis(1));
+            if due > begun + Duration::from_secs(10) {
+                return;
+            }
+            scene.now = due;
+        }
+    }
+
+    fn hear(&mut self, now: wireboot_tcp::Instant, segment: &Segment<'_>, payload: &[u8]) {
+        if let Some(placement) = self.connection.receive(now, segment, 1 << 20) {
+            if placement.at == 0 {
+                let end = placement.skip + placement.len;
+                self.received
+                    .extend_from_slice(&payload[placement.skip..end]);
+                if placement.advance as usize > placement.len {
+                    self.connection.renege();
+                }
+            } else {
+                self.connection.renege();
+            }
+        }
+    }
+}
+
+/// Splits what came into heads and bodies by their lengths.
+fn responses(mut bytes: &[u8]) -> Vec<(String, &[u8])> {
+    let mut all = Vec::new();
+    while let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: "));
+        let length = length.map_or(0, |length| length.parse().unwrap());
+        bytes = &bytes[end + 4..];
+        let (body, rest) = bytes.split_at(bytes.len().min(length));
+        all.push((head, body));
+        bytes = rest;
+    }
+    all
+}
+
+#[test]
+fn files_come_by_http_one_behind_the_other() {
+    let file = bytes(300_000);
+    let mut scene = Scene::new(&[("file", &file), ("small", b"small"), ("empty", b"")]);
+    for lost in [(|_| false) as fn(u32) -> bool, |n| n % 11 == 5] {
+        let mut client = Client::new(&scene, 4000);
+        client.send(
+            b"GET /file HTTP/1.1\r\n\r\nGET /small HTTP/1.1\r\n\r\nGET /empty HTTP/1.1\r\n\r\n",
+        );
+        client.send(
+            b"GET /nothing HTTP/1.1\r\n\r\nGET /file HTTP/1.1\r\nRange: bytes=1000-2999\r\n\r\n",
+        );
+        client.send(b"GET /small HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client.run(&mut scene, lost);
+        let got = responses(&client.received);
+        let statuses: Vec<_> = got.iter().map(|(head, _)| &head[9..12]).collect();
+        assert_eq!(statuses, ["200", "200", "200", "404", "206", "200"]);
+        assert!(got[0].1 == file);
+        assert_eq!((got[1].1, got[2].1), (&b"small"[..], &b""[..]));
+        assert!(got[4].1 == &file[1000..3000]);
+        assert_eq!(got[5].1, b"small");
+        assert_eq!(client.connection.state(), State::CloseWait);
+        client.connection.close();
+        client.run(&mut scene, |_| false);
+        assert_eq!(client.connection.error(), None);
+        scene.now += Duration::from_secs(120);
+        assert_eq!(scene.all(), Vec::<Vec<u8>>::new());
+        assert_eq!(scene.flows(), 0);
+    }
+    let events = scene.events();
+    assert_eq!(events.matches("http-start").count(), 10, "{events}");
+    assert_eq!(events.matches("http-done").count(), 10, "{events}");
+}
+
+#[test]
+fn a_guest_that_takes_them_gets_units_of_many_segments() {
+    let file = bytes(3_000_000);
+    let mut scene = Scene::new(&[("file", &file)]);
+    assert!(!scene.station.has_bulk());
+    for (longest, lost) in [
+        (14 + 65_535, (|_| false) as fn(u32) -> bool),
+        (1 << 20, |n| n % 11 == 5),
+        (4000, |_| false),
+    ] {
+        scene.longest = Some(longest);
+        let mut client = Client::new(&scene, 4000);
+        client.send(b"GET /file HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client.run(&mut scene, lost);
+        assert!(responses(&client.received)[0].1 == file);
+        let least = file.len() / longest;
+        let frames = client.frames as usize;
+        let most = if lost(5) { usize::MAX } else { 150 + 3 * least };
+        assert!(frames < most, "{frames} frames, {least} at least");
+        client.connection.abort();
+        client.run(&mut scene, |_| false);
+    }
+    assert_eq!(scene.flows(), 0);
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_ends_the_connection() {
+    let mut scene = Scene::new(&[]);
+    for (request, status) in [
+        (
+            &b"POST /report HTTP/1.1\r\nContent-Length: 0\r\n\r\n"[..],
+            "405",
+        ),
+        (b"\x00\x01\x02\r\n\r\n", "400"),
+    ] {
+        let mut client = Client::new(&scene, 4000);
+        client.send(request);
+        client.run(&mut scene, |_| false);
+        assert_eq!(&client.received[9..12], status.as_bytes());
+        client.connection.abort();
+        client.run(&mut scene, |_| false);
+        assert_eq!(scene.flows(), 0);
+    }
+    // A head without an end.
+    let mut client = Client::new(&scene, 4000);
+    client.send(b"GET / HTTP/1.1\r\n");
+    client.send(&[b'x'; 20_000]);
+    client.run(&mut scene, |_| false);
+    assert_eq!(&client.received[9..12], b"431");
+}
+
+#[test]
+fn clients_that_say_nothing_are_given_up() {
+    let file = bytes(100_000);
+    let mut scene = Scene::new(&[("file", &file)]);
+    let mut client = Client::new(&scene, 4000);
+    client.run(&mut scene, |_| false);
+    assert_eq!(
+        (client.connection.state(), scene.flows()),
+        (State::Established, 1)
+    );
+    let mut packet = Vec::new();
+    Packet::Rrq(wireboot_wire::tftp::Request {
+        filename: "file",
+        mode: "octet",
+        options: wireboot_wire::tftp::Options::new(b""),
+    })
+    .emit(&mut packet);
+    scene.take(&frame::datagram(CLIENT, from(3000), peer(69), &packet));
+    assert_eq!(scene.flows(), 2);
+    let mut frames = 0;
+    loop {
+        frames += scene.all().len();
+        if scene.flows() == 0 {
+            break;
+        }
+        scene.now = scene
+            .station
+            .due()
+            .expect("a time at which something is given up")
+            .max(scene.now + Duration::from_millis(1));
+        assert!(scene.now < Duration::from_secs(1000));
+    }
+    assert!(frames < 30, "{frames}");
+    assert!(scene.events().contains("stopped answering"));
+}
+
+#[test]
+fn what_one_machine_begins_is_bounded() {
+    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    let mut packet = Vec::new();
+    Packet::Rrq(wireboot_wire::tftp::Request {
+        filename: "file",
+        mode: "octet",
+        options: wireboot_wire::tftp::Options::new(b""),
+    })
+    .emit(&mut packet);
+    for port in 0..=1000 {
+        scene.take(&frame::datagram(
+            CLIENT,
+            from(3000 + port),
+            peer(69),
+            &packet,
+        ));
+        let now = scene
+            .station
+            .host
+            .tcp_time(scene.station.host.epoch + scene.now);
+        let mut opening = Connection::connect(1460, 1, now);
+        let limits = Limits {
+            window: 1000,
+            room: 1000,
+            unit: 0,
+        };
+        let syn = opening.transmit(now, &limits).unwrap();
+        scene.take(&frame::segment(CLIENT, from(3000 + port), peer(80), &syn));
+        scene.now += Duration::from_millis(1);
+    }
+    assert_eq!(
+        (scene.station.downloads.len(), scene.station.exchanges.len()),
+        (64, 64)
+    );
+    // Those that nobody had answered for half a second gave way, each once.
+    let revoked = scene.events().matches("others needed its place").count();
+    assert_eq!(revoked, 65);
+    assert!(scene.station.host.answers.len() <= MAX_ANSWERS);
+    // The newest has a place: those that nobody answered gave way.
+    let frames = scene.all();
+    let newest = frames
+        .iter()
+        .filter(|frame| matches!(parsed(frame), Arrived::Udp { to, .. } if to.port() == 4000));
+    assert_eq!(newest.count(), 1);
+    scene.station.forget_flows();
+    assert_eq!((scene.flows(), scene.next()), (0, None));
+}
+
+#[test]
+fn other_ports_are_closed_and_other_hosts_are_not_answered() {
+    let mut scene = Scene::new(&[("file", b"")]);
+    let now = scene.station.host.tcp_time(scene.station.host.epoch);
+    let mut opening = Connection::connect(1460, 1, now);
+    let limits = Limits {
+        window: 1000,
+        room: 1000,
+        unit: 0,
+    };
+    let syn = opening.transmit(now, &limits).unwrap();
+    scene.take(&frame::segment(CLIENT, from(3000), peer(22), &syn));
+    match parsed(&scene.next().unwrap()) {
+        Arrived::Tcp { from, segment, .. } => {
+            assert_eq!((from.address.port(), segment.flags.0), (22, 0x14));
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut to = peer(80);
+    to.address.set_ip(CLIENT_ADDRESS);
+    scene.take(&frame::segment(CLIENT, from(3000), to, &syn));
+    for source in [
+        Ipv4Addr::BROADCAST,
+        Ipv4Addr::new(10, 77, 0, 255),
+        ADDRESS,
+        Ipv4Addr::UNSPECIFIED,
+    ] {
+        let source = SocketAddrV4::new(source, 3000);
+        scene.take(&frame::segment(CLIENT, source, peer(80), &syn));
+    }
+    assert_eq!((scene.next(), scene.flows()), (None, 0));
+}
+
+/// A read request from this port.
+fn ask(scene: &mut Scene, port: u16, options: TransferOptions) {
+    let mut pairs = Vec::new();
+    options.emit(&mut pairs);
+    let mut packet = Vec::new();
+    Packet::Rrq(wireboot_wire::tftp::Request {
+        filename: "file",
+        mode: "octet",
+        options: wireboot_wire::tftp::Options::new(&pairs),
+    })
+    .emit(&mut packet);
+    scene.take(&frame::datagram(CLIENT, from(port), peer(69), &packet));
+}
+
+/// The client at this port acknowledges a block to the server's.
+fn acknowledge(scene: &mut Scene, (port, server): (u16, u16), block: u16) {
+    let mut packet = Vec::new();
+    Packet::Ack { block }.emit(&mut packet);
+    scene.take(&frame::datagram(CLIENT, from(port), peer(server), &packet));
+}
+
+/// The ports of client and server of each datagram that leaves now.
+fn ends(scene: &mut Scene) -> Vec<(u16, u16)> {
+    let frames = scene.all();
+    let ends = frames.iter().map(|frame| udp(frame));
+    ends.map(|(server, client, _)| (client, server)).collect()
+}
+
+#[test]
+fn a_request_that_comes_twice_has_one_transfer() {
+    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    for _ in 0..2 {
+        ask(&mut scene, 3000, options(512, 1));
+    }
+    assert_eq!((scene.flows(), scene.all().len()), (1, 1));
+}
+
+#[test]
+fn transfers_take_turns_and_have_ports_of_their_own() {
+    let mut scene = Scene::new(&[("file", &bytes(500_000))]);
+    let mut servers = Vec::new();
+    for port in [3000, 3001] {
+        ask(&mut scene, port, options(512, 200));
+        servers.extend(ends(&mut scene));
+    }
+    assert_ne!(servers[0].1, servers[1].1);
+    // Of another's, one takes no acknowledgement.
+    acknowledge(&mut scene, (3001, servers[0].1), 0);
+    assert_eq!(scene.next(), None);
+    for end in &servers {
+        acknowledge(&mut scene, *end, 0);
+    }
+    let order: Vec<u16> = ends(&mut scene)
+        .into_iter()
+        .map(|(client, _)| client)
+        .collect();
+    assert_eq!(order.len(), 400);
+    let first = order.first().copied().unwrap();
+    for (client, streak) in order
+        .chunks(32)
+        .zip([true, false].into_iter().cycle())
+        .take(12)
+    {
+        assert!(
+            client.iter().all(|client| (*client == first) == streak),
+            "{order:?}"
+        );
+    }
+}
+
+#[test]
+fn no_two_transfers_have_one_port() {
+    let mut scene = Scene::new(&[("file", &bytes(500))]);
+    ask(&mut scene, 3000, options(512, 1));
+    let first = ends(&mut scene)[0].1;
+    // There are 16384 ports.
+    for _ in 0..16_384 {
+        ask(&mut scene, 3001, options(512, 1));
+        let (client, server) = ends(&mut scene)[0];
+        assert_ne!(server, first);
+        let mut packet = Vec::new();
+        let (code, text) = (ErrorCode::UNDEFINED, &b""[..]);
+        Packet::Error { code, text }.emit(&mut packet);
+        scene.take(&frame::datagram(
+            CLIENT,
+            from(client),
+            peer(server),
+            &packet,
+        ));
+        assert_eq!((scene.next(), scene.flows()), (None, 1));
+    }
+}
+
+#[test]
+fn the_next_deadline_is_the_first_of_all() {
+    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    for (port, seconds) in [(3000, 5), (3001, 1), (3002, 9)] {
+        ask(
+            &mut scene,
+            port,
+            TransferOptions {
+                timeout: Some(seconds),
+                ..TransferOptions::default()
+            },
+        );
+    }
+    assert_eq!(scene.all().len(), 3);
+    for turn in 0..3 {
+        scene.station.turn = turn;
+        assert_eq!(scene.next(), None);
+        let first = scene.now + Duration::from_secs(1);
+        assert_eq!(scene.station.due(), Some(first));
+    }
+}
+
+#[test]
+fn a_transfer_that_ends_holds_up_no_other() {
+    let mut scene = Scene::new(&[("file", &bytes(600))]);
+    let mut clients = Vec::new();
+    for port in [3000, 3001, 3002] {
+        ask(&mut scene, port, options(512, 2));
+        clients.extend(ends(&mut scene));
+    }
+    acknowledge(&mut scene, clients[0], 0);
+    assert_eq!(ends(&mut scene), [clients[0], clients[0]]);
+    // The first ends, the second has something to send, the last is looked at first and waits.
+    acknowledge(&mut scene, clients[0], 2);
+    acknowledge(&mut scene, clients[1], 0);
+    scene.station.turn = 2;
+    assert_eq!(ends(&mut scene), [clients[1], clients[1]]);
+    assert_eq!(scene.flows(), 2);
+}
+
+#[test]
+fn what_changed_on_its_way_is_passed_over() {
+    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    let mut packet = Vec::new();
+    Packet::Rrq(wireboot_wire::tftp::Request {
+        filename: "file",
+        mode: "octet",
+        options: wireboot_wire::tftp::Options::new(b""),
+    })
+    .emit(&mut packet);
+    let mut read = Vec::new();
+    etherparse::PacketBuilder::ethernet2(CLIENT, MAC)
+        .ipv4(CLIENT_ADDRESS.octets(), ADDRESS.octets(), 64)
+        .udp(3000, 69)
+        .write(&mut read, &packet)
+        .unwrap();
+    let now = scene.station.host.tcp_time(scene.station.host.epoch);
+    let limits = Limits {
+        window: 1000,
+        room: 1000,
+        unit: 0,
+    };
+    let syn = Connection::connect(1460, 1, now)
+        .transmit(now, &limits)
+        .unwrap();
+    let syn = frame::segment(CLIENT, from(3000), peer(80), &syn);
+    // Destination, source, type; time to live, flags (a fragment); checksums; the last byte.
+    for at in [5, 6, 12, 22, 20] {
+        for frame in [&read, &syn] {
+            let mut other = frame.clone();
+            other[at] ^= if at == 20 { 0x60 } else { 1 };
+            if at == 20 {
+                // A fragment, with a header that is right.
+                other[24..26].fill(0);
+                let sum = etherparse::checksum::Sum16BitWords::new().add_slice(&other[14..34]);
+                other[24..26].copy_from_slice(&sum.ones_complement().to_be().to_be_bytes());
+            }
+            scene.take(&other);
+        }
+    }
+    for (frame, at) in [(&read, 41), (&read, read.len() - 1), (&syn, 50), (&syn, 37)] {
+        let mut other = frame.clone();
+        other[at] ^= 1;
+        scene.take(&other);
+        assert_eq!(scene.flows(), 0, "byte {at}");
+        for len in 0..frame.len() {
+            scene.take(&frame[..len]);
+        }
+    }
+    assert_eq!((scene.flows(), scene.next()), (0, None));
+    // Nothing of that was wrong before; a checksum that is not complete is not looked at.
+    scene.take(&read);
+    let mut partial = syn;
+    partial[50] ^= 1;
+    scene.station.take(&partial, true, scene.now);
+    assert_eq!(scene.flows(), 2);
+}
+
+#[test]
+fn a_client_that_asks_for_much_at_once_waits() {
+    let mut scene = Scene::new(&[("small", b"small")]);
+    let mut client = Client::new(&scene, 4000);
+    client.send(&b"GET /small HTTP/1.1\r\n\r\n".repeat(100));
+    client.run(&mut scene, |_| false);
+    assert_eq!(responses(&client.received).len(), 100);
+}
+
+#[test]
+fn a_client_that_ends_its_side_gets_its_answer_and_an_end() {
+    let mut scene = Scene::new(&[("small", b"small")]);
+    // Then the same port again, while the connection before waits for stray segments; and one whose server ends first.
+    for request in [
+        &b"GET /small HTTP/1.1\r\n\r\n"[..],
+        b"GET /small HTTP/1.1\r\nConnection: close\r\n\r\n",
+        b"GET /small HTTP/1.1\r\n\r\n",
+    ] {
+        let begun = scene.now;
+        let mut client = Client::new(&scene, 4000);
+        client.send(request);
+        client.run(&mut scene, |_| false);
+        client.connection.close();
+        client.run(&mut scene, |_| false);
+        assert_eq!(responses(&client.received)[0].1, b"small");
+        assert_eq!(client.connection.error(), None);
+        let state = client.connection.state();
+        assert!(
+            matches!(state, State::TimeWait | State::Closed),
+            "{state:?}"
+        );
+        assert!(scene.now < begun + PATIENT);
+    }
+}
