@@ -1,9 +1,10 @@
 //! `wireboot nic`.
 
 mod arguments;
+mod socket_place;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
@@ -11,9 +12,15 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use wireboot_card::feature;
 
+use wireboot_server::event::{Console, Events};
+
+use self::socket_place::SocketPlace;
 use crate::card::HostCard;
 use crate::table::{BUSES, LINES, Tables};
-use crate::wires::{HostWire, Tap};
+use crate::wires::{HostWire, ServerWire, Tap};
+
+/// Memory of a machine of which nobody says how much it has.
+const MEMORY_MIB: u32 = 1024;
 
 /// A network card for virtual machines, as a program of its own
 ///
@@ -30,9 +37,30 @@ use crate::wires::{HostWire, Tap};
 #[command(verbatim_doc_comment)]
 #[allow(missing_docs, reason = "the help of each stands at its arguments")]
 pub enum Nic {
+    Serve(ServeArgs),
     Run(RunArgs),
     Args(ArgsArgs),
     Table(TableArgs),
+}
+
+/// Boot virtual machines from a directory, by a card that is the boot server too.
+///
+/// The card and the server in it need no privilege, no interface and no network: the machine has a network of its own, on which the server is
+/// 10.77.0.1. It gives the machine an address, wireboot.efi and the files of DIR, by DHCP, TFTP and HTTP over IPv4, as `wireboot serve` does.
+/// The arguments by which QEMU attaches a machine are printed when the card is there.
+///
+/// Ends with 0 after SIGINT or SIGTERM, with 1 when it cannot start.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// Directory to serve
+    pub dir: PathBuf,
+    /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to [default: wireboot-card in
+    /// $XDG_RUNTIME_DIR, else in a new directory of this user's]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Keep counters in FILE, as JSON, written anew each second and at the end
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    pub stats: Option<PathBuf>,
 }
 
 /// Be a card, until SIGINT or SIGTERM.
@@ -46,7 +74,8 @@ pub struct RunArgs {
     /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end
     #[arg(long, value_name = "PATH")]
     pub socket: PathBuf,
-    /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made; or none
+    /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made; serve=DIR, a boot server as
+    /// of `wireboot nic serve DIR`; or none
     #[arg(long, value_name = "WIRE")]
     pub wire: WireArgument,
     /// What guests are offered, of what the card can: all, none, or a list of csum, guest_csum, guest_tso4, guest_tso6, guest_ecn, guest_ufo,
@@ -76,7 +105,7 @@ pub struct ArgsArgs {
     )]
     pub monitor: Monitor,
     /// Memory of the machine
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = MEMORY_MIB, value_parser = clap::value_parser!(u32).range(1..))]
     pub memory: u32,
 }
 
@@ -115,6 +144,8 @@ pub enum WireArgument {
     None,
     /// The tap of this name.
     Tap(String),
+    /// A boot server of this directory.
+    Serve(PathBuf),
 }
 
 impl FromStr for WireArgument {
@@ -124,7 +155,8 @@ impl FromStr for WireArgument {
         match text.split_once('=') {
             None if text == "none" => Ok(Self::None),
             Some(("tap", name)) if !name.is_empty() => Ok(Self::Tap(name.to_owned())),
-            _ => Err("a wire is tap=NAME or none".to_owned()),
+            Some(("serve", dir)) if !dir.is_empty() => Ok(Self::Serve(dir.into())),
+            _ => Err("a wire is tap=NAME, serve=DIR or none".to_owned()),
         }
     }
 }
@@ -181,6 +213,7 @@ fn offload_named(name: &str) -> Result<u64, String> {
 /// What keeps it from running, and what to do.
 pub fn run(command: Nic) -> Result<()> {
     match command {
+        Nic::Serve(arguments) => serve(&arguments),
         Nic::Run(arguments) => run_card(&arguments),
         Nic::Args(arguments) => {
             let socket = std::path::absolute(&arguments.socket)?;
@@ -204,10 +237,31 @@ fn print_tables(arguments: &TableArgs) -> Result<()> {
     Ok(())
 }
 
+fn serve(arguments: &ServeArgs) -> Result<()> {
+    let wire = server(&arguments.dir)?;
+    let place = SocketPlace::choose(arguments.socket.as_deref())?;
+    // The server sends no fragments that a guest would need room for.
+    let offloads = !feature::GUEST_UFO;
+    let card = HostCard::new(place.path(), wire, offloads, arguments.stats.as_deref())?;
+    let text = arguments::text(Monitor::Qemu, place.path(), MEMORY_MIB)?;
+    eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
+    println!("{text}");
+    let statistics = card.run()?;
+    eprintln!("wireboot nic: {statistics}");
+    Ok(())
+}
+
+/// A boot server of a directory, which tells what it does.
+fn server(dir: &Path) -> Result<HostWire> {
+    let station = wireboot_server::cli::station(dir, Events::new(Console::Human, None))?;
+    Ok(HostWire::Server(Box::new(ServerWire::new(station))))
+}
+
 fn run_card(arguments: &RunArgs) -> Result<()> {
     let wire = match &arguments.wire {
         WireArgument::None => HostWire::None,
         WireArgument::Tap(name) => HostWire::Tap(Tap::open(name)?),
+        WireArgument::Serve(dir) => server(dir)?,
     };
     let card = HostCard::new(
         &arguments.socket,
@@ -250,7 +304,8 @@ mod tests {
     fn wires_are_named() {
         assert_eq!("none".parse(), Ok(WireArgument::None));
         assert_eq!("tap=vm0".parse(), Ok(WireArgument::Tap("vm0".to_owned())));
-        for bad in ["", "tap", "tap=", "none=1", "vm0"] {
+        assert_eq!("serve=a=b".parse(), Ok(WireArgument::Serve("a=b".into())));
+        for bad in ["", "tap", "tap=", "serve", "serve=", "none=1", "vm0"] {
             assert!(bad.parse::<WireArgument>().is_err(), "{bad}");
         }
     }

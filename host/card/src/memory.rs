@@ -14,7 +14,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use wireboot_card::{GuestMemory, Span, Unmapped};
 
 /// Spans that go to the kernel in one call.
-const MAX_SPANS: usize = 64;
+pub(crate) const MAX_SPANS: usize = 64;
 
 /// Where a part of the guest's memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +192,59 @@ impl Mapping {
         usize::try_from(put).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Reads once from `file`, `offset` bytes from its beginning: `len` bytes to the spans, behind their first `skip`. How many bytes.
+    ///
+    /// # Errors
+    /// As [`Self::read_from`].
+    pub(crate) fn read_file(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        spans: &[Span],
+        skip: usize,
+        len: usize,
+    ) -> io::Result<usize> {
+        let offset = offset.try_into().map_err(io::Error::other)?;
+        let mut vectors = Vectors::new();
+        for span in part(spans, skip, len) {
+            self.push(&mut vectors, &[span])?;
+        }
+        // SAFETY: each vector is guest memory that `at` has found in the mapping, to which there is no reference.
+        let got =
+            unsafe { libc::preadv(file.as_raw_fd(), vectors.first(), vectors.count(), offset) };
+        usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Copies from the spans, which are as long as `to`.
+    ///
+    /// # Errors
+    /// [`Unmapped`], also when the spans are shorter.
+    pub(crate) fn gather(&self, spans: &[Span], to: &mut [u8]) -> Result<(), Unmapped> {
+        let mut rest = to;
+        for span in part(spans, 0, rest.len()) {
+            let (now, later) = rest
+                .split_at_mut_checked(span.len as usize)
+                .ok_or(Unmapped)?;
+            self.read(span.address, now)?;
+            rest = later;
+        }
+        rest.is_empty().then_some(()).ok_or(Unmapped)
+    }
+
+    /// Copies to the spans, behind their first `skip` bytes.
+    ///
+    /// # Errors
+    /// [`Unmapped`], also when the spans are shorter; some bytes may have been written.
+    pub(crate) fn scatter(&self, spans: &[Span], skip: usize, from: &[u8]) -> Result<(), Unmapped> {
+        let mut rest = from;
+        for span in part(spans, skip, from.len()) {
+            let (now, later) = rest.split_at_checked(span.len as usize).ok_or(Unmapped)?;
+            self.write(span.address, now)?;
+            rest = later;
+        }
+        rest.is_empty().then_some(()).ok_or(Unmapped)
+    }
+
     fn push(&self, vectors: &mut Vectors, spans: &[Span]) -> io::Result<()> {
         for span in spans {
             let len = span.len as usize;
@@ -207,6 +260,22 @@ impl Mapping {
 /// Whether the spans go to the kernel in one call.
 pub(crate) fn few(spans: &[Span]) -> bool {
     spans.len() <= MAX_SPANS
+}
+
+/// `len` bytes of the spans, behind their first `skip`.
+fn part(spans: &[Span], skip: usize, len: usize) -> impl Iterator<Item = Span> {
+    let (mut skip, mut left) = (skip, len);
+    spans.iter().filter_map(move |span| {
+        let before = skip.min(span.len as usize);
+        let taken = left.min(span.len as usize - before);
+        skip -= before;
+        left -= taken;
+        (taken != 0).then_some(Span {
+            // No overflow: the span lies in the guest's memory.
+            address: span.address.wrapping_add(before as u64),
+            len: taken as u32,
+        })
+    })
 }
 
 /// What `readv` and `writev` take.

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use wireboot_card::{Card, Offload, Queue, RingFault, Turn, Wire};
 
 use crate::memory::Mapping;
@@ -251,6 +251,10 @@ impl Work {
         let Some(memory) = &self.memory else {
             return;
         };
+        if queue == Queue::Receive && ring.start.base == 0 {
+            // A driver that begins anew. One that was only held up goes on from where it was.
+            self.card.wire_mut().wire_mut().restart();
+        }
         let result = self.card.start(memory, queue, ring.start);
         if let Some(bells) = self.queues.get_mut(queue as usize) {
             *bells = Some(Bells {
@@ -307,8 +311,11 @@ impl Work {
         };
         let armed = self.card.arm(memory);
         if !armed.work {
-            let wire = self.card.wire().wire().descriptor().filter(|_| armed.wire);
-            let woken = wait(&self.bell, &self.queues, wire);
+            let host_wire = self.card.wire().wire();
+            let wire = host_wire.descriptor().filter(|_| armed.wire);
+            let due = host_wire.due().filter(|_| armed.wire);
+            let left = due.map(|due| due.saturating_sub(self.begun.elapsed()));
+            let woken = wait(&self.bell, &self.queues, wire, left);
             self.statistics.waits += 1;
             // Before commands are looked at: one that comes later rings again.
             empty(self.bell.0.as_fd());
@@ -338,8 +345,13 @@ enum Woken {
     Broken,
 }
 
-/// Waits. What became of the doorbells of the queues that are in use, in order.
-fn wait(bell: &Bell, queues: &[Option<Bells>; 2], wire: Option<BorrowedFd<'_>>) -> [Woken; 2] {
+/// Waits, for so long at most. What became of the doorbells of the queues that are in use, in order.
+fn wait(
+    bell: &Bell,
+    queues: &[Option<Bells>; 2],
+    wire: Option<BorrowedFd<'_>>,
+    longest: Option<Duration>,
+) -> [Woken; 2] {
     let kicks = queues.iter().flatten().map(|bells| bells.kick.as_ref());
     // The bell stands in for what is not there.
     let mut fds = [bell.0.as_fd(); 4];
@@ -352,7 +364,11 @@ fn wait(bell: &Bell, queues: &[Option<Bells>; 2], wire: Option<BorrowedFd<'_>>) 
         *fd = wire;
     }
     let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-    if poll(&mut polled, None).is_err() {
+    let longest = longest.map(|time| Timespec {
+        tv_sec: time.as_secs() as _,
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    if poll(&mut polled, longest.as_ref()).is_err() {
         // A signal: as good as woken.
         return [Woken::No; 2];
     }

@@ -1,5 +1,6 @@
 //! What may be behind the card.
 
+mod server;
 mod tap;
 
 use std::os::fd::BorrowedFd;
@@ -8,23 +9,40 @@ use std::time::Duration;
 use wireboot_card::{Received, Span, Unit, Wire, feature};
 
 use crate::memory::Mapping;
+pub(crate) use server::ServerWire;
 pub(crate) use tap::Tap;
 
 /// One of the wires.
-#[derive(Debug)]
 pub(crate) enum HostWire {
     /// Nothing: what is sent vanishes, and nothing comes.
     None,
     /// A tap interface.
     Tap(Tap),
+    /// A boot server.
+    Server(Box<ServerWire>),
 }
 
 impl HostWire {
     /// Readable when something has come.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::None => None,
+            Self::None | Self::Server(_) => None,
             Self::Tap(tap) => tap.descriptor(),
+        }
+    }
+
+    /// When something may come, on the clock of [`Wire::receive`], though the guest sends nothing.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        match self {
+            Self::None | Self::Tap(_) => None,
+            Self::Server(server) => server.due(),
+        }
+    }
+
+    /// The guest's driver begins anew.
+    pub(crate) fn restart(&mut self) {
+        if let Self::Server(server) = self {
+            server.restart();
         }
     }
 
@@ -41,6 +59,7 @@ impl Wire<Mapping> for HostWire {
         match self {
             Self::None => feature::KNOWN & !feature::RINGS,
             Self::Tap(_) => Tap::OFFLOADS,
+            Self::Server(_) => ServerWire::OFFLOADS,
         }
     }
 
@@ -48,29 +67,41 @@ impl Wire<Mapping> for HostWire {
         match self {
             Self::None => 0,
             Self::Tap(tap) => tap.max_unit(),
+            Self::Server(server) => server.max_unit(),
+        }
+    }
+
+    fn useful_room(&self) -> usize {
+        match self {
+            Self::None | Self::Tap(_) => self.max_unit(),
+            Self::Server(server) => server.useful_room(),
         }
     }
 
     fn agree(&mut self, features: u64) {
-        if let Self::Tap(tap) = self {
-            tap.agree(features);
+        match self {
+            Self::None => {}
+            Self::Tap(tap) => tap.agree(features),
+            Self::Server(server) => server.agree(features),
         }
     }
 
-    fn send(&mut self, memory: &Mapping, unit: &Unit<'_>, _: Duration) -> bool {
+    fn send(&mut self, memory: &Mapping, unit: &Unit<'_>, now: Duration) -> bool {
         match self {
             Self::None => true,
             Self::Tap(tap) => tap.send(memory, unit),
+            Self::Server(server) => server.send(memory, unit, now),
         }
     }
 
     // A tap has sent a frame when it has it.
     fn flush(&mut self) {}
 
-    fn receive(&mut self, memory: &Mapping, room: &[Span], _: Duration) -> Received {
+    fn receive(&mut self, memory: &Mapping, room: &[Span], now: Duration) -> Received {
         match self {
             Self::None => Received::Nothing,
             Self::Tap(tap) => tap.receive(memory, room),
+            Self::Server(server) => server.receive(memory, room, now),
         }
     }
 }

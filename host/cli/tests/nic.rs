@@ -203,7 +203,11 @@ fn what_cannot_be_is_refused() {
     let free = folder.path().join("card");
     refused(&run(&file, "none"), 1, "is no socket");
     refused(&run(&free, "tap=nosuch0"), 1, "ip tuntap add dev nosuch0");
-    refused(&run(&free, "cable"), 2, "a wire is tap=NAME or none");
+    refused(
+        &run(&free, "cable"),
+        2,
+        "a wire is tap=NAME, serve=DIR or none",
+    );
     let mut command = wireboot(&["run", "--wire", "none", "--offload", "csum,tso", "--socket"]);
     let output = command.arg(&free).output().unwrap();
     refused(
@@ -218,6 +222,57 @@ fn what_cannot_be_is_refused() {
         1,
         "another process listens there",
     );
+}
+
+#[test]
+fn a_server_in_the_card_tells_how_a_machine_is_attached() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("wireboot.efi"), "MZ").unwrap();
+    let mut child = wireboot(&["serve"])
+        .arg(folder.path())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let socket = folder.path().join("wireboot-card");
+    assert!(
+        line.contains(&format!("path={},", socket.display())),
+        "{line}"
+    );
+    assert!(
+        line.contains("vhost-user") && line.contains("share=on"),
+        "{line}"
+    );
+    answers(&mut UnixStream::connect(&socket).unwrap());
+    let id = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    refused(&output, 0, "wireboot.efi");
+    assert!(!socket.exists());
+}
+
+#[test]
+fn what_cannot_be_served_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let serve = |dir: &Path| wireboot(&["serve"]).arg(dir).output().unwrap();
+    let missing = folder.path().join("missing");
+    refused(
+        &serve(&missing),
+        1,
+        &format!("cannot serve {}", missing.display()),
+    );
+    refused(&serve(&file), 1, "Not a directory");
+    refused(&wireboot(&["serve"]).output().unwrap(), 2, "DIR");
+    let wire = format!("serve={}", missing.display());
+    let run = wireboot(&["run", "--socket", "card", "--wire", &wire]).output();
+    refused(&run.unwrap(), 1, "cannot serve");
 }
 
 #[test]

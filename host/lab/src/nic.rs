@@ -1,7 +1,7 @@
-//! `wireboot nic run`, in the lab: a card of ours in the place of QEMU's way to the tap.
+//! `wireboot nic`, in the lab: a card of ours in the place of QEMU's way to the tap.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -40,13 +40,29 @@ impl Nic {
     /// # Errors
     /// When it does not start, with what it said.
     pub fn start(lab: &Lab, mut program: Command, network: &Network) -> Result<Self> {
+        program
+            .args(["nic", "run", "--wire"])
+            .arg(format!("tap={}", network.cable()));
+        Self::launch(lab, program)
+    }
+
+    /// Starts `program`, a command for wireboot in the lab, as a card that is a boot server of `directory`, and waits until it listens.
+    ///
+    /// # Errors
+    /// When it does not start, with what it said.
+    pub fn serve(lab: &Lab, mut program: Command, directory: &Path) -> Result<Self> {
+        program.args(["nic", "serve"]).arg(directory);
+        Self::launch(lab, program)
+    }
+
+    fn launch(lab: &Lab, mut program: Command) -> Result<Self> {
         let scratch = |name: &str| lab.scratch().join(name);
         let (socket, statistics, log) =
             (scratch("card"), scratch("card.json"), scratch("card.log"));
         program
-            .args(["nic", "run", "--socket"])
+            .arg("--socket")
             .arg(&socket)
-            .args(["--wire", &format!("tap={}", network.cable()), "--stats"])
+            .arg("--stats")
             .arg(&statistics)
             .stdout(Stdio::null())
             .stderr(File::create(&log).context("making the card's log")?);

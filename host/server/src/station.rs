@@ -268,12 +268,6 @@ impl Station {
         }
     }
 
-    /// Whether a frame may come next that is to be cut.
-    #[must_use]
-    pub fn has_bulk(&self) -> bool {
-        self.exchanges.have_bulk()
-    }
-
     /// The next frame, if there is one to leave now, as long as the link takes. Where `longest` is said, frames of up to so many bytes that
     /// are to be cut may come, too.
     pub fn next(&mut self, now: Duration, longest: Option<usize>) -> Option<Frame<'_>> {

@@ -188,6 +188,22 @@ const CASES: &[(&str, Case)] = &[
         "our_card_restarts_in_mid_transfer",
         our_card::card_restarts_in_mid_transfer,
     ),
+    (
+        "server_in_the_card_by_pxe",
+        our_card::server_in_the_card_by_pxe,
+    ),
+    (
+        "server_in_the_card_by_http_boot",
+        our_card::server_in_the_card_by_http_boot,
+    ),
+    (
+        "server_in_the_card_by_tftp_alone",
+        our_card::server_in_the_card_by_tftp_alone,
+    ),
+    (
+        "server_in_the_card_while_a_file_changes",
+        our_card::server_in_the_card_while_a_file_changes,
+    ),
     ("in_a_vlan", cards::in_a_vlan),
     ("in_an_embedded_vlan", cards::in_an_embedded_vlan),
     ("over_an_rtl8139", firmware_drivers::over_an_rtl8139),

@@ -1,4 +1,8 @@
-//! Boots through `wireboot nic run`: stock firmware's PXE, wireboot's driver, and the way between them.
+//! Boots through `wireboot nic`: stock firmware's PXE and HTTP Boot, wireboot's driver, and the card between them and a tap, or with the server
+//! in it.
+
+use std::fs::File;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -6,7 +10,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::nic::Nic;
 
-use crate::scene::{Scene, expect, wireboot};
+use crate::scene::{PATIENCE, Scene, expect, wireboot};
 
 /// A scene whose machine has our card.
 fn scene(lab: &Lab, megabytes: usize) -> Result<(Scene<'_>, Nic)> {
@@ -70,4 +74,101 @@ pub(crate) fn card_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
         "{counters}"
     );
     Ok(())
+}
+
+/// A card that is the server, too: without any right, on no network.
+fn server_in_the_card(lab: &Lab, megabytes: usize) -> Result<(Scene<'_>, Nic)> {
+    let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
+    let mut program = lab.command("unshare");
+    program.args(["--net", "setpriv", "--bounding-set=-all", "--inh-caps=-all"]);
+    program.arg("--no-new-privs").arg(wireboot()?);
+    let nic = Nic::serve(lab, program, &scene.system.directory)?;
+    nic.attach(&mut scene.machine)?;
+    Ok((scene, nic))
+}
+
+/// What the card says when it has sent all of a file.
+fn sent(scene: &Scene<'_>, protocol: &str, file: &str) -> Result<String> {
+    let len = std::fs::metadata(scene.system.directory.join(file))?.len();
+    Ok(format!(
+        "{protocol} done     10.77.0.\\d+ {file} {len} bytes"
+    ))
+}
+
+fn has(log: &str, expression: &str) -> Result<bool> {
+    Ok(regex::Regex::new(expression)?.is_match(log))
+}
+
+/// The machine's network is in the card: a directory is all that it takes.
+pub(crate) fn server_in_the_card_by_pxe(lab: &Lab) -> Result<()> {
+    let (scene, nic) = server_in_the_card(lab, 4)?;
+    for _ in 0..2 {
+        scene.boots()?;
+    }
+    let log = nic.log();
+    ensure!(has(&log, &sent(&scene, "TFTP", "wireboot.efi")?)?, "{log}");
+    for file in ["/linux", "/system.cpio", "/data.cpio"] {
+        let name = file.trim_start_matches('/');
+        let sent = sent(&scene, "HTTP", name)?.replace(name, file);
+        ensure!(has(&log, &sent)?, "{sent}: {log}");
+    }
+    ensure!(!log.contains("error") && !log.contains("stopped"), "{log}");
+    let counters = nic.end()?;
+    for lost in ["send_lost", "receive_too_long", "receive_not_agreed"] {
+        ensure!(counter(&counters, lost)? == 0, "{counters}");
+    }
+    // Most came by TCP, and wireboot takes units of many segments.
+    let units = counter(&counters, "received_units")?;
+    ensure!(
+        counter(&counters, "received_bytes")? > 4000 * units,
+        "{counters}"
+    );
+    Ok(())
+}
+
+/// The firmware's own TCP and HTTP.
+pub(crate) fn server_in_the_card_by_http_boot(lab: &Lab) -> Result<()> {
+    let (mut scene, nic) = server_in_the_card(lab, 4)?;
+    scene.machine.pxe_only(None);
+    scene.boots()?;
+    let log = nic.log();
+    let sent = sent(&scene, "HTTP", "wireboot.efi")?;
+    let sent = sent.replace("wireboot.efi", "/wireboot.efi");
+    ensure!(has(&log, &sent)? && !log.contains("TFTP"), "{log}");
+    nic.end().map(drop)
+}
+
+/// All by TFTP, wireboot's windows included.
+pub(crate) fn server_in_the_card_by_tftp_alone(lab: &Lab) -> Result<()> {
+    let (scene, nic) = server_in_the_card(lab, 16)?;
+    let tftp = "tftp://10.77.0.1";
+    scene.system.configure(&format!(
+        "title Test system\nlinux {tftp}/linux\ninitrd {tftp}/system.cpio\ninitrd {tftp}/data.cpio\noptions {}\n",
+        crate::system::OPTIONS
+    ))?;
+    scene.boots()?;
+    let log = nic.log();
+    ensure!(has(&log, &sent(&scene, "TFTP", "data.cpio")?)?, "{log}");
+    nic.end().map(drop)
+}
+
+/// A client must not get half of each version. When the file stays as it is, the boot arrives.
+pub(crate) fn server_in_the_card_while_a_file_changes(lab: &Lab) -> Result<()> {
+    let (scene, nic) = server_in_the_card(lab, 64)?;
+    let data = File::options()
+        .write(true)
+        .open(scene.system.directory.join("data.cpio"))?;
+    let mut machine = scene.start()?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut changed = SystemTime::now();
+    while !nic.log().contains("the file was changed while it was sent") {
+        ensure!(Instant::now() < deadline, "{}", nic.log());
+        changed += Duration::from_secs(1);
+        data.set_modified(changed)?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    scene.arrives(&mut machine)?;
+    let log = nic.log();
+    ensure!(has(&log, "HTTP error.*/data.cpio.*was changed")?, "{log}");
+    nic.end().map(drop)
 }

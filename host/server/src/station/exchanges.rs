@@ -183,11 +183,6 @@ impl Exchanges {
         true
     }
 
-    /// Whether there is data under way or to be sent.
-    pub(super) fn have_bulk(&self) -> bool {
-        self.all.iter().any(|exchange| !exchange.is_idle())
-    }
-
     /// Does the next thing that a connection has to do: writes headers to `head`, whose checksum is to be completed. They are of one segment
     /// or, where `longest` is said, of several that have up to so many bytes with them.
     pub(super) fn step(

@@ -614,7 +614,6 @@ fn files_come_by_http_one_behind_the_other() {
 fn a_guest_that_takes_them_gets_units_of_many_segments() {
     let file = bytes(3_000_000);
     let mut scene = Scene::new(&[("file", &file)]);
-    assert!(!scene.station.has_bulk());
     for (longest, lost) in [
         (14 + 65_535, (|_| false) as fn(u32) -> bool),
         (1 << 20, |n| n % 11 == 5),

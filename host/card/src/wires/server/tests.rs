@@ -1,0 +1,255 @@
+//! The wire between a guest's buffers and a station that answers.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use wireboot_card::GuestMemory;
+use wireboot_server::directory::Directory;
+use wireboot_server::event::Events;
+
+use super::*;
+use crate::memory::Place;
+
+const NOW: Duration = Duration::from_secs(1);
+const SERVER: [u8; 6] = [0x02, 0x77, 0x62, 0x6f, 0x6f, 0x74];
+const GUEST: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
+/// Behind what the guest sends.
+const ROOM: u64 = 0x8000;
+
+fn memory() -> Mapping {
+    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, 0x1_0000).unwrap();
+    let place = Place {
+        guest: 0,
+        len: 0x1_0000,
+        offset: 0,
+    };
+    Mapping::new(&[(place, file)]).unwrap()
+}
+
+/// A wire to a directory with one file.
+fn wire(folder: &Path, bytes: &[u8]) -> ServerWire {
+    fs::write(folder.join("file"), bytes).unwrap();
+    let directory = Directory::open(folder, None).unwrap();
+    ServerWire::new(Station::new(directory, Events::default(), [1; 18]))
+}
+
+/// A packet to the server.
+fn packet(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let len = 20 + payload.len() as u16;
+    let mut header = [
+        &[0x45, 0][..],
+        &len.to_be_bytes(),
+        &[0; 4],
+        &[64, protocol, 0, 0],
+    ]
+    .concat();
+    header.extend([10, 77, 0, 200, 10, 77, 0, 1]);
+    let sum = !sum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&SERVER[..], &GUEST, &[8, 0], &header, payload].concat()
+}
+
+fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let header = [3000, port, 8 + payload.len() as u16, 0].map(u16::to_be_bytes);
+    packet(17, &[header.as_flattened(), payload].concat())
+}
+
+/// A segment without a checksum.
+fn tcp(seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let ports = [3000u16, 80].map(u16::to_be_bytes);
+    let numbers = [seq, ack].map(u32::to_be_bytes);
+    let rest = [0x50, flags, 0xff, 0xff, 0, 0, 0, 0];
+    let header = [ports.as_flattened(), numbers.as_flattened(), &rest];
+    packet(6, &[&header.concat()[..], payload].concat())
+}
+
+/// The ones' complement sum of the bytes' words.
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2);
+    let words = words.map(|word| u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]));
+    let sum: u32 = words.map(u32::from).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// The guest sends a frame, in pieces of 100 bytes.
+fn send(wire: &mut ServerWire, memory: &Mapping, frame: &[u8]) {
+    send_with(wire, memory, Header::default(), frame);
+}
+
+fn send_with(wire: &mut ServerWire, memory: &Mapping, header: Header, frame: &[u8]) {
+    memory.write(0, frame).unwrap();
+    let spans: Vec<Span> = (0..frame.len())
+        .step_by(100)
+        .map(|at| Span {
+            address: at as u64,
+            len: (frame.len() - at).min(100) as u32,
+        })
+        .collect();
+    let unit = Unit {
+        header,
+        head: &[],
+        spans: &spans,
+        len: frame.len(),
+    };
+    assert!(wire.send(memory, &unit, NOW));
+}
+
+/// The guest leaves the checksum to the card.
+const LEFT: Header = Header {
+    flags: NEEDS_CSUM,
+    gso_type: 0,
+    hdr_len: 0,
+    gso_size: 0,
+    csum_start: 34,
+    csum_offset: 16,
+};
+
+/// Room for a unit in buffers of `each` bytes, that lie in reverse order.
+fn room(each: u32) -> Vec<Span> {
+    let count = 1514u32.div_ceil(each);
+    let at = |n| Span {
+        address: ROOM + u64::from((count - 1 - n) * each),
+        len: each,
+    };
+    (0..count).map(at).collect()
+}
+
+fn content(memory: &Mapping, room: &[Span], len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    memory.gather(room, &mut bytes).unwrap();
+    bytes
+}
+
+fn read_request() -> Vec<u8> {
+    udp(
+        69,
+        b"\x00\x01file\x00octet\x00blksize\x001468\x00windowsize\x004\x00",
+    )
+}
+
+#[test]
+fn bytes_of_files_come_to_buffers_of_any_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let file: Vec<u8> = (0..5000u32).map(|n| (n % 251) as u8).collect();
+    // The last is more buffers than go to the kernel at once.
+    for each in [2000, 700, 33, 12] {
+        let mut wire = wire(folder.path(), &file);
+        let memory = memory();
+        let room = room(each);
+        assert!(matches!(
+            wire.receive(&memory, &room, NOW),
+            Received::Nothing
+        ));
+        send(&mut wire, &memory, &read_request());
+        let Received::Unit { len, .. } = wire.receive(&memory, &room, NOW) else {
+            panic!("no OACK");
+        };
+        let oack = content(&memory, &room, len);
+        assert_eq!(oack[42..44], [0, 6]);
+        let port = u16::from_be_bytes([oack[34], oack[35]]);
+        send(&mut wire, &memory, &udp(port, &[0, 4, 0, 0]));
+        for (n, block) in file.chunks(1468).enumerate() {
+            let Received::Unit { len, header } = wire.receive(&memory, &room, NOW) else {
+                panic!("no block");
+            };
+            assert_eq!(header, Header::default());
+            let frame = content(&memory, &room, len);
+            assert_eq!(frame[42..46], [0, 3, 0, n as u8 + 1]);
+            assert!(frame[46..] == *block, "block {n} in buffers of {each}");
+        }
+        assert!(matches!(
+            wire.receive(&memory, &room, NOW),
+            Received::Nothing
+        ));
+        assert!(wire.due().is_some_and(|due| due > NOW));
+        wire.restart();
+        assert!(matches!(
+            wire.receive(&memory, &room, NOW),
+            Received::Nothing
+        ));
+        assert_eq!(wire.due(), None);
+    }
+}
+
+#[test]
+fn a_file_that_has_changed_ends_its_transfer() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut wire = wire(folder.path(), &[1; 5000]);
+    let (memory, room) = (memory(), room(2000));
+    send(&mut wire, &memory, &read_request());
+    wire.receive(&memory, &room, NOW);
+    let oack = content(&memory, &room, 42);
+    let port = u16::from_be_bytes([oack[34], oack[35]]);
+    let file = File::options().write(true).open(folder.path().join("file"));
+    file.unwrap().set_len(1000).unwrap();
+    send(&mut wire, &memory, &udp(port, &[0, 4, 0, 0]));
+    let Received::Unit { len, .. } = wire.receive(&memory, &room, NOW) else {
+        panic!("no ERROR");
+    };
+    let frame = content(&memory, &room, len);
+    assert_eq!(frame[42..44], [0, 5]);
+    let text = String::from_utf8_lossy(&frame[46..]);
+    assert!(text.contains("the file was changed"), "{text}");
+}
+
+#[test]
+fn checksums_are_left_to_guests_that_complete_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for partial in [false, true] {
+        let mut wire = wire(folder.path(), b"");
+        wire.agree(if partial { feature::GUEST_CSUM } else { 0 });
+        let (memory, room) = (memory(), room(2000));
+        send_with(&mut wire, &memory, LEFT, &tcp(9, 0, 2, b""));
+        let Received::Unit { len, header } = wire.receive(&memory, &room, NOW) else {
+            panic!("no SYN-ACK");
+        };
+        let frame = content(&memory, &room, len);
+        assert_eq!(frame[47], 0x12);
+        let pseudo = [&frame[26..34], &[0, 6], &(len as u16 - 34).to_be_bytes()].concat();
+        if partial {
+            assert_eq!(header, LEFT);
+            assert_eq!(frame[50..52], sum(&pseudo).to_be_bytes());
+        } else {
+            assert_eq!(header, Header::default());
+            assert_eq!(sum(&[&pseudo, &frame[34..]].concat()), 0xffff);
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_takes_them_gets_units_of_many_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let file: Vec<u8> = (0..50_000u32).map(|n| (n % 251) as u8).collect();
+    let tso = feature::GUEST_TSO4;
+    for (features, partial, cut) in [(tso, true, true), (tso, false, false), (0, true, false)] {
+        let mut wire = wire(folder.path(), &file);
+        let checksums = if partial { feature::GUEST_CSUM } else { 0 };
+        wire.agree(features | checksums);
+        let memory = memory();
+        let room = [Span {
+            address: ROOM,
+            len: 0x8000,
+        }];
+        send_with(&mut wire, &memory, LEFT, &tcp(9, 0, 2, b""));
+        wire.receive(&memory, &room, NOW);
+        let syn = content(&memory, &room, 54);
+        let ack = u32::from_be_bytes(syn[38..42].try_into().unwrap()).wrapping_add(1);
+        let get = tcp(10, ack, 0x10, b"GET /file HTTP/1.1\r\n\r\n");
+        send_with(&mut wire, &memory, LEFT, &get);
+        assert_eq!(wire.useful_room() > LINK + MTU, cut);
+        let Received::Unit { len, header } = wire.receive(&memory, &room, NOW) else {
+            panic!("no answer");
+        };
+        let frame = content(&memory, &room, len);
+        let body = 4 + frame.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+        assert!(frame[body..] == file[..len - body]);
+        // The guest has told no MSS, so it is that of RFC 9293; it opens with ten of them.
+        let gso = (header.gso_type, header.hdr_len, header.gso_size);
+        assert_eq!(gso, if cut { (1, 54, 536) } else { (0, 0, 0) });
+        assert_eq!(len - 54, if cut { 10 * 536 } else { 536 });
+        assert_eq!(header.flags, u8::from(partial));
+    }
+}
