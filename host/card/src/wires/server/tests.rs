@@ -74,23 +74,24 @@ fn sum(bytes: &[u8]) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// The guest sends a frame, in pieces of 100 bytes.
+/// The guest sends a frame, in pieces of 100 bytes behind ten that the card has written.
 fn send(wire: &mut ServerWire, memory: &Mapping, frame: &[u8]) {
     send_with(wire, memory, Header::default(), frame);
 }
 
 fn send_with(wire: &mut ServerWire, memory: &Mapping, header: Header, frame: &[u8]) {
-    memory.write(0, frame).unwrap();
-    let spans: Vec<Span> = (0..frame.len())
+    let (head, rest) = frame.split_at(10);
+    memory.write(0, rest).unwrap();
+    let spans: Vec<Span> = (0..rest.len())
         .step_by(100)
         .map(|at| Span {
             address: at as u64,
-            len: (frame.len() - at).min(100) as u32,
+            len: (rest.len() - at).min(100) as u32,
         })
         .collect();
     let unit = Unit {
         header,
-        head: &[],
+        head,
         spans: &spans,
         len: frame.len(),
     };
