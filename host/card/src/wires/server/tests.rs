@@ -254,3 +254,92 @@ fn a_guest_that_takes_them_gets_units_of_many_segments() {
         assert_eq!(header.flags, u8::from(partial));
     }
 }
+
+/// Nobody rings: the poller wakes by the server's time.
+#[test]
+fn a_block_that_nobody_acknowledges_is_sent_again_by_a_card_asleep() {
+    use rustix::event::{EventfdFlags, eventfd};
+    use std::sync::atomic::Ordering::{Acquire, Release};
+    use std::time::Instant;
+    use wireboot_card::{Queue, RingLayout, RingStart};
+
+    use crate::poller::Poller;
+    use crate::vhost::{Rings, RunningRing};
+    use crate::wires::HostWire;
+
+    const SIZE: u16 = 8;
+    let layout = RingLayout {
+        size: SIZE,
+        descriptors: 0,
+        available: 0x1000,
+        used: 0x2000,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut wire = wire(folder.path(), &[1; 100]);
+    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, 0x1_0000).unwrap();
+    let mapping = || {
+        let place = Place {
+            guest: 0,
+            len: 0x1_0000,
+            offset: 0,
+        };
+        Mapping::new(&[(place, &file)]).unwrap()
+    };
+    let memory = mapping();
+    send(&mut wire, &memory, &read_request());
+    for n in 0..u64::from(SIZE) {
+        let address = ROOM + 0x800 * n;
+        memory.write(16 * n, &address.to_le_bytes()).unwrap();
+        // Its length, and that the card writes it.
+        memory.write(16 * n + 8, &[0, 8, 0, 0, 2, 0, 0, 0]).unwrap();
+        let entry = layout.available + 4 + 2 * n;
+        memory.write(entry, &(n as u16).to_le_bytes()).unwrap();
+    }
+    // Where a driver goes on that was held up: one that begins anew has asked for nothing yet.
+    let base = SIZE;
+    let used = layout.used + 2;
+    memory.store(used, base, Release).unwrap();
+    memory
+        .store(layout.available + 2, base + SIZE, Release)
+        .unwrap();
+    let poller = Poller::start(HostWire::Server(Box::new(wire))).unwrap();
+    let mut handle = poller.handle();
+    handle.set_memory(Some(mapping()));
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let ring = RunningRing {
+        start: RingStart {
+            layout,
+            base,
+            features: feature::VERSION_1,
+        },
+        kick: eventfd(0, flags).unwrap(),
+        call: None,
+        error: None,
+    };
+    handle.start(Queue::Receive, ring);
+    let begun = Instant::now();
+    while memory.load(used, Acquire).unwrap() != base + 2 {
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(60), "it is not sent again");
+        std::thread::yield_now();
+    }
+    assert!(poller.statistics().unwrap().waits > 0);
+    let oack = content(
+        &memory,
+        &[Span {
+            address: ROOM + 12,
+            len: 100,
+        }],
+        46,
+    );
+    let again = content(
+        &memory,
+        &[Span {
+            address: ROOM + 0x800 + 12,
+            len: 100,
+        }],
+        46,
+    );
+    assert_eq!((oack[43], oack), (6, again));
+}
