@@ -3,13 +3,21 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use wireboot_card::GuestMemory;
+use tempfile::TempDir;
+use wireboot_card::{GuestMemory, Queue, RingLayout, RingStart};
 use wireboot_server::directory::Directory;
 use wireboot_server::event::Events;
 
 use super::*;
 use crate::memory::Place;
+use crate::poller::{Handle, Poller};
+use crate::vhost::{Rings, RunningRing};
+use crate::wires::HostWire;
 
 const NOW: Duration = Duration::from_secs(1);
 const SERVER: [u8; 6] = [0x02, 0x77, 0x62, 0x6f, 0x6f, 0x74];
@@ -255,25 +263,24 @@ fn a_guest_that_takes_them_gets_units_of_many_segments() {
     }
 }
 
-/// Nobody rings: the poller wakes by the server's time.
-#[test]
-fn a_block_that_nobody_acknowledges_is_sent_again_by_a_card_asleep() {
-    use rustix::event::{EventfdFlags, eventfd};
-    use std::sync::atomic::Ordering::{Acquire, Release};
-    use std::time::Instant;
-    use wireboot_card::{Queue, RingLayout, RingStart};
+/// Entries of the guest's receive ring.
+const SIZE: u16 = 8;
+const LAYOUT: RingLayout = RingLayout {
+    size: SIZE,
+    descriptors: 0,
+    available: 0x1000,
+    used: 0x2000,
+};
 
-    use crate::poller::Poller;
-    use crate::vhost::{Rings, RunningRing};
-    use crate::wires::HostWire;
+/// A guest, and a card asked for a file, whose receive ring starts at `base`. What is not looked at is kept from being dropped.
+struct Asked {
+    memory: Mapping,
+    poller: Poller,
+    _handle: Handle,
+    _folder: TempDir,
+}
 
-    const SIZE: u16 = 8;
-    let layout = RingLayout {
-        size: SIZE,
-        descriptors: 0,
-        available: 0x1000,
-        used: 0x2000,
-    };
+fn asked(base: u16) -> Asked {
     let folder = tempfile::tempdir().unwrap();
     let mut wire = wire(folder.path(), &[1; 100]);
     let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
@@ -293,15 +300,13 @@ fn a_block_that_nobody_acknowledges_is_sent_again_by_a_card_asleep() {
         memory.write(16 * n, &address.to_le_bytes()).unwrap();
         // Its length, and that the card writes it.
         memory.write(16 * n + 8, &[0, 8, 0, 0, 2, 0, 0, 0]).unwrap();
-        let entry = layout.available + 4 + 2 * n;
+        let entry = LAYOUT.available + 4 + 2 * n;
         memory.write(entry, &(n as u16).to_le_bytes()).unwrap();
     }
-    // Where a driver goes on that was held up: one that begins anew has asked for nothing yet.
-    let base = SIZE;
-    let used = layout.used + 2;
+    let used = LAYOUT.used + 2;
     memory.store(used, base, Release).unwrap();
     memory
-        .store(layout.available + 2, base + SIZE, Release)
+        .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
     let poller = Poller::start(HostWire::Server(Box::new(wire))).unwrap();
     let mut handle = poller.handle();
@@ -309,7 +314,7 @@ fn a_block_that_nobody_acknowledges_is_sent_again_by_a_card_asleep() {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let ring = RunningRing {
         start: RingStart {
-            layout,
+            layout: LAYOUT,
             base,
             features: feature::VERSION_1,
         },
@@ -318,15 +323,30 @@ fn a_block_that_nobody_acknowledges_is_sent_again_by_a_card_asleep() {
         error: None,
     };
     handle.start(Queue::Receive, ring);
+    Asked {
+        memory,
+        poller,
+        _handle: handle,
+        _folder: folder,
+    }
+}
+
+/// Nobody rings: the poller wakes by the server's time.
+#[test]
+fn a_block_that_nobody_acknowledges_is_sent_again_by_a_card_asleep() {
+    // Where a driver goes on that was held up: one that begins anew has asked for nothing yet.
+    let base = SIZE;
+    let asked = asked(base);
+    let memory = &asked.memory;
     let begun = Instant::now();
-    while memory.load(used, Acquire).unwrap() != base + 2 {
+    while memory.load(LAYOUT.used + 2, Acquire).unwrap() != base + 2 {
         let waited = begun.elapsed();
         assert!(waited < Duration::from_secs(60), "it is not sent again");
         std::thread::yield_now();
     }
-    assert!(poller.statistics().unwrap().waits > 0);
+    assert!(asked.poller.statistics().unwrap().waits > 0);
     let oack = content(
-        &memory,
+        memory,
         &[Span {
             address: ROOM + 12,
             len: 100,
@@ -334,7 +354,7 @@ fn a_block_that_nobody_acknowledges_is_sent_again_by_a_card_asleep() {
         46,
     );
     let again = content(
-        &memory,
+        memory,
         &[Span {
             address: ROOM + 0x800 + 12,
             len: 100,
@@ -342,4 +362,14 @@ fn a_block_that_nobody_acknowledges_is_sent_again_by_a_card_asleep() {
         46,
     );
     assert_eq!((oack[43], oack), (6, again));
+}
+
+#[test]
+fn a_driver_that_begins_anew_gets_nothing_that_was_asked_for_before() {
+    let asked = asked(0);
+    // A card that waits has sent all that there was.
+    while asked.poller.statistics().unwrap().waits == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(asked.memory.load(LAYOUT.used + 2, Acquire), Ok(0));
 }
