@@ -21,6 +21,8 @@ fn smoke_runs(target: &str) -> u32 {
         // Each input is the life of a driver, with all that its device says.
         "virtio" => 1_000,
         "e1000e" => 2_000,
+        // Here, up to 60 KB in each frame.
+        "card_headers" => 1_000,
         // Here, of a loader.
         "loader_calls" => 10_000,
         _ => 20_000,
