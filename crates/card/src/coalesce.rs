@@ -31,7 +31,7 @@ pub struct Limits<T> {
 pub struct Batch {
     /// How many there are; not 0.
     pub frames: usize,
-    /// Their bytes.
+    /// The sum of their lengths.
     pub bytes: usize,
 }
 

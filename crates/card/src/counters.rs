@@ -5,9 +5,9 @@ use crate::ring::RingFault;
 /// Units and their bytes, link headers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Units.
+    /// A frame each, or many segments or fragments as one.
     pub units: u64,
-    /// Bytes.
+    /// Of frames, link headers included, without `virtio_net_hdr`.
     pub bytes: u64,
 }
 

@@ -48,7 +48,7 @@ impl Header {
         }
     }
 
-    /// Reads it.
+    /// Takes any bytes: what a guest writes is checked by who knows what was agreed on.
     #[must_use]
     pub fn parse(bytes: [u8; Self::LEN]) -> Self {
         let [flags, gso_type, h0, h1, g0, g1, s0, s1, o0, o1] = bytes;
@@ -62,7 +62,7 @@ impl Header {
         }
     }
 
-    /// Writes it.
+    /// As it stands in front of a unit, little-endian, without the number of buffers.
     #[must_use]
     pub fn emit(self) -> [u8; Self::LEN] {
         let [h0, h1] = self.hdr_len.to_le_bytes();

@@ -44,7 +44,7 @@ pub struct Unmapped;
 pub struct Span {
     /// The guest physical address of its first byte.
     pub address: u64,
-    /// Bytes.
+    /// Bytes from there on; none is no error.
     pub len: u32,
 }
 

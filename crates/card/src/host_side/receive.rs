@@ -14,7 +14,7 @@ pub(crate) struct ReceiveQueue {
     features: u64,
     /// Chains that the next units may fill, in order, and how many of the buffers are each one's.
     chains: Vec<(Chain, usize)>,
-    /// Their buffers.
+    /// Where the chains lie, in order, without empty buffers.
     spans: Vec<Span>,
     /// The same behind the header.
     room: Vec<Span>,

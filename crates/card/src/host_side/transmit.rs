@@ -39,7 +39,7 @@ pub(crate) struct TransmitQueue {
     features: u64,
     /// The number of the chain on loan.
     head: u16,
-    /// Its buffers.
+    /// Where that chain lies, header included, without empty buffers.
     spans: Vec<Span>,
     /// The same behind the header.
     frame: Vec<Span>,

@@ -1,6 +1,7 @@
 //! The wire between a guest's buffers and a station that answers.
 
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -25,15 +26,28 @@ const GUEST: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
 /// Behind what the guest sends.
 const ROOM: u64 = 0x8000;
 
+/// The memory of a guest, as each who maps it sees it.
+struct GuestFile(OwnedFd);
+
+impl GuestFile {
+    fn new() -> Self {
+        let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 0x1_0000).unwrap();
+        Self(file)
+    }
+
+    fn map(&self) -> Mapping {
+        let place = Place {
+            guest: 0,
+            len: 0x1_0000,
+            offset: 0,
+        };
+        Mapping::new(&[(place, &self.0)]).unwrap()
+    }
+}
+
 fn memory() -> Mapping {
-    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
-    ftruncate(&file, 0x1_0000).unwrap();
-    let place = Place {
-        guest: 0,
-        len: 0x1_0000,
-        offset: 0,
-    };
-    Mapping::new(&[(place, file)]).unwrap()
+    GuestFile::new().map()
 }
 
 /// A wire to a directory with one file.
@@ -283,17 +297,8 @@ struct Asked {
 fn asked(base: u16) -> Asked {
     let folder = tempfile::tempdir().unwrap();
     let mut wire = wire(folder.path(), &[1; 100]);
-    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
-    ftruncate(&file, 0x1_0000).unwrap();
-    let mapping = || {
-        let place = Place {
-            guest: 0,
-            len: 0x1_0000,
-            offset: 0,
-        };
-        Mapping::new(&[(place, &file)]).unwrap()
-    };
-    let memory = mapping();
+    let file = GuestFile::new();
+    let memory = file.map();
     send(&mut wire, &memory, &read_request());
     for n in 0..u64::from(SIZE) {
         let address = ROOM + 0x800 * n;
@@ -310,7 +315,7 @@ fn asked(base: u16) -> Asked {
         .unwrap();
     let poller = Poller::start(HostWire::Server(Box::new(wire))).unwrap();
     let mut handle = poller.handle();
-    handle.set_memory(Some(mapping()));
+    handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let ring = RunningRing {
         start: RingStart {
