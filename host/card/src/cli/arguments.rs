@@ -20,11 +20,12 @@ pub(super) fn text(monitor: Monitor, socket: &Path, memory_mib: u32) -> Result<S
         "{socket:?}: choose a socket without spaces, commas and quotes in its name"
     );
     Ok(match monitor {
-        // Without vectors=0, QEMU 7.2 may crash in emulation (TCG) when Linux uses MSI-X.
+        // Without vectors=0, QEMU 7.2 may crash in emulation (TCG) when Linux uses MSI-X. Without virtio-rng, firmware has no random numbers.
         Monitor::Qemu => format!(
             "-machine q35,memory-backend=ram -object memory-backend-memfd,id=ram,size={memory_mib}M,share=on -m {memory_mib} \
              -chardev socket,id=card,path={socket},reconnect=1 -netdev vhost-user,id=net0,chardev=card \
-             -device virtio-net-pci,netdev=net0,romfile=,vectors=0,ctrl_guest_offloads=off"
+             -device virtio-net-pci,netdev=net0,romfile=,vectors=0,ctrl_guest_offloads=off \
+             -device virtio-rng-pci"
         ),
         Monitor::Libvirt => format!(
             "<memory unit='MiB'>{memory_mib}</memory>\n\
@@ -53,6 +54,8 @@ mod tests {
                     "path=/run/card,",
                     // It would not reach the card.
                     "ctrl_guest_offloads=off",
+                    // Else nobody on the network has unpredictable ids and ports.
+                    "-device virtio-rng-pci",
                 ][..],
             ),
             (
