@@ -54,7 +54,7 @@ mod tests {
                     "path=/run/card,",
                     // It would not reach the card.
                     "ctrl_guest_offloads=off",
-                    // Else nobody on the network has unpredictable ids and ports.
+                    // Without it, ids and ports can be guessed.
                     "-device virtio-rng-pci",
                 ][..],
             ),
