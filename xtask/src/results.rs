@@ -68,6 +68,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "svg", "md"],
     },
     Measurement {
+        name: "nic",
+        arguments: "lab nic",
+        files: &["json", "svg", "md"],
+    },
+    Measurement {
         name: "doctor-checkpoints",
         arguments: "lab checkpoints",
         files: &["json", "md"],

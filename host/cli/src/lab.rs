@@ -1,7 +1,7 @@
 //! `wireboot lab`.
 
 use clap::Subcommand;
-use wireboot_experiments::{bench, checkpoints, ladder, load, loaders, soak};
+use wireboot_experiments::{bench, checkpoints, ladder, load, loaders, nic, soak};
 use wireboot_lab::boot;
 
 /// The commands of `wireboot lab`.
@@ -13,6 +13,7 @@ pub(crate) enum Lab {
     Ladder(ladder::LadderArgs),
     Load(load::LoadArgs),
     Loaders(loaders::LoadersArgs),
+    Nic(nic::NicArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -28,6 +29,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<()> {
         Lab::Ladder(arguments) => ladder::run(arguments),
         Lab::Load(arguments) => load::run(arguments),
         Lab::Loaders(arguments) => loaders::run(arguments),
+        Lab::Nic(arguments) => nic::run(arguments),
         Lab::Soak(arguments) => soak::run(arguments),
     }
 }

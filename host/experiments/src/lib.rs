@@ -1,6 +1,7 @@
 //! What wireboot is measured with, in the machines and networks of [`wireboot_lab`]: how fast files come, beside other stacks
 //! ([`mod@bench`]), rung by rung ([`ladder`]) and to boot loaders ([`loaders`]), when the firmware reaches which point of a boot
-//! ([`checkpoints`]), how many machines a server serves ([`load`]), and what a thousand disturbed boots bring to light ([`soak`]).
+//! ([`checkpoints`]), how many machines a server serves ([`load`]), how our card does beside QEMU's tap ([`nic`]), and what a thousand disturbed
+//! boots bring to light ([`soak`]).
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +10,7 @@ pub mod checkpoints;
 pub mod ladder;
 pub mod load;
 pub mod loaders;
+pub mod nic;
 pub mod protocol;
 pub mod soak;
 mod statistics;

@@ -55,7 +55,12 @@ impl Nic {
         Self::launch(lab, program)
     }
 
-    fn launch(lab: &Lab, mut program: Command) -> Result<Self> {
+    /// Starts `program`, a command for `wireboot nic serve` or `run` with all that it needs but a socket and a file for its counters, and waits
+    /// until it listens.
+    ///
+    /// # Errors
+    /// When it does not start, with what it said.
+    pub fn launch(lab: &Lab, mut program: Command) -> Result<Self> {
         let scratch = |name: &str| lab.scratch().join(name);
         let (socket, statistics, log) =
             (scratch("card"), scratch("card.json"), scratch("card.log"));
@@ -98,6 +103,12 @@ impl Nic {
         machine.extra.extend(["-chardev".into(), chardev.into()]);
         machine.shares_memory = true;
         Ok(())
+    }
+
+    /// The id of its process.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// What it has said.

@@ -7,6 +7,7 @@
 //!                                   evaluate: first request to last acknowledgement ─▶ report: table, JSON, plot
 //! ```
 
+pub(crate) mod card;
 pub mod evaluate;
 pub(crate) mod files;
 pub(crate) mod host;
@@ -348,9 +349,10 @@ impl Run<'_> {
         };
         let Measured { seconds, kpps } = measured;
         let mbit_s = case.bytes as f64 * 8.0 / seconds / 1e6;
+        let packets = kpps.map_or_else(String::new, |kpps| format!(", {kpps:.1} kpps"));
         self.bar.suspend(|| {
             eprintln!(
-                "round {round}: {} {case}: {seconds:.3} s, {mbit_s:.0} Mbit/s, {kpps:.1} kpps",
+                "round {round}: {} {case}: {seconds:.3} s, {mbit_s:.0} Mbit/s{packets}",
                 stack.id
             )
         });

@@ -53,8 +53,8 @@ pub struct Row {
     pub median_s: f64,
     /// The file's bits over the median, in millions a second.
     pub mbit_s: f64,
-    /// Packets to the guest, in thousands a second: the median. A guest that lets its card join segments gets fewer, larger ones.
-    pub kpps: f64,
+    /// Packets to the guest, in thousands a second: the median; none where no interface counts them. A guest that lets its card join segments gets fewer, larger ones.
+    pub kpps: Option<f64>,
     /// Its speed over that of the fastest stock firmware with the same protocol, size and memory.
     pub over_stock: Option<f64>,
     /// Its speed over that of the fastest iPXE with the same protocol, size and memory.
@@ -177,7 +177,7 @@ pub fn rows(stacks: &[Stack], measured: &Figures) -> Vec<Row> {
         .filter_map(|(&(index, case), trials)| {
             let stack = stacks.get(index)?;
             let seconds: Vec<f64> = trials.iter().map(|trial| trial.seconds).collect();
-            let kpps: Vec<f64> = trials.iter().map(|trial| trial.kpps).collect();
+            let kpps: Vec<f64> = trials.iter().filter_map(|trial| trial.kpps).collect();
             let median_s = median(&seconds)?;
             Some(Row {
                 id: stack.id.clone(),
@@ -188,7 +188,7 @@ pub fn rows(stacks: &[Stack], measured: &Figures) -> Vec<Row> {
                 bytes: case.bytes,
                 warm: !case.cold,
                 mbit_s: case.bytes as f64 * 8.0 / median_s / 1e6,
-                kpps: median(&kpps)?,
+                kpps: median(&kpps),
                 seconds,
                 median_s,
                 over_stock: None,
@@ -294,8 +294,8 @@ impl Report {
             .filter(|row| row.bytes == bytes && row.warm != cold)
         {
             let (low, high) = range(&row.seconds).unwrap_or_default();
-            let ratio =
-                |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| digits(ratio, 2));
+            let known =
+                |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |it| digits(it, 2));
             let cells = [
                 row.stack.clone(),
                 short_version(&row.version).to_owned(),
@@ -305,10 +305,10 @@ impl Report {
                 format!("{} - {}", digits(low, 3), digits(high, 3)),
                 row.seconds.len().to_string(),
                 format!("{:.0}", row.mbit_s),
-                digits(row.kpps, 2),
-                ratio(row.over_stock),
-                ratio(row.over_ipxe),
-                ratio(row.over_linux),
+                known(row.kpps),
+                known(row.over_stock),
+                known(row.over_ipxe),
+                known(row.over_linux),
             ];
             table.add_row(cells.map(|text| {
                 if row.is_ours() {
@@ -431,7 +431,7 @@ pub(crate) mod tests {
                 .iter()
                 .map(|&seconds| Measured {
                     seconds,
-                    kpps: 10.0,
+                    kpps: Some(10.0),
                 })
                 .collect::<Vec<_>>()
         };

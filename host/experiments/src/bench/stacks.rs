@@ -22,6 +22,8 @@ pub enum Server {
     Nginx,
     /// Our own, TFTP and HTTP.
     Wireboot,
+    /// The same in a card of ours, with no network.
+    Card,
 }
 
 impl Server {
@@ -32,6 +34,7 @@ impl Server {
             Self::Atftpd => "atftpd",
             Self::Nginx => "nginx",
             Self::Wireboot => "wireboot serve",
+            Self::Card => "wireboot nic serve",
         }
     }
 }
@@ -135,7 +138,7 @@ impl Stack {
     pub fn starts(&self) -> &'static [Start] {
         match (&self.loader, self.protocol) {
             // Its DHCP names what `wireboot serve` finds to boot.
-            _ if self.server == Server::Wireboot => &[],
+            _ if matches!(self.server, Server::Wireboot | Server::Card) => &[],
             (Loader::Wireboot { .. }, _) => &[Start::Pxe, Start::Stick],
             (Loader::Firmware, _) | (Loader::IpxeRom { .. }, Protocol::Http) => &[Start::BuiltIn],
             (Loader::Ipxe { has_drivers, .. }, Protocol::Http) => {
@@ -179,15 +182,19 @@ pub fn fetch() -> Result<()> {
 pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>) {
     let mut list = List::default();
     let stock = ovmf(Package::installed("ovmf"));
-    list.add(
-        "wireboot",
-        wireboot(program, stock.as_ref()),
-        &[
-            (Protocol::Tftp, Server::Wireboot),
-            (Protocol::Tftp, Server::Atftpd),
-            (Protocol::Http, Server::Nginx),
-        ],
-    );
+    let wireboot = wireboot(program, stock.as_ref());
+    let mut ways = vec![
+        (Protocol::Tftp, Server::Wireboot),
+        (Protocol::Tftp, Server::Atftpd),
+        (Protocol::Http, Server::Nginx),
+    ];
+    if ip == IpVersion::V4 {
+        ways.extend([
+            (Protocol::Tftp, Server::Card),
+            (Protocol::Http, Server::Card),
+        ]);
+    }
+    list.add("wireboot", wireboot, &ways);
     let (tftp, http) = (
         (Protocol::Tftp, Server::Atftpd),
         (Protocol::Http, Server::Nginx),
@@ -272,10 +279,10 @@ impl List {
                 able: true,
             }),
             Ok(stack) => self.stacks.extend(ways.iter().map(|&(protocol, server)| {
-                let own = if server == Server::Wireboot {
-                    "-ours"
-                } else {
-                    ""
+                let own = match server {
+                    Server::Wireboot => "-ours",
+                    Server::Card => "-card",
+                    Server::Atftpd | Server::Nginx => "",
                 };
                 let id = format!("{id}-{}{own}", protocol.name().to_lowercase());
                 Stack {

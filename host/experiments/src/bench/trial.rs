@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::card;
 use super::evaluate::{FirstByte, Waited, Watch};
 use super::files;
 use super::linux;
@@ -18,6 +19,7 @@ use crate::protocol::Protocol;
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, with_prefix};
+use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, RunningMachine};
 
 /// Where trials take place.
@@ -42,8 +44,18 @@ pub(crate) struct Testbed<'a> {
 pub struct Measured {
     /// From the request to the acknowledgement of the last byte, in seconds.
     pub seconds: f64,
-    /// Packets handed to the guest meanwhile, in thousands a second.
-    pub kpps: f64,
+    /// Packets handed to the guest meanwhile, in thousands a second; none where no interface counts them.
+    pub kpps: Option<f64>,
+}
+
+/// A download, and what took part in it: it goes on until this value is dropped.
+pub(crate) struct Downloaded {
+    /// What was measured.
+    pub measured: Measured,
+    /// The card, where it is ours.
+    pub nic: Option<Nic>,
+    _machine: RunningMachine,
+    _servers: Servers,
 }
 
 /// Under which name `wireboot serve` offers the firmware its program, whatever the file's own name.
@@ -64,8 +76,25 @@ impl Testbed<'_> {
     /// # Errors
     /// When the download does not come to its end, with what is known about why.
     pub(super) fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
+        match stack.server {
+            Server::Card => card::download(self, stack.protocol, bytes, warm, &[]),
+            _ => Ok(self
+                .download_by_cable(stack, bytes, warm, |_| Ok(None))?
+                .measured),
+        }
+    }
+
+    /// The same from a server on the network's cable; `attach` may put a card of ours between.
+    pub(crate) fn download_by_cable(
+        &self,
+        stack: &Stack,
+        bytes: u64,
+        warm: bool,
+        attach: impl FnOnce(&mut Machine) -> Result<Option<Nic>>,
+    ) -> Result<Downloaded> {
         let (mut servers, mut machine, wanted) = self.prepare(stack, &files::name(bytes), false)?;
         machine.preallocate = warm;
+        let nic = attach(&mut machine)?;
         let observer = Observer::start(self.lab, View::Client, self.ip)?;
         let mut running = machine.start(self.lab, "bench", |_| {})?;
 
@@ -96,14 +125,18 @@ impl Testbed<'_> {
                 bail!("{}", reason(&watch, &mut running));
             }
         };
-        drop(running);
         let seconds = transfer.end - transfer.start;
         let packets = observer
             .packets_to_guest(transfer)
             .context("the interface's counters were not read")?;
-        Ok(Measured {
-            seconds,
-            kpps: packets as f64 / seconds / 1e3,
+        Ok(Downloaded {
+            measured: Measured {
+                seconds,
+                kpps: Some(packets as f64 / seconds / 1e3),
+            },
+            nic,
+            _machine: running,
+            _servers: servers,
         })
     }
 
@@ -246,6 +279,7 @@ impl Testbed<'_> {
                 };
                 (servers, machine, wanted.to_owned())
             }
+            Server::Card => bail!("the server in the card is on no cable"),
             Server::Atftpd | Server::Nginx => {
                 let servers = Servers::others(self.lab, &self.root, &boot, self.ip)?;
                 (servers, machine, file.to_owned())
@@ -340,7 +374,7 @@ pub(crate) fn reason(watch: &Watch, running: &mut RunningMachine) -> String {
 }
 
 /// The last of what the console shows, on one line.
-fn console_end(running: &RunningMachine) -> String {
+pub(super) fn console_end(running: &RunningMachine) -> String {
     let tail = running.console.tail(4);
     tail.lines()
         .map(str::trim)

@@ -214,6 +214,7 @@ impl Stage<'_> {
         }
         match loader.server {
             Server::Wireboot => Servers::ours(lab, command, root, &root.join(&boot.firmware), IP),
+            Server::Card => bail!("the server in the card is on no cable"),
             Server::Atftpd | Server::Nginx => Servers::others(lab, root, &boot, IP),
         }
     }

@@ -1,0 +1,72 @@
+//! A download from the boot server in our card: there is no interface on which packets pass, so the server's own record counts.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use regex::Regex;
+
+use super::files;
+use super::trial::{LOOK, Measured, Testbed, UNTIL_REQUEST, console_end};
+use crate::protocol::Protocol;
+use wireboot_lab::nic::Nic;
+use wireboot_lab::qemu::Machine;
+
+/// The whole boot.
+const PATIENCE: Duration = UNTIL_REQUEST.saturating_mul(2);
+
+/// Lets wireboot.efi download the file of `bytes` bytes from a card that was started with more `options`, into memory that the host has
+/// given the guest before (`warm`) or gives it as the guest writes to it.
+///
+/// # Errors
+/// When the download does not come to its end, with the end of the console.
+pub(crate) fn download(
+    testbed: &Testbed<'_>,
+    protocol: Protocol,
+    bytes: u64,
+    warm: bool,
+    options: &[&str],
+) -> Result<Measured> {
+    let (lab, name) = (testbed.lab, files::name(bytes));
+    let scheme = protocol.name().to_lowercase();
+    let server = wireboot_lab::network::server(testbed.ip);
+    let words = format!("timeout 0\ntitle download\nefi {scheme}://{server}/{name}\n");
+    let file = testbed.root.join("wireboot.conf");
+    fs::write(&file, words).with_context(|| format!("writing {}", file.display()))?;
+
+    let mut card = lab.command(&testbed.command);
+    card.args(["nic", "run", "--wire"])
+        .arg(format!("serve={}", testbed.root.display()))
+        .args(options);
+    let nic = Nic::launch(lab, card)?;
+    let mut machine = Machine::new(testbed.accelerator);
+    machine.preallocate = warm;
+    machine.pxe_only(Some(testbed.ip));
+    machine.network = Some(testbed.network.card());
+    nic.attach(&mut machine)?;
+    let mut running = machine.start(lab, "bench", |_| {})?;
+    let begin = Instant::now();
+    let done = Regex::new(&format!(
+        r"(?i){scheme} done +\S+ /?{} {bytes} bytes ([0-9.]+) s",
+        regex::escape(&name)
+    ))?;
+    loop {
+        std::thread::sleep(LOOK);
+        let log = nic.log();
+        if let Some(seconds) = done.captures(&log).and_then(|found| found.get(1)) {
+            return Ok(Measured {
+                seconds: seconds.as_str().parse().context("the card's record")?,
+                kpps: None,
+            });
+        }
+        let failure = running.failure();
+        if failure.is_some() || begin.elapsed() > PATIENCE {
+            bail!(
+                "{}; the console: {}; the card: {}",
+                failure.unwrap_or_else(|| format!("no download in {} s", PATIENCE.as_secs())),
+                console_end(&running),
+                log.lines().next_back().unwrap_or_default()
+            );
+        }
+    }
+}

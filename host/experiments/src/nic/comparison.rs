@@ -1,0 +1,196 @@
+//! What is compared with what, and how many times as fast it is to be.
+
+use crate::protocol::Protocol;
+
+/// One way for a machine's frames, and what is done by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// A stack of the benchmark downloads its file from its own server, by the lab's cable.
+    Cable {
+        /// The stack's short name.
+        stack: &'static str,
+        /// Who is at the cable.
+        card: Card,
+    },
+    /// The sender on the lab's cable keeps it full, and doctor.efi takes the frames.
+    Frames {
+        /// The ladder's rung.
+        rung: &'static str,
+        /// Who is at the cable.
+        card: Card,
+    },
+    /// wireboot.efi downloads from the server in the card, whose `--offload` is this.
+    Served {
+        /// How.
+        protocol: Protocol,
+        /// What the guest is offered.
+        offload: &'static str,
+    },
+}
+
+/// Who carries frames between the cable and the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Card {
+    /// QEMU.
+    Qemu,
+    /// `wireboot nic run`, with all offloads.
+    Ours,
+}
+
+impl Side {
+    /// As the report writes it.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Cable { stack, card } => format!("{stack}, {}", card.name()),
+            Self::Frames { rung, card } => format!("{rung}, {}", card.name()),
+            Self::Served { protocol, .. } => {
+                format!("{} from the server in the card", protocol.name())
+            }
+        }
+    }
+}
+
+impl Card {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "QEMU's tap",
+            Self::Ours => "the card's tap",
+        }
+    }
+}
+
+/// Two sides, by turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// Short name for `--only`.
+    pub id: &'static str,
+    /// In a few words.
+    pub title: &'static str,
+    /// The card.
+    pub ours: Side,
+    /// What it is compared with.
+    pub theirs: Side,
+    /// How many times as fast as theirs ours is to be.
+    pub floor: f64,
+}
+
+/// All offloads but those of datagrams.
+const SEGMENTS: &str =
+    "csum,guest_csum,guest_tso4,guest_tso6,guest_ecn,host_tso4,host_tso6,host_ecn";
+
+/// The rung on which frames are counted, and no more.
+const THROWN_AWAY: &str = "driver";
+
+/// A stack by the card's tap beside the same by QEMU's.
+const fn same(
+    id: &'static str,
+    title: &'static str,
+    stack: &'static str,
+    floor: f64,
+) -> Comparison {
+    Comparison {
+        id,
+        title,
+        ours: Side::Cable {
+            stack,
+            card: Card::Ours,
+        },
+        theirs: Side::Cable {
+            stack,
+            card: Card::Qemu,
+        },
+        floor,
+    }
+}
+
+/// The server in the card beside a stack by QEMU's tap.
+const fn served(
+    id: &'static str,
+    title: &'static str,
+    protocol: Protocol,
+    offload: &'static str,
+    stack: &'static str,
+    floor: f64,
+) -> Comparison {
+    Comparison {
+        id,
+        title,
+        ours: Side::Served { protocol, offload },
+        theirs: Side::Cable {
+            stack,
+            card: Card::Qemu,
+        },
+        floor,
+    }
+}
+
+/// All of them.
+pub(super) const COMPARISONS: [Comparison; 10] = [
+    Comparison {
+        id: "tap-frames",
+        title: "frames thrown away",
+        ours: Side::Frames {
+            rung: THROWN_AWAY,
+            card: Card::Ours,
+        },
+        theirs: Side::Frames {
+            rung: THROWN_AWAY,
+            card: Card::Qemu,
+        },
+        floor: 1.15,
+    },
+    same("tap-http", "HTTP from nginx", "wireboot-http", 1.1),
+    served(
+        "serve-tftp",
+        "TFTP, blocks of 1468",
+        Protocol::Tftp,
+        SEGMENTS,
+        "wireboot-tftp-ours",
+        1.4,
+    ),
+    served(
+        "serve-tftp-messages",
+        "TFTP, messages of 65,464",
+        Protocol::Tftp,
+        "all",
+        "wireboot-tftp-ours",
+        2.0,
+    ),
+    served(
+        "serve-http",
+        "HTTP",
+        Protocol::Http,
+        "all",
+        "wireboot-http",
+        1.3,
+    ),
+    same("ipxe-http", "iPXE, HTTP from nginx", "ipxe-efi-http", 1.3),
+    same("ipxe-tftp", "iPXE, TFTP from atftpd", "ipxe-efi-tftp", 1.5),
+    same(
+        "ovmf-tftp",
+        "stock OVMF, TFTP from atftpd",
+        "ovmf-tftp",
+        0.95,
+    ),
+    same(
+        "ovmf-http",
+        "stock OVMF, HTTP from nginx",
+        "ovmf-http",
+        0.95,
+    ),
+    same("linux-http", "Linux, wget from nginx", "linux-http", 0.95),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_are_unique() {
+        for (n, one) in COMPARISONS.iter().enumerate() {
+            let others = COMPARISONS.iter().skip(n + 1);
+            assert!(others.clone().all(|other| other.id != one.id), "{}", one.id);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `wireboot lab nic`: our card beside QEMU's own way to a network, by turns.
+//!
+//! ```text
+//! round ─▶ comparison ─▶ side ─▶ trial: fresh card, fresh machine, one download or a second of frames
+//!                                  │ bench's view from outside; from the server in the card, its own record
+//!                                  ▼
+//!                          report: medians, their ratio, what it is to be; table, JSON, plot
+//! ```
+
+mod comparison;
+mod report;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use nix::unistd::geteuid;
+
+use crate::bench::files::{self, MIB};
+use crate::bench::host::{self, Host};
+use crate::bench::report::{FailedTrial, Failure};
+use crate::bench::stacks;
+use crate::bench::trial::Testbed;
+use crate::bench::{bar, twice};
+use comparison::Comparison;
+pub use report::{IDLE_CEILING, Report, Row};
+use trial::{IDLE_STACK, Stage};
+use wireboot_lab::accel;
+use wireboot_lab::boot::firmware_program;
+use wireboot_lab::guest;
+use wireboot_lab::ip::IpVersion;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{Network, NetworkOptions};
+use wireboot_lab::packages::Package;
+
+/// Measure `wireboot nic` beside QEMU's tap
+///
+/// Frames that a driver throws away, files that wireboot, iPXE, stock UEFI and Linux fetch: by our card and by QEMU's tap, by turns, round after
+/// round, in machines with the same memory; and from the server in the card. Each ratio stands beside what it is to be at least. Times are
+/// taken outside the guest, from the first request to the last acknowledgement; from the server in the card they are the server's own. Needs root.
+#[derive(Clone, Debug, Args)]
+pub struct NicArgs {
+    /// One round with a small file, to see that all works
+    #[arg(long)]
+    pub quick: bool,
+    /// Number of rounds [default: 9, quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// Only comparisons whose short name contains one of these words
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Size of the file in MiB [default: 64, quick: 8]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub mib: Option<u64>,
+    /// Write all figures to FILE as JSON
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    pub json: Option<PathBuf>,
+    /// Draw the ratios into FILE as SVG
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    pub plot: Option<PathBuf>,
+    /// Write all figures to FILE as a table in Markdown
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    pub markdown: Option<PathBuf>,
+    /// Measure although the host is busy with something else
+    #[arg(long)]
+    pub force: bool,
+    /// List the comparisons' short names, and end
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// The short name of what an idle card takes.
+const IDLE: &str = "idle";
+
+/// Runs the measurement. Call it before the program has threads: see [`Lab::enter`].
+///
+/// # Errors
+/// When the lab does not work, or a comparison gave no figure; the report is written all the same.
+pub fn run(arguments: NicArgs) -> Result<()> {
+    let chosen = report::chosen(&arguments.only);
+    let idle = arguments.only.is_empty() || arguments.only.iter().any(|word| IDLE.contains(word));
+    if arguments.list {
+        for Comparison {
+            id, title, floor, ..
+        } in &chosen
+        {
+            println!("{id:22} {title}: at least {floor}");
+        }
+        if idle {
+            println!(
+                "{IDLE:22} processor time of a card with nothing to do: at most {:.0} %",
+                IDLE_CEILING * 100.0
+            );
+        }
+        return Ok(());
+    }
+    if chosen.is_empty() && !idle {
+        bail!("nothing to measure: wireboot lab nic --list shows the short names");
+    }
+    if !geteuid().is_root() {
+        bail!("run it as root: tcpdump, which times it, does not work in a user namespace");
+    }
+    // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
+    if !Lab::is_inside()
+        && let Err(error) = guest::fetch()
+    {
+        eprintln!("the Linux guest is left out: {error:#}");
+    }
+    let beside = |name| firmware_program(None, name).context("make build makes it");
+    let wireboot = beside("wireboot.efi")?;
+    let doctor = beside("doctor.efi")?;
+    let lab = Lab::enter()?;
+    let busy = host::quiet(arguments.force)?;
+    let ip = IpVersion::V4;
+    let network = Network::new(&lab, NetworkOptions::of(ip))?;
+    let accelerator = accel::best(&lab, false)?;
+    let root = lab.scratch().join("files");
+    fs::create_dir_all(&root).context("making a directory for the files")?;
+    let mib = arguments
+        .mib
+        .unwrap_or(if arguments.quick { 8 } else { 64 });
+    for mib in [1, mib] {
+        files::write(&root, mib * MIB)?;
+    }
+    let servers = ["dnsmasq-base", "atftpd", "nginx"]
+        .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
+    let host = Host::new(
+        Some(&wireboot),
+        busy,
+        accelerator,
+        ip,
+        network.mtu(),
+        servers.into_iter().filter_map(Result::ok).collect(),
+    );
+    let stage = Stage {
+        testbed: Testbed {
+            lab: &lab,
+            network: &network,
+            ip,
+            accelerator,
+            command: std::env::current_exe().context("finding this program's own file")?,
+            root,
+        },
+        stacks: stacks::all(Some(wireboot), ip).0,
+        doctor,
+        bytes: mib * MIB,
+    };
+    let rounds = arguments
+        .rounds
+        .unwrap_or(if arguments.quick { 1 } else { 9 });
+    let mut figures = Figures::default();
+    let each = chosen.len() as u64 * 2 + u64::from(idle);
+    let bar = bar(u64::from(rounds) * each);
+    for round in 1..=rounds {
+        for comparison in &chosen {
+            for (ours, side) in [(true, comparison.ours), (false, comparison.theirs)] {
+                bar.inc(1);
+                let what = format!("{}: {}", comparison.id, side.name());
+                let (measured, failed) = twice(&bar, round, &what, || stage.measure(side));
+                figures.failed.extend(failed);
+                if let Some(mbit_s) = measured {
+                    bar.suspend(|| eprintln!("round {round}: {what}: {mbit_s:.0} Mbit/s"));
+                    let key = (comparison.id, ours);
+                    figures.sides.entry(key).or_default().push(mbit_s);
+                }
+            }
+        }
+        if idle {
+            bar.inc(1);
+            let what = format!("{IDLE}: {IDLE_STACK}");
+            let (share, failed) = twice(&bar, round, &what, || stage.idle());
+            figures.failed.extend(failed);
+            figures.idle.extend(share);
+        }
+        figures
+            .report(&host, &stage, &chosen, idle)
+            .save(&arguments)?;
+    }
+    bar.finish_and_clear();
+    let report = figures.report(&host, &stage, &chosen, idle);
+    println!("{}", report.text());
+    match report.failures.len() {
+        0 => Ok(()),
+        count => bail!("no figure for {count} of the comparisons; the reasons are above"),
+    }
+}
+
+/// What trials found.
+#[derive(Default)]
+struct Figures {
+    /// Of each comparison, ours and theirs.
+    sides: BTreeMap<(&'static str, bool), Vec<f64>>,
+    idle: Vec<f64>,
+    failed: Vec<FailedTrial>,
+}
+
+impl Figures {
+    fn report(&self, host: &Host, stage: &Stage<'_>, chosen: &[Comparison], idle: bool) -> Report {
+        let side = |id, ours| self.sides.get(&(id, ours)).map_or(&[][..], Vec::as_slice);
+        let rows = chosen
+            .iter()
+            .filter_map(|one| Row::new(one, side(one.id, true), side(one.id, false)))
+            .collect::<Vec<_>>();
+        let without = chosen
+            .iter()
+            .map(|one| one.id)
+            .filter(|id| rows.iter().all(|row| row.id != *id))
+            .chain((idle && self.idle.is_empty()).then_some(IDLE));
+        let failures = without.map(|id| {
+            let last = self.failed.iter().rev().find(|trial| {
+                let rest = trial.what.strip_prefix(id);
+                rest.is_some_and(|rest| rest.starts_with(':'))
+            });
+            Failure {
+                what: id.to_owned(),
+                reason: last.map_or_else(|| "not tried".to_owned(), |trial| trial.reason.clone()),
+            }
+        });
+        Report {
+            host: host.clone(),
+            bytes: stage.bytes,
+            failures: failures.collect(),
+            rows,
+            idle: self.idle.clone(),
+            failed_trials: self.failed.clone(),
+        }
+    }
+}
+
+impl Report {
+    /// Writes the files that were asked for.
+    fn save(&self, arguments: &NicArgs) -> Result<()> {
+        if let Some(file) = &arguments.json {
+            fs::write(file, serde_json::to_string_pretty(self)?)
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
+        if let Some(file) = &arguments.markdown {
+            fs::write(file, self.markdown())
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
+        if let Some(file) = &arguments.plot {
+            self.draw(file)?;
+        }
+        Ok(())
+    }
+}

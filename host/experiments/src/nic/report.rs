@@ -1,0 +1,268 @@
+//! The figures: table, JSON and picture.
+
+use std::path::Path;
+
+use anyhow::Result;
+use comfy_table::{Attribute, Cell};
+use serde::Serialize;
+
+use super::comparison::{COMPARISONS, Comparison};
+use crate::bench::host::Host;
+use crate::bench::plot::{Line, logarithmic};
+use crate::bench::report::{FailedTrial, Failure, digits, new_table};
+use crate::statistics::{median, range};
+
+/// Everything that one run found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where it ran.
+    pub host: Host,
+    /// Of the files, in bytes.
+    pub bytes: u64,
+    /// One row for each comparison.
+    pub rows: Vec<Row>,
+    /// The share of a processor that an idle card took, by round.
+    pub idle: Vec<f64>,
+    /// What gave no figure.
+    pub failures: Vec<Failure>,
+    /// Every trial that failed, also where the next one gave a figure.
+    pub failed_trials: Vec<FailedTrial>,
+}
+
+/// The most of a processor that an idle card may take.
+pub const IDLE_CEILING: f64 = 0.01;
+
+/// A comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its short name.
+    pub id: &'static str,
+    /// In a few words.
+    pub title: &'static str,
+    /// What is measured.
+    pub measured: String,
+    /// With what it is compared.
+    pub against: String,
+    /// Mbit/s of what is measured, by round.
+    pub ours: Vec<f64>,
+    /// The same of what it is compared with.
+    pub theirs: Vec<f64>,
+    /// The ratio of the medians.
+    pub ratio: f64,
+    /// What it is to be at least.
+    pub floor: f64,
+}
+
+impl Row {
+    /// `None` without a figure on each side.
+    #[must_use]
+    pub fn new(comparison: &Comparison, ours: &[f64], theirs: &[f64]) -> Option<Self> {
+        Some(Self {
+            id: comparison.id,
+            title: comparison.title,
+            measured: comparison.ours.name(),
+            against: comparison.theirs.name(),
+            ours: ours.to_vec(),
+            theirs: theirs.to_vec(),
+            ratio: median(ours)? / median(theirs)?,
+            floor: comparison.floor,
+        })
+    }
+
+    fn is_met(&self) -> bool {
+        self.ratio >= self.floor
+    }
+
+    fn cells(&self) -> [String; 7] {
+        [
+            self.title.to_owned(),
+            self.measured.clone(),
+            self.against.clone(),
+            spread(&self.ours),
+            spread(&self.theirs),
+            digits(self.ratio, 3),
+            digits(self.floor, 3),
+        ]
+    }
+}
+
+/// Median, lowest and highest, number.
+fn spread(values: &[f64]) -> String {
+    let (low, high) = range(values).unwrap_or_default();
+    let middle = median(values).unwrap_or_default();
+    format!("{middle:.0} ({low:.0} to {high:.0}; {})", values.len())
+}
+
+const HEAD: [&str; 7] = [
+    "what",
+    "measured",
+    "against",
+    "Mbit/s",
+    "against, Mbit/s",
+    "ratio",
+    "at least",
+];
+
+impl Report {
+    /// For a terminal. What falls short stands out.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut table = new_table(&HEAD, 3);
+        for row in &self.rows {
+            table.add_row(row.cells().map(|text| match row.is_met() {
+                true => Cell::new(text),
+                false => Cell::new(text).add_attribute(Attribute::Bold),
+            }));
+        }
+        let mut text = format!(
+            "{}\n\nFiles of {} MiB; median (lowest to highest; number of trials)\n{table}\n",
+            self.host,
+            self.bytes >> 20
+        );
+        if let Some(idle) = self.idle_line() {
+            text.push_str(&idle);
+        }
+        for Failure { what, reason } in &self.failures {
+            text.push_str(&format!("no figure for {what}: {reason}\n"));
+        }
+        text
+    }
+
+    /// For a page.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let mut text = format!(
+            "{}\n\nMbit/s, files of {} MiB: median (lowest to highest; number of trials). Ratios are of medians.\n\n",
+            self.host.provenance(),
+            self.bytes >> 20
+        );
+        text.push_str(&line(&HEAD.map(str::to_owned)));
+        text.push_str("|---|---|---|---|---|---|---|\n");
+        for row in &self.rows {
+            text.push_str(&line(&row.cells()));
+        }
+        if let Some(idle) = self.idle_line() {
+            text.push('\n');
+            text.push_str(&idle);
+        }
+        text
+    }
+
+    fn idle_line(&self) -> Option<String> {
+        let (low, high) = range(&self.idle)?;
+        Some(format!(
+            "An idle card takes {:.2} % of a processor ({:.2} to {:.2}; {}), at most {:.0} allowed.\n",
+            median(&self.idle)? * 100.0,
+            low * 100.0,
+            high * 100.0,
+            self.idle.len(),
+            IDLE_CEILING * 100.0
+        ))
+    }
+
+    /// Draws how many times as fast as what it is compared with each is.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn draw(&self, file: &Path) -> Result<()> {
+        let lines: Vec<Line> = self
+            .rows
+            .iter()
+            .map(|row| Line {
+                name: format!("{}: {}", row.title, row.measured),
+                value: row.ratio,
+                figure: digits(row.ratio, 3),
+                is_ours: row.is_met(),
+            })
+            .collect();
+        let title = format!("The card, QEMU's tap = 1 ({})", self.host.accel);
+        logarithmic(&lines, (0.1, 10.0), &title, file)
+    }
+}
+
+/// The comparisons whose short names contain one of these words, or all for none.
+#[must_use]
+pub(super) fn chosen(words: &[String]) -> Vec<Comparison> {
+    let wanted = |id: &str| words.is_empty() || words.iter().any(|word| id.contains(word));
+    let chosen = COMPARISONS.iter().filter(|one| wanted(one.id));
+    chosen.copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::tests::report as bench;
+
+    fn report() -> Report {
+        let row = |at: usize, ours: &[f64], theirs: &[f64]| {
+            Row::new(&COMPARISONS[at], ours, theirs).unwrap()
+        };
+        Report {
+            host: bench().host,
+            bytes: 64 << 20,
+            rows: vec![
+                row(0, &[3000.0, 4000.0, 3500.0], &[2500.0, 2600.0, 2400.0]),
+                row(1, &[1000.0], &[2000.0]),
+            ],
+            idle: vec![0.001, 0.004, 0.002],
+            failures: vec![Failure {
+                what: "ovmf-tftp".to_owned(),
+                reason: "it never asked".to_owned(),
+            }],
+            failed_trials: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn ratios_are_of_medians_and_beside_their_floors() {
+        let report = report();
+        let text = report.text();
+        for part in [
+            "3500 (3000 to 4000; 3)",
+            "1.40",
+            "1.15",
+            "0.500",
+            "0.20 % of a processor (0.10 to 0.40; 3)",
+            "no figure for ovmf-tftp: it never asked",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let page = report.markdown();
+        assert!(
+            page.contains("| 1000 (1000 to 1000; 1) | 2000 (2000 to 2000; 1) | 0.500 | 1.10 |"),
+            "{page}"
+        );
+        let met: Vec<bool> = report.rows.iter().map(Row::is_met).collect();
+        assert_eq!(met, [true, false]);
+    }
+
+    #[test]
+    fn a_side_without_figures_makes_no_row() {
+        assert!(Row::new(&COMPARISONS[0], &[], &[1.0]).is_none());
+        assert!(Row::new(&COMPARISONS[0], &[1.0], &[]).is_none());
+    }
+
+    #[test]
+    fn words_choose() {
+        let ids = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            chosen(&words).iter().map(|one| one.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&[]).len(), COMPARISONS.len());
+        assert_eq!(ids(&["frames", "linux"]), ["tap-frames", "linux-http"]);
+        assert!(ids(&["nothing"]).is_empty());
+    }
+
+    #[test]
+    fn picture_has_each_ratio() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("nic.svg");
+        report().draw(&file).unwrap();
+        let svg = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            svg.contains("frames thrown away: driver") && svg.contains("0.500"),
+            "{svg}"
+        );
+    }
+}

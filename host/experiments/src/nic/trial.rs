@@ -1,0 +1,164 @@
+//! One trial: a side of a comparison, once.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::comparison::{Card, Side};
+use crate::bench::card;
+use crate::bench::stacks::Stack;
+use crate::bench::trial::Testbed;
+use crate::ladder;
+use wireboot_lab::nic::Nic;
+use wireboot_lab::qemu::Machine;
+
+/// For a boot in which frames are counted.
+const LADDER: Duration = Duration::from_secs(180);
+/// Over which time an idle card is watched.
+const IDLE: Duration = Duration::from_secs(10);
+/// The stack that is up and has nothing to do.
+pub(super) const IDLE_STACK: &str = "linux-http";
+
+/// What trials need.
+pub(super) struct Stage<'a> {
+    pub testbed: Testbed<'a>,
+    pub stacks: Vec<Stack>,
+    /// The program that takes frames.
+    pub doctor: PathBuf,
+    /// The files' size.
+    pub bytes: u64,
+}
+
+impl Stage<'_> {
+    /// Mbit/s of a side.
+    ///
+    /// # Errors
+    /// When it gives no figure.
+    pub(super) fn measure(&self, side: Side) -> Result<f64> {
+        match side {
+            Side::Cable { stack, card } => {
+                let stack = self.stack(stack)?;
+                let attach = |machine: &mut Machine| self.attach(card, machine);
+                let downloaded = self
+                    .testbed
+                    .download_by_cable(stack, self.bytes, true, attach)?;
+                Ok(self.rate(downloaded.measured.seconds))
+            }
+            Side::Frames { rung, card } => self.frames(rung, card),
+            Side::Served { protocol, offload } => {
+                let testbed = &self.testbed;
+                let measured =
+                    card::download(testbed, protocol, self.bytes, true, &["--offload", offload])?;
+                Ok(self.rate(measured.seconds))
+            }
+        }
+    }
+
+    /// The share of a processor that the card takes while its guest has nothing to do.
+    ///
+    /// # Errors
+    /// When the guest does not come up.
+    pub(super) fn idle(&self) -> Result<f64> {
+        let stack = self.stack(IDLE_STACK)?;
+        let attach = |machine: &mut Machine| self.attach(Card::Ours, machine);
+        let mib = 1 << 20;
+        let guest = self.testbed.download_by_cable(stack, mib, true, attach)?;
+        let nic = guest.nic.as_ref().context("a card")?;
+        // What the download leaves behind.
+        std::thread::sleep(Duration::from_secs(2));
+        let before = processor_time(nic.process())?;
+        std::thread::sleep(IDLE);
+        let used = processor_time(nic.process())?.saturating_sub(before);
+        Ok(used.as_secs_f64() / IDLE.as_secs_f64())
+    }
+
+    pub(super) fn stack(&self, id: &str) -> Result<&Stack> {
+        let found = self.stacks.iter().find(|stack| stack.id == id);
+        found.with_context(|| format!("{id} is left out: `wireboot lab bench --list` says why"))
+    }
+
+    fn rate(&self, seconds: f64) -> f64 {
+        self.bytes as f64 * 8e-6 / seconds
+    }
+
+    /// Puts the card at the cable, and gives either card's machine the same memory.
+    fn attach(&self, card: Card, machine: &mut Machine) -> Result<Option<Nic>> {
+        let Testbed {
+            lab,
+            network,
+            command,
+            ..
+        } = &self.testbed;
+        machine.shares_memory = true;
+        Ok(match card {
+            Card::Qemu => None,
+            Card::Ours => {
+                let nic = Nic::start(lab, lab.command(command), network)?;
+                nic.attach(machine)?;
+                Some(nic)
+            }
+        })
+    }
+
+    fn frames(&self, rung: &str, card: Card) -> Result<f64> {
+        let Testbed {
+            lab,
+            network,
+            ip,
+            accelerator,
+            command,
+            ..
+        } = &self.testbed;
+        let mut machine = Machine::new(*accelerator);
+        machine.network = Some(network.card());
+        let _nic = self.attach(card, &mut machine)?;
+        let options = format!("rounds=3 ms=1000 only={rung}");
+        let programs = (command.as_path(), self.doctor.as_path());
+        let ladder = ladder::measure(lab, machine, *ip, programs, &options, LADDER, |_| {})?;
+        let found = ladder
+            .of(ladder::Kind::Receive)
+            .find(|one| one.name == rung);
+        let rung = found.with_context(|| format!("the ladder has no rung {rung}"))?;
+        match &rung.error {
+            Some(error) => Err(anyhow::anyhow!("{error}")),
+            None => Ok(rung.mbit_s),
+        }
+    }
+}
+
+/// What a process has run so far, in steps of a hundredth of a second (proc(5), `/proc/PID/stat`).
+fn processor_time(process: u32) -> Result<Duration> {
+    let file = format!("/proc/{process}/stat");
+    let text = fs::read_to_string(&file).with_context(|| format!("reading {file}"))?;
+    // The program's name, in brackets, may hold anything.
+    let (_, fields) = text.rsplit_once(')').context("a name")?;
+    let times = fields.split_whitespace().skip(11).take(2);
+    let ticks = times.map(str::parse::<u64>).sum::<Result<u64, _>>();
+    Ok(Duration::from_millis(
+        10 * ticks.with_context(|| format!("{file} has no times"))?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn processor_time_is_what_was_run() {
+        let process = std::process::id();
+        let before = processor_time(process).unwrap();
+        let begin = Instant::now();
+        let mut rounds = 0u64;
+        while processor_time(process).unwrap() < before + Duration::from_millis(20) {
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "no time is counted"
+            );
+            rounds = std::hint::black_box(rounds + 1);
+        }
+        assert!(rounds > 0);
+    }
+}
