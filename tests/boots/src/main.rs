@@ -193,6 +193,10 @@ const CASES: &[(&str, Case)] = &[
         our_card::server_in_the_card_by_pxe,
     ),
     (
+        "server_in_the_card_installs",
+        our_card::server_in_the_card_installs,
+    ),
+    (
         "server_in_the_card_by_http_boot",
         our_card::server_in_the_card_by_http_boot,
     ),

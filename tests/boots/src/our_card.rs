@@ -2,6 +2,7 @@
 //! in it.
 
 use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
@@ -9,6 +10,7 @@ use serde_json::Value;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::nic::Nic;
+use wireboot_lab::payload;
 
 use crate::scene::{PATIENCE, Scene, expect, wireboot};
 
@@ -79,12 +81,16 @@ pub(crate) fn card_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
 /// A card that is the server, too: without any right, on no network.
 fn server_in_the_card(lab: &Lab, megabytes: usize) -> Result<(Scene<'_>, Nic)> {
     let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
+    let nic = server_of(lab, &scene.system.directory)?;
+    nic.attach(&mut scene.machine)?;
+    Ok((scene, nic))
+}
+
+fn server_of(lab: &Lab, directory: &Path) -> Result<Nic> {
     let mut program = lab.command("unshare");
     program.args(["--net", "setpriv", "--bounding-set=-all", "--inh-caps=-all"]);
     program.arg("--no-new-privs").arg(wireboot()?);
-    let nic = Nic::serve(lab, program, &scene.system.directory)?;
-    nic.attach(&mut scene.machine)?;
-    Ok((scene, nic))
+    Nic::serve(lab, program, directory)
 }
 
 /// What the card says when it has sent all of a file.
@@ -124,6 +130,19 @@ pub(crate) fn server_in_the_card_by_pxe(lab: &Lab) -> Result<()> {
         "{counters}"
     );
     Ok(())
+}
+
+/// Debian's installer, as a user boots it, up to its first question.
+pub(crate) fn server_in_the_card_installs(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::on(lab, NetworkOptions::default(), 1)?;
+    let nic = server_of(lab, &payload::debian_installer(lab)?)?;
+    nic.attach(&mut scene.machine)?;
+    scene.machine.memory_mib = 1024;
+    let mut machine = scene.start()?;
+    expect(&mut machine, payload::FIRST_QUESTION)?;
+    let log = nic.log();
+    ensure!(log.contains("initrd.gz") && !log.contains("error"), "{log}");
+    nic.end().map(drop)
 }
 
 /// The firmware's own TCP and HTTP.
