@@ -4,10 +4,12 @@
 //!   commands ─────────┐ (channel, and an eventfd that ends a wait)
 //!   doorbells, wire ──┤
 //!                     v
-//!       turn, turn, turn ... nothing for 50 us ──> ask for doorbells, look once more ──> wait
+//!       turn, turn, turn ... nothing for a while ──> ask for doorbells, look once more ──> wait
 //! ```
 //!
 //! Guest memory is this thread's alone.
+
+mod patience;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,13 +21,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use wireboot_card::{Card, Offload, Queue, RingFault, Turn, Wire};
 
+use self::patience::Patience;
 use crate::memory::Mapping;
 use crate::statistics::Statistics;
 use crate::vhost::{Rings, RunningRing};
 use crate::wires::HostWire;
-
-/// How long the card is turned in vain before it waits. A wait costs a doorbell; a turn, a processor that others may need.
-const SPIN: Duration = Duration::from_micros(50);
 
 enum Command {
     Memory(Option<Mapping>),
@@ -175,6 +175,7 @@ struct Work {
 impl Work {
     fn run(&mut self) {
         let mut idle_since = None;
+        let mut patience = Patience::new();
         loop {
             // Nothing is to be done without a queue, and a wire without a guest is not read.
             let idle = self.queues.iter().all(Option::is_none);
@@ -203,8 +204,13 @@ impl Work {
                 continue;
             }
             let since = *idle_since.get_or_insert(now);
-            if turn.no_room || now.duration_since(since) >= SPIN {
+            if turn.no_room || patience.is_over(now.duration_since(since)) {
+                let begun = Instant::now();
                 self.wait();
+                // How long a guest takes to make room says nothing of the next frame.
+                if !turn.no_room {
+                    patience.learn(begun.elapsed());
+                }
                 idle_since = None;
             } else {
                 std::hint::spin_loop();
