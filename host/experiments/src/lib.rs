@@ -11,4 +11,3 @@ pub mod load;
 pub mod loaders;
 pub mod protocol;
 pub mod soak;
-mod statistics;
