@@ -28,7 +28,7 @@ use super::{
     Examination, Hardware, STARTED, Trial, examine_inside, name, network_with, planted, watch,
 };
 use crate::{NOT_MEASURED, examine};
-use catalogue::{INSIDE, PLANTED, Planted, Way};
+use catalogue::{PLANTED, Planted, Way};
 use table::{Boots, Table};
 
 /// Measure what a boot gains where the lab takes a fault away, beside what the findings foretell.
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
     let faults: Vec<&Planted> = PLANTED
         .iter()
         .filter(|one| arguments.only.is_empty() || arguments.only.contains(&one.fault))
-        .filter(|one| !arguments.quick || one.way != Way::Inside)
+        .filter(|one| !arguments.quick || !matches!(one.way, Way::Inside(_)))
         .collect();
     if let Some(other) = arguments
         .only
@@ -150,8 +150,8 @@ enum Step {
     First,
     /// A boot to the start of its first file.
     Start,
-    /// An examination by doctor.efi.
-    Examination,
+    /// An examination by doctor.efi, with its words.
+    Examination(&'static str),
 }
 
 /// What is known of the boots and examinations of a setting.
@@ -206,10 +206,10 @@ impl Stage<'_> {
             hardware: &self.hardware,
             longest: LONGEST,
         };
-        if setting.step == Step::Examination {
+        if let Step::Examination(words) = setting.step {
             let examination = Examination {
                 program: &self.programs.doctor,
-                words: INSIDE,
+                words,
                 counts_instructions: false,
                 goes_on: false,
             };
@@ -240,7 +240,7 @@ impl Setting {
             Step::Whole => format!("a boot on {network}"),
             Step::First => format!("a boot of wireboot.efi on {network}"),
             Step::Start => format!("a boot to its first file on {network}"),
-            Step::Examination => format!("an examination on {network}"),
+            Step::Examination(words) => format!("an examination ({words}) on {network}"),
         }
     }
 }
@@ -251,7 +251,7 @@ impl Planted {
         let steps = match self.way {
             Way::Whole => [Step::Whole; 2],
             Way::First => [Step::First; 2],
-            Way::Inside => [Step::Start, Step::Examination],
+            Way::Inside(words) => [Step::Start, Step::Examination(words)],
         };
         let faults = with.then_some(self.fault);
         let faults: Vec<Fault> = faults
@@ -343,7 +343,7 @@ mod tests {
                 .iter()
                 .filter(move |one| one.step == step && one.faults.is_empty())
         };
-        for step in [Step::Whole, Step::First, Step::Start, Step::Examination] {
+        for step in [Step::Whole, Step::First, Step::Start] {
             assert_eq!(healthy(step).count(), 1, "{step:?}");
         }
         for one in &faults {

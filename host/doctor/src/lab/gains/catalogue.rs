@@ -20,12 +20,16 @@ pub(super) enum Way {
     Whole,
     /// wireboot.efi, until it is started; by packets. GRUB would ask for block after block for many minutes.
     First,
-    /// shim, until it is started; by an examination inside, which knows the firmware's own part of a boot alone.
-    Inside,
+    /// shim, until it is started; by an examination inside with these words, which knows the firmware's own part of a boot alone.
+    Inside(&'static str),
 }
 
-/// The words of these examinations.
-pub(super) const INSIDE: &str = "check cost trace boot calls=200 rounds=1 options=4";
+/// The machine's services, and how often a boot calls them.
+const SERVICES: &str = "check cost trace calls=200 rounds=1";
+/// Each boot option, as those before the right one may fail.
+const OPTIONS: &str = "boot options=4";
+/// The first option, and how much of the time somebody takes.
+const STOLEN: &str = "cost boot calls=200 options=1";
 
 /// The network is far away.
 const FAR: &[Fault] = &[Fault::Delay];
@@ -47,21 +51,23 @@ pub(super) const PLANTED: &[Planted] = &[
     first(Fault::Delay, &[], &["window"]),
     first(Fault::NoWindowsize, FAR, &["window"]),
     first(Fault::NoBlksize, FAR, &["block-size", "window"]),
-    inside(Fault::DeadOption, &[], &["failing-options"]),
-    inside(Fault::MenuTimeout, &[], &["boot-menu"]),
+    inside(Fault::DeadOption, &[], &["failing-options"], OPTIONS),
+    inside(Fault::MenuTimeout, &[], &["boot-menu"], SERVICES),
     inside(
         Fault::SlowTime,
         DRIVER,
         &["time-per-packet", "slow-get-time"],
+        SERVICES,
     ),
     inside(
         Fault::SlowVariables,
         DRIVER,
         &["variables-written", "slow-variables"],
+        SERVICES,
     ),
-    inside(Fault::SlowConsole, DRIVER, &["slow-console"]),
-    inside(Fault::Receivers, DRIVER, &["receivers"]),
-    inside(Fault::StoppedMachine, &[], &["stolen-time"]),
+    inside(Fault::SlowConsole, DRIVER, &["slow-console"], SERVICES),
+    inside(Fault::Receivers, DRIVER, &["receivers"], SERVICES),
+    inside(Fault::StoppedMachine, &[], &["stolen-time"], STOLEN),
 ];
 
 const fn whole(fault: Fault, findings: &'static [&'static str]) -> Planted {
@@ -80,8 +86,9 @@ const fn inside(
     fault: Fault,
     beside: &'static [Fault],
     findings: &'static [&'static str],
+    words: &'static str,
 ) -> Planted {
-    planted(fault, beside, findings, Way::Inside)
+    planted(fault, beside, findings, Way::Inside(words))
 }
 
 const fn planted(

@@ -90,12 +90,12 @@ impl Row {
     pub(super) fn new(planted: &Planted, with: [Boots; 2], without: [Boots; 2]) -> Self {
         let until = match planted.way {
             Way::Whole => "the last file",
-            Way::First | Way::Inside => "the start of the first file",
+            Way::First | Way::Inside(_) => "the start of the first file",
         };
         let both = [with, without].map(|[boots, told]| {
             let seconds = match planted.way {
                 Way::Whole => boots.ended_s,
-                Way::First | Way::Inside => boots.started_s,
+                Way::First | Way::Inside(_) => boots.started_s,
             };
             (seconds, told.found(planted.findings))
         });
