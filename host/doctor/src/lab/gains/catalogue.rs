@@ -41,7 +41,8 @@ const DRIVER: &[Fault] = &[Fault::DebugBuild];
 pub(super) const PLANTED: &[Planted] = &[
     whole(Fault::Stp, &["spanning-tree"]),
     whole(Fault::Lacp, &["lacp"]),
-    whole(Fault::LateDhcp, &["late-offer"]),
+    // A server that is late may answer the second request first: the first has no answer then.
+    whole(Fault::LateDhcp, &["late-offer", "unanswered"]),
     whole(Fault::Ipv6First, &["ip-version"]),
     whole(Fault::SlowDisk, &["slow-server"]),
     whole(Fault::NoBlksize, &["block-size", "window"]),
