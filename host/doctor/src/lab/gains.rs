@@ -183,7 +183,10 @@ impl Stage<'_> {
                     }
                     Err(error) => {
                         bar.suspend(|| eprintln!("round {round}: {what}: {error:#}"));
-                        failures.push(format!("round {round}: {what}: {error}"));
+                        // Behind its first line is the end of the console.
+                        let error = error.to_string();
+                        let why = error.lines().next().unwrap_or_default();
+                        failures.push(format!("round {round}: {what}: {why}"));
                     }
                 }
                 bar.inc(1);
