@@ -304,6 +304,7 @@ mod tests {
         assert_eq!(verdict(&[11.5, 12.0], &noisy, 5.0), "no: -85 %");
         // One boot each does not tell how far they differ.
         assert_eq!(verdict(&[11.0], &[10.0], 1.0), "yes");
+        assert_eq!(verdict(&[12.0], &noisy, 1.0), "yes");
     }
 
     #[test]
