@@ -78,6 +78,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "md"],
     },
     Measurement {
+        name: "doctor-faults",
+        arguments: "doctor faults",
+        files: &["json", "md"],
+    },
+    Measurement {
         name: "doctor-boots",
         arguments: "doctor lab boot runs=3",
         files: &["json"],

@@ -806,6 +806,26 @@ fn loss_and_stalls_are_told_apart() {
 }
 
 #[test]
+fn a_machine_that_waits_for_a_lost_packet_is_not_slow() {
+    let mut report = healthy();
+    report.network.transfers = vec![Transfer {
+        client_wait_s: 40.0,
+        client_stalled_s: 38.0,
+        end_s: 41.0,
+        ..file()
+    }];
+    // Nothing was lost: the machine paused.
+    close(found(&report, "slow-machine").seconds, 40.0);
+    report.network.transfers[0].repeated = 80;
+    close(found(&report, "loss").seconds, 38.0);
+    assert!(!ids(&report).contains(&"slow-machine".to_string()));
+    // What it took besides is its own all the same.
+    report.network.transfers[0].client_wait_s = 68.0;
+    report.network.transfers[0].end_s = 55.0;
+    close(found(&report, "slow-machine").seconds, 30.0);
+}
+
+#[test]
 fn fragments_slow_beginnings_slow_machines_and_small_tcp_windows_are_told() {
     let mut report = healthy();
     report.network.transfers = vec![Transfer {

@@ -1,5 +1,6 @@
 //! `wireboot doctor lab`: a virtual machine boots on a network with chosen faults, and is examined.
 
+pub(crate) mod gains;
 mod hardware;
 mod inside;
 mod planted;
@@ -17,6 +18,7 @@ use nix::unistd::geteuid;
 use regex::Regex;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::capture::Capture;
+use wireboot_lab::console::Seen;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
@@ -77,6 +79,8 @@ pub struct LabArgs {
 
 /// Bytes of each packet that are captured: DHCP messages whole.
 const CAPTURED: u32 = 1024;
+/// What the console shows when the firmware starts what it has loaded.
+const STARTED: &str = r"BdsDxe: starting Boot\S+ .*PXEv[46]";
 /// What the console shows at the end: that file, or that the firmware gave up.
 const ENDED: &str = r"the end of the boot|BdsDxe: failed to (?:load|start) Boot\S+ .*PXEv[46]";
 
@@ -180,6 +184,28 @@ pub struct Trial<'a> {
 /// # Errors
 /// When a part of the lab does not start, or the machine sends nothing.
 pub fn boot(lab: &Lab, trial: &Trial<'_>, capture: &Path) -> Result<Report> {
+    let watched = watch(lab, trial, ENDED, capture)?;
+    // A boot that came to nothing is what a doctor is called for: its packets tell why.
+    if watched.ended_s.is_none() {
+        eprintln!(
+            "wireboot: the boot was not over after {} s; this is what there was until then",
+            trial.longest.as_secs()
+        );
+    }
+    examine(capture, None)
+}
+
+/// When the console showed what, in seconds since the machine was switched on.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    /// The firmware started what it has loaded.
+    started_s: Option<f64>,
+    /// What was waited for.
+    ended_s: Option<f64>,
+}
+
+/// Boots a machine until its console shows `until`, and keeps its packets in the file `capture`.
+fn watch(lab: &Lab, trial: &Trial<'_>, until: &str, capture: &Path) -> Result<Watched> {
     let mut site = Site::new(lab, trial)?;
     let cable = Capture::start(lab, site.network.cable(), "", CAPTURED, capture)?;
 
@@ -192,19 +218,21 @@ pub fn boot(lab: &Lab, trial: &Trial<'_>, capture: &Path) -> Result<Report> {
     site.check()?;
     let mut running = machine.start(lab, "doctor", |_| {})?;
     let disturbed = Site::disturb(trial.faults, &mut running)?;
-    let ended = running.console.wait_for(&Regex::new(ENDED)?, trial.longest);
+    let ended = running
+        .console
+        .wait_for(&Regex::new(until)?, trial.longest)
+        .ok();
+    let started = running.console.seen(&Regex::new(STARTED)?);
+    let since_power_on = |seen: Option<Seen>| seen.map(|seen| seen.time - running.power_on);
+    let watched = Watched {
+        started_s: since_power_on(started),
+        ended_s: since_power_on(ended),
+    };
     drop(disturbed);
     drop(running);
     site.check()?;
-    let capture = cable.stop()?;
-    // A boot that came to nothing is what a doctor is called for: its packets tell why.
-    if ended.is_err() {
-        eprintln!(
-            "wireboot: the boot was not over after {} s; this is what there was until then",
-            trial.longest.as_secs()
-        );
-    }
-    examine(&capture, None)
+    cable.stop()?;
+    Ok(watched)
 }
 
 fn name(fault: Fault) -> String {

@@ -45,6 +45,8 @@ pub enum Doctor {
     Stick(stick::StickArgs),
     #[cfg(feature = "lab")]
     Lab(lab::LabArgs),
+    #[cfg(feature = "lab")]
+    Faults(lab::gains::FaultsArgs),
 }
 
 /// Exit status when nothing could be measured.
@@ -61,6 +63,8 @@ pub fn run(command: Doctor) -> Result<ExitCode> {
         Doctor::Stick(arguments) => stick::run(&arguments),
         #[cfg(feature = "lab")]
         Doctor::Lab(arguments) => lab::run(&arguments),
+        #[cfg(feature = "lab")]
+        Doctor::Faults(arguments) => lab::gains::run(&arguments),
     }
 }
 

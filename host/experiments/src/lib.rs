@@ -13,4 +13,3 @@ pub mod loaders;
 pub mod nic;
 pub mod protocol;
 pub mod soak;
-mod statistics;

@@ -27,6 +27,7 @@ pub mod qemu;
 mod qmp;
 pub mod server;
 pub mod station;
+pub mod statistics;
 pub mod timeline;
 pub mod variables;
 mod wire;

@@ -376,7 +376,16 @@ pub(super) fn slow_server(boot: &Boot<'_>) -> Option<Found> {
 
 /// The machine is what all wait for.
 pub(super) fn slow_machine(boot: &Boot<'_>) -> Option<Found> {
-    let own_s = |one: &Transfer| one.client_wait_s - way_s(one);
+    let by_loss = stalls_by_loss(boot);
+    let own_s = |one: &Transfer| {
+        // The finding of lost packets has these.
+        let stalled = if by_loss(one) {
+            one.client_stalled_s
+        } else {
+            0.0
+        };
+        one.client_wait_s - way_s(one) - stalled
+    };
     let found: Vec<&Transfer> = boot
         .network
         .transfers

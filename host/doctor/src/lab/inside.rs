@@ -15,7 +15,7 @@ use wireboot_report::Report;
 
 use super::site::Site;
 use super::words::STANDARD;
-use super::{CAPTURED, Trial, planted};
+use super::{CAPTURED, STARTED, Trial, planted};
 
 /// What is to be examined from inside.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +29,6 @@ pub struct Examination<'a> {
     /// The machine goes on to its next boot option afterwards, PXE, until it starts what that has loaded.
     pub goes_on: bool,
 }
-
-/// What the console shows then.
-const STARTED: &str = r"BdsDxe: starting Boot\S+ .*PXEv[46]";
 
 /// Boots a machine from a disk with doctor.efi, on the trial's network, and reads its report. The machine's packets are kept in the file
 /// `capture`; `watch` sees its console.
@@ -54,6 +51,10 @@ pub fn examine(
     }
     let disk = lab.scratch().join("doctor-disk");
     let boot = disk.join("EFI/BOOT");
+    // An examination before may have left the name of its last check, which doctor.efi would leave out.
+    if disk.exists() {
+        fs::remove_dir_all(&disk).context("removing the disk of the examination before")?;
+    }
     fs::create_dir_all(&boot).context("making a directory")?;
     let words = match examination.words {
         STANDARD => "",

@@ -24,7 +24,7 @@ use wireboot_lab::{Impairment, atftpd};
 use super::Trial;
 
 /// What is wrong with the network, or with the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Fault {
     /// The switch's spanning tree holds the machine's port for 30 s
     Stp,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::files::MIB;
 use super::report::{Report, Row, digits, short_version};
-use crate::statistics::range;
+use wireboot_lab::statistics::range;
 
 /// All tables of a report.
 #[must_use]

@@ -32,7 +32,6 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::unistd::geteuid;
 
-use crate::statistics::median;
 use evaluate::Waited;
 use files::MIB;
 use host::Host;
@@ -46,6 +45,7 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::packages::Package;
+use wireboot_lab::statistics::median;
 
 /// Measure network boot stacks side by side: wireboot, stock UEFI, iPXE, GRUB and a Linux guest
 ///

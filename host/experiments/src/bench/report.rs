@@ -11,7 +11,7 @@ use super::instructions::Instructions;
 use super::stacks::{Kind, Stack, Start};
 use super::trial::Measured;
 use crate::protocol::Protocol;
-use crate::statistics::{median, range};
+use wireboot_lab::statistics::{median, range};
 
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use wireboot_fpdt::BasicBoot;
 
 use super::testbed::Way;
-use crate::statistics::{median, range};
+use wireboot_lab::statistics::{median, range};
 
 /// All boots of one way, in seconds since reset.
 #[derive(Clone, Debug, Serialize)]

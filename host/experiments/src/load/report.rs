@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::servers::Kind;
-use crate::statistics::{median, range};
+use wireboot_lab::statistics::{median, range};
 
 /// No client is starved when all get the file and the slowest takes at most so many times as long as the median.
 const FAIR: f64 = 3.0;

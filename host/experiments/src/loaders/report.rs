@@ -9,7 +9,7 @@ use super::catalogue::{Loader, Network, Unit};
 use super::{Figures, Plan};
 use crate::bench::host::Host;
 use crate::bench::report::{FailedTrial, Failure, digits, new_table};
-use crate::statistics::{median, range};
+use wireboot_lab::statistics::{median, range};
 
 /// Everything that was found.
 #[derive(Debug, Serialize)]

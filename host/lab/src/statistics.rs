@@ -2,7 +2,7 @@
 
 /// The middle of `values`: the mean of the two middle ones where their number is even. `None` for no values.
 #[must_use]
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let upper = *sorted.get(sorted.len() / 2)?;
@@ -15,7 +15,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 
 /// The smallest and the largest of `values`. `None` for no values.
 #[must_use]
-pub(crate) fn range(values: &[f64]) -> Option<(f64, f64)> {
+pub fn range(values: &[f64]) -> Option<(f64, f64)> {
     let first = *values.first()?;
     Some(values.iter().fold((first, first), |(low, high), &value| {
         (low.min(value), high.max(value))

@@ -1,0 +1,371 @@
+//! `wireboot doctor faults`: what each fault costs a boot, beside what the findings say that it costs.
+//!
+//! ```text
+//! round ─▶ boots without a fault, boots with each fault ─▶ seconds since power-on ──┐
+//!       └▶ packets of these boots, examinations inside ──▶ seconds of the findings ─┴▶ table
+//! ```
+
+mod catalogue;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use nix::unistd::geteuid;
+use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
+use wireboot_lab::ip::IpVersion;
+use wireboot_lab::loaders;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::qemu::Accelerator;
+
+use super::site::Fault;
+use super::{
+    Examination, Hardware, STARTED, Trial, examine_inside, name, network_with, planted, watch,
+};
+use crate::{NOT_MEASURED, examine};
+use catalogue::{PLANTED, Planted, Way};
+use table::{Boots, Table};
+
+/// Measure what a boot gains where the lab takes a fault away, beside what the findings foretell.
+///
+/// A virtual machine with stock firmware boots without a fault and with each, by turns. Gained are the seconds from power-on, to the last file or to the
+/// start of the first; foretold is what the findings about the fault say with it, less what they say without it.
+#[derive(Args, Clone, Debug)]
+pub struct FaultsArgs {
+    /// How often each boot is made
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Each boot once, and only the faults that packets show
+    #[arg(long, conflicts_with = "rounds")]
+    quick: bool,
+    /// Only these faults
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FAULT,...",
+        value_delimiter = ',',
+        conflicts_with = "quick"
+    )]
+    only: Vec<Fault>,
+    /// What runs the guest's instructions
+    #[arg(long, value_enum, default_value = "auto")]
+    accel: AcceleratorChoice,
+    /// Write all figures to FILE as JSON
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    json: Option<PathBuf>,
+    /// Write the table to FILE as Markdown
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    markdown: Option<PathBuf>,
+}
+
+/// For one boot or examination.
+const LONGEST: Duration = Duration::from_secs(240);
+/// What the console shows when GRUB has all files.
+const LAST_FILE: &str = "the end of the boot";
+
+/// Boots, and prints the table. Call it before the program has threads: see [`Lab::enter`].
+///
+/// # Errors
+/// When a program of the firmware's side is missing, or the lab cannot be entered.
+pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
+    if !geteuid().is_root() {
+        bail!("run it as root: tcpdump, which captures, does not work in a user namespace");
+    }
+    let faults: Vec<&Planted> = PLANTED
+        .iter()
+        .filter(|one| arguments.only.is_empty() || arguments.only.contains(&one.fault))
+        .filter(|one| !arguments.quick || !matches!(one.way, Way::Inside(_)))
+        .collect();
+    if let Some(other) = arguments
+        .only
+        .iter()
+        .find(|only| PLANTED.iter().all(|one| one.fault != **only))
+    {
+        bail!(
+            "{} is not among the faults whose seconds can be gained: the boot ends, or nothing is slower",
+            name(*other)
+        );
+    }
+    // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
+    if !Lab::is_inside() {
+        loaders::fetch().context("fetching Debian's shim and GRUB")?;
+    }
+    let program = |name| {
+        firmware_program(None, name).with_context(|| format!("no {name}; `make build` makes it"))
+    };
+    let programs = Programs {
+        wireboot: program("wireboot.efi")?,
+        doctor: program("doctor.efi")?,
+        planted: program(planted::PROGRAM)?,
+    };
+    let lab = Lab::enter()?;
+    let stage = Stage {
+        lab: &lab,
+        accelerator: arguments.accel.choose(&lab)?,
+        programs,
+        hardware: Hardware::default(),
+    };
+    let rounds = if arguments.quick { 1 } else { arguments.rounds };
+    let table = stage.measure(&faults, rounds, |table| table.save(arguments))?;
+    println!("{}", table.text());
+    Ok(match table.failures.is_empty() {
+        true => std::process::ExitCode::SUCCESS,
+        false => NOT_MEASURED.into(),
+    })
+}
+
+/// What `make build` leaves.
+struct Programs {
+    wireboot: PathBuf,
+    doctor: PathBuf,
+    planted: PathBuf,
+}
+
+/// Where boots are made.
+struct Stage<'a> {
+    lab: &'a Lab,
+    accelerator: Accelerator,
+    programs: Programs,
+    hardware: Hardware,
+}
+
+/// What is wrong, and what is done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Setting {
+    faults: Vec<Fault>,
+    step: Step,
+}
+
+/// What is done in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// A boot to the last file, and its packets.
+    Whole,
+    /// A boot to the start of wireboot.efi, and its packets.
+    First,
+    /// A boot to the start of its first file.
+    Start,
+    /// An examination by doctor.efi, with its words.
+    Examination(&'static str),
+}
+
+/// What is known of the boots and examinations of a setting.
+type Known = BTreeMap<Setting, Boots>;
+
+impl Stage<'_> {
+    /// Measures in rounds; `save` gets what is known after each.
+    ///
+    /// # Errors
+    /// When `save` fails. What does not work stands in the table.
+    fn measure(
+        &self,
+        faults: &[&Planted],
+        rounds: u32,
+        mut save: impl FnMut(&Table) -> Result<()>,
+    ) -> Result<Table> {
+        let steps = steps(faults);
+        let bar = bar(u64::from(rounds) * steps.len() as u64);
+        let mut known = Known::new();
+        let mut failures = Vec::new();
+        for round in 1..=rounds {
+            for setting in &steps {
+                let what = setting.what();
+                bar.set_message(what.clone());
+                match self.step(setting) {
+                    Ok(boots) => {
+                        bar.suspend(|| eprintln!("round {round}: {what}: {boots}"));
+                        known.entry(setting.clone()).or_default().add(boots);
+                    }
+                    Err(error) => {
+                        bar.suspend(|| eprintln!("round {round}: {what}: {error:#}"));
+                        // Behind its first line is the end of the console.
+                        let error = error.to_string();
+                        let why = error.lines().next().unwrap_or_default();
+                        failures.push(format!("round {round}: {what}: {why}"));
+                    }
+                }
+                bar.inc(1);
+            }
+            save(&table(faults, &known, &failures, self.accelerator))?;
+        }
+        bar.finish_and_clear();
+        Ok(table(faults, &known, &failures, self.accelerator))
+    }
+
+    /// Boots or examines once.
+    fn step(&self, setting: &Setting) -> Result<Boots> {
+        let capture = self.lab.scratch().join("faults.pcap");
+        let trial = Trial {
+            accelerator: self.accelerator,
+            ip: IpVersion::V4,
+            faults: &setting.faults,
+            wireboot: (setting.step == Step::First).then_some(self.programs.wireboot.as_path()),
+            planted: Some(&self.programs.planted),
+            hardware: &self.hardware,
+            longest: LONGEST,
+        };
+        if let Step::Examination(words) = setting.step {
+            let examination = Examination {
+                program: &self.programs.doctor,
+                words,
+                counts_instructions: false,
+                goes_on: false,
+            };
+            let report = examine_inside(self.lab, &trial, examination, &capture, |_| {})?;
+            return Ok(Boots::default().with_report(&report));
+        }
+        let until = match setting.step {
+            Step::Whole => LAST_FILE,
+            _ => STARTED,
+        };
+        let watched = watch(self.lab, &trial, until, &capture)?;
+        let ended_s = watched.ended_s;
+        let ended_s = ended_s.with_context(|| format!("not over after {} s", LONGEST.as_secs()))?;
+        let started_s = watched.started_s.context("nothing was started")?;
+        let boots = Boots::timed(started_s, ended_s);
+        Ok(match setting.step {
+            Step::Start => boots,
+            _ => boots.with_report(&examine(&capture, None)?),
+        })
+    }
+}
+
+impl Setting {
+    /// For people.
+    fn what(&self) -> String {
+        let network = network_with(&self.faults);
+        match self.step {
+            Step::Whole => format!("a boot on {network}"),
+            Step::First => format!("a boot of wireboot.efi on {network}"),
+            Step::Start => format!("a boot to its first file on {network}"),
+            Step::Examination(words) => format!("an examination ({words}) on {network}"),
+        }
+    }
+}
+
+impl Planted {
+    /// Boots, and what tells their findings: with the fault or without it.
+    fn settings(&self, with: bool) -> [Setting; 2] {
+        let steps = match self.way {
+            Way::Whole => [Step::Whole; 2],
+            Way::First => [Step::First; 2],
+            Way::Inside(words) => [Step::Start, Step::Examination(words)],
+        };
+        let faults = with.then_some(self.fault);
+        let faults: Vec<Fault> = faults
+            .into_iter()
+            .chain(self.beside.iter().copied())
+            .collect();
+        steps.map(|step| Setting {
+            faults: faults.clone(),
+            step,
+        })
+    }
+}
+
+/// What a round does: each once, first what several faults are compared with.
+fn steps(faults: &[&Planted]) -> Vec<Setting> {
+    let settings = |with| faults.iter().flat_map(move |one| one.settings(with));
+    let mut steps: Vec<Setting> = Vec::new();
+    for setting in settings(false).chain(settings(true)) {
+        if !steps.contains(&setting) {
+            steps.push(setting);
+        }
+    }
+    steps
+}
+
+fn table(
+    faults: &[&Planted],
+    known: &Known,
+    failures: &[String],
+    accelerator: Accelerator,
+) -> Table {
+    let of = |setting| known.get(&setting).cloned().unwrap_or_default();
+    let rows = faults.iter().map(|one| {
+        let [with, without] = [true, false].map(|with| one.settings(with).map(of));
+        table::Row::new(one, with, without)
+    });
+    Table {
+        command: std::iter::once(String::from("wireboot"))
+            .chain(std::env::args().skip(1))
+            .collect::<Vec<_>>()
+            .join(" "),
+        commit: option_env!("WIREBOOT_COMMIT").unwrap_or_default(),
+        accelerator,
+        rows: rows.collect(),
+        failures: failures.to_vec(),
+    }
+}
+
+fn bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if let Ok(style) =
+        ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {msg}")
+    {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
+}
+
+impl Table {
+    /// Writes the files that were asked for.
+    fn save(&self, arguments: &FaultsArgs) -> Result<()> {
+        if let Some(file) = &arguments.json {
+            let json = serde_json::to_string_pretty(self)? + "\n";
+            fs::write(file, json).with_context(|| format!("writing {}", file.display()))?;
+        }
+        if let Some(file) = &arguments.markdown {
+            fs::write(file, self.markdown())
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_faults_are_compared_with_is_made_once_a_round() {
+        let faults: Vec<&Planted> = PLANTED.iter().collect();
+        let steps = steps(&faults);
+        let mut once = steps.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), steps.len());
+        let healthy = |step| {
+            steps
+                .iter()
+                .filter(move |one| one.step == step && one.faults.is_empty())
+        };
+        for step in [Step::Whole, Step::First, Step::Start] {
+            assert_eq!(healthy(step).count(), 1, "{step:?}");
+        }
+        for one in &faults {
+            let all = [true, false].map(|with| one.settings(with));
+            let mut all = all.iter().flatten();
+            assert!(all.all(|setting| steps.contains(setting)), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn a_driver_is_loaded_without_its_fault_too() {
+        for one in PLANTED {
+            let loaded = |with| {
+                one.settings(with)
+                    .map(|one| !planted::words(&one.faults).is_empty())
+            };
+            assert_eq!(loaded(true), loaded(false), "{one:?}");
+            let faults = |with| one.settings(with).map(|one| one.faults.len());
+            assert_eq!(faults(true), faults(false).map(|count| count + 1));
+        }
+    }
+}
