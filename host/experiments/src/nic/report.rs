@@ -10,7 +10,7 @@ use super::comparison::{COMPARISONS, Comparison};
 use crate::bench::host::Host;
 use crate::bench::plot::{Line, logarithmic};
 use crate::bench::report::{FailedTrial, Failure, digits, new_table};
-use crate::statistics::{median, range};
+use wireboot_lab::statistics::{median, range};
 
 /// Everything that one run found.
 #[derive(Debug, Serialize)]
