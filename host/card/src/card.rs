@@ -210,7 +210,13 @@ impl Active {
     fn serve(&mut self) -> Result<(), Ended> {
         while let Some(message) = self.connection.receive()? {
             let (number, asks) = (message.number, message.need_reply);
-            match self.session.obey(message) {
+            let result = self.session.obey(message);
+            if self.session.take_open_memory() {
+                eprintln!(
+                    "wireboot nic: the monitor can make its memory file shorter, which would end this card; QEMU cannot with memory-backend-memfd"
+                );
+            }
+            match result {
                 Ok(reply) => {
                     if let Some(bytes) = reply.bytes() {
                         self.connection.reply(number, &bytes)?;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use rustix::fs::fstat;
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use wireboot_card::{GuestMemory, Span, Unmapped};
 
@@ -49,6 +49,14 @@ struct Region {
     first: NonNull<u8>,
     mapped: NonNull<c_void>,
     mapped_len: usize,
+    keeps_size: bool,
+}
+
+/// Whether the file cannot be made shorter from here on. Who touches a page that is behind the end of its file is ended (SIGBUS).
+fn keeps_size(file: BorrowedFd<'_>) -> bool {
+    // It may have the seal, or be none of the files that can have it.
+    let _ = fcntl_add_seals(file, SealFlags::SHRINK);
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
 }
 
 impl Region {
@@ -59,6 +67,8 @@ impl Region {
         if place.len == 0 || overflows {
             return Err(MapError::Length);
         }
+        // Before the look at its size, which is then the least that it will have.
+        let keeps_size = keeps_size(file);
         let stat = fstat(file)?;
         if u64::try_from(stat.st_size).is_ok_and(|size| size < end) {
             return Err(MapError::FileTooShort);
@@ -90,6 +100,7 @@ impl Region {
             first,
             mapped,
             mapped_len,
+            keeps_size,
         })
     }
 
@@ -142,6 +153,11 @@ impl Mapping {
             return Err(MapError::Overlap);
         }
         Ok(Self { regions })
+    }
+
+    /// Whether nobody can take this memory away. Else who does so ends this process.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.regions.iter().all(|region| region.keeps_size)
     }
 
     #[inline]
@@ -479,6 +495,18 @@ mod tests {
         assert!(matches!(long, Err(MapError::FileTooShort)));
         let twice = map(&[place(0, 0x1000, 0), place(0xfff, 0x1000, 0)]);
         assert!(matches!(twice, Err(MapError::Overlap)));
+    }
+
+    #[test]
+    fn memory_is_kept_where_it_can_be_sealed() {
+        let map = |flags| {
+            let file = memfd_create("guest", MemfdFlags::CLOEXEC | flags).unwrap();
+            ftruncate(&file, 0x2000).unwrap();
+            let mapping = Mapping::new(&[(place(0, 0x2000, 0), file.as_fd())]).unwrap();
+            (mapping.is_sealed(), ftruncate(&file, 0x1000).is_ok())
+        };
+        assert_eq!(map(MemfdFlags::ALLOW_SEALING), (true, false));
+        assert_eq!(map(MemfdFlags::empty()), (false, true));
     }
 
     #[test]

@@ -119,6 +119,8 @@ pub(crate) struct Session<R: Rings> {
     features: u64,
     protocol_features: Option<u64>,
     memory: Vec<MemoryRegion>,
+    /// The memory's file can be made shorter, and nobody was told yet.
+    is_open: bool,
     rings: [Ring; RINGS],
 }
 
@@ -133,8 +135,14 @@ impl<R: Rings> Session<R> {
             features: 0,
             protocol_features: None,
             memory: Vec::new(),
+            is_open: false,
             rings: Default::default(),
         }
+    }
+
+    /// Whether memory has come whose file can be made shorter, which would end this process. Once for each.
+    pub(crate) fn take_open_memory(&mut self) -> bool {
+        std::mem::take(&mut self.is_open)
     }
 
     /// The monitor has told the features that its guest uses, and shared no memory: it cannot.
@@ -235,6 +243,7 @@ impl<R: Rings> Session<R> {
         };
         let parts: Vec<_> = regions.iter().map(place).zip(fds).collect();
         let mapping = Mapping::new(&parts)?;
+        self.is_open = !mapping.is_sealed();
         self.pause_all();
         self.card.set_memory(Some(mapping));
         self.memory = regions;

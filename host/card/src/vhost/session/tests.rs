@@ -108,6 +108,17 @@ fn rings_start_when_all_is_there() {
 }
 
 #[test]
+fn memory_that_can_be_taken_away_is_told_of_once() {
+    let mut session = session();
+    let sealed = memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&sealed, MEMORY).unwrap();
+    tell(&mut session, table(), vec![sealed]);
+    assert!(!session.take_open_memory());
+    tell(&mut session, table(), vec![file()]);
+    assert!(session.take_open_memory() && !session.take_open_memory());
+}
+
+#[test]
 fn what_is_agreed_on_was_offered_and_comes_to_the_card() {
     let offered = feature::RINGS | feature::CSUM;
     let mut session = Session::new(Watched::default(), offered);
