@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::coalesce::{Coalescer, Limits};
 use crate::counters::Counters;
 use crate::host_side::{Delivered, Next, ReceiveQueue, TransmitQueue};
 use crate::memory::GuestMemory;
@@ -89,6 +90,8 @@ pub struct Card<W> {
     wire: W,
     receive: Slot<ReceiveQueue>,
     transmit: Slot<TransmitQueue>,
+    /// How far frames are gathered for a guest that takes chunks; none where it takes none.
+    gather: Option<Coalescer<Duration>>,
     /// Why queues were stopped, until a turn tells.
     faults: Faults,
     counters: Counters,
@@ -107,6 +110,7 @@ impl<W> Card<W> {
             wire,
             receive: Slot::Off,
             transmit: Slot::Off,
+            gather: None,
             faults: Faults::default(),
             counters: Counters::default(),
         }
@@ -125,6 +129,28 @@ impl<W> Card<W> {
     /// The same, to change it between turns.
     pub fn wire_mut(&mut self) -> &mut W {
         &mut self.wire
+    }
+
+    /// From here on, until a queue is stopped, units go in chunks ([`wireboot_wire::chunk`]) both ways. Frames for the guest are gathered up to
+    /// the limits, or, where they need not wait, as long as the wire has some. The last frame may make them more bytes than the limit.
+    pub fn agree_chunks(&mut self, limits: Limits<Duration>) {
+        if let (Some(receive), Some(transmit)) = (self.receive.running(), self.transmit.running()) {
+            receive.agree_chunks();
+            transmit.agree_chunks();
+            self.gather = Some(Coalescer::new(limits));
+        }
+    }
+
+    /// When frames that wait for others are to go; none when nothing waits.
+    pub fn due(&self) -> Option<Duration> {
+        self.gather.as_ref()?.due()
+    }
+
+    /// Frames that wait for others are lost.
+    fn leave(&mut self) {
+        if let Some(batch) = self.gather.take().and_then(|mut gather| gather.take()) {
+            self.counters.receive_left += batch.frames as u64;
+        }
     }
 
     /// Starts a queue. `memory` is the one to give to [`Self::turn`] until the queue is stopped.
@@ -157,6 +183,7 @@ impl<W> Card<W> {
     pub fn stop(&mut self, queue: Queue) -> Option<u16> {
         match queue {
             Queue::Receive => {
+                self.leave();
                 self.faults.receive = None;
                 self.receive.end(|queue| &queue.ring)
             }
@@ -181,15 +208,37 @@ impl<W> Card<W> {
             turn.call_transmit = called == Ok(true);
             faults.transmit = moved.and(called).err();
             turn.units += moved.unwrap_or(0);
+            let chunks = queue.take_counters();
+            self.counters.sent_chunks += chunks.chunks;
+            self.counters.sent_chunk_units += chunks.units;
         }
         if let Some(queue) = self.receive.running() {
-            let moved = receive(queue, memory, &mut self.wire, now, &mut self.counters);
-            let called = queue.ring.publish(memory);
+            let moved = receive(
+                queue,
+                memory,
+                &mut self.wire,
+                now,
+                &mut self.gather,
+                &mut self.counters,
+            );
+            let (units, no_room) = moved.unwrap_or((0, false));
+            let called = match &mut self.gather {
+                Some(gather) if !no_room && gather.due().is_some_and(|due| due > now) => Ok(false),
+                Some(gather) => {
+                    gather.take();
+                    queue
+                        .close(memory)
+                        .and_then(|()| queue.ring.publish(memory))
+                }
+                None => queue.ring.publish(memory),
+            };
             turn.call_receive = called == Ok(true);
             faults.receive = moved.and(called).err();
-            let (units, no_room) = moved.unwrap_or((0, false));
             turn.units += units;
             turn.no_room = no_room;
+            let chunks = queue.take_counters();
+            self.counters.received_chunks += chunks.chunks;
+            self.counters.received_chunk_units += chunks.units;
         }
         self.counters.calls += u64::from(turn.call_transmit) + u64::from(turn.call_receive);
         self.settle(faults);
@@ -244,6 +293,7 @@ impl<W> Card<W> {
     /// Stops the queues that have a fault. True when there is one, which the next turn tells.
     fn settle(&mut self, faults: Faults) -> bool {
         if let Some(fault) = faults.receive {
+            self.leave();
             self.receive.fail(|queue| &queue.ring);
             self.counters.count_fault(fault);
             self.faults.receive = Some(fault);
@@ -265,16 +315,20 @@ fn send<M: GuestMemory>(
     now: Duration,
     counters: &mut Counters,
 ) -> Result<usize, RingFault> {
-    for units in 0..BURST {
+    let mut units = 0;
+    while units < BURST || queue.follows() {
         match queue.next(memory)? {
-            Next::Nothing => return Ok(units),
+            Next::Nothing => break,
             Next::BadLength => counters.send_bad_length += 1,
             Next::Unit(unit) if wire.send(memory, &unit, now) => counters.sent.count(unit.len),
             Next::Unit(_) => counters.send_lost += 1,
         }
-        queue.done(memory)?;
+        units += 1;
+        if !queue.follows() {
+            queue.done(memory)?;
+        }
     }
-    Ok(BURST)
+    Ok(units)
 }
 
 /// From the wire to the guest. How many units there were, and whether the guest had no room for more.
@@ -283,6 +337,7 @@ fn receive<M: GuestMemory>(
     memory: &M,
     wire: &mut impl Wire<M>,
     now: Duration,
+    gather: &mut Option<Coalescer<Duration>>,
     counters: &mut Counters,
 ) -> Result<(usize, bool), RingFault> {
     let (least, most) = (wire.max_unit(), wire.useful_room());
@@ -296,7 +351,17 @@ fn receive<M: GuestMemory>(
             Received::Kept => {}
             Received::TooLong => counters.receive_too_long += 1,
             Received::Unit { header, len } => match queue.deliver(memory, header, len)? {
-                Delivered::Yes => counters.received.count(len),
+                Delivered::Yes => {
+                    counters.received.count(len);
+                    let Some(gather) = gather else {
+                        continue;
+                    };
+                    if gather.add(len, now).is_some() || gather.is_full() {
+                        // So much goes together.
+                        gather.expire(now);
+                        return Ok((units + 1, false));
+                    }
+                }
                 Delivered::NotAgreed => counters.receive_not_agreed += 1,
                 Delivered::TooLong => counters.receive_too_long += 1,
             },

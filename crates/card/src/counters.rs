@@ -27,8 +27,18 @@ pub struct Counters {
     pub send_lost: u64,
     /// From the guest, lost because no Ethernet frame is so short or so long.
     pub send_bad_length: u64,
+    /// Chunks of more than one unit from the guest, and the units in them.
+    pub sent_chunks: u64,
+    /// See there.
+    pub sent_chunk_units: u64,
     /// From the wire to the guest.
     pub received: Traffic,
+    /// Chunks of more than one unit to the guest, and the units in them.
+    pub received_chunks: u64,
+    /// See there.
+    pub received_chunk_units: u64,
+    /// From the wire, lost because the guest left its queue while they waited for others.
+    pub receive_left: u64,
     /// From the wire, lost because the guest's buffers were too short.
     pub receive_too_long: u64,
     /// From the wire, lost because the guest has not agreed to what its header says.

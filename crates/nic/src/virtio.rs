@@ -258,6 +258,12 @@ impl<P: PciFunction> VirtioNet<P> {
         })
     }
 
+    /// From here on, units of the first pair go in chunks both ways ([`wireboot_wire::chunk`]).
+    #[cfg(any(test, feature = "testing"))]
+    pub fn agree_chunks(&mut self) {
+        self.queues.agree_chunks();
+    }
+
     /// How many queue pairs were started, the first included.
     pub fn pairs(&self) -> usize {
         self.pairs.into()

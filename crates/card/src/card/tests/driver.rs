@@ -4,8 +4,11 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::vec::Vec;
 
+use crate::coalesce::Limits;
 use crate::testing::{Loopback, Script};
-use crate::{Card, GuestMemory, Queue, RingLayout, RingStart, Span, Unmapped, Wire, feature};
+use crate::{
+    Card, Counters, GuestMemory, Queue, RingLayout, RingStart, Span, Unmapped, Wire, feature,
+};
 use wireboot_nic::model::{Model, ModelConfig, ModelPci};
 use wireboot_nic::virtio::VirtioNet;
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
@@ -77,9 +80,27 @@ fn frame(n: usize) -> Vec<u8> {
 }
 
 /// Sends frames by way of the wire to the driver itself, and sees all of them come, in order.
-fn round(features: u64) {
-    const FRAMES: usize = 3000;
+fn round(features: u64) -> Counters {
+    let (nic, card, memory) = pair(features, Loopback::default());
+    round_of(nic, card, &memory, 256)
+}
+
+/// The same in chunks.
+fn round_in_chunks(features: u64, limits: Limits<Duration>, budget: usize) -> Counters {
     let (mut nic, mut card, memory) = pair(features, Loopback::default());
+    nic.agree_chunks();
+    card.agree_chunks(limits);
+    round_of(nic, card, &memory, budget)
+}
+
+fn round_of(
+    mut nic: VirtioNet<ModelPci>,
+    mut card: Card<Loopback>,
+    memory: &Memory,
+    budget: usize,
+) -> Counters {
+    const FRAMES: usize = 3000;
+    let mut now = Duration::ZERO;
     let (mut sent, mut received) = (0, 0);
     while received < FRAMES {
         let (mut rx, mut tx) = nic.split();
@@ -94,17 +115,22 @@ fn round(features: u64) {
             }
         }
         tx.flush().unwrap();
-        let turn = card.turn(&memory, Duration::ZERO);
+        now += Duration::from_micros(10);
+        let turn = card.turn(memory, now);
         assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
         // It polls.
         assert!(!turn.call_receive && !turn.call_transmit);
         let before = received;
-        rx.burst(256, |unit| {
+        rx.burst(budget, |unit| {
             assert_eq!(unit.parts.concat(), frame(received));
             received += 1;
         })
         .unwrap();
-        assert!(turn.units > 0 || received > before, "nothing moves");
+        let waits = card.due().is_some();
+        assert!(
+            waits || turn.units > 0 || received > before,
+            "nothing moves"
+        );
     }
     let counters = card.counters();
     assert_eq!(counters.sent.units, FRAMES as u64);
@@ -112,6 +138,48 @@ fn round(features: u64) {
     // Nobody asked for one.
     assert!(memory.0.doorbells().iter().sum::<usize>() <= 2);
     nic.stop();
+    counters
+}
+
+const AT_ONCE: Limits<Duration> = Limits {
+    frames: 43,
+    bytes: 65_536,
+    wait: Duration::ZERO,
+};
+
+/// Frames of 60 to 1514 bytes, in the driver's buffers of 16 KB and 2 KB.
+#[test]
+fn chunks_come_back_with_all_features() {
+    for budget in [1, 7] {
+        let counters = round_in_chunks(feature::KNOWN, AT_ONCE, budget);
+        assert!(counters.received_chunks > 0, "{counters:?}");
+    }
+    let counters = round_in_chunks(feature::KNOWN, AT_ONCE, 256);
+    assert!(counters.sent_chunk_units > 1000, "{counters:?}");
+    assert!(counters.received_chunks < 400, "{counters:?}");
+    assert!(counters.received_chunk_units > 2900, "{counters:?}");
+}
+
+#[test]
+fn chunks_come_back_with_one_buffer_for_each() {
+    let counters = round_in_chunks(feature::KNOWN & !feature::MRG_RXBUF, AT_ONCE, 256);
+    assert!(counters.received_chunk_units > 2900, "{counters:?}");
+}
+
+/// Buffers of 2 KB.
+#[test]
+fn chunks_come_back_with_the_least() {
+    let counters = round_in_chunks(feature::VERSION_1, AT_ONCE, 256);
+    assert!(counters.received_chunk_units > 500, "{counters:?}");
+}
+
+#[test]
+fn chunks_that_wait_for_more_come_back() {
+    let limits = Limits {
+        wait: Duration::from_micros(25),
+        ..AT_ONCE
+    };
+    round_in_chunks(feature::KNOWN, limits, 256);
 }
 
 #[test]
