@@ -1,6 +1,10 @@
 //! A card: a guest's pair of queues on one side, a wire on the other.
 
+mod hello;
+
 use core::time::Duration;
+
+use wireboot_wire::card::hello::Hello;
 
 use crate::counters::Counters;
 use crate::host_side::{Delivered, Next, ReceiveQueue, TransmitQueue};
@@ -89,6 +93,8 @@ pub struct Card<W> {
     wire: W,
     receive: Slot<ReceiveQueue>,
     transmit: Slot<TransmitQueue>,
+    /// The answer to a question of the guest's, until it has room for it.
+    answer: Option<Hello>,
     /// Why queues were stopped, until a turn tells.
     faults: Faults,
     counters: Counters,
@@ -107,6 +113,7 @@ impl<W> Card<W> {
             wire,
             receive: Slot::Off,
             transmit: Slot::Off,
+            answer: None,
             faults: Faults::default(),
             counters: Counters::default(),
         }
@@ -139,6 +146,10 @@ impl<W> Card<W> {
     ) -> Result<(), RingFault> {
         self.stop(queue);
         let base = start.base;
+        // A driver that begins anew has asked nothing. Here, as it asks by this queue.
+        if queue == Queue::Transmit && base == 0 {
+            self.answer = None;
+        }
         let result = match queue {
             Queue::Receive => ReceiveQueue::start(memory, start)
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
@@ -175,7 +186,14 @@ impl<W> Card<W> {
         let mut turn = Turn::default();
         let mut faults = Faults::default();
         if let Some(queue) = self.transmit.running() {
-            let moved = send(queue, memory, &mut self.wire, now, &mut self.counters);
+            let moved = send(
+                queue,
+                memory,
+                &mut self.wire,
+                now,
+                &mut self.answer,
+                &mut self.counters,
+            );
             let called = queue.ring.publish(memory);
             self.wire.flush();
             turn.call_transmit = called == Ok(true);
@@ -183,7 +201,14 @@ impl<W> Card<W> {
             turn.units += moved.unwrap_or(0);
         }
         if let Some(queue) = self.receive.running() {
-            let moved = receive(queue, memory, &mut self.wire, now, &mut self.counters);
+            let moved = receive(
+                queue,
+                memory,
+                &mut self.wire,
+                now,
+                &mut self.answer,
+                &mut self.counters,
+            );
             let called = queue.ring.publish(memory);
             turn.call_receive = called == Ok(true);
             faults.receive = moved.and(called).err();
@@ -220,7 +245,10 @@ impl<W> Card<W> {
             let least = self.wire.max_unit();
             let room = queue.room(memory, least, least);
             match room.map(|room| room.is_some()) {
-                Ok(true) => armed.wire = true,
+                Ok(true) => {
+                    armed.wire = true;
+                    armed.work |= self.answer.is_some();
+                }
                 Ok(false) => match queue.ring.want_doorbell(memory) {
                     Ok(work) => armed.work |= work,
                     Err(fault) => faults.receive = Some(fault),
@@ -263,12 +291,23 @@ fn send<M: GuestMemory>(
     memory: &M,
     wire: &mut impl Wire<M>,
     now: Duration,
+    answer: &mut Option<Hello>,
     counters: &mut Counters,
 ) -> Result<usize, RingFault> {
+    let features = queue.features;
     for units in 0..BURST {
         match queue.next(memory)? {
             Next::Nothing => return Ok(units),
             Next::BadLength => counters.send_bad_length += 1,
+            Next::Unit(unit) if hello::for_card(memory, unit.spans, unit.len)? => {
+                match hello::answer(memory, &unit, features)? {
+                    Some(hello) => {
+                        *answer = Some(hello);
+                        counters.hellos += 1;
+                    }
+                    None => counters.send_not_understood += 1,
+                }
+            }
             Next::Unit(unit) if wire.send(memory, &unit, now) => counters.sent.count(unit.len),
             Next::Unit(_) => counters.send_lost += 1,
         }
@@ -283,6 +322,7 @@ fn receive<M: GuestMemory>(
     memory: &M,
     wire: &mut impl Wire<M>,
     now: Duration,
+    answer: &mut Option<Hello>,
     counters: &mut Counters,
 ) -> Result<(usize, bool), RingFault> {
     let (least, most) = (wire.max_unit(), wire.useful_room());
@@ -291,10 +331,19 @@ fn receive<M: GuestMemory>(
             counters.no_room += 1;
             return Ok((units, true));
         };
+        if let Some(hello) = answer.take() {
+            if hello::deliver(queue, memory, &hello)? == Delivered::TooLong {
+                counters.receive_too_long += 1;
+            }
+            continue;
+        }
         match wire.receive(memory, room, now) {
             Received::Nothing => return Ok((units, false)),
             Received::Kept => {}
             Received::TooLong => counters.receive_too_long += 1,
+            Received::Unit { len, .. } if hello::for_card(memory, queue.found(), len)? => {
+                counters.receive_pretended += 1;
+            }
             Received::Unit { header, len } => match queue.deliver(memory, header, len)? {
                 Delivered::Yes => counters.received.count(len),
                 Delivered::NotAgreed => counters.receive_not_agreed += 1,

@@ -57,6 +57,11 @@ impl ReceiveQueue {
         Ok(found.then_some(&self.room))
     }
 
+    /// What [`Self::room`] has found last.
+    pub(crate) fn found(&self) -> &[Span] {
+        &self.room
+    }
+
     fn mergeable(&self) -> bool {
         self.features & feature::MRG_RXBUF != 0
     }
@@ -103,6 +108,16 @@ impl ReceiveQueue {
         let Some(header) = header.arriving(self.features, len) else {
             return Ok(Delivered::NotAgreed);
         };
+        self.put(memory, header, len)
+    }
+
+    /// The same with a header that is the card's own affair.
+    pub(crate) fn put<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        header: Header,
+        len: usize,
+    ) -> Result<Delivered, RingFault> {
         let header_len = Header::len(self.features);
         let room: usize = self.room.iter().map(|span| span.len as usize).sum();
         if len > room {

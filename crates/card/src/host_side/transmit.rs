@@ -36,7 +36,7 @@ pub(crate) enum Next<'a> {
 #[derive(Debug)]
 pub(crate) struct TransmitQueue {
     pub ring: Ring,
-    features: u64,
+    pub features: u64,
     /// The number of the chain on loan.
     head: u16,
     /// Where that chain lies, header included, without empty buffers.
