@@ -4,12 +4,14 @@ use alloc::boxed::Box;
 use core::slice;
 
 use super::device::{Shared, User};
+use super::hello::Agreement;
 use super::queue::VIRTQ_DESC_F_WRITE;
 use super::ring::Ring;
 use super::shape::{MAX_UNIT, MERGEABLE_BUFFER};
 use super::{ETHERNET_LEN, HEADER_LEN, feature};
 use crate::platform::{PciFunction, Registers};
 use crate::{Checksum, Counters, Fault, Frame, Receive};
+use wireboot_wire::card::MARK;
 
 // struct virtio_net_hdr_v1
 const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;
@@ -43,6 +45,8 @@ pub(super) struct ReceiveQueue {
     max_unit: usize,
     empty_bursts: u32,
     counters: Counters,
+    /// With the card itself.
+    pub hello: Agreement,
 }
 
 /// The fields of the header that matter to a receiver.
@@ -72,6 +76,7 @@ impl ReceiveQueue {
             max_unit,
             empty_bursts: 0,
             counters: Counters::default(),
+            hello: Agreement::new(features),
         }
     }
 
@@ -141,6 +146,12 @@ impl ReceiveQueue {
             let lent = &parts[..count];
             if first.len() < len.min(FIRST_PART_MIN) {
                 return Err(&Fault::Misbehaved("it left a receive buffer unfilled"));
+            }
+            if header.gso_type == MARK {
+                if self.hello.hear(first).is_none() {
+                    self.counters.receive_dropped += 1;
+                }
+                continue;
             }
             let segmented = header.gso_type & !VIRTIO_NET_HDR_GSO_ECN == VIRTIO_NET_HDR_GSO_UDP_L4;
             let malformed = segmented && (!self.udp_segments || header.gso_size == 0);
