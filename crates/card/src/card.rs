@@ -1,6 +1,10 @@
 //! A card: a guest's pair of queues on one side, a wire on the other.
 
+mod hello;
+
 use core::time::Duration;
+
+use wireboot_wire::card::hello::Hello;
 
 use crate::coalesce::{Coalescer, Limits};
 use crate::counters::Counters;
@@ -90,8 +94,12 @@ pub struct Card<W> {
     wire: W,
     receive: Slot<ReceiveQueue>,
     transmit: Slot<TransmitQueue>,
-    /// How far frames are gathered for a guest that takes chunks; none where it takes none.
+    /// How far frames are gathered for a guest whose driver asks for that.
+    offered: Option<Limits<Duration>>,
+    /// Frames that wait for others; none when the driver has not asked for chunks.
     gather: Option<Coalescer<Duration>>,
+    /// The answer to a question of the guest's, until it has room for it.
+    answer: Option<Hello>,
     /// Why queues were stopped, until a turn tells.
     faults: Faults,
     counters: Counters,
@@ -110,7 +118,9 @@ impl<W> Card<W> {
             wire,
             receive: Slot::Off,
             transmit: Slot::Off,
+            offered: None,
             gather: None,
+            answer: None,
             faults: Faults::default(),
             counters: Counters::default(),
         }
@@ -131,14 +141,10 @@ impl<W> Card<W> {
         &mut self.wire
     }
 
-    /// From here on, until a queue is stopped, units go in chunks ([`wireboot_wire::chunk`]) both ways. Frames for the guest are gathered up to
-    /// the limits, or, where they need not wait, as long as the wire has some. The last frame may make them more bytes than the limit.
-    pub fn agree_chunks(&mut self, limits: Limits<Duration>) {
-        if let (Some(receive), Some(transmit)) = (self.receive.running(), self.transmit.running()) {
-            receive.agree_chunks();
-            transmit.agree_chunks();
-            self.gather = Some(Coalescer::new(limits));
-        }
+    /// Gathers frames for a guest whose driver asks for chunks ([`wireboot_wire::card::chunk`]), up to these limits, or, where frames need not
+    /// wait, as long as the wire has some; for none with `None`. The last frame may make them more bytes than the limit.
+    pub fn offer_chunks(&mut self, limits: Option<Limits<Duration>>) {
+        self.offered = limits;
     }
 
     /// When frames that wait for others are to go; none when nothing waits.
@@ -148,7 +154,7 @@ impl<W> Card<W> {
 
     /// Frames that wait for others are lost.
     fn leave(&mut self) {
-        if let Some(batch) = self.gather.take().and_then(|mut gather| gather.take()) {
+        if let Some(batch) = self.gather.as_mut().and_then(Coalescer::take) {
             self.counters.receive_left += batch.frames as u64;
         }
     }
@@ -165,6 +171,13 @@ impl<W> Card<W> {
     ) -> Result<(), RingFault> {
         self.stop(queue);
         let base = start.base;
+        // A driver that begins anew has asked nothing. Here, as it asks by this queue.
+        if base == 0 {
+            self.gather = None;
+            if queue == Queue::Transmit {
+                self.answer = None;
+            }
+        }
         let result = match queue {
             Queue::Receive => ReceiveQueue::start(memory, start)
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
@@ -202,7 +215,15 @@ impl<W> Card<W> {
         let mut turn = Turn::default();
         let mut faults = Faults::default();
         if let Some(queue) = self.transmit.running() {
-            let moved = send(queue, memory, &mut self.wire, now, &mut self.counters);
+            let moved = send(
+                queue,
+                memory,
+                &mut self.wire,
+                now,
+                self.offered,
+                &mut self.answer,
+                &mut self.counters,
+            );
             let called = queue.ring.publish(memory);
             self.wire.flush();
             turn.call_transmit = called == Ok(true);
@@ -213,24 +234,26 @@ impl<W> Card<W> {
             self.counters.sent_chunk_units += chunks.units;
         }
         if let Some(queue) = self.receive.running() {
+            queue.set_chunks(self.gather.is_some());
             let moved = receive(
                 queue,
                 memory,
                 &mut self.wire,
                 now,
                 &mut self.gather,
+                &mut self.answer,
                 &mut self.counters,
             );
             let (units, no_room) = moved.unwrap_or((0, false));
-            let called = match &mut self.gather {
-                Some(gather) if !no_room && gather.due().is_some_and(|due| due > now) => Ok(false),
-                Some(gather) => {
+            let due = self.gather.as_ref().and_then(Coalescer::due);
+            let called = if !no_room && due.is_some_and(|due| due > now) {
+                Ok(false)
+            } else {
+                if let Some(gather) = &mut self.gather {
                     gather.take();
-                    queue
-                        .close(memory)
-                        .and_then(|()| queue.ring.publish(memory))
                 }
-                None => queue.ring.publish(memory),
+                let closed = queue.close(memory);
+                closed.and_then(|()| queue.ring.publish(memory))
             };
             turn.call_receive = called == Ok(true);
             faults.receive = moved.and(called).err();
@@ -269,7 +292,10 @@ impl<W> Card<W> {
             let least = self.wire.max_unit();
             let room = queue.room(memory, least, least);
             match room.map(|room| room.is_some()) {
-                Ok(true) => armed.wire = true,
+                Ok(true) => {
+                    armed.wire = true;
+                    armed.work |= self.answer.is_some();
+                }
                 Ok(false) => match queue.ring.want_doorbell(memory) {
                     Ok(work) => armed.work |= work,
                     Err(fault) => faults.receive = Some(fault),
@@ -313,13 +339,25 @@ fn send<M: GuestMemory>(
     memory: &M,
     wire: &mut impl Wire<M>,
     now: Duration,
+    offered: Option<Limits<Duration>>,
+    answer: &mut Option<Hello>,
     counters: &mut Counters,
 ) -> Result<usize, RingFault> {
+    let features = queue.features;
     let mut units = 0;
     while units < BURST || queue.follows() {
         match queue.next(memory)? {
             Next::Nothing => break,
             Next::BadLength => counters.send_bad_length += 1,
+            Next::Unit(unit) if hello::for_card(memory, unit.spans, unit.len)? => {
+                match hello::answer(memory, &unit, features, offered)? {
+                    Some(hello) => {
+                        *answer = Some(hello);
+                        counters.hellos += 1;
+                    }
+                    None => counters.send_not_understood += 1,
+                }
+            }
             Next::Unit(unit) if wire.send(memory, &unit, now) => counters.sent.count(unit.len),
             Next::Unit(_) => counters.send_lost += 1,
         }
@@ -338,6 +376,7 @@ fn receive<M: GuestMemory>(
     wire: &mut impl Wire<M>,
     now: Duration,
     gather: &mut Option<Coalescer<Duration>>,
+    answer: &mut Option<Hello>,
     counters: &mut Counters,
 ) -> Result<(usize, bool), RingFault> {
     let (least, most) = (wire.max_unit(), wire.useful_room());
@@ -346,10 +385,24 @@ fn receive<M: GuestMemory>(
             counters.no_room += 1;
             return Ok((units, true));
         };
+        if let Some(hello) = answer.take() {
+            match hello::deliver(queue, memory, &hello)? {
+                Delivered::Yes => {
+                    // What comes behind the answer may be gathered.
+                    *gather = hello::limits(&hello).map(Coalescer::new);
+                    queue.set_chunks(gather.is_some());
+                }
+                Delivered::NotAgreed | Delivered::TooLong => counters.receive_too_long += 1,
+            }
+            continue;
+        }
         match wire.receive(memory, room, now) {
             Received::Nothing => return Ok((units, false)),
             Received::Kept => {}
             Received::TooLong => counters.receive_too_long += 1,
+            Received::Unit { len, .. } if hello::for_card(memory, queue.found(), len)? => {
+                counters.receive_pretended += 1;
+            }
             Received::Unit { header, len } => match queue.deliver(memory, header, len)? {
                 Delivered::Yes => {
                     counters.received.count(len);

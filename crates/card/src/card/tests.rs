@@ -1,6 +1,7 @@
 //! A whole card between a guest made of software and a wire that keeps what it gets.
 
 mod driver;
+mod hello;
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use wireboot_wire::chunk;
+use wireboot_wire::card::chunk;
 
 use crate::feature;
 use crate::header::Header;
@@ -83,9 +83,9 @@ impl ReceiveQueue {
         })
     }
 
-    /// From here on, several units may come in one buffer, which [`Self::close`] ends.
-    pub(crate) fn agree_chunks(&mut self) {
-        self.chunks = Header::len(self.features) == chunk::HEADER_LEN;
+    /// Several units may come in one buffer, which [`Self::close`] ends, or none may.
+    pub(crate) fn set_chunks(&mut self, chunks: bool) {
+        self.chunks = chunks;
     }
 
     /// Chunks since this was last asked.
@@ -109,6 +109,11 @@ impl ReceiveQueue {
             true
         };
         Ok(found.then_some(&self.room))
+    }
+
+    /// What [`Self::room`] has found last.
+    pub(crate) fn found(&self) -> &[Span] {
+        &self.room
     }
 
     /// Bytes behind the next unit's header.
@@ -163,6 +168,16 @@ impl ReceiveQueue {
         let Some(header) = header.arriving(self.features, len) else {
             return Ok(Delivered::NotAgreed);
         };
+        self.put(memory, header, len)
+    }
+
+    /// The same with a header that is the card's own affair.
+    pub(crate) fn put<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        header: Header,
+        len: usize,
+    ) -> Result<Delivered, RingFault> {
         if len > self.room_len() {
             return Ok(Delivered::TooLong);
         }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use wireboot_wire::chunk;
+use wireboot_wire::card::chunk;
 
 use super::receive::ChunkCounters;
 use crate::header::Header;
@@ -39,9 +39,7 @@ pub(crate) enum Next<'a> {
 #[derive(Debug)]
 pub(crate) struct TransmitQueue {
     pub ring: Ring,
-    features: u64,
-    /// The guest gives chunks.
-    chunks: bool,
+    pub features: u64,
     /// The number of the chain on loan, and its bytes.
     head: u16,
     len: usize,
@@ -62,7 +60,6 @@ impl TransmitQueue {
         Ok(Self {
             ring: Ring::start(memory, start, Direction::FromGuest)?,
             features: start.features,
-            chunks: false,
             head: 0,
             len: 0,
             at: 0,
@@ -72,11 +69,6 @@ impl TransmitQueue {
             frame: Vec::with_capacity(MAX_RING.into()),
             rest: Vec::with_capacity(MAX_RING.into()),
         })
-    }
-
-    /// From here on, several units may come in one chain.
-    pub(crate) fn agree_chunks(&mut self) {
-        self.chunks = Header::len(self.features) == chunk::HEADER_LEN;
     }
 
     /// Chunks since this was last asked.
@@ -104,7 +96,8 @@ impl TransmitQueue {
         let mut len = (self.len - self.at)
             .checked_sub(header_len)
             .ok_or(RingFault::TooShort)?;
-        let more = self.chunks && header.flags & chunk::MORE != 0;
+        // Agreed on or not: no other driver sets the bit, and one whose card was started again goes on to.
+        let more = header_len == chunk::HEADER_LEN && header.flags & chunk::MORE != 0;
         if more {
             len = header.hdr_len.into();
             // virtio-net's hint has no place here.

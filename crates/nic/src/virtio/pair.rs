@@ -56,16 +56,11 @@ impl Queues {
         })
     }
 
-    /// From here on, units go in chunks both ways.
-    pub(super) fn agree_chunks(&mut self) {
-        self.rx.take_chunks();
-        self.tx.give_chunks();
-    }
-
     pub(super) fn split<'a, P: PciFunction>(
         &'a mut self,
         user: User<'a, P>,
     ) -> (VirtioReceive<'a, P>, VirtioTransmit<'a, P>) {
+        self.tx.chunks = self.rx.hello.takes_chunks();
         let rx = VirtioReceive {
             queue: &mut self.rx,
             user,

@@ -4,13 +4,14 @@ use alloc::boxed::Box;
 use core::slice;
 
 use super::device::{Shared, User};
+use super::hello::Agreement;
 use super::queue::VIRTQ_DESC_F_WRITE;
 use super::ring::Ring;
 use super::shape::{MAX_UNIT, MERGEABLE_BUFFER};
 use super::{ETHERNET_LEN, HEADER_LEN, feature};
 use crate::platform::{PciFunction, Registers};
 use crate::{Checksum, Counters, Fault, Frame, Receive};
-use wireboot_wire::chunk;
+use wireboot_wire::card::{MARK, chunk};
 
 // struct virtio_net_hdr_v1
 const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;
@@ -42,13 +43,13 @@ pub(super) struct ReceiveQueue {
     mergeable: bool,
     checksums: bool,
     udp_segments: bool,
-    /// Chunks were agreed on.
-    chunks: bool,
     /// Where the next unit begins in the next buffer: behind others of its chunk, or at 0.
     at: usize,
     max_unit: usize,
     empty_bursts: u32,
     counters: Counters,
+    /// With the card itself.
+    pub hello: Agreement,
 }
 
 /// The fields of the header that matter to a receiver.
@@ -77,21 +78,16 @@ impl ReceiveQueue {
             mergeable: features & feature::MRG_RXBUF != 0,
             checksums: features & feature::GUEST_CSUM != 0,
             udp_segments: features & (feature::GUEST_USO4 | feature::GUEST_USO6) != 0,
-            chunks: false,
             at: 0,
             max_unit,
             empty_bursts: 0,
             counters: Counters::default(),
+            hello: Agreement::new(features),
         }
     }
 
     pub(super) fn counters(&self) -> Counters {
         self.counters
-    }
-
-    /// From here on, the device may give chunks.
-    pub(super) fn take_chunks(&mut self) {
-        self.chunks = true;
     }
 
     /// Gives all free buffers to the device.
@@ -124,7 +120,7 @@ impl ReceiveQueue {
                 return Err(&Fault::Misbehaved("it returned a buffer without a header"));
             }
             let header = self.header(id, at);
-            let (count, len) = if self.chunks && header.flags & chunk::MORE != 0 {
+            let (count, len) = if self.hello.gives_chunks() && header.flags & chunk::MORE != 0 {
                 // The buffer stays where it is for the next unit.
                 // SAFETY: as below.
                 parts[0] = unsafe { self.inner_part(id, filled, header.hdr_len)? };
@@ -165,6 +161,12 @@ impl ReceiveQueue {
             let lent = &parts[..count];
             if parts[0].len() < len.min(FIRST_PART_MIN) {
                 return Err(&Fault::Misbehaved("it left a receive buffer unfilled"));
+            }
+            if header.gso_type == MARK {
+                if self.hello.hear(parts[0]).is_none() {
+                    self.counters.receive_dropped += 1;
+                }
+                continue;
             }
             let segmented = header.gso_type & !VIRTIO_NET_HDR_GSO_ECN == VIRTIO_NET_HDR_GSO_UDP_L4;
             let malformed = segmented && (!self.udp_segments || header.gso_size == 0);

@@ -13,7 +13,7 @@ use super::shape::TRANSMIT_UNIT;
 use crate::platform::PciFunction;
 use crate::vlan::TAG_LEN;
 use crate::{Counters, Fault, Offload, SendError, Transmit, checksum};
-use wireboot_wire::chunk;
+use wireboot_wire::card::chunk;
 
 /// In `struct virtio_net_hdr_v1`, whose words are: flags, GSO type, header length; GSO size, checksum start;
 /// checksum offset, number of buffers.
@@ -38,8 +38,8 @@ pub(super) struct TransmitQueue {
     free_len: usize,
     /// For frames to be cut, where the device does that.
     large: Option<Large>,
-    /// Chunks were agreed on.
-    chunks: bool,
+    /// The device takes chunks.
+    pub(super) chunks: bool,
     /// The last frame that the device has not been told of, when another may follow it in its buffer.
     open: Option<Open>,
     max_frame: usize,
@@ -94,11 +94,6 @@ impl TransmitQueue {
         self.counters
     }
 
-    /// From here on, the device takes chunks.
-    pub(super) fn give_chunks(&mut self) {
-        self.chunks = true;
-    }
-
     /// Where a frame of `len` bytes may follow in a chunk: the number of the buffer, and the place of its header there. What is there says then that
     /// something follows.
     fn behind(&mut self, len: usize) -> Option<(u16, usize)> {
@@ -106,7 +101,7 @@ impl TransmitQueue {
             id,
             at,
             len: before,
-        } = self.open?;
+        } = self.open.filter(|_| self.chunks)?;
         let place = chunk::behind(at, before);
         let fits = place + HEADER_LEN + len <= self.ring.buffers.len;
         if len < chunk::UNIT_MIN || before < chunk::UNIT_MIN || !fits {
@@ -271,7 +266,7 @@ impl<P: PciFunction> Transmit for VirtioTransmit<'_, P> {
         if chained.is_none() {
             queue.ring.queue.offer(id);
         }
-        queue.open = (queue.chunks && !to_cut).then_some(Open { id, at, len });
+        queue.open = (!to_cut).then_some(Open { id, at, len });
         queue.counters.transmit_frames += 1;
         queue.counters.transmit_bytes += len as u64;
         Ok(value)

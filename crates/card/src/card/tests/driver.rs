@@ -12,6 +12,7 @@ use crate::{
 use wireboot_nic::model::{Model, ModelConfig, ModelPci};
 use wireboot_nic::virtio::VirtioNet;
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
+use wireboot_wire::card::hello::CHUNKS;
 
 /// virtio-net's feature bit for an address of its own.
 const MAC: u64 = 1 << 5;
@@ -88,8 +89,11 @@ fn round(features: u64) -> Counters {
 /// The same in chunks.
 fn round_in_chunks(features: u64, limits: Limits<Duration>, budget: usize) -> Counters {
     let (mut nic, mut card, memory) = pair(features, Loopback::default());
-    nic.agree_chunks();
-    card.agree_chunks(limits);
+    card.offer_chunks(Some(limits));
+    nic.ask_card(99).unwrap();
+    card.turn(&memory, Duration::ZERO);
+    nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
+    assert_eq!(nic.agreed().unwrap().features & CHUNKS, CHUNKS);
     round_of(nic, card, &memory, budget)
 }
 
@@ -225,6 +229,67 @@ fn a_driver_that_starts_again_is_served_again() {
     }
     drop((nic, memory));
     round(feature::KNOWN);
+}
+
+/// Asks over a wire, and what the card is agreed to do.
+fn asked(features: u64) -> Option<u32> {
+    let (mut nic, mut card, memory) = pair(features, crate::Offload::new(Script::default()));
+    nic.ask_card(99).unwrap();
+    let turn = card.turn(&memory, Duration::ZERO);
+    assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
+    nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
+    assert!(card.wire().wire().sent.is_empty());
+    assert_eq!(nic.counters().receive_dropped, 0);
+    nic.agreed().map(|answer| answer.features)
+}
+
+#[test]
+fn the_driver_and_the_card_agree() {
+    use wireboot_wire::card::hello::DATAGRAMS;
+    assert_eq!(asked(feature::KNOWN), Some(DATAGRAMS));
+    assert_eq!(asked(feature::KNOWN & !feature::MRG_RXBUF), Some(0));
+    assert_eq!(asked(feature::KNOWN & !feature::GUEST_UFO), Some(0));
+    assert_eq!(asked(feature::VERSION_1), Some(0));
+}
+
+/// In fragments, as a server's frames: 65,507 bytes, and over IPv6 what the 65,562 bytes of a unit leave (virtio 1.2, section 5.1.6.3.1).
+#[test]
+fn the_longest_datagram_comes_as_one_unit() {
+    use crate::testing::packets::{Link, fragment, udp};
+    for (v6, len) in [(false, 65_507), (true, 65_488)] {
+        let link = Link {
+            v6,
+            tagged: false,
+            id: 7,
+            host: 1,
+        };
+        let whole = udp(link, &frame(5).repeat(1000)[..len]);
+        let datagram = &whole[if v6 { 54 } else { 34 }..];
+        let mut wire = Script::default();
+        for (n, part) in datagram.chunks(1448).enumerate() {
+            let offset = n * 1448;
+            let more = offset + part.len() < datagram.len();
+            let unit = fragment(link, part, offset, more);
+            wire.coming.push_back((Default::default(), unit));
+        }
+        let (mut nic, mut card, memory) = pair(feature::KNOWN, crate::Offload::new(wire));
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            let turn = card.turn(&memory, Duration::ZERO);
+            assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
+            let (mut rx, _) = nic.split();
+            rx.burst(64, |unit| {
+                assert_eq!(unit.udp_segment, None);
+                got.push(unit.parts.concat());
+            })
+            .unwrap();
+        }
+        assert_eq!(got.len(), 1);
+        assert_eq!(&got[0][got[0].len() - len..], &datagram[8..]);
+        assert_eq!(got[0].len(), whole.len());
+        assert_eq!(card.wire().counters().joined_datagrams, 1);
+        nic.stop();
+    }
 }
 
 /// Segments by one unit of the driver's, and back to it as one. The frames that were on the wire.
