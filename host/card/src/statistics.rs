@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(document, expected);
         assert_eq!(
             statistics.to_string(),
-            "1 units sent, 4 received, 99 lost; 10 doorbells, 8 calls"
+            "1 units sent, 4 received, 127 lost; 10 doorbells, 8 calls"
         );
     }
 }

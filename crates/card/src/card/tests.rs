@@ -1,5 +1,6 @@
 //! A whole card between a guest made of software and a wire that keeps what it gets.
 
+mod chunks;
 mod driver;
 mod hello;
 

@@ -188,7 +188,7 @@ impl ReceiveQueue {
                 hdr_len: before.len as u16,
                 ..before.header
             };
-            self.write(memory, before.at, header, 0)?;
+            self.write(memory, before.at, header, 1)?;
         }
         let at = self.at;
         self.open = Some(Placed { header, at, len });
@@ -254,6 +254,10 @@ impl ReceiveQueue {
             buffers += spans;
         }
         self.write(memory, placed.at, placed.header, count)?;
+        if count > 1 && placed.at != 0 {
+            // The first header tells, too.
+            scatter_at(memory, &self.spans, Header::LEN, &count.to_le_bytes())?;
+        }
         self.ring.take(count);
         self.chains.drain(..usize::from(count));
         self.spans.drain(..buffers);

@@ -15,7 +15,7 @@
 //! | 1 | 1 | gso_type | of virtio-net | of virtio-net |
 //! | 2 | 2 | hdr_len | of virtio-net | bytes of this unit, little-endian; at least 14 |
 //! | 4 | 6 | gso_size, csum_start, csum_offset | of virtio-net | of virtio-net, offsets in this unit |
-//! | 10 | 2 | num_buffers | of virtio-net: buffers of the whole chunk | any |
+//! | 10 | 2 | num_buffers | of virtio-net: buffers of the whole chunk | the same in the first header; else any |
 //!
 //! - Without [`MORE`] a header says what virtio-net has it say, and its unit ends where virtio-net has it end. So a unit alone is a chunk of one, and looks
 //!   as without chunks.
