@@ -59,6 +59,9 @@ pub(crate) fn gather<M: GuestMemory>(
         let (now, rest) = to.split_at_mut(len);
         memory.read(span.address, now)?;
         to = rest;
+        if to.is_empty() {
+            break;
+        }
     }
     Ok(to.is_empty())
 }
