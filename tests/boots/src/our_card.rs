@@ -48,9 +48,13 @@ pub(crate) fn by_pxe_twice(lab: &Lab) -> Result<()> {
     // The firmware gets frames, wireboot many segments at once: twice a frame's bytes are more than frames alone give.
     let units = counter(&counters, "received_units")?;
     ensure!(received > 3000 * units, "{counters}");
+    // The firmware's driver does not ask its card, wireboot does once in each boot.
+    ensure!(counter(&counters, "hellos")? == 2, "{counters}");
     for lost in [
         "send_lost",
         "send_bad_length",
+        "send_not_understood",
+        "receive_pretended",
         "receive_too_long",
         "receive_not_agreed",
         "dropped_fragments",
