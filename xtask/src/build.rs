@@ -19,7 +19,7 @@ pub(crate) const FIRMWARE: [(&str, &str); 5] = [
 /// The most KiB that a program may have: firmware loads them slowly.
 const SIZES: [(&str, u64); 3] = [
     ("wireboot.efi", 1200),
-    ("doctor.efi", 1536),
+    ("doctor.efi", 1552),
     ("recorder.efi", 64),
 ];
 

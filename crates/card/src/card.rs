@@ -1,7 +1,12 @@
 //! A card: a guest's pair of queues on one side, a wire on the other.
 
+mod hello;
+
 use core::time::Duration;
 
+use wireboot_wire::card::hello::Hello;
+
+use crate::coalesce::{Coalescer, Limits};
 use crate::counters::Counters;
 use crate::host_side::{Delivered, Next, ReceiveQueue, TransmitQueue};
 use crate::memory::GuestMemory;
@@ -89,6 +94,12 @@ pub struct Card<W> {
     wire: W,
     receive: Slot<ReceiveQueue>,
     transmit: Slot<TransmitQueue>,
+    /// How far frames are gathered for a guest whose driver asks for that.
+    offered: Option<Limits<Duration>>,
+    /// Frames that wait for others; none when the driver has not asked for chunks.
+    gather: Option<Coalescer<Duration>>,
+    /// The answer to a question of the guest's, until it has room for it.
+    answer: Option<Hello>,
     /// Why queues were stopped, until a turn tells.
     faults: Faults,
     counters: Counters,
@@ -107,6 +118,9 @@ impl<W> Card<W> {
             wire,
             receive: Slot::Off,
             transmit: Slot::Off,
+            offered: None,
+            gather: None,
+            answer: None,
             faults: Faults::default(),
             counters: Counters::default(),
         }
@@ -127,6 +141,24 @@ impl<W> Card<W> {
         &mut self.wire
     }
 
+    /// Gathers frames for a guest whose driver asks for chunks ([`wireboot_wire::card::chunk`]), up to these limits, or, where frames need not
+    /// wait, as long as the wire has some; for none with `None`. The last frame may make them more bytes than the limit.
+    pub fn offer_chunks(&mut self, limits: Option<Limits<Duration>>) {
+        self.offered = limits;
+    }
+
+    /// When frames that wait for others are to go; none when nothing waits.
+    pub fn due(&self) -> Option<Duration> {
+        self.gather.as_ref()?.due()
+    }
+
+    /// Frames that wait for others are lost.
+    fn leave(&mut self) {
+        if let Some(batch) = self.gather.as_mut().and_then(Coalescer::take) {
+            self.counters.receive_left += batch.frames as u64;
+        }
+    }
+
     /// Starts a queue. `memory` is the one to give to [`Self::turn`] until the queue is stopped.
     ///
     /// # Errors
@@ -139,6 +171,13 @@ impl<W> Card<W> {
     ) -> Result<(), RingFault> {
         self.stop(queue);
         let base = start.base;
+        // A driver that begins anew has asked nothing. Here, as it asks by this queue.
+        if base == 0 {
+            self.gather = None;
+            if queue == Queue::Transmit {
+                self.answer = None;
+            }
+        }
         let result = match queue {
             Queue::Receive => ReceiveQueue::start(memory, start)
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
@@ -157,6 +196,7 @@ impl<W> Card<W> {
     pub fn stop(&mut self, queue: Queue) -> Option<u16> {
         match queue {
             Queue::Receive => {
+                self.leave();
                 self.faults.receive = None;
                 self.receive.end(|queue| &queue.ring)
             }
@@ -175,21 +215,53 @@ impl<W> Card<W> {
         let mut turn = Turn::default();
         let mut faults = Faults::default();
         if let Some(queue) = self.transmit.running() {
-            let moved = send(queue, memory, &mut self.wire, now, &mut self.counters);
+            let moved = send(
+                queue,
+                memory,
+                &mut self.wire,
+                now,
+                self.offered,
+                &mut self.answer,
+                &mut self.counters,
+            );
             let called = queue.ring.publish(memory);
             self.wire.flush();
             turn.call_transmit = called == Ok(true);
             faults.transmit = moved.and(called).err();
             turn.units += moved.unwrap_or(0);
+            let chunks = queue.take_counters();
+            self.counters.sent_chunks += chunks.chunks;
+            self.counters.sent_chunk_units += chunks.units;
         }
         if let Some(queue) = self.receive.running() {
-            let moved = receive(queue, memory, &mut self.wire, now, &mut self.counters);
-            let called = queue.ring.publish(memory);
+            queue.set_chunks(self.gather.is_some());
+            let moved = receive(
+                queue,
+                memory,
+                &mut self.wire,
+                now,
+                &mut self.gather,
+                &mut self.answer,
+                &mut self.counters,
+            );
+            let (units, no_room) = moved.unwrap_or((0, false));
+            let due = self.gather.as_ref().and_then(Coalescer::due);
+            let called = if !no_room && due.is_some_and(|due| due > now) {
+                Ok(false)
+            } else {
+                if let Some(gather) = &mut self.gather {
+                    gather.take();
+                }
+                let closed = queue.close(memory);
+                closed.and_then(|()| queue.ring.publish(memory))
+            };
             turn.call_receive = called == Ok(true);
             faults.receive = moved.and(called).err();
-            let (units, no_room) = moved.unwrap_or((0, false));
             turn.units += units;
             turn.no_room = no_room;
+            let chunks = queue.take_counters();
+            self.counters.received_chunks += chunks.chunks;
+            self.counters.received_chunk_units += chunks.units;
         }
         self.counters.calls += u64::from(turn.call_transmit) + u64::from(turn.call_receive);
         self.settle(faults);
@@ -220,7 +292,10 @@ impl<W> Card<W> {
             let least = self.wire.max_unit();
             let room = queue.room(memory, least, least);
             match room.map(|room| room.is_some()) {
-                Ok(true) => armed.wire = true,
+                Ok(true) => {
+                    armed.wire = true;
+                    armed.work |= self.answer.is_some();
+                }
                 Ok(false) => match queue.ring.want_doorbell(memory) {
                     Ok(work) => armed.work |= work,
                     Err(fault) => faults.receive = Some(fault),
@@ -244,6 +319,7 @@ impl<W> Card<W> {
     /// Stops the queues that have a fault. True when there is one, which the next turn tells.
     fn settle(&mut self, faults: Faults) -> bool {
         if let Some(fault) = faults.receive {
+            self.leave();
             self.receive.fail(|queue| &queue.ring);
             self.counters.count_fault(fault);
             self.faults.receive = Some(fault);
@@ -263,18 +339,34 @@ fn send<M: GuestMemory>(
     memory: &M,
     wire: &mut impl Wire<M>,
     now: Duration,
+    offered: Option<Limits<Duration>>,
+    answer: &mut Option<Hello>,
     counters: &mut Counters,
 ) -> Result<usize, RingFault> {
-    for units in 0..BURST {
+    let features = queue.features;
+    let mut units = 0;
+    while units < BURST || queue.follows() {
         match queue.next(memory)? {
-            Next::Nothing => return Ok(units),
+            Next::Nothing => break,
             Next::BadLength => counters.send_bad_length += 1,
+            Next::Unit(unit) if hello::for_card(memory, unit.spans, unit.len)? => {
+                match hello::answer(memory, &unit, features, offered)? {
+                    Some(hello) => {
+                        *answer = Some(hello);
+                        counters.hellos += 1;
+                    }
+                    None => counters.send_not_understood += 1,
+                }
+            }
             Next::Unit(unit) if wire.send(memory, &unit, now) => counters.sent.count(unit.len),
             Next::Unit(_) => counters.send_lost += 1,
         }
-        queue.done(memory)?;
+        units += 1;
+        if !queue.follows() {
+            queue.done(memory)?;
+        }
     }
-    Ok(BURST)
+    Ok(units)
 }
 
 /// From the wire to the guest. How many units there were, and whether the guest had no room for more.
@@ -283,6 +375,8 @@ fn receive<M: GuestMemory>(
     memory: &M,
     wire: &mut impl Wire<M>,
     now: Duration,
+    gather: &mut Option<Coalescer<Duration>>,
+    answer: &mut Option<Hello>,
     counters: &mut Counters,
 ) -> Result<(usize, bool), RingFault> {
     let (least, most) = (wire.max_unit(), wire.useful_room());
@@ -291,12 +385,36 @@ fn receive<M: GuestMemory>(
             counters.no_room += 1;
             return Ok((units, true));
         };
+        if let Some(hello) = answer.take() {
+            match hello::deliver(queue, memory, &hello)? {
+                Delivered::Yes => {
+                    // What comes behind the answer may be gathered.
+                    *gather = hello::limits(&hello).map(Coalescer::new);
+                    queue.set_chunks(gather.is_some());
+                }
+                Delivered::NotAgreed | Delivered::TooLong => counters.receive_too_long += 1,
+            }
+            continue;
+        }
         match wire.receive(memory, room, now) {
             Received::Nothing => return Ok((units, false)),
             Received::Kept => {}
             Received::TooLong => counters.receive_too_long += 1,
+            Received::Unit { len, .. } if hello::for_card(memory, queue.found(), len)? => {
+                counters.receive_pretended += 1;
+            }
             Received::Unit { header, len } => match queue.deliver(memory, header, len)? {
-                Delivered::Yes => counters.received.count(len),
+                Delivered::Yes => {
+                    counters.received.count(len);
+                    let Some(gather) = gather else {
+                        continue;
+                    };
+                    if gather.add(len, now).is_some() || gather.is_full() {
+                        // So much goes together.
+                        gather.expire(now);
+                        return Ok((units + 1, false));
+                    }
+                }
                 Delivered::NotAgreed => counters.receive_not_agreed += 1,
                 Delivered::TooLong => counters.receive_too_long += 1,
             },

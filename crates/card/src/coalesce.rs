@@ -64,17 +64,26 @@ impl<T: Time> Coalescer<T> {
         let before = if fits { None } else { self.take() };
         self.waiting.frames += 1;
         self.waiting.bytes = self.waiting.bytes.saturating_add(len);
-        let due = self.due.unwrap_or(now.plus(self.limits.wait));
-        let full =
-            self.waiting.frames >= self.limits.frames || self.waiting.bytes >= self.limits.bytes;
-        self.due = Some(if full { due.min(now) } else { due });
+        let due = self.due.unwrap_or_else(|| now.plus(self.limits.wait));
+        self.due = Some(if self.is_full() { due.min(now) } else { due });
         before
+    }
+
+    /// So many frames or bytes wait that no more are to join them.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.waiting.frames >= self.limits.frames || self.waiting.bytes >= self.limits.bytes
     }
 
     /// The moment from which those that wait are to go; none when nothing waits.
     #[must_use]
     pub fn due(&self) -> Option<T> {
         self.due
+    }
+
+    /// Those that wait are due now.
+    pub fn expire(&mut self, now: T) {
+        self.due = self.due.map(|due| due.min(now));
     }
 
     /// Those that wait, which wait no longer.

@@ -27,12 +27,28 @@ pub struct Counters {
     pub send_lost: u64,
     /// From the guest, lost because no Ethernet frame is so short or so long.
     pub send_bad_length: u64,
+    /// Questions of the guest to the card itself that were answered.
+    pub hellos: u64,
+    /// From the guest, lost because they say nothing that the card itself understands.
+    pub send_not_understood: u64,
+    /// Chunks of more than one unit from the guest, and the units in them.
+    pub sent_chunks: u64,
+    /// See there.
+    pub sent_chunk_units: u64,
     /// From the wire to the guest.
     pub received: Traffic,
+    /// Chunks of more than one unit to the guest, and the units in them.
+    pub received_chunks: u64,
+    /// See there.
+    pub received_chunk_units: u64,
+    /// From the wire, lost because the guest left its queue while they waited for others.
+    pub receive_left: u64,
     /// From the wire, lost because the guest's buffers were too short.
     pub receive_too_long: u64,
     /// From the wire, lost because the guest has not agreed to what its header says.
     pub receive_not_agreed: u64,
+    /// From the wire, lost because they pretend to be the card's own words.
+    pub receive_pretended: u64,
     /// Turns that did not ask the wire because the guest had no room.
     pub no_room: u64,
     /// Calls (interrupts) of the guest for what it sent and for what it received.

@@ -59,6 +59,9 @@ pub(crate) fn gather<M: GuestMemory>(
         let (now, rest) = to.split_at_mut(len);
         memory.read(span.address, now)?;
         to = rest;
+        if to.is_empty() {
+            break;
+        }
     }
     Ok(to.is_empty())
 }
@@ -67,13 +70,30 @@ pub(crate) fn gather<M: GuestMemory>(
 pub(crate) fn scatter<M: GuestMemory>(
     memory: &M,
     spans: &[Span],
+    from: &[u8],
+) -> Result<bool, Unmapped> {
+    scatter_at(memory, spans, 0, from)
+}
+
+/// Copies to the spans, from byte `at` on. False when they are shorter.
+pub(crate) fn scatter_at<M: GuestMemory>(
+    memory: &M,
+    spans: &[Span],
+    at: usize,
     mut from: &[u8],
 ) -> Result<bool, Unmapped> {
+    let mut skip = at;
     for span in spans {
-        let len = from.len().min(span.len as usize);
-        let (now, rest) = from.split_at(len);
-        memory.write(span.address, now)?;
+        let len = span.len as usize;
+        let cut = skip.min(len);
+        skip -= cut;
+        let (now, rest) = from.split_at(from.len().min(len - cut));
+        // No overflow: the span lies in the guest's memory.
+        memory.write(span.address.wrapping_add(cut as u64), now)?;
         from = rest;
+        if from.is_empty() {
+            break;
+        }
     }
     Ok(from.is_empty())
 }
@@ -93,4 +113,19 @@ pub(crate) fn behind(spans: &[Span], skip: u32, rest: &mut alloc::vec::Vec<Span>
             });
         }
     }
+}
+
+/// Keeps the first `len` bytes of the spans.
+pub(crate) fn keep(spans: &mut alloc::vec::Vec<Span>, len: usize) {
+    let mut left = len as u32;
+    let mut count = 0;
+    for span in spans.iter_mut() {
+        if left == 0 {
+            break;
+        }
+        span.len = span.len.min(left);
+        left -= span.len;
+        count += 1;
+    }
+    spans.truncate(count);
 }

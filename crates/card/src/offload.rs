@@ -21,7 +21,7 @@ use crate::feature;
 use crate::frame::{Ip, MAX_HEAD, Version};
 use crate::header::{GSO_NONE, GSO_UDP, Header};
 use crate::host_side::{LONGEST_UNIT, Unit};
-use crate::memory::{GuestMemory, Span, behind, gather, scatter};
+use crate::memory::{GuestMemory, Span, behind, gather, keep, scatter};
 use crate::segment::{self, Run};
 use crate::wire::{Received, Wire};
 
@@ -345,21 +345,6 @@ fn first_bytes<'a, M: GuestMemory>(
 ) -> Option<&'a [u8]> {
     let bytes = to.get_mut(..len.min(MAX_HEAD))?;
     (gather(memory, spans, bytes) == Ok(true)).then_some(bytes)
-}
-
-/// Keeps the first `len` bytes.
-fn keep(spans: &mut Vec<Span>, len: usize) {
-    let mut left = len as u32;
-    let mut count = 0;
-    for span in spans.iter_mut() {
-        if left == 0 {
-            break;
-        }
-        span.len = span.len.min(left);
-        left -= span.len;
-        count += 1;
-    }
-    spans.truncate(count);
 }
 
 #[cfg(test)]

@@ -158,9 +158,10 @@ impl Ring {
         self.layout.size
     }
 
-    /// The index of the next buffer to take: where the ring is to start again.
+    /// The index of the first buffer that the guest has not been told to be used: where the ring is to start again.
     pub(crate) fn base(&self) -> u16 {
         self.next
+            .wrapping_sub(self.used.wrapping_sub(self.published))
     }
 
     /// Buffers that the guest has made available and nobody has taken, so many that `wanted` are there if the guest has them.

@@ -17,6 +17,7 @@
 
 mod control;
 mod device;
+mod hello;
 mod pair;
 mod queue;
 mod receive;
@@ -31,7 +32,7 @@ use core::mem;
 
 use crate::platform::{PciFunction, PlatformError, Registers};
 use crate::steering::Steering;
-use crate::{Counters, Fault, MacAddress, Nic, Properties, Transmit as _};
+use crate::{Counters, Fault, MacAddress, Nic, Offload, Properties, SendError, Transmit as _};
 use control::{Control, Offer};
 use device::Device;
 use pair::Queues;
@@ -40,6 +41,7 @@ pub use receive::VirtioReceive;
 use shape::Shape;
 pub use transmit::VirtioTransmit;
 use transport::{Transport, status};
+use wireboot_wire::card::hello::Hello;
 
 /// Feature bits (virtio 1.2, sections 5.1.3 and 6).
 pub(crate) mod feature {
@@ -49,6 +51,7 @@ pub(crate) mod feature {
     pub(crate) const MAC: u64 = 1 << 5;
     pub(crate) const GUEST_TSO4: u64 = 1 << 7;
     pub(crate) const GUEST_TSO6: u64 = 1 << 8;
+    pub(crate) const GUEST_UFO: u64 = 1 << 10;
     pub(crate) const HOST_TSO4: u64 = 1 << 11;
     pub(crate) const HOST_TSO6: u64 = 1 << 12;
     pub(crate) const MRG_RXBUF: u64 = 1 << 15;
@@ -63,7 +66,8 @@ pub(crate) mod feature {
     pub(crate) const RSS: u64 = 1 << 60;
 
     /// The device hands over units larger than a frame.
-    pub(crate) const COALESCING: u64 = GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6;
+    pub(crate) const COALESCING: u64 =
+        GUEST_TSO4 | GUEST_TSO6 | GUEST_UFO | GUEST_USO4 | GUEST_USO6;
 
     /// The device cuts TCP segments of both IP versions.
     pub(crate) const SEGMENTATION: u64 = HOST_TSO4 | HOST_TSO6;
@@ -258,6 +262,26 @@ impl<P: PciFunction> VirtioNet<P> {
         })
     }
 
+    /// Asks what the card does beyond virtio, where it is a program that knows such a question ([`wireboot_wire::card::hello`]). Any other card
+    /// sends the question to its wire, once, and nothing changes. `token` is random, so that nobody else knows it. No answer is waited
+    /// for: it comes with a later burst of [`Receive`](crate::Receive), and [`Self::agreed`] tells.
+    ///
+    /// # Errors
+    /// As for [`Transmit::send`](crate::Transmit::send); the card is then not asked.
+    pub fn ask_card(&mut self, token: u64) -> Result<(), SendError> {
+        let question = self.queues.rx.hello.ask(self.queues.properties.mac, token);
+        let (_, mut tx) = self.queues.split(self.device.user());
+        tx.send(question.len(), Offload::None, |frame| {
+            frame.copy_from_slice(&question);
+        })?;
+        Ok(tx.flush()?)
+    }
+
+    /// The card's answer to [`Self::ask_card`], once it has come.
+    pub fn agreed(&self) -> Option<Hello> {
+        self.queues.rx.hello.agreed()
+    }
+
     /// How many queue pairs were started, the first included.
     pub fn pairs(&self) -> usize {
         self.pairs.into()
@@ -310,6 +334,10 @@ fn negotiate(offered: u64) -> Result<u64, InitError> {
     if features & feature::GUEST_CSUM == 0 {
         // Coalesced units come with partial checksums.
         features &= !feature::COALESCING;
+    }
+    if features & feature::MRG_RXBUF == 0 {
+        // It alone is not worth buffers of 64 KB for each frame.
+        features &= !feature::GUEST_UFO;
     }
     let all = feature::SEGMENTATION | feature::CSUM;
     if features & all != all {

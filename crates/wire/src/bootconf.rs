@@ -56,10 +56,11 @@ const IGNORED_KEYS: [&str; 8] = [
 ];
 
 /// Keys that say how wireboot.efi is to work. They are none of the Boot Loader Specification's.
-pub const SETTINGS: [&str; 8] = [
+pub const SETTINGS: [&str; 9] = [
     "processors",
     "nic",
     "vlan",
+    "card",
     "floor",
     "patience",
     "network",
@@ -982,7 +983,7 @@ mod tests {
             lines in prop::collection::vec((
                 prop::sample::select(vec![
                     "title", "linux", "efi", "initrd", "options", "sha256", "default", "timeout", "processors",
-                    "nic", "vlan", "floor", "patience", "network", "near-end", "#", "sort-key", "x",
+                    "nic", "vlan", "card", "floor", "patience", "network", "near-end", "#", "sort-key", "x",
                 ]),
                 prop_oneof!["[a-c1-3 ]{0,4}", Just(format!("{SUM} a")), any::<String>()],
             ), 0..12),

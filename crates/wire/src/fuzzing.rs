@@ -3,9 +3,17 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use crate::card::hello::Hello;
 use crate::dhcp::{Message, PxeOptions, option};
 use crate::load_option::{self, LoadOption, NetworkBoot};
 use crate::{bootconf, dhcpv6, filetype, ladder, tftp};
+
+/// What parses as a hello says the same when it is emitted again.
+pub fn fuzz_hello(data: &[u8]) {
+    if let Some(hello) = Hello::parse(data) {
+        assert_eq!(Hello::parse(&hello.emit()), Some(hello));
+    }
+}
 
 /// A packet that parses, emits to bytes that parse to the same packet.
 pub fn fuzz_tftp(data: &[u8]) {

@@ -7,6 +7,7 @@
 //! - [`filetype`]: what a file is that is to be started.
 //! - [`pe`]: the headers of such a file.
 //! - [`load_option`]: the firmware's boot options, and how their device paths lead to a network.
+//! - [`card`]: what a network card made of software and its driver agree on.
 //! - [`ladder`]: what a machine that measures itself asks of the sender.
 //!
 //! Parsers borrow from the packet, check every length, and take any input without a panic. The same code serves
@@ -20,6 +21,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod bootconf;
+pub mod card;
 pub mod dhcp;
 pub mod dhcpv6;
 pub mod filetype;

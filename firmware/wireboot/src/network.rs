@@ -4,7 +4,7 @@
 mod ap_task;
 mod placement;
 
-use crate::card::{self, AnyNic, Card, Taken};
+use crate::card::{self, AnyNic, Card, NativeNic, Taken};
 use crate::error::Error;
 use crate::settings::Settings;
 use alloc::boxed::Box;
@@ -21,7 +21,7 @@ use wireboot_platform::claim::pci::Claim;
 use wireboot_platform::console::Key;
 use wireboot_platform::idle::IdleTimer;
 use wireboot_platform::processors::{self, Processor};
-use wireboot_platform::{Clock, Handle, console, memory};
+use wireboot_platform::{Clock, Handle, console, memory, random};
 use wireboot_ring::{Receiver, Sender};
 
 /// How long the BSP polls for an answer, in microseconds: longer than small exchanges with servers near by take. It idles
@@ -90,6 +90,18 @@ fn wait_for_link(nic: &mut AnyNic, card: &Card, patience: u64, clock: Clock) -> 
     Ok(())
 }
 
+/// Asks the card what it does beyond virtio, if it is a virtio device. One that cannot take the question now is used as it is.
+fn ask(nic: &mut AnyNic) {
+    let AnyNic::Native(NativeNic::Virtio(nic)) = nic else {
+        return;
+    };
+    let (seed, _) = random::seed();
+    let token = seed.first_chunk().copied().unwrap_or_default();
+    if let Err(error) = nic.ask_card(u64::from_ne_bytes(token)) {
+        log::warn!("the network card is not asked what it does beyond virtio: {error}");
+    }
+}
+
 /// What remains of a service: the NIC, still running, and why it ended unless it was asked to.
 struct Ended {
     nic: AnyNic,
@@ -125,6 +137,9 @@ impl Network {
             // Before the claim: its memory belongs to the device.
             drop(nic);
             return Err(error);
+        }
+        if settings.ask_card {
+            ask(&mut nic);
         }
         if let Some(vlan) = settings.vlan {
             log::info!("VLAN {vlan}");

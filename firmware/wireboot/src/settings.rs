@@ -25,6 +25,8 @@ pub struct Settings {
     pub nic: Option<Driver>,
     /// The VLAN (IEEE 802.1Q) that all frames are in; `None` for untagged ones.
     pub vlan: Option<VlanId>,
+    /// The network card is asked what it does beyond virtio, unless this is false.
+    pub ask_card: bool,
     /// The slowest download that goes on.
     pub floor: Floor,
     /// How long a server is waited for that files have come from.
@@ -53,6 +55,7 @@ impl Default for Settings {
             processors: None,
             nic: None,
             vlan: None,
+            ask_card: true,
             floor: Floor::default(),
             patience: PATIENCE,
             network: None,
@@ -156,6 +159,13 @@ impl Settings {
                 let id = value.parse().ok().and_then(VlanId::new);
                 self.vlan = Some(id.ok_or(Refusal::Takes("a number from 1 to 4094"))?);
             }
+            "card" => {
+                self.ask_card = match value {
+                    "plain" => false,
+                    "ask" => true,
+                    _ => return Err(Refusal::Takes("plain or ask")),
+                };
+            }
             "floor" => {
                 // None is none: a server could hold the machine for ever.
                 let takes = "the KiB of a file that must come in any 30 s, at least 1";
@@ -231,6 +241,13 @@ mod tests {
         for wrong in ["vlan=0", "vlan=4095", "vlan=", "vlan=70000"] {
             assert!(matches!(vlan(wrong), Err(Error::Setting(word)) if word == wrong));
         }
+        let card = |word| by_options(word).map(|settings| settings.ask_card);
+        assert!(matches!(card("http://a/b card=plain"), Ok(true)));
+        assert!(matches!(card("card=plain http://a/b"), Ok(false)));
+        assert!(matches!(card("card=ask x.efi"), Ok(true)));
+        assert!(
+            matches!(card("card=fast x.efi"), Err(Error::Setting(word)) if word == "card=fast")
+        );
         let floor = |kib| by_options(kib).map(|settings| settings.floor);
         let slow = |kib: u64| Floor {
             bytes: kib * 1024,
@@ -301,12 +318,13 @@ mod tests {
     #[test]
     fn load_options_override_what_is_embedded() {
         let embedded = embedded(
-            "processors 3\nnic snp\nvlan 7\nfloor 16\npatience 60\nnetwork wireboot\nnear-end 0\nreport http://a/r\ntitle A\nlinux a",
+            "processors 3\nnic snp\nvlan 7\ncard plain\nfloor 16\npatience 60\nnetwork wireboot\nnear-end 0\nreport http://a/r\ntitle A\nlinux a",
         );
         let all = Settings {
             processors: Some(3),
             nic: Some(Driver::Snp),
             vlan: VlanId::new(7),
+            ask_card: false,
             floor: Floor {
                 bytes: 16_384,
                 ..Floor::default()
@@ -319,12 +337,13 @@ mod tests {
         assert!(matches!(Settings::of(&embedded, ""), Ok(settings) if settings == all));
         let some = Settings::of(
             &embedded,
-            "processors=0 nic=native floor=128 patience=9 network=firmware near-end=1 report=http://b/r http://a/b",
+            "processors=0 nic=native card=ask floor=128 patience=9 network=firmware near-end=1 report=http://b/r http://a/b",
         );
         let expected = Settings {
             processors: Some(0),
             nic: Some(Driver::Native),
             vlan: VlanId::new(7),
+            ask_card: true,
             floor: Floor {
                 bytes: 131_072,
                 ..Floor::default()

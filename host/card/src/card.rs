@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
+use wireboot_card::coalesce::Limits;
 use wireboot_card::feature;
 
 use crate::listener::Listener;
@@ -25,6 +26,15 @@ use crate::wires::HostWire;
 const STATISTICS_EVERY: Duration = Duration::from_secs(1);
 /// How long after the guest's features its memory may take. Monitors send both at once.
 const MEMORY_WITHIN: Duration = Duration::from_secs(2);
+
+/// What guests are offered, as far as the card can.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// Features.
+    pub offloads: u64,
+    /// How far frames are gathered for drivers that ask for chunks; `None` for no chunks.
+    pub chunks: Option<Limits<Duration>>,
+}
 
 /// A card that waits for a monitor.
 pub(crate) struct HostCard {
@@ -56,14 +66,14 @@ enum Ended {
 }
 
 impl HostCard {
-    /// Listens at `socket`. Guests are offered those of the offloads that there are.
+    /// Listens at `socket`. Guests are offered that.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
     pub(crate) fn new(
         socket: &Path,
         wire: HostWire,
-        offloads: u64,
+        offer: Offer,
         statistics: Option<&Path>,
     ) -> Result<Self> {
         let listener = Listener::bind(socket)?;
@@ -73,8 +83,8 @@ impl HostCard {
             pipe::register(signal, raised).context("listening for signals")?;
         }
         let statistics = statistics.map(StatisticsFile::new);
-        let poller = Poller::start(wire).context("starting the card")?;
-        let offered = feature::consistent(feature::RINGS | poller.offloads() & offloads);
+        let poller = Poller::start(wire, offer.chunks).context("starting the card")?;
+        let offered = feature::consistent(feature::RINGS | poller.offloads() & offer.offloads);
         Ok(Self {
             listener,
             poller,

@@ -1,6 +1,7 @@
 //! `wireboot nic`.
 
 mod arguments;
+mod chunk;
 mod socket_place;
 
 use std::fs;
@@ -14,8 +15,9 @@ use wireboot_card::feature;
 
 use wireboot_server::event::{Console, Events};
 
+use self::chunk::ChunkArgument;
 use self::socket_place::SocketPlace;
-use crate::card::HostCard;
+use crate::card::{HostCard, Offer};
 use crate::table::{BUSES, LINES, Tables};
 use crate::wires::{HostWire, ServerWire, Tap};
 
@@ -58,6 +60,9 @@ pub struct ServeArgs {
     /// $XDG_RUNTIME_DIR, else in a new directory of this user's]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// How frames are gathered for a driver that asks for chunks, as wireboot's does: see `wireboot nic run --help`
+    #[arg(long, value_name = "LIST", default_value = chunk::DEFAULT)]
+    pub chunk: ChunkArgument,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
@@ -83,6 +88,11 @@ pub struct RunArgs {
     /// send so. What one needs comes with it
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub offload: OffloadArgument,
+    /// How frames are gathered for a driver that asks for chunks, as wireboot's does: frames=N, from 2 on, bytes=N, from 1514 to 1048576, and micros=N, up to
+    /// 10000, with commas between, or none. So many frames or bytes are shown to the machine together, several in one buffer; with micros, the first waits
+    /// so long for others, with 0 they go as soon as no more are there. What is not named is as by default
+    #[arg(long, value_name = "LIST", default_value = chunk::DEFAULT)]
+    pub chunk: ChunkArgument,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
@@ -241,8 +251,11 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
     let wire = server(&arguments.dir)?;
     let place = SocketPlace::choose(arguments.socket.as_deref())?;
     // The server sends no fragments that a guest would need room for.
-    let offloads = !feature::GUEST_UFO;
-    let card = HostCard::new(place.path(), wire, offloads, arguments.stats.as_deref())?;
+    let offer = Offer {
+        offloads: !feature::GUEST_UFO,
+        chunks: arguments.chunk.0,
+    };
+    let card = HostCard::new(place.path(), wire, offer, arguments.stats.as_deref())?;
     let text = arguments::text(Monitor::Qemu, place.path(), MEMORY_MIB)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     println!("{text}");
@@ -266,7 +279,10 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
     let card = HostCard::new(
         &arguments.socket,
         wire,
-        arguments.offload.0,
+        Offer {
+            offloads: arguments.offload.0,
+            chunks: arguments.chunk.0,
+        },
         arguments.stats.as_deref(),
     )?;
     let socket = arguments.socket.display();

@@ -19,6 +19,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use wireboot_card::coalesce::Limits;
 use wireboot_card::{Card, Offload, Queue, RingFault, Turn, Wire};
 
 use self::patience::Patience;
@@ -63,20 +64,22 @@ impl Bell {
 }
 
 impl Poller {
-    /// Starts the thread with a card before this wire.
+    /// Starts the thread with a card before this wire, which offers chunks within these limits, if any.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn start(wire: HostWire) -> io::Result<Self> {
+    pub(crate) fn start(wire: HostWire, chunks: Option<Limits<Duration>>) -> io::Result<Self> {
         let (commands, received) = channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Bell(Arc::new(eventfd(0, flags)?));
         let wire = Offload::new(wire);
         let offloads = Wire::<Mapping>::offloads(&wire);
+        let mut card = Card::new(wire);
+        card.offer_chunks(chunks);
         let mut work = Work {
             commands: received,
             bell: bell.clone(),
-            card: Card::new(wire),
+            card,
             memory: None,
             queues: [None, None],
             begun: Instant::now(),
@@ -320,6 +323,7 @@ impl Work {
             let host_wire = self.card.wire().wire();
             let wire = host_wire.descriptor().filter(|_| armed.wire);
             let due = host_wire.due().filter(|_| armed.wire);
+            let due = [due, self.card.due()].into_iter().flatten().min();
             let left = due.map(|due| due.saturating_sub(self.begun.elapsed()));
             let woken = wait(&self.bell, &self.queues, wire, left);
             self.statistics.waits += 1;

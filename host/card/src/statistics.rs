@@ -23,10 +23,18 @@ struct Document {
     sent_bytes: u64,
     send_lost: u64,
     send_bad_length: u64,
+    send_not_understood: u64,
+    hellos: u64,
+    sent_chunks: u64,
+    sent_chunk_units: u64,
     received_units: u64,
     received_bytes: u64,
+    received_chunks: u64,
+    received_chunk_units: u64,
+    receive_left: u64,
     receive_too_long: u64,
     receive_not_agreed: u64,
+    receive_pretended: u64,
     no_room: u64,
     cut_units: u64,
     cut_frames: u64,
@@ -66,10 +74,18 @@ impl Statistics {
             sent_bytes: card.sent.bytes,
             send_lost: card.send_lost,
             send_bad_length: card.send_bad_length,
+            send_not_understood: card.send_not_understood,
+            hellos: card.hellos,
+            sent_chunks: card.sent_chunks,
+            sent_chunk_units: card.sent_chunk_units,
             received_units: card.received.units,
             received_bytes: card.received.bytes,
+            received_chunks: card.received_chunks,
+            received_chunk_units: card.received_chunk_units,
+            receive_left: card.receive_left,
             receive_too_long: card.receive_too_long,
             receive_not_agreed: card.receive_not_agreed,
+            receive_pretended: card.receive_pretended,
             no_room: card.no_room,
             cut_units: offload.cut_units,
             cut_frames: offload.cut_frames,
@@ -99,8 +115,11 @@ impl fmt::Display for Statistics {
             card.received.units,
             card.send_lost
                 + card.send_bad_length
+                + card.send_not_understood
+                + card.receive_left
                 + card.receive_too_long
                 + card.receive_not_agreed
+                + card.receive_pretended
                 + self.offload.dropped_fragments
                 + self.offload.dropped_frames,
             self.doorbells,
@@ -124,12 +143,20 @@ mod tests {
             },
             send_lost: 2,
             send_bad_length: 3,
+            hellos: 21,
+            send_not_understood: 22,
+            sent_chunks: 24,
+            sent_chunk_units: 25,
+            received_chunks: 26,
+            received_chunk_units: 27,
+            receive_left: 28,
             received: Traffic {
                 units: 4,
                 bytes: 240,
             },
             receive_too_long: 5,
             receive_not_agreed: 6,
+            receive_pretended: 23,
             no_room: 7,
             calls: 8,
             ..Counters::default()
@@ -154,8 +181,9 @@ mod tests {
         };
         let document: Value = from_str(&statistics.json().unwrap()).unwrap();
         let expected = json!({
-            "sent_units": 1, "sent_bytes": 60, "send_lost": 2, "send_bad_length": 3,
-            "received_units": 4, "received_bytes": 240, "receive_too_long": 5, "receive_not_agreed": 6,
+            "sent_units": 1, "sent_bytes": 60, "send_lost": 2, "send_bad_length": 3, "send_not_understood": 22, "hellos": 21,
+            "sent_chunks": 24, "sent_chunk_units": 25, "received_chunks": 26, "received_chunk_units": 27, "receive_left": 28,
+            "received_units": 4, "received_bytes": 240, "receive_too_long": 5, "receive_not_agreed": 6, "receive_pretended": 23,
             "no_room": 7, "cut_units": 12, "cut_frames": 13, "joined_units": 14, "joined_segments": 15,
             "joined_datagrams": 16, "joined_fragments": 17, "dropped_fragments": 18, "waiting_fragments": 19,
             "dropped_frames": 20, "calls": 8, "doorbells": 10, "waits": 11,
@@ -164,7 +192,7 @@ mod tests {
         assert_eq!(document, expected);
         assert_eq!(
             statistics.to_string(),
-            "1 units sent, 4 received, 54 lost; 10 doorbells, 8 calls"
+            "1 units sent, 4 received, 127 lost; 10 doorbells, 8 calls"
         );
     }
 }

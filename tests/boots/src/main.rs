@@ -205,6 +205,10 @@ const CASES: &[(&str, Case)] = &[
         our_card::server_in_the_card_by_tftp_alone,
     ),
     (
+        "server_in_the_card_in_chunks",
+        our_card::server_in_the_card_in_chunks,
+    ),
+    (
         "server_in_the_card_while_a_file_changes",
         our_card::server_in_the_card_while_a_file_changes,
     ),

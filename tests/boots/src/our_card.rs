@@ -48,9 +48,13 @@ pub(crate) fn by_pxe_twice(lab: &Lab) -> Result<()> {
     // The firmware gets frames, wireboot many segments at once: twice a frame's bytes are more than frames alone give.
     let units = counter(&counters, "received_units")?;
     ensure!(received > 3000 * units, "{counters}");
+    // The firmware's driver does not ask its card, wireboot does once in each boot.
+    ensure!(counter(&counters, "hellos")? == 2, "{counters}");
     for lost in [
         "send_lost",
         "send_bad_length",
+        "send_not_understood",
+        "receive_pretended",
         "receive_too_long",
         "receive_not_agreed",
         "dropped_fragments",
@@ -169,6 +173,26 @@ pub(crate) fn server_in_the_card_by_tftp_alone(lab: &Lab) -> Result<()> {
     let log = nic.log();
     ensure!(has(&log, &sent(&scene, "TFTP", "data.cpio")?)?, "{log}");
     nic.end().map(drop)
+}
+
+/// Many frames in one buffer, as wireboot's driver asks for: what the server sends by TFTP, and what three downloads at once have the driver send.
+pub(crate) fn server_in_the_card_in_chunks(lab: &Lab) -> Result<()> {
+    let (scene, nic) = server_in_the_card(lab, 16)?;
+    let (tftp, http) = ("tftp://10.77.0.1", "http://10.77.0.1");
+    scene.system.configure(&format!(
+        "title Test system\nlinux {http}/linux\ninitrd {http}/system.cpio\ninitrd {tftp}/data.cpio\noptions {}\n",
+        crate::system::OPTIONS
+    ))?;
+    scene.boots()?;
+    let counters = nic.end()?;
+    let chunks = counter(&counters, "received_chunks")?;
+    let in_chunks = counter(&counters, "received_chunk_units")?;
+    ensure!(chunks > 100 && in_chunks > 3 * chunks, "{counters}");
+    ensure!(counter(&counters, "sent_chunks")? > 0, "{counters}");
+    for lost in ["send_lost", "receive_left", "receive_too_long"] {
+        ensure!(counter(&counters, lost)? == 0, "{counters}");
+    }
+    Ok(())
 }
 
 /// A client must not get half of each version. When the file stays as it is, the boot arrives.

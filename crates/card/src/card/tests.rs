@@ -1,6 +1,8 @@
 //! A whole card between a guest made of software and a wire that keeps what it gets.
 
+mod chunks;
 mod driver;
+mod hello;
 
 use proptest::collection::vec;
 use proptest::prelude::*;

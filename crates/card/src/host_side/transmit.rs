@@ -2,8 +2,11 @@
 
 use alloc::vec::Vec;
 
+use wireboot_wire::card::chunk;
+
+use super::receive::ChunkCounters;
 use crate::header::Header;
-use crate::memory::{GuestMemory, Span, behind, gather};
+use crate::memory::{GuestMemory, Span, behind, gather, keep};
 use crate::ring::{Direction, MAX_RING, Ring, RingFault, RingStart};
 
 /// The link header.
@@ -36,13 +39,20 @@ pub(crate) enum Next<'a> {
 #[derive(Debug)]
 pub(crate) struct TransmitQueue {
     pub ring: Ring,
-    features: u64,
-    /// The number of the chain on loan.
+    pub features: u64,
+    /// The number of the chain on loan, and its bytes.
     head: u16,
+    len: usize,
+    /// Where the next unit's header is in it, if one follows the last unit.
+    at: usize,
+    follows: bool,
+    counters: ChunkCounters,
     /// Where that chain lies, header included, without empty buffers.
     spans: Vec<Span>,
-    /// The same behind the header.
+    /// Where the unit on loan lies.
     frame: Vec<Span>,
+    /// Where what is left of the chain lies.
+    rest: Vec<Span>,
 }
 
 impl TransmitQueue {
@@ -51,32 +61,63 @@ impl TransmitQueue {
             ring: Ring::start(memory, start, Direction::FromGuest)?,
             features: start.features,
             head: 0,
+            len: 0,
+            at: 0,
+            follows: false,
+            counters: ChunkCounters::default(),
             spans: Vec::with_capacity(MAX_RING.into()),
             frame: Vec::with_capacity(MAX_RING.into()),
+            rest: Vec::with_capacity(MAX_RING.into()),
         })
     }
 
-    /// The next unit. Unless there is nothing, [`Self::done`] is to follow.
+    /// Chunks since this was last asked.
+    pub(crate) fn take_counters(&mut self) -> ChunkCounters {
+        core::mem::take(&mut self.counters)
+    }
+
+    /// The next unit. Unless there is nothing, [`Self::done`] is to follow when it does not say that more of a chunk follows.
     pub(crate) fn next<M: GuestMemory>(&mut self, memory: &M) -> Result<Next<'_>, RingFault> {
-        if self.ring.available(memory, 1)? == 0 {
-            return Ok(Next::Nothing);
-        }
-        self.spans.clear();
-        let chain = self.ring.chain(memory, 0, &mut self.spans)?;
-        self.head = chain.head;
-        let mut bytes = [0; Header::LEN];
-        gather(memory, &self.spans, &mut bytes)?;
         let header_len = Header::len(self.features);
-        let len = (chain.len as usize)
+        if !self.follows {
+            if self.ring.available(memory, 1)? == 0 {
+                return Ok(Next::Nothing);
+            }
+            self.spans.clear();
+            let chain = self.ring.chain(memory, 0, &mut self.spans)?;
+            self.head = chain.head;
+            self.len = chain.len as usize;
+            self.at = 0;
+        }
+        behind(&self.spans, self.at as u32, &mut self.rest);
+        let mut bytes = [0; Header::LEN];
+        gather(memory, &self.rest, &mut bytes)?;
+        let mut header = Header::parse(bytes);
+        let mut len = (self.len - self.at)
             .checked_sub(header_len)
             .ok_or(RingFault::TooShort)?;
+        // Agreed on or not: no other driver sets the bit, and one whose card was started again goes on to.
+        let more = header_len == chunk::HEADER_LEN && header.flags & chunk::MORE != 0;
+        if more {
+            len = header.hdr_len.into();
+            // virtio-net's hint has no place here.
+            header.hdr_len = 0;
+            let next = chunk::next(self.at, len, self.len).ok_or(RingFault::Header)?;
+            self.counters.chunks += u64::from(self.at == 0);
+            self.at = next;
+        }
+        if more || self.follows {
+            self.counters.units += 1;
+        }
+        self.follows = more;
         if !(MIN_FRAME..=LONGEST_UNIT).contains(&len) {
             return Ok(Next::BadLength);
         }
-        let header = Header::parse(bytes)
+        let header = header
             .leaving(self.features, len)
             .ok_or(RingFault::Header)?;
-        behind(&self.spans, header_len as u32, &mut self.frame);
+        behind(&self.rest, header_len as u32, &mut self.frame);
+        keep(&mut self.frame, len);
         Ok(Next::Unit(Unit {
             header,
             head: &[],
@@ -85,7 +126,12 @@ impl TransmitQueue {
         }))
     }
 
-    /// Gives the buffers of the last unit back. The guest sees them after [`Ring::publish`].
+    /// The next unit is in the same chain.
+    pub(crate) fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// Gives the buffers of the last chain back. The guest sees them after [`Ring::publish`].
     pub(crate) fn done<M: GuestMemory>(&mut self, memory: &M) -> Result<(), RingFault> {
         self.ring.put_used(memory, self.head, 0)?;
         self.ring.take(1);

@@ -1,10 +1,12 @@
 //! The bodies of the fuzz targets.
 
+mod chunks;
 mod offloads;
 
 use core::time::Duration;
 use std::vec;
 
+pub use chunks::fuzz_card_chunks;
 pub use offloads::{fuzz_card_fragments, fuzz_card_headers};
 
 use super::{Loopback, VecMemory};

@@ -78,9 +78,9 @@ fn knows_its_pci_ids() {
 #[test]
 fn features_are_those_of_the_specification() {
     let bits = |bits: &[u32]| bits.iter().fold(0_u64, |sum, bit| sum | 1 << bit);
-    assert_eq!(feature::COALESCING, bits(&[7, 8, 54, 55]));
+    assert_eq!(feature::COALESCING, bits(&[7, 8, 10, 54, 55]));
     assert_eq!(feature::SEGMENTATION, bits(&[11, 12]));
-    let known = [0, 1, 3, 5, 7, 8, 11, 12, 15, 16, 32, 33, 36, 54, 55];
+    let known = [0, 1, 3, 5, 7, 8, 10, 11, 12, 15, 16, 32, 33, 36, 54, 55];
     assert_eq!(feature::KNOWN, bits(&known));
     let pairs = feature::CTRL_VQ | feature::MQ | feature::RSS;
     assert_eq!(pairs, bits(&[17, 22, 60]));
@@ -114,6 +114,12 @@ fn properties_follow_the_features() {
     let large = nic.properties();
     assert_eq!(large.max_receive, 65_550);
     assert_eq!(large.receive_frames, 128);
+    // Without mergeable buffers, not for datagrams alone.
+    let (model, nic) = start(without(
+        feature::MRG_RXBUF | feature::COALESCING & !feature::GUEST_UFO,
+    ));
+    assert_eq!(model.accepted() & feature::GUEST_UFO, 0);
+    assert_eq!(nic.properties().max_receive, 1518);
 
     let (model, nic) = start(without(feature::GUEST_CSUM | feature::CSUM));
     assert_eq!(model.accepted() & feature::COALESCING, 0);
@@ -175,6 +181,8 @@ fn a_device_that_is_not_there_is_removed() {
     };
     assert_eq!(error, InitError::Removed);
 }
+
+mod hello;
 
 #[test]
 fn units_come_in_order_through_many_wraps() {

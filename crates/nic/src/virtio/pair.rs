@@ -60,6 +60,7 @@ impl Queues {
         &'a mut self,
         user: User<'a, P>,
     ) -> (VirtioReceive<'a, P>, VirtioTransmit<'a, P>) {
+        self.tx.chunks = self.rx.hello.takes_chunks();
         let rx = VirtioReceive {
             queue: &mut self.rx,
             user,

@@ -4,12 +4,14 @@ use alloc::boxed::Box;
 use core::slice;
 
 use super::device::{Shared, User};
+use super::hello::Agreement;
 use super::queue::VIRTQ_DESC_F_WRITE;
 use super::ring::Ring;
 use super::shape::{MAX_UNIT, MERGEABLE_BUFFER};
 use super::{ETHERNET_LEN, HEADER_LEN, feature};
 use crate::platform::{PciFunction, Registers};
 use crate::{Checksum, Counters, Fault, Frame, Receive};
+use wireboot_wire::card::{MARK, chunk};
 
 // struct virtio_net_hdr_v1
 const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;
@@ -22,6 +24,7 @@ const VIRTIO_NET_HDR_GSO_ECN: u8 = 0x80;
 const MAX_PARTS: usize = (HEADER_LEN + MAX_UNIT).div_ceil(MERGEABLE_BUFFER);
 /// What the first part of a unit holds at least, by the contract of [`Frame`].
 const FIRST_PART_MIN: usize = 128;
+const _: () = assert!(FIRST_PART_MIN == chunk::FIRST_PART_MIN && HEADER_LEN == chunk::HEADER_LEN);
 /// After this many empty bursts in a row the device is asked whether it is still alive.
 const EMPTY_BURSTS_CHECK: u32 = 1 << 16;
 
@@ -40,15 +43,21 @@ pub(super) struct ReceiveQueue {
     mergeable: bool,
     checksums: bool,
     udp_segments: bool,
+    /// Where the next unit begins in the next buffer: behind others of its chunk, or at 0.
+    at: usize,
     max_unit: usize,
     empty_bursts: u32,
     counters: Counters,
+    /// With the card itself.
+    pub hello: Agreement,
 }
 
 /// The fields of the header that matter to a receiver.
 struct Header {
     flags: u8,
     gso_type: u8,
+    /// With [`chunk::MORE`], the length of the unit.
+    hdr_len: u16,
     gso_size: u16,
     num_buffers: u16,
 }
@@ -69,9 +78,11 @@ impl ReceiveQueue {
             mergeable: features & feature::MRG_RXBUF != 0,
             checksums: features & feature::GUEST_CSUM != 0,
             udp_segments: features & (feature::GUEST_USO4 | feature::GUEST_USO6) != 0,
+            at: 0,
             max_unit,
             empty_bursts: 0,
             counters: Counters::default(),
+            hello: Agreement::new(features),
         }
     }
 
@@ -104,43 +115,58 @@ impl ReceiveQueue {
         let mut units = 0;
         while units < budget && returned > 0 {
             let (id, filled) = self.ring.queue.peek()?;
-            if (filled as usize) < HEADER_LEN {
+            let at = self.at;
+            if (filled as usize) < at + HEADER_LEN {
                 return Err(&Fault::Misbehaved("it returned a buffer without a header"));
             }
-            let header = self.header(id);
-            let count = if self.mergeable {
-                usize::from(header.num_buffers)
+            let header = self.header(id, at);
+            let (count, len) = if self.hello.gives_chunks() && header.flags & chunk::MORE != 0 {
+                // The buffer stays where it is for the next unit.
+                // SAFETY: as below.
+                parts[0] = unsafe { self.inner_part(id, filled, header.hdr_len)? };
+                (1, parts[0].len())
             } else {
-                1
+                let count = if self.mergeable {
+                    usize::from(header.num_buffers)
+                } else {
+                    1
+                };
+                if count == 0 || count > MAX_PARTS {
+                    return Err(&Fault::Misbehaved(
+                        "it used an impossible number of buffers",
+                    ));
+                }
+                if count > returned {
+                    // The rest of the unit is still under way.
+                    break;
+                }
+                returned -= count;
+                self.at = 0;
+                // SAFETY: `parts` is not used behind this function, and `refill`, which hands the
+                // buffers back, is not called inside.
+                parts[0] = unsafe { self.part(id, filled, at + HEADER_LEN)? };
+                let mut len = parts[0].len();
+                // A slice of the array, since iterator adapters cost a third of all the rest here. `count` is from 1
+                // to MAX_PARTS.
+                #[expect(clippy::indexing_slicing, reason = "see the line above")]
+                for part in &mut parts[1..count] {
+                    let (id, filled) = self.ring.queue.peek()?;
+                    // SAFETY: as above.
+                    *part = unsafe { self.part(id, filled, 0)? };
+                    len += part.len();
+                }
+                (count, len)
             };
-            if count == 0 || count > MAX_PARTS {
-                return Err(&Fault::Misbehaved(
-                    "it used an impossible number of buffers",
-                ));
-            }
-            if count > returned {
-                // The rest of the unit is still under way.
-                break;
-            }
-            returned -= count;
-            // SAFETY: `parts` is not used behind this function, and `refill`, which hands the
-            // buffers back, is not called inside.
-            let first = unsafe { self.part(id, filled, HEADER_LEN)? };
-            parts[0] = first;
-            let mut len = first.len();
-            // A slice of the array, since iterator adapters cost a third of all the rest here. `count` is from 1
-            // to MAX_PARTS.
-            #[expect(clippy::indexing_slicing, reason = "see the line above")]
-            for part in &mut parts[1..count] {
-                let (id, filled) = self.ring.queue.peek()?;
-                // SAFETY: as above.
-                *part = unsafe { self.part(id, filled, 0)? };
-                len += part.len();
-            }
             #[expect(clippy::indexing_slicing, reason = "as above")]
             let lent = &parts[..count];
-            if first.len() < len.min(FIRST_PART_MIN) {
+            if parts[0].len() < len.min(FIRST_PART_MIN) {
                 return Err(&Fault::Misbehaved("it left a receive buffer unfilled"));
+            }
+            if header.gso_type == MARK {
+                if self.hello.hear(parts[0]).is_none() {
+                    self.counters.receive_dropped += 1;
+                }
+                continue;
             }
             let segmented = header.gso_type & !VIRTIO_NET_HDR_GSO_ECN == VIRTIO_NET_HDR_GSO_UDP_L4;
             let malformed = segmented && (!self.udp_segments || header.gso_size == 0);
@@ -166,23 +192,46 @@ impl ReceiveQueue {
         Ok(units)
     }
 
-    /// The header at the start of a returned buffer.
-    fn header(&self, id: u16) -> Header {
+    /// The header at `at` in a returned buffer; 0, or a place that [`Self::inner_part`] has found.
+    fn header(&self, id: u16, at: usize) -> Header {
         let buffer = self.ring.buffers.at(id);
-        // SAFETY: a buffer is longer than the header and aligned to 2048 bytes; the device has returned it, and
-        // should it write all the same, volatile reads take what is there as plain data.
+        // SAFETY: a buffer is longer than the header, also from `at` on, which is a multiple of 8, and aligned to 2048 bytes; the
+        // device has returned it, and should it write all the same, volatile reads take what is there as plain data.
         let (low, high) = unsafe {
+            let buffer = buffer.add(at);
             let low = buffer.cast::<u64>().read_volatile();
             (low, buffer.add(8).cast::<u32>().read_volatile())
         };
-        let [flags, gso_type, _, _, s0, s1, _, _] = low.to_le_bytes();
+        let [flags, gso_type, h0, h1, s0, s1, _, _] = low.to_le_bytes();
         let [_, _, n0, n1] = high.to_le_bytes();
         Header {
             flags,
             gso_type,
+            hdr_len: u16::from_le_bytes([h0, h1]),
             gso_size: u16::from_le_bytes([s0, s1]),
             num_buffers: u16::from_le_bytes([n0, n1]),
         }
+    }
+
+    /// Shows the unit of `unit` bytes at [`Self::at`] in the next returned buffer, which is `id` with `len` bytes, and goes on to the one
+    /// behind it.
+    ///
+    /// # Safety
+    /// The slice must not be used after the buffer was handed back by [`Self::refill`].
+    unsafe fn inner_part<'a>(
+        &mut self,
+        id: u16,
+        len: u32,
+        unit: u16,
+    ) -> Result<&'a [u8], &'static Fault> {
+        let (at, unit, len) = (self.at, usize::from(unit), len as usize);
+        self.at = chunk::next(at, unit, len)
+            .filter(|_| len <= self.ring.buffers.len)
+            .ok_or(&Fault::Misbehaved("it returned an impossible chunk"))?;
+        // SAFETY: as in `part`; the unit ends before `len`, which is no more than the buffer has.
+        Ok(unsafe {
+            slice::from_raw_parts(self.ring.buffers.at(id).add(at + HEADER_LEN).as_ptr(), unit)
+        })
     }
 
     /// Takes the next returned buffer, which is `id` with `len` bytes, and shows its content behind `skip`

@@ -13,6 +13,7 @@ use super::shape::TRANSMIT_UNIT;
 use crate::platform::PciFunction;
 use crate::vlan::TAG_LEN;
 use crate::{Counters, Fault, Offload, SendError, Transmit, checksum};
+use wireboot_wire::card::chunk;
 
 /// In `struct virtio_net_hdr_v1`, whose words are: flags, GSO type, header length; GSO size, checksum start;
 /// checksum offset, number of buffers.
@@ -37,9 +38,22 @@ pub(super) struct TransmitQueue {
     free_len: usize,
     /// For frames to be cut, where the device does that.
     large: Option<Large>,
+    /// The device takes chunks.
+    pub(super) chunks: bool,
+    /// The last frame that the device has not been told of, when another may follow it in its buffer.
+    open: Option<Open>,
     max_frame: usize,
     checksums: bool,
     counters: Counters,
+}
+
+/// A frame in a descriptor's own buffer.
+#[derive(Clone, Copy)]
+struct Open {
+    id: u16,
+    /// Where its header begins in the buffer.
+    at: usize,
+    len: usize,
 }
 
 /// Buffers for frames to be cut.
@@ -68,6 +82,8 @@ impl TransmitQueue {
                 buffers,
                 lent: vec![None; size.into()].into_boxed_slice(),
             }),
+            chunks: false,
+            open: None,
             max_frame,
             checksums,
             counters: Counters::default(),
@@ -76,6 +92,27 @@ impl TransmitQueue {
 
     pub(super) fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Where a frame of `len` bytes may follow in a chunk: the number of the buffer, and the place of its header there. What is there says then that
+    /// something follows.
+    fn behind(&mut self, len: usize) -> Option<(u16, usize)> {
+        let Open {
+            id,
+            at,
+            len: before,
+        } = self.open.filter(|_| self.chunks)?;
+        let place = chunk::behind(at, before);
+        let fits = place + HEADER_LEN + len <= self.ring.buffers.len;
+        if len < chunk::UNIT_MIN || before < chunk::UNIT_MIN || !fits {
+            return None;
+        }
+        // SAFETY: as for the header in `send`, which has written it; the device does not know of the buffer.
+        unsafe {
+            let word = self.ring.buffers.at(id).add(at).cast::<u32>();
+            word.write(word.read() | u32::from(chunk::MORE) | (before as u32) << 16);
+        }
+        Some((id, place))
     }
 
     /// Takes back the buffers of frames that the device has sent.
@@ -191,17 +228,29 @@ impl<P: PciFunction> Transmit for VirtioTransmit<'_, P> {
         if len > self.queue.longest(to_cut) {
             return Err(SendError::TooLong);
         }
-        if self.queue.lacks(to_cut) {
+        let chained = if to_cut { None } else { self.queue.behind(len) };
+        if chained.is_none() && self.queue.lacks(to_cut) {
             self.reclaim()?;
         }
         let queue = &mut *self.queue;
-        let Some((id, buffer, address)) = queue.next_free(to_cut) else {
-            queue.counters.transmit_full += 1;
-            return Err(SendError::Full);
+        let (id, at, (buffer, address)) = if let Some((id, at)) = chained {
+            let buffers = &queue.ring.buffers;
+            (id, at, (buffers.at(id), buffers.address(id)))
+        } else {
+            let Some((id, buffer, address)) = queue.next_free(to_cut) else {
+                queue.counters.transmit_full += 1;
+                return Err(SendError::Full);
+            };
+            (id, 0, (buffer, address))
         };
-        // SAFETY: a buffer holds the header and `longest` bytes, initialised (zeroed at allocation), and lives
-        // as long as the ring. It was free, so the device does not have it; there is no other reference to it.
-        let frame = unsafe { slice::from_raw_parts_mut(buffer.add(HEADER_LEN).as_ptr(), len) };
+        // SAFETY: a buffer holds the header and `longest` bytes, or has room for them at `at`, initialised (zeroed at allocation), and lives
+        // as long as the ring. It was free, or the device has not been told of it, so the device does not have it; there is no other
+        // reference to it.
+        let (buffer, frame) = unsafe {
+            let buffer = buffer.add(at);
+            let frame = slice::from_raw_parts_mut(buffer.add(HEADER_LEN).as_ptr(), len);
+            (buffer, frame)
+        };
         let value = fill(frame);
         let header = match offload {
             Offload::L4Checksum { start, offset } if !queue.checksums => {
@@ -210,11 +259,14 @@ impl<P: PciFunction> Transmit for VirtioTransmit<'_, P> {
             }
             offload => header(frame, offload),
         };
-        // SAFETY: as for the frame, whose last use is above; a buffer is aligned to 2048 bytes.
+        // SAFETY: as for the frame, whose last use is above; a buffer is aligned to 2048 bytes, and `at` a multiple of 8.
         unsafe { buffer.cast::<[u32; HEADER_LEN / 4]>().write(header) };
-        let described = (HEADER_LEN + len) as u32;
+        let described = (at + HEADER_LEN + len) as u32;
         queue.ring.queue.describe(id, address, described, 0);
-        queue.ring.queue.offer(id);
+        if chained.is_none() {
+            queue.ring.queue.offer(id);
+        }
+        queue.open = (!to_cut).then_some(Open { id, at, len });
         queue.counters.transmit_frames += 1;
         queue.counters.transmit_bytes += len as u64;
         Ok(value)
@@ -232,6 +284,7 @@ impl<P: PciFunction> Transmit for VirtioTransmit<'_, P> {
             return Err(Fault::Removed);
         }
         let queue = &mut *self.queue;
+        queue.open = None;
         if queue.ring.publish(self.user.shared) {
             queue.counters.transmit_doorbells += 1;
         }

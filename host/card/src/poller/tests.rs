@@ -58,7 +58,7 @@ impl Guest {
             };
             Mapping::new(&[(place, &file)]).unwrap()
         };
-        let poller = Poller::start(HostWire::None).unwrap();
+        let poller = Poller::start(HostWire::None, None).unwrap();
         let mut handle = poller.handle();
         handle.set_memory(Some(mapping()));
         let guest = Self {

@@ -4,11 +4,15 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::vec::Vec;
 
+use crate::coalesce::Limits;
 use crate::testing::{Loopback, Script};
-use crate::{Card, GuestMemory, Queue, RingLayout, RingStart, Span, Unmapped, Wire, feature};
+use crate::{
+    Card, Counters, GuestMemory, Queue, RingLayout, RingStart, Span, Unmapped, Wire, feature,
+};
 use wireboot_nic::model::{Model, ModelConfig, ModelPci};
 use wireboot_nic::virtio::VirtioNet;
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
+use wireboot_wire::card::hello::CHUNKS;
 
 /// virtio-net's feature bit for an address of its own.
 const MAC: u64 = 1 << 5;
@@ -77,9 +81,30 @@ fn frame(n: usize) -> Vec<u8> {
 }
 
 /// Sends frames by way of the wire to the driver itself, and sees all of them come, in order.
-fn round(features: u64) {
-    const FRAMES: usize = 3000;
+fn round(features: u64) -> Counters {
+    let (nic, card, memory) = pair(features, Loopback::default());
+    round_of(nic, card, &memory, 256)
+}
+
+/// The same in chunks.
+fn round_in_chunks(features: u64, limits: Limits<Duration>, budget: usize) -> Counters {
     let (mut nic, mut card, memory) = pair(features, Loopback::default());
+    card.offer_chunks(Some(limits));
+    nic.ask_card(99).unwrap();
+    card.turn(&memory, Duration::ZERO);
+    nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
+    assert_eq!(nic.agreed().unwrap().features & CHUNKS, CHUNKS);
+    round_of(nic, card, &memory, budget)
+}
+
+fn round_of(
+    mut nic: VirtioNet<ModelPci>,
+    mut card: Card<Loopback>,
+    memory: &Memory,
+    budget: usize,
+) -> Counters {
+    const FRAMES: usize = 3000;
+    let mut now = Duration::ZERO;
     let (mut sent, mut received) = (0, 0);
     while received < FRAMES {
         let (mut rx, mut tx) = nic.split();
@@ -94,17 +119,22 @@ fn round(features: u64) {
             }
         }
         tx.flush().unwrap();
-        let turn = card.turn(&memory, Duration::ZERO);
+        now += Duration::from_micros(10);
+        let turn = card.turn(memory, now);
         assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
         // It polls.
         assert!(!turn.call_receive && !turn.call_transmit);
         let before = received;
-        rx.burst(256, |unit| {
+        rx.burst(budget, |unit| {
             assert_eq!(unit.parts.concat(), frame(received));
             received += 1;
         })
         .unwrap();
-        assert!(turn.units > 0 || received > before, "nothing moves");
+        let waits = card.due().is_some();
+        assert!(
+            waits || turn.units > 0 || received > before,
+            "nothing moves"
+        );
     }
     let counters = card.counters();
     assert_eq!(counters.sent.units, FRAMES as u64);
@@ -112,6 +142,48 @@ fn round(features: u64) {
     // Nobody asked for one.
     assert!(memory.0.doorbells().iter().sum::<usize>() <= 2);
     nic.stop();
+    counters
+}
+
+const AT_ONCE: Limits<Duration> = Limits {
+    frames: 43,
+    bytes: 65_536,
+    wait: Duration::ZERO,
+};
+
+/// Frames of 60 to 1514 bytes, in the driver's buffers of 16 KB and 2 KB.
+#[test]
+fn chunks_come_back_with_all_features() {
+    for budget in [1, 7] {
+        let counters = round_in_chunks(feature::KNOWN, AT_ONCE, budget);
+        assert!(counters.received_chunks > 0, "{counters:?}");
+    }
+    let counters = round_in_chunks(feature::KNOWN, AT_ONCE, 256);
+    assert!(counters.sent_chunk_units > 1000, "{counters:?}");
+    assert!(counters.received_chunks < 400, "{counters:?}");
+    assert!(counters.received_chunk_units > 2900, "{counters:?}");
+}
+
+#[test]
+fn chunks_come_back_with_one_buffer_for_each() {
+    let counters = round_in_chunks(feature::KNOWN & !feature::MRG_RXBUF, AT_ONCE, 256);
+    assert!(counters.received_chunk_units > 2900, "{counters:?}");
+}
+
+/// Buffers of 2 KB.
+#[test]
+fn chunks_come_back_with_the_least() {
+    let counters = round_in_chunks(feature::VERSION_1, AT_ONCE, 256);
+    assert!(counters.received_chunk_units > 500, "{counters:?}");
+}
+
+#[test]
+fn chunks_that_wait_for_more_come_back() {
+    let limits = Limits {
+        wait: Duration::from_micros(25),
+        ..AT_ONCE
+    };
+    round_in_chunks(feature::KNOWN, limits, 256);
 }
 
 #[test]
@@ -157,6 +229,67 @@ fn a_driver_that_starts_again_is_served_again() {
     }
     drop((nic, memory));
     round(feature::KNOWN);
+}
+
+/// Asks over a wire, and what the card is agreed to do.
+fn asked(features: u64) -> Option<u32> {
+    let (mut nic, mut card, memory) = pair(features, crate::Offload::new(Script::default()));
+    nic.ask_card(99).unwrap();
+    let turn = card.turn(&memory, Duration::ZERO);
+    assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
+    nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
+    assert!(card.wire().wire().sent.is_empty());
+    assert_eq!(nic.counters().receive_dropped, 0);
+    nic.agreed().map(|answer| answer.features)
+}
+
+#[test]
+fn the_driver_and_the_card_agree() {
+    use wireboot_wire::card::hello::DATAGRAMS;
+    assert_eq!(asked(feature::KNOWN), Some(DATAGRAMS));
+    assert_eq!(asked(feature::KNOWN & !feature::MRG_RXBUF), Some(0));
+    assert_eq!(asked(feature::KNOWN & !feature::GUEST_UFO), Some(0));
+    assert_eq!(asked(feature::VERSION_1), Some(0));
+}
+
+/// In fragments, as a server's frames: 65,507 bytes, and over IPv6 what the 65,562 bytes of a unit leave (virtio 1.2, section 5.1.6.3.1).
+#[test]
+fn the_longest_datagram_comes_as_one_unit() {
+    use crate::testing::packets::{Link, fragment, udp};
+    for (v6, len) in [(false, 65_507), (true, 65_488)] {
+        let link = Link {
+            v6,
+            tagged: false,
+            id: 7,
+            host: 1,
+        };
+        let whole = udp(link, &frame(5).repeat(1000)[..len]);
+        let datagram = &whole[if v6 { 54 } else { 34 }..];
+        let mut wire = Script::default();
+        for (n, part) in datagram.chunks(1448).enumerate() {
+            let offset = n * 1448;
+            let more = offset + part.len() < datagram.len();
+            let unit = fragment(link, part, offset, more);
+            wire.coming.push_back((Default::default(), unit));
+        }
+        let (mut nic, mut card, memory) = pair(feature::KNOWN, crate::Offload::new(wire));
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            let turn = card.turn(&memory, Duration::ZERO);
+            assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
+            let (mut rx, _) = nic.split();
+            rx.burst(64, |unit| {
+                assert_eq!(unit.udp_segment, None);
+                got.push(unit.parts.concat());
+            })
+            .unwrap();
+        }
+        assert_eq!(got.len(), 1);
+        assert_eq!(&got[0][got[0].len() - len..], &datagram[8..]);
+        assert_eq!(got[0].len(), whole.len());
+        assert_eq!(card.wire().counters().joined_datagrams, 1);
+        nic.stop();
+    }
 }
 
 /// Segments by one unit of the driver's, and back to it as one. The frames that were on the wire.

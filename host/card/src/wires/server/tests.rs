@@ -313,7 +313,7 @@ fn asked(base: u16) -> Asked {
     memory
         .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
-    let poller = Poller::start(HostWire::Server(Box::new(wire))).unwrap();
+    let poller = Poller::start(HostWire::Server(Box::new(wire)), None).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;

@@ -1,0 +1,97 @@
+//! What the driver asks of the card itself ([`wireboot_wire::card`]).
+
+use core::time::Duration;
+
+use wireboot_wire::card::hello::{self, Chunks, Hello, Kind};
+use wireboot_wire::card::{LINK_LEN, MARK, chunk, is_for_card};
+
+use crate::coalesce::Limits;
+use crate::feature;
+use crate::header::Header;
+use crate::host_side::{Delivered, ReceiveQueue, Unit};
+use crate::memory::{GuestMemory, Span, Unmapped, gather, scatter};
+use crate::ring::RingFault;
+
+/// The link header is that of a frame between a driver and its card.
+pub(super) fn for_card<M: GuestMemory>(
+    memory: &M,
+    frame: &[Span],
+    len: usize,
+) -> Result<bool, Unmapped> {
+    let mut link = [0; LINK_LEN];
+    Ok(len >= LINK_LEN && gather(memory, frame, &mut link)? && is_for_card(&link))
+}
+
+/// The answer to what a guest that agreed on `features` says to its card, which gathers frames as `offered`. `None` when it asks nothing.
+pub(super) fn answer<M: GuestMemory>(
+    memory: &M,
+    unit: &Unit<'_>,
+    features: u64,
+    offered: Option<Limits<Duration>>,
+) -> Result<Option<Hello>, Unmapped> {
+    let mut frame = [0; hello::LEN];
+    if !gather(memory, unit.spans, &mut frame)? {
+        return Ok(None);
+    }
+    let question = Hello::parse(&frame).filter(|hello| hello.kind == Kind::Question);
+    Ok(question.map(|question| {
+        let mut does = 0;
+        if features & feature::GUEST_UFO != 0 {
+            does |= hello::DATAGRAMS;
+        }
+        let asks = question.features & hello::CHUNKS != 0;
+        let long = Header::len(features) == chunk::HEADER_LEN;
+        let limits = offered.filter(|_| asks && long);
+        if limits.is_some() {
+            does |= hello::CHUNKS;
+        }
+        Hello {
+            kind: Kind::Answer,
+            features: question.features & does,
+            chunks: limits
+                .map(|limits| least(limits, question.chunks))
+                .unwrap_or_default(),
+            ..question
+        }
+    }))
+}
+
+/// What is within both limits.
+fn least(limits: Limits<Duration>, most: Chunks) -> Chunks {
+    Chunks {
+        frames: u16::try_from(limits.frames).map_or(most.frames, |frames| frames.min(most.frames)),
+        bytes: u32::try_from(limits.bytes).map_or(most.bytes, |bytes| bytes.min(most.bytes)),
+        micros: u32::try_from(limits.wait.as_micros())
+            .map_or(most.micros, |micros| micros.min(most.micros)),
+    }
+}
+
+/// How far frames are gathered by this answer; `None` when they are not.
+pub(super) fn limits(answer: &Hello) -> Option<Limits<Duration>> {
+    let Chunks {
+        frames,
+        bytes,
+        micros,
+    } = answer.chunks;
+    (answer.features & hello::CHUNKS != 0).then(|| Limits {
+        frames: frames.into(),
+        bytes: bytes as usize,
+        wait: Duration::from_micros(micros.into()),
+    })
+}
+
+/// Gives the guest the answer, marked, in the buffers that were found last.
+pub(super) fn deliver<M: GuestMemory>(
+    queue: &mut ReceiveQueue,
+    memory: &M,
+    answer: &Hello,
+) -> Result<Delivered, RingFault> {
+    let header = Header {
+        gso_type: MARK,
+        ..Header::default()
+    };
+    scatter(memory, queue.found(), &answer.emit())?;
+    let delivered = queue.put(memory, header, hello::LEN)?;
+    queue.close(memory)?;
+    Ok(delivered)
+}
