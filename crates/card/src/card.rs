@@ -174,6 +174,7 @@ impl<W> Card<W> {
     {
         let mut turn = Turn::default();
         let mut faults = Faults::default();
+        self.wire.advance(memory, now);
         if let Some(queue) = self.transmit.running() {
             let moved = send(queue, memory, &mut self.wire, now, &mut self.counters);
             let called = queue.ring.publish(memory);
@@ -209,7 +210,8 @@ impl<W> Card<W> {
             wire: false,
         };
         let mut faults = Faults::default();
-        if let Some(queue) = self.transmit.running() {
+        // Its owner knows when a wire takes units again.
+        if let Some(queue) = self.transmit.running().filter(|_| self.wire.takes()) {
             match queue.ring.want_doorbell(memory) {
                 Ok(work) => armed.work |= work,
                 Err(fault) => faults.transmit = Some(fault),
@@ -266,6 +268,9 @@ fn send<M: GuestMemory>(
     counters: &mut Counters,
 ) -> Result<usize, RingFault> {
     for units in 0..BURST {
+        if !wire.takes() {
+            return Ok(units);
+        }
         match queue.next(memory)? {
             Next::Nothing => return Ok(units),
             Next::BadLength => counters.send_bad_length += 1,

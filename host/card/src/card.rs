@@ -17,9 +17,9 @@ use wireboot_card::feature;
 
 use crate::listener::Listener;
 use crate::poller::{Handle, Poller};
+use crate::stage::Stage;
 use crate::statistics::Statistics;
 use crate::vhost::{Connection, ConnectionError, Session, SessionError};
-use crate::wires::HostWire;
 
 /// How often the file of statistics is written anew.
 const STATISTICS_EVERY: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl HostCard {
     /// What keeps it from that, and what to do.
     pub(crate) fn new(
         socket: &Path,
-        wire: HostWire,
+        stage: Stage,
         offloads: u64,
         statistics: Option<&Path>,
     ) -> Result<Self> {
@@ -73,7 +73,7 @@ impl HostCard {
             pipe::register(signal, raised).context("listening for signals")?;
         }
         let statistics = statistics.map(StatisticsFile::new);
-        let poller = Poller::start(wire).context("starting the card")?;
+        let poller = Poller::start(stage).context("starting the card")?;
         let offered = feature::consistent(feature::RINGS | poller.offloads() & offloads);
         Ok(Self {
             listener,

@@ -1,6 +1,7 @@
 //! `wireboot nic`.
 
 mod arguments;
+mod pace;
 mod socket_place;
 
 use std::fs;
@@ -10,12 +11,14 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use wireboot_card::feature;
+use wireboot_card::{Pace, feature};
 
 use wireboot_server::event::{Console, Events};
 
+use self::pace::{BusArgument, LineArgument};
 use self::socket_place::SocketPlace;
 use crate::card::HostCard;
+use crate::stage::Stage;
 use crate::table::{BUSES, LINES, Tables};
 use crate::wires::{HostWire, ServerWire, Tap};
 
@@ -58,6 +61,9 @@ pub struct ServeArgs {
     /// $XDG_RUNTIME_DIR, else in a new directory of this user's]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Its speed.
+    #[command(flatten)]
+    pub pace: PaceArgs,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
@@ -83,9 +89,35 @@ pub struct RunArgs {
     /// send so. What one needs comes with it
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub offload: OffloadArgument,
+    /// Its speed.
+    #[command(flatten)]
+    pub pace: PaceArgs,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
+}
+
+/// At what speed, by the models of `wireboot nic table`.
+#[derive(Args, Clone, Debug)]
+pub struct PaceArgs {
+    /// Let units cross a bus: pci32-33, pci64-33, pci32-66, pci64-66, or per-transfer=NS,rate=R. It carries one at a time, either way. Rates are in
+    /// bits a second, with k, m or g behind
+    #[arg(long, value_name = "BUS")]
+    pub bus: Option<BusArgument>,
+    /// Let frames take a line: 1g, 10g, 25g, 100g or rate=R, and behind it delay=MS, loss=PERCENT, mtu=N (without, 1500), seed=N with commas
+    /// between. The same seed (without, 1) loses the same frames
+    #[arg(long, value_name = "LINE")]
+    pub line: Option<LineArgument>,
+}
+
+impl PaceArgs {
+    fn pace(&self) -> Pace {
+        Pace {
+            bus: self.bus.map(|argument| argument.0),
+            line: self.line.map(|argument| argument.line),
+            seed: self.line.map_or(0, |argument| argument.seed),
+        }
+    }
 }
 
 /// Print the arguments by which a monitor attaches a virtual machine to a card.
@@ -242,7 +274,8 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
     let place = SocketPlace::choose(arguments.socket.as_deref())?;
     // The server sends no fragments that a guest would need room for.
     let offloads = !feature::GUEST_UFO;
-    let card = HostCard::new(place.path(), wire, offloads, arguments.stats.as_deref())?;
+    let stage = Stage::new(wire, arguments.pace.pace());
+    let card = HostCard::new(place.path(), stage, offloads, arguments.stats.as_deref())?;
     let text = arguments::text(Monitor::Qemu, place.path(), MEMORY_MIB)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     println!("{text}");
@@ -265,7 +298,7 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
     };
     let card = HostCard::new(
         &arguments.socket,
-        wire,
+        Stage::new(wire, arguments.pace.pace()),
         arguments.offload.0,
         arguments.stats.as_deref(),
     )?;

@@ -14,6 +14,7 @@ pub mod cli;
 mod listener;
 mod memory;
 mod poller;
+mod stage;
 mod statistics;
 mod table;
 mod vhost;

@@ -17,12 +17,12 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use wireboot_card::{Card, Offload, Queue, RingFault, Turn, Wire};
+use wireboot_card::{Card, Queue, RingFault, Turn, Wire};
 
 use crate::memory::Mapping;
+use crate::stage::Stage;
 use crate::statistics::Statistics;
 use crate::vhost::{Rings, RunningRing};
-use crate::wires::HostWire;
 
 /// How long the card is turned in vain before it waits. A wait costs a doorbell; a turn, a processor that others may need.
 const SPIN: Duration = Duration::from_micros(50);
@@ -63,20 +63,19 @@ impl Bell {
 }
 
 impl Poller {
-    /// Starts the thread with a card before this wire.
+    /// Starts the thread with a card before this.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn start(wire: HostWire) -> io::Result<Self> {
+    pub(crate) fn start(stage: Stage) -> io::Result<Self> {
         let (commands, received) = channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Bell(Arc::new(eventfd(0, flags)?));
-        let wire = Offload::new(wire);
-        let offloads = Wire::<Mapping>::offloads(&wire);
+        let offloads = stage.offloads();
         let mut work = Work {
             commands: received,
             bell: bell.clone(),
-            card: Card::new(wire),
+            card: Card::new(stage),
             memory: None,
             queues: [None, None],
             begun: Instant::now(),
@@ -164,7 +163,7 @@ struct Bells {
 struct Work {
     commands: Receiver<Command>,
     bell: Bell,
-    card: Card<Offload<HostWire>>,
+    card: Card<Stage>,
     memory: Option<Mapping>,
     /// By queue.
     queues: [Option<Bells>; 2],
@@ -216,7 +215,7 @@ impl Work {
         match command {
             Command::Memory(memory) => self.memory = memory,
             Command::Agree(features) => {
-                Wire::<Mapping>::agree(self.card.wire_mut(), features);
+                self.card.wire_mut().agree(features);
             }
             Command::Start(queue, ring) => self.start(queue, ring),
             Command::Call(queue, call) => {
@@ -236,7 +235,9 @@ impl Work {
             }
             Command::Statistics(reply) => {
                 self.statistics.card = self.card.counters();
-                self.statistics.offload = self.card.wire().counters();
+                let stage = self.card.wire();
+                self.statistics.offload = stage.offload_counters();
+                self.statistics.paced = stage.paced_counters();
                 let _ = reply.send(self.statistics);
             }
             Command::End => {}
@@ -311,11 +312,9 @@ impl Work {
         };
         let armed = self.card.arm(memory);
         if !armed.work {
-            let host_wire = self.card.wire().wire();
-            let wire = host_wire.descriptor().filter(|_| armed.wire);
-            let due = host_wire.due().filter(|_| armed.wire);
-            let left = due.map(|due| due.saturating_sub(self.begun.elapsed()));
-            let woken = wait(&self.bell, &self.queues, wire, left);
+            let wake = self.card.wire().wake(armed.wire);
+            let left = wake.due.map(|due| due.saturating_sub(self.begun.elapsed()));
+            let woken = wait(&self.bell, &self.queues, wake.descriptor, left);
             self.statistics.waits += 1;
             // Before commands are looked at: one that comes later rings again.
             empty(self.bell.0.as_fd());

@@ -16,7 +16,7 @@ pub const LONGEST_UNIT: usize = 65_535 + MIN_FRAME + 4;
 pub struct Unit<'a> {
     /// What the guest says of it, checked.
     pub header: Header,
-    /// Its first bytes where the card has written them: the headers of a frame that it has cut, [`crate::MAX_HEAD`] at most.
+    /// Its first bytes where the card has them itself: the headers of a frame that it has cut, or all of one that was on its way.
     pub head: &'a [u8],
     /// Its bytes behind those, in the guest's memory.
     pub spans: &'a [Span],
