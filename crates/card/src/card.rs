@@ -1,11 +1,12 @@
 //! A card: a guest's pair of queues on one side, a wire on the other.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::counters::Counters;
 use crate::host_side::{Delivered, Next, ReceiveQueue, TransmitQueue};
 use crate::memory::GuestMemory;
-use crate::ring::{Ring, RingFault, RingStart};
+use crate::ring::{Lies, Ring, RingFault, RingStart};
 use crate::wire::{Received, Wire};
 
 /// Units that one turn moves in each direction at most.
@@ -92,6 +93,7 @@ pub struct Card<W> {
     /// Why queues were stopped, until a turn tells.
     faults: Faults,
     counters: Counters,
+    lies: Lies,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,7 +111,13 @@ impl<W> Card<W> {
             transmit: Slot::Off,
             faults: Faults::default(),
             counters: Counters::default(),
+            lies: Lies::default(),
         }
+    }
+
+    /// Has it tell these lies on the queues that start from now on.
+    pub fn lie(&mut self, lies: Lies) {
+        self.lies = lies;
     }
 
     /// What it did so far.
@@ -139,14 +147,21 @@ impl<W> Card<W> {
     ) -> Result<(), RingFault> {
         self.stop(queue);
         let base = start.base;
+        let liar = self.lies.next();
         let result = match queue {
             Queue::Receive => ReceiveQueue::start(memory, start)
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
-                .map(|queue| self.receive = Slot::Runs(queue))
+                .map(|mut queue| {
+                    queue.ring.liar = liar.map(Box::new);
+                    self.receive = Slot::Runs(queue)
+                })
                 .inspect_err(|_| self.receive = Slot::Stopped { base }),
             Queue::Transmit => TransmitQueue::start(memory, start)
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
-                .map(|queue| self.transmit = Slot::Runs(queue))
+                .map(|mut queue| {
+                    queue.ring.liar = liar.map(Box::new);
+                    self.transmit = Slot::Runs(queue)
+                })
                 .inspect_err(|_| self.transmit = Slot::Stopped { base }),
         };
         result.inspect_err(|fault| self.counters.count_fault(*fault))
@@ -176,6 +191,9 @@ impl<W> Card<W> {
         let mut faults = Faults::default();
         self.wire.advance(memory, now);
         if let Some(queue) = self.transmit.running() {
+            if let Some(liar) = &mut queue.ring.liar {
+                liar.now = now;
+            }
             let moved = send(queue, memory, &mut self.wire, now, &mut self.counters);
             let called = queue.ring.publish(memory);
             self.wire.flush();
@@ -184,6 +202,9 @@ impl<W> Card<W> {
             turn.units += moved.unwrap_or(0);
         }
         if let Some(queue) = self.receive.running() {
+            if let Some(liar) = &mut queue.ring.liar {
+                liar.now = now;
+            }
             let moved = receive(queue, memory, &mut self.wire, now, &mut self.counters);
             let called = queue.ring.publish(memory);
             turn.call_receive = called == Ok(true);
@@ -231,6 +252,9 @@ impl<W> Card<W> {
             }
         }
         armed.work |= self.settle(faults);
+        let receive = self.receive.running().map(|queue| &queue.ring);
+        let transmit = self.transmit.running().map(|queue| &queue.ring);
+        armed.work |= [receive, transmit].into_iter().flatten().any(Ring::keeps);
         armed
     }
 

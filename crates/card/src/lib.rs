@@ -53,5 +53,5 @@ pub use host_side::{LONGEST_UNIT, Unit};
 pub use memory::{GuestMemory, Span, Unmapped};
 pub use offload::Offload;
 pub use paced::{Due, MOST_IN_FLIGHT, Pace, Paced, PacedCounters};
-pub use ring::{MAX_RING, Ring, RingFault, RingLayout, RingStart};
+pub use ring::{Lie, Lies, MAX_RING, Ring, RingFault, RingLayout, RingStart};
 pub use wire::{Received, Wire};

@@ -1,6 +1,7 @@
 //! `wireboot nic`.
 
 mod arguments;
+mod fault;
 mod pace;
 mod socket_place;
 
@@ -11,13 +12,15 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use wireboot_card::{Pace, feature};
+use wireboot_card::{Lies, Pace, feature};
 
 use wireboot_server::event::{Console, Events};
 
+use self::fault::FaultArgument;
 use self::pace::{BusArgument, LineArgument};
 use self::socket_place::SocketPlace;
 use crate::card::HostCard;
+use crate::mishap::Mishaps;
 use crate::stage::Stage;
 use crate::table::{BUSES, LINES, Tables};
 use crate::wires::{HostWire, ServerWire, Tap};
@@ -64,6 +67,10 @@ pub struct ServeArgs {
     /// Its speed.
     #[command(flatten)]
     pub pace: PaceArgs,
+    /// Do wrong, to see what a guest does: used-index, foreign-buffer, repeated-buffer, length, buffer-count, checksum, lost, late, order, silence, flap
+    /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
+    #[arg(long, value_name = "FAULTS")]
+    pub fault: Option<FaultArgument>,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
@@ -92,6 +99,10 @@ pub struct RunArgs {
     /// Its speed.
     #[command(flatten)]
     pub pace: PaceArgs,
+    /// Do wrong, to see what a guest does: used-index, foreign-buffer, repeated-buffer, length, buffer-count, checksum, lost, late, order, silence, flap
+    /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
+    #[arg(long, value_name = "FAULTS")]
+    pub fault: Option<FaultArgument>,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
@@ -275,13 +286,26 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
     // The server sends no fragments that a guest would need room for.
     let offloads = !feature::GUEST_UFO;
     let stage = Stage::new(wire, arguments.pace.pace());
-    let card = HostCard::new(place.path(), stage, offloads, arguments.stats.as_deref())?;
+    let card = HostCard::new(
+        place.path(),
+        stage,
+        offloads,
+        arguments.stats.as_deref(),
+        faults(arguments.fault.as_ref()),
+    )?;
     let text = arguments::text(Monitor::Qemu, place.path(), MEMORY_MIB)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     println!("{text}");
     let statistics = card.run()?;
     eprintln!("wireboot nic: {statistics}");
     Ok(())
+}
+
+fn faults(argument: Option<&FaultArgument>) -> (Lies, Mishaps) {
+    match argument {
+        Some(fault) => (fault.lies(), fault.mishaps()),
+        None => (Lies::default(), Mishaps::new(Vec::new(), 0)),
+    }
 }
 
 /// A boot server of a directory, which tells what it does.
@@ -301,6 +325,7 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
         Stage::new(wire, arguments.pace.pace()),
         arguments.offload.0,
         arguments.stats.as_deref(),
+        faults(arguments.fault.as_ref()),
     )?;
     let socket = arguments.socket.display();
     eprintln!(

@@ -13,6 +13,7 @@ mod card;
 pub mod cli;
 mod listener;
 mod memory;
+mod mishap;
 mod poller;
 mod stage;
 mod statistics;

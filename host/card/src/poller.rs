@@ -17,7 +17,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use wireboot_card::{Card, Queue, RingFault, Turn, Wire};
+use wireboot_card::{Card, Lies, Queue, RingFault, Turn, Wire};
 
 use crate::memory::Mapping;
 use crate::stage::Stage;
@@ -63,19 +63,21 @@ impl Bell {
 }
 
 impl Poller {
-    /// Starts the thread with a card before this.
+    /// Starts the thread with a card before this, which tells these lies.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn start(stage: Stage) -> io::Result<Self> {
+    pub(crate) fn start(stage: Stage, lies: Lies) -> io::Result<Self> {
         let (commands, received) = channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Bell(Arc::new(eventfd(0, flags)?));
         let offloads = stage.offloads();
+        let mut card = Card::new(stage);
+        card.lie(lies);
         let mut work = Work {
             commands: received,
             bell: bell.clone(),
-            card: Card::new(stage),
+            card,
             memory: None,
             queues: [None, None],
             begun: Instant::now(),

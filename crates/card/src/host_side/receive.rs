@@ -120,10 +120,19 @@ impl ReceiveQueue {
             count += 1;
             buffers += spans;
         }
+        let (header, told) = match &mut self.ring.liar {
+            None => (header, count),
+            Some(liar) => {
+                let checksums = self.features & feature::GUEST_CSUM != 0;
+                let told = liar.describe(memory, &self.spans, (header, count), checksums);
+                liar.end_unit();
+                told
+            }
+        };
         let mut bytes = [0; Header::LEN + 2];
         let (first, last) = bytes.split_at_mut(Header::LEN);
         first.copy_from_slice(&header.emit());
-        last.copy_from_slice(&count.to_le_bytes());
+        last.copy_from_slice(&told.to_le_bytes());
         let bytes = bytes.get(..header_len).unwrap_or_default();
         scatter(memory, &self.spans, bytes)?;
         self.ring.take(count);

@@ -88,6 +88,9 @@ impl TransmitQueue {
     /// Gives the buffers of the last unit back. The guest sees them after [`Ring::publish`].
     pub(crate) fn done<M: GuestMemory>(&mut self, memory: &M) -> Result<(), RingFault> {
         self.ring.put_used(memory, self.head, 0)?;
+        if let Some(liar) = &mut self.ring.liar {
+            liar.end_unit();
+        }
         self.ring.take(1);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use wireboot_card::model::{Bus, Picos, Rate};
-use wireboot_card::{GuestMemory, Pace, RingLayout, RingStart, feature};
+use wireboot_card::{GuestMemory, Lies, Pace, RingLayout, RingStart, feature};
 
 use super::*;
 use crate::memory::Place;
@@ -64,7 +64,7 @@ impl Guest {
             };
             Mapping::new(&[(place, &file)]).unwrap()
         };
-        let poller = Poller::start(Stage::new(HostWire::None, pace)).unwrap();
+        let poller = Poller::start(Stage::new(HostWire::None, pace), Lies::default()).unwrap();
         let mut handle = poller.handle();
         handle.set_memory(Some(mapping()));
         let guest = Self {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use tempfile::TempDir;
-use wireboot_card::{GuestMemory, Pace, Queue, RingLayout, RingStart};
+use wireboot_card::{GuestMemory, Lies, Pace, Queue, RingLayout, RingStart};
 use wireboot_server::directory::Directory;
 use wireboot_server::event::Events;
 
@@ -315,7 +315,7 @@ fn asked(base: u16) -> Asked {
         .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
     let wire = HostWire::Server(Box::new(wire));
-    let poller = Poller::start(Stage::new(wire, Pace::default())).unwrap();
+    let poller = Poller::start(Stage::new(wire, Pace::default()), Lies::default()).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
