@@ -226,8 +226,11 @@ impl Ring {
         memory: &M,
         liar: &mut Liar,
     ) -> Result<bool, RingFault> {
-        while let Some((_, unit)) = liar.late.pop_front_if(|(due, _)| *due <= liar.now) {
+        while let Some((due, unit)) = liar.late.front()
+            && *due <= liar.now
+        {
             liar.entries.extend(unit);
+            liar.late.pop_front();
         }
         if liar.is_silent() || liar.entries.is_empty() {
             liar.entries.clear();

@@ -53,7 +53,7 @@ impl FromStr for LineArgument {
             match part.split_once('=') {
                 None => line = Some(Line::named(part).ok_or_else(line_forms)?),
                 Some(("rate", value)) => rate = Some(bits_per_second(value)?),
-                Some(("delay", value)) => delay = Some(thousandths(value, "ms", 10_000)?),
+                Some(("delay", value)) => delay = Some(thousandths(value, "milliseconds", 10_000)?),
                 Some(("loss", value)) => loss = Some(loss_in_million(value)?),
                 Some(("mtu", value)) => mtu = Some(mtu_of(value)?.into()),
                 Some(("seed", value)) => {
