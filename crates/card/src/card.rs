@@ -2,6 +2,7 @@
 
 mod hello;
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use wireboot_wire::card::hello::Hello;
@@ -10,7 +11,7 @@ use crate::coalesce::{Coalescer, Limits};
 use crate::counters::Counters;
 use crate::host_side::{Delivered, Next, ReceiveQueue, TransmitQueue};
 use crate::memory::GuestMemory;
-use crate::ring::{Ring, RingFault, RingStart};
+use crate::ring::{Lies, Ring, RingFault, RingStart};
 use crate::wire::{Received, Wire};
 
 /// Units that one turn moves in each direction at most.
@@ -103,6 +104,7 @@ pub struct Card<W> {
     /// Why queues were stopped, until a turn tells.
     faults: Faults,
     counters: Counters,
+    lies: Lies,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,7 +125,13 @@ impl<W> Card<W> {
             answer: None,
             faults: Faults::default(),
             counters: Counters::default(),
+            lies: Lies::default(),
         }
+    }
+
+    /// Has it tell these lies on the queues that start from now on.
+    pub fn lie(&mut self, lies: Lies) {
+        self.lies = lies;
     }
 
     /// What it did so far.
@@ -178,14 +186,21 @@ impl<W> Card<W> {
                 self.answer = None;
             }
         }
+        let liar = self.lies.next();
         let result = match queue {
             Queue::Receive => ReceiveQueue::start(memory, start)
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
-                .map(|queue| self.receive = Slot::Runs(queue))
+                .map(|mut queue| {
+                    queue.ring.liar = liar.map(Box::new);
+                    self.receive = Slot::Runs(queue)
+                })
                 .inspect_err(|_| self.receive = Slot::Stopped { base }),
             Queue::Transmit => TransmitQueue::start(memory, start)
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
-                .map(|queue| self.transmit = Slot::Runs(queue))
+                .map(|mut queue| {
+                    queue.ring.liar = liar.map(Box::new);
+                    self.transmit = Slot::Runs(queue)
+                })
                 .inspect_err(|_| self.transmit = Slot::Stopped { base }),
         };
         result.inspect_err(|fault| self.counters.count_fault(*fault))
@@ -214,7 +229,11 @@ impl<W> Card<W> {
     {
         let mut turn = Turn::default();
         let mut faults = Faults::default();
+        self.wire.advance(memory, now);
         if let Some(queue) = self.transmit.running() {
+            if let Some(liar) = &mut queue.ring.liar {
+                liar.now = now;
+            }
             let moved = send(
                 queue,
                 memory,
@@ -234,6 +253,9 @@ impl<W> Card<W> {
             self.counters.sent_chunk_units += chunks.units;
         }
         if let Some(queue) = self.receive.running() {
+            if let Some(liar) = &mut queue.ring.liar {
+                liar.now = now;
+            }
             queue.set_chunks(self.gather.is_some());
             let moved = receive(
                 queue,
@@ -281,7 +303,8 @@ impl<W> Card<W> {
             wire: false,
         };
         let mut faults = Faults::default();
-        if let Some(queue) = self.transmit.running() {
+        // Its owner knows when a wire takes units again.
+        if let Some(queue) = self.transmit.running().filter(|_| self.wire.takes()) {
             match queue.ring.want_doorbell(memory) {
                 Ok(work) => armed.work |= work,
                 Err(fault) => faults.transmit = Some(fault),
@@ -304,6 +327,9 @@ impl<W> Card<W> {
             }
         }
         armed.work |= self.settle(faults);
+        let receive = self.receive.running().map(|queue| &queue.ring);
+        let transmit = self.transmit.running().map(|queue| &queue.ring);
+        armed.work |= [receive, transmit].into_iter().flatten().any(Ring::keeps);
         armed
     }
 
@@ -346,6 +372,9 @@ fn send<M: GuestMemory>(
     let features = queue.features;
     let mut units = 0;
     while units < BURST || queue.follows() {
+        if !wire.takes() {
+            break;
+        }
         match queue.next(memory)? {
             Next::Nothing => break,
             Next::BadLength => counters.send_bad_length += 1,

@@ -32,6 +32,7 @@ mod host_side;
 mod memory;
 pub mod model;
 mod offload;
+mod paced;
 mod ring;
 mod segment;
 #[cfg(any(test, feature = "testing"))]
@@ -51,5 +52,6 @@ pub use header::Header;
 pub use host_side::{LONGEST_UNIT, Unit};
 pub use memory::{GuestMemory, Span, Unmapped};
 pub use offload::Offload;
-pub use ring::{MAX_RING, Ring, RingFault, RingLayout, RingStart};
+pub use paced::{Due, MOST_IN_FLIGHT, Pace, Paced, PacedCounters};
+pub use ring::{Lie, Lies, MAX_RING, Ring, RingFault, RingLayout, RingStart};
 pub use wire::{Received, Wire};

@@ -22,6 +22,7 @@ pub mod way;
 pub use bus::Bus;
 pub use latency::Latencies;
 pub use line::Line;
+pub use random::Random;
 pub use throughput::{Rate, Throughput};
 pub use time::Picos;
 pub use way::Way;

@@ -86,6 +86,11 @@ impl<W> Offload<W> {
         &mut self.wire
     }
 
+    /// True when there is a unit that came behind the last one, and did not continue it.
+    pub(crate) fn holds(&self) -> bool {
+        !matches!(self.held, Held::Nothing)
+    }
+
     /// Sends the frames of a unit. False when one is lost, or all.
     fn cut<M: GuestMemory>(&mut self, memory: &M, unit: &Unit<'_>, now: Duration) -> bool
     where
@@ -290,6 +295,14 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Offload<W> {
         } else {
             self.cut(memory, unit, now)
         }
+    }
+
+    fn advance(&mut self, memory: &M, now: Duration) {
+        self.wire.advance(memory, now);
+    }
+
+    fn takes(&self) -> bool {
+        self.wire.takes()
     }
 
     fn flush(&mut self) {

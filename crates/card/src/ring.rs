@@ -9,14 +9,18 @@
 
 mod chain;
 mod fault;
+mod lies;
 mod suppression;
 
+use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 use crate::feature;
 use crate::memory::{GuestMemory, Span};
 pub(crate) use chain::Chain;
 pub use fault::RingFault;
+pub(crate) use lies::Liar;
+pub use lies::{Lie, Lies};
 
 /// The longest ring. Monitors have none that is longer.
 pub const MAX_RING: u16 = 1024;
@@ -110,6 +114,8 @@ pub struct Ring {
     published: u16,
     /// The used index when the guest was last asked whether it wants calls.
     signalled: Option<u16>,
+    /// Does wrong on purpose.
+    pub(crate) liar: Option<Box<Liar>>,
 }
 
 impl Ring {
@@ -150,7 +156,13 @@ impl Ring {
             used,
             published: used,
             signalled: None,
+            liar: None,
         })
+    }
+
+    /// True when a buffer is to come back that nobody rings for.
+    pub(crate) fn keeps(&self) -> bool {
+        self.liar.as_ref().is_some_and(|liar| liar.keeps())
     }
 
     /// Entries.
@@ -172,6 +184,9 @@ impl Ring {
         wanted: u16,
     ) -> Result<u16, RingFault> {
         let known = self.seen.wrapping_sub(self.next);
+        if self.liar.as_ref().is_some_and(|liar| liar.is_silent()) {
+            return Ok(0);
+        }
         if known >= wanted {
             return Ok(known);
         }
@@ -198,7 +213,20 @@ impl Ring {
         head: u16,
         len: u32,
     ) -> Result<(), RingFault> {
-        let entry = u64::from(head) | u64::from(len) << 32;
+        if let Some(liar) = &mut self.liar {
+            liar.put(self.layout.size, head, len);
+            return Ok(());
+        }
+        self.write_used(memory, head.into(), len)
+    }
+
+    fn write_used<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        id: u32,
+        len: u32,
+    ) -> Result<(), RingFault> {
+        let entry = u64::from(id) | u64::from(len) << 32;
         memory.write(self.layout.used_entry(self.used), &entry.to_le_bytes())?;
         self.used = self.used.wrapping_add(1);
         Ok(())
@@ -207,6 +235,9 @@ impl Ring {
     /// Shows the guest all that was given back. True when it wants to be called for that.
     #[inline]
     pub(crate) fn publish<M: GuestMemory>(&mut self, memory: &M) -> Result<bool, RingFault> {
+        if self.liar.is_some() {
+            return self.publish_lies(memory);
+        }
         if self.used == self.published {
             return Ok(false);
         }

@@ -26,6 +26,14 @@ pub trait Wire<M> {
         self.max_unit()
     }
 
+    /// Time has come to `now`, at the beginning of a turn.
+    fn advance(&mut self, _memory: &M, _now: Duration) {}
+
+    /// False while units are to stay with the guest. It is asked before each.
+    fn takes(&self) -> bool {
+        true
+    }
+
     /// Takes one unit from the guest, whose buffers are lent until this returns. False when the unit is lost.
     fn send(&mut self, memory: &M, unit: &Unit<'_>, now: Duration) -> bool;
 

@@ -14,13 +14,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use wireboot_card::coalesce::Limits;
-use wireboot_card::feature;
+use wireboot_card::{Lies, feature};
 
 use crate::listener::Listener;
+use crate::mishap::{LOOK, Mishap, Mishaps};
 use crate::poller::{Handle, Poller};
+use crate::stage::Stage;
 use crate::statistics::Statistics;
 use crate::vhost::{Connection, ConnectionError, Session, SessionError};
-use crate::wires::HostWire;
 
 /// How often the file of statistics is written anew.
 const STATISTICS_EVERY: Duration = Duration::from_secs(1);
@@ -44,6 +45,7 @@ pub(crate) struct HostCard {
     /// Features, for each guest.
     offered: u64,
     statistics: Option<StatisticsFile>,
+    mishaps: Mishaps,
     signals: UnixStream,
 }
 
@@ -66,15 +68,16 @@ enum Ended {
 }
 
 impl HostCard {
-    /// Listens at `socket`. Guests are offered that.
+    /// Listens at `socket`. Guests are offered that, and get these faults.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
     pub(crate) fn new(
         socket: &Path,
-        wire: HostWire,
+        stage: Stage,
         offer: Offer,
         statistics: Option<&Path>,
+        faults: (Lies, Mishaps),
     ) -> Result<Self> {
         let listener = Listener::bind(socket)?;
         let (signals, raised) = UnixStream::pair().context("making a pipe for signals")?;
@@ -83,7 +86,7 @@ impl HostCard {
             pipe::register(signal, raised).context("listening for signals")?;
         }
         let statistics = statistics.map(StatisticsFile::new);
-        let poller = Poller::start(wire, offer.chunks).context("starting the card")?;
+        let poller = Poller::start(stage, faults.0, offer.chunks).context("starting the card")?;
         let offered = feature::consistent(feature::RINGS | poller.offloads() & offer.offloads);
         Ok(Self {
             listener,
@@ -91,6 +94,7 @@ impl HostCard {
             session: None,
             offered,
             statistics: statistics.transpose()?,
+            mishaps: faults.1,
             signals,
         })
     }
@@ -116,6 +120,7 @@ impl HostCard {
                 self.serve();
             }
             self.look_for_memory();
+            self.look_for_mishaps()?;
             if woken.listener {
                 self.accept()?;
             }
@@ -138,6 +143,7 @@ impl HostCard {
             .map(|since| MEMORY_WITHIN.saturating_sub(since.elapsed()))
             .into_iter()
             .chain(self.statistics.as_ref().map(StatisticsFile::remaining))
+            .chain(session.filter(|_| self.mishaps.are_coming()).map(|_| LOOK))
             .min();
         let timeout = until.map(|time| Timespec {
             tv_sec: time.as_secs() as _,
@@ -200,6 +206,25 @@ impl HostCard {
             active.told = true;
             active.lacks_memory = None;
         }
+    }
+
+    fn look_for_mishaps(&mut self) -> Result<()> {
+        if self.session.is_none() || !self.mishaps.are_coming() {
+            return Ok(());
+        }
+        let statistics = self.poller.statistics().context("the card has ended")?;
+        match self.mishaps.look(statistics.card.received.units) {
+            None => {}
+            Some(Mishap::Flap) => {
+                self.session = None;
+                eprintln!("wireboot nic: the connection is closed, as --fault flap says");
+            }
+            Some(Mishap::Death) => {
+                eprintln!("wireboot nic: the card dies, as --fault death says");
+                std::process::exit(1);
+            }
+        }
+        Ok(())
     }
 
     fn end(&mut self, why: &Ended) {

@@ -2,6 +2,8 @@
 
 mod arguments;
 mod chunk;
+mod fault;
+mod pace;
 mod socket_place;
 
 use std::fs;
@@ -11,13 +13,17 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use wireboot_card::feature;
+use wireboot_card::{Lies, Pace, feature};
 
 use wireboot_server::event::{Console, Events};
 
 use self::chunk::ChunkArgument;
+use self::fault::FaultArgument;
+use self::pace::{BusArgument, LineArgument};
 use self::socket_place::SocketPlace;
 use crate::card::{HostCard, Offer};
+use crate::mishap::Mishaps;
+use crate::stage::Stage;
 use crate::table::{BUSES, LINES, Tables};
 use crate::wires::{HostWire, ServerWire, Tap};
 
@@ -63,6 +69,13 @@ pub struct ServeArgs {
     /// How frames are gathered for a driver that asks for chunks, as wireboot's does: see `wireboot nic run --help`
     #[arg(long, value_name = "LIST", default_value = chunk::DEFAULT)]
     pub chunk: ChunkArgument,
+    /// Its speed.
+    #[command(flatten)]
+    pub pace: PaceArgs,
+    /// Do wrong, to see what a guest does: used-index, foreign-buffer, repeated-buffer, length, buffer-count, checksum, lost, late, order, silence, flap
+    /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
+    #[arg(long, value_name = "FAULTS")]
+    pub fault: Option<FaultArgument>,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
@@ -93,9 +106,39 @@ pub struct RunArgs {
     /// so long for others, with 0 they go as soon as no more are there. What is not named is as by default
     #[arg(long, value_name = "LIST", default_value = chunk::DEFAULT)]
     pub chunk: ChunkArgument,
+    /// Its speed.
+    #[command(flatten)]
+    pub pace: PaceArgs,
+    /// Do wrong, to see what a guest does: used-index, foreign-buffer, repeated-buffer, length, buffer-count, checksum, lost, late, order, silence, flap
+    /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
+    #[arg(long, value_name = "FAULTS")]
+    pub fault: Option<FaultArgument>,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub stats: Option<PathBuf>,
+}
+
+/// At what speed, by the models of `wireboot nic table`.
+#[derive(Args, Clone, Debug)]
+pub struct PaceArgs {
+    /// Let units cross a bus: pci32-33, pci64-33, pci32-66, pci64-66, or per-transfer=NS,rate=R. It carries one at a time, either way. Rates are in
+    /// bits a second, with k, m or g behind
+    #[arg(long, value_name = "BUS")]
+    pub bus: Option<BusArgument>,
+    /// Let frames take a line: 1g, 10g, 25g, 100g or rate=R, and behind it delay=MS, loss=PERCENT, mtu=N (without, 1500), seed=N with commas
+    /// between. The same seed (without, 1) loses the same frames
+    #[arg(long, value_name = "LINE")]
+    pub line: Option<LineArgument>,
+}
+
+impl PaceArgs {
+    fn pace(&self) -> Pace {
+        Pace {
+            bus: self.bus.map(|argument| argument.0),
+            line: self.line.map(|argument| argument.line),
+            seed: self.line.map_or(0, |argument| argument.seed),
+        }
+    }
 }
 
 /// Print the arguments by which a monitor attaches a virtual machine to a card.
@@ -255,13 +298,26 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
         offloads: !feature::GUEST_UFO,
         chunks: arguments.chunk.0,
     };
-    let card = HostCard::new(place.path(), wire, offer, arguments.stats.as_deref())?;
+    let card = HostCard::new(
+        place.path(),
+        Stage::new(wire, arguments.pace.pace()),
+        offer,
+        arguments.stats.as_deref(),
+        faults(arguments.fault.as_ref()),
+    )?;
     let text = arguments::text(Monitor::Qemu, place.path(), MEMORY_MIB)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     println!("{text}");
     let statistics = card.run()?;
     eprintln!("wireboot nic: {statistics}");
     Ok(())
+}
+
+fn faults(argument: Option<&FaultArgument>) -> (Lies, Mishaps) {
+    match argument {
+        Some(fault) => (fault.lies(), fault.mishaps()),
+        None => (Lies::default(), Mishaps::new(Vec::new(), 0)),
+    }
 }
 
 /// A boot server of a directory, which tells what it does.
@@ -278,12 +334,13 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
     };
     let card = HostCard::new(
         &arguments.socket,
-        wire,
+        Stage::new(wire, arguments.pace.pace()),
         Offer {
             offloads: arguments.offload.0,
             chunks: arguments.chunk.0,
         },
         arguments.stats.as_deref(),
+        faults(arguments.fault.as_ref()),
     )?;
     let socket = arguments.socket.display();
     eprintln!(

@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use wireboot_card::coalesce::Limits;
-use wireboot_card::{Card, Offload, Queue, RingFault, Turn, Wire};
+use wireboot_card::{Card, Lies, Queue, RingFault, Turn, Wire};
 
 use self::patience::Patience;
 use crate::memory::Mapping;
+use crate::stage::Stage;
 use crate::statistics::Statistics;
 use crate::vhost::{Rings, RunningRing};
-use crate::wires::HostWire;
 
 enum Command {
     Memory(Option<Mapping>),
@@ -64,17 +64,21 @@ impl Bell {
 }
 
 impl Poller {
-    /// Starts the thread with a card before this wire, which offers chunks within these limits, if any.
+    /// Starts the thread with a card before this, which tells these lies and offers chunks within these limits, if any.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn start(wire: HostWire, chunks: Option<Limits<Duration>>) -> io::Result<Self> {
+    pub(crate) fn start(
+        stage: Stage,
+        lies: Lies,
+        chunks: Option<Limits<Duration>>,
+    ) -> io::Result<Self> {
         let (commands, received) = channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Bell(Arc::new(eventfd(0, flags)?));
-        let wire = Offload::new(wire);
-        let offloads = Wire::<Mapping>::offloads(&wire);
-        let mut card = Card::new(wire);
+        let offloads = stage.offloads();
+        let mut card = Card::new(stage);
+        card.lie(lies);
         card.offer_chunks(chunks);
         let mut work = Work {
             commands: received,
@@ -167,7 +171,7 @@ struct Bells {
 struct Work {
     commands: Receiver<Command>,
     bell: Bell,
-    card: Card<Offload<HostWire>>,
+    card: Card<Stage>,
     memory: Option<Mapping>,
     /// By queue.
     queues: [Option<Bells>; 2],
@@ -225,7 +229,7 @@ impl Work {
         match command {
             Command::Memory(memory) => self.memory = memory,
             Command::Agree(features) => {
-                Wire::<Mapping>::agree(self.card.wire_mut(), features);
+                self.card.wire_mut().agree(features);
             }
             Command::Start(queue, ring) => self.start(queue, ring),
             Command::Call(queue, call) => {
@@ -245,7 +249,9 @@ impl Work {
             }
             Command::Statistics(reply) => {
                 self.statistics.card = self.card.counters();
-                self.statistics.offload = self.card.wire().counters();
+                let stage = self.card.wire();
+                self.statistics.offload = stage.offload_counters();
+                self.statistics.paced = stage.paced_counters();
                 let _ = reply.send(self.statistics);
             }
             Command::End => {}
@@ -320,12 +326,10 @@ impl Work {
         };
         let armed = self.card.arm(memory);
         if !armed.work {
-            let host_wire = self.card.wire().wire();
-            let wire = host_wire.descriptor().filter(|_| armed.wire);
-            let due = host_wire.due().filter(|_| armed.wire);
-            let due = [due, self.card.due()].into_iter().flatten().min();
+            let wake = self.card.wire().wake(armed.wire);
+            let due = [wake.due, self.card.due()].into_iter().flatten().min();
             let left = due.map(|due| due.saturating_sub(self.begun.elapsed()));
-            let woken = wait(&self.bell, &self.queues, wire, left);
+            let woken = wait(&self.bell, &self.queues, wake.descriptor, left);
             self.statistics.waits += 1;
             // Before commands are looked at: one that comes later rings again.
             empty(self.bell.0.as_fd());

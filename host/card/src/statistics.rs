@@ -3,13 +3,14 @@
 use std::fmt;
 
 use serde::Serialize;
-use wireboot_card::{Counters, OffloadCounters};
+use wireboot_card::{Counters, OffloadCounters, PacedCounters};
 
 /// The card's counters and its owner's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     pub card: Counters,
     pub offload: OffloadCounters,
+    pub paced: PacedCounters,
     /// Doorbells that the guest rang while the card waited.
     pub doorbells: u64,
     /// How often the card waited.
@@ -45,6 +46,11 @@ struct Document {
     dropped_fragments: u64,
     waiting_fragments: u64,
     dropped_frames: u64,
+    line_lost: u64,
+    line_too_long: u64,
+    paced_no_room: u64,
+    paced_wire_lost: u64,
+    paced_forgotten: u64,
     calls: u64,
     doorbells: u64,
     waits: u64,
@@ -64,7 +70,7 @@ impl Statistics {
     /// # Errors
     /// The writer's.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
-        let (card, offload) = (&self.card, &self.offload);
+        let (card, offload, paced) = (&self.card, &self.offload, &self.paced);
         let stopped = card.stopped().map(|(fault, count)| Stopped {
             reason: fault.to_string(),
             count,
@@ -96,6 +102,11 @@ impl Statistics {
             dropped_fragments: offload.dropped_fragments,
             waiting_fragments: offload.waiting_fragments,
             dropped_frames: offload.dropped_frames,
+            line_lost: paced.line_lost,
+            line_too_long: paced.line_too_long,
+            paced_no_room: paced.no_room,
+            paced_wire_lost: paced.wire_lost,
+            paced_forgotten: paced.forgotten,
             calls: card.calls,
             doorbells: self.doorbells,
             waits: self.waits,
@@ -121,7 +132,8 @@ impl fmt::Display for Statistics {
                 + card.receive_not_agreed
                 + card.receive_pretended
                 + self.offload.dropped_fragments
-                + self.offload.dropped_frames,
+                + self.offload.dropped_frames
+                + self.paced.lost(),
             self.doorbells,
             card.calls
         )
@@ -173,9 +185,17 @@ mod tests {
             waiting_fragments: 19,
             dropped_frames: 20,
         };
+        let paced = PacedCounters {
+            line_lost: 21,
+            line_too_long: 22,
+            no_room: 23,
+            wire_lost: 24,
+            forgotten: 25,
+        };
         let statistics = Statistics {
             card,
             offload,
+            paced,
             doorbells: 10,
             waits: 11,
         };
@@ -186,13 +206,14 @@ mod tests {
             "received_units": 4, "received_bytes": 240, "receive_too_long": 5, "receive_not_agreed": 6, "receive_pretended": 23,
             "no_room": 7, "cut_units": 12, "cut_frames": 13, "joined_units": 14, "joined_segments": 15,
             "joined_datagrams": 16, "joined_fragments": 17, "dropped_fragments": 18, "waiting_fragments": 19,
-            "dropped_frames": 20, "calls": 8, "doorbells": 10, "waits": 11,
+            "dropped_frames": 20, "line_lost": 21, "line_too_long": 22, "paced_no_room": 23,
+            "paced_wire_lost": 24, "paced_forgotten": 25, "calls": 8, "doorbells": 10, "waits": 11,
             "stopped": [{ "reason": RingFault::Header.to_string(), "count": 9 }],
         });
         assert_eq!(document, expected);
         assert_eq!(
             statistics.to_string(),
-            "1 units sent, 4 received, 127 lost; 10 doorbells, 8 calls"
+            "1 units sent, 4 received, 242 lost; 10 doorbells, 8 calls"
         );
     }
 }

@@ -210,6 +210,19 @@ fn what_cannot_be_is_refused() {
     );
     let mut command = wireboot(&["run", "--wire", "none", "--offload", "csum,tso", "--socket"]);
     let output = command.arg(&free).output().unwrap();
+    for (option, value, text) in [
+        ("--bus", "isa", "a bus is pci32-33, "),
+        ("--line", "1g,delay=x", "milliseconds"),
+        ("--line", "100g,delay=1000", "bytes would be on the line"),
+        (
+            "--fault",
+            "late,later",
+            "\"later\" is no fault: used-index, ",
+        ),
+    ] {
+        let mut command = wireboot(&["run", "--wire", "none", option, value, "--socket"]);
+        refused(&command.arg(&free).output().unwrap(), 2, text);
+    }
     refused(
         &output,
         2,

@@ -18,6 +18,7 @@ mod ladder;
 mod lent_cards;
 mod loaders;
 mod loaders_measured;
+mod lying_card;
 mod memory;
 mod menu;
 mod near_end;
@@ -212,6 +213,8 @@ const CASES: &[(&str, Case)] = &[
         "server_in_the_card_while_a_file_changes",
         our_card::server_in_the_card_while_a_file_changes,
     ),
+    ("over_a_card_that_lies", lying_card::lies),
+    ("over_a_card_at_a_models_speed", lying_card::slow),
     ("in_a_vlan", cards::in_a_vlan),
     ("in_an_embedded_vlan", cards::in_an_embedded_vlan),
     ("over_an_rtl8139", firmware_drivers::over_an_rtl8139),

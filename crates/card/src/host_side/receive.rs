@@ -253,10 +253,19 @@ impl ReceiveQueue {
             count += 1;
             buffers += spans;
         }
-        self.write(memory, placed.at, placed.header, count)?;
+        let (header, told) = match &mut self.ring.liar {
+            None => (placed.header, count),
+            Some(liar) => {
+                let checksums = self.features & feature::GUEST_CSUM != 0;
+                let told = liar.describe(memory, &self.spans, (placed.header, count), checksums);
+                liar.end_unit();
+                told
+            }
+        };
+        self.write(memory, placed.at, header, told)?;
         if count > 1 && placed.at != 0 {
             // The first header tells, too.
-            scatter_at(memory, &self.spans, Header::LEN, &count.to_le_bytes())?;
+            scatter_at(memory, &self.spans, Header::LEN, &told.to_le_bytes())?;
         }
         self.ring.take(count);
         self.chains.drain(..usize::from(count));

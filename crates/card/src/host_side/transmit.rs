@@ -19,7 +19,7 @@ pub const LONGEST_UNIT: usize = 65_535 + MIN_FRAME + 4;
 pub struct Unit<'a> {
     /// What the guest says of it, checked.
     pub header: Header,
-    /// Its first bytes where the card has written them: the headers of a frame that it has cut, [`crate::MAX_HEAD`] at most.
+    /// Its first bytes where the card has them itself: the headers of a frame that it has cut, or all of one that was on its way.
     pub head: &'a [u8],
     /// Its bytes behind those, in the guest's memory.
     pub spans: &'a [Span],
@@ -134,6 +134,9 @@ impl TransmitQueue {
     /// Gives the buffers of the last chain back. The guest sees them after [`Ring::publish`].
     pub(crate) fn done<M: GuestMemory>(&mut self, memory: &M) -> Result<(), RingFault> {
         self.ring.put_used(memory, self.head, 0)?;
+        if let Some(liar) = &mut self.ring.liar {
+            liar.end_unit();
+        }
         self.ring.take(1);
         Ok(())
     }

@@ -55,6 +55,13 @@ impl Line {
         self.rate.time_of(bytes)
     }
 
+    /// Bytes that are between its ends at most.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        let bits = u128::from(self.rate.get()) * u128::from(self.delay.get()) / 1_000_000_000_000;
+        usize::try_from(bits.div_ceil(8)).unwrap_or(usize::MAX)
+    }
+
     /// What comes through at most with frames of so much payload: of the payload.
     #[must_use]
     pub fn limit(&self, payload: u32) -> Throughput {

@@ -44,6 +44,9 @@ impl Ring {
         // The wish must be out before the index is read, else both sides may wait for each other.
         fence(Ordering::SeqCst);
         let index = memory.load(self.layout.available_index(), Ordering::Relaxed)?;
+        if let Some(liar) = &self.liar {
+            return Ok(index != self.seen && !liar.is_silent());
+        }
         Ok(index != self.seen)
     }
 }

@@ -4,10 +4,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use wireboot_card::{GuestMemory, RingLayout, RingStart, feature};
+use wireboot_card::model::{Bus, Picos, Rate};
+use wireboot_card::{GuestMemory, Lies, Pace, RingLayout, RingStart, feature};
 
 use super::*;
 use crate::memory::Place;
+use crate::wires::HostWire;
 
 const SIZE: u16 = 8;
 const LAYOUT: RingLayout = RingLayout {
@@ -48,6 +50,10 @@ fn rung(event: &OwnedFd) -> u64 {
 
 impl Guest {
     fn new(features: u64) -> Self {
+        Self::before(features, Pace::default())
+    }
+
+    fn before(features: u64, pace: Pace) -> Self {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 0x4000).unwrap();
         let mapping = || {
@@ -58,7 +64,8 @@ impl Guest {
             };
             Mapping::new(&[(place, &file)]).unwrap()
         };
-        let poller = Poller::start(HostWire::None, None).unwrap();
+        let stage = Stage::new(HostWire::None, pace);
+        let poller = Poller::start(stage, Lies::default(), None).unwrap();
         let mut handle = poller.handle();
         handle.set_memory(Some(mapping()));
         let guest = Self {
@@ -243,5 +250,32 @@ fn a_doorbell_that_is_gone_is_waited_for_no_more() {
     for _ in 0..3 {
         guest.poller.statistics().unwrap();
     }
+    guest.handle.stop(Queue::Transmit);
+}
+
+/// The bus takes them one after the other, and nobody rings for those that have to stay with the guest.
+#[test]
+fn a_card_asleep_wakes_when_the_bus_is_free() {
+    let bus = Bus {
+        per_transfer: Picos::micros(5000),
+        rate: Rate::new(1_000_000_000_000),
+    };
+    let pace = Pace {
+        bus: Some(bus),
+        ..Pace::default()
+    };
+    let mut guest = Guest::before(0, pace);
+    let begun = Instant::now();
+    for _ in 0..SIZE {
+        guest.send();
+    }
+    rung(&guest.kick);
+    guest.start(0);
+    guest.sent();
+    // The last was taken while the one before was on the bus.
+    let least = Duration::from_micros(5000 * u64::from(SIZE - 2));
+    assert!(begun.elapsed() >= least);
+    let statistics = guest.poller.statistics().unwrap();
+    assert_eq!(statistics.doorbells, 0);
     guest.handle.stop(Queue::Transmit);
 }

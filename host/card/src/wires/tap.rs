@@ -138,28 +138,30 @@ impl Tap {
 
     pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>) -> bool {
         let mut first = [0; Header::LEN + MAX_HEAD];
-        let Some(first) = first.get_mut(..Header::LEN + unit.head.len()) else {
-            return false;
-        };
-        let (header, head) = first.split_at_mut(Header::LEN);
-        header.copy_from_slice(&unit.header.emit());
-        head.copy_from_slice(unit.head);
-        let result = if few(unit.spans) {
-            memory.write_to(self.file.as_fd(), first, unit.spans)
-        } else {
-            self.send_aside(memory, first, unit)
+        let result = match first.get_mut(..Header::LEN + unit.head.len()) {
+            Some(first) if few(unit.spans) => {
+                let (header, head) = first.split_at_mut(Header::LEN);
+                header.copy_from_slice(&unit.header.emit());
+                head.copy_from_slice(unit.head);
+                memory.write_to(self.file.as_fd(), first, unit.spans)
+            }
+            _ => self.send_aside(memory, unit),
         };
         result.is_ok_and(|put| put == Header::LEN + unit.len)
     }
 
     #[cold]
-    fn send_aside(&mut self, memory: &Mapping, first: &[u8], unit: &Unit<'_>) -> io::Result<usize> {
+    fn send_aside(&mut self, memory: &Mapping, unit: &Unit<'_>) -> io::Result<usize> {
         let outside = || io::Error::from(ErrorKind::InvalidInput);
         let whole = self.aside.get_mut(..Header::LEN + unit.len);
-        let (begin, mut rest) = whole
-            .and_then(|bytes| bytes.split_at_mut_checked(first.len()))
+        let (header, frame) = whole
+            .and_then(|bytes| bytes.split_at_mut_checked(Header::LEN))
             .ok_or_else(outside)?;
-        begin.copy_from_slice(first);
+        header.copy_from_slice(&unit.header.emit());
+        let (head, mut rest) = frame
+            .split_at_mut_checked(unit.head.len())
+            .ok_or_else(outside)?;
+        head.copy_from_slice(unit.head);
         for span in unit.spans {
             let (now, later) = rest
                 .split_at_mut_checked(span.len as usize)

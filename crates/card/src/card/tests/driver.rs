@@ -2,16 +2,18 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::vec::Vec;
 
 use crate::coalesce::Limits;
 use crate::testing::{Loopback, Script};
 use crate::{
-    Card, Counters, GuestMemory, Queue, RingLayout, RingStart, Span, Unmapped, Wire, feature,
+    Card, Counters, GuestMemory, Lie, Lies, Queue, RingLayout, RingStart, Span, Unmapped, Wire,
+    feature,
 };
 use wireboot_nic::model::{Model, ModelConfig, ModelPci};
 use wireboot_nic::virtio::VirtioNet;
-use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
+use wireboot_nic::{Fault, Nic, Offload, Receive, SendError, Transmit};
 use wireboot_wire::card::hello::CHUNKS;
 
 /// virtio-net's feature bit for an address of its own.
@@ -50,12 +52,22 @@ impl GuestMemory for Memory {
 
 /// A driver with these features, and a card that it has started.
 fn pair<W: Wire<Memory>>(features: u64, wire: W) -> (VirtioNet<ModelPci>, Card<W>, Memory) {
+    lying_pair(features, wire, Lies::default())
+}
+
+/// The same with a card that lies.
+fn lying_pair<W: Wire<Memory>>(
+    features: u64,
+    wire: W,
+    lies: Lies,
+) -> (VirtioNet<ModelPci>, Card<W>, Memory) {
     let model = Model::new(ModelConfig {
         features: features | MAC,
         ..ModelConfig::default()
     });
     let nic = VirtioNet::new(model.pci()).unwrap();
     let mut card = Card::new(wire);
+    card.lie(lies);
     let memory = Memory(model);
     Wire::<Memory>::agree(card.wire_mut(), memory.0.accepted());
     for (number, queue) in [Queue::Receive, Queue::Transmit].into_iter().enumerate() {
@@ -350,4 +362,76 @@ fn large_units_are_cut_and_joined_for_one_that_does_not() {
     assert_eq!((counters.cut_units, counters.joined_units), (2, 2));
     assert_eq!(counters.cut_frames, counters.joined_segments);
     assert!(counters.cut_frames > 40);
+}
+
+/// Frames to the driver itself through a card that lies, until it has all, or nothing moves any more. What the driver says.
+fn round_of_lies(lie: Lie, seed: u64) -> Result<usize, Fault> {
+    const FRAMES: usize = 1000;
+    let (mut nic, mut card, memory) =
+        lying_pair(feature::KNOWN, Loopback::default(), Lies::new(&[lie], seed));
+    let (mut sent, mut received, mut idle, mut now) = (0, 0, 0, Duration::ZERO);
+    let mut all = BTreeSet::new();
+    // Each wait ends: after so many turns in vain the rest is lost.
+    while received < FRAMES && idle < 200 {
+        now += Duration::from_millis(1);
+        let (mut rx, mut tx) = nic.split();
+        while sent < FRAMES && sent.saturating_sub(received) < 100 {
+            let bytes = frame(sent);
+            match tx.send(bytes.len(), Offload::None, |out| {
+                out.copy_from_slice(&bytes);
+            }) {
+                Ok(()) => sent += 1,
+                Err(SendError::Full) => break,
+                Err(SendError::Fault(fault)) => return Err(fault),
+                Err(error) => panic!("{error}"),
+            }
+            all.insert(bytes);
+        }
+        tx.flush()?;
+        let turn = card.turn(&memory, now);
+        assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
+        let before = received;
+        rx.burst(256, |unit| {
+            let bytes = unit.parts.concat();
+            let known = match lie {
+                // A buffer that has not come back holds an older frame, and its old entry another length.
+                Lie::UsedIndex => true,
+                // The frames behind it are taken for its end, which its own length leaves out.
+                Lie::BufferCount => all.iter().any(|frame| bytes.starts_with(frame)),
+                _ => all.contains(&bytes),
+            };
+            assert!(known, "bytes that nobody sent: {lie:?}, seed {seed}");
+            received += 1;
+        })?;
+        idle = if received > before { 0 } else { idle + 1 };
+    }
+    nic.stop();
+    Ok(received)
+}
+
+/// But that on checksums: what the card vouches for, the driver does not check.
+#[test]
+fn the_driver_finds_lies_out_or_goes_on() {
+    for (name, lie) in Lie::NAMED
+        .into_iter()
+        .filter(|(_, lie)| *lie != Lie::Checksum)
+    {
+        for seed in 0..30 {
+            let result = round_of_lies(lie, seed);
+            let expected = match (lie, &result) {
+                (
+                    Lie::ForeignBuffer | Lie::Length | Lie::RepeatedBuffer | Lie::BufferCount,
+                    Err(Fault::Misbehaved(_)),
+                ) => true,
+                // A count that could be.
+                (Lie::BufferCount, Ok(received)) => *received < 1000,
+                // An index that is not too far ahead shows what may have come back before.
+                (Lie::UsedIndex, Ok(_) | Err(Fault::Misbehaved(_))) => true,
+                (Lie::Lost | Lie::Silence, Ok(received)) => *received < 1000,
+                (Lie::Late | Lie::Order, Ok(received)) => *received == 1000,
+                _ => false,
+            };
+            assert!(expected, "{name}, seed {seed}: {result:?}");
+        }
+    }
 }

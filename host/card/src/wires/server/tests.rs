@@ -10,13 +10,14 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use tempfile::TempDir;
-use wireboot_card::{GuestMemory, Queue, RingLayout, RingStart};
+use wireboot_card::{GuestMemory, Lies, Pace, Queue, RingLayout, RingStart};
 use wireboot_server::directory::Directory;
 use wireboot_server::event::Events;
 
 use super::*;
 use crate::memory::Place;
 use crate::poller::{Handle, Poller};
+use crate::stage::Stage;
 use crate::vhost::{Rings, RunningRing};
 use crate::wires::HostWire;
 
@@ -313,7 +314,9 @@ fn asked(base: u16) -> Asked {
     memory
         .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
-    let poller = Poller::start(HostWire::Server(Box::new(wire)), None).unwrap();
+    let wire = HostWire::Server(Box::new(wire));
+    let stage = Stage::new(wire, Pace::default());
+    let poller = Poller::start(stage, Lies::default(), None).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;

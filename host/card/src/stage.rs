@@ -1,0 +1,120 @@
+//! What stands between the card and its wire.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use wireboot_card::{
+    Offload, OffloadCounters, Pace, Paced, PacedCounters, Received, Span, Unit, Wire,
+};
+
+use crate::memory::Mapping;
+use crate::wires::HostWire;
+
+/// The card's offloads alone, or at the speed of a model.
+pub(crate) enum Stage {
+    Plain(Box<Offload<HostWire>>),
+    Paced(Box<Paced<HostWire>>),
+}
+
+/// What ends a wait, besides doorbells.
+#[derive(Debug)]
+pub(crate) struct Wake<'a> {
+    /// Readable when something has come.
+    pub descriptor: Option<BorrowedFd<'a>>,
+    /// There may be something to do from then on.
+    pub due: Option<Duration>,
+}
+
+macro_rules! either {
+    ($self:expr, $stage:ident => $what:expr) => {
+        match $self {
+            Stage::Plain($stage) => $what,
+            Stage::Paced($stage) => $what,
+        }
+    };
+}
+
+impl Stage {
+    /// This wire, as far away as `pace` says.
+    pub(crate) fn new(wire: HostWire, pace: Pace) -> Self {
+        if pace.bus.is_none() && pace.line.is_none() {
+            Self::Plain(Box::new(Offload::new(wire)))
+        } else {
+            Self::Paced(Box::new(Paced::new(wire, pace)))
+        }
+    }
+
+    pub(crate) fn wire_mut(&mut self) -> &mut HostWire {
+        either!(self, stage => stage.wire_mut())
+    }
+
+    pub(crate) fn offload_counters(&self) -> OffloadCounters {
+        match self {
+            Self::Plain(offload) => offload.counters(),
+            Self::Paced(paced) => paced.offload_counters(),
+        }
+    }
+
+    pub(crate) fn paced_counters(&self) -> PacedCounters {
+        match self {
+            Self::Plain(_) => PacedCounters::default(),
+            Self::Paced(paced) => paced.counters(),
+        }
+    }
+
+    /// What to wait for, where the guest has room or not.
+    pub(crate) fn wake(&self, room: bool) -> Wake<'_> {
+        let (wire, due, asks) = match self {
+            Self::Plain(offload) => (offload.wire(), None, room),
+            Self::Paced(paced) => {
+                let due = paced.due();
+                let home = due.home.filter(|_| room);
+                let first = due.out.into_iter().chain(home).min();
+                (paced.wire(), first, room && due.wire)
+            }
+        };
+        let wires = wire.due().filter(|_| asks);
+        Wake {
+            descriptor: wire.descriptor().filter(|_| asks),
+            due: due.into_iter().chain(wires).min(),
+        }
+    }
+}
+
+impl Wire<Mapping> for Stage {
+    fn offloads(&self) -> u64 {
+        either!(self, stage => Wire::<Mapping>::offloads(&**stage))
+    }
+
+    fn agree(&mut self, features: u64) {
+        either!(self, stage => Wire::<Mapping>::agree(&mut **stage, features));
+    }
+
+    fn max_unit(&self) -> usize {
+        either!(self, stage => Wire::<Mapping>::max_unit(&**stage))
+    }
+
+    fn useful_room(&self) -> usize {
+        either!(self, stage => Wire::<Mapping>::useful_room(&**stage))
+    }
+
+    fn advance(&mut self, memory: &Mapping, now: Duration) {
+        either!(self, stage => stage.advance(memory, now));
+    }
+
+    fn takes(&self) -> bool {
+        either!(self, stage => Wire::<Mapping>::takes(&**stage))
+    }
+
+    fn send(&mut self, memory: &Mapping, unit: &Unit<'_>, now: Duration) -> bool {
+        either!(self, stage => stage.send(memory, unit, now))
+    }
+
+    fn flush(&mut self) {
+        either!(self, stage => Wire::<Mapping>::flush(&mut **stage));
+    }
+
+    fn receive(&mut self, memory: &Mapping, room: &[Span], now: Duration) -> Received {
+        either!(self, stage => stage.receive(memory, room, now))
+    }
+}
