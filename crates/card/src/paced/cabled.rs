@@ -197,6 +197,9 @@ impl<W> Cabled<W> {
                     let copy = |place: &mut [u8]| gather(memory, room, place) == Ok(true);
                     let counters = &mut self.counters;
                     self.home.put(counters, moment(now), header, len, copy);
+                    if !self.is_line {
+                        self.come(moment(now));
+                    }
                 }
             }
         }

@@ -232,8 +232,7 @@ impl Ring {
             liar.entries.extend(unit);
             liar.late.pop_front();
         }
-        if liar.is_silent() || liar.entries.is_empty() {
-            liar.entries.clear();
+        if liar.entries.is_empty() {
             return Ok(false);
         }
         for (id, len) in &liar.entries {
