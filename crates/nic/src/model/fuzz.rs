@@ -7,6 +7,8 @@ use std::vec::Vec;
 use super::{Commands, Model, ModelConfig, ModelPci, UnitHeader};
 use crate::virtio::{SpreadError, VirtioNet, VirtioPair, feature};
 use crate::{Fault, Nic, Offload, Receive, SendError, Transmit};
+use wireboot_wire::card::MARK;
+use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
 
 /// Runs the virtio-net driver against a hostile device: `data` configures the device, then lists what
 /// driver and device do in turn.
@@ -168,6 +170,7 @@ fn run(model: &Model, mut driver: Held<VirtioNet<ModelPci>>, bytes: &mut Bytes<'
                         ack,
                     },
                 }),
+                0xff => driver.agree_chunks(model),
                 pairs => driver.spread((pairs % 8).into()),
             },
         }
@@ -181,6 +184,26 @@ fn run(model: &Model, mut driver: Held<VirtioNet<ModelPci>>, bytes: &mut Bytes<'
 }
 
 impl Held<VirtioNet<ModelPci>> {
+    /// The driver asks, and the device answers that it gives chunks.
+    fn agree_chunks(&mut self, model: &Model) {
+        let answer = Hello {
+            kind: Kind::Answer,
+            source: [0; 6],
+            token: 1,
+            features: CHUNKS,
+            chunks: Chunks::default(),
+        };
+        let result = self.nic.ask_card(answer.token);
+        if let Err(SendError::Fault(fault)) = result {
+            self.note(Some(fault));
+        }
+        let marked = UnitHeader {
+            gso_type: MARK,
+            ..UnitHeader::default()
+        };
+        model.deliver(marked, &answer.emit());
+    }
+
     fn spread(&mut self, pairs: usize) {
         let there = self.nic.pairs();
         match self.nic.spread(pairs) {

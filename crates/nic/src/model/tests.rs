@@ -182,6 +182,7 @@ fn a_device_that_is_not_there_is_removed() {
     assert_eq!(error, InitError::Removed);
 }
 
+mod chunks;
 mod hello;
 
 #[test]

@@ -266,3 +266,28 @@ fn a_chunk_that_contradicts_itself_stops_the_queue() {
         (std::vec![60], Some(RingFault::Header))
     );
 }
+
+/// The first buffer of a unit has its first 128 bytes, however short the wire says that units are.
+#[test]
+fn no_unit_begins_at_the_very_end_of_a_buffer() {
+    let (mut card, mut guest) = asked(feature::VERSION_1 | feature::MRG_RXBUF, AT_ONCE, 1100);
+    card.wire_mut().max_unit = Some(60);
+    comes(&mut card, &[1000, 200]);
+    card.turn(&guest.memory, NOW);
+    assert_eq!(came(&mut guest), [[1000], [200]]);
+}
+
+/// All buffers of the ring are found, and less than the longest unit is left of them.
+#[test]
+fn a_long_unit_waits_for_buffers_when_others_have_some() {
+    let (mut card, mut guest) = asked(feature::VERSION_1 | feature::MRG_RXBUF, AT_ONCE, 4096);
+    card.wire_mut().max_unit = Some(63_000);
+    comes(&mut card, &[1000, 1000, 1000, 62_900]);
+    let turn = card.turn(&guest.memory, NOW);
+    assert!(turn.no_room);
+    assert_eq!(came(&mut guest), [[1000; 3]]);
+    offer(&mut guest, 4096);
+    card.turn(&guest.memory, NOW);
+    assert_eq!(came(&mut guest), [[62_900]]);
+    assert_eq!(card.counters().receive_too_long, 0);
+}

@@ -36,10 +36,9 @@ pub fn fuzz_card_chunks(data: &[u8]) {
     }
     let mergeable = kind & 2 != 0;
     let features = feature::VERSION_1 | if mergeable { feature::MRG_RXBUF } else { 0 };
-    let mut piece = 1 + u32::from(bytes.u16());
-    if !mergeable {
-        piece = piece.max(12 + FRAME_MAX as u32);
-    }
+    // All of the ring has room for a frame, of a queue without MRG_RXBUF each buffer.
+    let least = if mergeable { 256 } else { 1600 };
+    let piece = u32::from(bytes.u16()).max(least);
     let pieces = [12 + piece / 2, piece - piece / 2];
     let limits = Limits {
         frames: 1 + usize::from(bytes.u8()) % 60,
@@ -90,7 +89,7 @@ pub fn fuzz_card_chunks(data: &[u8]) {
                 while let Some((header, chunk, _)) = guest.received() {
                     for (header, unit) in units_of(header, &chunk) {
                         assert_eq!(header, Header::default());
-                        assert_eq!(Some(unit), expected.pop_front());
+                        assert!(Some(unit) == expected.pop_front(), "another frame");
                     }
                 }
                 let left = card.wire().coming.len();
