@@ -33,6 +33,7 @@ pub(crate) struct HostCard {
     session: Option<Active>,
     /// Features, for each guest.
     offered: u64,
+    pairs: usize,
     statistics: Option<StatisticsFile>,
     signals: UnixStream,
 }
@@ -56,13 +57,13 @@ enum Ended {
 }
 
 impl HostCard {
-    /// Listens at `socket`. Guests are offered those of the offloads that there are.
+    /// Listens at `socket`. A guest has a pair of queues for each wire. Guests are offered those of the offloads that there are.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
     pub(crate) fn new(
         socket: &Path,
-        wire: HostWire,
+        wires: Vec<HostWire>,
         offloads: u64,
         statistics: Option<&Path>,
     ) -> Result<Self> {
@@ -73,13 +74,16 @@ impl HostCard {
             pipe::register(signal, raised).context("listening for signals")?;
         }
         let statistics = statistics.map(StatisticsFile::new);
-        let poller = Poller::start(wire).context("starting the card")?;
-        let offered = feature::consistent(feature::RINGS | poller.offloads() & offloads);
+        let pairs = wires.len();
+        let poller = Poller::start(wires).context("starting the card")?;
+        let several = if pairs > 1 { feature::MQ } else { 0 };
+        let offered = feature::consistent(feature::RINGS | several | poller.offloads() & offloads);
         Ok(Self {
             listener,
             poller,
             session: None,
             offered,
+            pairs,
             statistics: statistics.transpose()?,
             signals,
         })
@@ -155,7 +159,7 @@ impl HostCard {
             let handle = self.poller.handle();
             self.session = Some(Active {
                 connection: Connection::new(stream).context("taking a connection")?,
-                session: Session::new(handle, self.offered),
+                session: Session::new(handle, self.offered, self.pairs),
                 lacks_memory: None,
                 told: false,
             });

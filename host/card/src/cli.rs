@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use wireboot_card::feature;
@@ -17,6 +17,7 @@ use wireboot_server::event::{Console, Events};
 use self::socket_place::SocketPlace;
 use crate::card::HostCard;
 use crate::table::{BUSES, LINES, Tables};
+use crate::vhost::MAX_PAIRS;
 use crate::wires::{HostWire, ServerWire, Tap};
 
 /// Memory of a machine of which nobody says how much it has.
@@ -71,11 +72,12 @@ pub struct ServeArgs {
 /// Ends with 0 after a signal, with 1 when it cannot start.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end
-    #[arg(long, value_name = "PATH")]
-    pub socket: PathBuf,
-    /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made; serve=DIR, a boot server as
-    /// of `wireboot nic serve DIR`; or none
+    /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end. With
+    /// queues=N, guests have N pairs of queues, 1 to 8
+    #[arg(long, value_name = "PATH[,queues=N]")]
+    pub socket: SocketArgument,
+    /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made, with multi_queue behind it for
+    /// several pairs of queues; serve=DIR, a boot server as of `wireboot nic serve DIR`, for one pair; or none
     #[arg(long, value_name = "WIRE")]
     pub wire: WireArgument,
     /// What guests are offered, of what the card can: all, none, or a list of csum, guest_csum, guest_tso4, guest_tso6, guest_ecn, guest_ufo,
@@ -93,9 +95,9 @@ pub struct RunArgs {
 /// The machine's memory must be shared, hence the object `memory-backend-memfd,share=on`; its size is to be that of the machine.
 #[derive(Args, Clone, Debug)]
 pub struct ArgsArgs {
-    /// Where the card listens
-    #[arg(long, value_name = "PATH")]
-    pub socket: PathBuf,
+    /// Where the card listens, and how many pairs of queues it has
+    #[arg(long, value_name = "PATH[,queues=N]")]
+    pub socket: SocketArgument,
     /// Who is to read them
     #[arg(
         long = "for",
@@ -135,6 +137,33 @@ pub enum Monitor {
     Libvirt,
     /// Arguments of cloud-hypervisor, besides its own
     CloudHypervisor,
+}
+
+/// What `--socket` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketArgument {
+    path: PathBuf,
+    /// Pairs of queues.
+    queues: usize,
+}
+
+impl FromStr for SocketArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, option) = text.split_once(',').unwrap_or((text, "queues=1"));
+        let queues = option.strip_prefix("queues=").and_then(|n| n.parse().ok());
+        let queues = queues.filter(|queues| (1..=MAX_PAIRS).contains(queues));
+        match queues {
+            Some(queues) if !path.is_empty() => Ok(Self {
+                path: path.into(),
+                queues,
+            }),
+            _ => Err(format!(
+                "a socket is PATH or PATH,queues=N, with N from 1 to {MAX_PAIRS} and no comma in PATH"
+            )),
+        }
+    }
 }
 
 /// What `--wire` says.
@@ -216,8 +245,9 @@ pub fn run(command: Nic) -> Result<()> {
         Nic::Serve(arguments) => serve(&arguments),
         Nic::Run(arguments) => run_card(&arguments),
         Nic::Args(arguments) => {
-            let socket = std::path::absolute(&arguments.socket)?;
-            let text = arguments::text(arguments.monitor, &socket, arguments.memory)?;
+            let socket = std::path::absolute(&arguments.socket.path)?;
+            let queues = arguments.socket.queues;
+            let text = arguments::text(arguments.monitor, &socket, queues, arguments.memory)?;
             println!("{text}");
             Ok(())
         }
@@ -242,8 +272,13 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
     let place = SocketPlace::choose(arguments.socket.as_deref())?;
     // The server sends no fragments that a guest would need room for.
     let offloads = !feature::GUEST_UFO;
-    let card = HostCard::new(place.path(), wire, offloads, arguments.stats.as_deref())?;
-    let text = arguments::text(Monitor::Qemu, place.path(), MEMORY_MIB)?;
+    let card = HostCard::new(
+        place.path(),
+        vec![wire],
+        offloads,
+        arguments.stats.as_deref(),
+    )?;
+    let text = arguments::text(Monitor::Qemu, place.path(), 1, MEMORY_MIB)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     println!("{text}");
     let statistics = card.run()?;
@@ -258,20 +293,30 @@ fn server(dir: &Path) -> Result<HostWire> {
 }
 
 fn run_card(arguments: &RunArgs) -> Result<()> {
-    let wire = match &arguments.wire {
-        WireArgument::None => HostWire::None,
-        WireArgument::Tap(name) => HostWire::Tap(Tap::open(name)?),
-        WireArgument::Serve(dir) => server(dir)?,
+    let SocketArgument { path, queues } = &arguments.socket;
+    let wires = match &arguments.wire {
+        WireArgument::None => (0..*queues).map(|_| HostWire::None).collect(),
+        WireArgument::Tap(name) => {
+            let taps = Tap::open(name, *queues)?;
+            taps.into_iter().map(HostWire::Tap).collect()
+        }
+        WireArgument::Serve(dir) => {
+            ensure!(
+                *queues == 1,
+                "the server in the card has one pair of queues: leave out queues={queues}, or take a tap"
+            );
+            vec![server(dir)?]
+        }
     };
-    let card = HostCard::new(
-        &arguments.socket,
-        wire,
-        arguments.offload.0,
-        arguments.stats.as_deref(),
-    )?;
-    let socket = arguments.socket.display();
+    let card = HostCard::new(path, wires, arguments.offload.0, arguments.stats.as_deref())?;
+    let socket = path.display();
+    let option = if *queues > 1 {
+        format!(",queues={queues}")
+    } else {
+        String::new()
+    };
     eprintln!(
-        "wireboot nic: waiting for a monitor at {socket}; `wireboot nic args --socket {socket}` prints its arguments"
+        "wireboot nic: waiting for a monitor at {socket}; `wireboot nic args --socket {socket}{option}` prints its arguments"
     );
     let statistics = card.run()?;
     eprintln!("wireboot nic: {statistics}");
@@ -297,6 +342,30 @@ mod tests {
         for bad in ["", "tso", "csum,", "csum,all"] {
             let error = bits(bad).unwrap_err();
             assert!(error.contains("guest_ufo, host_tso4"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sockets_have_a_path_and_queues() {
+        let socket = |path: &str, queues| {
+            Ok(SocketArgument {
+                path: path.into(),
+                queues,
+            })
+        };
+        assert_eq!("/run/card".parse(), socket("/run/card", 1));
+        assert_eq!("a=b,queues=8".parse(), socket("a=b", 8));
+        for bad in [
+            "",
+            ",queues=2",
+            "c,",
+            "c,queues=0",
+            "c,queues=9",
+            "c,queues=1,queues=2",
+            "c,mtu=9",
+        ] {
+            let error = bad.parse::<SocketArgument>().unwrap_err();
+            assert!(error.contains("1 to 8"), "{bad}: {error}");
         }
     }
 

@@ -3,17 +3,28 @@
 use std::fmt;
 
 use serde::Serialize;
-use wireboot_card::{Counters, OffloadCounters};
+use wireboot_card::{Counters, OffloadCounters, Traffic};
 
 /// The card's counters and its owner's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     pub card: Counters,
     pub offload: OffloadCounters,
+    /// What went through each pair of queues.
+    pub pairs: Vec<PairTraffic>,
     /// Doorbells that the guest rang while the card waited.
     pub doorbells: u64,
     /// How often the card waited.
     pub waits: u64,
+}
+
+/// What went through a pair of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PairTraffic {
+    /// From the guest to the wire.
+    pub sent: Traffic,
+    /// From the wire to the guest.
+    pub received: Traffic,
 }
 
 /// The same as a JSON document.
@@ -40,8 +51,17 @@ struct Document {
     calls: u64,
     doorbells: u64,
     waits: u64,
+    pairs: Vec<PairDocument>,
     /// Queues stopped, by reason.
     stopped: Vec<Stopped>,
+}
+
+#[derive(Serialize)]
+struct PairDocument {
+    sent_units: u64,
+    sent_bytes: u64,
+    received_units: u64,
+    received_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -60,6 +80,12 @@ impl Statistics {
         let stopped = card.stopped().map(|(fault, count)| Stopped {
             reason: fault.to_string(),
             count,
+        });
+        let pairs = self.pairs.iter().map(|pair| PairDocument {
+            sent_units: pair.sent.units,
+            sent_bytes: pair.sent.bytes,
+            received_units: pair.received.units,
+            received_bytes: pair.received.bytes,
         });
         let document = Document {
             sent_units: card.sent.units,
@@ -83,6 +109,7 @@ impl Statistics {
             calls: card.calls,
             doorbells: self.doorbells,
             waits: self.waits,
+            pairs: pairs.collect(),
             stopped: stopped.collect(),
         };
         serde_json::to_string(&document)
@@ -113,7 +140,7 @@ impl fmt::Display for Statistics {
 mod tests {
     use super::*;
     use serde_json::{Value, from_str, json};
-    use wireboot_card::{RingFault, Traffic};
+    use wireboot_card::RingFault;
 
     #[test]
     fn all_is_told() {
@@ -149,6 +176,13 @@ mod tests {
         let statistics = Statistics {
             card,
             offload,
+            pairs: vec![
+                PairTraffic {
+                    sent: card.sent,
+                    received: card.received,
+                },
+                PairTraffic::default(),
+            ],
             doorbells: 10,
             waits: 11,
         };
@@ -159,6 +193,10 @@ mod tests {
             "no_room": 7, "cut_units": 12, "cut_frames": 13, "joined_units": 14, "joined_segments": 15,
             "joined_datagrams": 16, "joined_fragments": 17, "dropped_fragments": 18, "waiting_fragments": 19,
             "dropped_frames": 20, "calls": 8, "doorbells": 10, "waits": 11,
+            "pairs": [
+                { "sent_units": 1, "sent_bytes": 60, "received_units": 4, "received_bytes": 240 },
+                { "sent_units": 0, "sent_bytes": 0, "received_units": 0, "received_bytes": 0 },
+            ],
             "stopped": [{ "reason": RingFault::Header.to_string(), "count": 9 }],
         });
         assert_eq!(document, expected);

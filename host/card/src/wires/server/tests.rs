@@ -17,7 +17,7 @@ use wireboot_server::event::Events;
 use super::*;
 use crate::memory::Place;
 use crate::poller::{Handle, Poller};
-use crate::vhost::{Rings, RunningRing};
+use crate::vhost::{PairQueue, Rings, RunningRing};
 use crate::wires::HostWire;
 
 const NOW: Duration = Duration::from_secs(1);
@@ -313,7 +313,7 @@ fn asked(base: u16) -> Asked {
     memory
         .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
-    let poller = Poller::start(HostWire::Server(Box::new(wire))).unwrap();
+    let poller = Poller::start(vec![HostWire::Server(Box::new(wire))]).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -327,7 +327,11 @@ fn asked(base: u16) -> Asked {
         call: None,
         error: None,
     };
-    handle.start(Queue::Receive, ring);
+    let queue = PairQueue {
+        pair: 0,
+        queue: Queue::Receive,
+    };
+    handle.start(queue, ring);
     Asked {
         memory,
         poller,
