@@ -41,7 +41,7 @@ pub(crate) struct PairQueue {
 impl PairQueue {
     /// That of a ring by its number in vhost-user.
     fn of_ring(ring: usize) -> Self {
-        let queue = if ring % 2 == 0 {
+        let queue = if ring.is_multiple_of(2) {
             Queue::Receive
         } else {
             Queue::Transmit
