@@ -321,12 +321,13 @@ fn wait(
         .zip(polled.iter().skip(1))
     {
         let events = fd.revents();
-        *woken = if events.contains(PollFlags::IN) {
-            Woken::Rung
+        // What is closed is readable, too.
+        *woken = if events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            Woken::Broken
         } else if events.is_empty() {
             Woken::No
         } else {
-            Woken::Broken
+            Woken::Rung
         };
     }
     woken
