@@ -1,5 +1,7 @@
 //! What went through a card.
 
+use core::ops::AddAssign;
+
 use crate::ring::RingFault;
 
 /// Units and their bytes, link headers included.
@@ -80,6 +82,82 @@ pub struct OffloadCounters {
     pub dropped_frames: u64,
 }
 
+impl AddAssign for Traffic {
+    fn add_assign(&mut self, other: Self) {
+        let Self { units, bytes } = other;
+        self.units += units;
+        self.bytes += bytes;
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            sent,
+            send_lost,
+            send_bad_length,
+            received,
+            receive_too_long,
+            receive_not_agreed,
+            no_room,
+            calls,
+            faults,
+            hellos,
+            send_not_understood,
+            sent_chunks,
+            sent_chunk_units,
+            received_chunks,
+            received_chunk_units,
+            receive_left,
+            receive_pretended,
+        } = other;
+        self.sent += sent;
+        self.send_lost += send_lost;
+        self.send_bad_length += send_bad_length;
+        self.received += received;
+        self.receive_too_long += receive_too_long;
+        self.receive_not_agreed += receive_not_agreed;
+        self.no_room += no_room;
+        self.calls += calls;
+        self.hellos += hellos;
+        self.send_not_understood += send_not_understood;
+        self.sent_chunks += sent_chunks;
+        self.sent_chunk_units += sent_chunk_units;
+        self.received_chunks += received_chunks;
+        self.received_chunk_units += received_chunk_units;
+        self.receive_left += receive_left;
+        self.receive_pretended += receive_pretended;
+        for (fault, other) in self.faults.iter_mut().zip(faults) {
+            *fault += other;
+        }
+    }
+}
+
+impl AddAssign for OffloadCounters {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            cut_units,
+            cut_frames,
+            joined_units,
+            joined_segments,
+            joined_datagrams,
+            joined_fragments,
+            dropped_fragments,
+            waiting_fragments,
+            dropped_frames,
+        } = other;
+        self.cut_units += cut_units;
+        self.cut_frames += cut_frames;
+        self.joined_units += joined_units;
+        self.joined_segments += joined_segments;
+        self.joined_datagrams += joined_datagrams;
+        self.joined_fragments += joined_fragments;
+        self.dropped_fragments += dropped_fragments;
+        self.waiting_fragments += waiting_fragments;
+        self.dropped_frames += dropped_frames;
+    }
+}
+
 impl Counters {
     /// Each reason for which a queue was stopped, and how often.
     pub fn stopped(&self) -> impl Iterator<Item = (RingFault, u64)> {
@@ -93,5 +171,54 @@ impl Counters {
         if let Some(count) = self.faults.get_mut(fault.index()) {
             *count += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_of_each_counter() {
+        let traffic = |units| Traffic {
+            units,
+            bytes: 100 * units,
+        };
+        let counters = |n| Counters {
+            sent: traffic(n),
+            send_lost: 2 * n,
+            send_bad_length: 3 * n,
+            received: traffic(4 * n),
+            receive_too_long: 5 * n,
+            receive_not_agreed: 6 * n,
+            no_room: 7 * n,
+            calls: 8 * n,
+            hellos: 10 * n,
+            send_not_understood: 11 * n,
+            sent_chunks: 12 * n,
+            sent_chunk_units: 13 * n,
+            received_chunks: 14 * n,
+            received_chunk_units: 15 * n,
+            receive_left: 16 * n,
+            receive_pretended: 17 * n,
+            faults: [9 * n; RingFault::ALL.len()],
+        };
+        let mut sum = counters(1);
+        sum += counters(10);
+        assert_eq!(sum, counters(11));
+        let offload = |n| OffloadCounters {
+            cut_units: n,
+            cut_frames: 2 * n,
+            joined_units: 3 * n,
+            joined_segments: 4 * n,
+            joined_datagrams: 5 * n,
+            joined_fragments: 6 * n,
+            dropped_fragments: 7 * n,
+            waiting_fragments: 8 * n,
+            dropped_frames: 9 * n,
+        };
+        let mut sum = offload(1);
+        sum += offload(10);
+        assert_eq!(sum, offload(11));
     }
 }

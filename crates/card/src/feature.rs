@@ -22,6 +22,8 @@ pub const HOST_ECN: u64 = 1 << 13;
 pub const HOST_UFO: u64 = 1 << 14;
 /// A unit may lie in several receive buffers.
 pub const MRG_RXBUF: u64 = 1 << 15;
+/// There are several pairs of queues. Which of them are in use the guest says by a queue that the monitor keeps to itself.
+pub const MQ: u64 = 1 << 22;
 /// A descriptor may lead to a table of further descriptors.
 pub const INDIRECT_DESC: u64 = 1 << 28;
 /// Doorbells and calls are asked for by index, not by flag.

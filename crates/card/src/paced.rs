@@ -16,6 +16,7 @@ mod store;
 
 use alloc::boxed::Box;
 use alloc::vec;
+use core::ops::AddAssign;
 use core::time::Duration;
 
 use crate::counters::OffloadCounters;
@@ -52,6 +53,23 @@ pub struct PacedCounters {
     pub wire_lost: u64,
     /// Under way to a guest that began anew.
     pub forgotten: u64,
+}
+
+impl AddAssign for PacedCounters {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            line_lost,
+            line_too_long,
+            no_room,
+            wire_lost,
+            forgotten,
+        } = other;
+        self.line_lost += line_lost;
+        self.line_too_long += line_too_long;
+        self.no_room += no_room;
+        self.wire_lost += wire_lost;
+        self.forgotten += forgotten;
+    }
 }
 
 impl PacedCounters {

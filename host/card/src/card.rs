@@ -44,6 +44,7 @@ pub(crate) struct HostCard {
     session: Option<Active>,
     /// Features, for each guest.
     offered: u64,
+    pairs: usize,
     statistics: Option<StatisticsFile>,
     mishaps: Mishaps,
     signals: UnixStream,
@@ -68,13 +69,13 @@ enum Ended {
 }
 
 impl HostCard {
-    /// Listens at `socket`. Guests are offered that, and get these faults.
+    /// Listens at `socket`. A guest has a pair of queues for each stage. Guests are offered that, and get these faults.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
     pub(crate) fn new(
         socket: &Path,
-        stage: Stage,
+        stages: Vec<Stage>,
         offer: Offer,
         statistics: Option<&Path>,
         faults: (Lies, Mishaps),
@@ -86,13 +87,17 @@ impl HostCard {
             pipe::register(signal, raised).context("listening for signals")?;
         }
         let statistics = statistics.map(StatisticsFile::new);
-        let poller = Poller::start(stage, faults.0, offer.chunks).context("starting the card")?;
-        let offered = feature::consistent(feature::RINGS | poller.offloads() & offer.offloads);
+        let pairs = stages.len();
+        let poller = Poller::start(stages, faults.0, offer.chunks).context("starting the card")?;
+        let several = if pairs > 1 { feature::MQ } else { 0 };
+        let offloads = poller.offloads() & offer.offloads;
+        let offered = feature::consistent(feature::RINGS | several | offloads);
         Ok(Self {
             listener,
             poller,
             session: None,
             offered,
+            pairs,
             statistics: statistics.transpose()?,
             mishaps: faults.1,
             signals,
@@ -171,7 +176,7 @@ impl HostCard {
             let handle = self.poller.handle();
             self.session = Some(Active {
                 connection: Connection::new(stream).context("taking a connection")?,
-                session: Session::new(handle, self.offered),
+                session: Session::new(handle, self.offered, self.pairs),
                 lacks_memory: None,
                 told: false,
             });

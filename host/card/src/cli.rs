@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use wireboot_card::{Lies, Pace, feature};
@@ -25,6 +25,7 @@ use crate::card::{HostCard, Offer};
 use crate::mishap::Mishaps;
 use crate::stage::Stage;
 use crate::table::{BUSES, LINES, Tables};
+use crate::vhost::MAX_PAIRS;
 use crate::wires::{HostWire, ServerWire, Tap};
 
 /// Memory of a machine of which nobody says how much it has.
@@ -89,11 +90,12 @@ pub struct ServeArgs {
 /// Ends with 0 after a signal, with 1 when it cannot start.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end
-    #[arg(long, value_name = "PATH")]
-    pub socket: PathBuf,
-    /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made; serve=DIR, a boot server as
-    /// of `wireboot nic serve DIR`; or none
+    /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end. With
+    /// queues=N, guests have N pairs of queues, 1 to 8
+    #[arg(long, value_name = "PATH[,queues=N]")]
+    pub socket: SocketArgument,
+    /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made, with multi_queue behind it for
+    /// several pairs of queues; serve=DIR, a boot server as of `wireboot nic serve DIR`, for one pair; or none
     #[arg(long, value_name = "WIRE")]
     pub wire: WireArgument,
     /// What guests are offered, of what the card can: all, none, or a list of csum, guest_csum, guest_tso4, guest_tso6, guest_ecn, guest_ufo,
@@ -146,9 +148,9 @@ impl PaceArgs {
 /// The machine's memory must be shared, hence the object `memory-backend-memfd,share=on`; its size is to be that of the machine.
 #[derive(Args, Clone, Debug)]
 pub struct ArgsArgs {
-    /// Where the card listens
-    #[arg(long, value_name = "PATH")]
-    pub socket: PathBuf,
+    /// Where the card listens, and how many pairs of queues it has
+    #[arg(long, value_name = "PATH[,queues=N]")]
+    pub socket: SocketArgument,
     /// Who is to read them
     #[arg(
         long = "for",
@@ -188,6 +190,33 @@ pub enum Monitor {
     Libvirt,
     /// Arguments of cloud-hypervisor, besides its own
     CloudHypervisor,
+}
+
+/// What `--socket` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketArgument {
+    path: PathBuf,
+    /// Pairs of queues.
+    queues: usize,
+}
+
+impl FromStr for SocketArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, option) = text.split_once(',').unwrap_or((text, "queues=1"));
+        let queues = option.strip_prefix("queues=").and_then(|n| n.parse().ok());
+        let queues = queues.filter(|queues| (1..=MAX_PAIRS).contains(queues));
+        match queues {
+            Some(queues) if !path.is_empty() => Ok(Self {
+                path: path.into(),
+                queues,
+            }),
+            _ => Err(format!(
+                "a socket is PATH or PATH,queues=N, with N from 1 to {MAX_PAIRS} and no comma in PATH"
+            )),
+        }
+    }
 }
 
 /// What `--wire` says.
@@ -269,8 +298,9 @@ pub fn run(command: Nic) -> Result<()> {
         Nic::Serve(arguments) => serve(&arguments),
         Nic::Run(arguments) => run_card(&arguments),
         Nic::Args(arguments) => {
-            let socket = std::path::absolute(&arguments.socket)?;
-            let text = arguments::text(arguments.monitor, &socket, arguments.memory)?;
+            let socket = std::path::absolute(&arguments.socket.path)?;
+            let queues = arguments.socket.queues;
+            let text = arguments::text(arguments.monitor, &socket, queues, arguments.memory)?;
             println!("{text}");
             Ok(())
         }
@@ -300,12 +330,12 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
     };
     let card = HostCard::new(
         place.path(),
-        Stage::new(wire, arguments.pace.pace()),
+        vec![Stage::new(wire, arguments.pace.pace())],
         offer,
         arguments.stats.as_deref(),
         faults(arguments.fault.as_ref()),
     )?;
-    let text = arguments::text(Monitor::Qemu, place.path(), MEMORY_MIB)?;
+    let text = arguments::text(Monitor::Qemu, place.path(), 1, MEMORY_MIB)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     println!("{text}");
     let statistics = card.run()?;
@@ -327,14 +357,30 @@ fn server(dir: &Path) -> Result<HostWire> {
 }
 
 fn run_card(arguments: &RunArgs) -> Result<()> {
-    let wire = match &arguments.wire {
-        WireArgument::None => HostWire::None,
-        WireArgument::Tap(name) => HostWire::Tap(Tap::open(name)?),
-        WireArgument::Serve(dir) => server(dir)?,
+    let SocketArgument { path, queues } = &arguments.socket;
+    let wires: Vec<_> = match &arguments.wire {
+        WireArgument::None => (0..*queues).map(|_| HostWire::None).collect(),
+        WireArgument::Tap(name) => {
+            let taps = Tap::open(name, *queues)?;
+            taps.into_iter().map(HostWire::Tap).collect()
+        }
+        WireArgument::Serve(dir) => {
+            ensure!(
+                *queues == 1,
+                "the server in the card has one pair of queues: leave out queues={queues}, or take a tap"
+            );
+            vec![server(dir)?]
+        }
     };
+    let pace = arguments.pace.pace();
+    ensure!(
+        *queues == 1 || pace.bus.is_none() && pace.line.is_none(),
+        "a bus or a line carries one pair of queues: leave out queues={queues}, or --bus and --line"
+    );
+    let stages = wires.into_iter().map(|wire| Stage::new(wire, pace));
     let card = HostCard::new(
-        &arguments.socket,
-        Stage::new(wire, arguments.pace.pace()),
+        path,
+        stages.collect(),
         Offer {
             offloads: arguments.offload.0,
             chunks: arguments.chunk.0,
@@ -342,9 +388,14 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
         arguments.stats.as_deref(),
         faults(arguments.fault.as_ref()),
     )?;
-    let socket = arguments.socket.display();
+    let socket = path.display();
+    let option = if *queues > 1 {
+        format!(",queues={queues}")
+    } else {
+        String::new()
+    };
     eprintln!(
-        "wireboot nic: waiting for a monitor at {socket}; `wireboot nic args --socket {socket}` prints its arguments"
+        "wireboot nic: waiting for a monitor at {socket}; `wireboot nic args --socket {socket}{option}` prints its arguments"
     );
     let statistics = card.run()?;
     eprintln!("wireboot nic: {statistics}");
@@ -370,6 +421,30 @@ mod tests {
         for bad in ["", "tso", "csum,", "csum,all"] {
             let error = bits(bad).unwrap_err();
             assert!(error.contains("guest_ufo, host_tso4"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sockets_have_a_path_and_queues() {
+        let socket = |path: &str, queues| {
+            Ok(SocketArgument {
+                path: path.into(),
+                queues,
+            })
+        };
+        assert_eq!("/run/card".parse(), socket("/run/card", 1));
+        assert_eq!("a=b,queues=8".parse(), socket("a=b", 8));
+        for bad in [
+            "",
+            ",queues=2",
+            "c,",
+            "c,queues=0",
+            "c,queues=9",
+            "c,queues=1,queues=2",
+            "c,mtu=9",
+        ] {
+            let error = bad.parse::<SocketArgument>().unwrap_err();
+            assert!(error.contains("1 to 8"), "{bad}: {error}");
         }
     }
 

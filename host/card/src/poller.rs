@@ -9,6 +9,7 @@
 //!
 //! Guest memory is this thread's alone.
 
+mod pair;
 mod patience;
 
 use std::io;
@@ -20,20 +21,21 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use wireboot_card::coalesce::Limits;
-use wireboot_card::{Card, Lies, Queue, RingFault, Turn, Wire};
+use wireboot_card::{Lies, Wire};
 
+use self::pair::{DESCRIPTORS, Pair};
 use self::patience::Patience;
 use crate::memory::Mapping;
 use crate::stage::Stage;
 use crate::statistics::Statistics;
-use crate::vhost::{Rings, RunningRing};
+use crate::vhost::{MAX_PAIRS, PairQueue, Rings, RunningRing};
 
 enum Command {
     Memory(Option<Mapping>),
     Agree(u64),
-    Start(Queue, RunningRing),
-    Call(Queue, Option<OwnedFd>),
-    Stop(Queue, Sender<u16>),
+    Start(PairQueue, RunningRing),
+    Call(PairQueue, Option<OwnedFd>),
+    Stop(PairQueue, Sender<u16>),
     Statistics(Sender<Statistics>),
     End,
 }
@@ -64,30 +66,31 @@ impl Bell {
 }
 
 impl Poller {
-    /// Starts the thread with a card before this, which tells these lies and offers chunks within these limits, if any.
+    /// Starts the thread with a card before each of these, one for each pair of queues, [`MAX_PAIRS`] at most. They tell these lies and offer chunks within
+    /// these limits, if any.
     ///
     /// # Errors
     /// The kernel's.
     pub(crate) fn start(
-        stage: Stage,
+        stages: Vec<Stage>,
         lies: Lies,
         chunks: Option<Limits<Duration>>,
     ) -> io::Result<Self> {
         let (commands, received) = channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Bell(Arc::new(eventfd(0, flags)?));
-        let offloads = stage.offloads();
-        let mut card = Card::new(stage);
-        card.lie(lies);
-        card.offer_chunks(chunks);
+        let offloads = stages.iter().map(Wire::<Mapping>::offloads);
+        let offloads = offloads.reduce(|all, one| all & one).unwrap_or(0);
+        let pairs = stages
+            .into_iter()
+            .map(|stage| Pair::new(stage, lies, chunks));
         let mut work = Work {
             commands: received,
             bell: bell.clone(),
-            card,
+            pairs: pairs.collect(),
             memory: None,
-            queues: [None, None],
             begun: Instant::now(),
-            statistics: Statistics::default(),
+            waits: 0,
         };
         let thread = Builder::new()
             .name("card".to_owned())
@@ -146,37 +149,28 @@ impl Rings for Handle {
         self.tell(Command::Agree(features));
     }
 
-    fn start(&mut self, queue: Queue, ring: RunningRing) {
+    fn start(&mut self, queue: PairQueue, ring: RunningRing) {
         self.tell(Command::Start(queue, ring));
     }
 
-    fn set_call(&mut self, queue: Queue, call: Option<OwnedFd>) {
+    fn set_call(&mut self, queue: PairQueue, call: Option<OwnedFd>) {
         self.tell(Command::Call(queue, call));
     }
 
-    fn stop(&mut self, queue: Queue) -> u16 {
+    fn stop(&mut self, queue: PairQueue) -> u16 {
         let (reply, base) = channel();
         self.tell(Command::Stop(queue, reply));
         base.recv().unwrap_or(0)
     }
 }
 
-/// The descriptors of a queue that is in use.
-struct Bells {
-    kick: Option<OwnedFd>,
-    call: Option<OwnedFd>,
-    error: Option<OwnedFd>,
-}
-
 struct Work {
     commands: Receiver<Command>,
     bell: Bell,
-    card: Card<Stage>,
+    pairs: Vec<Pair>,
     memory: Option<Mapping>,
-    /// By queue.
-    queues: [Option<Bells>; 2],
     begun: Instant,
-    statistics: Statistics,
+    waits: u64,
 }
 
 impl Work {
@@ -185,8 +179,7 @@ impl Work {
         let mut patience = Patience::new();
         loop {
             // Nothing is to be done without a queue, and a wire without a guest is not read.
-            let idle = self.queues.iter().all(Option::is_none);
-            let command = if idle {
+            let command = if self.pairs.iter().all(Pair::is_idle) {
                 self.commands.recv().map_err(|_| TryRecvError::Disconnected)
             } else {
                 self.commands.try_recv()
@@ -199,23 +192,18 @@ impl Work {
                 }
                 Err(TryRecvError::Empty) => {}
             }
-            let Some(memory) = &self.memory else {
-                self.queues = [None, None];
-                continue;
-            };
             let now = Instant::now();
-            let turn = self.card.turn(memory, now.duration_since(self.begun));
-            self.tell_guest(&turn);
-            if turn.units != 0 {
+            let (moved, no_room) = self.turn(now.duration_since(self.begun));
+            if moved {
                 idle_since = None;
                 continue;
             }
             let since = *idle_since.get_or_insert(now);
-            if turn.no_room || patience.is_over(now.duration_since(since)) {
+            if no_room || patience.is_over(now.duration_since(since)) {
                 let begun = Instant::now();
                 self.wait();
                 // How long a guest takes to make room says nothing of the next frame.
-                if !turn.no_room {
+                if !no_room {
                     patience.learn(begun.elapsed());
                 }
                 idle_since = None;
@@ -225,130 +213,80 @@ impl Work {
         }
     }
 
+    /// Turns each pair. Whether units were moved, and whether the guest had no room.
+    fn turn(&mut self, now: Duration) -> (bool, bool) {
+        let (mut moved, mut no_room) = (false, false);
+        // A queue runs with memory only.
+        if let Some(memory) = &self.memory {
+            for pair in &mut self.pairs {
+                let turn = pair.turn(memory, now);
+                moved |= turn.units != 0;
+                no_room |= turn.no_room;
+            }
+        }
+        (moved, no_room)
+    }
+
     fn obey(&mut self, command: Command) {
         match command {
             Command::Memory(memory) => self.memory = memory,
             Command::Agree(features) => {
-                self.card.wire_mut().agree(features);
+                for pair in &mut self.pairs {
+                    pair.agree(features);
+                }
             }
-            Command::Start(queue, ring) => self.start(queue, ring),
+            Command::Start(queue, ring) => {
+                if let (Some(memory), Some(pair)) = (&self.memory, self.pairs.get_mut(queue.pair)) {
+                    pair.start(memory, queue.queue, ring);
+                }
+            }
             Command::Call(queue, call) => {
-                if let Some(bells) = self.bells(queue) {
-                    bells.call = call;
-                    // A call of the last moment may have gone to the one before.
-                    ring_all([bells.call.as_ref()]);
+                if let Some(pair) = self.pairs.get_mut(queue.pair) {
+                    pair.set_call(queue.queue, call);
                 }
             }
             Command::Stop(queue, reply) => {
-                let base = self.card.stop(queue).unwrap_or(0);
-                if let Some(bells) = self.queues.get_mut(queue as usize) {
-                    *bells = None;
-                }
+                let pair = self.pairs.get_mut(queue.pair);
                 // Nobody waits when the session is gone.
-                let _ = reply.send(base);
+                let _ = reply.send(pair.map_or(0, |pair| pair.stop(queue.queue)));
             }
             Command::Statistics(reply) => {
-                self.statistics.card = self.card.counters();
-                let stage = self.card.wire();
-                self.statistics.offload = stage.offload_counters();
-                self.statistics.paced = stage.paced_counters();
-                let _ = reply.send(self.statistics);
+                let mut statistics = Statistics {
+                    waits: self.waits,
+                    ..Statistics::default()
+                };
+                for pair in &self.pairs {
+                    pair.count(&mut statistics);
+                }
+                let _ = reply.send(statistics);
             }
             Command::End => {}
         }
     }
 
-    fn bells(&mut self, queue: Queue) -> Option<&mut Bells> {
-        self.queues.get_mut(queue as usize)?.as_mut()
-    }
-
-    fn start(&mut self, queue: Queue, ring: RunningRing) {
-        let Some(memory) = &self.memory else {
-            return;
-        };
-        if queue == Queue::Receive && ring.start.base == 0 {
-            // A driver that begins anew. One that was only held up goes on from where it was.
-            self.card.wire_mut().wire_mut().restart();
-        }
-        let result = self.card.start(memory, queue, ring.start);
-        if let Some(bells) = self.queues.get_mut(queue as usize) {
-            *bells = Some(Bells {
-                kick: Some(ring.kick),
-                call: ring.call,
-                error: ring.error,
-            });
-        }
-        if let Err(fault) = result {
-            self.complain(queue, fault);
-        }
-    }
-
-    fn tell_guest(&mut self, turn: &Turn) {
-        let bell = |queue: &Option<Bells>, wanted: bool| {
-            if let Some(bells) = queue
-                && wanted
-            {
-                ring_all([bells.call.as_ref()]);
-            }
-        };
-        let [receive, transmit] = &self.queues;
-        bell(receive, turn.call_receive);
-        bell(transmit, turn.call_transmit);
-        if let Some(fault) = turn.receive_fault {
-            self.complain(Queue::Receive, fault);
-        }
-        if let Some(fault) = turn.transmit_fault {
-            self.complain(Queue::Transmit, fault);
-        }
-    }
-
-    /// Tells monitor and user that a queue was stopped; the user once for each reason.
-    fn complain(&mut self, queue: Queue, fault: RingFault) {
-        if let Some(bells) = self.bells(queue) {
-            ring_all([bells.error.as_ref()]);
-        }
-        let count = self.card.counters().stopped().find(|(of, _)| *of == fault);
-        if count.is_none_or(|(_, count)| count == 1) {
-            let name = match queue {
-                Queue::Receive => "receive",
-                Queue::Transmit => "transmit",
-            };
-            eprintln!(
-                "wireboot nic: the guest's {name} queue is stopped until its driver starts it anew: {fault}"
-            );
-        }
-    }
-
-    /// Waits for a doorbell, the wire or a command.
+    /// Waits for a doorbell, a wire or a command.
     fn wait(&mut self) {
         let Some(memory) = &self.memory else {
             return;
         };
-        let armed = self.card.arm(memory);
-        if !armed.work {
-            let wake = self.card.wire().wake(armed.wire);
-            let due = [wake.due, self.card.due()].into_iter().flatten().min();
+        let mut work = false;
+        for pair in &mut self.pairs {
+            work |= pair.arm(memory);
+        }
+        if !work {
+            let due = self.pairs.iter().filter_map(Pair::due).min();
             let left = due.map(|due| due.saturating_sub(self.begun.elapsed()));
-            let woken = wait(&self.bell, &self.queues, wake.descriptor, left);
-            self.statistics.waits += 1;
+            let woken = wait(&self.bell, &self.pairs, left);
+            self.waits += 1;
             // Before commands are looked at: one that comes later rings again.
             empty(self.bell.0.as_fd());
-            for (bells, woken) in self.queues.iter_mut().flatten().zip(woken) {
-                match woken {
-                    Woken::No => {}
-                    Woken::Rung => {
-                        if let Some(kick) = &bells.kick {
-                            empty(kick.as_fd());
-                            self.statistics.doorbells += 1;
-                        }
-                    }
-                    // Nobody will ever ring there.
-                    Woken::Broken => bells.kick = None,
-                }
+            for (pair, woken) in self.pairs.iter_mut().zip(woken) {
+                pair.woken(woken);
             }
         }
-        self.card.disarm(memory);
-        self.card.wire_mut().wire_mut().tell_failure();
+        for pair in &mut self.pairs {
+            pair.disarm(memory);
+        }
     }
 }
 
@@ -359,50 +297,48 @@ enum Woken {
     Broken,
 }
 
-/// Waits, for so long at most. What became of the doorbells of the queues that are in use, in order.
+/// Waits, for so long at most. What became of each pair's descriptors.
 fn wait(
     bell: &Bell,
-    queues: &[Option<Bells>; 2],
-    wire: Option<BorrowedFd<'_>>,
+    pairs: &[Pair],
     longest: Option<Duration>,
-) -> [Woken; 2] {
-    let kicks = queues.iter().flatten().map(|bells| bells.kick.as_ref());
+) -> [[Woken; DESCRIPTORS]; MAX_PAIRS] {
+    let mut woken = [[Woken::No; DESCRIPTORS]; MAX_PAIRS];
     // The bell stands in for what is not there.
-    let mut fds = [bell.0.as_fd(); 4];
-    for (fd, kick) in fds.iter_mut().skip(2).zip(kicks) {
-        if let Some(kick) = kick {
-            *fd = kick.as_fd();
+    let bell = PollFd::from_borrowed_fd(bell.0.as_fd(), PollFlags::IN);
+    let mut polled: [_; 1 + DESCRIPTORS * MAX_PAIRS] = std::array::from_fn(|_| bell.clone());
+    let fds = pairs.iter().flat_map(Pair::descriptors);
+    let count = 1 + DESCRIPTORS * pairs.len();
+    for (polled, fd) in polled.iter_mut().skip(1).zip(fds) {
+        if let Some(fd) = fd {
+            *polled = PollFd::from_borrowed_fd(fd, PollFlags::IN);
         }
     }
-    if let (Some(wire), [_, fd, ..]) = (wire, &mut fds) {
-        *fd = wire;
-    }
-    let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     let longest = longest.map(|time| Timespec {
         tv_sec: time.as_secs() as _,
         tv_nsec: time.subsec_nanos().into(),
     });
-    if poll(&mut polled, longest.as_ref()).is_err() {
+    let polled = polled.get_mut(..count).unwrap_or_default();
+    if poll(polled, longest.as_ref()).is_err() {
         // A signal: as good as woken.
-        return [Woken::No; 2];
+        return woken;
     }
-    let [_, _, first, second] = polled.map(|fd| {
+    for (woken, fd) in woken
+        .as_flattened_mut()
+        .iter_mut()
+        .zip(polled.iter().skip(1))
+    {
         let events = fd.revents();
-        if events.contains(PollFlags::IN) {
-            Woken::Rung
+        // What is closed is readable, too.
+        *woken = if events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            Woken::Broken
         } else if events.is_empty() {
             Woken::No
         } else {
-            Woken::Broken
-        }
-    });
-    [first, second]
-}
-
-fn ring_all<const N: usize>(fds: [Option<&OwnedFd>; N]) {
-    for fd in fds.into_iter().flatten() {
-        ring(fd.as_fd());
+            Woken::Rung
+        };
     }
+    woken
 }
 
 fn ring(fd: BorrowedFd<'_>) {

@@ -3,18 +3,29 @@
 use std::fmt;
 
 use serde::Serialize;
-use wireboot_card::{Counters, OffloadCounters, PacedCounters};
+use wireboot_card::{Counters, OffloadCounters, PacedCounters, Traffic};
 
 /// The card's counters and its owner's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     pub card: Counters,
     pub offload: OffloadCounters,
     pub paced: PacedCounters,
+    /// What went through each pair of queues.
+    pub pairs: Vec<PairTraffic>,
     /// Doorbells that the guest rang while the card waited.
     pub doorbells: u64,
     /// How often the card waited.
     pub waits: u64,
+}
+
+/// What went through a pair of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PairTraffic {
+    /// From the guest to the wire.
+    pub sent: Traffic,
+    /// From the wire to the guest.
+    pub received: Traffic,
 }
 
 /// The same as a JSON document.
@@ -54,8 +65,17 @@ struct Document {
     calls: u64,
     doorbells: u64,
     waits: u64,
+    pairs: Vec<PairDocument>,
     /// Queues stopped, by reason.
     stopped: Vec<Stopped>,
+}
+
+#[derive(Serialize)]
+struct PairDocument {
+    sent_units: u64,
+    sent_bytes: u64,
+    received_units: u64,
+    received_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -74,6 +94,12 @@ impl Statistics {
         let stopped = card.stopped().map(|(fault, count)| Stopped {
             reason: fault.to_string(),
             count,
+        });
+        let pairs = self.pairs.iter().map(|pair| PairDocument {
+            sent_units: pair.sent.units,
+            sent_bytes: pair.sent.bytes,
+            received_units: pair.received.units,
+            received_bytes: pair.received.bytes,
         });
         let document = Document {
             sent_units: card.sent.units,
@@ -110,6 +136,7 @@ impl Statistics {
             calls: card.calls,
             doorbells: self.doorbells,
             waits: self.waits,
+            pairs: pairs.collect(),
             stopped: stopped.collect(),
         };
         serde_json::to_string(&document)
@@ -144,7 +171,7 @@ impl fmt::Display for Statistics {
 mod tests {
     use super::*;
     use serde_json::{Value, from_str, json};
-    use wireboot_card::{RingFault, Traffic};
+    use wireboot_card::RingFault;
 
     #[test]
     fn all_is_told() {
@@ -196,11 +223,18 @@ mod tests {
             card,
             offload,
             paced,
+            pairs: vec![
+                PairTraffic {
+                    sent: card.sent,
+                    received: card.received,
+                },
+                PairTraffic::default(),
+            ],
             doorbells: 10,
             waits: 11,
         };
         let document: Value = from_str(&statistics.json().unwrap()).unwrap();
-        let expected = json!({
+        let mut expected = json!({
             "sent_units": 1, "sent_bytes": 60, "send_lost": 2, "send_bad_length": 3, "send_not_understood": 22, "hellos": 21,
             "sent_chunks": 24, "sent_chunk_units": 25, "received_chunks": 26, "received_chunk_units": 27, "receive_left": 28,
             "received_units": 4, "received_bytes": 240, "receive_too_long": 5, "receive_not_agreed": 6, "receive_pretended": 23,
@@ -208,8 +242,12 @@ mod tests {
             "joined_datagrams": 16, "joined_fragments": 17, "dropped_fragments": 18, "waiting_fragments": 19,
             "dropped_frames": 20, "line_lost": 21, "line_too_long": 22, "paced_no_room": 23,
             "paced_wire_lost": 24, "paced_forgotten": 25, "calls": 8, "doorbells": 10, "waits": 11,
-            "stopped": [{ "reason": RingFault::Header.to_string(), "count": 9 }],
         });
+        expected["pairs"] = json!([
+            { "sent_units": 1, "sent_bytes": 60, "received_units": 4, "received_bytes": 240 },
+            { "sent_units": 0, "sent_bytes": 0, "received_units": 0, "received_bytes": 0 },
+        ]);
+        expected["stopped"] = json!([{ "reason": RingFault::Header.to_string(), "count": 9 }]);
         assert_eq!(document, expected);
         assert_eq!(
             statistics.to_string(),

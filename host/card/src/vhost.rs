@@ -13,4 +13,5 @@ mod message;
 mod session;
 
 pub(crate) use connection::{Connection, ConnectionError};
-pub(crate) use session::{Rings, RunningRing, Session, SessionError};
+pub(crate) use message::MAX_PAIRS;
+pub(crate) use session::{PairQueue, Rings, RunningRing, Session, SessionError};

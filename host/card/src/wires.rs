@@ -46,6 +46,13 @@ impl HostWire {
         }
     }
 
+    /// Whether a receive queue runs for what comes.
+    pub(crate) fn set_receiving(&mut self, receiving: bool) {
+        if let Self::Tap(tap) = self {
+            tap.set_receiving(receiving);
+        }
+    }
+
     /// Tells the user once that the wire has failed.
     pub(crate) fn tell_failure(&mut self) {
         if let Self::Tap(tap) = self {

@@ -228,6 +228,11 @@ fn what_cannot_be_is_refused() {
         2,
         "\"tso\" is no offload: all, none, or a list of csum,",
     );
+    let queues = free.display().to_string() + ",queues=";
+    let run_queues = |n: &str, wire: &str| run(Path::new(&(queues.clone() + n)), wire);
+    refused(&run_queues("9", "none"), 2, "with N from 1 to 8");
+    let server = format!("serve={}", folder.path().display());
+    refused(&run_queues("2", &server), 1, "leave out queues=2");
     assert!(!free.exists());
     let card = Card::start();
     refused(

@@ -196,6 +196,12 @@ impl Network {
         self.tap
     }
 
+    /// Pairs of queues of the card on the machine's end of the cable.
+    #[must_use]
+    pub fn queues(&self) -> u16 {
+        self.options.queues
+    }
+
     /// A card on the machine's end of the cable, the first boot device.
     #[must_use]
     pub fn card(&self) -> NetworkCard {

@@ -30,6 +30,8 @@ pub enum CardChoice {
 pub struct Nic {
     child: Child,
     socket: PathBuf,
+    /// Pairs of queues.
+    queues: u16,
     statistics: PathBuf,
     log: PathBuf,
 }
@@ -43,7 +45,7 @@ impl Nic {
         program
             .args(["nic", "run", "--wire"])
             .arg(format!("tap={}", network.cable()));
-        Self::launch(lab, program)
+        Self::launch_queues(lab, program, network.queues())
     }
 
     /// Starts `program`, a command for wireboot in the lab, as a card that is a boot server of `directory`, and waits until it listens.
@@ -60,13 +62,21 @@ impl Nic {
     ///
     /// # Errors
     /// When it does not start, with what it said.
-    pub fn launch(lab: &Lab, mut program: Command) -> Result<Self> {
+    pub fn launch(lab: &Lab, program: Command) -> Result<Self> {
+        Self::launch_queues(lab, program, 1)
+    }
+
+    fn launch_queues(lab: &Lab, mut program: Command, queues: u16) -> Result<Self> {
         let scratch = |name: &str| lab.scratch().join(name);
         let (socket, statistics, log) =
             (scratch("card"), scratch("card.json"), scratch("card.log"));
+        let mut place = socket.clone().into_os_string();
+        if queues > 1 {
+            place.push(format!(",queues={queues}"));
+        }
         program
             .arg("--socket")
-            .arg(&socket)
+            .arg(place)
             .arg("--stats")
             .arg(&statistics)
             .stdout(Stdio::null())
@@ -75,6 +85,7 @@ impl Nic {
         let mut nic = Self {
             child,
             socket,
+            queues,
             statistics,
             log,
         };
@@ -95,7 +106,7 @@ impl Nic {
     /// When the machine has no network card.
     pub fn attach(&self, machine: &mut Machine) -> Result<()> {
         let card = machine.network.as_mut().context("a network card")?;
-        "vhost-user,id=net0,chardev=card".clone_into(&mut card.netdev);
+        card.netdev = format!("vhost-user,id=net0,chardev=card,queues={}", self.queues);
         // QEMU 7.2 in emulation crashes when Linux uses MSI-X over vhost-user.
         let properties = ["vectors=0", "ctrl_guest_offloads=off"].map(str::to_owned);
         card.properties.extend(properties);

@@ -186,6 +186,10 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("over_our_card_by_pxe_twice", our_card::by_pxe_twice),
     (
+        "over_our_card_with_several_engines",
+        our_card::with_several_engines,
+    ),
+    (
         "our_card_restarts_in_mid_transfer",
         our_card::card_restarts_in_mid_transfer,
     ),

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::payload;
 
+use crate::processors::{SHARE, THREE_ENGINES, three_pairs};
 use crate::scene::{PATIENCE, Scene, expect, wireboot};
 
 /// A scene whose machine has our card.
@@ -79,6 +81,25 @@ pub(crate) fn card_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
         counter(&counters, "received_bytes")? > 1 << 20,
         "{counters}"
     );
+    Ok(())
+}
+
+/// Three pairs of queues, and an engine on each: a flow comes by the pair that has sent its last frame, so each brings a part of the data.
+pub(crate) fn with_several_engines(lab: &Lab) -> Result<()> {
+    let mut scene = three_pairs(lab, IpVersion::V4, 20)?;
+    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network)?;
+    nic.attach(&mut scene.machine)?;
+    scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
+    let _server = scene.serve(&[])?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, THREE_ENGINES)?;
+    scene.arrives(&mut machine)?;
+    let counters = nic.end()?;
+    let pairs = counters.get("pairs").and_then(Value::as_array);
+    for pair in pairs.context("counters of each pair")? {
+        ensure!(counter(pair, "received_bytes")? > SHARE, "{counters}");
+    }
+    ensure!(counter(&counters, "send_lost")? == 0, "{counters}");
     Ok(())
 }
 

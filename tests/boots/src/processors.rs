@@ -156,7 +156,7 @@ pub(crate) fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
 
 /// Bytes that a queue must have brought: less than the first part of the data of any engine, and more than the disk's queue has, which is
 /// counted as well.
-const SHARE: u64 = 3_000_000;
+pub(crate) const SHARE: u64 = 3_000_000;
 
 /// Each of three engines receives a part of the data, by its own queue.
 fn receives_in_parts(scene: &Scene<'_>, server: &mut Server) -> Result<RunningMachine> {

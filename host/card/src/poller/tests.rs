@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use wireboot_card::model::{Bus, Picos, Rate};
-use wireboot_card::{GuestMemory, Lies, Pace, RingLayout, RingStart, feature};
+use wireboot_card::{GuestMemory, Pace, Queue, RingFault, RingLayout, RingStart, feature};
+use wireboot_namespace::{inside, sh};
 
 use super::*;
 use crate::memory::Place;
-use crate::wires::HostWire;
+use crate::wires::{HostWire, Tap};
 
 const SIZE: u16 = 8;
 const LAYOUT: RingLayout = RingLayout {
@@ -17,6 +18,10 @@ const LAYOUT: RingLayout = RingLayout {
     descriptors: 0,
     available: 0x1000,
     used: 0x2000,
+};
+const TRANSMIT: PairQueue = PairQueue {
+    pair: 0,
+    queue: Queue::Transmit,
 };
 /// Where the frames lie.
 const FRAMES: u64 = 0x3000;
@@ -50,10 +55,11 @@ fn rung(event: &OwnedFd) -> u64 {
 
 impl Guest {
     fn new(features: u64) -> Self {
-        Self::before(features, Pace::default())
+        let stage = || Stage::new(HostWire::None, Pace::default());
+        Self::before(vec![stage(), stage()], features)
     }
 
-    fn before(features: u64, pace: Pace) -> Self {
+    fn before(stages: Vec<Stage>, features: u64) -> Self {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 0x4000).unwrap();
         let mapping = || {
@@ -64,8 +70,7 @@ impl Guest {
             };
             Mapping::new(&[(place, &file)]).unwrap()
         };
-        let stage = Stage::new(HostWire::None, pace);
-        let poller = Poller::start(stage, Lies::default(), None).unwrap();
+        let poller = Poller::start(stages, Lies::default(), None).unwrap();
         let mut handle = poller.handle();
         handle.set_memory(Some(mapping()));
         let guest = Self {
@@ -88,6 +93,10 @@ impl Guest {
     }
 
     fn start(&mut self, base: u16) {
+        self.start_pair(TRANSMIT, base);
+    }
+
+    fn start_pair(&mut self, queue: PairQueue, base: u16) {
         let ring = RunningRing {
             start: RingStart {
                 layout: LAYOUT,
@@ -98,7 +107,7 @@ impl Guest {
             call: Some(self.call.try_clone().unwrap()),
             error: Some(self.error.try_clone().unwrap()),
         };
-        self.handle.start(Queue::Transmit, ring);
+        self.handle.start(queue, ring);
     }
 
     fn used(&self) -> u16 {
@@ -153,7 +162,7 @@ fn wakes_for_each_frame(features: u64) {
     }
     let statistics = guest.poller.statistics().unwrap();
     assert_eq!(statistics.card.sent.units, 3000);
-    assert_eq!(guest.handle.stop(Queue::Transmit), 3000);
+    assert_eq!(guest.handle.stop(TRANSMIT), 3000);
 }
 
 #[test]
@@ -172,7 +181,7 @@ fn a_queue_that_is_stopped_is_touched_no_more_and_goes_on_where_it_was() {
     guest.start(0);
     guest.send();
     guest.sent();
-    assert_eq!(guest.handle.stop(Queue::Transmit), 1);
+    assert_eq!(guest.handle.stop(TRANSMIT), 1);
     guest.send();
     ring(guest.kick.as_fd());
     // The poller is there, and has had its turn.
@@ -180,7 +189,7 @@ fn a_queue_that_is_stopped_is_touched_no_more_and_goes_on_where_it_was() {
     assert_eq!(guest.used(), 1);
     guest.start(1);
     guest.sent();
-    assert_eq!(guest.handle.stop(Queue::Transmit), 2);
+    assert_eq!(guest.handle.stop(TRANSMIT), 2);
 }
 
 #[test]
@@ -189,13 +198,13 @@ fn the_guest_is_called_if_it_wants_to_be() {
     guest.start(0);
     guest.send();
     guest.sent();
-    guest.handle.stop(Queue::Transmit);
+    guest.handle.stop(TRANSMIT);
     assert_eq!(rung(&guest.call), 1);
     guest.memory.store(LAYOUT.available, 1, Relaxed).unwrap();
     guest.start(1);
     guest.send();
     guest.sent();
-    guest.handle.stop(Queue::Transmit);
+    guest.handle.stop(TRANSMIT);
     assert_eq!(rung(&guest.call), 0);
 }
 
@@ -205,10 +214,10 @@ fn another_descriptor_for_calls_is_rung_at_once() {
     guest.start(0);
     let call = event();
     let other = Some(call.try_clone().unwrap());
-    guest.handle.set_call(Queue::Transmit, other);
+    guest.handle.set_call(TRANSMIT, other);
     guest.send();
     guest.sent();
-    guest.handle.stop(Queue::Transmit);
+    guest.handle.stop(TRANSMIT);
     assert!(rung(&call) >= 2);
     assert_eq!(rung(&guest.call), 0);
 }
@@ -228,7 +237,7 @@ fn a_broken_ring_is_told_to_the_monitor() {
     let stopped: Vec<_> = guest.poller.statistics().unwrap().card.stopped().collect();
     assert_eq!(stopped, [(RingFault::AvailableIndex, 1)]);
     // Started anew it works.
-    assert_eq!(guest.handle.stop(Queue::Transmit), 0);
+    assert_eq!(guest.handle.stop(TRANSMIT), 0);
     guest
         .memory
         .store(LAYOUT.available + 2, 0, Relaxed)
@@ -247,10 +256,78 @@ fn a_doorbell_that_is_gone_is_waited_for_no_more() {
     drop(ours);
     guest.kick = broken;
     // It answers still, and sleeps in between.
-    for _ in 0..3 {
-        guest.poller.statistics().unwrap();
+    let waits = |guest: &Guest| guest.poller.statistics().unwrap().waits;
+    waits(&guest);
+    std::thread::sleep(Duration::from_millis(20));
+    let before = waits(&guest);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(waits(&guest) - before < 4);
+    guest.handle.stop(TRANSMIT);
+}
+
+#[test]
+fn each_pair_runs_for_itself() {
+    let mut guest = Guest::new(0);
+    let second = PairQueue {
+        pair: 1,
+        ..TRANSMIT
+    };
+    guest.start_pair(second, 0);
+    // Asleep, too.
+    for _ in 0..20 {
+        guest.send();
+        guest.sent();
+        std::thread::sleep(Duration::from_millis(2));
     }
-    guest.handle.stop(Queue::Transmit);
+    assert_eq!(guest.handle.stop(TRANSMIT), 0);
+    guest.send();
+    guest.sent();
+    let statistics = guest.poller.statistics().unwrap();
+    let sent: Vec<_> = statistics
+        .pairs
+        .iter()
+        .map(|pair| pair.sent.units)
+        .collect();
+    assert_eq!(sent, [0, 21]);
+    assert_eq!(statistics.card.sent.units, 21);
+    assert_eq!(guest.handle.stop(second), 21);
+    // There is no third one.
+    let third = PairQueue {
+        pair: 2,
+        ..TRANSMIT
+    };
+    guest.start_pair(third, 0);
+    assert_eq!(guest.handle.stop(third), 0);
+}
+
+/// A guest that uses some of its pairs only must not lose what the kernel would give to others.
+#[test]
+fn a_queue_of_a_tap_is_in_use_while_its_pair_receives() {
+    if !inside("poller::tests::a_queue_of_a_tap_is_in_use_while_its_pair_receives") {
+        return;
+    }
+    sh("ip tuntap add dev card0 mode tap vnet_hdr multi_queue");
+    let taps = Tap::open("card0", 2).unwrap();
+    let stages = taps
+        .into_iter()
+        .map(|tap| Stage::new(HostWire::Tap(tap), Pace::default()));
+    let mut guest = Guest::before(stages.collect(), 0);
+    let uses = |guest: &Guest, queues, others| {
+        // The poller has done what it was told.
+        guest.poller.statistics().unwrap();
+        sh(&format!(
+            "ip -details link show card0 | grep 'numqueues {queues} numdisabled {others}'"
+        ));
+    };
+    uses(&guest, 1, 1);
+    for queue in [Queue::Transmit, Queue::Receive] {
+        let second = PairQueue { pair: 1, queue };
+        guest.start_pair(second, 0);
+        let queues = if queue == Queue::Receive { 2 } else { 1 };
+        uses(&guest, queues, 2 - queues);
+        guest.handle.stop(second);
+        uses(&guest, 1, 1);
+    }
 }
 
 /// The bus takes them one after the other, and nobody rings for those that have to stay with the guest.
@@ -264,7 +341,7 @@ fn a_card_asleep_wakes_when_the_bus_is_free() {
         bus: Some(bus),
         ..Pace::default()
     };
-    let mut guest = Guest::before(0, pace);
+    let mut guest = Guest::before(vec![Stage::new(HostWire::None, pace)], 0);
     let begun = Instant::now();
     for _ in 0..SIZE {
         guest.send();
@@ -277,5 +354,5 @@ fn a_card_asleep_wakes_when_the_bus_is_free() {
     assert!(begun.elapsed() >= least);
     let statistics = guest.poller.statistics().unwrap();
     assert_eq!(statistics.doorbells, 0);
-    guest.handle.stop(Queue::Transmit);
+    guest.handle.stop(TRANSMIT);
 }

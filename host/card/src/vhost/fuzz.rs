@@ -8,16 +8,17 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use wireboot_card::{Queue, feature};
+use wireboot_card::feature;
 
-use super::{Connection, Rings, RunningRing, Session};
+use super::{Connection, MAX_PAIRS, PairQueue, Rings, RunningRing, Session};
 use crate::memory::Mapping;
 
 /// A card that holds the session to its promises.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub memory: Option<Mapping>,
-    pub running: [Option<RunningRing>; 2],
+    /// By number of the ring.
+    pub running: [Option<RunningRing>; 2 * MAX_PAIRS],
     pub base: u16,
     pub agreed: u64,
     pub starts: usize,
@@ -41,23 +42,28 @@ impl Rings for Watched {
         self.agreed = features;
     }
 
-    fn start(&mut self, queue: Queue, ring: RunningRing) {
+    fn start(&mut self, queue: PairQueue, ring: RunningRing) {
         assert!(self.memory.is_some(), "a ring without memory");
         self.starts += 1;
-        let before = self.running[queue as usize].replace(ring);
+        let before = self.running[number(queue)].replace(ring);
         assert!(before.is_none(), "started twice");
     }
 
-    fn set_call(&mut self, queue: Queue, _: Option<OwnedFd>) {
-        assert!(self.running[queue as usize].is_some());
+    fn set_call(&mut self, queue: PairQueue, _: Option<OwnedFd>) {
+        assert!(self.running[number(queue)].is_some());
         self.calls_changed += 1;
     }
 
-    fn stop(&mut self, queue: Queue) -> u16 {
-        let ring = self.running[queue as usize].take();
+    fn stop(&mut self, queue: PairQueue) -> u16 {
+        let ring = self.running[number(queue)].take();
         assert!(ring.is_some(), "stopped twice");
         self.base
     }
+}
+
+/// virtio 1.2, section 5.1.2: receiveq1, transmitq1, receiveq2 ...
+fn number(queue: PairQueue) -> usize {
+    2 * queue.pair + queue.queue as usize
 }
 
 /// Sends bytes with descriptors.
@@ -84,7 +90,7 @@ pub(crate) fn send(socket: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> usize 
 pub fn fuzz_card_vhost(data: &[u8]) {
     let (monitor, card) = UnixStream::pair().unwrap();
     let mut connection = Connection::new(card).unwrap();
-    let mut session = Session::new(Watched::default(), feature::KNOWN);
+    let mut session = Session::new(Watched::default(), feature::KNOWN, 3);
     let mut data = data;
     while let Some((&[head, request, size], rest)) = data.split_first_chunk() {
         let count = usize::from(head % 10);

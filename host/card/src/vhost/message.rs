@@ -134,8 +134,10 @@ pub(crate) enum Request {
     },
 }
 
-/// Rings that there are.
-pub(super) const RINGS: usize = 2;
+/// Pairs of queues that a guest has at most.
+pub(crate) const MAX_PAIRS: usize = 8;
+/// Rings of that many pairs.
+pub(super) const RINGS: usize = 2 * MAX_PAIRS;
 
 impl Request {
     /// Takes a message apart.
@@ -351,10 +353,10 @@ mod tests {
         assert_eq!(Request::parse(5, &table), Err(MessageError::Regions(9)));
         assert_eq!(Request::parse(24, &[]), Err(MessageError::Unknown(24)));
         assert_eq!(
-            Request::parse(11, &[2, 0, 0, 0, 0, 0, 0, 0]),
+            Request::parse(11, &[16, 0, 0, 0, 0, 0, 0, 0]),
             Err(MessageError::Ring {
                 request: 11,
-                ring: 2
+                ring: 16
             })
         );
     }

@@ -6,11 +6,13 @@ use rustix::io::{Errno, ioctl_fionbio};
 use wireboot_card::{Queue, RingLayout, RingStart};
 
 use super::connection::Message;
-use super::message::{Bell, MemoryRegion, RINGS, Request};
+use super::message::{Bell, MAX_PAIRS, MemoryRegion, Request};
 use crate::memory::{MapError, Mapping, Place};
 
 /// vhost-user's own feature bit: the protocol features below can be agreed on.
 const PROTOCOL_FEATURES: u64 = 1 << 30;
+/// Protocol feature: there may be several pairs of queues, and the monitor may ask how many.
+const MULTI_QUEUE: u64 = 1 << 0;
 /// Protocol feature: the monitor may ask whether a message could be obeyed.
 const REPLY_ACK: u64 = 1 << 3;
 
@@ -21,11 +23,34 @@ pub(crate) trait Rings {
     /// What was agreed on with the guest, for queues that start from here on. None runs.
     fn agree(&mut self, features: u64);
     /// Starts a queue.
-    fn start(&mut self, queue: Queue, ring: RunningRing);
+    fn start(&mut self, queue: PairQueue, ring: RunningRing);
     /// Has a running queue call by another descriptor, or by none.
-    fn set_call(&mut self, queue: Queue, call: Option<OwnedFd>);
+    fn set_call(&mut self, queue: PairQueue, call: Option<OwnedFd>);
     /// Stops a running queue. When this returns, nothing of it is read or written any more. The index with which it goes on.
-    fn stop(&mut self, queue: Queue) -> u16;
+    fn stop(&mut self, queue: PairQueue) -> u16;
+}
+
+/// One of a guest's queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PairQueue {
+    /// From 0 on.
+    pub pair: usize,
+    pub queue: Queue,
+}
+
+impl PairQueue {
+    /// That of a ring by its number in vhost-user.
+    fn of_ring(ring: usize) -> Self {
+        let queue = if ring.is_multiple_of(2) {
+            Queue::Receive
+        } else {
+            Queue::Transmit
+        };
+        Self {
+            pair: ring / 2,
+            queue,
+        }
+    }
 }
 
 /// A ring that is to run.
@@ -54,6 +79,9 @@ pub(crate) enum SessionError {
     /// Features that nobody offered.
     #[error("the monitor wants features {0:#x}, which were not offered")]
     Features(u64),
+    /// A ring of a pair that there is not.
+    #[error("the monitor speaks of ring {ring}, and this card has {rings}")]
+    Ring { ring: usize, rings: usize },
     /// A ring longer than any.
     #[error("the monitor sent a ring of {0} entries")]
     Size(u32),
@@ -121,14 +149,13 @@ pub(crate) struct Session<R: Rings> {
     memory: Vec<MemoryRegion>,
     /// The memory's file can be made shorter, and nobody was told yet.
     is_open: bool,
-    rings: [Ring; RINGS],
+    rings: Vec<Ring>,
 }
 
-const QUEUES: [Queue; RINGS] = [Queue::Receive, Queue::Transmit];
-
 impl<R: Rings> Session<R> {
-    /// The card offers its guest these features.
-    pub(crate) fn new(card: R, offered: u64) -> Self {
+    /// The card offers its guest these features, and so many pairs of queues ([`MAX_PAIRS`] at most).
+    pub(crate) fn new(card: R, offered: u64, pairs: usize) -> Self {
+        let rings = 2 * pairs.min(MAX_PAIRS);
         Self {
             card,
             offered: offered | PROTOCOL_FEATURES,
@@ -136,7 +163,7 @@ impl<R: Rings> Session<R> {
             protocol_features: None,
             memory: Vec::new(),
             is_open: false,
-            rings: Default::default(),
+            rings: (0..rings).map(|_| Ring::default()).collect(),
         }
     }
 
@@ -167,11 +194,13 @@ impl<R: Rings> Session<R> {
             Request::GetFeatures => {
                 return Ok(Reply::Number(self.offered));
             }
-            Request::GetProtocolFeatures => return Ok(Reply::Number(REPLY_ACK)),
-            Request::GetQueueNumber => return Ok(Reply::Number(1)),
+            Request::GetProtocolFeatures => {
+                return Ok(Reply::Number(MULTI_QUEUE | REPLY_ACK));
+            }
+            Request::GetQueueNumber => return Ok(Reply::Number(self.rings.len() as u64 / 2)),
             Request::SetOwner => {}
             Request::ResetOwner => {
-                for ring in 0..RINGS {
+                for ring in 0..self.rings.len() {
                     self.change(ring, |ring| ring.kick = None)?;
                 }
             }
@@ -185,7 +214,7 @@ impl<R: Rings> Session<R> {
                 self.start_all()?;
             }
             Request::SetProtocolFeatures(features) => {
-                if features & !REPLY_ACK != 0 {
+                if features & !(MULTI_QUEUE | REPLY_ACK) != 0 {
                     return Err(SessionError::Features(features));
                 }
                 self.protocol_features = Some(features);
@@ -271,11 +300,11 @@ impl<R: Rings> Session<R> {
             Bell::Error => self.change(ring, |ring| ring.error = fd),
             // Monitors change it all the time: nothing stops for that.
             Bell::Call => {
-                if let (Some(ring), Some(queue)) = (self.rings.get_mut(ring), QUEUES.get(ring)) {
-                    ring.call = fd;
-                    if ring.running {
-                        self.card.set_call(*queue, duplicate(ring.call.as_ref())?);
-                    }
+                let known = self.known(ring)?;
+                known.call = fd;
+                if known.running {
+                    let call = duplicate(known.call.as_ref())?;
+                    self.card.set_call(PairQueue::of_ring(ring), call);
                 }
                 Ok(())
             }
@@ -285,29 +314,33 @@ impl<R: Rings> Session<R> {
     /// Changes what is known of a ring while it does not run.
     fn change(&mut self, ring: usize, change: impl FnOnce(&mut Ring)) -> Result<(), SessionError> {
         self.pause(ring);
-        if let Some(ring) = self.rings.get_mut(ring) {
-            change(ring);
-        }
+        change(self.known(ring)?);
         self.start(ring)
     }
 
+    fn known(&mut self, ring: usize) -> Result<&mut Ring, SessionError> {
+        let rings = self.rings.len();
+        let known = self.rings.get_mut(ring);
+        known.ok_or(SessionError::Ring { ring, rings })
+    }
+
     fn pause(&mut self, ring: usize) {
-        if let (Some(ring), Some(queue)) = (self.rings.get_mut(ring), QUEUES.get(ring))
-            && ring.running
+        if let Some(known) = self.rings.get_mut(ring)
+            && known.running
         {
-            ring.base = self.card.stop(*queue);
-            ring.running = false;
+            known.base = self.card.stop(PairQueue::of_ring(ring));
+            known.running = false;
         }
     }
 
     fn pause_all(&mut self) {
-        for ring in 0..RINGS {
+        for ring in 0..self.rings.len() {
             self.pause(ring);
         }
     }
 
     fn start_all(&mut self) -> Result<(), SessionError> {
-        for ring in 0..RINGS {
+        for ring in 0..self.rings.len() {
             self.start(ring)?;
         }
         Ok(())
@@ -317,7 +350,8 @@ impl<R: Rings> Session<R> {
     fn start(&mut self, ring: usize) -> Result<(), SessionError> {
         // Without protocol features there is no request to enable a ring.
         let implied = self.features & PROTOCOL_FEATURES == 0 && self.protocol_features.is_none();
-        let (Some(ring), Some(queue)) = (self.rings.get_mut(ring), QUEUES.get(ring)) else {
+        let queue = PairQueue::of_ring(ring);
+        let Some(ring) = self.rings.get_mut(ring) else {
             return Ok(());
         };
         let (Some(addresses), Some(kick)) = (ring.addresses, &ring.kick) else {
@@ -344,7 +378,7 @@ impl<R: Rings> Session<R> {
             error: duplicate(ring.error.as_ref())?,
         };
         ring.running = true;
-        self.card.start(*queue, running);
+        self.card.start(queue, running);
         Ok(())
     }
 }

@@ -30,6 +30,10 @@ pub(crate) enum TapError {
     Missing(String),
     #[error("{0:?} is no name of an interface: 1 to 15 bytes without a slash")]
     Name(String),
+    #[error(
+        "{0} is no tap with several queues: `ip tuntap add dev {0} mode tap vnet_hdr multi_queue` makes one"
+    )]
+    OneQueue(String),
     #[error("/dev/net/tun: {0}; a tap needs it, and the right to open it")]
     Device(io::Error),
     #[error("{0} is in use by another process")]
@@ -52,6 +56,16 @@ pub(crate) struct Tap {
     /// Where the end of a frame goes that is too long, and frames in very many pieces.
     aside: Box<[u8]>,
     failure: Failure,
+    receiving: Receiving,
+}
+
+/// Whether the kernel gives frames to this queue of the interface. It spreads them over all queues that take some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiving {
+    /// It is the first.
+    Always,
+    /// While the guest receives by this pair.
+    While(bool),
 }
 
 #[derive(Debug)]
@@ -73,11 +87,24 @@ impl Tap {
         | feature::HOST_ECN
         | feature::HOST_UFO;
 
-    /// Opens the interface `name`, which must be there.
+    /// Opens so many queues of the interface `name`, which must be there; a tap each. The kernel has a flow come by the queue that has sent its
+    /// last frame.
     ///
     /// # Errors
     /// [`TapError`].
-    pub(crate) fn open(name: &str) -> Result<Self, TapError> {
+    pub(crate) fn open(name: &str, count: usize) -> Result<Vec<Self>, TapError> {
+        let several = count > 1;
+        let mut taps = (0..count)
+            .map(|_| Self::open_queue(name, several))
+            .collect::<Result<Vec<_>, _>>()?;
+        for tap in taps.iter_mut().skip(1) {
+            tap.receiving = Receiving::While(true);
+            tap.set_receiving(false);
+        }
+        Ok(taps)
+    }
+
+    fn open_queue(name: &str, several: bool) -> Result<Self, TapError> {
         if name.is_empty() || name.len() > 15 || name.contains(['/', '\0']) {
             return Err(TapError::Name(name.to_owned()));
         }
@@ -97,7 +124,7 @@ impl Tap {
             .custom_flags(libc::O_NONBLOCK)
             .open(Path::new("/dev/net/tun"))
             .map_err(TapError::Device)?;
-        attach(&file, name)?;
+        attach(&file, name, several)?;
         ioctl::set_header_len(&file, Header::LEN).map_err(kernel)?;
         ioctl::set_offload(&file, 0).map_err(kernel)?;
         Ok(Self {
@@ -107,6 +134,7 @@ impl Tap {
             max_unit: mtu + LINK,
             aside: vec![0; LONGEST].into_boxed_slice(),
             failure: Failure::None,
+            receiving: Receiving::Always,
         })
     }
 
@@ -125,6 +153,16 @@ impl Tap {
                 self.name
             );
             self.failure = Failure::Told;
+        }
+    }
+
+    /// Whether the guest receives by this queue.
+    pub(super) fn set_receiving(&mut self, receiving: bool) {
+        if self.receiving == Receiving::While(!receiving) {
+            match ioctl::set_receiving(&self.file, receiving) {
+                Ok(()) => self.receiving = Receiving::While(receiving),
+                Err(error) => self.failure = Failure::New(error),
+            }
         }
     }
 
@@ -229,14 +267,15 @@ fn first_spans(spans: &[Span], len: usize) -> &[Span] {
 }
 
 /// Ties the open device to the interface.
-fn attach(file: &File, name: &str) -> Result<(), TapError> {
+fn attach(file: &File, name: &str, several: bool) -> Result<(), TapError> {
     let begun = Instant::now();
     loop {
-        let error = match ioctl::attach(file, name) {
+        let error = match ioctl::attach(file, name, several) {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
         match Errno::from_io_error(&error) {
+            Some(Errno::INVAL) if several => return Err(TapError::OneQueue(name.to_owned())),
             Some(Errno::BUSY) if begun.elapsed() < BUSY => sleep(Duration::from_millis(20)),
             Some(Errno::BUSY) => return Err(TapError::Busy(name.to_owned())),
             Some(Errno::PERM | Errno::ACCESS) => {

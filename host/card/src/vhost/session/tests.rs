@@ -62,14 +62,14 @@ fn ring(session: &mut Session<Watched>, ring: usize) {
 }
 
 fn session() -> Session<Watched> {
-    let mut session = Session::new(Watched::default(), feature::KNOWN);
+    let mut session = Session::new(Watched::default(), feature::KNOWN, 2);
     // Before the features: QEMU 7.2 does so.
     tell(
         &mut session,
         Request::SetProtocolFeatures(REPLY_ACK),
         vec![],
     );
-    for ring in 0..RINGS {
+    for ring in 0..4 {
         let enable = Request::SetRingEnable { ring, enable: true };
         tell(&mut session, enable, vec![]);
     }
@@ -121,7 +121,7 @@ fn memory_that_can_be_taken_away_is_told_of_once() {
 #[test]
 fn what_is_agreed_on_was_offered_and_comes_to_the_card() {
     let offered = feature::RINGS | feature::CSUM;
-    let mut session = Session::new(Watched::default(), offered);
+    let mut session = Session::new(Watched::default(), offered, 1);
     let reply = tell(&mut session, Request::GetFeatures, vec![]);
     assert_eq!(reply, Reply::Number(offered | PROTOCOL_FEATURES));
     let agreed = feature::VERSION_1 | feature::CSUM;
@@ -148,7 +148,7 @@ fn a_ring_that_is_not_enabled_does_not_run() {
 
 #[test]
 fn without_protocol_features_rings_are_enabled() {
-    let mut session = Session::new(Watched::default(), feature::KNOWN);
+    let mut session = Session::new(Watched::default(), feature::KNOWN, 2);
     tell(
         &mut session,
         Request::SetFeatures(feature::VERSION_1),
@@ -177,6 +177,50 @@ fn whoever_asks_for_the_base_stops_the_ring() {
     tell(&mut session, kick(1), vec![event()]);
     let again = session.card.running[1].as_ref().unwrap();
     assert_eq!(again.start.base, 99);
+}
+
+#[test]
+fn each_pair_has_its_rings() {
+    let mut session = session();
+    tell(&mut session, table(), vec![file()]);
+    // virtio 1.2, section 5.1.2: receiveq1, transmitq1, receiveq2, transmitq2.
+    let queues = [
+        (0, Queue::Receive),
+        (0, Queue::Transmit),
+        (1, Queue::Receive),
+        (1, Queue::Transmit),
+    ];
+    for (number, (pair, queue)) in queues.into_iter().enumerate() {
+        assert_eq!(PairQueue::of_ring(number), PairQueue { pair, queue });
+        ring(&mut session, number);
+        assert_eq!(session.card.starts, number + 1);
+    }
+    drop(session);
+}
+
+#[test]
+fn a_ring_of_a_pair_that_there_is_not_ends_the_session() {
+    let mut session = session();
+    for request in [
+        Request::SetRingSize { ring: 4, size: 8 },
+        Request::SetRingEnable {
+            ring: 15,
+            enable: true,
+        },
+        Request::GetRingBase { ring: 4 },
+    ] {
+        let error = session.request(request, vec![]).unwrap_err();
+        assert!(matches!(error, SessionError::Ring { rings: 4, .. }));
+    }
+    for bell in [Bell::Kick, Bell::Call, Bell::Error] {
+        let request = Request::SetBell {
+            ring: 4,
+            bell,
+            fd: true,
+        };
+        let error = session.request(request, vec![event()]).unwrap_err();
+        assert!(matches!(error, SessionError::Ring { ring: 4, .. }));
+    }
 }
 
 #[test]
@@ -236,8 +280,8 @@ fn what_cannot_be_ends_the_session() {
     assert!(matches!(short, SessionError::Memory(_)));
     let features = refused(Request::SetFeatures(1 << 33), vec![]);
     assert!(matches!(features, SessionError::Features(_)));
-    let features = refused(Request::SetProtocolFeatures(1), vec![]);
-    assert!(matches!(features, SessionError::Features(1)));
+    let features = refused(Request::SetProtocolFeatures(1 << 1), vec![]);
+    assert!(matches!(features, SessionError::Features(2)));
     let size = refused(
         Request::SetRingSize {
             ring: 0,
@@ -328,10 +372,11 @@ fn replies_are_asked_for() {
     };
     assert_eq!(ask(Request::SetOwner, true), Reply::Number(0));
     assert_eq!(ask(Request::SetOwner, false), Reply::Nothing);
-    assert_eq!(ask(Request::GetQueueNumber, true), Reply::Number(1));
+    assert_eq!(ask(Request::GetQueueNumber, true), Reply::Number(2));
     assert_eq!(
         ask(Request::GetProtocolFeatures, false),
-        Reply::Number(REPLY_ACK)
+        // vhost-user's bits MQ and REPLY_ACK.
+        Reply::Number(1 << 0 | 1 << 3)
     );
     let offered = feature::KNOWN | PROTOCOL_FEATURES;
     assert_eq!(ask(Request::GetFeatures, false), Reply::Number(offered));

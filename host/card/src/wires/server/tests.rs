@@ -18,7 +18,7 @@ use super::*;
 use crate::memory::Place;
 use crate::poller::{Handle, Poller};
 use crate::stage::Stage;
-use crate::vhost::{Rings, RunningRing};
+use crate::vhost::{PairQueue, Rings, RunningRing};
 use crate::wires::HostWire;
 
 const NOW: Duration = Duration::from_secs(1);
@@ -316,7 +316,7 @@ fn asked(base: u16) -> Asked {
         .unwrap();
     let wire = HostWire::Server(Box::new(wire));
     let stage = Stage::new(wire, Pace::default());
-    let poller = Poller::start(stage, Lies::default(), None).unwrap();
+    let poller = Poller::start(vec![stage], Lies::default(), None).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -330,7 +330,11 @@ fn asked(base: u16) -> Asked {
         call: None,
         error: None,
     };
-    handle.start(Queue::Receive, ring);
+    let queue = PairQueue {
+        pair: 0,
+        queue: Queue::Receive,
+    };
+    handle.start(queue, ring);
     Asked {
         memory,
         poller,

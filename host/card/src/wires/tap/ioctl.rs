@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use libc::{
-    IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_VNET_HDR, SIOCGIFMTU, TUN_F_CSUM, TUN_F_TSO_ECN,
-    TUN_F_TSO4, TUN_F_TSO6, TUNSETIFF, TUNSETOFFLOAD, TUNSETVNETHDRSZ, c_int, c_ulong, c_void,
+    IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE, IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_VNET_HDR,
+    SIOCGIFMTU, TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUNSETIFF, TUNSETOFFLOAD,
+    TUNSETQUEUE, TUNSETVNETHDRSZ, c_int, c_ulong, c_void,
 };
 use rustix::net::{AddressFamily, SocketType, socket};
 use wireboot_card::feature;
@@ -46,21 +47,36 @@ pub(super) fn mtu(name: &str) -> io::Result<usize> {
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Ties an open /dev/net/tun to the interface, with headers; to one of its queues, where it was made with several.
-pub(super) fn attach(file: &File, name: &str) -> io::Result<()> {
+/// Ties an open /dev/net/tun to the interface, with headers; `several`: to a further one of its queues.
+pub(super) fn attach(file: &File, name: &str, several: bool) -> io::Result<()> {
     let flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
-    let attach = |flags: c_int| {
-        let mut request = request(name);
-        request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        let argument = (&raw mut request).cast();
-        call(file.as_raw_fd(), TUNSETIFF as c_ulong, argument)
-    };
+    let attach = |flags| set_flags(file, TUNSETIFF as c_ulong, name, flags);
+    if several {
+        return attach(flags | IFF_MULTI_QUEUE);
+    }
     match attach(flags) {
+        // It was made with several.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             attach(flags | IFF_MULTI_QUEUE)
         }
         result => result,
     }
+}
+
+/// Whether the kernel gives frames to this queue of an interface with several.
+pub(super) fn set_receiving(file: &File, receiving: bool) -> io::Result<()> {
+    let flag = if receiving {
+        IFF_ATTACH_QUEUE
+    } else {
+        IFF_DETACH_QUEUE
+    };
+    set_flags(file, TUNSETQUEUE as c_ulong, "", flag)
+}
+
+fn set_flags(file: &File, number: c_ulong, name: &str, flags: c_int) -> io::Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    call(file.as_raw_fd(), number, (&raw mut request).cast())
 }
 
 /// The length of the header in front of each frame.

@@ -25,12 +25,17 @@ fn memory() -> Mapping {
     Mapping::new(&[(place, file)]).unwrap()
 }
 
+/// The only queue.
+fn open(name: &str) -> Result<Tap, TapError> {
+    Tap::open(name, 1).map(|mut taps| taps.remove(0))
+}
+
 /// The tap of a station at 10.9.0.2; the kernel is at 10.9.0.1.
 fn tap() -> Tap {
     sh("ip tuntap add dev card0 mode tap vnet_hdr
         echo 1 > /proc/sys/net/ipv6/conf/card0/disable_ipv6
         ip link set card0 mtu 1400");
-    let tap = Tap::open("card0").unwrap();
+    let tap = open("card0").unwrap();
     // Once it has a carrier: one that comes later loses the first frames.
     sh("ip link set card0 up
         ip address add 10.9.0.1/24 dev card0
@@ -182,7 +187,7 @@ fn what_is_no_tap_is_refused() {
     if !inside("wires::tap::tests::what_is_no_tap_is_refused") {
         return;
     }
-    let missing = Tap::open("none0").unwrap_err();
+    let missing = open("none0").unwrap_err();
     assert!(matches!(missing, TapError::Missing(_)));
     assert!(
         missing
@@ -190,15 +195,97 @@ fn what_is_no_tap_is_refused() {
             .contains("ip tuntap add dev none0 mode tap vnet_hdr")
     );
     for name in ["", "a/b", "longer-than-15-b"] {
-        assert!(matches!(Tap::open(name), Err(TapError::Name(_))), "{name}");
+        assert!(matches!(open(name), Err(TapError::Name(_))), "{name}");
     }
-    let other = Tap::open("lo").unwrap_err();
+    let other = open("lo").unwrap_err();
     assert!(matches!(other, TapError::Kernel { .. }), "{other}");
     let _tap = tap();
-    let busy = Tap::open("card0").unwrap_err();
+    let busy = open("card0").unwrap_err();
     assert!(matches!(busy, TapError::Busy(_)), "{busy}");
     sh("ip tuntap add dev card1 mode tap vnet_hdr multi_queue");
-    Tap::open("card1").unwrap();
+    open("card1").unwrap();
+}
+
+/// Datagrams of a flow of its own each come to the first queue, or where its guest has sent last, if that one receives.
+#[test]
+fn flows_come_by_the_queue_that_has_sent_last_and_receives() {
+    if !inside("wires::tap::tests::flows_come_by_the_queue_that_has_sent_last_and_receives") {
+        return;
+    }
+    sh("ip tuntap add dev card0 mode tap vnet_hdr multi_queue
+        echo 1 > /proc/sys/net/ipv6/conf/card0/disable_ipv6
+        ip link set card0 mtu 1400 address 02:00:00:00:00:01");
+    let mut taps = Tap::open("card0", 3).unwrap();
+    sh("ip link set card0 up
+        ip address add 10.9.0.1/24 dev card0
+        ip neighbour add 10.9.0.2 lladdr 02:00:00:00:00:02 dev card0");
+    let memory = memory();
+    let socket = UdpSocket::bind("10.9.0.1:7").unwrap();
+    // The queue by which a datagram to this port of the station comes.
+    let comes_by = |taps: &mut [Tap], port: u16| {
+        socket.send_to(&[0; 100], ("10.9.0.2", port)).unwrap();
+        let room = pieces(1, 1418);
+        loop {
+            for (queue, tap) in taps.iter_mut().enumerate() {
+                if tap.receive(&memory, &room) != Received::Nothing {
+                    return queue;
+                }
+            }
+        }
+    };
+    for port in 100..130 {
+        assert_eq!(comes_by(&mut taps, port), 0);
+    }
+    for tap in &mut taps {
+        tap.set_receiving(true);
+        assert!(tap.descriptor().is_some(), "{:?}", tap.failure);
+    }
+    for port in 200..230 {
+        let queue = usize::from(port) % 3;
+        let mut frame = vec![2, 0, 0, 0, 0, 1];
+        frame.extend(MAC);
+        frame.extend([8, 0]);
+        frame.extend(ipv4_udp(port, 7));
+        send(&mut taps[queue], &memory, Header::default(), &frame);
+        assert_eq!(comes_by(&mut taps, port), queue, "port {port}");
+    }
+    for tap in &mut taps {
+        tap.set_receiving(false);
+        assert!(tap.descriptor().is_some(), "{:?}", tap.failure);
+    }
+    for port in 200..230 {
+        assert_eq!(comes_by(&mut taps, port), 0);
+    }
+}
+
+/// A packet from 10.9.0.2 to 10.9.0.1 with an empty datagram without a checksum.
+fn ipv4_udp(from: u16, to: u16) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet.extend([10, 9, 0, 2, 10, 9, 0, 1]);
+    let words = packet
+        .chunks(2)
+        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum = words.sum::<u32>();
+    let sum = !((sum >> 16) + (sum & 0xffff)) as u16;
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(from.to_be_bytes());
+    packet.extend(to.to_be_bytes());
+    packet.extend([0, 8, 0, 0]);
+    packet
+}
+
+#[test]
+fn several_queues_of_a_tap_that_has_one_are_refused() {
+    if !inside("wires::tap::tests::several_queues_of_a_tap_that_has_one_are_refused") {
+        return;
+    }
+    sh("ip tuntap add dev card0 mode tap vnet_hdr");
+    let error = Tap::open("card0", 2).unwrap_err();
+    assert!(
+        error.to_string().contains("vnet_hdr multi_queue"),
+        "{error}"
+    );
+    assert_eq!(Tap::open("card0", 1).unwrap().len(), 1);
 }
 
 #[test]
@@ -225,7 +312,7 @@ fn two_taps() -> (Tap, Tap, Mapping, Vec<Span>) {
             echo 1 > /proc/sys/net/ipv6/conf/card$n/disable_ipv6
             ip link set card$n master br0
         done");
-    let taps = [Tap::open("card0").unwrap(), Tap::open("card1").unwrap()];
+    let taps = [open("card0").unwrap(), open("card1").unwrap()];
     sh("ip link set card0 up
         ip link set card1 up");
     let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();

@@ -1,0 +1,212 @@
+//! One of a guest's pairs of queues: its card with a wire of its own, doorbells and calls.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use wireboot_card::coalesce::Limits;
+use wireboot_card::{Armed, Card, Lies, Queue, RingFault, Turn, Wire};
+
+use super::{Woken, empty, ring};
+use crate::memory::Mapping;
+use crate::stage::Stage;
+use crate::statistics::{PairTraffic, Statistics};
+use crate::vhost::RunningRing;
+
+/// The descriptors of a queue that is in use.
+struct Bells {
+    kick: Option<OwnedFd>,
+    call: Option<OwnedFd>,
+    error: Option<OwnedFd>,
+}
+
+/// Descriptors that may end a wait: the wire's and both doorbells.
+pub(super) const DESCRIPTORS: usize = 3;
+
+pub(super) struct Pair {
+    card: Card<Stage>,
+    /// By queue.
+    queues: [Option<Bells>; 2],
+    armed: Armed,
+    doorbells: u64,
+}
+
+impl Pair {
+    pub(super) fn new(stage: Stage, lies: Lies, chunks: Option<Limits<Duration>>) -> Self {
+        let mut card = Card::new(stage);
+        card.lie(lies);
+        card.offer_chunks(chunks);
+        Self {
+            card,
+            queues: [None, None],
+            armed: Armed {
+                work: false,
+                wire: false,
+            },
+            doorbells: 0,
+        }
+    }
+
+    /// No queue of it is in use.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queues.iter().all(Option::is_none)
+    }
+
+    pub(super) fn agree(&mut self, features: u64) {
+        self.card.wire_mut().agree(features);
+    }
+
+    pub(super) fn start(&mut self, memory: &Mapping, queue: Queue, ring: RunningRing) {
+        let wire = self.card.wire_mut().wire_mut();
+        if queue == Queue::Receive {
+            wire.set_receiving(true);
+            if ring.start.base == 0 {
+                // A driver that begins anew. One that was only held up goes on from where it was.
+                wire.restart();
+            }
+        }
+        let result = self.card.start(memory, queue, ring.start);
+        if let Some(bells) = self.queues.get_mut(queue as usize) {
+            *bells = Some(Bells {
+                kick: Some(ring.kick),
+                call: ring.call,
+                error: ring.error,
+            });
+        }
+        if let Err(fault) = result {
+            self.complain(queue, fault);
+        }
+    }
+
+    /// The index with which the queue goes on.
+    pub(super) fn stop(&mut self, queue: Queue) -> u16 {
+        if queue == Queue::Receive {
+            self.card.wire_mut().wire_mut().set_receiving(false);
+        }
+        if let Some(bells) = self.queues.get_mut(queue as usize) {
+            *bells = None;
+        }
+        self.card.stop(queue).unwrap_or(0)
+    }
+
+    pub(super) fn set_call(&mut self, queue: Queue, call: Option<OwnedFd>) {
+        if let Some(bells) = self.bells(queue) {
+            bells.call = call;
+            // A call of the last moment may have gone to the one before.
+            ring_some(bells.call.as_ref());
+        }
+    }
+
+    /// Adds what it did so far.
+    pub(super) fn count(&self, statistics: &mut Statistics) {
+        let counters = self.card.counters();
+        statistics.card += counters;
+        statistics.pairs.push(PairTraffic {
+            sent: counters.sent,
+            received: counters.received,
+        });
+        let stage = self.card.wire();
+        statistics.offload += stage.offload_counters();
+        statistics.paced += stage.paced_counters();
+        statistics.doorbells += self.doorbells;
+    }
+
+    pub(super) fn turn(&mut self, memory: &Mapping, now: Duration) -> Turn {
+        let turn = self.card.turn(memory, now);
+        self.tell_guest(&turn);
+        turn
+    }
+
+    /// Asks for doorbells, before a wait. True when there is work already.
+    pub(super) fn arm(&mut self, memory: &Mapping) -> bool {
+        self.armed = self.card.arm(memory);
+        self.armed.work
+    }
+
+    /// Forgoes doorbells again, after a wait.
+    pub(super) fn disarm(&mut self, memory: &Mapping) {
+        self.card.disarm(memory);
+        self.card.wire_mut().wire_mut().tell_failure();
+    }
+
+    /// What may end a wait.
+    pub(super) fn descriptors(&self) -> [Option<BorrowedFd<'_>>; DESCRIPTORS] {
+        let [receive, transmit] = self.queues.each_ref().map(|bells| {
+            let kick = bells.as_ref().and_then(|bells| bells.kick.as_ref());
+            kick.map(OwnedFd::as_fd)
+        });
+        let wake = self.card.wire().wake(self.armed.wire);
+        [wake.descriptor, receive, transmit]
+    }
+
+    /// When a wait is to end.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let wake = self.card.wire().wake(self.armed.wire);
+        [wake.due, self.card.due()].into_iter().flatten().min()
+    }
+
+    /// What became of [`Self::descriptors`] in a wait.
+    pub(super) fn woken(&mut self, [_, receive, transmit]: [Woken; DESCRIPTORS]) {
+        for (bells, woken) in self.queues.iter_mut().zip([receive, transmit]) {
+            let kick = bells.as_mut().map(|bells| &mut bells.kick);
+            let Some(kick @ Some(_)) = kick else { continue };
+            match woken {
+                Woken::No => {}
+                Woken::Rung => {
+                    if let Some(kick) = kick {
+                        empty(kick.as_fd());
+                        self.doorbells += 1;
+                    }
+                }
+                // Nobody will ever ring there.
+                Woken::Broken => *kick = None,
+            }
+        }
+    }
+
+    fn bells(&mut self, queue: Queue) -> Option<&mut Bells> {
+        self.queues.get_mut(queue as usize)?.as_mut()
+    }
+
+    fn tell_guest(&mut self, turn: &Turn) {
+        let call = |queue: &Option<Bells>, wanted: bool| {
+            if let Some(bells) = queue
+                && wanted
+            {
+                ring_some(bells.call.as_ref());
+            }
+        };
+        let [receive, transmit] = &self.queues;
+        call(receive, turn.call_receive);
+        call(transmit, turn.call_transmit);
+        if let Some(fault) = turn.receive_fault {
+            self.complain(Queue::Receive, fault);
+        }
+        if let Some(fault) = turn.transmit_fault {
+            self.complain(Queue::Transmit, fault);
+        }
+    }
+
+    /// Tells monitor and user that a queue was stopped; the user once for each reason.
+    #[cold]
+    fn complain(&mut self, queue: Queue, fault: RingFault) {
+        if let Some(bells) = self.bells(queue) {
+            ring_some(bells.error.as_ref());
+        }
+        let count = self.card.counters().stopped().find(|(of, _)| *of == fault);
+        if count.is_none_or(|(_, count)| count == 1) {
+            let name = match queue {
+                Queue::Receive => "receive",
+                Queue::Transmit => "transmit",
+            };
+            eprintln!(
+                "wireboot nic: the guest's {name} queue is stopped until its driver starts it anew: {fault}"
+            );
+        }
+    }
+}
+
+fn ring_some(fd: Option<&OwnedFd>) {
+    if let Some(fd) = fd {
+        ring(fd.as_fd());
+    }
+}
