@@ -19,12 +19,12 @@ pub enum Side {
         /// Who is at the cable.
         card: Card,
     },
-    /// wireboot.efi downloads from the server in the card, whose `--offload` is this.
+    /// wireboot.efi downloads from the server in the card.
     Served {
         /// How.
         protocol: Protocol,
-        /// What the guest is offered.
-        offload: &'static str,
+        /// Further arguments of the card.
+        arguments: &'static [&'static str],
     },
 }
 
@@ -75,9 +75,10 @@ pub struct Comparison {
     pub floor: f64,
 }
 
-/// All offloads but those of datagrams.
-const SEGMENTS: &str =
-    "csum,guest_csum,guest_tso4,guest_tso6,guest_ecn,host_tso4,host_tso6,host_ecn";
+/// A frame is a unit of its own.
+const SINGLE: &[&str] = &["--chunk", "none"];
+/// As the card is by itself: frames in chunks.
+const CHUNKS: &[&str] = &[];
 
 /// The rung on which frames are counted, and no more.
 const THROWN_AWAY: &str = "driver";
@@ -109,14 +110,17 @@ const fn served(
     id: &'static str,
     title: &'static str,
     protocol: Protocol,
-    offload: &'static str,
+    arguments: &'static [&'static str],
     stack: &'static str,
     floor: f64,
 ) -> Comparison {
     Comparison {
         id,
         title,
-        ours: Side::Served { protocol, offload },
+        ours: Side::Served {
+            protocol,
+            arguments,
+        },
         theirs: Side::Cable {
             stack,
             card: Card::Qemu,
@@ -145,23 +149,23 @@ pub(super) const COMPARISONS: [Comparison; 10] = [
         "serve-tftp",
         "TFTP, blocks of 1468",
         Protocol::Tftp,
-        SEGMENTS,
+        SINGLE,
         "wireboot-tftp-ours",
         1.4,
     ),
     served(
-        "serve-tftp-messages",
-        "TFTP, messages of 65,464",
+        "serve-tftp-chunks",
+        "TFTP, blocks of 1468 in chunks",
         Protocol::Tftp,
-        "all",
+        CHUNKS,
         "wireboot-tftp-ours",
-        2.0,
+        1.6,
     ),
     served(
         "serve-http",
         "HTTP",
         Protocol::Http,
-        "all",
+        CHUNKS,
         "wireboot-http",
         1.3,
     ),

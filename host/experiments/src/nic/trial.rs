@@ -47,10 +47,12 @@ impl Stage<'_> {
                 Ok(self.rate(downloaded.measured.seconds))
             }
             Side::Frames { rung, card } => self.frames(rung, card),
-            Side::Served { protocol, offload } => {
+            Side::Served {
+                protocol,
+                arguments,
+            } => {
                 let testbed = &self.testbed;
-                let measured =
-                    card::download(testbed, protocol, self.bytes, true, &["--offload", offload])?;
+                let measured = card::download(testbed, protocol, self.bytes, true, arguments)?;
                 Ok(self.rate(measured.seconds))
             }
         }
