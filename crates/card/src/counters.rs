@@ -33,15 +33,15 @@ pub struct Counters {
     pub hellos: u64,
     /// From the guest, lost because they say nothing that the card itself understands.
     pub send_not_understood: u64,
-    /// Chunks of more than one unit from the guest, and the units in them.
+    /// Chunks of more than one unit from the guest.
     pub sent_chunks: u64,
-    /// See there.
+    /// Units in [`Self::sent_chunks`]; [`Self::sent`] counts them, too.
     pub sent_chunk_units: u64,
     /// From the wire to the guest.
     pub received: Traffic,
-    /// Chunks of more than one unit to the guest, and the units in them.
+    /// Chunks of more than one unit to the guest.
     pub received_chunks: u64,
-    /// See there.
+    /// Units in [`Self::received_chunks`]; [`Self::received`] counts them, too.
     pub received_chunk_units: u64,
     /// From the wire, lost because the guest left its queue while they waited for others.
     pub receive_left: u64,

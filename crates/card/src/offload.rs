@@ -76,7 +76,7 @@ impl<W> Offload<W> {
         }
     }
 
-    /// The wire.
+    /// What is behind the offloads.
     pub fn wire(&self) -> &W {
         &self.wire
     }

@@ -134,7 +134,7 @@ impl<W> Paced<W> {
         self.offload.wire().counters
     }
 
-    /// The wire.
+    /// What is behind bus and line.
     pub fn wire(&self) -> &W {
         self.offload.wire().wire()
     }

@@ -44,7 +44,7 @@ pub(super) struct Cabled<W> {
     pub counters: PacedCounters,
 }
 
-/// One direction.
+/// Frames from the guest, or those to it: the cable, and what is under way on it.
 #[derive(Debug)]
 struct Way {
     /// None: there is no line, and it takes no time.

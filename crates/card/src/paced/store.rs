@@ -20,7 +20,7 @@ pub(super) struct Stored {
     /// When it is there.
     pub at: Picos,
     pub header: Header,
-    /// Bytes.
+    /// Link header included.
     pub len: usize,
     start: usize,
 }

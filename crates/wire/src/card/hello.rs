@@ -47,12 +47,12 @@ pub const PLACEMENT: u32 = 1 << 2;
 const MAGIC: [u8; 4] = *b"wbtc";
 const VERSION: u8 = 1;
 
-/// Who speaks.
+/// Which of the two frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The driver.
+    /// From the driver: what it understands.
     Question,
-    /// The card.
+    /// From the card: what of that it does from here on.
     Answer,
 }
 
