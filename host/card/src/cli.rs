@@ -1,6 +1,7 @@
 //! `wireboot nic`.
 
 mod arguments;
+mod card_args;
 mod chunk;
 mod fault;
 mod pace;
@@ -13,17 +14,12 @@ use std::str::FromStr;
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use wireboot_card::{Lies, Pace, feature};
+use wireboot_card::feature;
 
 use wireboot_server::event::{Console, Events};
 
-use self::chunk::ChunkArgument;
-use self::fault::FaultArgument;
-use self::pace::{BusArgument, LineArgument};
+use self::card_args::CardArgs;
 use self::socket_place::SocketPlace;
-use crate::card::{HostCard, Offer};
-use crate::mishap::Mishaps;
-use crate::stage::Stage;
 use crate::table::{BUSES, LINES, Tables};
 use crate::vhost::MAX_PAIRS;
 use crate::wires::{HostWire, ServerWire, Tap};
@@ -67,19 +63,9 @@ pub struct ServeArgs {
     /// $XDG_RUNTIME_DIR, else in a new directory of this user's]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// How frames are gathered for a driver that asks for chunks, as wireboot's does: see `wireboot nic run --help`
-    #[arg(long, value_name = "LIST", default_value = chunk::DEFAULT)]
-    pub chunk: ChunkArgument,
-    /// Its speed.
+    /// What any card can be told
     #[command(flatten)]
-    pub pace: PaceArgs,
-    /// Do wrong, to see what a guest does: used-index, foreign-buffer, repeated-buffer, length, buffer-count, checksum, lost, late, order, silence, flap
-    /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
-    #[arg(long, value_name = "FAULTS")]
-    pub fault: Option<FaultArgument>,
-    /// Keep counters in FILE, as JSON, written anew each second and at the end
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub stats: Option<PathBuf>,
+    pub card: CardArgs,
 }
 
 /// Be a card, until SIGINT or SIGTERM.
@@ -103,44 +89,9 @@ pub struct RunArgs {
     /// send so. What one needs comes with it
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub offload: OffloadArgument,
-    /// How frames are gathered for a driver that asks for chunks, as wireboot's does: frames=N, from 2 on, bytes=N, from 1514 to 1048576, and micros=N, up to
-    /// 10000, with commas between, or none. So many frames or bytes are shown to the machine together, several in one buffer; with micros, the first waits
-    /// so long for others, with 0 they go as soon as no more are there. What is not named is as by default
-    #[arg(long, value_name = "LIST", default_value = chunk::DEFAULT)]
-    pub chunk: ChunkArgument,
-    /// Its speed.
+    /// What any card can be told
     #[command(flatten)]
-    pub pace: PaceArgs,
-    /// Do wrong, to see what a guest does: used-index, foreign-buffer, repeated-buffer, length, buffer-count, checksum, lost, late, order, silence, flap
-    /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
-    #[arg(long, value_name = "FAULTS")]
-    pub fault: Option<FaultArgument>,
-    /// Keep counters in FILE, as JSON, written anew each second and at the end
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub stats: Option<PathBuf>,
-}
-
-/// At what speed, by the models of `wireboot nic table`.
-#[derive(Args, Clone, Debug)]
-pub struct PaceArgs {
-    /// Let units cross a bus: pci32-33, pci64-33, pci32-66, pci64-66, or per-transfer=NS,rate=R. It carries one at a time, either way. Rates are in
-    /// bits a second, with k, m or g behind
-    #[arg(long, value_name = "BUS")]
-    pub bus: Option<BusArgument>,
-    /// Let frames take a line: 1g, 10g, 25g, 100g or rate=R, and behind it delay=MS, loss=PERCENT, mtu=N (without, 1500), seed=N with commas
-    /// between. The same seed (without, 1) loses the same frames
-    #[arg(long, value_name = "LINE")]
-    pub line: Option<LineArgument>,
-}
-
-impl PaceArgs {
-    fn pace(&self) -> Pace {
-        Pace {
-            bus: self.bus.map(|argument| argument.0),
-            line: self.line.map(|argument| argument.line),
-            seed: self.line.map_or(0, |argument| argument.seed),
-        }
-    }
+    pub card: CardArgs,
 }
 
 /// Print the arguments by which a monitor attaches a virtual machine to a card.
@@ -324,30 +275,14 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
     let wire = server(&arguments.dir)?;
     let place = SocketPlace::choose(arguments.socket.as_deref())?;
     // The server sends no fragments that a guest would need room for.
-    let offer = Offer {
-        offloads: !feature::GUEST_UFO,
-        chunks: arguments.chunk.0,
-    };
-    let card = HostCard::new(
-        place.path(),
-        vec![Stage::new(wire, arguments.pace.pace())],
-        offer,
-        arguments.stats.as_deref(),
-        faults(arguments.fault.as_ref()),
-    )?;
+    let offloads = !feature::GUEST_UFO;
+    let card = arguments.card.start(place.path(), vec![wire], offloads)?;
     let text = arguments::text(Monitor::Qemu, place.path(), 1, MEMORY_MIB)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     println!("{text}");
     let statistics = card.run()?;
     eprintln!("wireboot nic: {statistics}");
     Ok(())
-}
-
-fn faults(argument: Option<&FaultArgument>) -> (Lies, Mishaps) {
-    match argument {
-        Some(fault) => (fault.lies(), fault.mishaps()),
-        None => (Lies::default(), Mishaps::new(Vec::new(), 0)),
-    }
 }
 
 /// A boot server of a directory, which tells what it does.
@@ -358,6 +293,7 @@ fn server(dir: &Path) -> Result<HostWire> {
 
 fn run_card(arguments: &RunArgs) -> Result<()> {
     let SocketArgument { path, queues } = &arguments.socket;
+    arguments.card.check(*queues)?;
     let wires: Vec<_> = match &arguments.wire {
         WireArgument::None => (0..*queues).map(|_| HostWire::None).collect(),
         WireArgument::Tap(name) => {
@@ -372,22 +308,7 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
             vec![server(dir)?]
         }
     };
-    let pace = arguments.pace.pace();
-    ensure!(
-        *queues == 1 || pace.bus.is_none() && pace.line.is_none(),
-        "a bus or a line carries one pair of queues: leave out queues={queues}, or --bus and --line"
-    );
-    let stages = wires.into_iter().map(|wire| Stage::new(wire, pace));
-    let card = HostCard::new(
-        path,
-        stages.collect(),
-        Offer {
-            offloads: arguments.offload.0,
-            chunks: arguments.chunk.0,
-        },
-        arguments.stats.as_deref(),
-        faults(arguments.fault.as_ref()),
-    )?;
+    let card = arguments.card.start(path, wires, arguments.offload.0)?;
     let socket = path.display();
     let option = if *queues > 1 {
         format!(",queues={queues}")

@@ -208,9 +208,13 @@ fn what_cannot_be_is_refused() {
         2,
         "a wire is tap=NAME, serve=DIR or none",
     );
-    let mut command = wireboot(&["run", "--wire", "none", "--offload", "csum,tso", "--socket"]);
-    let output = command.arg(&free).output().unwrap();
     for (option, value, text) in [
+        (
+            "--offload",
+            "csum,tso",
+            "\"tso\" is no offload: all, none, or a list of csum,",
+        ),
+        ("--chunk", "frames=1", "a number from 2 to 1024"),
         ("--bus", "isa", "a bus is pci32-33, "),
         ("--line", "1g,delay=x", "milliseconds"),
         ("--line", "100g,delay=1000", "bytes would be on the line"),
@@ -223,16 +227,14 @@ fn what_cannot_be_is_refused() {
         let mut command = wireboot(&["run", "--wire", "none", option, value, "--socket"]);
         refused(&command.arg(&free).output().unwrap(), 2, text);
     }
-    refused(
-        &output,
-        2,
-        "\"tso\" is no offload: all, none, or a list of csum,",
-    );
     let queues = free.display().to_string() + ",queues=";
     let run_queues = |n: &str, wire: &str| run(Path::new(&(queues.clone() + n)), wire);
     refused(&run_queues("9", "none"), 2, "with N from 1 to 8");
     let server = format!("serve={}", folder.path().display());
     refused(&run_queues("2", &server), 1, "leave out queues=2");
+    let mut command = wireboot(&["run", "--wire", "none", "--bus", "pci32-33", "--socket"]);
+    let output = command.arg(queues.clone() + "2").output().unwrap();
+    refused(&output, 1, "or --bus and --line");
     assert!(!free.exists());
     let card = Card::start();
     refused(

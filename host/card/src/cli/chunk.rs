@@ -17,7 +17,7 @@ const MICROS: RangeInclusive<u64> = 0..=10_000;
 
 /// How frames are gathered; `None` for no chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkArgument(pub(crate) Option<Limits<Duration>>);
+pub(super) struct ChunkArgument(pub(super) Option<Limits<Duration>>);
 
 impl FromStr for ChunkArgument {
     type Err = String;

@@ -10,7 +10,7 @@ const MISHAPS: [(&str, Mishap); 2] = [("flap", Mishap::Flap), ("death", Mishap::
 
 /// What a card does wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FaultArgument {
+pub(super) struct FaultArgument {
     lies: Vec<Lie>,
     mishaps: Vec<Mishap>,
     seed: u64,

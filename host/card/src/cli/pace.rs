@@ -12,11 +12,11 @@ const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
 
 /// A bus: a preset's name, or both of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BusArgument(pub(super) Bus);
+pub(super) struct BusArgument(pub(super) Bus);
 
 /// A line: a preset's name or a rate, and what makes it worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineArgument {
+pub(super) struct LineArgument {
     pub(super) line: Line,
     pub(super) seed: u64,
 }
