@@ -205,14 +205,11 @@ pub fn run(arguments: LadderArgs) -> Result<()> {
         network.mtu(),
         Vec::new(),
     );
-    if let Some(file) = &arguments.json {
-        let report = Report {
-            host: &host,
-            ladder: &ladder,
-        };
-        fs::write(file, serde_json::to_string_pretty(&report)?)
-            .with_context(|| format!("writing {}", file.display()))?;
-    }
+    let report = Report {
+        host: &host,
+        ladder: &ladder,
+    };
+    wireboot_output::json(arguments.json.as_deref(), &report)?;
     if let Some(file) = &arguments.plot {
         let title = format!("What reaches the boot loader ({accelerator})");
         plot::draw(&ladder, &title, file)?;

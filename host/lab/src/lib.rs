@@ -23,6 +23,7 @@ pub mod network;
 pub mod nic;
 pub mod packages;
 pub mod payload;
+pub mod progress;
 pub mod qemu;
 mod qmp;
 pub mod server;

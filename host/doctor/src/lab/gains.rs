@@ -9,18 +9,17 @@ mod catalogue;
 mod table;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use nix::unistd::geteuid;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::progress;
 use wireboot_lab::qemu::Accelerator;
 
 use super::site::Fault;
@@ -169,7 +168,7 @@ impl Stage<'_> {
         mut save: impl FnMut(&Table) -> Result<()>,
     ) -> Result<Table> {
         let steps = steps(faults);
-        let bar = bar(u64::from(rounds) * steps.len() as u64);
+        let bar = progress::bar(u64::from(rounds) * steps.len() as u64);
         let mut known = Known::new();
         let mut failures = Vec::new();
         for round in 1..=rounds {
@@ -303,29 +302,11 @@ fn table(
     }
 }
 
-fn bar(length: u64) -> ProgressBar {
-    let bar = ProgressBar::new(length);
-    if let Ok(style) =
-        ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {msg}")
-    {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_secs(1));
-    bar
-}
-
 impl Table {
     /// Writes the files that were asked for.
     fn save(&self, arguments: &FaultsArgs) -> Result<()> {
-        if let Some(file) = &arguments.json {
-            let json = serde_json::to_string_pretty(self)? + "\n";
-            fs::write(file, json).with_context(|| format!("writing {}", file.display()))?;
-        }
-        if let Some(file) = &arguments.markdown {
-            fs::write(file, self.markdown())
-                .with_context(|| format!("writing {}", file.display()))?;
-        }
-        Ok(())
+        wireboot_output::json(arguments.json.as_deref(), self)?;
+        wireboot_output::text(arguments.markdown.as_deref(), || self.markdown())
     }
 }
 

@@ -25,11 +25,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use nix::unistd::geteuid;
 
 use evaluate::Waited;
@@ -45,6 +44,7 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::packages::Package;
+use wireboot_lab::progress;
 use wireboot_lab::statistics::median;
 
 /// Measure network boot stacks side by side: wireboot, stock UEFI, iPXE, GRUB and a Linux guest
@@ -212,7 +212,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let mut run = Run {
         testbed,
         host,
-        bar: bar(u64::from(rounds) * trials as u64),
+        bar: progress::bar(u64::from(rounds) * trials as u64),
         stacks,
         all_rounds: args.all_rounds,
         figures: Figures::new(),
@@ -439,14 +439,8 @@ impl Run<'_> {
 impl Report {
     /// Writes the files that were asked for.
     fn save(&self, args: &BenchArgs) -> Result<()> {
-        if let Some(file) = &args.json {
-            fs::write(file, serde_json::to_string_pretty(self)?)
-                .with_context(|| format!("writing {}", file.display()))?;
-        }
-        if let Some(file) = &args.markdown {
-            fs::write(file, markdown::tables(self))
-                .with_context(|| format!("writing {}", file.display()))?;
-        }
+        wireboot_output::json(args.json.as_deref(), self)?;
+        wireboot_output::text(args.markdown.as_deref(), || markdown::tables(self))?;
         if let Some(file) = &args.plot {
             plot::draw(self, file)?;
         }
@@ -478,16 +472,4 @@ pub(crate) fn twice<T>(
         }
     }
     (None, failed)
-}
-
-/// How far a measurement of so many trials is.
-pub(crate) fn bar(length: u64) -> ProgressBar {
-    let bar = ProgressBar::new(length);
-    if let Ok(style) =
-        ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {msg}")
-    {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_secs(1));
-    bar
 }

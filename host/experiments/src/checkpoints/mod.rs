@@ -9,7 +9,6 @@
 mod report;
 mod testbed;
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,13 +84,7 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
     }
     bar.finish_and_clear();
     println!("{}", report.text());
-    if let Some(file) = &arguments.json {
-        fs::write(file, serde_json::to_string_pretty(&report)?)
-            .with_context(|| format!("writing {}", file.display()))?;
-    }
-    if let Some(file) = &arguments.markdown {
-        fs::write(file, report.markdown())
-            .with_context(|| format!("writing {}", file.display()))?;
-    }
+    wireboot_output::json(arguments.json.as_deref(), &report)?;
+    wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())?;
     Ok(())
 }

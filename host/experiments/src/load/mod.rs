@@ -181,10 +181,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
         absent,
     };
     println!("{}", report.text());
-    if let Some(file) = &args.json {
-        fs::write(file, serde_json::to_string_pretty(&report)?)
-            .with_context(|| format!("writing {}", file.display()))?;
-    }
+    wireboot_output::json(args.json.as_deref(), &report)?;
     judge(&report)
 }
 

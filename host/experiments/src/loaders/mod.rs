@@ -29,13 +29,14 @@ use crate::bench::files::MIB;
 use crate::bench::host::{self, Host};
 use crate::bench::report::{FailedTrial, Failure};
 use crate::bench::trial::Testbed;
-use crate::bench::{bar, stacks, twice};
+use crate::bench::{stacks, twice};
 use trial::{IP, Stage};
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, NetworkOptions};
 use wireboot_lab::packages::Package;
+use wireboot_lab::progress;
 
 /// Measure boot loaders over wireboot's network beside the same loaders over stock UEFI
 ///
@@ -202,7 +203,7 @@ pub fn measure(
     };
     stage.prepare()?;
     let trials: Vec<_> = trials(&plan).collect();
-    let bar = bar(u64::from(plan.rounds) * trials.len() as u64);
+    let bar = progress::bar(u64::from(plan.rounds) * trials.len() as u64);
     let mut figures = Figures::new();
     let mut failed: Vec<FailedTrial> = Vec::new();
     for round in 1..=plan.rounds {
@@ -248,14 +249,8 @@ fn trials(plan: &Plan) -> impl Iterator<Item = (usize, bool, usize)> {
 impl Report {
     /// Writes the files that were asked for.
     fn save(&self, arguments: &LoadersArgs) -> Result<()> {
-        if let Some(file) = &arguments.json {
-            fs::write(file, serde_json::to_string_pretty(self)?)
-                .with_context(|| format!("writing {}", file.display()))?;
-        }
-        if let Some(file) = &arguments.markdown {
-            fs::write(file, self.markdown())
-                .with_context(|| format!("writing {}", file.display()))?;
-        }
+        wireboot_output::json(arguments.json.as_deref(), self)?;
+        wireboot_output::text(arguments.markdown.as_deref(), || self.markdown())?;
         if let Some(file) = &arguments.plot {
             plot::draw(self, file)?;
         }

@@ -24,7 +24,7 @@ use crate::bench::host::{self, Host};
 use crate::bench::report::{FailedTrial, Failure};
 use crate::bench::stacks;
 use crate::bench::trial::Testbed;
-use crate::bench::{bar, twice};
+use crate::bench::twice;
 use comparison::Comparison;
 pub use report::{IDLE_CEILING, Report, Row};
 use trial::{IDLE_STACK, Stage};
@@ -35,6 +35,7 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::packages::Package;
+use wireboot_lab::progress;
 
 /// Measure `wireboot nic` beside QEMU's tap
 ///
@@ -153,7 +154,7 @@ pub fn run(arguments: NicArgs) -> Result<()> {
         .unwrap_or(if arguments.quick { 1 } else { 9 });
     let mut figures = Figures::default();
     let each = chosen.len() as u64 * 2 + u64::from(idle);
-    let bar = bar(u64::from(rounds) * each);
+    let bar = progress::bar(u64::from(rounds) * each);
     for round in 1..=rounds {
         for comparison in &chosen {
             for (ours, side) in [(true, comparison.ours), (false, comparison.theirs)] {
@@ -233,14 +234,8 @@ impl Figures {
 impl Report {
     /// Writes the files that were asked for.
     fn save(&self, arguments: &NicArgs) -> Result<()> {
-        if let Some(file) = &arguments.json {
-            fs::write(file, serde_json::to_string_pretty(self)?)
-                .with_context(|| format!("writing {}", file.display()))?;
-        }
-        if let Some(file) = &arguments.markdown {
-            fs::write(file, self.markdown())
-                .with_context(|| format!("writing {}", file.display()))?;
-        }
+        wireboot_output::json(arguments.json.as_deref(), self)?;
+        wireboot_output::text(arguments.markdown.as_deref(), || self.markdown())?;
         if let Some(file) = &arguments.plot {
             self.draw(file)?;
         }

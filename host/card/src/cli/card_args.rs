@@ -1,0 +1,89 @@
+//! What each card can be told, whatever is behind it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use wireboot_card::{Lies, Pace};
+
+use super::chunk::{self, ChunkArgument};
+use super::fault::FaultArgument;
+use super::pace::{BusArgument, LineArgument};
+use crate::card::{HostCard, Offer};
+use crate::mishap::Mishaps;
+use crate::stage::Stage;
+use crate::wires::HostWire;
+
+/// Chunks, speed, faults, counters.
+#[derive(Args, Clone, Debug)]
+pub struct CardArgs {
+    /// How frames are gathered for a driver that asks for chunks, as wireboot's does: frames=N, from 2 on, bytes=N, from 1514 to 1048576, and micros=N, up to
+    /// 10000, with commas between, or none. So many frames or bytes are shown to the machine together, several in one buffer; with micros, the first waits
+    /// so long for others, with 0 they go as soon as no more are there. What is not named is as by default
+    #[arg(long, value_name = "LIST", default_value = chunk::DEFAULT)]
+    chunk: ChunkArgument,
+    /// Let units cross a bus, by the models of `wireboot nic table`: pci32-33, pci64-33, pci32-66, pci64-66, or per-transfer=NS,rate=R. It carries one at a
+    /// time, either way. Rates are in bits a second, with k, m or g behind
+    #[arg(long, value_name = "BUS")]
+    bus: Option<BusArgument>,
+    /// Let frames take a line: 1g, 10g, 25g, 100g or rate=R, and behind it delay=MS, loss=PERCENT, mtu=N (without, 1500), seed=N with commas
+    /// between. The same seed (without, 1) loses the same frames
+    #[arg(long, value_name = "LINE")]
+    line: Option<LineArgument>,
+    /// Do wrong, to see what a guest does: used-index, foreign-buffer, repeated-buffer, length, buffer-count, checksum, lost, late, order, silence, flap
+    /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
+    #[arg(long, value_name = "FAULTS")]
+    fault: Option<FaultArgument>,
+    /// Keep counters in FILE, as JSON, written anew each second and at the end
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    stats: Option<PathBuf>,
+}
+
+impl CardArgs {
+    /// Looks whether a card with so many pairs of queues can do that.
+    ///
+    /// # Errors
+    /// What it cannot, and what to do.
+    pub(super) fn check(&self, queues: usize) -> Result<()> {
+        let plain = self.bus.is_none() && self.line.is_none();
+        ensure!(
+            queues == 1 || plain,
+            "a bus or a line carries one pair of queues: leave out queues={queues}, or --bus and --line"
+        );
+        Ok(())
+    }
+
+    /// A card that listens at `socket`, with a pair of queues for each wire, and offers those of the offloads that there are.
+    ///
+    /// # Errors
+    /// What keeps it from that, and what to do.
+    pub(super) fn start(
+        &self,
+        socket: &Path,
+        wires: Vec<HostWire>,
+        offloads: u64,
+    ) -> Result<HostCard> {
+        self.check(wires.len())?;
+        let pace = Pace {
+            bus: self.bus.map(|argument| argument.0),
+            line: self.line.map(|argument| argument.line),
+            seed: self.line.map_or(0, |argument| argument.seed),
+        };
+        let stages = wires.into_iter().map(|wire| Stage::new(wire, pace));
+        let offer = Offer {
+            offloads,
+            chunks: self.chunk.0,
+        };
+        let faults = match &self.fault {
+            Some(fault) => (fault.lies(), fault.mishaps()),
+            None => (Lies::default(), Mishaps::new(Vec::new(), 0)),
+        };
+        HostCard::new(
+            socket,
+            stages.collect(),
+            offer,
+            self.stats.as_deref(),
+            faults,
+        )
+    }
+}
