@@ -304,7 +304,8 @@ fn a_tap_that_goes_is_read_no_more() {
 
 /// Two taps of stations that share a bridge, and memory for a unit of each.
 fn two_taps() -> (Tap, Tap, Mapping, Vec<Span>) {
-    sh("ip link add br0 type bridge
+    // One that snoops says by IGMP that it looks for multicast routers (RFC 4286).
+    sh("ip link add br0 type bridge mcast_snooping 0
         echo 1 > /proc/sys/net/ipv6/conf/br0/disable_ipv6
         ip link set br0 up
         for n in 0 1; do
