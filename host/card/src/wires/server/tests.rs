@@ -10,9 +10,11 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use tempfile::TempDir;
+use wireboot_card::coalesce::Limits;
 use wireboot_card::{GuestMemory, Lies, Pace, Queue, RingLayout, RingStart};
 use wireboot_server::directory::Directory;
 use wireboot_server::event::Events;
+use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
 
 use super::*;
 use crate::memory::Place;
@@ -296,11 +298,16 @@ struct Asked {
 }
 
 fn asked(base: u16) -> Asked {
+    asked_for(base, &read_request(), None)
+}
+
+/// The same for the answer to a frame. With limits of chunks, the guest has asked the card itself, too.
+fn asked_for(base: u16, frame: &[u8], chunks: Option<Limits<Duration>>) -> Asked {
     let folder = tempfile::tempdir().unwrap();
     let mut wire = wire(folder.path(), &[1; 100]);
     let file = GuestFile::new();
     let memory = file.map();
-    send(&mut wire, &memory, &read_request());
+    send(&mut wire, &memory, frame);
     for n in 0..u64::from(SIZE) {
         let address = ROOM + 0x800 * n;
         memory.write(16 * n, &address.to_le_bytes()).unwrap();
@@ -316,31 +323,102 @@ fn asked(base: u16) -> Asked {
         .unwrap();
     let wire = HostWire::Server(Box::new(wire));
     let stage = Stage::new(wire, Pace::default());
-    let poller = Poller::start(vec![stage], Lies::default(), None).unwrap();
+    let poller = Poller::start(vec![stage], Lies::default(), chunks).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let ring = RunningRing {
-        start: RingStart {
-            layout: LAYOUT,
-            base,
-            features: feature::VERSION_1,
-        },
-        kick: eventfd(0, flags).unwrap(),
-        call: None,
-        error: None,
+    let mut start = |queue, layout| {
+        let ring = RunningRing {
+            start: RingStart {
+                layout,
+                base,
+                features: feature::VERSION_1,
+            },
+            kick: eventfd(0, flags).unwrap(),
+            call: None,
+            error: None,
+        };
+        handle.start(PairQueue { pair: 0, queue }, ring);
     };
-    let queue = PairQueue {
-        pair: 0,
-        queue: Queue::Receive,
-    };
-    handle.start(queue, ring);
+    if chunks.is_some() {
+        ask_card(&memory, base);
+        start(Queue::Transmit, SENDS);
+    }
+    start(Queue::Receive, LAYOUT);
     Asked {
         memory,
         poller,
         _handle: handle,
         _folder: folder,
     }
+}
+
+/// The guest's transmit ring, and its one buffer.
+const SENDS: RingLayout = RingLayout {
+    size: SIZE,
+    descriptors: 0x3000,
+    available: 0x4000,
+    used: 0x5000,
+};
+const QUESTION: u64 = 0xd000;
+
+/// Has the ring begin with the question of a driver that takes chunks of any size.
+fn ask_card(memory: &Mapping, base: u16) {
+    let question = Hello {
+        kind: Kind::Question,
+        source: GUEST,
+        token: 7,
+        features: CHUNKS,
+        chunks: Chunks {
+            frames: u16::MAX,
+            bytes: u32::MAX,
+            micros: u32::MAX,
+        },
+    };
+    let unit = [&[0; 12][..], &question.emit()].concat();
+    memory.write(QUESTION, &unit).unwrap();
+    let descriptor = [QUESTION.to_le_bytes(), (unit.len() as u64).to_le_bytes()];
+    memory
+        .write(SENDS.descriptors, descriptor.as_flattened())
+        .unwrap();
+    let entry = SENDS.available + 4 + 2 * u64::from(base % SIZE);
+    memory.write(entry, &[0, 0]).unwrap();
+    memory.store(SENDS.used + 2, base, Release).unwrap();
+    memory
+        .store(SENDS.available + 2, base + 1, Release)
+        .unwrap();
+}
+
+/// Nobody rings, and the server has no timer: what is gathered goes by its own.
+#[test]
+fn a_frame_that_waits_for_others_goes_by_a_card_asleep() {
+    let who_has = [
+        &[0xff; 6][..],
+        &GUEST,
+        &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+        &GUEST,
+        &[10, 77, 0, 200, 0, 0, 0, 0, 0, 0, 10, 77, 0, 1],
+    ];
+    let limits = Limits {
+        frames: 43,
+        bytes: 65_536,
+        wait: Duration::from_millis(20),
+    };
+    let base = SIZE;
+    let asked = asked_for(base, &who_has.concat(), Some(limits));
+    let begun = Instant::now();
+    // The card's own answer, and the server's.
+    while asked.memory.load(LAYOUT.used + 2, Acquire).unwrap() != base + 2 {
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(60), "it waits for ever");
+        std::thread::yield_now();
+    }
+    let room = [Span {
+        address: ROOM + 0x800 + 12,
+        len: 100,
+    }];
+    let reply = content(&asked.memory, &room, 42);
+    assert_eq!(reply[..14], [&GUEST[..], &SERVER, &[8, 6]].concat());
 }
 
 /// Nobody rings: the poller wakes by the server's time.
