@@ -5,7 +5,8 @@
 //! straight to their place in the file; the task around it acknowledges windows, asks for memory, keeps
 //! time and handles everything that is not DATA.
 //!
-//! Where no block arrives, the path may not take packets of that size: smaller ones are asked for. A server with several
+//! Where no block arrives, the path may not take packets of that size: smaller ones are asked for. Where the card puts datagrams together
+//! ([`Stack::takes_long_datagrams`]), the largest blocks are asked for first. A server with several
 //! addresses is asked at each, a quarter of a second apart; the first that answers has the transfer.
 
 mod error;
@@ -42,6 +43,10 @@ const FIRST_BLOCK: Duration = Duration::from_millis(3500);
 /// Largest window asked for, in blocks. Twice as many bring nothing more, and a burst must fit the buffers of the
 /// switches on the way.
 const MAX_WINDOW: u16 = 256;
+/// The same where blocks are longer than the MTU: each is many frames.
+const MAX_LONG_WINDOW: u16 = 8;
+/// Receive memory that such a block takes, with all headers, in bytes.
+const LONG_BLOCK_ROOM: usize = 1 << 16;
 /// First wait for an answer to a request; doubled for each retransmission.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(1000);
 /// Longest wait between two packets of ours, after any number of retransmissions.
@@ -141,10 +146,12 @@ pub async fn get(
             socket: stack.udp_with_sink(transfer.clone()),
             transfer: transfer.clone(),
             announced: None,
+            long: false,
             ended: false,
         };
         let result = run.run(servers, file, ask, most, destination).await;
         run.ended = true;
+        let long = run.long;
         drop(run);
         let (peer, size, arrived, held) = {
             let transfer = transfer.borrow();
@@ -165,10 +172,19 @@ pub async fn get(
         }
         match result {
             Ok(Ending::File(file)) => return Ok(file),
+            Ok(Ending::ShortBlocks) => stack.give_up_long_datagrams(),
             Ok(Ending::TooFast) => {
-                stack.stop_probing();
+                if long {
+                    stack.give_up_long_datagrams();
+                } else {
+                    stack.stop_probing();
+                }
                 // What is still on its way would push the answer to the next request out of the buffers.
                 stack.sleep(DRAIN_PAUSE).await;
+            }
+            Ok(Ending::NoBlock) if long => {
+                log::warn!("{file}: no TFTP block of {size} bytes arrives; asking for short ones");
+                stack.give_up_long_datagrams();
             }
             Ok(Ending::NoBlock) => {
                 let mut smaller = SMALLER.into_iter().filter(|_| sizes.block.is_none());
@@ -213,8 +229,10 @@ pub async fn get(
 /// How an attempt ended without an error.
 enum Ending {
     File(TftpFile),
-    /// The window turned out to be too large for the receive buffers.
+    /// The window turned out to be too large for the receive buffers, or blocks in fragments too long for the path.
     TooFast,
+    /// The server has no blocks longer than the MTU: with shorter ones, the window can be larger.
+    ShortBlocks,
     /// The server answers, but no block arrives.
     NoBlock,
 }
@@ -235,6 +253,8 @@ struct Run<'a> {
     socket: UdpSocket,
     transfer: Rc<RefCell<Transfer>>,
     announced: Option<u64>,
+    /// Blocks are longer than the MTU.
+    long: bool,
     /// It has come to an end of its own.
     ended: bool,
 }
@@ -259,7 +279,17 @@ impl Run<'_> {
     ) -> Result<Ending, TftpError> {
         let asked = self.options(servers, ask, most);
         let first = self.request(servers, file, &asked).await?;
-        self.begin(&first, &asked, destination).await?;
+        let granted = self.granted(&first, &asked)?;
+        let short = self.short_block(servers, most);
+        self.long = granted.block_size > Some(short);
+        if asked.block_size > Some(short) && !self.long && window_is_short(&asked, &granted) {
+            self.refuse(
+                ErrorCode::UNDEFINED,
+                "short blocks: asking for a larger window",
+            );
+            return Ok(Ending::ShortBlocks);
+        }
+        self.begin(&first, &granted, destination).await?;
         self.begin_trial();
         let began = self.stack.now();
         let mut pace = Pace::new(self.floor, 0, began);
@@ -333,10 +363,11 @@ impl Run<'_> {
         }
     }
 
-    /// Where nobody knows what the receive buffers hold, the first windows show it.
+    /// Where nobody knows what the receive buffers hold, or whether fragments arrive, the first windows show it.
     fn begin_trial(&self) {
         let mut transfer = self.transfer.borrow_mut();
-        let unsure = self.sizes.window == Window::Own && self.stack.probes_receive_frames();
+        let probes = self.sizes.window == Window::Own && self.stack.probes_receive_frames();
+        let unsure = self.long || probes;
         let trial = unsure && transfer.window > 1;
         transfer.trial = trial.then_some(Trial {
             end: TRIAL * u64::from(transfer.window),
@@ -353,22 +384,34 @@ impl Run<'_> {
         before.is_some_and(|before| transfer.retransmissions > before)
     }
 
-    fn options(&self, servers: &[SocketAddr], ask: Ask, most: u16) -> TransferOptions {
-        if ask == Ask::Nothing {
-            return TransferOptions::default();
-        }
+    /// The largest block of up to `most` bytes that is no longer than what the paths to all servers take.
+    fn short_block(&self, servers: &[SocketAddr], most: u16) -> u16 {
         let room = |server: &SocketAddr| {
             let server = server.ip();
             self.stack.path_mtu(server).saturating_sub(headers(server))
         };
-        let block_size = servers
+        servers
             .iter()
             .map(room)
             .fold(most, u16::min)
-            .clamp(DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE);
-        let honest = self.stack.receive_frames() / self.sharers.max(1);
-        let honest = u16::try_from(honest).unwrap_or(u16::MAX);
-        let honest = honest.clamp(1, MAX_WINDOW);
+            .clamp(DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE)
+    }
+
+    fn options(&self, servers: &[SocketAddr], ask: Ask, most: u16) -> TransferOptions {
+        if ask == Ask::Nothing {
+            return TransferOptions::default();
+        }
+        let own = self.sizes == Sizes::default();
+        let long = own && most == MAX_BLOCK_SIZE && self.stack.takes_long_datagrams();
+        let (block_size, blocks, most_blocks) = if long {
+            let blocks = self.stack.receive_bytes() / LONG_BLOCK_ROOM;
+            (MAX_BLOCK_SIZE, blocks, MAX_LONG_WINDOW)
+        } else {
+            let blocks = self.stack.receive_frames();
+            (self.short_block(servers, most), blocks, MAX_WINDOW)
+        };
+        let honest = u16::try_from(blocks / self.sharers.max(1)).unwrap_or(u16::MAX);
+        let honest = honest.clamp(1, most_blocks);
         let window = match self.sizes.window {
             Window::Own => Some(honest),
             Window::Of(blocks) => Some(blocks),
@@ -389,29 +432,25 @@ impl Run<'_> {
         }
     }
 
-    /// Handles the first answer: an OACK, the first block of a server without options, or an error.
+    /// What the first answer grants: an OACK, the first block of a server without options, or an error.
+    fn granted(&self, first: &[u8], asked: &TransferOptions) -> Result<TransferOptions, TftpError> {
+        match Packet::parse(first) {
+            Ok(Packet::Oack(options)) => TransferOptions::from_acknowledgement(options)
+                .map_err(TftpError::from)
+                .and_then(|granted| within(&granted, asked).map(|()| granted))
+                .inspect_err(|_| self.refuse(ErrorCode::OPTIONS, "option value not asked for")),
+            Ok(Packet::Error { code, text }) => Err(server_error(code, text)),
+            _ => Ok(TransferOptions::default()),
+        }
+    }
+
+    /// Has the server begin by these terms, if it has not.
     async fn begin(
         &mut self,
         first: &[u8],
-        asked: &TransferOptions,
+        granted: &TransferOptions,
         destination: &mut impl Destination,
     ) -> Result<(), TftpError> {
-        let granted = match Packet::parse(first) {
-            Ok(Packet::Oack(options)) => {
-                let granted = TransferOptions::from_acknowledgement(options)
-                    .map_err(TftpError::from)
-                    .and_then(|granted| within(&granted, asked).map(|()| granted));
-                match granted {
-                    Ok(granted) => granted,
-                    Err(error) => {
-                        self.refuse(ErrorCode::OPTIONS, "option value not asked for");
-                        return Err(error);
-                    }
-                }
-            }
-            Ok(Packet::Error { code, text }) => return Err(server_error(code, text)),
-            _ => TransferOptions::default(),
-        };
         let varies = granted.variable_window.is_some();
         if self.sizes.window == Window::Variable && !varies {
             self.refuse(ErrorCode::OPTIONS, "no windows that vary");
@@ -591,6 +630,14 @@ impl Run<'_> {
             },
         })
     }
+}
+
+/// Whether the file has more than a window, which was asked for with longer blocks, and granted.
+fn window_is_short(asked: &TransferOptions, granted: &TransferOptions) -> bool {
+    let block = u64::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
+    let window = granted.window_size.unwrap_or(1);
+    let more = |size| size > block * u64::from(window);
+    asked.window_size == Some(window) && granted.transfer_size.is_none_or(more)
 }
 
 fn server_error(code: ErrorCode, message: &[u8]) -> TftpError {

@@ -114,6 +114,7 @@ impl<N: Nic> Engine<N> {
             let passed = ingress.passed();
             rx.burst(BURST, |frame| ingress.frame(&frame))? + passed
         };
+        self.stack.set_joins_datagrams(self.nic.joins_datagrams());
         let mut context = Context::from_waker(Waker::noop());
         self.tasks
             .retain_mut(|task| task.as_mut().poll(&mut context) == Poll::Pending);

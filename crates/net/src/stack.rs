@@ -32,6 +32,10 @@ struct Shared {
     properties: Properties,
     /// Windows count [`Properties::receive_frames_probe`], too.
     probes: Cell<bool>,
+    /// The card puts fragments together, as it says itself.
+    joins_datagrams: Cell<bool>,
+    /// It was of no use.
+    no_long_datagrams: Cell<bool>,
 }
 
 /// Asks `ready` once a turn of the engine, until it has something.
@@ -55,6 +59,8 @@ impl Stack {
             random: RefCell::new(random),
             properties,
             probes: Cell::new(properties.receive_frames_probe > 0),
+            joins_datagrams: Cell::new(false),
+            no_long_datagrams: Cell::new(false),
         }))
     }
 
@@ -65,6 +71,10 @@ impl Stack {
 
     pub(crate) fn set_now(&self, now: Instant) {
         self.0.now.set(now);
+    }
+
+    pub(crate) fn set_joins_datagrams(&self, joins: bool) {
+        self.0.joins_datagrams.set(joins);
     }
 
     /// A random ephemeral port (RFC 6056) that `free` accepts.
@@ -174,6 +184,24 @@ impl Stack {
     /// Frames were lost for which there was no buffer: from now on windows count only those that there are.
     pub fn stop_probing(&self) {
         self.0.probes.set(false);
+    }
+
+    /// Bytes that the receive buffers hold when the card packs large units.
+    #[must_use]
+    pub fn receive_bytes(&self) -> usize {
+        self.0.properties.receive_bytes
+    }
+
+    /// Whether datagrams longer than the MTU may be asked for: the card puts them together
+    /// ([`Nic::joins_datagrams`](wireboot_nic::Nic::joins_datagrams)), and nobody has given them up.
+    #[must_use]
+    pub fn takes_long_datagrams(&self) -> bool {
+        self.0.joins_datagrams.get() && !self.0.no_long_datagrams.get()
+    }
+
+    /// Datagrams longer than the MTU do not arrive, or nobody sends them: none are to be asked for from now on.
+    pub fn give_up_long_datagrams(&self) {
+        self.0.no_long_datagrams.set(true);
     }
 
     /// Takes on an IPv4 address, routes and MTU, instead of any former ones.

@@ -93,6 +93,13 @@ macro_rules! nic_enum {
                 }
             }
 
+            fn joins_datagrams(&self) -> bool {
+                match self {
+                    Self::$first(nic) => nic.joins_datagrams(),
+                    Self::$second(nic) => nic.joins_datagrams(),
+                }
+            }
+
             fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
                 match self {
                     Self::$first(nic) => {

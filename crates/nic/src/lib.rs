@@ -289,6 +289,12 @@ pub trait Nic {
     /// True when the link is up, or when the device cannot tell.
     fn link_up(&mut self) -> bool;
 
+    /// True once the device has said that it puts the fragments of UDP datagrams together and lends each datagram as one unit, so that long
+    /// ones cost no more than short ones.
+    fn joins_datagrams(&self) -> bool {
+        false
+    }
+
     /// Both halves at once, so that a received unit can be answered while it is on loan.
     fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>);
 

@@ -108,6 +108,10 @@ impl<N: Nic, H: Hook> Nic for Hooked<N, H> {
         self.shared.borrow_mut().nic.link_up()
     }
 
+    fn joins_datagrams(&self) -> bool {
+        self.shared.borrow().nic.joins_datagrams()
+    }
+
     fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
         (&mut self.rx, &mut self.tx)
     }

@@ -105,6 +105,9 @@ pub struct NicConfig {
     /// Whether the device joins TCP segments and UDP datagrams that arrive together into units of up to
     /// 64 KB with a trusted checksum (GUEST_TSO, GUEST_USO), of both IP versions.
     pub coalesce: bool,
+    /// Whether the device puts fragments of UDP datagrams together. The other end of the link then sends each datagram as one frame, which
+    /// the link treats as its fragments: lost where one of them is, and in as many buffers.
+    pub joins_datagrams: bool,
     /// Received units are lent in parts of this many bytes (at least 128), as scattered receive buffers would.
     pub part_len: Option<usize>,
     /// Whether the device completes checksums on transmit.
@@ -127,6 +130,7 @@ impl NicConfig {
             receive_frames_reported: None,
             transmit_frames: 256,
             coalesce: false,
+            joins_datagrams: false,
             part_len: None,
             transmit_checksum: false,
             transmit_unit: 0,
@@ -258,7 +262,7 @@ impl Nic for SimNic {
         Properties {
             mac: self.config.mac,
             mtu: self.config.mtu,
-            max_receive: if self.config.coalesce {
+            max_receive: if self.config.coalesce || self.config.joins_datagrams {
                 coalesce::MAX_UNIT
             } else {
                 frame
@@ -273,6 +277,10 @@ impl Nic for SimNic {
 
     fn link_up(&mut self) -> bool {
         lock(&self.rx.inbound).up
+    }
+
+    fn joins_datagrams(&self) -> bool {
+        self.config.joins_datagrams
     }
 
     fn split(&mut self) -> (&mut SimReceive, &mut SimTransmit) {
@@ -324,10 +332,10 @@ impl SimReceive {
                 break;
             }
             let (key, bytes) = entry.remove_entry();
-            buffered += 1;
-            if buffered > self.config.receive_frames
-                || bytes.len() > usize::from(self.config.mtu) + 14
-            {
+            let frame = usize::from(self.config.mtu) + 14;
+            buffered += bytes.len().div_ceil(frame).max(1);
+            let too_long = bytes.len() > frame && !self.config.joins_datagrams;
+            if buffered > self.config.receive_frames || too_long {
                 self.counters.receive_dropped += 1;
                 continue;
             }

@@ -377,6 +377,10 @@ impl<P: PciFunction> Nic for VirtioNet<P> {
         self.queues.link_up(self.device.user())
     }
 
+    fn joins_datagrams(&self) -> bool {
+        self.queues.rx.hello.joins_datagrams()
+    }
+
     fn split(&mut self) -> (VirtioReceive<'_, P>, VirtioTransmit<'_, P>) {
         self.queues.split(self.device.user())
     }

@@ -98,6 +98,10 @@ impl<N: Nic> Nic for Vlan<N> {
         self.nic.link_up()
     }
 
+    fn joins_datagrams(&self) -> bool {
+        self.nic.joins_datagrams()
+    }
+
     fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
         let (rx, tx) = self.nic.split();
         let id = self.id;

@@ -8,11 +8,13 @@ pub(crate) fn is_as_its_nic<N: Nic>(wrap: impl FnOnce(SimNic) -> N) -> Counters 
     let (mut inner, mut peer) = link(LinkConfig::default(), LinkConfig::default(), 1);
     inner.configure(NicConfig {
         transmit_frames: 3,
+        joins_datagrams: true,
         ..NicConfig::new([2, 0, 0, 0, 0, 9])
     });
     let (clock, properties) = (inner.clock(), inner.properties());
     let mut nic = wrap(inner);
     assert_eq!(nic.properties(), properties);
+    assert!(nic.joins_datagrams());
     for up in [false, true] {
         peer.set_link_up(up);
         assert_eq!(nic.link_up(), up);

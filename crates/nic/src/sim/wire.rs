@@ -7,6 +7,9 @@ use std::sync::Mutex;
 
 use super::LinkConfig;
 
+/// The longest frame of plain Ethernet. A longer one is a datagram in fragments.
+const LONGEST: usize = 1514;
+
 /// One direction of a link.
 pub(super) struct Direction {
     config: LinkConfig,
@@ -67,7 +70,8 @@ impl Direction {
         self.busy_until = self.busy_until.max(now) + wire_time as i64;
         let departure = self.busy_until;
         self.departures.push_back(departure);
-        if self.drawn(self.config.loss) {
+        let fragments = frame.len().div_ceil(LONGEST).max(1);
+        if (0..fragments).any(|_| self.drawn(self.config.loss)) {
             self.lost += 1;
             return;
         }

@@ -74,6 +74,11 @@ impl Agreement {
         self.answer.is_some() && self.gives_chunks
     }
 
+    pub(super) fn joins_datagrams(&self) -> bool {
+        self.answer
+            .is_some_and(|answer| answer.features & DATAGRAMS != 0)
+    }
+
     pub(super) fn agreed(&self) -> Option<Hello> {
         self.answer
     }

@@ -14,7 +14,7 @@ use crate::{
 use wireboot_nic::model::{Model, ModelConfig, ModelPci};
 use wireboot_nic::virtio::VirtioNet;
 use wireboot_nic::{Fault, Nic, Offload, Receive, SendError, Transmit};
-use wireboot_wire::card::hello::CHUNKS;
+use wireboot_wire::card::hello::{CHUNKS, DATAGRAMS};
 
 /// virtio-net's feature bit for an address of its own.
 const MAC: u64 = 1 << 5;
@@ -252,12 +252,14 @@ fn asked(features: u64) -> Option<u32> {
     nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
     assert!(card.wire().wire().sent.is_empty());
     assert_eq!(nic.counters().receive_dropped, 0);
-    nic.agreed().map(|answer| answer.features)
+    let agreed = nic.agreed().map(|answer| answer.features);
+    let joins = agreed.is_some_and(|features| features & DATAGRAMS != 0);
+    assert_eq!(nic.joins_datagrams(), joins);
+    agreed
 }
 
 #[test]
 fn the_driver_and_the_card_agree() {
-    use wireboot_wire::card::hello::DATAGRAMS;
     assert_eq!(asked(feature::KNOWN), Some(DATAGRAMS));
     assert_eq!(asked(feature::KNOWN & !feature::MRG_RXBUF), Some(0));
     assert_eq!(asked(feature::KNOWN & !feature::GUEST_UFO), Some(0));

@@ -617,6 +617,7 @@ fn windows_are_shared() {
             socket: stack.udp_with_sink(transfer.clone()),
             transfer,
             announced: None,
+            long: false,
             ended: true,
         };
         run.options(&[], Ask::All, MAX_BLOCK_SIZE).window_size
@@ -642,6 +643,7 @@ fn a_window_is_on_trial_for_four_windows() {
         socket: stack.udp_with_sink(transfer.clone()),
         transfer: transfer.clone(),
         announced: None,
+        long: false,
         ended: true,
     };
     // A block was lost when so many of a window of 8 are there.

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod held;
+mod long;
 
 use super::*;
 use crate::destination::DestinationError;
@@ -446,11 +447,16 @@ fn fetch_into<D: Destination + 'static>(
     setup: impl FnOnce(&mut NicConfig),
     destination: impl FnOnce(&mut Engine<SimNic>) -> D,
 ) -> Fetched<D> {
-    let (mut near, far) = sim::link(wire, wire, seed);
+    let (mut near, mut far) = sim::link(wire, wire, seed);
     let mut config = NicConfig::new(near.properties().mac);
     config.receive_frames = 1024;
     setup(&mut config);
     near.configure(config);
+    if config.joins_datagrams {
+        let mut config = NicConfig::new(far.properties().mac);
+        config.mtu = u16::MAX;
+        far.configure(config);
+    }
     let clock = near.clock();
     let mut client = Engine::new(near, [1; 32]);
     let mut server = Engine::new(far, [2; 32]);

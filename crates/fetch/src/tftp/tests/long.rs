@@ -1,0 +1,118 @@
+//! Blocks longer than the MTU, by a card that puts datagrams together.
+
+use super::*;
+
+fn joining(nic: &mut NicConfig) {
+    nic.joins_datagrams = true;
+}
+
+/// The sizes of the transfer that brought the file.
+fn granted(outcome: &Outcome, manner: &Manner) -> (u16, u16) {
+    assert_eq!(outcome.bytes(), manner.file);
+    let granted = outcome.result.as_ref().unwrap().granted;
+    (granted.block, granted.window)
+}
+
+#[test]
+fn a_card_that_joins_datagrams_gets_the_largest_blocks() {
+    for v6 in [false, true] {
+        for slides in [false, true] {
+            let manner = Manner {
+                v6,
+                ..Manner {
+                    slides,
+                    ..sliding()
+                }
+            };
+            let outcome = fetch_with(&manner, LinkConfig::default(), 1, joining);
+            assert_eq!(granted(&outcome, &manner), (65_464, 8));
+            assert_eq!(outcome.log.borrow().requests, 1);
+            assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
+        }
+    }
+}
+
+#[test]
+fn blocks_of_a_given_size_are_no_longer() {
+    let manner = Manner {
+        sizes: Sizes {
+            block: Some(1000),
+            window: Window::Own,
+        },
+        ..Manner::default()
+    };
+    let outcome = fetch_with(&manner, LinkConfig::default(), 1, joining);
+    assert_eq!(granted(&outcome, &manner), (1000, 256));
+}
+
+/// What the receive buffers hold counts in bytes, for all that run at the same time.
+#[test]
+fn windows_of_long_blocks_fit_the_receive_buffers() {
+    let manner = Manner::default();
+    let window = |receive_frames| {
+        let outcome = fetch_with(&manner, LinkConfig::default(), 1, |nic| {
+            joining(nic);
+            nic.receive_frames = receive_frames;
+        });
+        granted(&outcome, &manner)
+    };
+    // Each frame has 1514 bytes.
+    assert_eq!(window(44), (65_464, 1));
+    assert_eq!(window(3 * 44), (65_464, 3));
+}
+
+#[test]
+fn a_server_with_short_blocks_is_asked_for_a_larger_window() {
+    let manner = Manner {
+        block_limit: 1400,
+        ..Manner::default()
+    };
+    let outcome = fetch_with(&manner, LinkConfig::default(), 1, joining);
+    assert_eq!(granted(&outcome, &manner), (1400, 256));
+    let log = outcome.log.borrow();
+    assert_eq!(log.requests, 2);
+    assert_eq!(log.data, manner.file.len() as u64 / 1400 + 1);
+    assert_eq!(log.errors, ["short blocks: asking for a larger window"]);
+}
+
+/// Nothing would be gained by a second request.
+#[test]
+fn a_server_with_short_blocks_and_no_need_for_a_larger_window_is_not_asked_again() {
+    let few = Manner {
+        block_limit: 1400,
+        file: vec![5; 8 * 1400],
+        ..Manner::default()
+    };
+    let single = Manner {
+        block_limit: 1400,
+        windows: false,
+        ..Manner::default()
+    };
+    for (manner, window) in [(few, 8), (single, 1)] {
+        let outcome = fetch_with(&manner, LinkConfig::default(), 1, joining);
+        assert_eq!(granted(&outcome, &manner), (1400, window));
+        assert_eq!(outcome.log.borrow().requests, 1);
+    }
+}
+
+#[test]
+fn where_fragments_are_lost_blocks_are_short() {
+    let manner = sliding();
+    let outcome = fetch_with(&manner, lossy(0.01), 3, joining);
+    assert_eq!(granted(&outcome, &manner), (1468, 256));
+    // They are no reason to trust the receive buffers less.
+    assert_eq!(outcome.log.borrow().requests, 2);
+}
+
+/// As behind a firewall that lets none through.
+#[test]
+fn where_no_fragment_arrives_blocks_are_short() {
+    let manner = Manner::default();
+    let outcome = fetch_with(&manner, LinkConfig::default(), 3, |nic| {
+        joining(nic);
+        nic.receive_frames = 40;
+    });
+    assert_eq!(granted(&outcome, &manner), (1468, 40));
+    assert_eq!(outcome.log.borrow().requests, 2);
+    assert!(outcome.micros < 5_000_000, "{} us", outcome.micros);
+}
