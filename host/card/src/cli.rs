@@ -4,6 +4,7 @@ mod arguments;
 mod card_args;
 mod chunk;
 mod fault;
+mod offload;
 mod pace;
 mod socket_place;
 
@@ -14,7 +15,6 @@ use std::str::FromStr;
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use wireboot_card::feature;
 
 use wireboot_server::event::{Console, Events};
 
@@ -84,11 +84,6 @@ pub struct RunArgs {
     /// several pairs of queues; serve=DIR, a boot server as of `wireboot nic serve DIR`, for one pair; or none
     #[arg(long, value_name = "WIRE")]
     pub wire: WireArgument,
-    /// What guests are offered, of what the card can: all, none, or a list of csum, guest_csum, guest_tso4, guest_tso6, guest_ecn, guest_ufo,
-    /// host_tso4, host_tso6, host_ecn, host_ufo with commas between. `guest_*` is what may come to the guest in large units, `host_*` what it may
-    /// send so. What one needs comes with it
-    #[arg(long, value_name = "LIST", default_value = "all")]
-    pub offload: OffloadArgument,
     /// What any card can be told
     #[command(flatten)]
     pub card: CardArgs,
@@ -194,52 +189,6 @@ impl FromStr for WireArgument {
     }
 }
 
-/// Offloads, as feature bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OffloadArgument(u64);
-
-impl FromStr for OffloadArgument {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut bits = match text {
-            "all" => !0,
-            "none" => 0,
-            list => list
-                .split(',')
-                .map(offload_named)
-                .try_fold(0, |all, bit| Ok::<_, String>(all | bit?))?,
-        };
-        for (bits_of, needed) in [
-            (
-                feature::GUEST_ECN,
-                feature::GUEST_TSO4 | feature::GUEST_TSO6,
-            ),
-            (feature::HOST_ECN, feature::HOST_TSO4 | feature::HOST_TSO6),
-        ] {
-            if bits & bits_of != 0 && bits & needed == 0 {
-                bits |= needed;
-            }
-        }
-        let guest = feature::GUEST_TSO4 | feature::GUEST_TSO6 | feature::GUEST_UFO;
-        let host = feature::HOST_TSO4 | feature::HOST_TSO6 | feature::HOST_UFO;
-        for (large, needed) in [(guest, feature::GUEST_CSUM), (host, feature::CSUM)] {
-            if bits & large != 0 {
-                bits |= needed;
-            }
-        }
-        Ok(Self(bits))
-    }
-}
-
-fn offload_named(name: &str) -> Result<u64, String> {
-    let known = feature::OFFLOADS.iter().find(|(known, _)| *known == name);
-    known.map(|(_, bit)| *bit).ok_or_else(|| {
-        let names = feature::OFFLOADS.map(|(name, _)| name).join(", ");
-        format!("{name:?} is no offload: all, none, or a list of {names}")
-    })
-}
-
 /// Runs the command to its end.
 ///
 /// # Errors
@@ -274,9 +223,7 @@ fn print_tables(arguments: &TableArgs) -> Result<()> {
 fn serve(arguments: &ServeArgs) -> Result<()> {
     let wire = server(&arguments.dir)?;
     let place = SocketPlace::choose(arguments.socket.as_deref())?;
-    // The server sends no fragments that a guest would need room for.
-    let offloads = !feature::GUEST_UFO;
-    let card = arguments.card.start(place.path(), vec![wire], offloads)?;
+    let card = arguments.card.start(place.path(), vec![wire])?;
     let text = arguments::text(Monitor::Qemu, place.path(), 1, MEMORY_MIB)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     println!("{text}");
@@ -308,7 +255,7 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
             vec![server(dir)?]
         }
     };
-    let card = arguments.card.start(path, wires, arguments.offload.0)?;
+    let card = arguments.card.start(path, wires)?;
     let socket = path.display();
     let option = if *queues > 1 {
         format!(",queues={queues}")
@@ -326,24 +273,6 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn offloads_are_named_and_bring_what_they_need() {
-        let bits = |text: &str| text.parse::<OffloadArgument>().map(|offloads| offloads.0);
-        assert_eq!(bits("all"), Ok(!0));
-        assert_eq!(bits("none"), Ok(0));
-        for (name, bit) in feature::OFFLOADS {
-            let bits = bits(name).unwrap();
-            assert_eq!(bits & bit, bit, "{name}");
-            assert_eq!(feature::consistent(bits), bits, "{name}");
-        }
-        let two = feature::CSUM | feature::HOST_TSO4 | feature::GUEST_CSUM;
-        assert_eq!(bits("host_tso4,guest_csum"), Ok(two));
-        for bad in ["", "tso", "csum,", "csum,all"] {
-            let error = bits(bad).unwrap_err();
-            assert!(error.contains("guest_ufo, host_tso4"), "{error}");
-        }
-    }
 
     #[test]
     fn sockets_have_a_path_and_queues() {

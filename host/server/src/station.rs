@@ -67,8 +67,17 @@ pub struct Frame<'a> {
     pub payload: Payload<'a>,
     /// The checksum that is not complete.
     pub partial: Option<Partial>,
-    /// Payload of each segment, where the frame is to be cut into several.
-    pub mss: Option<u16>,
+    /// How it is to be cut into several, where it is longer than the link's MTU.
+    pub cut: Option<Cut>,
+}
+
+/// How a frame is cut, for who cannot take it whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// To segments of TCP with so many bytes of payload.
+    Segments(u16),
+    /// To fragments of IP with so many bytes of payload.
+    Fragments(u16),
 }
 
 /// What all flows share.
@@ -165,6 +174,11 @@ impl Station {
             head: Vec::new(),
             due: None,
         }
+    }
+
+    /// Whether the machine on the link takes datagrams longer than the MTU ([`Cut::Fragments`]). Asked for when a read begins.
+    pub fn send_long_datagrams(&mut self, long: bool) {
+        self.downloads.long = long;
     }
 
     /// What it serves.
@@ -268,8 +282,8 @@ impl Station {
         }
     }
 
-    /// The next frame, if there is one to leave now, as long as the link takes. Where `longest` is said, frames of up to so many bytes that
-    /// are to be cut may come, too.
+    /// The next frame, if there is one to leave now. Where `longest` is said, segments of up to so many bytes that are to be cut may come, too,
+    /// and datagrams of any length after [`Self::send_long_datagrams`]. All others are as long as the link takes.
     pub fn next(&mut self, now: Duration, longest: Option<usize>) -> Option<Frame<'_>> {
         let now = self.host.epoch + now;
         self.head.clear();
@@ -291,7 +305,7 @@ impl Station {
             };
             let (step, partial) = self.step(flow, now, longest);
             match step {
-                Step::Frame { offset, len, mss } => {
+                Step::Frame { offset, len, cut } => {
                     self.streak += 1;
                     if self.streak >= STREAK {
                         (self.streak, self.turn) = (0, self.turn + 1);
@@ -305,7 +319,7 @@ impl Station {
                         head: &self.head,
                         payload,
                         partial,
-                        mss,
+                        cut,
                     });
                 }
                 Step::Nothing(at) => {
@@ -321,7 +335,7 @@ impl Station {
             head: &self.head,
             payload: Payload::default(),
             partial: None,
-            mss: None,
+            cut: None,
         })
     }
 
@@ -333,7 +347,7 @@ impl Station {
     ) -> (Step, Option<Partial>) {
         let (host, head) = (&mut self.host, &mut self.head);
         match flow {
-            Flow::Download(index) => (self.downloads.step(index, host, head, now), None),
+            Flow::Download(index) => self.downloads.step(index, host, head, now),
             Flow::Exchange(index) => {
                 let directory = &self.directory;
                 self.exchanges

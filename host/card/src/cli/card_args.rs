@@ -8,15 +8,21 @@ use wireboot_card::{Lies, Pace};
 
 use super::chunk::{self, ChunkArgument};
 use super::fault::FaultArgument;
+use super::offload::OffloadArgument;
 use super::pace::{BusArgument, LineArgument};
 use crate::card::{HostCard, Offer};
 use crate::mishap::Mishaps;
 use crate::stage::Stage;
 use crate::wires::HostWire;
 
-/// Chunks, speed, faults, counters.
+/// Offloads, chunks, speed, faults, counters.
 #[derive(Args, Clone, Debug)]
 pub struct CardArgs {
+    /// What guests are offered, of what the card can: all, none, or a list of csum, guest_csum, guest_tso4, guest_tso6, guest_ecn, guest_ufo,
+    /// host_tso4, host_tso6, host_ecn, host_ufo with commas between. `guest_*` is what may come to the guest in large units, `host_*` what it may
+    /// send so. What one needs comes with it
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    offload: OffloadArgument,
     /// How frames are gathered for a driver that asks for chunks, as wireboot's does: frames=N, from 2 on, bytes=N, from 1514 to 1048576, and micros=N, up to
     /// 10000, with commas between, or none. So many frames or bytes are shown to the machine together, several in one buffer; with micros, the first waits
     /// so long for others, with 0 they go as soon as no more are there. What is not named is as by default
@@ -53,16 +59,11 @@ impl CardArgs {
         Ok(())
     }
 
-    /// A card that listens at `socket`, with a pair of queues for each wire, and offers those of the offloads that there are.
+    /// A card that listens at `socket`, with a pair of queues for each wire.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
-    pub(super) fn start(
-        &self,
-        socket: &Path,
-        wires: Vec<HostWire>,
-        offloads: u64,
-    ) -> Result<HostCard> {
+    pub(super) fn start(&self, socket: &Path, wires: Vec<HostWire>) -> Result<HostCard> {
         self.check(wires.len())?;
         let pace = Pace {
             bus: self.bus.map(|argument| argument.0),
@@ -71,7 +72,7 @@ impl CardArgs {
         };
         let stages = wires.into_iter().map(|wire| Stage::new(wire, pace));
         let offer = Offer {
-            offloads,
+            offloads: self.offload.0,
             chunks: self.chunk.0,
         };
         let faults = match &self.fault {

@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use wireboot_card::{Header, Received, Span, Unit, feature};
 use wireboot_server::directory::Lying;
-use wireboot_server::station::{Frame, MTU, Partial, Piece, Station};
+use wireboot_server::station::{Cut, Frame, MTU, Partial, Piece, Station};
 
 use crate::memory::{MAX_SPANS, Mapping};
 
 /// Link header.
 const LINK: usize = 14;
+/// Bytes of a UDP header.
+const UDP_HEADER: usize = 8;
 /// The longest unit of a guest.
 const LONGEST: usize = 65_535 + LINK + 4;
 /// In a header: the transport checksum is still to be completed.
 const NEEDS_CSUM: u8 = 1;
-/// In a header: the unit is data of TCP over IPv4, as long as several segments.
+/// In a header: the unit is data of TCP over IPv4, as long as several segments, or a UDP datagram longer than the MTU.
 const TCPV4: u8 = 1;
+const UDP: u8 = 3;
 
 /// The wire to a server.
 pub(crate) struct ServerWire {
@@ -36,8 +39,9 @@ enum NotPut {
 }
 
 impl ServerWire {
-    /// Units of TCP and checksums may be left to the guest, and the guest may leave checksums.
-    pub(super) const OFFLOADS: u64 = feature::CSUM | feature::GUEST_CSUM | feature::GUEST_TSO4;
+    /// Units of TCP, long datagrams and checksums may be left to the guest, and the guest may leave checksums.
+    pub(super) const OFFLOADS: u64 =
+        feature::CSUM | feature::GUEST_CSUM | feature::GUEST_TSO4 | feature::GUEST_UFO;
 
     /// To this one.
     pub(crate) fn new(station: Station) -> Self {
@@ -63,7 +67,7 @@ impl ServerWire {
     }
 
     pub(super) fn useful_room(&self) -> usize {
-        if self.takes_segments() {
+        if self.takes_segments() || self.takes_datagrams() {
             LONGEST
         } else {
             self.max_unit()
@@ -72,6 +76,8 @@ impl ServerWire {
 
     pub(super) fn agree(&mut self, features: u64) {
         self.agreed = features;
+        let long = self.takes_datagrams();
+        self.station.send_long_datagrams(long);
     }
 
     /// The guest completes checksums.
@@ -82,6 +88,11 @@ impl ServerWire {
     /// The guest takes units of TCP longer than a segment, whose checksums are not complete.
     fn takes_segments(&self) -> bool {
         self.takes_partial() && self.agreed & feature::GUEST_TSO4 != 0
+    }
+
+    /// The guest takes datagrams longer than the MTU.
+    fn takes_datagrams(&self) -> bool {
+        self.takes_partial() && self.agreed & feature::GUEST_UFO != 0
     }
 
     pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>, now: Duration) -> bool {
@@ -133,8 +144,9 @@ fn header(partial: Option<Partial>, frame: &Frame<'_>) -> Header {
     let Some(partial) = partial else {
         return Header::default();
     };
-    let (gso_type, hdr_len, gso_size) = match frame.mss {
-        Some(mss) => (TCPV4, frame.head.len() as u16, mss),
+    let (gso_type, hdr_len, gso_size) = match frame.cut {
+        Some(Cut::Segments(size)) => (TCPV4, frame.head.len() as u16, size),
+        Some(Cut::Fragments(size)) => (UDP, (partial.start + UDP_HEADER) as u16, size),
         None => (0, 0, 0),
     };
     Header {

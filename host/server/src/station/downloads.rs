@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wireboot_wire::text;
-use wireboot_wire::tftp::{DATA_HEADER_LEN, ErrorCode, PORT, Packet, TransferOptions, data_header};
+use wireboot_wire::tftp::{
+    DATA_HEADER_LEN, ErrorCode, MAX_BLOCK_SIZE, PORT, Packet, TransferOptions, data_header,
+};
 
-use super::frame::{self, Peer};
+use super::frame::{self, Partial, Peer};
 use super::payload::{Part, Payload};
-use super::{Host, MTU};
+use super::{Cut, Host, MTU};
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
 use crate::read_ahead::ReadAhead;
@@ -22,8 +24,10 @@ const MAX_TRANSFERS: usize = 64;
 const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
 /// Largest window granted, in blocks.
 const MAX_WINDOW: u16 = 512;
-/// The largest block: a datagram of an MTU.
-const MAX_BLOCK_SIZE: u16 = (MTU - 28 - DATA_HEADER_LEN) as u16;
+/// The largest block of a datagram that fits the MTU.
+const SHORT_BLOCK: u16 = (MTU - 28 - DATA_HEADER_LEN) as u16;
+/// Bytes of a datagram, its header included, in each of its fragments: in units of 8 (RFC 791).
+const FRAGMENT: u16 = ((MTU - 20) & !7) as u16;
 /// The ports of transfers begin here (RFC 6335).
 const EPHEMERAL: u16 = 49_152;
 
@@ -47,11 +51,11 @@ struct Download {
 /// What a flow has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Headers were written; this much payload follows, to be cut into segments of `mss` bytes if it is said.
+    /// Headers were written; this much payload follows.
     Frame {
         offset: u64,
         len: usize,
-        mss: Option<u16>,
+        cut: Option<Cut>,
     },
     /// Nothing before something comes, or this moment.
     Nothing(Option<Instant>),
@@ -64,6 +68,8 @@ pub(super) enum Step {
 pub(super) struct Downloads {
     all: Vec<Download>,
     next_port: u16,
+    /// Blocks may be longer than the MTU.
+    pub(super) long: bool,
 }
 
 impl Downloads {
@@ -72,6 +78,7 @@ impl Downloads {
         Self {
             all: Vec::new(),
             next_port: EPHEMERAL | random,
+            long: false,
         }
     }
 
@@ -129,7 +136,12 @@ impl Downloads {
             return;
         }
         let asked = TransferOptions::from_request(request.options);
-        let (terms, granted) = agree(asked, content.len(), MAX_BLOCK_SIZE, MAX_WINDOW);
+        let largest = if self.long {
+            MAX_BLOCK_SIZE
+        } else {
+            SHORT_BLOCK
+        };
+        let (terms, granted) = agree(asked, content.len(), largest, MAX_WINDOW);
         let name = text::shown(request.filename.as_bytes());
         let port = self.port();
         self.all.push(Download {
@@ -187,9 +199,9 @@ impl Downloads {
         host: &mut Host,
         head: &mut Vec<u8>,
         now: Instant,
-    ) -> Step {
+    ) -> (Step, Option<Partial>) {
         let Some(download) = self.all.get_mut(index) else {
-            return Step::Nothing(None);
+            return (Step::Nothing(None), None);
         };
         let from = SocketAddrV4::new(host.address, download.port);
         match download.sender.next_action(now) {
@@ -198,11 +210,8 @@ impl Downloads {
                 frame::udp_headers(head, host.mac, from, download.peer, options.len());
                 head.extend_from_slice(options);
                 download.sender.sent(0, now);
-                Step::Frame {
-                    offset: 0,
-                    len: 0,
-                    mss: None,
-                }
+                let (offset, len, cut) = (0, 0, None);
+                (Step::Frame { offset, len, cut }, None)
             }
             Action::Send { first, .. } => {
                 if let Some(event) = download.start.take() {
@@ -212,17 +221,21 @@ impl Downloads {
                 if let Some(Part::File(content, _)) = download.parts.front() {
                     download.ahead.before(content, offset);
                 }
-                let datagram = DATA_HEADER_LEN + len;
-                frame::udp_headers(head, host.mac, from, download.peer, datagram);
-                head.extend(data_header(Sender::wire_number(first)));
+                let (datagram, peer) = (DATA_HEADER_LEN + len, download.peer);
+                let number = Sender::wire_number(first);
+                let (cut, partial) = if len > SHORT_BLOCK.into() {
+                    let partial =
+                        frame::long_udp_headers(head, host.mac, from, peer, datagram, number);
+                    (Some(Cut::Fragments(FRAGMENT)), Some(partial))
+                } else {
+                    frame::udp_headers(head, host.mac, from, peer, datagram);
+                    (None, None)
+                };
+                head.extend(data_header(number));
                 download.sender.sent(1, now);
-                Step::Frame {
-                    offset,
-                    len,
-                    mss: None,
-                }
+                (Step::Frame { offset, len, cut }, partial)
             }
-            Action::Wait(until) => Step::Nothing(Some(until)),
+            Action::Wait(until) => (Step::Nothing(Some(until)), None),
             Action::Ended(end) => {
                 let download = self.all.swap_remove(index);
                 let took = now.saturating_duration_since(download.began);
@@ -233,7 +246,7 @@ impl Downloads {
                     let frame = error(host, download.port, download.peer, code, text);
                     host.answer(frame);
                 }
-                Step::Over
+                (Step::Over, None)
             }
         }
     }

@@ -13,7 +13,7 @@ use wireboot_tcp::{Connection, InitialSequence, Limits, Listen, Segment, State, 
 use super::downloads::Step;
 use super::frame::{self, Partial, Peer};
 use super::payload::{Part, Payload};
-use super::{Host, MTU};
+use super::{Cut, Host, MTU};
 use crate::directory::Directory;
 use crate::http::{Body, Head, MAX_HEAD, Response, told};
 use crate::read_ahead::ReadAhead;
@@ -216,8 +216,8 @@ impl Exchanges {
             exchange.read_ahead(offset);
         }
         let (len, mss) = (out.len, out.mss);
-        let mss = (len > usize::from(mss)).then_some(mss);
-        (Step::Frame { offset, len, mss }, Some(partial))
+        let cut = (len > usize::from(mss)).then_some(Cut::Segments(mss));
+        (Step::Frame { offset, len, cut }, Some(partial))
     }
 
     /// What follows the headers of the segment that a connection has begun.

@@ -16,7 +16,8 @@ const LINK: usize = 14;
 const HOPS: u8 = 64;
 /// Bytes of a UDP header.
 const UDP: usize = 8;
-/// Where the checksum is in a TCP header.
+/// Where the checksum is in a UDP header, and in one of TCP.
+const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
 
 /// An Ethernet address.
@@ -186,13 +187,53 @@ pub(super) fn datagram(mac: Mac, from: SocketAddrV4, to: Peer, payload: &[u8]) -
 /// Writes the headers of a datagram. It has no checksum, which over IPv4 it may do without (RFC 768): nothing can happen to it on its way.
 pub(super) fn udp_headers(head: &mut Vec<u8>, mac: Mac, from: SocketAddrV4, to: Peer, len: usize) {
     ip_headers(head, mac, *from.ip(), to, IpNumber::UDP, UDP + len);
+    udp_header(head, from, to, len, 0);
+}
+
+/// The same of one that is longer than the MTU, whose fragments tell by `id` that they belong together. What is to be cut needs a checksum (virtio
+/// 1.2, section 5.1.6.2).
+pub(super) fn long_udp_headers(
+    head: &mut Vec<u8>,
+    mac: Mac,
+    from: SocketAddrV4,
+    to: Peer,
+    len: usize,
+    id: u16,
+) -> Partial {
+    let ip = Ipv4Header {
+        dont_fragment: false,
+        identification: id,
+        ..ip_header(*from.ip(), to, IpNumber::UDP, UDP + len)
+    };
+    link_and_ip(head, mac, to, ip);
+    let start = head.len();
+    let sum = pseudo_header(*from.ip(), to, IpNumber::UDP, UDP + len);
+    udp_header(head, from, to, len, sum);
+    Partial {
+        start,
+        offset: UDP_CHECKSUM,
+    }
+}
+
+fn udp_header(head: &mut Vec<u8>, from: SocketAddrV4, to: Peer, len: usize, checksum: u16) {
     let udp = UdpHeader {
         source_port: from.port(),
         destination_port: to.address.port(),
         length: (UDP + len) as u16,
-        checksum: 0,
+        checksum,
     };
     head.extend(udp.to_bytes());
+}
+
+/// The sum of the pseudo header (RFC 768, RFC 9293), which stands in the field of a checksum that is not complete.
+fn pseudo_header(from: Ipv4Addr, to: Peer, kind: IpNumber, len: usize) -> u16 {
+    !Sum16BitWords::new()
+        .add_4bytes(from.octets())
+        .add_4bytes(to.address.ip().octets())
+        .add_2bytes([0, kind.0])
+        .add_2bytes((len as u16).to_be_bytes())
+        .ones_complement()
+        .to_be()
 }
 
 /// Where a transport checksum is to be completed.
@@ -235,14 +276,7 @@ pub(super) fn tcp_headers(
     (tcp.syn, tcp.ack, tcp.psh) = (flag(Flags::SYN), flag(Flags::ACK), flag(Flags::PSH));
     (tcp.fin, tcp.rst) = (flag(Flags::FIN), flag(Flags::RST));
     let len = tcp.header_len() + out.len;
-    let (source, destination) = (from.ip().octets(), to.address.ip().octets());
-    tcp.checksum = !Sum16BitWords::new()
-        .add_4bytes(source)
-        .add_4bytes(destination)
-        .add_2bytes([0, IpNumber::TCP.0])
-        .add_2bytes((len as u16).to_be_bytes())
-        .ones_complement()
-        .to_be();
+    tcp.checksum = pseudo_header(*from.ip(), to, IpNumber::TCP, len);
     ip_headers(head, mac, *from.ip(), to, IpNumber::TCP, len);
     let start = head.len();
     head.extend_from_slice(&tcp.to_bytes());
@@ -261,8 +295,12 @@ pub(super) fn segment(mac: Mac, from: SocketAddrV4, to: Peer, out: &Transmit) ->
 }
 
 fn ip_headers(head: &mut Vec<u8>, mac: Mac, from: Ipv4Addr, to: Peer, kind: IpNumber, len: usize) {
-    head.extend(link(mac, to.mac, EtherType::IPV4));
-    let mut ip = Ipv4Header {
+    let ip = ip_header(from, to, kind, len);
+    link_and_ip(head, mac, to, ip);
+}
+
+fn ip_header(from: Ipv4Addr, to: Peer, kind: IpNumber, len: usize) -> Ipv4Header {
+    Ipv4Header {
         total_len: (Ipv4Header::MIN_LEN + len) as u16,
         dont_fragment: true,
         time_to_live: HOPS,
@@ -270,7 +308,11 @@ fn ip_headers(head: &mut Vec<u8>, mac: Mac, from: Ipv4Addr, to: Peer, kind: IpNu
         source: from.octets(),
         destination: to.address.ip().octets(),
         ..Ipv4Header::default()
-    };
+    }
+}
+
+fn link_and_ip(head: &mut Vec<u8>, mac: Mac, to: Peer, mut ip: Ipv4Header) {
+    head.extend(link(mac, to.mac, EtherType::IPV4));
     ip.header_checksum = ip.calc_header_checksum();
     head.extend_from_slice(&ip.to_bytes());
 }

@@ -70,7 +70,7 @@ fn act(
     now: &mut Duration,
     learnt: &mut Learnt,
 ) -> Option<()> {
-    match input.byte()? % 8 {
+    match input.byte()? % 9 {
         0 => station.take(input.bytes()?, false, *now),
         1 | 2 => {
             let port = u16::from(input.byte()?);
@@ -105,7 +105,11 @@ fn act(
         }
         5 => *now += Duration::from_millis(1 << (input.byte()? % 17)),
         6 => drain(station, *now, learnt, input.byte()?.into()),
-        _ => station.forget_flows(),
+        7 => station.forget_flows(),
+        _ => {
+            station.send_long_datagrams(input.byte()?.is_multiple_of(2));
+            station.forget_flows();
+        }
     }
     Some(())
 }
@@ -134,7 +138,11 @@ fn drain(station: &mut Station, now: Duration, learnt: &mut Learnt, most: usize)
         if let Some(partial) = frame.partial {
             partial.complete(&mut whole);
         }
-        let most = longest.filter(|_| frame.mss.is_some()).unwrap_or(14 + MTU);
+        let most = match frame.cut {
+            None => 14 + MTU,
+            Some(Cut::Segments(_)) => longest.unwrap(),
+            Some(Cut::Fragments(_)) => 14 + 65_535,
+        };
         assert!(whole.len() <= most, "a frame of {} bytes", whole.len());
         let arrived = frame::parse(&whole, CLIENT, false);
         match arrived {

@@ -67,7 +67,7 @@ impl Scene {
         loop {
             let frame = self.station.next(self.now, self.longest)?;
             let mut whole = frame.head.to_vec();
-            let mss = frame.mss;
+            let cut = frame.cut;
             let mut failure = None;
             for piece in frame.payload.pieces() {
                 if let Err(error) = append(&mut whole, piece) {
@@ -78,9 +78,13 @@ impl Scene {
                 partial.complete(&mut whole);
             }
             // Only what is to be cut is longer than the link takes.
-            assert_eq!(mss.is_some(), whole.len() > 14 + MTU);
-            let longest = self.longest.unwrap_or(14 + MTU);
-            assert!(whole.len() <= longest.min(14 + 65_535));
+            assert_eq!(cut.is_some(), whole.len() > 14 + MTU);
+            let longest = match cut {
+                None => 14 + MTU,
+                Some(Cut::Segments(_)) => self.longest.unwrap(),
+                Some(Cut::Fragments(_)) => 14 + 65_535,
+            };
+            assert!(whole.len() <= longest);
             match failure {
                 None => return Some(whole),
                 Some(error) => self.station.fail(&error, self.now),
@@ -253,14 +257,7 @@ fn machines_are_told_what_to_boot() {
     assert_eq!(wireboot, "http://10.77.0.1/wireboot.conf");
 }
 
-/// Reads a file by TFTP; the frame of each number in `lost` is lost on its way to the client. The file, or the server's error.
-fn read_by_tftp(
-    scene: &mut Scene,
-    name: &str,
-    options: TransferOptions,
-    lost: impl Fn(u32) -> bool,
-) -> Result<Vec<u8>, (ErrorCode, String)> {
-    const PORT: u16 = 3000;
+fn request(name: &str, options: TransferOptions) -> Vec<u8> {
     let mut pairs = Vec::new();
     options.emit(&mut pairs);
     let mut packet = Vec::new();
@@ -270,6 +267,24 @@ fn read_by_tftp(
         options: wireboot_wire::tftp::Options::new(&pairs),
     })
     .emit(&mut packet);
+    packet
+}
+
+fn ack(block: u16) -> Vec<u8> {
+    let mut packet = Vec::new();
+    Packet::Ack { block }.emit(&mut packet);
+    packet
+}
+
+/// Reads a file by TFTP; the frame of each number in `lost` is lost on its way to the client. The file, or the server's error.
+fn read_by_tftp(
+    scene: &mut Scene,
+    name: &str,
+    options: TransferOptions,
+    lost: impl Fn(u32) -> bool,
+) -> Result<Vec<u8>, (ErrorCode, String)> {
+    const PORT: u16 = 3000;
+    let packet = request(name, options);
     scene.take(&frame::datagram(CLIENT, from(PORT), peer(69), &packet));
     let block_size = usize::from(options.block_size.unwrap_or(512));
     let window = options.window_size.unwrap_or(1);
@@ -289,9 +304,12 @@ fn read_by_tftp(
         silent = 0;
         let (port, _, payload) = udp(&frame);
         let acknowledge = |scene: &mut Scene, block| {
-            let mut packet = Vec::new();
-            Packet::Ack { block }.emit(&mut packet);
-            scene.take(&frame::datagram(CLIENT, from(PORT), peer(port), &packet));
+            scene.take(&frame::datagram(
+                CLIENT,
+                from(PORT),
+                peer(port),
+                &ack(block),
+            ));
             scene.now += Duration::from_millis(1);
         };
         match Packet::parse(payload).unwrap() {
@@ -359,25 +377,53 @@ fn files_come_by_tftp() {
 fn no_block_is_longer_than_the_link_takes() {
     let file = bytes(10_000);
     let mut scene = Scene::new(&[("file", &file)]);
-    let mut packet = Vec::new();
-    let mut pairs = Vec::new();
-    options(9000, 4).emit(&mut pairs);
-    Packet::Rrq(wireboot_wire::tftp::Request {
-        filename: "file",
-        mode: "octet",
-        options: wireboot_wire::tftp::Options::new(&pairs),
-    })
-    .emit(&mut packet);
+    let packet = request("file", options(9000, 4));
     scene.take(&frame::datagram(CLIENT, from(3000), peer(69), &packet));
     let oack = scene.next().unwrap();
     let (port, _, payload) = udp(&oack);
     assert!(payload.windows(4).any(|w| w == b"1468"), "{payload:?}");
-    let mut packet = Vec::new();
-    Packet::Ack { block: 0 }.emit(&mut packet);
-    scene.take(&frame::datagram(CLIENT, from(3000), peer(port), &packet));
+    scene.take(&frame::datagram(CLIENT, from(3000), peer(port), &ack(0)));
     let window = scene.all();
     assert_eq!(window.len(), 4);
     assert!(window.iter().all(|frame| frame.len() == 14 + MTU));
+}
+
+/// To a machine that takes datagrams longer than the MTU.
+#[test]
+fn long_blocks_are_to_be_cut_to_fragments() {
+    let file = bytes(200_000);
+    let mut scene = Scene::new(&[("file", &file)]);
+    scene.station.send_long_datagrams(true);
+    for (block, window) in [(65_464, 1), (65_464, 8), (1469, 4), (1468, 4), (9000, 5)] {
+        let whole = read_by_tftp(&mut scene, "file", options(block, window), |_| false);
+        assert!(whole.as_ref() == Ok(&file), "{block}");
+        let lossy = read_by_tftp(&mut scene, "file", options(block, window), |n| n % 3 == 0);
+        assert!(lossy.as_ref() == Ok(&file), "{block}");
+    }
+}
+
+/// RFC 791: "don't fragment" is off, the identification is another one's, and a fragment has a multiple of 8 bytes. Virtio 1.2, section
+/// 5.1.6.2: the checksum is partial.
+#[test]
+fn the_headers_of_a_long_block_say_that_it_may_be_cut() {
+    let file = bytes(200_000);
+    let mut scene = Scene::new(&[("file", &file)]);
+    scene.station.send_long_datagrams(true);
+    let packet = request("file", options(65_464, 2));
+    scene.take(&frame::datagram(CLIENT, from(3000), peer(69), &packet));
+    let port = udp(&scene.next().unwrap()).0;
+    scene.take(&frame::datagram(CLIENT, from(3000), peer(port), &ack(0)));
+    for id in [1, 2] {
+        let frame = scene.station.next(scene.now, None).unwrap();
+        assert_eq!(frame.cut, Some(Cut::Fragments(1480)));
+        let partial = frame.partial.unwrap();
+        assert_eq!((partial.start, partial.offset), (34, 6));
+        assert_eq!(frame.head.len(), 46);
+        // Length, identification, flags.
+        assert_eq!(frame.head[16..22], [0xff, 0xd8, 0, id, 0, 0]);
+        // The sum of 10.77.0.1, 10.77.0.200, 17 and 65,476, carries added.
+        assert_eq!(frame.head[40..42], 0x1539u16.to_be_bytes());
+    }
 }
 
 #[test]

@@ -280,6 +280,56 @@ fn a_guest_that_takes_them_gets_units_of_many_segments() {
     }
 }
 
+#[test]
+fn a_guest_that_takes_them_gets_long_datagrams() {
+    let folder = tempfile::tempdir().unwrap();
+    let file: Vec<u8> = (0..50_000u32).map(|n| (n % 251) as u8).collect();
+    let both = feature::GUEST_CSUM | feature::GUEST_UFO;
+    for (features, long) in [(both, true), (feature::GUEST_UFO, false), (0, false)] {
+        let mut wire = wire(folder.path(), &file);
+        wire.agree(features);
+        assert_eq!(wire.useful_room() > LINK + MTU, long);
+        let memory = memory();
+        let room = [Span {
+            address: ROOM,
+            len: 0x8000,
+        }];
+        let request = b"\x00\x01file\x00octet\x00blksize\x0020001\x00";
+        send(&mut wire, &memory, &udp(69, request));
+        let Received::Unit { len, .. } = wire.receive(&memory, &room, NOW) else {
+            panic!("no OACK");
+        };
+        let oack = content(&memory, &room, len);
+        let granted = if long { "20001" } else { "1468" };
+        assert_eq!(
+            oack[42..],
+            [b"\0\x06blksize\0", granted.as_bytes(), b"\0"].concat()
+        );
+        let port = u16::from_be_bytes([oack[34], oack[35]]);
+        send(&mut wire, &memory, &udp(port, &[0, 4, 0, 0]));
+        let Received::Unit { len, header } = wire.receive(&memory, &room, NOW) else {
+            panic!("no block");
+        };
+        let frame = content(&memory, &room, len);
+        assert!(frame[46..] == file[..len - 46]);
+        if !long {
+            assert_eq!((header, len), (Header::default(), LINK + MTU));
+            continue;
+        }
+        let cut = Header {
+            csum_offset: 6,
+            gso_type: 3,
+            hdr_len: 42,
+            gso_size: 1480,
+            ..LEFT
+        };
+        assert_eq!((header, len), (cut, 20_047));
+        // All of the pseudo header, and nothing behind it.
+        let pseudo = [&frame[26..34], &[0, 17], &(len as u16 - 34).to_be_bytes()].concat();
+        assert_eq!(frame[40..42], sum(&pseudo).to_be_bytes());
+    }
+}
+
 /// Entries of the guest's receive ring.
 const SIZE: u16 = 8;
 const LAYOUT: RingLayout = RingLayout {
