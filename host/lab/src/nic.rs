@@ -48,15 +48,6 @@ impl Nic {
         Self::launch_queues(lab, program, network.queues())
     }
 
-    /// Starts `program`, a command for wireboot in the lab, as a card that is a boot server of `directory`, and waits until it listens.
-    ///
-    /// # Errors
-    /// When it does not start, with what it said.
-    pub fn serve(lab: &Lab, mut program: Command, directory: &Path) -> Result<Self> {
-        program.args(["nic", "serve"]).arg(directory);
-        Self::launch(lab, program)
-    }
-
     /// Starts `program`, a command for `wireboot nic serve` or `run` with all that it needs but a socket and a file for its counters, and waits
     /// until it listens.
     ///

@@ -75,10 +75,14 @@ pub struct Comparison {
     pub floor: f64,
 }
 
+/// No datagram is longer than a frame.
+const OFFLOADS: &str = "guest_tso4,guest_tso6,host_tso4,host_tso6,host_ufo";
 /// A frame is a unit of its own.
-const SINGLE: &[&str] = &["--chunk", "none"];
-/// As the card is by itself: frames in chunks.
-const CHUNKS: &[&str] = &[];
+const SINGLE: &[&str] = &["--chunk", "none", "--offload", OFFLOADS];
+/// Frames in chunks.
+const CHUNKS: &[&str] = &["--offload", OFFLOADS];
+/// As the card is by itself.
+const ALL: &[&str] = &[];
 
 /// The rung on which frames are counted, and no more.
 const THROWN_AWAY: &str = "driver";
@@ -130,7 +134,7 @@ const fn served(
 }
 
 /// All of them.
-pub(super) const COMPARISONS: [Comparison; 10] = [
+pub(super) const COMPARISONS: [Comparison; 12] = [
     Comparison {
         id: "tap-frames",
         title: "frames thrown away",
@@ -145,6 +149,7 @@ pub(super) const COMPARISONS: [Comparison; 10] = [
         floor: 1.15,
     },
     same("tap-http", "HTTP from nginx", "wireboot-http", 1.1),
+    same("tap-tftp", "TFTP from atftpd", "wireboot-tftp", 1.0),
     served(
         "serve-tftp",
         "TFTP, blocks of 1468",
@@ -162,10 +167,18 @@ pub(super) const COMPARISONS: [Comparison; 10] = [
         1.6,
     ),
     served(
+        "serve-tftp-messages",
+        "TFTP, blocks of 65464",
+        Protocol::Tftp,
+        ALL,
+        "wireboot-tftp-ours",
+        2.0,
+    ),
+    served(
         "serve-http",
         "HTTP",
         Protocol::Http,
-        CHUNKS,
+        ALL,
         "wireboot-http",
         1.3,
     ),
