@@ -6,23 +6,23 @@ mod chunk;
 mod fault;
 mod offload;
 mod pace;
+mod socket;
 mod socket_place;
+mod wire;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 
-use wireboot_server::event::{Console, Events};
-
 use self::card_args::CardArgs;
+pub use self::socket::SocketArgument;
 use self::socket_place::SocketPlace;
+pub use self::wire::WireArgument;
+use crate::card::HostCard;
 use crate::table::{BUSES, LINES, Tables};
-use crate::vhost::MAX_PAIRS;
-use crate::wires::{HostWire, ServerWire, Tap};
 
 /// Memory of a machine of which nobody says how much it has.
 const MEMORY_MIB: u32 = 1024;
@@ -59,10 +59,11 @@ pub enum Nic {
 pub struct ServeArgs {
     /// Directory to serve
     pub dir: PathBuf,
-    /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to [default: wireboot-card in
-    /// $XDG_RUNTIME_DIR, else in a new directory of this user's]
+    /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. Once for each machine, up to 16: each has a
+    /// network of its own, 10.77.0.0/24, 10.77.1.0/24 and so on [default: wireboot-card in $XDG_RUNTIME_DIR, else in a new directory of this
+    /// user's]
     #[arg(long, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
+    pub socket: Vec<PathBuf>,
     /// What any card can be told
     #[command(flatten)]
     pub card: CardArgs,
@@ -70,20 +71,22 @@ pub struct ServeArgs {
 
 /// Be a card, until SIGINT or SIGTERM.
 ///
-/// One virtual machine at a time is attached to it. It may be reset, or end and start again; the next one is then served. What its driver
-/// does wrong stops the queue in question until the driver starts it anew.
+/// One virtual machine at a time is attached to each socket. It may be reset, or end and start again; the next one is then served. What its driver
+/// does wrong stops the queue in question until the driver starts it anew, and no other machine notices.
 ///
 /// Ends with 0 after a signal, with 1 when it cannot start.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
     /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end. With
-    /// queues=N, guests have N pairs of queues, 1 to 8
-    #[arg(long, value_name = "PATH[,queues=N]")]
-    pub socket: SocketArgument,
-    /// Where frames go to and come from: tap=NAME, an interface that `ip tuntap add dev NAME mode tap vnet_hdr` has made, with multi_queue behind it for
-    /// several pairs of queues; serve=DIR, a boot server as of `wireboot nic serve DIR`, for one pair; or none
-    #[arg(long, value_name = "WIRE")]
-    pub wire: WireArgument,
+    /// queues=N, guests have N pairs of queues, 1 to 8. Once for each machine, up to 16
+    #[arg(long, value_name = "PATH[,queues=N]", required = true)]
+    pub socket: Vec<SocketArgument>,
+    /// Where frames go to and come from. One wire, or one for each --socket in the same order: tap=NAME, an interface that `ip tuntap add dev NAME mode
+    /// tap vnet_hdr` has made, with multi_queue behind it for several pairs of queues; serve=DIR, a boot server as of `wireboot nic serve DIR`; card, a
+    /// switch between the machines that have it; dgram=PATH,remote=PATH, frames as datagrams from and to another program, as QEMU's `-netdev dgram`
+    /// has them; or none. All but tap and none are for one pair of queues
+    #[arg(long, value_name = "WIRE", required = true)]
+    pub wire: Vec<WireArgument>,
     /// What any card can be told
     #[command(flatten)]
     pub card: CardArgs,
@@ -138,57 +141,6 @@ pub enum Monitor {
     CloudHypervisor,
 }
 
-/// What `--socket` says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SocketArgument {
-    path: PathBuf,
-    /// Pairs of queues.
-    queues: usize,
-}
-
-impl FromStr for SocketArgument {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (path, option) = text.split_once(',').unwrap_or((text, "queues=1"));
-        let queues = option.strip_prefix("queues=").and_then(|n| n.parse().ok());
-        let queues = queues.filter(|queues| (1..=MAX_PAIRS).contains(queues));
-        match queues {
-            Some(queues) if !path.is_empty() => Ok(Self {
-                path: path.into(),
-                queues,
-            }),
-            _ => Err(format!(
-                "a socket is PATH or PATH,queues=N, with N from 1 to {MAX_PAIRS} and no comma in PATH"
-            )),
-        }
-    }
-}
-
-/// What `--wire` says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WireArgument {
-    /// Nothing.
-    None,
-    /// The tap of this name.
-    Tap(String),
-    /// A boot server of this directory.
-    Serve(PathBuf),
-}
-
-impl FromStr for WireArgument {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            None if text == "none" => Ok(Self::None),
-            Some(("tap", name)) if !name.is_empty() => Ok(Self::Tap(name.to_owned())),
-            Some(("serve", dir)) if !dir.is_empty() => Ok(Self::Serve(dir.into())),
-            _ => Err("a wire is tap=NAME, serve=DIR or none".to_owned()),
-        }
-    }
-}
-
 /// Runs the command to its end.
 ///
 /// # Errors
@@ -221,92 +173,51 @@ fn print_tables(arguments: &TableArgs) -> Result<()> {
 }
 
 fn serve(arguments: &ServeArgs) -> Result<()> {
-    let wire = server(&arguments.dir)?;
-    let place = SocketPlace::choose(arguments.socket.as_deref())?;
-    let card = arguments.card.start(place.path(), vec![wire])?;
-    let text = arguments::text(Monitor::Qemu, place.path(), 1, MEMORY_MIB)?;
+    let places = match &arguments.socket[..] {
+        [] => vec![SocketPlace::usual()?],
+        wanted => wanted
+            .iter()
+            .map(|path| SocketPlace::at(path))
+            .collect::<Result<_>>()?,
+    };
+    let sockets: Vec<_> = places
+        .iter()
+        .map(|place| SocketArgument::one_pair(place.path()))
+        .collect();
+    let wires = wire::open(&sockets, &[WireArgument::Serve(arguments.dir.clone())])?;
+    let card = arguments.card.start(&sockets, wires)?;
     eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
-    println!("{text}");
-    let statistics = card.run()?;
-    eprintln!("wireboot nic: {statistics}");
-    Ok(())
-}
-
-/// A boot server of a directory, which tells what it does.
-fn server(dir: &Path) -> Result<HostWire> {
-    let station = wireboot_server::cli::station(dir, Events::new(Console::Human, None))?;
-    Ok(HostWire::Server(Box::new(ServerWire::new(station))))
+    for socket in &sockets {
+        let text = arguments::text(Monitor::Qemu, &socket.path, 1, MEMORY_MIB)?;
+        println!("{text}");
+    }
+    run_to_its_end(card)
 }
 
 fn run_card(arguments: &RunArgs) -> Result<()> {
-    let SocketArgument { path, queues } = &arguments.socket;
-    arguments.card.check(*queues)?;
-    let wires: Vec<_> = match &arguments.wire {
-        WireArgument::None => (0..*queues).map(|_| HostWire::None).collect(),
-        WireArgument::Tap(name) => {
-            let taps = Tap::open(name, *queues)?;
-            taps.into_iter().map(HostWire::Tap).collect()
-        }
-        WireArgument::Serve(dir) => {
-            ensure!(
-                *queues == 1,
-                "the server in the card has one pair of queues: leave out queues={queues}, or take a tap"
-            );
-            vec![server(dir)?]
-        }
-    };
-    let card = arguments.card.start(path, wires)?;
-    let socket = path.display();
-    let option = if *queues > 1 {
-        format!(",queues={queues}")
-    } else {
-        String::new()
-    };
-    eprintln!(
-        "wireboot nic: waiting for a monitor at {socket}; `wireboot nic args --socket {socket}{option}` prints its arguments"
-    );
-    let statistics = card.run()?;
-    eprintln!("wireboot nic: {statistics}");
+    let sockets = &arguments.socket;
+    arguments.card.check(sockets)?;
+    let wires = wire::open(sockets, &arguments.wire)?;
+    let card = arguments.card.start(sockets, wires)?;
+    for socket in sockets {
+        eprintln!(
+            "wireboot nic: waiting for a monitor at {}; `wireboot nic args --socket {socket}` prints its arguments",
+            socket.path.display()
+        );
+    }
+    run_to_its_end(card)
+}
+
+fn run_to_its_end(card: HostCard) -> Result<()> {
+    for port in card.run()? {
+        eprintln!("{}: {}", port.name, port.statistics);
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sockets_have_a_path_and_queues() {
-        let socket = |path: &str, queues| {
-            Ok(SocketArgument {
-                path: path.into(),
-                queues,
-            })
-        };
-        assert_eq!("/run/card".parse(), socket("/run/card", 1));
-        assert_eq!("a=b,queues=8".parse(), socket("a=b", 8));
-        for bad in [
-            "",
-            ",queues=2",
-            "c,",
-            "c,queues=0",
-            "c,queues=9",
-            "c,queues=1,queues=2",
-            "c,mtu=9",
-        ] {
-            let error = bad.parse::<SocketArgument>().unwrap_err();
-            assert!(error.contains("1 to 8"), "{bad}: {error}");
-        }
-    }
-
-    #[test]
-    fn wires_are_named() {
-        assert_eq!("none".parse(), Ok(WireArgument::None));
-        assert_eq!("tap=vm0".parse(), Ok(WireArgument::Tap("vm0".to_owned())));
-        assert_eq!("serve=a=b".parse(), Ok(WireArgument::Serve("a=b".into())));
-        for bad in ["", "tap", "tap=", "serve", "serve=", "none=1", "vm0"] {
-            assert!(bad.parse::<WireArgument>().is_err(), "{bad}");
-        }
-    }
 
     #[derive(clap::Parser)]
     struct Command {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   monitor ── socket ──> vhost: messages, session ──commands──> poller ──> wireboot_card::Card ──> wires
-//!                         (control thread)                       (a thread of its own; guest memory is its alone)
+//!                         (control thread)                       (a thread of each guest; its memory is this thread's alone)
 //! ```
 //!
 //! The control thread never touches guest memory. It asks the poller to start and to stop a queue; when that has answered a stop, it
@@ -15,8 +15,10 @@ mod listener;
 mod memory;
 mod mishap;
 mod poller;
+mod port;
 mod stage;
 mod statistics;
+mod statistics_file;
 mod table;
 mod vhost;
 mod wires;

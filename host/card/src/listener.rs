@@ -61,11 +61,7 @@ impl Listener {
                 Ok(_) => return Err(ListenError::InUse(path.to_owned())),
             },
         }
-        // No thread makes files meanwhile: there is none yet.
-        let before = umask(Mode::RWXG | Mode::RWXO);
-        let socket = UnixListener::bind(path);
-        umask(before);
-        let socket = socket.map_err(kernel)?;
+        let socket = for_this_user(|| UnixListener::bind(path)).map_err(kernel)?;
         socket.set_nonblocking(true).map_err(kernel)?;
         Ok(Self {
             socket,
@@ -100,6 +96,14 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// What is made meanwhile is this user's alone. To be called before there are threads that make files.
+pub(crate) fn for_this_user<T>(make: impl FnOnce() -> T) -> T {
+    let before = umask(Mode::RWXG | Mode::RWXO);
+    let made = make();
+    umask(before);
+    made
 }
 
 /// The directory must be this user's or root's, and writable by nobody else who could remove the socket.

@@ -67,11 +67,12 @@ impl Bell {
 
 impl Poller {
     /// Starts the thread with a card before each of these, one for each pair of queues, [`MAX_PAIRS`] at most. They tell these lies and offer chunks within
-    /// these limits, if any.
+    /// these limits, if any. Lines in the log begin with `name`.
     ///
     /// # Errors
     /// The kernel's.
     pub(crate) fn start(
+        name: Arc<str>,
         stages: Vec<Stage>,
         lies: Lies,
         chunks: Option<Limits<Duration>>,
@@ -83,7 +84,7 @@ impl Poller {
         let offloads = offloads.reduce(|all, one| all & one).unwrap_or(0);
         let pairs = stages
             .into_iter()
-            .map(|stage| Pair::new(stage, lies, chunks));
+            .map(|stage| Pair::new(name.clone(), stage, lies, chunks));
         let mut work = Work {
             commands: received,
             bell: bell.clone(),

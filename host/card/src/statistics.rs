@@ -1,6 +1,8 @@
 //! What a card did, for people and programs.
 
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 use wireboot_card::{Counters, OffloadCounters, PacedCounters, Traffic};
@@ -17,6 +19,15 @@ pub(crate) struct Statistics {
     pub doorbells: u64,
     /// How often the card waited.
     pub waits: u64,
+}
+
+/// A port's.
+#[derive(Clone, Debug)]
+pub(crate) struct PortStatistics {
+    /// What its lines in the log begin with.
+    pub name: Arc<str>,
+    pub socket: PathBuf,
+    pub statistics: Statistics,
 }
 
 /// What went through a pair of queues.
@@ -70,6 +81,19 @@ struct Document {
     stopped: Vec<Stopped>,
 }
 
+/// Where there are several ports.
+#[derive(Serialize)]
+struct Ports {
+    ports: Vec<Port>,
+}
+
+#[derive(Serialize)]
+struct Port {
+    socket: PathBuf,
+    #[serde(flatten)]
+    document: Document,
+}
+
 #[derive(Serialize)]
 struct PairDocument {
     sent_units: u64,
@@ -84,12 +108,24 @@ struct Stopped {
     count: u64,
 }
 
+/// The counters of a port, or of several by their sockets, as JSON: a line.
+///
+/// # Errors
+/// The writer's.
+pub(crate) fn json(ports: &[PortStatistics]) -> serde_json::Result<String> {
+    if let [port] = ports {
+        return serde_json::to_string(&port.statistics.document());
+    }
+    let port = |port: &PortStatistics| Port {
+        socket: port.socket.clone(),
+        document: port.statistics.document(),
+    };
+    let ports = ports.iter().map(port).collect();
+    serde_json::to_string(&Ports { ports })
+}
+
 impl Statistics {
-    /// As JSON, a line.
-    ///
-    /// # Errors
-    /// The writer's.
-    pub(crate) fn json(&self) -> serde_json::Result<String> {
+    fn document(&self) -> Document {
         let (card, offload, paced) = (&self.card, &self.offload, &self.paced);
         let stopped = card.stopped().map(|(fault, count)| Stopped {
             reason: fault.to_string(),
@@ -101,7 +137,7 @@ impl Statistics {
             received_units: pair.received.units,
             received_bytes: pair.received.bytes,
         });
-        let document = Document {
+        Document {
             sent_units: card.sent.units,
             sent_bytes: card.sent.bytes,
             send_lost: card.send_lost,
@@ -138,8 +174,7 @@ impl Statistics {
             waits: self.waits,
             pairs: pairs.collect(),
             stopped: stopped.collect(),
-        };
-        serde_json::to_string(&document)
+        }
     }
 }
 
@@ -233,7 +268,13 @@ mod tests {
             doorbells: 10,
             waits: 11,
         };
-        let document: Value = from_str(&statistics.json().unwrap()).unwrap();
+        let port = |socket: &str| PortStatistics {
+            name: "card".into(),
+            socket: socket.into(),
+            statistics: statistics.clone(),
+        };
+        let read = |ports: &[PortStatistics]| from_str::<Value>(&json(ports).unwrap()).unwrap();
+        let document = read(&[port("/a")]);
         let mut expected = json!({
             "sent_units": 1, "sent_bytes": 60, "send_lost": 2, "send_bad_length": 3, "send_not_understood": 22, "hellos": 21,
             "sent_chunks": 24, "sent_chunk_units": 25, "received_chunks": 26, "received_chunk_units": 27, "receive_left": 28,
@@ -249,6 +290,17 @@ mod tests {
         ]);
         expected["stopped"] = json!([{ "reason": RingFault::Header.to_string(), "count": 9 }]);
         assert_eq!(document, expected);
+        let several = read(&[port("/a"), port("/b")]);
+        for (port, socket) in several["ports"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(["/a", "/b"])
+        {
+            expected["socket"] = socket.into();
+            assert_eq!(*port, expected);
+        }
+        assert_eq!(several["ports"].as_array().map(Vec::len), Some(2));
         assert_eq!(
             statistics.to_string(),
             "1 units sent, 4 received, 242 lost; 10 doorbells, 8 calls"

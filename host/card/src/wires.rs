@@ -1,7 +1,11 @@
 //! What may be behind the card.
 
+mod dgram;
 mod server;
+mod switch;
 mod tap;
+#[cfg(test)]
+mod testing;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -9,7 +13,9 @@ use std::time::Duration;
 use wireboot_card::{Received, Span, Unit, Wire, feature};
 
 use crate::memory::Mapping;
+pub(crate) use dgram::Dgram;
 pub(crate) use server::ServerWire;
+pub(crate) use switch::{SwitchPort, switch};
 pub(crate) use tap::Tap;
 
 /// One of the wires.
@@ -20,6 +26,10 @@ pub(crate) enum HostWire {
     Tap(Tap),
     /// A boot server.
     Server(Box<ServerWire>),
+    /// The other ports of this process.
+    Switch(SwitchPort),
+    /// A socket for datagrams.
+    Dgram(Dgram),
 }
 
 impl HostWire {
@@ -28,21 +38,25 @@ impl HostWire {
         match self {
             Self::None | Self::Server(_) => None,
             Self::Tap(tap) => tap.descriptor(),
+            Self::Switch(port) => Some(port.descriptor()),
+            Self::Dgram(socket) => Some(socket.descriptor()),
         }
     }
 
     /// When something may come, on the clock of [`Wire::receive`], though the guest sends nothing.
     pub(crate) fn due(&self) -> Option<Duration> {
         match self {
-            Self::None | Self::Tap(_) => None,
             Self::Server(server) => server.due(),
+            _ => None,
         }
     }
 
     /// The guest's driver begins anew.
     pub(crate) fn restart(&mut self) {
-        if let Self::Server(server) = self {
-            server.restart();
+        match self {
+            Self::Server(server) => server.restart(),
+            Self::Switch(port) => port.restart(),
+            Self::None | Self::Tap(_) | Self::Dgram(_) => {}
         }
     }
 
@@ -67,6 +81,8 @@ impl Wire<Mapping> for HostWire {
             Self::None => feature::KNOWN & !feature::RINGS,
             Self::Tap(_) => Tap::OFFLOADS,
             Self::Server(_) => ServerWire::OFFLOADS,
+            // Plain frames.
+            Self::Switch(_) | Self::Dgram(_) => 0,
         }
     }
 
@@ -75,21 +91,23 @@ impl Wire<Mapping> for HostWire {
             Self::None => 0,
             Self::Tap(tap) => tap.max_unit(),
             Self::Server(server) => server.max_unit(),
+            Self::Switch(port) => port.max_unit(),
+            Self::Dgram(socket) => socket.max_unit(),
         }
     }
 
     fn useful_room(&self) -> usize {
         match self {
-            Self::None | Self::Tap(_) => self.max_unit(),
             Self::Server(server) => server.useful_room(),
+            _ => self.max_unit(),
         }
     }
 
     fn agree(&mut self, features: u64) {
         match self {
-            Self::None => {}
             Self::Tap(tap) => tap.agree(features),
             Self::Server(server) => server.agree(features),
+            Self::None | Self::Switch(_) | Self::Dgram(_) => {}
         }
     }
 
@@ -98,17 +116,25 @@ impl Wire<Mapping> for HostWire {
             Self::None => true,
             Self::Tap(tap) => tap.send(memory, unit),
             Self::Server(server) => server.send(memory, unit, now),
+            Self::Switch(port) => port.send(memory, unit, now),
+            Self::Dgram(socket) => socket.send(memory, unit),
         }
     }
 
-    // A tap has sent a frame when it has it.
-    fn flush(&mut self) {}
+    fn flush(&mut self) {
+        // Others have sent a frame when they have it.
+        if let Self::Switch(port) = self {
+            port.flush();
+        }
+    }
 
     fn receive(&mut self, memory: &Mapping, room: &[Span], now: Duration) -> Received {
         match self {
             Self::None => Received::Nothing,
             Self::Tap(tap) => tap.receive(memory, room),
             Self::Server(server) => server.receive(memory, room, now),
+            Self::Switch(port) => port.receive(memory, room, now),
+            Self::Dgram(socket) => socket.receive(memory, room),
         }
     }
 }

@@ -206,7 +206,7 @@ fn what_cannot_be_is_refused() {
     refused(
         &run(&free, "cable"),
         2,
-        "a wire is tap=NAME, serve=DIR or none",
+        "a wire is tap=NAME, serve=DIR, card, dgram=PATH,remote=PATH or none",
     );
     for (option, value, text) in [
         (
@@ -232,6 +232,9 @@ fn what_cannot_be_is_refused() {
     refused(&run_queues("9", "none"), 2, "with N from 1 to 8");
     let server = format!("serve={}", folder.path().display());
     refused(&run_queues("2", &server), 1, "leave out queues=2");
+    refused(&run(&free, "card"), 1, "give it another --socket");
+    let dgram = format!("dgram={},remote=x", file.display());
+    refused(&run(&free, &dgram), 1, "is no socket");
     let mut command = wireboot(&["run", "--wire", "none", "--bus", "pci32-33", "--socket"]);
     let output = command.arg(queues.clone() + "2").output().unwrap();
     refused(&output, 1, "or --bus and --line");
@@ -274,6 +277,59 @@ fn a_server_in_the_card_tells_how_a_machine_is_attached() {
     let output = child.wait_with_output().unwrap();
     refused(&output, 0, "wireboot.efi");
     assert!(!socket.exists());
+}
+
+/// Each has its socket, its arguments and its counters, and none notices another's end.
+#[test]
+fn several_machines_have_a_port_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, stats) = (folder.path().join("dir"), folder.path().join("stats"));
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("wireboot.efi"), "MZ").unwrap();
+    let sockets = ["a", "b", "c"].map(|name| folder.path().join(name));
+    let mut command = wireboot(&["serve"]);
+    command.arg(dir).arg("--stats").arg(&stats);
+    for socket in &sockets {
+        command.arg("--socket").arg(socket);
+    }
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    for socket in &sockets {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let place = format!("path={},", socket.display());
+        assert!(line.contains(&place), "{line}");
+    }
+    let mut monitors = sockets
+        .each_ref()
+        .map(|at| UnixStream::connect(at).unwrap());
+    monitors.iter_mut().for_each(answers);
+    let [first, broken, last] = &mut monitors;
+    broken.write_all(&[0xff; 12]).unwrap();
+    is_closed(broken);
+    answers(first);
+    answers(last);
+    let id = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let broken = format!("wireboot nic, {}: the monitor sent", sockets[1].display());
+    refused(&output, 0, &broken);
+    assert!(sockets.iter().all(|socket| !socket.exists()));
+    let stats: serde_json::Value = serde_json::from_slice(&fs::read(stats).unwrap()).unwrap();
+    let ports = stats["ports"].as_array().unwrap();
+    let places: Vec<_> = ports
+        .iter()
+        .map(|port| port["socket"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        places,
+        sockets.each_ref().map(|socket| socket.to_str().unwrap())
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `wireboot nic`, in the lab: a card of ours in the place of QEMU's way to the tap.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 

@@ -300,23 +300,22 @@ fn directory(dir: &Path, nbp: Option<&Path>) -> anyhow::Result<Directory> {
         .with_context(|| format!("cannot serve {}", dir.display()))
 }
 
-/// A [`Station`] that serves `dir` and the programs beside this one. What it serves is told.
+/// A [`Station`] that serves `dir` and the programs beside this one on 10.77.`network`.0/24.
 ///
 /// # Errors
 /// When `dir` cannot be read, or the system gives no random numbers.
-pub fn station(dir: &Path, events: Events) -> anyhow::Result<Station> {
+pub fn station(dir: &Path, events: Events, network: u8) -> anyhow::Result<Station> {
     let directory = directory(dir, None)?;
     std::fs::read_dir(dir).with_context(|| format!("cannot serve {}", dir.display()))?;
     let mut random = [0; 18];
     let filled = rustix::rand::getrandom(&mut random, GetRandomFlags::empty())
         .context("asking the system for random numbers")?;
     ensure!(filled == 18, "the system gave too few random numbers");
-    let station = Station::new(directory, events.clone(), random);
-    say_what_is_served(station.directory(), &events);
-    Ok(station)
+    Ok(Station::new(directory, events, network, random))
 }
 
-fn say_what_is_served(directory: &Directory, events: &Events) {
+/// Tells what a directory that is served holds, and what is wrong with it.
+pub fn say_what_is_served(directory: &Directory, events: &Events) {
     if let Some(text) = directory.boot_configuration() {
         events.say(format!(
             "wireboot.conf, made from what {} holds:\n{text}",

@@ -42,13 +42,8 @@ use crate::ports::Port;
 pub use frame::Partial;
 pub use payload::{Payload, Piece};
 
-/// The station's address.
-pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// Bits of its network's prefix.
+/// Bits of the prefix of a station's network.
 const PREFIX: u8 = 24;
-/// The addresses that it gives.
-const FIRST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 128);
-const LAST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 254);
 /// Its Ethernet address, a locally administered one.
 const MAC: Mac = [0x02, 0x77, 0x62, 0x6f, 0x6f, 0x74];
 /// The longest packet of its link.
@@ -138,17 +133,19 @@ pub struct Station {
 }
 
 impl Station {
-    /// Serves `directory`. Of `random`, which must be unpredictable, initial sequence numbers and ports are made. All times count from when
-    /// this is called.
+    /// Serves `directory` on 10.77.`network`.0/24, as its first host. Of `random`, which must be unpredictable, initial sequence numbers and
+    /// ports are made. All times count from when this is called.
     #[must_use]
-    pub fn new(directory: Directory, events: Events, random: [u8; 18]) -> Self {
+    pub fn new(directory: Directory, events: Events, network: u8, random: [u8; 18]) -> Self {
         let directory = Arc::new(directory);
-        let http = format!("http://{ADDRESS}");
+        let host = |number| Ipv4Addr::new(10, 77, network, number);
+        let address = host(1);
+        let http = format!("http://{address}");
         directory.reached_at(format!("{http}/"));
         let answers = Answers {
-            server: ADDRESS,
+            server: address,
             prefix: PREFIX,
-            range: Some(FIRST..=LAST),
+            range: Some(host(128)..=host(254)),
             router: None,
             dns: Vec::new(),
             directory: directory.clone(),
@@ -159,7 +156,7 @@ impl Station {
         Self {
             host: Host {
                 mac: MAC,
-                address: ADDRESS,
+                address,
                 answers: VecDeque::new(),
                 events,
                 epoch: Instant::now(),

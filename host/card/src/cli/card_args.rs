@@ -10,8 +10,10 @@ use super::chunk::{self, ChunkArgument};
 use super::fault::FaultArgument;
 use super::offload::OffloadArgument;
 use super::pace::{BusArgument, LineArgument};
-use crate::card::{HostCard, Offer};
+use super::socket::SocketArgument;
+use crate::card::HostCard;
 use crate::mishap::Mishaps;
+use crate::port::{Offer, Plan};
 use crate::stage::Stage;
 use crate::wires::HostWire;
 
@@ -46,45 +48,56 @@ pub struct CardArgs {
 }
 
 impl CardArgs {
-    /// Looks whether a card with so many pairs of queues can do that.
+    /// Looks whether a card can do that for machines at these sockets.
     ///
     /// # Errors
     /// What it cannot, and what to do.
-    pub(super) fn check(&self, queues: usize) -> Result<()> {
+    pub(super) fn check(&self, sockets: &[SocketArgument]) -> Result<()> {
         let plain = self.bus.is_none() && self.line.is_none();
-        ensure!(
-            queues == 1 || plain,
-            "a bus or a line carries one pair of queues: leave out queues={queues}, or --bus and --line"
-        );
+        let several = sockets.iter().find(|socket| socket.queues > 1);
+        if let Some(SocketArgument { queues, .. }) = several {
+            ensure!(
+                plain,
+                "a bus or a line carries one pair of queues: leave out queues={queues}, or --bus and --line"
+            );
+        }
         Ok(())
     }
 
-    /// A card that listens at `socket`, with a pair of queues for each wire.
+    /// A card that listens at the sockets, each of which has a pair of queues for each of its wires.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
-    pub(super) fn start(&self, socket: &Path, wires: Vec<HostWire>) -> Result<HostCard> {
-        self.check(wires.len())?;
+    pub(super) fn start(
+        &self,
+        sockets: &[SocketArgument],
+        wires: Vec<Vec<HostWire>>,
+    ) -> Result<HostCard> {
+        let offer = Offer {
+            offloads: self.offload.0,
+            chunks: self.chunk.0,
+        };
+        let plans = sockets.iter().zip(wires);
+        let plans = plans.map(|(socket, wires)| self.plan(&socket.path, wires));
+        HostCard::new(plans.collect(), offer, self.stats.as_deref())
+    }
+
+    fn plan(&self, socket: &Path, wires: Vec<HostWire>) -> Plan {
         let pace = Pace {
             bus: self.bus.map(|argument| argument.0),
             line: self.line.map(|argument| argument.line),
             seed: self.line.map_or(0, |argument| argument.seed),
         };
         let stages = wires.into_iter().map(|wire| Stage::new(wire, pace));
-        let offer = Offer {
-            offloads: self.offload.0,
-            chunks: self.chunk.0,
-        };
-        let faults = match &self.fault {
+        let (lies, mishaps) = match &self.fault {
             Some(fault) => (fault.lies(), fault.mishaps()),
             None => (Lies::default(), Mishaps::new(Vec::new(), 0)),
         };
-        HostCard::new(
-            socket,
-            stages.collect(),
-            offer,
-            self.stats.as_deref(),
-            faults,
-        )
+        Plan {
+            socket: socket.to_owned(),
+            stages: stages.collect(),
+            lies,
+            mishaps,
+        }
     }
 }

@@ -18,22 +18,27 @@ pub(super) struct SocketPlace {
 }
 
 impl SocketPlace {
-    /// `wanted`, else the usual place.
+    /// This one.
+    ///
+    /// # Errors
+    /// Where there is no working directory.
+    pub(super) fn at(wanted: &Path) -> Result<Self> {
+        Ok(Self {
+            // Monitors have working directories of their own.
+            path: std::path::absolute(wanted)?,
+            made: None,
+        })
+    }
+
+    /// The one of which nobody says where.
     ///
     /// # Errors
     /// When no directory can be made.
-    pub(super) fn choose(wanted: Option<&Path>) -> Result<Self> {
-        match wanted {
-            // Monitors have working directories of their own.
-            Some(path) => Ok(Self {
-                path: std::path::absolute(path)?,
-                made: None,
-            }),
-            None => Self::usual(std::env::var_os("XDG_RUNTIME_DIR"), &std::env::temp_dir()),
-        }
+    pub(super) fn usual() -> Result<Self> {
+        Self::usual_of(std::env::var_os("XDG_RUNTIME_DIR"), &std::env::temp_dir())
     }
 
-    fn usual(runtime: Option<OsString>, temporary: &Path) -> Result<Self> {
+    fn usual_of(runtime: Option<OsString>, temporary: &Path) -> Result<Self> {
         let runtime = runtime.map(PathBuf::from);
         if let Some(directory) = runtime.filter(|path| path.is_absolute() && path.is_dir()) {
             return Ok(Self {
@@ -78,7 +83,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let runtime = scratch.path().join("runtime");
         fs::create_dir(&runtime).unwrap();
-        let place = SocketPlace::usual(Some(runtime.clone().into()), scratch.path()).unwrap();
+        let place = SocketPlace::usual_of(Some(runtime.clone().into()), scratch.path()).unwrap();
         assert_eq!(place.path(), runtime.join("wireboot-card"));
         drop(place);
         assert!(runtime.is_dir());
@@ -87,7 +92,7 @@ mod tests {
             Some("relative".into()),
             Some("/nowhere/at/all".into()),
         ] {
-            let place = SocketPlace::usual(none, scratch.path()).unwrap();
+            let place = SocketPlace::usual_of(none, scratch.path()).unwrap();
             let directory = place.path().parent().unwrap().to_owned();
             assert_eq!(directory.parent(), Some(scratch.path()));
             let mode = fs::metadata(&directory).unwrap().permissions().mode();
@@ -99,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_place_that_cannot_be_made_is_told() {
-        let error = SocketPlace::usual(None, Path::new("/nowhere/at/all")).unwrap_err();
+        let error = SocketPlace::usual_of(None, Path::new("/nowhere/at/all")).unwrap_err();
         assert!(error.to_string().contains("--socket"), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! One of a guest's pairs of queues: its card with a wire of its own, doorbells and calls.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use wireboot_card::coalesce::Limits;
@@ -23,6 +24,8 @@ struct Bells {
 pub(super) const DESCRIPTORS: usize = 3;
 
 pub(super) struct Pair {
+    /// What lines in the log begin with.
+    name: Arc<str>,
     card: Card<Stage>,
     /// By queue.
     queues: [Option<Bells>; 2],
@@ -31,11 +34,17 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(stage: Stage, lies: Lies, chunks: Option<Limits<Duration>>) -> Self {
+    pub(super) fn new(
+        name: Arc<str>,
+        stage: Stage,
+        lies: Lies,
+        chunks: Option<Limits<Duration>>,
+    ) -> Self {
         let mut card = Card::new(stage);
         card.lie(lies);
         card.offer_chunks(chunks);
         Self {
+            name,
             card,
             queues: [None, None],
             armed: Armed {
@@ -199,7 +208,8 @@ impl Pair {
                 Queue::Transmit => "transmit",
             };
             eprintln!(
-                "wireboot nic: the guest's {name} queue is stopped until its driver starts it anew: {fault}"
+                "{}: the guest's {name} queue is stopped until its driver starts it anew: {fault}",
+                self.name
             );
         }
     }

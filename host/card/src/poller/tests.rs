@@ -70,7 +70,7 @@ impl Guest {
             };
             Mapping::new(&[(place, &file)]).unwrap()
         };
-        let poller = Poller::start(stages, Lies::default(), None).unwrap();
+        let poller = Poller::start("card".into(), stages, Lies::default(), None).unwrap();
         let mut handle = poller.handle();
         handle.set_memory(Some(mapping()));
         let guest = Self {

@@ -7,6 +7,7 @@ use wireboot_tcp::{Flags, Reply, Transmit};
 use super::*;
 
 const CLIENT: Mac = [0x52, 0x54, 0, 1, 2, 3];
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 200);
 /// Frames that leave while nothing comes and no time passes, at most: the windows of all transfers, and those that TCP opens with.
 const MOST: usize = 64 + 64 * 512 + 64 * 64;
@@ -52,7 +53,7 @@ pub fn fuzz_card_serve(data: &[u8]) {
     let program = std::env::current_exe().ok();
     let directory = Directory::open(Path::new("/sys/class"), program);
     let directory = directory.expect("/sys is not mounted");
-    let mut station = Station::new(directory, Events::default(), [3; 18]);
+    let mut station = Station::new(directory, Events::default(), 0, [3; 18]);
     let mut now = Duration::ZERO;
     let mut learnt = Learnt::default();
     let mut input = Input(data);
@@ -140,7 +141,7 @@ fn drain(station: &mut Station, now: Duration, learnt: &mut Learnt, most: usize)
         }
         let most = match frame.cut {
             None => 14 + MTU,
-            Some(Cut::Segments(_)) => longest.unwrap(),
+            Some(Cut::Segments(_)) => longest.unwrap_or(0),
             Some(Cut::Fragments(_)) => 14 + 65_535,
         };
         assert!(whole.len() <= most, "a frame of {} bytes", whole.len());

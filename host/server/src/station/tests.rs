@@ -16,6 +16,7 @@ use crate::event::Console;
 const CLIENT: Mac = [0x52, 0x54, 0, 1, 2, 3];
 /// Less than anybody waits before saying something again.
 const PATIENT: Duration = Duration::from_millis(500);
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 200);
 
 /// A station, its directory and its events.
@@ -33,6 +34,10 @@ fn bytes(len: usize) -> Vec<u8> {
 
 impl Scene {
     fn new(files: &[(&str, &[u8])]) -> Self {
+        Self::on(0, files)
+    }
+
+    fn on(network: u8, files: &[(&str, &[u8])]) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let served = scratch.path().join("served");
         fs::create_dir(&served).unwrap();
@@ -43,7 +48,7 @@ impl Scene {
         let events = File::create(scratch.path().join("events")).unwrap();
         let events = Events::new(Console::Silent, Some(events));
         Self {
-            station: Station::new(directory, events, [7; 18]),
+            station: Station::new(directory, events, network, [7; 18]),
             scratch,
             now: Duration::from_secs(1),
             longest: None,
@@ -240,7 +245,10 @@ fn boot_file(scene: &mut Scene, class: &str, architecture: u16, user: Option<&[u
     assert_eq!((source, destination), (SERVER_PORT, CLIENT_PORT));
     let offer = Message::parse(payload).unwrap();
     assert_eq!(offer.message_type(), Some(MessageType::Offer));
-    assert!((FIRST..=LAST).contains(&offer.yiaddr));
+    let [10, 77, network, 128..=254] = offer.yiaddr.octets() else {
+        panic!("{}", offer.yiaddr);
+    };
+    assert_eq!(scene.station.host.address.octets(), [10, 77, network, 1]);
     offer.boot_file().unwrap().to_owned()
 }
 
@@ -255,6 +263,15 @@ fn machines_are_told_what_to_boot() {
     assert_eq!(by_http, "http://10.77.0.1/wireboot.efi");
     let wireboot = boot_file(&mut scene, "PXEClient", 7, Some(b"\x08wireboot"));
     assert_eq!(wireboot, "http://10.77.0.1/wireboot.conf");
+}
+
+#[test]
+fn each_network_has_its_addresses() {
+    for network in [1, 15] {
+        let mut scene = Scene::on(network, &[("wireboot.efi", b"MZ")]);
+        let by_http = boot_file(&mut scene, "HTTPClient:Arch:00016", 16, None);
+        assert_eq!(by_http, format!("http://10.77.{network}.1/wireboot.efi"));
+    }
 }
 
 fn request(name: &str, options: TransferOptions) -> Vec<u8> {

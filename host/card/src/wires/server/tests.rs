@@ -1,14 +1,12 @@
 //! The wire between a guest's buffers and a station that answers.
 
 use std::fs::{self, File};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use tempfile::TempDir;
 use wireboot_card::coalesce::Limits;
 use wireboot_card::{GuestMemory, Lies, Pace, Queue, RingLayout, RingStart};
@@ -17,11 +15,11 @@ use wireboot_server::event::Events;
 use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
 
 use super::*;
-use crate::memory::Place;
 use crate::poller::{Handle, Poller};
 use crate::stage::Stage;
 use crate::vhost::{PairQueue, Rings, RunningRing};
 use crate::wires::HostWire;
+use crate::wires::testing::{GuestFile, content, memory};
 
 const NOW: Duration = Duration::from_secs(1);
 const SERVER: [u8; 6] = [0x02, 0x77, 0x62, 0x6f, 0x6f, 0x74];
@@ -29,35 +27,11 @@ const GUEST: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
 /// Behind what the guest sends.
 const ROOM: u64 = 0x8000;
 
-/// The memory of a guest, as each who maps it sees it.
-struct GuestFile(OwnedFd);
-
-impl GuestFile {
-    fn new() -> Self {
-        let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&file, 0x1_0000).unwrap();
-        Self(file)
-    }
-
-    fn map(&self) -> Mapping {
-        let place = Place {
-            guest: 0,
-            len: 0x1_0000,
-            offset: 0,
-        };
-        Mapping::new(&[(place, &self.0)]).unwrap()
-    }
-}
-
-fn memory() -> Mapping {
-    GuestFile::new().map()
-}
-
 /// A wire to a directory with one file.
 fn wire(folder: &Path, bytes: &[u8]) -> ServerWire {
     fs::write(folder.join("file"), bytes).unwrap();
     let directory = Directory::open(folder, None).unwrap();
-    ServerWire::new(Station::new(directory, Events::default(), [1; 18]))
+    ServerWire::new(Station::new(directory, Events::default(), 0, [1; 18]))
 }
 
 /// A packet to the server.
@@ -141,12 +115,6 @@ fn room(each: u32) -> Vec<Span> {
         len: each,
     };
     (0..count).map(at).collect()
-}
-
-fn content(memory: &Mapping, room: &[Span], len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    memory.gather(room, &mut bytes).unwrap();
-    bytes
 }
 
 fn read_request() -> Vec<u8> {
@@ -373,7 +341,7 @@ fn asked_for(base: u16, frame: &[u8], chunks: Option<Limits<Duration>>) -> Asked
         .unwrap();
     let wire = HostWire::Server(Box::new(wire));
     let stage = Stage::new(wire, Pace::default());
-    let poller = Poller::start(vec![stage], Lies::default(), chunks).unwrap();
+    let poller = Poller::start("card".into(), vec![stage], Lies::default(), chunks).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;

@@ -1,0 +1,255 @@
+//! `--wire`, and which machine gets which.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail, ensure};
+use wireboot_server::cli::{say_what_is_served, station};
+use wireboot_server::event::{Console, Events};
+
+use super::socket::SocketArgument;
+use crate::wires::{Dgram, HostWire, ServerWire, SwitchPort, Tap, switch};
+
+/// Machines of one card.
+const MAX_PORTS: usize = 16;
+
+/// What `--wire` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WireArgument {
+    /// Nothing.
+    None,
+    /// The tap of this name.
+    Tap(String),
+    /// A boot server of this directory.
+    Serve(PathBuf),
+    /// A switch between the machines that have it.
+    Card,
+    /// Sockets for datagrams.
+    Dgram {
+        /// Ours.
+        local: PathBuf,
+        /// The other program's.
+        remote: PathBuf,
+    },
+}
+
+impl FromStr for WireArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            None if text == "none" => Ok(Self::None),
+            None if text == "card" => Ok(Self::Card),
+            Some(("tap", name)) if !name.is_empty() => Ok(Self::Tap(name.to_owned())),
+            Some(("serve", dir)) if !dir.is_empty() => Ok(Self::Serve(dir.into())),
+            Some(("dgram", paths)) => match paths.split_once(",remote=") {
+                Some((local, remote)) if !local.is_empty() && !remote.is_empty() => {
+                    Ok(Self::Dgram {
+                        local: local.into(),
+                        remote: remote.into(),
+                    })
+                }
+                _ => Err("datagrams go between two sockets: dgram=PATH,remote=PATH".to_owned()),
+            },
+            _ => Err(
+                "a wire is tap=NAME, serve=DIR, card, dgram=PATH,remote=PATH or none".to_owned(),
+            ),
+        }
+    }
+}
+
+/// Opens the wires of the machine at each socket, one for each pair of queues.
+///
+/// # Errors
+/// What keeps it from that, and what to do. All is checked before anything is opened.
+pub(super) fn open(
+    sockets: &[SocketArgument],
+    wires: &[WireArgument],
+) -> Result<Vec<Vec<HostWire>>> {
+    let wires = assign(sockets, wires)?;
+    let count = |of: fn(&WireArgument) -> bool| wires.iter().filter(|wire| of(wire)).count();
+    let in_switch = count(|wire| *wire == WireArgument::Card);
+    let ports = switch(in_switch).context("making a switch")?;
+    let mut opened = Opened {
+        ports: ports.into_iter(),
+        networks: 0,
+        told: Vec::new(),
+    };
+    let wires = sockets.iter().zip(wires);
+    wires
+        .map(|(socket, wire)| opened.open(wire, socket.queues))
+        .collect()
+}
+
+/// The wire of each socket.
+fn assign<'a>(
+    sockets: &[SocketArgument],
+    wires: &'a [WireArgument],
+) -> Result<Vec<&'a WireArgument>> {
+    ensure!(
+        sockets.len() <= MAX_PORTS,
+        "a card has {MAX_PORTS} machines at most: leave out some --socket, or start another card"
+    );
+    for (n, socket) in sockets.iter().enumerate() {
+        let before = sockets.iter().take(n);
+        ensure!(
+            before.clone().all(|other| other.path != socket.path),
+            "--socket {} is there twice: each machine needs one of its own",
+            socket.path.display()
+        );
+    }
+    let wires: Vec<_> = match wires {
+        [one] => sockets.iter().map(|_| one).collect(),
+        several => several.iter().collect(),
+    };
+    ensure!(
+        wires.len() == sockets.len(),
+        "there are {} --wire for {} --socket: give one for all, or one for each, in the same order",
+        wires.len(),
+        sockets.len()
+    );
+    let of_one =
+        |wire: &WireArgument| matches!(wire, WireArgument::Tap(_) | WireArgument::Dgram { .. });
+    for (n, wire) in wires.iter().enumerate() {
+        ensure!(
+            !of_one(wire) || wires.iter().skip(n + 1).all(|other| other != wire),
+            "a tap or a socket for datagrams is one machine's: give each --socket a --wire of its own, in the same order"
+        );
+    }
+    let switched = wires.iter().filter(|wire| ***wire == WireArgument::Card);
+    ensure!(
+        switched.count() != 1,
+        "--wire card is a switch between machines, and one alone has it: give it another --socket"
+    );
+    for (socket, wire) in sockets.iter().zip(&wires) {
+        let many = matches!(wire, WireArgument::None | WireArgument::Tap(_));
+        let queues = socket.queues;
+        ensure!(
+            queues == 1 || many,
+            "such a wire has one pair of queues: leave out queues={queues}, or take a tap"
+        );
+    }
+    Ok(wires)
+}
+
+/// What several machines share.
+struct Opened {
+    ports: std::vec::IntoIter<SwitchPort>,
+    /// On which there is a server.
+    networks: u8,
+    /// Directories of which the user has been told what they hold.
+    told: Vec<PathBuf>,
+}
+
+impl Opened {
+    fn open(&mut self, wire: &WireArgument, queues: usize) -> Result<Vec<HostWire>> {
+        Ok(match wire {
+            WireArgument::None => (0..queues).map(|_| HostWire::None).collect(),
+            WireArgument::Tap(name) => {
+                let taps = Tap::open(name, queues)?;
+                taps.into_iter().map(HostWire::Tap).collect()
+            }
+            WireArgument::Serve(dir) => vec![self.server(dir)?],
+            WireArgument::Card => match self.ports.next() {
+                Some(port) => vec![HostWire::Switch(port)],
+                None => bail!("the switch has too few ports"),
+            },
+            WireArgument::Dgram { local, remote } => {
+                vec![HostWire::Dgram(Dgram::open(local, remote)?)]
+            }
+        })
+    }
+
+    /// A boot server of a directory on the next network, which tells what it does.
+    fn server(&mut self, dir: &Path) -> Result<HostWire> {
+        let events = Events::new(Console::Human, None);
+        let station = station(dir, events.clone(), self.networks)?;
+        self.networks += 1;
+        if !self.told.iter().any(|told| told == dir) {
+            say_what_is_served(station.directory(), &events);
+            self.told.push(dir.to_owned());
+        }
+        Ok(HostWire::Server(Box::new(ServerWire::new(station))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(text: &str) -> Result<WireArgument, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn wires_are_named() {
+        assert_eq!(wire("none"), Ok(WireArgument::None));
+        assert_eq!(wire("card"), Ok(WireArgument::Card));
+        assert_eq!(wire("tap=vm0"), Ok(WireArgument::Tap("vm0".to_owned())));
+        assert_eq!(wire("serve=a=b"), Ok(WireArgument::Serve("a=b".into())));
+        let dgram = WireArgument::Dgram {
+            local: "/a".into(),
+            remote: "/b".into(),
+        };
+        assert_eq!(wire("dgram=/a,remote=/b"), Ok(dgram));
+        for bad in [
+            "",
+            "tap",
+            "tap=",
+            "serve",
+            "serve=",
+            "none=1",
+            "card=1",
+            "vm0",
+            "dgram=/a",
+            "dgram=,remote=/b",
+            "dgram=/a,remote=",
+            "dgram",
+        ] {
+            assert!(wire(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn assigned(sockets: &[&str], wires: &[&str]) -> Result<usize, String> {
+        let sockets: Vec<_> = sockets.iter().map(|text| text.parse().unwrap()).collect();
+        let wires: Vec<_> = wires.iter().map(|text| text.parse().unwrap()).collect();
+        let assigned = assign(&sockets, &wires).map(|wires| wires.len());
+        assigned.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_machine_has_a_wire() {
+        for (sockets, wires) in [
+            (&["a"][..], &["none"][..]),
+            (&["a", "b", "c"], &["serve=x"]),
+            (&["a", "b"], &["card"]),
+            (&["a", "b"], &["tap=1", "tap=2"]),
+            (&["a", "b", "c"], &["card", "none", "card"]),
+            (&["a,queues=8", "b,queues=2"], &["tap=1", "none"]),
+        ] {
+            assert_eq!(assigned(sockets, wires), Ok(sockets.len()));
+        }
+        let many: Vec<_> = (0..17).map(|n| n.to_string()).collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        assert_eq!(assigned(&many[1..], &["none"]), Ok(16));
+        for (sockets, wires, why) in [
+            (&many[..], &["none"][..], "16 machines at most"),
+            (&["a", "b", "a"], &["none"], "--socket a is there twice"),
+            (
+                &["a", "b", "c"],
+                &["none", "none"],
+                "2 --wire for 3 --socket",
+            ),
+            (&["a"], &["none", "none"], "2 --wire for 1 --socket"),
+            (&["a", "b"], &["tap=1"], "a --wire of its own"),
+            (&["a", "b"], &["dgram=x,remote=y"], "a --wire of its own"),
+            (&["a"], &["card"], "another --socket"),
+            (&["a", "b"], &["card", "none"], "another --socket"),
+            (&["a,queues=2"], &["serve=x"], "leave out queues=2"),
+            (&["a,queues=2", "b"], &["card"], "leave out queues=2"),
+        ] {
+            let error = assigned(sockets, wires).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

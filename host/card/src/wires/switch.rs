@@ -1,0 +1,278 @@
+//! A learning switch between the ports of this process (IEEE 802.1D, clause 7, without a spanning tree: it has no loops).
+//!
+//! ```text
+//!   guest A ──copy──> buffer ──queue of A to B──> port B ──copy──> guest B
+//!                        ^────────queue back─────────┘
+//! ```
+//!
+//! Each port is its own thread's. Between two ports are queues without locks; a buffer goes there full and comes back empty. A port learns from what
+//! comes which port an address is behind, so there is no table that all share.
+
+mod table;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use wireboot_card::{Header, Received, Span, Unit};
+use wireboot_ring::{Receiver, Sender, channel};
+
+use self::table::Table;
+use crate::memory::Mapping;
+
+/// The longest frame: an MTU of 1500, a link header and a tag.
+const LONGEST: usize = 1500 + 14 + 4;
+/// Bytes of two addresses and a type.
+const LINK: usize = 14;
+/// Frames that may wait for a port, from each other one.
+const WAITING: usize = 128;
+
+/// A frame on its way.
+struct Parcel {
+    len: usize,
+    bytes: Box<[u8; LONGEST]>,
+}
+
+/// Ends a port's wait.
+struct Bell {
+    event: OwnedFd,
+    /// Somebody has rung since it was last emptied, or is about to have.
+    rung: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self) {
+        // A full one rings already.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        // Behind the write: whoever sees it and empties the bell leaves nothing in it for good.
+        self.rung.store(true, Ordering::Release);
+    }
+
+    /// False when nobody has rung.
+    fn empty(&self) -> bool {
+        let rung = self.rung.swap(false, Ordering::Acquire);
+        if rung {
+            // It does not block.
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+        rung
+    }
+}
+
+/// Half of what connects two ports.
+struct Link {
+    /// Frames for the other, and what comes back of them.
+    out: Sender<Parcel>,
+    spare: Receiver<Parcel>,
+    /// The same of the other.
+    coming: Receiver<Parcel>,
+    done: Sender<Parcel>,
+    bell: Arc<Bell>,
+    /// It has frames that the other was not rung for.
+    touched: bool,
+}
+
+/// A port of a switch.
+pub(crate) struct SwitchPort {
+    /// To each port, but for itself.
+    links: Vec<Option<Link>>,
+    bell: Arc<Bell>,
+    table: Table,
+    /// Whose turn it is.
+    turn: usize,
+    /// Part of a frame may lie in the guest's memory in many pieces.
+    aside: Box<[u8; LONGEST]>,
+}
+
+/// A switch with so many ports.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn switch(ports: usize) -> io::Result<Vec<SwitchPort>> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let mut all = Vec::with_capacity(ports);
+    for _ in 0..ports {
+        all.push(SwitchPort {
+            links: (0..ports).map(|_| None).collect(),
+            bell: Arc::new(Bell {
+                event: eventfd(0, flags)?,
+                rung: AtomicBool::new(false),
+            }),
+            table: Table::default(),
+            turn: 0,
+            aside: Box::new([0; LONGEST]),
+        });
+    }
+    for second in 1..ports {
+        let (before, from) = all.split_at_mut(second);
+        let Some(two) = from.first_mut() else {
+            continue;
+        };
+        for (first, one) in before.iter_mut().enumerate() {
+            connect((one, first), (two, second));
+        }
+    }
+    Ok(all)
+}
+
+fn connect((one, first): (&mut SwitchPort, usize), (two, second): (&mut SwitchPort, usize)) {
+    let (there, arriving) = way();
+    let (back, leaving) = way();
+    let put = |port: &mut SwitchPort, other: usize, link| {
+        if let Some(place) = port.links.get_mut(other) {
+            *place = Some(link);
+        }
+    };
+    let link = |(out, spare), (coming, done), bell| Link {
+        out,
+        spare,
+        coming,
+        done,
+        bell,
+        touched: false,
+    };
+    put(one, second, link(there, leaving, two.bell.clone()));
+    put(two, first, link(back, arriving, one.bell.clone()));
+}
+
+type Way = (
+    (Sender<Parcel>, Receiver<Parcel>),
+    (Receiver<Parcel>, Sender<Parcel>),
+);
+
+/// Both ends of a way from one port to another, with all buffers at the beginning.
+fn way() -> Way {
+    let (out, coming) = channel(WAITING);
+    let (mut done, spare) = channel(WAITING);
+    for _ in 0..WAITING {
+        let empty = Parcel {
+            len: 0,
+            bytes: Box::new([0; LONGEST]),
+        };
+        // There is room for all.
+        let _ = done.push(empty);
+    }
+    ((out, spare), (coming, done))
+}
+
+impl SwitchPort {
+    pub(super) fn max_unit(&self) -> usize {
+        LONGEST
+    }
+
+    /// Readable when something has come.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bell.event.as_fd()
+    }
+
+    /// What has come for the guest before this one is nobody's any more.
+    pub(super) fn restart(&mut self) {
+        for link in self.links.iter_mut().flatten() {
+            while let Some(parcel) = link.coming.pop() {
+                let _ = link.done.push(parcel);
+            }
+        }
+    }
+
+    /// Gives a frame to the port that its address is behind; to all others, where that is not known or many are meant. False when nobody
+    /// gets it.
+    pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>, now: Duration) -> bool {
+        let frame = self.aside.get_mut(..unit.len);
+        let parts = frame.and_then(|frame| frame.split_at_mut_checked(unit.head.len()));
+        let Some((head, rest)) = parts.filter(|_| unit.len >= LINK) else {
+            return false;
+        };
+        head.copy_from_slice(unit.head);
+        if memory.gather(unit.spans, rest).is_err() {
+            return false;
+        }
+        let frame = self.aside.get(..unit.len).unwrap_or_default();
+        let to = frame.first_chunk().copied().unwrap_or_default();
+        match self.table.port(to, now) {
+            Some(port) => {
+                let link = self.links.get_mut(port).and_then(Option::as_mut);
+                link.is_some_and(|link| link.give(frame))
+            }
+            None => {
+                let links = self.links.iter_mut().flatten();
+                links.fold(false, |given, link| link.give(frame) | given)
+            }
+        }
+    }
+
+    /// Rings for those that got frames.
+    pub(super) fn flush(&mut self) {
+        for link in self.links.iter_mut().flatten() {
+            if std::mem::take(&mut link.touched) {
+                link.bell.ring();
+            }
+        }
+    }
+
+    pub(super) fn receive(&mut self, memory: &Mapping, room: &[Span], now: Duration) -> Received {
+        loop {
+            if let Some(received) = self.next(memory, room, now) {
+                return received;
+            }
+            // Who rang before had put something there before.
+            if !self.bell.empty() {
+                return Received::Nothing;
+            }
+        }
+    }
+
+    /// The next frame of the port whose turn it is, or of one behind it.
+    fn next(&mut self, memory: &Mapping, room: &[Span], now: Duration) -> Option<Received> {
+        let ports = self.links.len();
+        for _ in 0..ports {
+            let from = self.turn;
+            self.turn = (from + 1) % ports;
+            let link = self.links.get_mut(from).and_then(Option::as_mut);
+            let Some((link, parcel)) = link
+                .and_then(|link| Some((link.coming.pop()?, link)))
+                .map(|(parcel, link)| (link, parcel))
+            else {
+                continue;
+            };
+            let frame = parcel.bytes.get(..parcel.len).unwrap_or_default();
+            let source = frame.get(6..).and_then(|rest| rest.first_chunk());
+            self.table
+                .learn(source.copied().unwrap_or_default(), from, now);
+            let put = memory.scatter(room, 0, frame);
+            let len = parcel.len;
+            let _ = link.done.push(parcel);
+            return Some(match put {
+                Ok(()) => Received::Unit {
+                    header: Header::default(),
+                    len,
+                },
+                Err(_) => Received::TooLong,
+            });
+        }
+        None
+    }
+}
+
+impl Link {
+    /// False when too many wait there.
+    fn give(&mut self, frame: &[u8]) -> bool {
+        let Some(mut parcel) = self.spare.pop() else {
+            return false;
+        };
+        let Some(place) = parcel.bytes.get_mut(..frame.len()) else {
+            return false;
+        };
+        place.copy_from_slice(frame);
+        parcel.len = frame.len();
+        // There are no more buffers than places.
+        let _ = self.out.push(parcel);
+        self.touched = true;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
