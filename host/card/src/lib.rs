@@ -14,6 +14,7 @@ pub mod cli;
 mod listener;
 mod memory;
 mod mishap;
+mod pcap;
 mod poller;
 mod port;
 mod stage;

@@ -5,7 +5,7 @@ mod server;
 mod switch;
 mod tap;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

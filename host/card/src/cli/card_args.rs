@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use wireboot_card::{Lies, Pace};
 
@@ -13,6 +13,7 @@ use super::pace::{BusArgument, LineArgument};
 use super::socket::SocketArgument;
 use crate::card::HostCard;
 use crate::mishap::Mishaps;
+use crate::pcap::{self, Capture};
 use crate::port::{Offer, Plan};
 use crate::stage::Stage;
 use crate::wires::HostWire;
@@ -42,6 +43,10 @@ pub struct CardArgs {
     /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
     #[arg(long, value_name = "FAULTS")]
     fault: Option<FaultArgument>,
+    /// Write what machines send and get to FILE, as pcapng with an interface for each --socket: large units whole, and checksums that are still to be
+    /// completed as they are
+    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
+    pcap: Option<PathBuf>,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     stats: Option<PathBuf>,
@@ -77,18 +82,28 @@ impl CardArgs {
             offloads: self.offload.0,
             chunks: self.chunk.0,
         };
+        let mut captures = match &self.pcap {
+            Some(path) => {
+                let names: Vec<_> = sockets.iter().map(SocketArgument::to_string).collect();
+                pcap::create(path, &names).with_context(|| format!("writing {}", path.display()))?
+            }
+            None => Vec::new(),
+        }
+        .into_iter();
         let plans = sockets.iter().zip(wires);
-        let plans = plans.map(|(socket, wires)| self.plan(&socket.path, wires));
+        let plans = plans.map(|(socket, wires)| self.plan(&socket.path, wires, captures.next()));
         HostCard::new(plans.collect(), offer, self.stats.as_deref())
     }
 
-    fn plan(&self, socket: &Path, wires: Vec<HostWire>) -> Plan {
+    fn plan(&self, socket: &Path, wires: Vec<HostWire>, capture: Option<Capture>) -> Plan {
         let pace = Pace {
             bus: self.bus.map(|argument| argument.0),
             line: self.line.map(|argument| argument.line),
             seed: self.line.map_or(0, |argument| argument.seed),
         };
-        let stages = wires.into_iter().map(|wire| Stage::new(wire, pace));
+        let stages = wires
+            .into_iter()
+            .map(|wire| Stage::new(wire, pace, capture.clone()));
         let (lies, mishaps) = match &self.fault {
             Some(fault) => (fault.lies(), fault.mishaps()),
             None => (Lies::default(), Mishaps::new(Vec::new(), 0)),

@@ -55,7 +55,7 @@ fn rung(event: &OwnedFd) -> u64 {
 
 impl Guest {
     fn new(features: u64) -> Self {
-        let stage = || Stage::new(HostWire::None, Pace::default());
+        let stage = || Stage::new(HostWire::None, Pace::default(), None);
         Self::before(vec![stage(), stage()], features)
     }
 
@@ -310,7 +310,7 @@ fn a_queue_of_a_tap_is_in_use_while_its_pair_receives() {
     let taps = Tap::open("card0", 2).unwrap();
     let stages = taps
         .into_iter()
-        .map(|tap| Stage::new(HostWire::Tap(tap), Pace::default()));
+        .map(|tap| Stage::new(HostWire::Tap(tap), Pace::default(), None));
     let mut guest = Guest::before(stages.collect(), 0);
     let uses = |guest: &Guest, queues, others| {
         // The poller has done what it was told.
@@ -341,7 +341,7 @@ fn a_card_asleep_wakes_when_the_bus_is_free() {
         bus: Some(bus),
         ..Pace::default()
     };
-    let mut guest = Guest::before(vec![Stage::new(HostWire::None, pace)], 0);
+    let mut guest = Guest::before(vec![Stage::new(HostWire::None, pace, None)], 0);
     let begun = Instant::now();
     for _ in 0..SIZE {
         guest.send();

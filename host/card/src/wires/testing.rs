@@ -8,16 +8,16 @@ use wireboot_card::{GuestMemory, Header, Span, Unit};
 use crate::memory::{Mapping, Place};
 
 /// The memory of a guest, as each who maps it sees it.
-pub(super) struct GuestFile(OwnedFd);
+pub(crate) struct GuestFile(OwnedFd);
 
 impl GuestFile {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 0x1_0000).unwrap();
         Self(file)
     }
 
-    pub(super) fn map(&self) -> Mapping {
+    pub(crate) fn map(&self) -> Mapping {
         let place = Place {
             guest: 0,
             len: 0x1_0000,
@@ -27,18 +27,18 @@ impl GuestFile {
     }
 }
 
-pub(super) fn memory() -> Mapping {
+pub(crate) fn memory() -> Mapping {
     GuestFile::new().map()
 }
 
-pub(super) fn content(memory: &Mapping, room: &[Span], len: usize) -> Vec<u8> {
+pub(crate) fn content(memory: &Mapping, room: &[Span], len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     memory.gather(room, &mut bytes).unwrap();
     bytes
 }
 
 /// Calls `send` with a frame that lies in the guest's memory, but for its first ten bytes, in pieces of `each` bytes.
-pub(super) fn with_unit<T>(
+pub(crate) fn with_unit<T>(
     memory: &Mapping,
     frame: &[u8],
     each: usize,
@@ -60,7 +60,7 @@ pub(super) fn with_unit<T>(
 }
 
 /// Room for a frame, in buffers of `each` bytes.
-pub(super) fn room(each: u32) -> Vec<Span> {
+pub(crate) fn room(each: u32) -> Vec<Span> {
     let at = |n| Span {
         address: 0x8000 + u64::from(n * each),
         len: each,

@@ -340,7 +340,7 @@ fn asked_for(base: u16, frame: &[u8], chunks: Option<Limits<Duration>>) -> Asked
         .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
     let wire = HostWire::Server(Box::new(wire));
-    let stage = Stage::new(wire, Pace::default());
+    let stage = Stage::new(wire, Pace::default(), None);
     let poller = Poller::start("card".into(), vec![stage], Lies::default(), chunks).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
