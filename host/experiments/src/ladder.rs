@@ -34,7 +34,8 @@ use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, NetworkOptions};
-use wireboot_lab::qemu::{Accelerator, Disk, Machine, NetworkCard};
+use wireboot_lab::nic::CardChoice;
+use wireboot_lab::qemu::{Accelerator, Disk, Machine};
 use wireboot_lab::server::{Server, advertise};
 
 /// The program that measures.
@@ -43,6 +44,8 @@ const PROGRAM: &str = "doctor.efi";
 const SMALL_MIB: u64 = 8;
 const FILE_MIB: u64 = 64;
 const LARGE_MIB: u64 = 512;
+/// What `--card` calls a card of ours.
+const OURS: &str = "nic";
 /// For a boot, and for a round besides its measurements.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Measurements of frames in a round, where the firmware's driver has an UNDI.
@@ -89,7 +92,7 @@ pub struct LadderArgs {
     /// The same in the machine's instructions, which are the same on every host: they are counted instead of time, by emulation
     #[arg(long, requires = "phases", conflicts_with = "accel")]
     pub instructions: bool,
-    /// The network card, as QEMU names devices: one that wireboot drives itself
+    /// The network card, as QEMU names devices: one that wireboot drives itself; or nic, for virtio-net-pci behind `wireboot nic run`
     #[arg(long, value_name = "MODEL", default_value = "virtio-net-pci")]
     pub card: String,
     /// The card's option ROM with the firmware's driver, such as iPXE's; without it, the firmware's own driver is used
@@ -147,11 +150,16 @@ pub fn run(arguments: LadderArgs) -> Result<()> {
     let mut machine = Machine::new(accelerator);
     machine.counts_instructions = arguments.instructions;
     machine.processors = arguments.cpus.max(u32::from(most) + 1);
-    machine.network = Some(NetworkCard {
-        model: arguments.card.clone(),
-        rom: arguments.rom.clone(),
-        ..network.card()
-    });
+    let mut card = network.card();
+    card.rom = arguments.rom.clone();
+    let choice = if arguments.card == OURS {
+        CardChoice::Nic
+    } else {
+        card.model = arguments.card.clone();
+        CardChoice::Qemu
+    };
+    machine.network = Some(card);
+    let _nic = choice.attach(&lab, &program, &network, &mut machine)?;
     let mut options = format!("rounds={} ms={}", arguments.rounds, arguments.ms);
     if !arguments.processors.is_empty() {
         let numbers: Vec<String> = arguments.processors.iter().map(u16::to_string).collect();

@@ -14,7 +14,7 @@ use crate::accel;
 use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
-use crate::nic::{CardChoice, Nic};
+use crate::nic::CardChoice;
 use crate::payload;
 use crate::qemu::{Accelerator, Machine, RunningMachine};
 use crate::server::{Server, advertise};
@@ -117,14 +117,9 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     machine.processors = arguments.cpus;
     machine.network = Some(network.card());
     machine.pxe_only(Some(arguments.ip));
-    let nic = match arguments.card {
-        CardChoice::Qemu => None,
-        CardChoice::Nic => {
-            let nic = Nic::start(&lab, lab.command(&program), &network)?;
-            nic.attach(&mut machine)?;
-            Some(nic)
-        }
-    };
+    let nic = arguments
+        .card
+        .attach(&lab, &program, &network, &mut machine)?;
     machine.trace = vec!["virtio_set_status".to_owned()];
     let view = View::new(arguments.console, machine.accelerator);
     let show = arguments.console;

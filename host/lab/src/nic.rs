@@ -1,7 +1,7 @@
 //! `wireboot nic`, in the lab: a card of ours in the place of QEMU's way to the tap.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,29 @@ pub enum CardChoice {
     Qemu,
     /// `wireboot nic run`
     Nic,
+}
+
+impl CardChoice {
+    /// Puts the chosen card between the machine and the network's cable. A card of ours, by `program`, ends with what is returned.
+    ///
+    /// # Errors
+    /// When it does not start, or the machine has no network card.
+    pub fn attach(
+        self,
+        lab: &Lab,
+        program: &Path,
+        network: &Network,
+        machine: &mut Machine,
+    ) -> Result<Option<Nic>> {
+        match self {
+            Self::Qemu => Ok(None),
+            Self::Nic => {
+                let nic = Nic::start(lab, lab.command(program), network)?;
+                nic.attach(machine)?;
+                Ok(Some(nic))
+            }
+        }
+    }
 }
 
 /// A running card. It ends with this value.

@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow};
 use wireboot_experiments::soak::{DATA, Engines, Fault, Plan, System, Testbed};
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::nic::CardChoice;
 
 use crate::scene::{PATIENCE, boot_program, wireboot};
 
@@ -17,6 +18,7 @@ fn soak(lab: &Lab, faults: &[(Fault, Engines)]) -> Result<()> {
         server: wireboot()?,
         accelerator: accel::best(lab, false)?,
         processors: 4,
+        card: CardChoice::Qemu,
         limit: 2 * PATIENCE,
     };
     for (&(fault, engines), number) in faults.iter().zip(1..) {

@@ -16,6 +16,7 @@ use wireboot_lab::console::Seen;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
+use wireboot_lab::nic::{CardChoice, Nic};
 use wireboot_lab::qemu::{Accelerator, Machine, RunningMachine};
 use wireboot_lab::server::Server;
 
@@ -41,6 +42,8 @@ pub struct Testbed<'a> {
     pub accelerator: Accelerator,
     /// Processors of the machine.
     pub processors: u32,
+    /// Who carries frames between the machine and its network.
+    pub card: CardChoice,
     /// How long a boot may take.
     pub limit: Duration,
 }
@@ -108,6 +111,7 @@ struct Story<'a> {
     machine: RunningMachine,
     mac: String,
     server: Option<Server>,
+    _nic: Option<Nic>,
     _network: Network,
 }
 
@@ -129,6 +133,9 @@ impl<'a> Story<'a> {
         let mac = card.mac.clone();
         machine.network = Some(card);
         machine.pxe_only(Some(IpVersion::V4));
+        let nic = testbed
+            .card
+            .attach(testbed.lab, &testbed.server, &network, &mut machine)?;
         let server = serve(testbed)?;
         Ok(Story {
             testbed,
@@ -136,6 +143,7 @@ impl<'a> Story<'a> {
             machine: machine.start(testbed.lab, "soak", |_| {})?,
             mac,
             server: Some(server),
+            _nic: nic,
             _network: network,
         })
     }
@@ -154,7 +162,12 @@ impl<'a> Story<'a> {
             }
             _ => {}
         }
-        let areas = canary::receive_areas(&mut self.machine, self.testbed.lab, engines.max(1))?;
+        let areas = canary::receive_areas(
+            &mut self.machine,
+            self.testbed.lab,
+            self.testbed.card,
+            engines.max(1),
+        )?;
         let address = self.expect(r"wireboot: address (10\.77\.0\.\d+)")?;
         let address: Ipv4Addr = group(&address, 1)?.parse()?;
         match plan.fault {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::stray::Mark;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::nic::CardChoice;
 use wireboot_lab::qemu::RunningMachine;
 
 /// What Linux fills its memory with, page by page.
@@ -59,6 +60,28 @@ pub(super) fn is_running(machine: &mut RunningMachine) -> Result<bool> {
     Ok(status.get("started") == Some(&json!(true)) || !bits.is_empty())
 }
 
+/// How QEMU is asked for a queue, and what it calls the ring's entries, its table and its used ring.
+struct Question {
+    command: &'static str,
+    fields: [&'static str; 3],
+}
+
+impl Question {
+    fn about(card: CardChoice) -> Self {
+        match card {
+            CardChoice::Qemu => Self {
+                command: "x-query-virtio-queue-status",
+                fields: ["vring-num", "vring-desc", "vring-used"],
+            },
+            // The other one has QEMU 7.2 stop a vhost-user card's queue (GET_VRING_BASE), and nobody starts it again.
+            CardChoice::Nic => Self {
+                command: "x-query-virtio-vhost-queue-status",
+                fields: ["num", "desc-phys", "used-phys"],
+            },
+        }
+    }
+}
+
 /// The areas that the driver has given to the device for what it receives: buffers, and the ring in which they come back.
 ///
 /// # Errors
@@ -66,32 +89,38 @@ pub(super) fn is_running(machine: &mut RunningMachine) -> Result<bool> {
 pub(super) fn receive_areas(
     machine: &mut RunningMachine,
     lab: &Lab,
+    card: CardChoice,
     pairs: u32,
 ) -> Result<Vec<Area>> {
+    let question = Question::about(card);
+    let pairs = match card {
+        CardChoice::Qemu => pairs,
+        // It tells of the first one alone.
+        CardChoice::Nic => 1,
+    };
     let mut areas = Vec::new();
     for pair in 0..pairs {
         // A pair's receive queue comes first, then its transmit queue (virtio 1.2, 5.1.2).
-        areas.extend(queue_areas(machine, lab, 2 * pair)?);
+        areas.extend(queue_areas(machine, lab, &question, 2 * pair)?);
     }
     Ok(areas)
 }
 
-fn queue_areas(machine: &mut RunningMachine, lab: &Lab, index: u32) -> Result<Vec<Area>> {
-    let queue = machine.ask(
-        "x-query-virtio-queue-status",
-        json!({ "path": CARD, "queue": index }),
-    )?;
+fn queue_areas(
+    machine: &mut RunningMachine,
+    lab: &Lab,
+    Question { command, fields }: &Question,
+    index: u32,
+) -> Result<Vec<Area>> {
+    let queue = machine.ask(command, json!({ "path": CARD, "queue": index }))?;
     let number = |name: &str| {
         queue
             .get(name)
             .and_then(Value::as_u64)
             .with_context(|| format!("QEMU tells no {name} of receive queue {index}"))
     };
-    let (length, table, used) = (
-        number("vring-num")?,
-        number("vring-desc")?,
-        number("vring-used")?,
-    );
+    let [length, table, used] = fields.map(number);
+    let (length, table, used) = (length?, table?, used?);
     ensure!(
         table != 0 && used != 0,
         "receive queue {index} is not set up: {queue}"

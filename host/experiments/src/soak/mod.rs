@@ -24,6 +24,7 @@ use wireboot_lab::boot::AcceleratorChoice;
 use wireboot_lab::guest;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::nic::CardChoice;
 
 /// The data that each boot carries along, in bytes: long enough under way to be disturbed, little enough to boot often.
 pub const DATA: usize = 12_000_000;
@@ -56,6 +57,9 @@ pub struct SoakArgs {
     /// Network boot program [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
+    /// Who carries frames between the machine and its network
+    #[arg(long, value_enum, default_value = "qemu")]
+    pub card: CardChoice,
     /// How long a boot may take
     #[arg(long, value_name = "SECONDS", default_value_t = 180)]
     pub limit: u64,
@@ -88,6 +92,7 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
         server: std::env::current_exe().context("finding this program's own file")?,
         accelerator: arguments.accel.choose(&lab)?,
         processors,
+        card: arguments.card,
         limit: Duration::from_secs(arguments.limit),
     };
     let numbers: Vec<u32> = match arguments.only {
