@@ -2,6 +2,7 @@
 
 mod arguments;
 mod card_args;
+mod check;
 mod chunk;
 mod fault;
 mod pace;
@@ -19,6 +20,7 @@ use wireboot_card::feature;
 use wireboot_server::event::{Console, Events};
 
 use self::card_args::CardArgs;
+pub use self::check::CheckArgs;
 use self::socket_place::SocketPlace;
 use crate::table::{BUSES, LINES, Tables};
 use crate::vhost::MAX_PAIRS;
@@ -46,6 +48,7 @@ pub enum Nic {
     Run(RunArgs),
     Args(ArgsArgs),
     Table(TableArgs),
+    Check(CheckArgs),
 }
 
 /// Boot virtual machines from a directory, by a card that is the boot server too.
@@ -256,6 +259,7 @@ pub fn run(command: Nic) -> Result<()> {
             Ok(())
         }
         Nic::Table(arguments) => print_tables(&arguments),
+        Nic::Check(arguments) => arguments.run(),
     }
 }
 

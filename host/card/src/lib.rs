@@ -15,11 +15,14 @@ mod listener;
 mod memory;
 mod mishap;
 mod poller;
+mod program;
 mod stage;
 mod statistics;
 mod table;
 mod vhost;
 mod wires;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub use program::fuzz::fuzz_card_program;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use vhost::fuzz::fuzz_card_vhost;

@@ -8,12 +8,13 @@ use wireboot_card::{
 };
 
 use crate::memory::Mapping;
+use crate::program::{Filter, ProgramCounters};
 use crate::wires::HostWire;
 
 /// The card's offloads alone, or at the speed of a model.
 pub(crate) enum Stage {
-    Plain(Box<Offload<HostWire>>),
-    Paced(Box<Paced<HostWire>>),
+    Plain(Box<Offload<Filter<HostWire>>>),
+    Paced(Box<Paced<Filter<HostWire>>>),
 }
 
 /// What ends a wait, besides doorbells.
@@ -35,8 +36,9 @@ macro_rules! either {
 }
 
 impl Stage {
-    /// This wire, as far away as `pace` says.
-    pub(crate) fn new(wire: HostWire, pace: Pace) -> Self {
+    /// This wire, with a program or without, as far away as `pace` says.
+    pub(crate) fn new(wire: impl Into<Filter<HostWire>>, pace: Pace) -> Self {
+        let wire = wire.into();
         if pace.bus.is_none() && pace.line.is_none() {
             Self::Plain(Box::new(Offload::new(wire)))
         } else {
@@ -45,7 +47,17 @@ impl Stage {
     }
 
     pub(crate) fn wire_mut(&mut self) -> &mut HostWire {
+        self.filter_mut().wire_mut()
+    }
+
+    /// What the program is in.
+    pub(crate) fn filter_mut(&mut self) -> &mut Filter<HostWire> {
         either!(self, stage => stage.wire_mut())
+    }
+
+    /// None without a program.
+    pub(crate) fn program_counters(&self) -> Option<ProgramCounters> {
+        either!(self, stage => stage.wire()).counters()
     }
 
     pub(crate) fn offload_counters(&self) -> OffloadCounters {
@@ -64,7 +76,7 @@ impl Stage {
 
     /// What to wait for, where the guest has room or not.
     pub(crate) fn wake(&self, room: bool) -> Wake<'_> {
-        let (wire, due, asks) = match self {
+        let (filter, due, asks) = match self {
             Self::Plain(offload) => (offload.wire(), None, room),
             Self::Paced(paced) => {
                 let due = paced.due();
@@ -73,10 +85,13 @@ impl Stage {
                 (paced.wire(), first, room && due.wire)
             }
         };
-        let wires = wire.due().filter(|_| asks);
+        let wire = filter.wire();
+        let home = [filter.home_due(), wire.due()].into_iter().flatten().min();
+        let home = home.filter(|_| asks);
+        let all = [due, filter.out_due(), home].into_iter().flatten();
         Wake {
             descriptor: wire.descriptor().filter(|_| asks),
-            due: due.into_iter().chain(wires).min(),
+            due: all.min(),
         }
     }
 }

@@ -6,11 +6,13 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use wireboot_card::{Lies, Pace};
 
+use super::check;
 use super::chunk::{self, ChunkArgument};
 use super::fault::FaultArgument;
 use super::pace::{BusArgument, LineArgument};
 use crate::card::{HostCard, Offer};
 use crate::mishap::Mishaps;
+use crate::program::Filter;
 use crate::stage::Stage;
 use crate::wires::HostWire;
 
@@ -34,6 +36,10 @@ pub struct CardArgs {
     /// (the link goes down), death, with commas between, and seed=N. The same seed (without, 1) does so at the same places
     #[arg(long, value_name = "FAULTS")]
     fault: Option<FaultArgument>,
+    /// Let a program see each frame between the card and what is behind it: pass, drop, delay, copy, edit, count. FILE is what `clang -target bpf -O2 -c`
+    /// made of C with docs/card/programs/card.h; `wireboot nic check FILE` tells of it
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     stats: Option<PathBuf>,
@@ -69,7 +75,10 @@ impl CardArgs {
             line: self.line.map(|argument| argument.line),
             seed: self.line.map_or(0, |argument| argument.seed),
         };
-        let stages = wires.into_iter().map(|wire| Stage::new(wire, pace));
+        let program = self.program.as_deref().map(check::open).transpose()?;
+        let stages = wires
+            .into_iter()
+            .map(|wire| Stage::new(Filter::new(wire, program.clone()), pace));
         let offer = Offer {
             offloads,
             chunks: self.chunk.0,
