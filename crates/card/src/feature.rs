@@ -49,14 +49,8 @@ pub const OFFLOADS: [(&str, u64); 10] = [
 ];
 
 /// What a wire that carries frames has not.
-pub const LARGE_UNITS: u64 = GUEST_TSO4
-    | GUEST_TSO6
-    | GUEST_ECN
-    | GUEST_UFO
-    | HOST_TSO4
-    | HOST_TSO6
-    | HOST_ECN
-    | HOST_UFO;
+pub const LARGE_UNITS: u64 =
+    GUEST_TSO4 | GUEST_TSO6 | GUEST_ECN | GUEST_UFO | HOST_TSO4 | HOST_TSO6 | HOST_ECN | HOST_UFO;
 
 /// All that the card knows.
 pub const KNOWN: u64 = RINGS | CSUM | GUEST_CSUM | LARGE_UNITS;

@@ -73,11 +73,7 @@ pub fn gather<M: GuestMemory>(
 ///
 /// # Errors
 /// [`Unmapped`]; some bytes may have been written.
-pub fn scatter<M: GuestMemory>(
-    memory: &M,
-    spans: &[Span],
-    from: &[u8],
-) -> Result<bool, Unmapped> {
+pub fn scatter<M: GuestMemory>(memory: &M, spans: &[Span], from: &[u8]) -> Result<bool, Unmapped> {
     scatter_at(memory, spans, 0, from)
 }
 

@@ -15,7 +15,7 @@ pub(crate) mod fuzz;
 mod instruction;
 mod machine;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verify;
 mod waiting;
 
@@ -114,9 +114,16 @@ impl Program {
             let Some(instructions) = instructions else {
                 continue;
             };
-            let longest = verify(&instructions, object.maps.len())
-                .map_err(|refused| ProgramError::Refused { hook: *hook, refused })?;
-            *place = Some(Code { instructions, longest });
+            let longest = verify(&instructions, object.maps.len()).map_err(|refused| {
+                ProgramError::Refused {
+                    hook: *hook,
+                    refused,
+                }
+            })?;
+            *place = Some(Code {
+                instructions,
+                longest,
+            });
         }
         Ok(Self {
             hooks,

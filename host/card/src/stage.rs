@@ -133,3 +133,68 @@ impl Wire<Mapping> for Stage {
         either!(self, stage => stage.receive(memory, room, now))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use wireboot_card::Header;
+    use wireboot_card::model::{Bus, Line};
+
+    use super::*;
+    use crate::memory::Place;
+    use crate::program::Hook;
+    use crate::program::tests::program;
+
+    fn memory() -> Mapping {
+        let file: OwnedFd = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 0x1000).unwrap();
+        let place = Place {
+            guest: 0,
+            len: 0x1000,
+            offset: 0,
+        };
+        Mapping::new(&[(place, &file)]).unwrap()
+    }
+
+    /// A frame that a program delays goes when it is due, whatever is in front of the program, and wakes who waits.
+    #[test]
+    fn a_delay_ends_a_wait() {
+        let memory = memory();
+        let line = Pace {
+            line: Line::named("10g"),
+            ..Pace::default()
+        };
+        let bus = Pace {
+            bus: Bus::named("pci64-66"),
+            ..Pace::default()
+        };
+        for pace in [Pace::default(), line, bus] {
+            let program = program(Hook::Guest, "stw [r1+16], 5000\nmov r0, 0\nexit");
+            let mut stage = Stage::new(Filter::new(HostWire::None, Some(program)), pace);
+            let unit = Unit {
+                header: Header::default(),
+                head: &[0; 60],
+                spans: &[],
+                len: 60,
+            };
+            stage.advance(&memory, Duration::ZERO);
+            assert!(stage.send(&memory, &unit, Duration::ZERO));
+            stage.flush();
+            // It has taken bus and line.
+            let there = stage.wake(false).due.unwrap_or(Duration::ZERO);
+            let there = if stage.program_counters().unwrap().delayed == 0 {
+                stage.advance(&memory, there);
+                there
+            } else {
+                Duration::ZERO
+            };
+            assert_eq!(stage.program_counters().unwrap().delayed, 1);
+            let due = there + Duration::from_millis(5);
+            assert_eq!(stage.wake(false).due, Some(due), "{pace:?}");
+            stage.advance(&memory, due);
+            assert_eq!(stage.wake(false).due, None, "{pace:?}");
+        }
+    }
+}

@@ -136,7 +136,10 @@ impl Pair {
         if let Some(told) = self.told.get_mut(failure.kind())
             && !std::mem::replace(told, true)
         {
-            eprintln!("wireboot nic: the program in section {}: {failure}", hook.name());
+            eprintln!(
+                "wireboot nic: the program in section {}: {failure}",
+                hook.name()
+            );
         }
         let queue = match hook {
             Hook::Guest => Queue::Transmit,

@@ -177,7 +177,10 @@ impl Running {
     }
 
     fn has(&self, hook: Hook) -> bool {
-        self.program.hooks.get(hook as usize).is_some_and(Option::is_some)
+        self.program
+            .hooks
+            .get(hook as usize)
+            .is_some_and(Option::is_some)
     }
 
     /// Lets the program see a frame of `len` bytes, whose first `read` reads. None when it is dropped.
@@ -306,7 +309,9 @@ fn overwrite(place: &mut [u8], from: &[u8]) -> bool {
 fn copy<M: GuestMemory>(memory: &M, unit: &Unit<'_>, to: &mut [u8]) -> bool {
     let head = to.len().min(unit.head.len());
     let (first, rest) = to.split_at_mut(head);
-    unit.head.get(..head).is_some_and(|head| overwrite(first, head))
+    unit.head
+        .get(..head)
+        .is_some_and(|head| overwrite(first, head))
         && (rest.is_empty() || gather(memory, unit.spans, rest) == Ok(true))
 }
 
@@ -384,7 +389,8 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Filter<W> {
         let mut aside = std::mem::take(&mut running.aside);
         if fate.edited {
             let place = aside.get_mut(..unit.len);
-            if !place.is_some_and(|place| read(place) && overwrite(place, running.edited(place.len())))
+            if !place
+                .is_some_and(|place| read(place) && overwrite(place, running.edited(place.len())))
             {
                 running.aside = aside;
                 return false;

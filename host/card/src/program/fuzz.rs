@@ -20,6 +20,9 @@ pub fn fuzz_card_program(data: &[u8]) {
         let told = context;
         let result = machine.run(&code.instructions, &mut context);
         assert_ne!(result, Err(super::machine::Wild::Unverified), "{hook:?}");
-        assert_eq!(context[..super::machine::READ_ONLY], told[..super::machine::READ_ONLY]);
+        assert_eq!(
+            context[..super::machine::READ_ONLY],
+            told[..super::machine::READ_ONLY]
+        );
     }
 }

@@ -4,9 +4,7 @@
 //! maps.
 
 use super::Map;
-use super::instruction::{
-    CALL, EXIT, FRAME_POINTER, Instruction, JA, LDDW, MAP, alu, class, jump,
-};
+use super::instruction::{CALL, EXIT, FRAME_POINTER, Instruction, JA, LDDW, MAP, alu, class, jump};
 
 /// Bytes of a frame that a program sees: DHCP's options among them, which begin at 282.
 pub(crate) const SEEN: usize = 512;

@@ -30,7 +30,9 @@ impl fmt::Display for Refused {
 pub(crate) enum Reason {
     #[error("beyond the {LONGEST} that a program may have")]
     TooLong,
-    #[error("opcode {0:#04x} is unknown here; compile with -mcpu=v1, v2 or v3, and without atomics")]
+    #[error(
+        "opcode {0:#04x} is unknown here; compile with -mcpu=v1, v2 or v3, and without atomics"
+    )]
     Opcode(u8),
     #[error("a field that the instruction does not use is not 0")]
     Field,
@@ -121,7 +123,12 @@ const NEXT: Ways = Ways {
 
 /// Looks whether a program ends, and uses nothing that there is not. Instructions of the longest way through it.
 pub(super) fn verify(program: &[Instruction], maps: usize) -> Result<usize, Refused> {
-    let refused = |instruction| move |reason| Refused { instruction, reason };
+    let refused = |instruction| {
+        move |reason| Refused {
+            instruction,
+            reason,
+        }
+    };
     if program.len() > LONGEST {
         return Err(refused(LONGEST)(Reason::TooLong));
     }

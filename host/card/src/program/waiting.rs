@@ -131,7 +131,12 @@ mod tests {
             place.fill(byte);
             true
         };
-        waiting.put((due, times), Header::default(), 60 + usize::from(byte), fill)
+        waiting.put(
+            (due, times),
+            Header::default(),
+            60 + usize::from(byte),
+            fill,
+        )
     }
 
     fn take(waiting: &mut Waiting, now: u64) -> Vec<u8> {
@@ -169,8 +174,10 @@ mod tests {
             assert!(put(&mut waiting, 5, 1, 0));
             assert_eq!(waiting.clear(), 1);
         }
-        let long = |len| move |waiting: &mut Waiting| {
-            waiting.put((Duration::ZERO, 1), Header::default(), len, |_| true)
+        let long = |len| {
+            move |waiting: &mut Waiting| {
+                waiting.put((Duration::ZERO, 1), Header::default(), len, |_| true)
+            }
         };
         assert!(long(LONGEST_UNIT)(&mut waiting));
         assert!(!long(LONGEST_UNIT + 1)(&mut waiting));
