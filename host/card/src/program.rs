@@ -8,6 +8,7 @@
 //! A program is read from a file (`elf`), verified (`verify`) and run (`machine`) on a copy of a frame's first bytes. What it decides, `filter` does.
 //! Jumps lead forward alone, so each run ends.
 
+mod counters;
 mod elf;
 mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -26,7 +27,8 @@ use std::path::Path;
 use self::elf::ElfError;
 use self::instruction::Instruction;
 use self::verify::{Refused, verify};
-pub(crate) use filter::{Filter, ProgramCounters};
+pub(crate) use counters::ProgramCounters;
+pub(crate) use filter::Filter;
 pub(crate) use machine::Wild;
 
 /// Bytes of a file, at most.
