@@ -49,3 +49,30 @@ impl AddAssign for ProgramCounters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_of_several_pairs_are_added() {
+        let of = |n: u64| ProgramCounters {
+            seen: [n, 2 * n],
+            dropped: 3 * n,
+            edited: 4 * n,
+            delayed: 5 * n,
+            copies: 6 * n,
+            no_room: 7 * n,
+            failed: 8 * n,
+            forgotten: 9 * n,
+            maps: vec![
+                ("a".to_owned(), vec![10 * n, 11 * n]),
+                ("b".to_owned(), vec![12 * n]),
+            ],
+        };
+        let mut sum = of(1);
+        sum += of(4);
+        assert_eq!(sum, of(5));
+        assert_eq!(sum.lost(), 5 * (7 + 8 + 9));
+    }
+}

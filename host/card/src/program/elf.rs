@@ -222,3 +222,23 @@ fn check(maps: &[Map], definitions: &[u8]) -> Result<(), ElfError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_so_many_maps_at_most() {
+        let definitions =
+            |count| definitions_of(&vec![0; count * DEFINITION]).map(|maps| maps.len());
+        assert!(matches!(definitions(MOST_MAPS), Ok(MOST_MAPS)));
+        assert!(matches!(
+            definitions(MOST_MAPS + 1),
+            Err(ElfError::TooManyMaps(9))
+        ));
+        assert!(matches!(
+            definitions_of(&[0; DEFINITION + 1]),
+            Err(ElfError::OddMaps)
+        ));
+    }
+}

@@ -192,6 +192,7 @@ fn frames_wait_and_are_copied() {
     assert_eq!(rig.send(&frame(0, 2, 3), 500), vec![sent(0, 2, 3); 3]);
     assert_eq!(rig.sent(999), [[0; 0]; 0]);
     assert_eq!(rig.sent(1000), vec![sent(1, 1, 2); 2]);
+    assert_eq!(rig.filter.wire().flushes, 1);
     assert_eq!(rig.sent(9000), [sent(5, 0, 1)]);
     assert_eq!(rig.filter.out_due(), None);
     let mut rig = Rig::new(program(Hook::Wire, text));

@@ -81,9 +81,14 @@ fn maps_are_given_by_all_ways_or_none() {
         assert_eq!(refused(&changed, 1), (6, Reason::NoMapGiven), "{number}");
     }
     // Nobody has a value in r1 to r5 behind a call.
-    let mut changed = program.clone();
-    changed[7] = assemble("mov r0, r5\nexit")[0];
-    assert_eq!(refused(&changed, 1), (7, Reason::NoValue(5)));
+    for register in 1..=5u8 {
+        let mut changed = program.clone();
+        if register > 2 {
+            changed[4] = assemble(&format!("mov r{register}, 1\nexit"))[0];
+        }
+        changed[7] = assemble(&format!("mov r0, r{register}\nexit"))[0];
+        assert_eq!(refused(&changed, 1), (7, Reason::NoValue(register)));
+    }
 }
 
 /// A map by one way and a number by the other.
@@ -246,12 +251,33 @@ fn other_files_are_refused() {
         text.starts_with("section wire: instruction 42: function 3 is unknown"),
         "{text}"
     );
-    let relocation = |kind| [&[0x40, 1, 0, 0, 0, 0, 0, 0, kind][..], &[0; 3]].concat();
-    let text = reason(&patched(LOSE, &relocation(1), &relocation(10)));
+    let relocation = |at, kind| [&[at, 1, 0, 0, 0, 0, 0, 0, kind][..], &[0; 3]].concat();
+    let here = relocation(0x40, 1);
+    let text = reason(&patched(LOSE, &here, &relocation(0x40, 10)));
     assert!(
         text.contains("section wire, instruction 40: it calls a function"),
         "{text}"
     );
+}
+
+/// What a relocation says must be a map's place, at a 64-bit immediate.
+#[test]
+fn relocations_lead_from_immediates_to_maps() {
+    let relocation = |at| [at, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+    // In front of it, and in its middle.
+    for (at, instruction) in [(0x30, 38), (0x41, 40)] {
+        let text = reason(&patched(LOSE, &relocation(0x40), &relocation(at)));
+        let expected = format!(
+            "section wire, instruction {instruction}: it needs \"offers\", which is no map"
+        );
+        assert!(text.starts_with(&expected), "{text}");
+    }
+    // A symbol's place and length.
+    let symbol = |place: u64| [place.to_le_bytes(), 20u64.to_le_bytes()].concat();
+    for place in [10, 40] {
+        let text = reason(&patched(COUNT, &symbol(20), &symbol(place)));
+        assert!(text.contains("\"from_wire\", which is no map"), "{text}");
+    }
 }
 
 /// No file is too broken to be refused.
