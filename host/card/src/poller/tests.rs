@@ -364,9 +364,11 @@ fn a_card_asleep_wakes_when_the_bus_is_free() {
 fn a_program_gone_wild_stops_its_queue() {
     // The first byte of a frame is the verdict.
     let program = program(Hook::Guest, "ldxb r0, [r1+24]\nexit");
-    let stage = Stage::new(Filter::new(HostWire::None, Some(program)), Pace::default());
-    let other = Stage::new(HostWire::None, Pace::default());
-    let mut guest = Guest::before(vec![stage, other], 0);
+    let stage = || {
+        let filter = Filter::new(HostWire::None, Some(program.clone()));
+        Stage::new(filter, Pace::default())
+    };
+    let mut guest = Guest::before(vec![stage(), stage()], 0);
     // Behind the header of 12 bytes: pass, drop, and what is neither.
     for (n, verdict) in [0u8, 1, 7, 0].into_iter().enumerate() {
         guest
@@ -400,5 +402,16 @@ fn a_program_gone_wild_stops_its_queue() {
     guest.sent();
     let counters = guest.poller.statistics().unwrap().program.unwrap();
     assert_eq!((counters.seen, counters.failed), ([4, 0], 1));
-    guest.handle.stop(TRANSMIT);
+    // Those of the second pair are added.
+    let base = guest.handle.stop(TRANSMIT);
+    let second = PairQueue {
+        pair: 1,
+        ..TRANSMIT
+    };
+    guest.start_pair(second, base);
+    guest.send();
+    guest.sent();
+    let counters = guest.poller.statistics().unwrap().program.unwrap();
+    assert_eq!(counters.seen, [5, 0]);
+    guest.handle.stop(second);
 }

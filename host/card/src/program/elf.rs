@@ -67,10 +67,7 @@ pub(super) struct Object {
 /// Reads a file. What the instructions are is not looked at.
 pub(super) fn parse(bytes: &[u8]) -> Result<Object, ElfError> {
     let file = ElfBytes::<LittleEndian>::minimal_parse(bytes)?;
-    if file.ehdr.e_machine != EM_BPF
-        || file.ehdr.e_type != ET_REL
-        || file.ehdr.class != elf::file::Class::ELF64
-    {
+    if file.ehdr.e_machine != EM_BPF || file.ehdr.e_type != ET_REL {
         return Err(ElfError::Machine);
     }
     let (Some(sections), Some(names)) = file.section_headers_with_strtab()? else {

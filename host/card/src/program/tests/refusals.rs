@@ -80,6 +80,9 @@ fn maps_are_given_by_all_ways_or_none() {
         changed[4] = assemble(&format!("{number}\nexit"))[0];
         assert_eq!(refused(&changed, 1), (6, Reason::NoMapGiven), "{number}");
     }
+    let mut half = program.clone();
+    half[1].imm = 1;
+    assert_eq!(refused(&half, 1), (0, Reason::Half));
     // Nobody has a value in r1 to r5 behind a call.
     for register in 1..=5u8 {
         let mut changed = program.clone();
@@ -258,6 +261,32 @@ fn other_files_are_refused() {
         text.contains("section wire, instruction 40: it calls a function"),
         "{text}"
     );
+}
+
+/// The header of an executable section of COUNT, and where its name is among the names.
+fn section(name: &[u8]) -> (usize, u32) {
+    let find = |bytes: &[u8]| COUNT.windows(bytes.len()).position(|at| at == bytes);
+    let names = find(b"\0.text\0").unwrap();
+    // Names share their ends.
+    let places = (names..COUNT.len()).filter(|at| COUNT[*at..].starts_with(name));
+    let mut headers = places.filter_map(|at| {
+        let place = (at - names) as u32;
+        // SHT_PROGBITS, ALLOC and EXECINSTR.
+        let header = [&place.to_le_bytes()[..], &[1, 0, 0, 0, 6, 0, 0, 0]].concat();
+        Some((find(&header)?, place))
+    });
+    headers.next().unwrap()
+}
+
+#[test]
+fn a_hook_is_one_section_of_whole_instructions() {
+    let ((guest, _), (_, wire)) = (section(b"guest\0"), section(b"wire\0"));
+    let mut twice = COUNT.to_vec();
+    twice[guest..guest + 4].copy_from_slice(&wire.to_le_bytes());
+    assert!(reason(&twice).contains("two sections are named wire"));
+    let mut odd = COUNT.to_vec();
+    odd[guest + 32] -= 4;
+    assert!(reason(&odd).contains("section guest has no whole number"));
 }
 
 /// What a relocation says must be a map's place, at a 64-bit immediate.
