@@ -222,6 +222,16 @@ impl<W> Card<W> {
         }
     }
 
+    /// Stops a queue as if the guest had broken a rule. The next turn tells.
+    pub fn fail(&mut self, queue: Queue, fault: RingFault) {
+        let mut faults = Faults::default();
+        match queue {
+            Queue::Receive => faults.receive = Some(fault),
+            Queue::Transmit => faults.transmit = Some(fault),
+        }
+        self.settle(faults);
+    }
+
     /// Moves what there is, up to a burst in each direction.
     pub fn turn<M: GuestMemory>(&mut self, memory: &M, now: Duration) -> Turn
     where

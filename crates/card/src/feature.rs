@@ -48,18 +48,12 @@ pub const OFFLOADS: [(&str, u64); 10] = [
     ("host_ufo", HOST_UFO),
 ];
 
+/// What a wire that carries frames has not.
+pub const LARGE_UNITS: u64 =
+    GUEST_TSO4 | GUEST_TSO6 | GUEST_ECN | GUEST_UFO | HOST_TSO4 | HOST_TSO6 | HOST_ECN | HOST_UFO;
+
 /// All that the card knows.
-pub const KNOWN: u64 = RINGS
-    | CSUM
-    | GUEST_CSUM
-    | GUEST_TSO4
-    | GUEST_TSO6
-    | GUEST_ECN
-    | GUEST_UFO
-    | HOST_TSO4
-    | HOST_TSO6
-    | HOST_ECN
-    | HOST_UFO;
+pub const KNOWN: u64 = RINGS | CSUM | GUEST_CSUM | LARGE_UNITS;
 
 /// These features without those that need one that is missing (virtio 1.2, section 5.1.3.1).
 #[must_use]

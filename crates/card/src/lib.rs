@@ -50,7 +50,7 @@ pub use counters::{Counters, OffloadCounters, Traffic};
 pub use frame::MAX_HEAD;
 pub use header::Header;
 pub use host_side::{LONGEST_UNIT, Unit};
-pub use memory::{GuestMemory, Span, Unmapped};
+pub use memory::{GuestMemory, Span, Unmapped, gather, scatter};
 pub use offload::Offload;
 pub use paced::{Due, MOST_IN_FLIGHT, Pace, Paced, PacedCounters};
 pub use ring::{Lie, Lies, MAX_RING, Ring, RingFault, RingLayout, RingStart};

@@ -49,7 +49,10 @@ pub struct Span {
 }
 
 /// Copies from the beginning of the spans. False when they are shorter than `to`.
-pub(crate) fn gather<M: GuestMemory>(
+///
+/// # Errors
+/// [`Unmapped`].
+pub fn gather<M: GuestMemory>(
     memory: &M,
     spans: &[Span],
     mut to: &mut [u8],
@@ -67,11 +70,10 @@ pub(crate) fn gather<M: GuestMemory>(
 }
 
 /// Copies to the beginning of the spans. False when they are shorter than `from`.
-pub(crate) fn scatter<M: GuestMemory>(
-    memory: &M,
-    spans: &[Span],
-    from: &[u8],
-) -> Result<bool, Unmapped> {
+///
+/// # Errors
+/// [`Unmapped`]; some bytes may have been written.
+pub fn scatter<M: GuestMemory>(memory: &M, spans: &[Span], from: &[u8]) -> Result<bool, Unmapped> {
     scatter_at(memory, spans, 0, from)
 }
 

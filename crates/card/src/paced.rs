@@ -201,6 +201,7 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Paced<W> {
     fn advance(&mut self, memory: &M, now: Duration) {
         self.now = moment(now);
         self.offload.wire_mut().send_due(memory, now);
+        self.offload.advance(memory, now);
     }
 
     fn takes(&self) -> bool {

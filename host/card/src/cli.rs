@@ -2,6 +2,7 @@
 
 mod arguments;
 mod card_args;
+mod check;
 mod chunk;
 mod fault;
 mod offload;
@@ -18,6 +19,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::card_args::CardArgs;
+pub use self::check::CheckArgs;
 pub use self::socket::SocketArgument;
 use self::socket_place::SocketPlace;
 pub use self::wire::WireArgument;
@@ -46,6 +48,7 @@ pub enum Nic {
     Run(RunArgs),
     Args(ArgsArgs),
     Table(TableArgs),
+    Check(CheckArgs),
 }
 
 /// Boot virtual machines from a directory, by a card that is the boot server too.
@@ -157,6 +160,7 @@ pub fn run(command: Nic) -> Result<()> {
             Ok(())
         }
         Nic::Table(arguments) => print_tables(&arguments),
+        Nic::Check(arguments) => arguments.run(),
     }
 }
 

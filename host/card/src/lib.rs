@@ -17,6 +17,7 @@ mod mishap;
 mod pcap;
 mod poller;
 mod port;
+mod program;
 mod stage;
 mod statistics;
 mod statistics_file;
@@ -24,5 +25,7 @@ mod table;
 mod vhost;
 mod wires;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub use program::fuzz::fuzz_card_program;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use vhost::fuzz::fuzz_card_vhost;

@@ -9,6 +9,7 @@ use wireboot_card::{
 
 use crate::memory::Mapping;
 use crate::pcap::Capture;
+use crate::program::{Filter, ProgramCounters};
 use crate::wires::HostWire;
 
 /// The way to the wire, and its capture, if there is one.
@@ -19,8 +20,8 @@ pub(crate) struct Stage {
 
 /// The card's offloads alone, or at the speed of a model.
 enum Way {
-    Plain(Box<Offload<HostWire>>),
-    Paced(Box<Paced<HostWire>>),
+    Plain(Box<Offload<Filter<HostWire>>>),
+    Paced(Box<Paced<Filter<HostWire>>>),
 }
 
 /// What ends a wait, besides doorbells.
@@ -42,8 +43,13 @@ macro_rules! either {
 }
 
 impl Stage {
-    /// This wire, as far away as `pace` says.
-    pub(crate) fn new(wire: HostWire, pace: Pace, capture: Option<Capture>) -> Self {
+    /// This wire, with a program or without, as far away as `pace` says.
+    pub(crate) fn new(
+        wire: impl Into<Filter<HostWire>>,
+        pace: Pace,
+        capture: Option<Capture>,
+    ) -> Self {
+        let wire = wire.into();
         let way = if pace.bus.is_none() && pace.line.is_none() {
             Way::Plain(Box::new(Offload::new(wire)))
         } else {
@@ -53,7 +59,17 @@ impl Stage {
     }
 
     pub(crate) fn wire_mut(&mut self) -> &mut HostWire {
+        self.filter_mut().wire_mut()
+    }
+
+    /// What the program is in.
+    pub(crate) fn filter_mut(&mut self) -> &mut Filter<HostWire> {
         either!(&mut self.way, stage => stage.wire_mut())
+    }
+
+    /// None without a program.
+    pub(crate) fn program_counters(&self) -> Option<ProgramCounters> {
+        either!(&self.way, stage => stage.wire()).counters()
     }
 
     pub(crate) fn offload_counters(&self) -> OffloadCounters {
@@ -72,7 +88,7 @@ impl Stage {
 
     /// What to wait for, where the guest has room or not.
     pub(crate) fn wake(&self, room: bool) -> Wake<'_> {
-        let (wire, due, asks) = match &self.way {
+        let (filter, due, asks) = match &self.way {
             Way::Plain(offload) => (offload.wire(), None, room),
             Way::Paced(paced) => {
                 let due = paced.due();
@@ -81,10 +97,13 @@ impl Stage {
                 (paced.wire(), first, room && due.wire)
             }
         };
-        let wires = wire.due().filter(|_| asks);
+        let wire = filter.wire();
+        let home = [filter.home_due(), wire.due()].into_iter().flatten().min();
+        let home = home.filter(|_| asks);
+        let all = [due, filter.out_due(), home].into_iter().flatten();
         Wake {
             descriptor: wire.descriptor().filter(|_| asks),
-            due: due.into_iter().chain(wires).min(),
+            due: all.min(),
         }
     }
 }
@@ -134,5 +153,56 @@ impl Wire<Mapping> for Stage {
             capture.received(memory, room, len);
         }
         received
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wireboot_card::Header;
+    use wireboot_card::model::{Bus, Line};
+
+    use super::*;
+    use crate::program::Hook;
+    use crate::program::tests::program;
+    use crate::wires::testing::memory;
+
+    /// A frame that a program delays goes when it is due, whatever is in front of the program, and wakes who waits.
+    #[test]
+    fn a_delay_ends_a_wait() {
+        let memory = memory();
+        let line = Pace {
+            line: Line::named("10g"),
+            ..Pace::default()
+        };
+        let bus = Pace {
+            bus: Bus::named("pci64-66"),
+            ..Pace::default()
+        };
+        for pace in [Pace::default(), line, bus] {
+            let program = program(Hook::Guest, "stw [r1+16], 5000\nmov r0, 0\nexit");
+            let mut stage = Stage::new(Filter::new(HostWire::None, Some(program)), pace, None);
+            let unit = Unit {
+                header: Header::default(),
+                head: &[0; 60],
+                spans: &[],
+                len: 60,
+            };
+            stage.advance(&memory, Duration::ZERO);
+            assert!(stage.send(&memory, &unit, Duration::ZERO));
+            stage.flush();
+            // It has taken bus and line.
+            let there = stage.wake(false).due.unwrap_or(Duration::ZERO);
+            let there = if stage.program_counters().unwrap().delayed == 0 {
+                stage.advance(&memory, there);
+                there
+            } else {
+                Duration::ZERO
+            };
+            assert_eq!(stage.program_counters().unwrap().delayed, 1);
+            let due = there + Duration::from_millis(5);
+            assert_eq!(stage.wake(false).due, Some(due), "{pace:?}");
+            stage.advance(&memory, due);
+            assert_eq!(stage.wake(false).due, None, "{pace:?}");
+        }
     }
 }

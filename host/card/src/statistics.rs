@@ -1,5 +1,6 @@
 //! What a card did, for people and programs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,12 +8,16 @@ use std::sync::Arc;
 use serde::Serialize;
 use wireboot_card::{Counters, OffloadCounters, PacedCounters, Traffic};
 
+use crate::program::ProgramCounters;
+
 /// The card's counters and its owner's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     pub card: Counters,
     pub offload: OffloadCounters,
     pub paced: PacedCounters,
+    /// None without a program.
+    pub program: Option<ProgramCounters>,
     /// What went through each pair of queues.
     pub pairs: Vec<PairTraffic>,
     /// Doorbells that the guest rang while the card waited.
@@ -76,6 +81,8 @@ struct Document {
     calls: u64,
     doorbells: u64,
     waits: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<ProgramDocument>,
     pairs: Vec<PairDocument>,
     /// Queues stopped, by reason.
     stopped: Vec<Stopped>,
@@ -92,6 +99,39 @@ struct Port {
     socket: PathBuf,
     #[serde(flatten)]
     document: Document,
+}
+
+#[derive(Serialize)]
+struct ProgramDocument {
+    seen_guest: u64,
+    seen_wire: u64,
+    dropped: u64,
+    edited: u64,
+    delayed: u64,
+    copies: u64,
+    no_room: u64,
+    failed: u64,
+    forgotten: u64,
+    /// By name.
+    maps: BTreeMap<String, Vec<u64>>,
+}
+
+impl From<ProgramCounters> for ProgramDocument {
+    fn from(counters: ProgramCounters) -> Self {
+        let [seen_guest, seen_wire] = counters.seen;
+        Self {
+            seen_guest,
+            seen_wire,
+            dropped: counters.dropped,
+            edited: counters.edited,
+            delayed: counters.delayed,
+            copies: counters.copies,
+            no_room: counters.no_room,
+            failed: counters.failed,
+            forgotten: counters.forgotten,
+            maps: counters.maps.into_iter().collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -172,6 +212,7 @@ impl Statistics {
             calls: card.calls,
             doorbells: self.doorbells,
             waits: self.waits,
+            program: self.program.clone().map(ProgramDocument::from),
             pairs: pairs.collect(),
             stopped: stopped.collect(),
         }
@@ -195,7 +236,8 @@ impl fmt::Display for Statistics {
                 + card.receive_pretended
                 + self.offload.dropped_fragments
                 + self.offload.dropped_frames
-                + self.paced.lost(),
+                + self.paced.lost()
+                + self.program.as_ref().map_or(0, ProgramCounters::lost),
             self.doorbells,
             card.calls
         )
@@ -258,6 +300,17 @@ mod tests {
             card,
             offload,
             paced,
+            program: Some(ProgramCounters {
+                seen: [30, 31],
+                dropped: 32,
+                edited: 33,
+                delayed: 34,
+                copies: 35,
+                no_room: 36,
+                failed: 37,
+                forgotten: 38,
+                maps: vec![("of".to_owned(), vec![39, 40])],
+            }),
             pairs: vec![
                 PairTraffic {
                     sent: card.sent,
@@ -284,6 +337,10 @@ mod tests {
             "dropped_frames": 20, "line_lost": 21, "line_too_long": 22, "paced_no_room": 23,
             "paced_wire_lost": 24, "paced_forgotten": 25, "calls": 8, "doorbells": 10, "waits": 11,
         });
+        expected["program"] = json!({
+            "seen_guest": 30, "seen_wire": 31, "dropped": 32, "edited": 33, "delayed": 34, "copies": 35, "no_room": 36,
+            "failed": 37, "forgotten": 38, "maps": { "of": [39, 40] },
+        });
         expected["pairs"] = json!([
             { "sent_units": 1, "sent_bytes": 60, "received_units": 4, "received_bytes": 240 },
             { "sent_units": 0, "sent_bytes": 0, "received_units": 0, "received_bytes": 0 },
@@ -303,7 +360,7 @@ mod tests {
         assert_eq!(several["ports"].as_array().map(Vec::len), Some(2));
         assert_eq!(
             statistics.to_string(),
-            "1 units sent, 4 received, 242 lost; 10 doorbells, 8 calls"
+            "1 units sent, 4 received, 353 lost; 10 doorbells, 8 calls"
         );
     }
 }

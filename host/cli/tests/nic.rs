@@ -390,3 +390,90 @@ fn a_bus_that_is_not_known_is_refused_with_the_list() {
         "{text}"
     );
 }
+
+/// An example of docs/card/programs.
+fn example(name: &str) -> PathBuf {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/card/programs");
+    programs.join(name)
+}
+
+#[test]
+fn a_program_is_checked_and_refused_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("json");
+    let check = |file: &Path| {
+        let mut command = wireboot(&["check", "--json"]);
+        command.arg(&json).arg(file).output().unwrap()
+    };
+    let output = check(&example("count-protocols.o"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("section guest: "), "{text}");
+    assert!(text.ends_with("map from_guest: 257 entries\nmap from_wire: 257 entries\n"));
+    let report = fs::read_to_string(&json).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["hooks"][1]["section"], "wire");
+    assert_eq!(report["maps"][1]["entries"], 257);
+    // Its call of the first function becomes one of another.
+    let mut bytes = fs::read(example("drop-mac.o")).unwrap();
+    let call = bytes
+        .windows(8)
+        .position(|it| it == [0x85, 0, 0, 0, 1, 0, 0, 0]);
+    bytes[call.unwrap() + 4] = 7;
+    let wild = folder.path().join("wild.o");
+    fs::write(&wild, bytes).unwrap();
+    refused(
+        &check(&wild),
+        1,
+        "section wire: instruction 26: function 7 is unknown",
+    );
+    refused(
+        &check(&example("drop-mac.c")),
+        1,
+        "no object file of `clang -target bpf`",
+    );
+    let missing = check(&folder.path().join("missing.o"));
+    refused(&missing, 1, "missing.o: No such file");
+    // A card does not begin with it.
+    let socket = folder.path().join("card");
+    let mut command = wireboot(&["run", "--wire", "none", "--socket"]);
+    command.arg(&socket).arg("--program").arg(&wild);
+    refused(&command.output().unwrap(), 1, "function 7 is unknown");
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_cards_counters_tell_of_its_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats");
+    let mut child = wireboot(&["run", "--wire", "none", "--socket"])
+        .arg(folder.path().join("card"))
+        .arg("--program")
+        .arg(example("lose-third-offer.o"))
+        .arg("--stats")
+        .arg(&stats)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = BufReader::new(child.stderr.take().unwrap());
+    let mut card = Card { child, log, folder };
+    card.says("waiting for a monitor");
+    // No large units pass by a program but by the card's own means.
+    let offered = features(&mut card.monitor());
+    assert_ne!(offered & 1 << 7, 0);
+    let id = card.child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(card.child.wait().unwrap().code(), Some(0));
+    let counters: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(stats).unwrap()).unwrap();
+    assert_eq!(
+        counters["program"]["maps"]["offers"],
+        serde_json::json!([0])
+    );
+}

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::store::Store;
 use super::{PacedCounters, moment};
-use crate::feature;
+use crate::feature::LARGE_UNITS;
 use crate::header::Header;
 use crate::host_side::{LONGEST_UNIT, Unit};
 use crate::memory::{GuestMemory, Span, gather, scatter};
@@ -12,15 +12,6 @@ use crate::model::line::{Cable, Fate};
 use crate::model::{LINK_HEADER, Line, Picos};
 use crate::wire::{Received, Wire};
 
-/// What a line has not: it carries frames.
-const LARGE_UNITS: u64 = feature::GUEST_TSO4
-    | feature::GUEST_TSO6
-    | feature::GUEST_ECN
-    | feature::GUEST_UFO
-    | feature::HOST_TSO4
-    | feature::HOST_TSO6
-    | feature::HOST_ECN
-    | feature::HOST_UFO;
 /// Bytes that may wait for the line at either end: two units, as one goes while the next one comes.
 const QUEUE: usize = 2 * LONGEST_UNIT;
 /// Bytes of frames on a line, at most. A line that is longer or faster loses what is more.
@@ -250,6 +241,10 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Cabled<W> {
 
     fn useful_room(&self) -> usize {
         self.wire.useful_room()
+    }
+
+    fn advance(&mut self, memory: &M, now: Duration) {
+        self.wire.advance(memory, now);
     }
 
     fn send(&mut self, memory: &M, unit: &Unit<'_>, _: Duration) -> bool {

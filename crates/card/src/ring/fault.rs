@@ -35,11 +35,14 @@ pub enum RingFault {
     /// A header that asks for what was not agreed on, or for something beyond the frame.
     #[error("a header that asks for what was not agreed on")]
     Header,
+    /// Not the guest's fault, but of what was put in the frames' way.
+    #[error("the card's program failed on a frame")]
+    Program,
 }
 
 impl RingFault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Size,
         Self::Misaligned,
         Self::Unmapped,
@@ -50,6 +53,7 @@ impl RingFault {
         Self::Indirect,
         Self::TooShort,
         Self::Header,
+        Self::Program,
     ];
 
     /// Its place in [`Self::ALL`].

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use wireboot_card::{Lies, Pace};
 
+use super::check;
 use super::chunk::{self, ChunkArgument};
 use super::fault::FaultArgument;
 use super::offload::OffloadArgument;
@@ -15,6 +16,7 @@ use crate::card::HostCard;
 use crate::mishap::Mishaps;
 use crate::pcap::{self, Capture};
 use crate::port::{Offer, Plan};
+use crate::program::{Filter, Program};
 use crate::stage::Stage;
 use crate::wires::HostWire;
 
@@ -47,6 +49,10 @@ pub struct CardArgs {
     /// completed as they are
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pcap: Option<PathBuf>,
+    /// Let a program see each frame between the card and what is behind it: pass, drop, delay, copy, edit, count. FILE is what `clang -target bpf -O2 -c`
+    /// made of C with docs/card/programs/card.h; `wireboot nic check FILE` tells of it
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Keep counters in FILE, as JSON, written anew each second and at the end
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     stats: Option<PathBuf>,
@@ -90,12 +96,20 @@ impl CardArgs {
             None => Vec::new(),
         }
         .into_iter();
-        let plans = sockets.iter().zip(wires);
-        let plans = plans.map(|(socket, wires)| self.plan(&socket.path, wires, captures.next()));
+        let program = self.program.as_deref().map(check::open).transpose()?;
+        let plans = sockets.iter().zip(wires).map(|(socket, wires)| {
+            self.plan(&socket.path, wires, program.as_ref(), captures.next())
+        });
         HostCard::new(plans.collect(), offer, self.stats.as_deref())
     }
 
-    fn plan(&self, socket: &Path, wires: Vec<HostWire>, capture: Option<Capture>) -> Plan {
+    fn plan(
+        &self,
+        socket: &Path,
+        wires: Vec<HostWire>,
+        program: Option<&Program>,
+        capture: Option<Capture>,
+    ) -> Plan {
         let pace = Pace {
             bus: self.bus.map(|argument| argument.0),
             line: self.line.map(|argument| argument.line),
@@ -103,6 +117,7 @@ impl CardArgs {
         };
         let stages = wires
             .into_iter()
+            .map(|wire| Filter::new(wire, program.cloned()))
             .map(|wire| Stage::new(wire, pace, capture.clone()));
         let (lies, mishaps) = match &self.fault {
             Some(fault) => (fault.lies(), fault.mishaps()),

@@ -9,6 +9,7 @@ use wireboot_card::{Armed, Card, Lies, Queue, RingFault, Turn, Wire};
 
 use super::{Woken, empty, ring};
 use crate::memory::Mapping;
+use crate::program::{Hook, Wild};
 use crate::stage::Stage;
 use crate::statistics::{PairTraffic, Statistics};
 use crate::vhost::RunningRing;
@@ -31,6 +32,8 @@ pub(super) struct Pair {
     queues: [Option<Bells>; 2],
     armed: Armed,
     doorbells: u64,
+    /// By kind: failures of the program that were told of.
+    told: [bool; Wild::KINDS],
 }
 
 impl Pair {
@@ -52,6 +55,7 @@ impl Pair {
                 wire: false,
             },
             doorbells: 0,
+            told: [false; Wild::KINDS],
         }
     }
 
@@ -65,6 +69,7 @@ impl Pair {
     }
 
     pub(super) fn start(&mut self, memory: &Mapping, queue: Queue, ring: RunningRing) {
+        self.card.wire_mut().filter_mut().restart(hook_of(queue));
         let wire = self.card.wire_mut().wire_mut();
         if queue == Queue::Receive {
             wire.set_receiving(true);
@@ -116,13 +121,41 @@ impl Pair {
         let stage = self.card.wire();
         statistics.offload += stage.offload_counters();
         statistics.paced += stage.paced_counters();
+        if let Some(program) = stage.program_counters() {
+            match &mut statistics.program {
+                Some(sum) => *sum += program,
+                none => *none = Some(program),
+            }
+        }
         statistics.doorbells += self.doorbells;
     }
 
     pub(super) fn turn(&mut self, memory: &Mapping, now: Duration) -> Turn {
         let turn = self.card.turn(memory, now);
         self.tell_guest(&turn);
+        if let Some((hook, failure)) = self.card.wire_mut().filter_mut().take_failure() {
+            self.stop_for(hook, failure);
+        }
         turn
+    }
+
+    /// Stops the queue of a hook whose program has failed, and tells the user once of each kind of failure.
+    #[cold]
+    fn stop_for(&mut self, hook: Hook, failure: Wild) {
+        if let Some(told) = self.told.get_mut(failure.kind())
+            && !std::mem::replace(told, true)
+        {
+            eprintln!(
+                "wireboot nic: the program in section {}: {failure}",
+                hook.name()
+            );
+        }
+        let queue = match hook {
+            Hook::Guest => Queue::Transmit,
+            Hook::Wire => Queue::Receive,
+        };
+        // The next turn tells the guest.
+        self.card.fail(queue, RingFault::Program);
     }
 
     /// Asks for doorbells, before a wait. True when there is work already.
@@ -212,6 +245,14 @@ impl Pair {
                 self.name
             );
         }
+    }
+}
+
+/// Where a queue's frames meet a program.
+fn hook_of(queue: Queue) -> Hook {
+    match queue {
+        Queue::Receive => Hook::Wire,
+        Queue::Transmit => Hook::Guest,
     }
 }
 

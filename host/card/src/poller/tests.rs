@@ -10,6 +10,8 @@ use wireboot_namespace::{inside, sh};
 
 use super::*;
 use crate::memory::Place;
+use crate::program::tests::program;
+use crate::program::{Filter, Hook};
 use crate::wires::{HostWire, Tap};
 
 const SIZE: u16 = 8;
@@ -355,4 +357,61 @@ fn a_card_asleep_wakes_when_the_bus_is_free() {
     let statistics = guest.poller.statistics().unwrap();
     assert_eq!(statistics.doorbells, 0);
     guest.handle.stop(TRANSMIT);
+}
+
+/// A program that fails on the third frame. Its guest's queue is stopped, and works when it is started anew.
+#[test]
+fn a_program_gone_wild_stops_its_queue() {
+    // The first byte of a frame is the verdict.
+    let program = program(Hook::Guest, "ldxb r0, [r1+24]\nexit");
+    let stage = || {
+        let filter = Filter::new(HostWire::None, Some(program.clone()));
+        Stage::new(filter, Pace::default(), None)
+    };
+    let mut guest = Guest::before(vec![stage(), stage()], 0);
+    // Behind the header of 12 bytes: pass, drop, and what is neither.
+    for (n, verdict) in [0u8, 1, 7, 0].into_iter().enumerate() {
+        guest
+            .memory
+            .write(FRAMES + 0x80 * n as u64 + 12, &[verdict])
+            .unwrap();
+    }
+    guest.start(0);
+    guest.send();
+    guest.send();
+    guest.sent();
+    assert_eq!(rung(&guest.error), 0);
+    guest.send();
+    let begun = Instant::now();
+    while rung(&guest.error) == 0 {
+        assert!(begun.elapsed() < PATIENCE, "the guest is not told");
+        std::thread::yield_now();
+    }
+    let statistics = guest.poller.statistics().unwrap();
+    let stopped: Vec<_> = statistics.card.stopped().collect();
+    assert_eq!(stopped, [(RingFault::Program, 1)]);
+    let counters = statistics.program.unwrap();
+    assert_eq!(
+        (counters.seen, counters.dropped, counters.failed),
+        ([3, 0], 1, 1)
+    );
+    guest.send();
+    let base = guest.handle.stop(TRANSMIT);
+    assert_eq!(base, 3);
+    guest.start(base);
+    guest.sent();
+    let counters = guest.poller.statistics().unwrap().program.unwrap();
+    assert_eq!((counters.seen, counters.failed), ([4, 0], 1));
+    // Those of the second pair are added.
+    let base = guest.handle.stop(TRANSMIT);
+    let second = PairQueue {
+        pair: 1,
+        ..TRANSMIT
+    };
+    guest.start_pair(second, base);
+    guest.send();
+    guest.sent();
+    let counters = guest.poller.statistics().unwrap().program.unwrap();
+    assert_eq!(counters.seen, [5, 0]);
+    guest.handle.stop(second);
 }

@@ -16,6 +16,8 @@ use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
 
 use super::*;
 use crate::poller::{Handle, Poller};
+use crate::program::tests::program;
+use crate::program::{Filter, Hook, Program};
 use crate::stage::Stage;
 use crate::vhost::{PairQueue, Rings, RunningRing};
 use crate::wires::HostWire;
@@ -316,11 +318,16 @@ struct Asked {
 }
 
 fn asked(base: u16) -> Asked {
-    asked_for(base, &read_request(), None)
+    asked_for(base, &read_request(), None, None)
 }
 
 /// The same for the answer to a frame. With limits of chunks, the guest has asked the card itself, too.
-fn asked_for(base: u16, frame: &[u8], chunks: Option<Limits<Duration>>) -> Asked {
+fn asked_for(
+    base: u16,
+    frame: &[u8],
+    chunks: Option<Limits<Duration>>,
+    program: Option<Program>,
+) -> Asked {
     let folder = tempfile::tempdir().unwrap();
     let mut wire = wire(folder.path(), &[1; 100]);
     let file = GuestFile::new();
@@ -340,7 +347,7 @@ fn asked_for(base: u16, frame: &[u8], chunks: Option<Limits<Duration>>) -> Asked
         .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
     let wire = HostWire::Server(Box::new(wire));
-    let stage = Stage::new(wire, Pace::default(), None);
+    let stage = Stage::new(Filter::new(wire, program), Pace::default(), None);
     let poller = Poller::start("card".into(), vec![stage], Lies::default(), chunks).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
@@ -407,23 +414,45 @@ fn ask_card(memory: &Mapping, base: u16) {
         .unwrap();
 }
 
-/// Nobody rings, and the server has no timer: what is gathered goes by its own.
-#[test]
-fn a_frame_that_waits_for_others_goes_by_a_card_asleep() {
-    let who_has = [
+/// A question whose answer the server has no timer for.
+fn who_has() -> Vec<u8> {
+    let frame = [
         &[0xff; 6][..],
         &GUEST,
         &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
         &GUEST,
         &[10, 77, 0, 200, 0, 0, 0, 0, 0, 0, 10, 77, 0, 1],
     ];
+    frame.concat()
+}
+
+/// Nobody rings: what a program delays goes when it is due.
+#[test]
+fn a_frame_that_a_program_delays_goes_by_a_card_asleep() {
+    let base = SIZE;
+    let text = "stw [r1+16], 30000\nmov r0, 0\nexit";
+    let delay = program(Hook::Wire, text);
+    let asked = asked_for(base, &who_has(), None, Some(delay));
+    let begun = Instant::now();
+    while asked.memory.load(LAYOUT.used + 2, Acquire).unwrap() != base + 1 {
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(60), "it waits for ever");
+        std::thread::yield_now();
+    }
+    let counters = asked.poller.statistics().unwrap().program.unwrap();
+    assert_eq!((counters.seen, counters.delayed), ([0, 1], 1));
+}
+
+/// Nobody rings, and the server has no timer: what is gathered goes by its own.
+#[test]
+fn a_frame_that_waits_for_others_goes_by_a_card_asleep() {
     let limits = Limits {
         frames: 43,
         bytes: 65_536,
         wait: Duration::from_millis(20),
     };
     let base = SIZE;
-    let asked = asked_for(base, &who_has.concat(), Some(limits));
+    let asked = asked_for(base, &who_has(), Some(limits), None);
     let begun = Instant::now();
     // The card's own answer, and the server's.
     while asked.memory.load(LAYOUT.used + 2, Acquire).unwrap() != base + 2 {
