@@ -159,7 +159,7 @@ pub fn run(arguments: LadderArgs) -> Result<()> {
         CardChoice::Qemu
     };
     machine.network = Some(card);
-    let _nic = choice.attach(&lab, &program, &network, &mut machine)?;
+    let _nic = choice.attach(&lab, &program, &network, None, &mut machine)?;
     let mut options = format!("rounds={} ms={}", arguments.rounds, arguments.ms);
     if !arguments.processors.is_empty() {
         let numbers: Vec<String> = arguments.processors.iter().map(u16::to_string).collect();

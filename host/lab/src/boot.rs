@@ -119,7 +119,7 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     machine.pxe_only(Some(arguments.ip));
     let nic = arguments
         .card
-        .attach(&lab, &program, &network, &mut machine)?;
+        .attach(&lab, &program, &network, None, &mut machine)?;
     machine.trace = vec!["virtio_set_status".to_owned()];
     let view = View::new(arguments.console, machine.accelerator);
     let show = arguments.console;

@@ -12,8 +12,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::netns::Lab;
-use crate::network::Network;
+use crate::network::{Network, NetworkOptions};
 use crate::qemu::Machine;
+use crate::wire::Impairment;
 
 /// Who carries frames between the machine and its network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -26,7 +27,19 @@ pub enum CardChoice {
 }
 
 impl CardChoice {
-    /// Puts the chosen card between the machine and the network's cable. A card of ours, by `program`, ends with what is returned.
+    /// A network whose cable is as these options say. A card of ours is its own bad cable, so the network then has a good one; it has one pair of
+    /// queues.
+    ///
+    /// # Errors
+    /// As [`Network::new`].
+    pub fn network(self, lab: &Lab, mut options: NetworkOptions) -> Result<Network> {
+        if self == Self::Nic && options.impairment.take().is_some() {
+            options.queues = 1;
+        }
+        Network::new(lab, options)
+    }
+
+    /// Puts the chosen card between the machine and the cable of its [`Self::network`]. A card of ours, by `program`, ends with what is returned.
     ///
     /// # Errors
     /// When it does not start, or the machine has no network card.
@@ -35,17 +48,30 @@ impl CardChoice {
         lab: &Lab,
         program: &Path,
         network: &Network,
+        impairment: Option<&Impairment>,
         machine: &mut Machine,
     ) -> Result<Option<Nic>> {
-        match self {
-            Self::Qemu => Ok(None),
-            Self::Nic => {
-                let nic = Nic::start(lab, lab.command(program), network)?;
-                nic.attach(machine)?;
-                Ok(Some(nic))
-            }
+        if self == Self::Qemu {
+            return Ok(None);
         }
+        let nic = Nic::start(lab, lab.command(program), network, impairment)?;
+        nic.attach(machine)?;
+        Ok(Some(nic))
     }
+}
+
+/// What `--line` says of it.
+fn line(impairment: &Impairment) -> String {
+    let rate = match impairment.rate {
+        Some(rate) => format!("rate={rate}"),
+        None => "100g".to_owned(),
+    };
+    let delay = impairment.delay.as_secs_f64() * 1e3;
+    let loss = impairment.loss * 100.0;
+    format!(
+        "{rate},delay={delay:.3},loss={loss:.4},seed={}",
+        impairment.seed
+    )
 }
 
 /// A running card. It ends with this value.
@@ -60,14 +86,22 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Starts `program`, a command for wireboot in the lab, as a card on the network's cable, and waits until it listens.
+    /// Starts `program`, a command for wireboot in the lab, as a card on the network's cable, to which it does this, and waits until it listens.
     ///
     /// # Errors
     /// When it does not start, with what it said.
-    pub fn start(lab: &Lab, mut program: Command, network: &Network) -> Result<Self> {
+    pub fn start(
+        lab: &Lab,
+        mut program: Command,
+        network: &Network,
+        impairment: Option<&Impairment>,
+    ) -> Result<Self> {
         program
             .args(["nic", "run", "--wire"])
             .arg(format!("tap={}", network.cable()));
+        if let Some(impairment) = impairment {
+            program.args(["--line", &line(impairment)]);
+        }
         Self::launch_queues(lab, program, network.queues())
     }
 
@@ -161,5 +195,23 @@ impl Drop for Nic {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_cable_is_a_line() {
+        let bad = Impairment {
+            loss: 0.0025,
+            delay: Duration::from_micros(1500),
+            rate: Some(40_000_000),
+            seed: 7,
+        };
+        assert_eq!(line(&bad), "rate=40000000,delay=1.500,loss=0.2500,seed=7");
+        let good = Impairment::default();
+        assert_eq!(line(&good), "100g,delay=0.000,loss=0.0000,seed=0");
     }
 }

@@ -19,7 +19,7 @@ use crate::scene::{PATIENCE, Scene, expect, wireboot};
 /// A scene whose machine has our card.
 fn scene(lab: &Lab, megabytes: usize) -> Result<(Scene<'_>, Nic)> {
     let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
-    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network)?;
+    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network, None)?;
     nic.attach(&mut scene.machine)?;
     Ok((scene, nic))
 }
@@ -74,7 +74,7 @@ pub(crate) fn card_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
     let mut machine = scene.start()?;
     expect(&mut machine, r"wireboot: ready after \d+ ms")?;
     drop(nic);
-    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network)?;
+    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network, None)?;
     scene.arrives(&mut machine)?;
     let counters = nic.end()?;
     ensure!(
@@ -87,7 +87,7 @@ pub(crate) fn card_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
 /// Three pairs of queues, and an engine on each: a flow comes by the pair that has sent its last frame, so each brings a part of the data.
 pub(crate) fn with_several_engines(lab: &Lab) -> Result<()> {
     let mut scene = three_pairs(lab, IpVersion::V4, 20)?;
-    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network)?;
+    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network, None)?;
     nic.attach(&mut scene.machine)?;
     scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
     let _server = scene.serve(&[])?;

@@ -97,7 +97,7 @@ impl Stage<'_> {
         Ok(match card {
             Card::Qemu => None,
             Card::Ours => {
-                let nic = Nic::start(lab, lab.command(command), network)?;
+                let nic = Nic::start(lab, lab.command(command), network, None)?;
                 nic.attach(machine)?;
                 Some(nic)
             }

@@ -124,7 +124,7 @@ impl<'a> Story<'a> {
             queues: u16::try_from(engines.max(1)).unwrap_or(1),
             ..NetworkOptions::default()
         };
-        let network = Network::new(testbed.lab, options)?;
+        let network = testbed.card.network(testbed.lab, options)?;
         testbed.system.configure(plan, engines)?;
         let mut machine = Machine::new(testbed.accelerator);
         machine.memory_mib = MEMORY;
@@ -133,9 +133,13 @@ impl<'a> Story<'a> {
         let mac = card.mac.clone();
         machine.network = Some(card);
         machine.pxe_only(Some(IpVersion::V4));
-        let nic = testbed
-            .card
-            .attach(testbed.lab, &testbed.server, &network, &mut machine)?;
+        let nic = testbed.card.attach(
+            testbed.lab,
+            &testbed.server,
+            &network,
+            plan.impairment.as_ref(),
+            &mut machine,
+        )?;
         let server = serve(testbed)?;
         Ok(Story {
             testbed,
