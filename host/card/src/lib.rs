@@ -11,6 +11,7 @@
 
 mod card;
 pub mod cli;
+mod guest;
 mod listener;
 mod memory;
 mod mishap;
