@@ -6,6 +6,7 @@ mod chunk;
 mod fault;
 mod offload;
 mod pace;
+mod probe;
 mod socket;
 mod socket_place;
 mod wire;
@@ -18,6 +19,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::card_args::CardArgs;
+pub use self::probe::ProbeArgs;
 pub use self::socket::SocketArgument;
 use self::socket_place::SocketPlace;
 pub use self::wire::WireArgument;
@@ -45,6 +47,7 @@ pub enum Nic {
     Serve(ServeArgs),
     Run(RunArgs),
     Args(ArgsArgs),
+    Probe(ProbeArgs),
     Table(TableArgs),
 }
 
@@ -156,6 +159,7 @@ pub fn run(command: Nic) -> Result<()> {
             println!("{text}");
             Ok(())
         }
+        Nic::Probe(arguments) => probe::probe(&arguments),
         Nic::Table(arguments) => print_tables(&arguments),
     }
 }

@@ -45,6 +45,11 @@ impl Guest {
         self.0.borrow().offered()
     }
 
+    /// Of that, what the driver uses.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.0.borrow().accepted()
+    }
+
     /// Why the device is gone, if it is.
     pub(crate) fn take_failure(&self) -> Option<FrontEndError> {
         self.0.borrow_mut().take_failure()

@@ -18,6 +18,7 @@ mod mishap;
 mod pcap;
 mod poller;
 mod port;
+mod probe;
 mod stage;
 mod statistics;
 mod statistics_file;

@@ -91,6 +91,10 @@ impl Device {
         self.card.offered()
     }
 
+    pub(super) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
     pub(super) fn take_failure(&mut self) -> Option<FrontEndError> {
         self.failure.take()
     }
