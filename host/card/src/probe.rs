@@ -15,9 +15,10 @@ use wireboot_wire::card::hello::{CHUNKS, Chunks, DATAGRAMS, Hello, PLACEMENT};
 use crate::guest::{Guest, Machine, MachineError};
 
 /// Feature bits beyond those of [`feature::OFFLOADS`] (virtio 1.2, sections 5.1.3 and 6, and vhost's own).
-const FEATURES: [(&str, u64); 20] = [
+const FEATURES: [(&str, u64); 21] = [
     ("mtu", 1 << 3),
     ("mac", 1 << 5),
+    ("gso", 1 << 6),
     ("mrg_rxbuf", feature::MRG_RXBUF),
     ("status", 1 << 16),
     ("ctrl_vq", 1 << 17),
