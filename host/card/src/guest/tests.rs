@@ -3,9 +3,9 @@
 mod faults;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use crate::listener::Listener;
 use crate::mishap::Mishaps;
 use crate::port::{Offer, Plan, Port};
 use crate::stage::Stage;
+use crate::vhost::{Bell, Connection, Request};
 use crate::wires::{HostWire, ServerWire};
 
 const MAC: MacAddress = [0x52, 0x54, 0, 1, 2, 3];
@@ -173,7 +174,8 @@ fn files_come_whole_with_each_offload_and_chunks_on_and_off() {
 /// A driver that ends in the middle of a transfer, as at a reset of the machine, and another one that comes.
 #[test]
 fn who_begins_anew_in_mid_transfer_gets_all() {
-    let served = Served::new(1 << 20);
+    // More than the driver has buffers for, so that it does not come in one turn.
+    let served = Served::new(6 << 20);
     let socket = served.socket("card");
     for offloads in [0, feature::KNOWN] {
         let chunks = Some(CHUNKS);
@@ -245,4 +247,172 @@ fn a_card_that_ends_is_told_of_and_so_is_none() {
         matches!(error, MachineError::Card(FrontEndError::Closed)),
         "{error}"
     );
+}
+
+/// Another's card, which says what it was told.
+fn recorded(features: u64, protocol: u64, drive: impl FnOnce(&Path) + Send) -> Vec<Request> {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("card");
+    let listener = UnixListener::bind(&socket).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| drive(&socket));
+        let (stream, _) = listener.accept().unwrap();
+        let mut connection = Connection::new(stream).unwrap();
+        let mut told = Vec::new();
+        loop {
+            let mut polled = [PollFd::new(&connection, PollFlags::IN)];
+            poll(&mut polled, None).unwrap();
+            let message = match connection.receive() {
+                Ok(Some(message)) => message,
+                Ok(None) => continue,
+                Err(_) => return told,
+            };
+            let answer = match &message.request {
+                Request::GetFeatures => Some(features),
+                Request::GetProtocolFeatures => Some(protocol),
+                Request::GetQueueNumber => Some(1),
+                Request::GetRingBase { ring } => Some(*ring as u64),
+                _ => message.need_reply.then_some(0),
+            };
+            if let Some(answer) = answer {
+                let answer = answer.to_le_bytes();
+                connection.reply(message.number, &answer).unwrap();
+            }
+            let fds = match &message.request {
+                Request::SetMemoryTable(_) | Request::SetBell { .. } => 1,
+                _ => 0,
+            };
+            assert_eq!(message.fds.len(), fds, "{:?}", message.request);
+            told.push(message.request);
+        }
+    })
+}
+
+fn start_and_stop(socket: &Path) {
+    let guest = Guest::connect(socket, MAC).unwrap();
+    drop(Machine::start(&guest, SEED, None).unwrap());
+    assert!(guest.take_failure().is_none());
+}
+
+/// In the order of QEMU, but features before rings are enabled: there are cards that want it so.
+fn told(agreed: u64, enable: bool, requests: &[Request]) {
+    let [Request::SetMemoryTable(table), ..] = &requests[1..] else {
+        panic!("{requests:?}");
+    };
+    let [region] = table[..] else {
+        panic!("{table:?}");
+    };
+    let mut expected = vec![Request::SetFeatures(agreed), requests[1].clone()];
+    let (size, fd) = (256, true);
+    for ring in 0..2 {
+        let addresses = requests.iter().find_map(|request| match request {
+            Request::SetRingAddresses {
+                ring: of,
+                descriptors,
+                used,
+                available,
+            } if *of == ring => Some([*descriptors, *available, *used]),
+            _ => None,
+        });
+        let [descriptors, available, used] = addresses.unwrap();
+        // As virtio 1.2, section 2.7, has their lengths.
+        let ends = [
+            (descriptors, 16 * 256),
+            (available, 6 + 2 * 256),
+            (used, 6 + 8 * 256),
+        ];
+        for (table, len) in ends {
+            let offset = table.checked_sub(region.user).unwrap();
+            assert!(offset + len <= region.len, "{ends:?}");
+        }
+        let bell = |bell| Request::SetBell { ring, bell, fd };
+        expected.extend([
+            Request::SetRingSize { ring, size },
+            Request::SetRingBase { ring, base: 0 },
+            Request::SetRingAddresses {
+                ring,
+                descriptors,
+                used,
+                available,
+            },
+            bell(Bell::Call),
+            bell(Bell::Kick),
+        ]);
+    }
+    let enabled = |enable| [0, 1].map(|ring| Request::SetRingEnable { ring, enable });
+    if enable {
+        expected.extend(enabled(true));
+        expected.extend(enabled(false));
+    }
+    expected.extend([0, 1].map(|ring| Request::GetRingBase { ring }));
+    assert_eq!(requests, expected);
+}
+
+#[test]
+fn a_card_is_told_all_and_gives_its_rings_back() {
+    // vhost-user's own bit, and what the driver knows of what is offered; MTU, MQ and a queue for control are not passed on.
+    let own = 1 << 30;
+    let agreed = feature::VERSION_1 | feature::CSUM;
+    let offered = agreed | own | 1 << 3 | 1 << 17 | feature::MQ;
+    let hello = [
+        Request::GetFeatures,
+        Request::GetProtocolFeatures,
+        Request::SetProtocolFeatures(9),
+        Request::GetQueueNumber,
+        Request::SetOwner,
+    ];
+    let requests = recorded(offered, 0xffff, start_and_stop);
+    let (first, rest) = requests.split_at(hello.len());
+    assert_eq!(first, hello);
+    told(agreed | own, true, rest);
+    // Without acknowledgements.
+    let requests = recorded(offered, 0, start_and_stop);
+    let hello = [
+        Request::GetFeatures,
+        Request::GetProtocolFeatures,
+        Request::SetProtocolFeatures(0),
+        Request::SetOwner,
+    ];
+    let (first, rest) = requests.split_at(hello.len());
+    assert_eq!(first, hello);
+    told(agreed | own, true, rest);
+    // Without protocol features, rings need not be enabled.
+    let requests = recorded(agreed, 0, start_and_stop);
+    let (first, rest) = requests.split_at(2);
+    assert_eq!(first, [Request::GetFeatures, Request::SetOwner]);
+    told(agreed, false, rest);
+}
+
+/// Bytes of a card that knows no protocol, or another one.
+#[test]
+fn a_card_that_answers_wrong_is_refused() {
+    let answered = |bytes: &'static [u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("card");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let card = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 12]).unwrap();
+            stream.write_all(bytes).unwrap();
+        });
+        let error = Guest::connect(&socket, MAC).err().unwrap();
+        card.join().unwrap();
+        error.to_string()
+    };
+    let header = |request: u8, flags: u8, len: u8| [request, 0, 0, 0, flags, 0, 0, 0, len, 0, 0, 0];
+    for (bytes, why) in [
+        (vec![], "closed the connection"),
+        (header(1, 5, 8).to_vec(), "closed the connection"),
+        (
+            header(2, 5, 8).to_vec(),
+            "answered request 1 of vhost-user by an answer to 2 of 8 bytes",
+        ),
+        (header(1, 5, 4).to_vec(), "an answer to 1 of 4 bytes"),
+        (header(1, 1, 8).to_vec(), "a request where an answer is due"),
+        (header(1, 6, 8).to_vec(), "another version"),
+        (vec![0xff; 12], "vhost-user"),
+    ] {
+        let error = answered(bytes.leak());
+        assert!(error.contains(why), "{error}");
+    }
 }
