@@ -197,8 +197,14 @@ fn loom() -> Result<()> {
         "--package",
         "wireboot-threads",
     ])?;
-    // Its other tests use queues outside of a model.
-    test(&["--package", "wireboot-nic", "loom"])
+    // Their other tests use queues outside of a model.
+    test(&[
+        "--package",
+        "wireboot-nic",
+        "--package",
+        "wireboot-card",
+        "loom",
+    ])
 }
 
 /// Real systems, from power-on.

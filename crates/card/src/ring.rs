@@ -247,5 +247,7 @@ impl Ring {
     }
 }
 
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,8 @@
 //! checked, and the first lie ends its use with [`Fault::Misbehaved`]. All memory that it can reach lives
 //! until it has confirmed a reset.
 
+#[cfg(loom)]
+pub mod by_loom;
 mod control;
 mod device;
 mod hello;

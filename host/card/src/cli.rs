@@ -7,6 +7,7 @@ mod chunk;
 mod fault;
 mod offload;
 mod pace;
+mod probe;
 mod socket;
 mod socket_place;
 mod wire;
@@ -20,6 +21,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use self::card_args::CardArgs;
 pub use self::check::CheckArgs;
+pub use self::probe::ProbeArgs;
 pub use self::socket::SocketArgument;
 use self::socket_place::SocketPlace;
 pub use self::wire::WireArgument;
@@ -47,6 +49,7 @@ pub enum Nic {
     Serve(ServeArgs),
     Run(RunArgs),
     Args(ArgsArgs),
+    Probe(ProbeArgs),
     Table(TableArgs),
     Check(CheckArgs),
 }
@@ -159,6 +162,7 @@ pub fn run(command: Nic) -> Result<()> {
             println!("{text}");
             Ok(())
         }
+        Nic::Probe(arguments) => probe::probe(&arguments),
         Nic::Table(arguments) => print_tables(&arguments),
         Nic::Check(arguments) => arguments.run(),
     }

@@ -11,12 +11,14 @@
 
 mod card;
 pub mod cli;
+mod guest;
 mod listener;
 mod memory;
 mod mishap;
 mod pcap;
 mod poller;
 mod port;
+mod probe;
 mod program;
 mod stage;
 mod statistics;

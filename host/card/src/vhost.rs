@@ -1,6 +1,8 @@
-//! vhost-user, the back-end's side: the protocol by which a monitor hands a guest's memory and rings to another process.
+//! vhost-user: the protocol by which a monitor hands a guest's memory and rings to another process. Here are the back-end's side, and the monitor's
+//! as far as [`crate::guest`] needs it.
 
 mod connection;
+mod front_end;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::indexing_slicing,
@@ -13,5 +15,6 @@ mod message;
 mod session;
 
 pub(crate) use connection::{Connection, ConnectionError};
-pub(crate) use message::MAX_PAIRS;
+pub(crate) use front_end::{FrontEnd, FrontEndError, Offered};
+pub(crate) use message::{Bell, MAX_PAIRS, MemoryRegion, Request};
 pub(crate) use session::{PairQueue, Rings, RunningRing, Session, SessionError};

@@ -477,3 +477,70 @@ fn a_cards_counters_tell_of_its_program() {
         serde_json::json!([0])
     );
 }
+
+/// By its own driver on a card of its own, as another's would be.
+#[test]
+fn a_card_is_looked_at_and_a_file_comes_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("files");
+    fs::create_dir(&files).unwrap();
+    // Of "abc": FIPS 180-2, appendix B.1.
+    fs::write(files.join("file"), "abc").unwrap();
+    let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let socket = folder.path().join("card");
+    let wire = format!("serve={}", files.display());
+    let mut child = wireboot(&[
+        "run",
+        "--wire",
+        &wire,
+        "--offload",
+        "guest_csum",
+        "--socket",
+    ])
+    .arg(&socket)
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let log = BufReader::new(child.stderr.take().unwrap());
+    let mut card = Card { child, log, folder };
+    card.says("waiting for a monitor");
+    let json = card.folder.path().join("json");
+    let probe = |more: &[&str]| {
+        let mut command = wireboot(&["probe"]);
+        command.arg(&socket).args(more).arg("--json").arg(&json);
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let found = fs::read_to_string(&json).unwrap();
+        let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+        (status.code(), text(stdout), text(stderr), found)
+    };
+    for scheme in ["tftp", "http"] {
+        let url = format!("{scheme}://10.77.0.1/file");
+        let (code, stdout, stderr, found) = probe(&["--fetch", &url]);
+        assert_eq!(code, Some(0), "{stdout}{stderr}");
+        assert!(stdout.contains(sum), "{stdout}");
+        assert_eq!(found["file"]["sha256"], sum);
+        assert_eq!(found["file"]["bytes"], 3);
+        assert_eq!(found["address"]["server"], "10.77.0.1");
+        let features = found["features"].as_array().unwrap();
+        assert!(features.iter().any(|name| name == "guest_csum"));
+        assert!(features.iter().all(|name| name != "guest_tso4"));
+        assert_eq!(found["beyond_virtio"]["chunks"]["frames"], 43);
+        card.says("the monitor has closed the connection");
+    }
+    // What was found out stands there, and the reason below.
+    let (code, stdout, stderr, found) = probe(&["--fetch", "http://10.77.0.1/none"]);
+    assert_eq!(code, Some(1));
+    assert!(stdout.contains("10.77.0."), "{stdout}");
+    assert!(stderr.contains("404"), "{stderr}");
+    assert!(found["file"].is_null());
+    drop(card);
+    let output = wireboot(&["probe"]).arg(&socket).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("no card at"), "{stderr}");
+}

@@ -1,6 +1,10 @@
 //! Who wants to hear of what: doorbells for the card, calls for the guest (virtio 1.2, sections 2.7.7 and 2.7.10).
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
+#[cfg(not(loom))]
+use core::sync::atomic::fence;
+#[cfg(loom)]
+use loom::sync::atomic::fence;
 
 use super::{Ring, RingFault};
 use crate::memory::GuestMemory;

@@ -57,6 +57,15 @@ impl Queue {
         }
     }
 
+    /// One of `size` buffers, and what the device sees of it.
+    #[cfg(loom)]
+    pub(super) fn by_loom(size: u16) -> (Self, loom::sync::Arc<super::tables::by_loom::Parts>) {
+        // SAFETY: under loom, no memory is used.
+        let queue = unsafe { Self::new(NonNull::dangling(), size) };
+        let device = queue.tables.0.clone();
+        (queue, device)
+    }
+
     pub(super) fn size(&self) -> u16 {
         self.size
     }
@@ -139,36 +148,24 @@ impl Queue {
 mod loom_tests {
     use super::*;
     use crate::virtio::tables::by_loom::Parts;
-    use loom::sync::Arc;
     use loom::thread;
-
-    /// A queue and what the device sees of it.
-    fn queue() -> (Queue, Arc<Parts>) {
-        // SAFETY: under loom, no memory is used.
-        let queue = unsafe { Queue::new(NonNull::dangling(), 2) };
-        let device = queue.tables.0.clone();
-        (queue, device)
-    }
 
     /// The device tells that it is done with buffer 0.
     fn put_used(device: &Parts, len: u32) {
-        // SAFETY: the driver reads it when it knows of it; loom tells if not.
-        device.elements[0].with_mut(|element| unsafe { *element = (0, len) });
+        device.put_used(0, (0, len));
         device.used[1].store(1, Ordering::Release);
     }
 
     #[test]
     fn the_device_sees_a_whole_descriptor() {
         loom::model(|| {
-            let (mut queue, device) = queue();
+            let (mut queue, device) = Queue::by_loom(2);
             let device = thread::spawn(move || {
                 while device.avail[1].load(Ordering::Acquire) == 0 {
                     thread::yield_now();
                 }
                 assert_eq!(device.avail[2].load(Ordering::Relaxed), 1);
-                // SAFETY: the driver gave it; loom tells if it still writes.
-                let words = device.descriptors[1].with(|words| unsafe { *words });
-                assert_eq!(words, [0x5678, 0x1234, 60, 2]);
+                assert_eq!(device.descriptor(1), [0x5678, 0x1234, 60, 2]);
             });
             queue.describe(1, 0x1234_0000_5678, 60, VIRTQ_DESC_F_WRITE);
             queue.offer(1);
@@ -180,7 +177,7 @@ mod loom_tests {
     #[test]
     fn the_driver_sees_what_the_device_returned() {
         loom::model(|| {
-            let (mut queue, device) = queue();
+            let (mut queue, device) = Queue::by_loom(2);
             queue.offer(0);
             queue.publish();
             let device = thread::spawn(move || put_used(&device, 77));
@@ -196,7 +193,7 @@ mod loom_tests {
     #[test]
     fn no_doorbell_is_missed() {
         loom::model(|| {
-            let (mut queue, device) = queue();
+            let (mut queue, device) = Queue::by_loom(2);
             device.used[0].store(VIRTQ_USED_F_NO_NOTIFY, Ordering::Relaxed);
             let device = thread::spawn(move || {
                 device.used[0].store(0, Ordering::Relaxed);

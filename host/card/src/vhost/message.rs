@@ -22,6 +22,8 @@ pub(crate) enum MessageError {
     Version,
     #[error("a reply to nothing")]
     Reply,
+    #[error("a request where an answer is due")]
+    NoReply,
     #[error("a message of {0} bytes, which none has")]
     TooLong(u32),
     #[error("request {0}, which was not offered")]
@@ -43,7 +45,23 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// That of a request.
     pub(super) fn parse(bytes: [u8; HEADER_LEN]) -> Result<Self, MessageError> {
+        Self::parse_either(bytes).and_then(|(header, is_reply)| match is_reply {
+            true => Err(MessageError::Reply),
+            false => Ok(header),
+        })
+    }
+
+    /// That of an answer.
+    pub(super) fn parse_reply(bytes: [u8; HEADER_LEN]) -> Result<Self, MessageError> {
+        Self::parse_either(bytes).and_then(|(header, is_reply)| match is_reply {
+            true => Ok(header),
+            false => Err(MessageError::NoReply),
+        })
+    }
+
+    fn parse_either(bytes: [u8; HEADER_LEN]) -> Result<(Self, bool), MessageError> {
         let [r0, r1, r2, r3, f0, f1, f2, f3, l0, l1, l2, l3] = bytes;
         let request = u32::from_le_bytes([r0, r1, r2, r3]);
         let flags = u32::from_le_bytes([f0, f1, f2, f3]);
@@ -51,21 +69,28 @@ impl Header {
         if flags & VERSION_MASK != VERSION {
             return Err(MessageError::Version);
         }
-        if flags & REPLY != 0 {
-            return Err(MessageError::Reply);
-        }
         let size = usize::try_from(len).ok().filter(|len| *len <= MAX_PAYLOAD);
-        Ok(Self {
+        let header = Self {
             request,
             need_reply: flags & NEED_REPLY != 0,
             len: size.ok_or(MessageError::TooLong(len))?,
-        })
+        };
+        Ok((header, flags & REPLY != 0))
     }
 
     /// The header of the answer to `request`.
     pub(super) fn reply(request: u32, len: usize) -> [u8; HEADER_LEN] {
+        Self::emit(request, REPLY, len)
+    }
+
+    /// The header of `request`, which is to be answered though it has no answer of its own.
+    pub(super) fn request(request: u32, need_reply: bool, len: usize) -> [u8; HEADER_LEN] {
+        Self::emit(request, if need_reply { NEED_REPLY } else { 0 }, len)
+    }
+
+    fn emit(request: u32, flags: u32, len: usize) -> [u8; HEADER_LEN] {
         let [r0, r1, r2, r3] = request.to_le_bytes();
-        let [f0, f1, f2, f3] = (VERSION | REPLY).to_le_bytes();
+        let [f0, f1, f2, f3] = (VERSION | flags).to_le_bytes();
         let [l0, l1, l2, l3] = (len as u32).to_le_bytes();
         [r0, r1, r2, r3, f0, f1, f2, f3, l0, l1, l2, l3]
     }
@@ -175,6 +200,65 @@ impl Request {
             }
             _ => return Err(MessageError::Unknown(request)),
         })
+    }
+
+    /// Its number.
+    pub(super) fn number(&self) -> u32 {
+        match self {
+            Self::GetFeatures => 1,
+            Self::SetFeatures(_) => 2,
+            Self::SetOwner => 3,
+            Self::ResetOwner => 4,
+            Self::SetMemoryTable(_) => 5,
+            Self::SetRingSize { .. } => 8,
+            Self::SetRingAddresses { .. } => 9,
+            Self::SetRingBase { .. } => 10,
+            Self::GetRingBase { .. } => 11,
+            Self::SetBell { bell, .. } => match bell {
+                Bell::Kick => 12,
+                Bell::Call => 13,
+                Bell::Error => 14,
+            },
+            Self::GetProtocolFeatures => 15,
+            Self::SetProtocolFeatures(_) => 16,
+            Self::GetQueueNumber => 17,
+            Self::SetRingEnable { .. } => 18,
+        }
+    }
+
+    /// Its payload, which [`Self::parse`] takes apart.
+    pub(super) fn payload(&self) -> Vec<u8> {
+        let state = |ring: usize, value: u32| vec![ring as u64 | u64::from(value) << 32];
+        let words = match self {
+            Self::GetFeatures
+            | Self::SetOwner
+            | Self::ResetOwner
+            | Self::GetProtocolFeatures
+            | Self::GetQueueNumber => Vec::new(),
+            Self::SetFeatures(features) | Self::SetProtocolFeatures(features) => vec![*features],
+            Self::SetMemoryTable(regions) => {
+                let region = |r: &MemoryRegion| [r.guest, r.len, r.user, r.offset];
+                let count = regions.len() as u64;
+                [count]
+                    .into_iter()
+                    .chain(regions.iter().flat_map(region))
+                    .collect()
+            }
+            Self::SetRingSize { ring, size } => state(*ring, *size),
+            Self::SetRingBase { ring, base } => state(*ring, *base),
+            Self::GetRingBase { ring } => state(*ring, 0),
+            Self::SetRingEnable { ring, enable } => state(*ring, u32::from(*enable)),
+            Self::SetRingAddresses {
+                ring,
+                descriptors,
+                used,
+                available,
+            } => vec![*ring as u64, *descriptors, *used, *available, 0],
+            Self::SetBell { ring, fd, .. } => {
+                vec![*ring as u64 | if *fd { 0 } else { NO_FD }]
+            }
+        };
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 }
 
@@ -338,6 +422,60 @@ mod tests {
                 enable: true
             }
         );
+    }
+
+    /// The other side's messages are held by the ones that are written out above.
+    #[test]
+    fn what_is_put_together_is_taken_apart() {
+        let ring = 5;
+        let region = |guest| MemoryRegion {
+            guest,
+            len: 2,
+            user: 3,
+            offset: 4,
+        };
+        let bell = |bell, fd| Request::SetBell { ring, bell, fd };
+        for request in [
+            Request::GetFeatures,
+            Request::SetFeatures(1 << 63 | 7),
+            Request::SetOwner,
+            Request::ResetOwner,
+            Request::SetMemoryTable(vec![region(1), region(9)]),
+            Request::SetRingSize { ring, size: 256 },
+            Request::SetRingAddresses {
+                ring,
+                descriptors: 1 << 40,
+                used: 2,
+                available: 3,
+            },
+            Request::SetRingBase { ring, base: 7 },
+            Request::GetRingBase { ring },
+            bell(Bell::Kick, true),
+            bell(Bell::Call, false),
+            bell(Bell::Error, true),
+            Request::GetProtocolFeatures,
+            Request::SetProtocolFeatures(9),
+            Request::GetQueueNumber,
+            Request::SetRingEnable { ring, enable: true },
+        ] {
+            let payload = request.payload();
+            let parsed = Request::parse(request.number(), &payload);
+            assert_eq!(parsed.as_ref(), Ok(&request));
+            let header = Header::request(request.number(), true, payload.len());
+            let expected = Header {
+                request: request.number(),
+                need_reply: true,
+                len: payload.len(),
+            };
+            assert_eq!(Header::parse(header), Ok(expected));
+            assert_eq!(Header::parse_reply(header), Err(MessageError::NoReply));
+        }
+        let answer = Header {
+            request: 11,
+            need_reply: false,
+            len: 8,
+        };
+        assert_eq!(Header::parse_reply(Header::reply(11, 8)), Ok(answer));
     }
 
     #[test]

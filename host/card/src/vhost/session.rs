@@ -10,11 +10,11 @@ use super::message::{Bell, MAX_PAIRS, MemoryRegion, Request};
 use crate::memory::{MapError, Mapping, Place};
 
 /// vhost-user's own feature bit: the protocol features below can be agreed on.
-const PROTOCOL_FEATURES: u64 = 1 << 30;
+pub(super) const PROTOCOL_FEATURES: u64 = 1 << 30;
 /// Protocol feature: there may be several pairs of queues, and the monitor may ask how many.
-const MULTI_QUEUE: u64 = 1 << 0;
+pub(super) const MULTI_QUEUE: u64 = 1 << 0;
 /// Protocol feature: the monitor may ask whether a message could be obeyed.
-const REPLY_ACK: u64 = 1 << 3;
+pub(super) const REPLY_ACK: u64 = 1 << 3;
 
 /// What a session moves. A queue that is started runs until it is stopped.
 pub(crate) trait Rings {

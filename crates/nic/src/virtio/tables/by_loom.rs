@@ -11,17 +11,32 @@ use loom::sync::atomic::{AtomicU16, Ordering};
 pub(crate) struct Tables(pub Arc<Parts>);
 
 /// What the memory holds.
-pub(crate) struct Parts {
-    pub descriptors: Vec<UnsafeCell<[u32; 4]>>,
-    /// Flags, index, elements.
+pub struct Parts {
+    descriptors: Vec<UnsafeCell<[u32; 4]>>,
+    /// Flags, index, elements, and when the driver wants to be called.
     pub avail: Vec<AtomicU16>,
-    /// Flags, index.
-    pub used: [AtomicU16; 2],
-    pub elements: Vec<UnsafeCell<(u32, u32)>>,
+    /// Flags, index, and when the device wants a doorbell.
+    pub used: [AtomicU16; 3],
+    elements: Vec<UnsafeCell<(u32, u32)>>,
 }
 
 // SAFETY: loom complains when cells are accessed by two threads at once.
 unsafe impl Sync for Parts {}
+
+/// The device's end.
+impl Parts {
+    /// The words of a descriptor.
+    pub fn descriptor(&self, id: usize) -> [u32; 4] {
+        // SAFETY: loom tells when another thread writes it.
+        self.descriptors[id].with(|words| unsafe { *words })
+    }
+
+    /// Writes number and length of a used buffer.
+    pub fn put_used(&self, at: usize, element: (u32, u32)) {
+        // SAFETY: loom tells when another thread reads it.
+        self.elements[at].with_mut(|to| unsafe { *to = element });
+    }
+}
 
 impl Tables {
     /// # Safety
@@ -29,8 +44,8 @@ impl Tables {
     pub(crate) unsafe fn new(_: NonNull<u8>, size: u16) -> Self {
         Tables(Arc::new(Parts {
             descriptors: (0..size).map(|_| UnsafeCell::new([0; 4])).collect(),
-            avail: (0..size + 2).map(|_| AtomicU16::new(0)).collect(),
-            used: [AtomicU16::new(0), AtomicU16::new(0)],
+            avail: (0..size + 3).map(|_| AtomicU16::new(0)).collect(),
+            used: [(); 3].map(|()| AtomicU16::new(0)),
             elements: (0..size).map(|_| UnsafeCell::new((0, 0))).collect(),
         }))
     }

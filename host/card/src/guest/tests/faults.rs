@@ -1,0 +1,185 @@
+//! Cards that do wrong, and a guest that does. Whatever happens, it ends, and no byte is wrong that somebody could have checked.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use fastrand::Rng;
+use wireboot_card::{GuestMemory, Lie};
+
+use super::*;
+use crate::guest::device::QUEUES;
+use crate::guest::registers::Register;
+use crate::memory::{Mapping, Place};
+
+/// More frames than the first 256, among which a card begins to lie.
+const FILE: usize = 450_000;
+const OFFLOADS: [u64; 4] = [
+    0,
+    feature::GUEST_CSUM,
+    feature::GUEST_CSUM | feature::GUEST_TSO4,
+    feature::KNOWN,
+];
+/// As many as the machines that run the tests have processors, at least.
+const THREADS: u64 = 2;
+
+/// What became of a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Whole,
+    /// Bytes are not those of the file.
+    Wrong,
+    Failed,
+    Fault,
+}
+
+/// Boots as far as the file. Where nothing comes the engine's time passes faster, so that it has soon waited in vain.
+fn download(served: &Served, guest: &Guest, scheme: &str) -> End {
+    let mut machine = Machine::start(guest, SEED, Some(0x1234)).unwrap();
+    machine.ask_for_lease(PATIENCE);
+    loop {
+        match machine.turn() {
+            Ok(Some(Event::Lease { result, .. })) => match result {
+                Ok(_) => machine.begin(&format!("{scheme}://10.77.0.1/file")),
+                Err(_) => return End::Failed,
+            },
+            Ok(Some(Event::Done { result, .. })) => {
+                return match result {
+                    Ok(file) if file.content() == served.bytes => End::Whole,
+                    Ok(_) => End::Wrong,
+                    Err(_) => End::Failed,
+                };
+            }
+            Ok(_) => machine.hasten(),
+            Err(MachineError::Fault(_)) => return End::Fault,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A lie, a way to download and a place drawn by the seed.
+fn lied_to(served: &Served, seed: u64) -> (Lie, End) {
+    let mut random = Rng::with_seed(seed);
+    let (name, lie) = Lie::NAMED[random.usize(..Lie::NAMED.len())];
+    let offloads = OFFLOADS[random.usize(..OFFLOADS.len())];
+    let chunks = random.bool().then_some(CHUNKS);
+    let scheme = ["tftp", "http"][random.usize(..2)];
+    let offer = Offer { offloads, chunks };
+    let socket = served.socket(&format!("card{}", seed % THREADS));
+    let card = Card::start(&served.files(), &socket, offer, Lies::new(&[lie], seed));
+    let guest = Guest::connect(&socket, MAC).unwrap();
+    let end = download(served, &guest, scheme);
+    drop(guest);
+    card.end();
+    // A card damages frames that it says are right, or has frames looked at again while it writes to them. Who does not check sums, as there are none or
+    // the card does, cannot know.
+    let unseen = matches!(lie, Lie::Checksum | Lie::UsedIndex);
+    let checks = scheme == "http" && offloads & feature::GUEST_CSUM == 0;
+    let what = format!("seed {seed}: {name}, {scheme}, {offloads:#x}, {chunks:?}: {end:?}");
+    assert!(end != End::Wrong || unseen && !checks, "{what}");
+    let breaks_rules = !matches!(
+        lie,
+        Lie::Checksum | Lie::Lost | Lie::Late | Lie::Order | Lie::Silence
+    );
+    assert!(end != End::Fault || breaks_rules, "{what}");
+    (lie, end)
+}
+
+#[test]
+fn a_card_that_does_wrong_ends_in_the_file_or_an_error() {
+    let served = Served::new(FILE);
+    let mut ends = Vec::new();
+    thread::scope(|scope| {
+        let runs = [0, 1].map(|first| {
+            let seeds = (first..1000).step_by(THREADS as usize);
+            let served = &served;
+            scope.spawn(|| seeds.map(|seed| lied_to(served, seed)).collect::<Vec<_>>())
+        });
+        ends.extend(runs.into_iter().flat_map(|run| run.join().unwrap()));
+    });
+    // That they were told, and not in vain.
+    for lie in [Lie::ForeignBuffer, Lie::RepeatedBuffer, Lie::Length] {
+        assert!(ends.contains(&(lie, End::Fault)), "{lie:?}: {ends:?}");
+    }
+    for lie in [Lie::Lost, Lie::Order, Lie::BufferCount] {
+        assert!(ends.contains(&(lie, End::Whole)), "{lie:?}: {ends:?}");
+    }
+    assert!(ends.contains(&(Lie::Silence, End::Failed)), "{ends:?}");
+}
+
+/// A guest that writes to its rings whatever it likes harms itself: the next driver gets all.
+#[test]
+fn a_guest_that_scribbles_in_its_rings_harms_itself() {
+    let served = Served::new(100_000);
+    let socket = served.socket("card");
+    let offer = Offer {
+        offloads: feature::KNOWN,
+        chunks: Some(CHUNKS),
+    };
+    let card = Card::start(&served.files(), &socket, offer, Lies::default());
+    let guest = Guest::connect(&socket, MAC).unwrap();
+    for seed in 0..200 {
+        let mut random = Rng::with_seed(seed);
+        let mut machine = Machine::start(&guest, SEED, Some(0x1234)).unwrap();
+        machine.ask_for_lease(PATIENCE);
+        for _ in 0..random.u32(..200) {
+            let _ = machine.turn();
+        }
+        scribble(&guest, &mut random);
+        for _ in 0..50 {
+            let _ = machine.turn();
+        }
+        drop(machine);
+        let scheme = ["tftp", "http"][random.usize(..2)];
+        served.fetch(&mut super::machine(&guest), scheme);
+    }
+    let stopped: Vec<_> = card.end().stopped().collect();
+    assert!(stopped.len() > 3, "{stopped:?}");
+}
+
+/// Writes to descriptors, available rings and used rings, and rings both doorbells.
+fn scribble(guest: &Guest, random: &mut Rng) {
+    let (memory, tables) = guest.0.borrow().shared().unwrap();
+    let place = Place {
+        guest: memory.region().guest,
+        len: memory.region().len,
+        offset: 0,
+    };
+    let mapping = Mapping::new(&[(place, memory.file())]).unwrap();
+    let region = memory.region();
+    for [descriptors, available, used] in tables {
+        // Anything anywhere, or what could almost be: descriptors, their numbers, and an index that goes on by a little.
+        if random.bool() {
+            for _ in 0..random.u32(1..20) {
+                let table = [descriptors, available, used][random.usize(..3)];
+                let value = random.u16(..);
+                mapping
+                    .write(table + 2 * random.u64(..20), &value.to_le_bytes())
+                    .unwrap();
+            }
+            continue;
+        }
+        let more = random.u16(1..8);
+        let index = mapping.load(available + 2, Acquire).unwrap();
+        for n in 0..more {
+            let id = random.u16(..40);
+            let address = region.guest + random.u64(..region.len + 0x1000);
+            let words = [
+                address,
+                random.u64(..3000) | random.u64(..8) << 32 | random.u64(..40) << 48,
+            ];
+            let bytes = words.map(u64::to_le_bytes);
+            mapping
+                .write(descriptors + 16 * u64::from(id), bytes.as_flattened())
+                .unwrap();
+            let entry = available + 4 + 2 * u64::from(index.wrapping_add(n) % 256);
+            let id = if random.u8(..8) == 0 { 5000 } else { id };
+            mapping.store(entry, id, Relaxed).unwrap();
+        }
+        mapping
+            .store(available + 2, index.wrapping_add(more), Release)
+            .unwrap();
+    }
+    let mut device = guest.0.borrow_mut();
+    for queue in 0..QUEUES {
+        device.write(Register::Doorbell(queue), queue as u32);
+    }
+}
