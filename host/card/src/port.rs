@@ -23,7 +23,7 @@ const MEMORY_WITHIN: Duration = Duration::from_secs(2);
 /// What guests are offered, as far as the card can.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
-    /// Features.
+    /// Bits of [`feature`], of which those that the wire can are offered.
     pub offloads: u64,
     /// How far frames are gathered for drivers that ask for chunks; `None` for no chunks.
     pub chunks: Option<Limits<Duration>>,

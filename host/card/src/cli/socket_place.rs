@@ -18,7 +18,7 @@ pub(super) struct SocketPlace {
 }
 
 impl SocketPlace {
-    /// This one.
+    /// `wanted`, from the working directory on.
     ///
     /// # Errors
     /// Where there is no working directory.

@@ -16,7 +16,7 @@ const MAX_PORTS: usize = 16;
 /// What `--wire` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireArgument {
-    /// Nothing.
+    /// What is sent vanishes.
     None,
     /// The tap of this name.
     Tap(String),
@@ -26,9 +26,9 @@ pub enum WireArgument {
     Card,
     /// Sockets for datagrams.
     Dgram {
-        /// Ours.
+        /// Where frames for the machine come.
         local: PathBuf,
-        /// The other program's.
+        /// Where the machine's frames go, another program's.
         remote: PathBuf,
     },
 }

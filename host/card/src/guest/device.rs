@@ -52,7 +52,7 @@ impl Queue {
     }
 }
 
-/// The device.
+/// What the driver has written to its registers so far, and the card that obeys it.
 #[derive(Debug)]
 pub(super) struct Device {
     card: FrontEnd,

@@ -60,7 +60,7 @@ impl Register {
     }
 }
 
-/// The registers.
+/// Gives the driver the device's registers.
 pub(crate) struct GuestBar(Rc<RefCell<Device>>);
 
 impl GuestBar {
