@@ -372,6 +372,7 @@ impl Run<'_> {
         transfer.trial = trial.then_some(Trial {
             end: TRIAL * u64::from(transfer.window),
             retransmissions: transfer.retransmissions,
+            short: !self.long,
         });
     }
 

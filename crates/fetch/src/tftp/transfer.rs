@@ -75,6 +75,8 @@ pub(super) struct Trial {
     pub(super) end: u64,
     /// [`Transfer::retransmissions`] when the trial began.
     pub(super) retransmissions: u64,
+    /// Blocks in a frame, of which the last ones may find no buffer. Long ones take their time on a slow line.
+    pub(super) short: bool,
 }
 
 impl DatagramSink for Transfer {
@@ -302,7 +304,7 @@ impl Transfer {
         if let Some(timeout) = self.backed_off {
             return timeout;
         }
-        if self.trial.is_some() && self.next > 1 {
+        if self.trial.as_ref().is_some_and(|trial| trial.short) && self.next > 1 {
             // The end of a window that was too large is gone without a trace.
             return MIN_TIMEOUT;
         }

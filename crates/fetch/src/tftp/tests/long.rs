@@ -116,3 +116,21 @@ fn where_no_fragment_arrives_blocks_are_short() {
     assert_eq!(outcome.log.borrow().requests, 2);
     assert!(outcome.micros < 5_000_000, "{} us", outcome.micros);
 }
+
+/// A block takes half a second, longer than a block in a frame is waited for.
+#[test]
+fn a_slow_line_brings_the_file_all_the_same() {
+    let manner = Manner {
+        file: vec![7; 400_000],
+        ..Manner::default()
+    };
+    let slow = LinkConfig {
+        bits_per_second: 1_000_000,
+        ..LinkConfig::default()
+    };
+    let outcome = fetch_with(&manner, slow, 3, joining);
+    assert_eq!(granted(&outcome, &manner), (65_464, 8));
+    assert_eq!(outcome.log.borrow().requests, 1);
+    // The file alone takes 3.2 s.
+    assert!(outcome.micros < 4_000_000, "{} us", outcome.micros);
+}

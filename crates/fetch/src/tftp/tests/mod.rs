@@ -1082,6 +1082,7 @@ fn a_window_on_trial_is_not_waited_for_long() {
         Some(Trial {
             end: 32,
             retransmissions: 0,
+            short: true,
         })
     };
     for (next, trial, millis) in [
