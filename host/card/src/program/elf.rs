@@ -21,7 +21,7 @@ const LONGEST_NAME: usize = 64;
 /// Why a file holds no program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ElfError {
-    #[error("no object file of `clang -target bpf`: {0}")]
+    #[error("no object file of `clang -target bpf`")]
     Elf(#[from] ParseError),
     #[error("no object file of `clang -target bpf`: it is for another machine, or linked")]
     Machine,

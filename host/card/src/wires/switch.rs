@@ -259,14 +259,14 @@ impl SwitchPort {
 impl Link {
     /// False when too many wait there.
     fn give(&mut self, frame: &[u8]) -> bool {
-        let Some(mut parcel) = self.spare.pop() else {
+        let fits = frame.len() <= LONGEST;
+        let Some(mut parcel) = fits.then(|| self.spare.pop()).flatten() else {
             return false;
         };
-        let Some(place) = parcel.bytes.get_mut(..frame.len()) else {
-            return false;
-        };
-        place.copy_from_slice(frame);
         parcel.len = frame.len();
+        for (to, from) in parcel.bytes.iter_mut().zip(frame) {
+            *to = *from;
+        }
         // There are no more buffers than places.
         let _ = self.out.push(parcel);
         self.touched = true;
