@@ -161,6 +161,23 @@ mod tests {
     use wireboot_capture::Packets;
     use wireboot_card::GuestMemory;
 
+    /// The interface of each packet, and its flags, which stand in front of the options' end: 1 for inbound, 2 for outbound (section 4.3.1).
+    fn ways(file: &[u8]) -> Vec<(u8, u8)> {
+        let (mut rest, mut ways) = (file, Vec::new());
+        while let Some((kind, behind)) = rest.split_first_chunk::<4>() {
+            let len = u32::from_le_bytes(behind[..4].try_into().unwrap()) as usize;
+            let (block, next) = rest.split_at(len);
+            if *kind == [6, 0, 0, 0] {
+                let [2, 0, 4, 0, way, 0, 0, 0, 0, 0, 0, 0] = block[len - 16..len - 4] else {
+                    panic!("{block:?}");
+                };
+                ways.push((block[8], way));
+            }
+            rest = next;
+        }
+        ways
+    }
+
     #[test]
     fn both_ways_of_each_port_are_read_by_others() {
         let folder = tempfile::tempdir().unwrap();
@@ -187,6 +204,7 @@ mod tests {
         let wanted = [frame(0, 61), frame(10, 1500), frame(1, 62), frame(11, 1499)];
         assert!(bytes == wanted);
         let since = before.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(ways(&text), [(0, 2), (0, 1), (1, 2), (1, 1)]);
         for packet in got {
             let late = packet.time - since.as_secs_f64();
             assert!((-0.1..60.0).contains(&late), "{late}");
