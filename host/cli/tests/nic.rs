@@ -33,13 +33,15 @@ impl Card {
 
     fn start_with(offload: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut child = wireboot(&["run", "--wire", "none", "--offload", offload, "--socket"])
-            .arg(folder.path().join("card"))
-            .arg("--stats")
-            .arg(folder.path().join("stats"))
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = wireboot(&["run", "--wire", "none", "--offload", offload]);
+        command.arg("--stats").arg(folder.path().join("stats"));
+        Self::launch(command, folder)
+    }
+
+    /// Starts a command for a card, which has everything but its socket: `card` in the folder.
+    fn launch(mut command: Command, folder: TempDir) -> Self {
+        command.arg("--socket").arg(folder.path().join("card"));
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
         let mut card = Self { child, log, folder };
         card.says("waiting for a monitor");
@@ -446,18 +448,10 @@ fn a_program_is_checked_and_refused_with_its_reason() {
 fn a_cards_counters_tell_of_its_program() {
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats");
-    let mut child = wireboot(&["run", "--wire", "none", "--socket"])
-        .arg(folder.path().join("card"))
-        .arg("--program")
-        .arg(example("lose-third-offer.o"))
-        .arg("--stats")
-        .arg(&stats)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let log = BufReader::new(child.stderr.take().unwrap());
-    let mut card = Card { child, log, folder };
-    card.says("waiting for a monitor");
+    let mut command = wireboot(&["run", "--wire", "none", "--program"]);
+    command.arg(example("lose-third-offer.o"));
+    command.arg("--stats").arg(&stats);
+    let mut card = Card::launch(command, folder);
     // No large units pass by a program but by the card's own means.
     let offered = features(&mut card.monitor());
     assert_ne!(offered & 1 << 7, 0);
@@ -489,21 +483,8 @@ fn a_card_is_looked_at_and_a_file_comes_by_it() {
     let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let socket = folder.path().join("card");
     let wire = format!("serve={}", files.display());
-    let mut child = wireboot(&[
-        "run",
-        "--wire",
-        &wire,
-        "--offload",
-        "guest_csum",
-        "--socket",
-    ])
-    .arg(&socket)
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    let log = BufReader::new(child.stderr.take().unwrap());
-    let mut card = Card { child, log, folder };
-    card.says("waiting for a monitor");
+    let command = wireboot(&["run", "--wire", &wire, "--offload", "guest_csum"]);
+    let mut card = Card::launch(command, folder);
     let json = card.folder.path().join("json");
     let probe = |more: &[&str]| {
         let mut command = wireboot(&["probe"]);
