@@ -134,7 +134,7 @@ impl<W> Offload<W> {
                 send(Header::default(), head, place);
             })
         } else {
-            segment::cut(unit.header, head, unit.len, send)
+            segment::cut(unit.header, head, unit.len, segment::LEAST_OF_GUEST, send)
         };
         if cut.is_some() {
             counters.cut_units += 1;
@@ -216,7 +216,8 @@ impl<W> Offload<W> {
             };
             let joined = match self.wire.receive(memory, &rest, now) {
                 Received::Nothing => break,
-                Received::Kept => continue,
+                // Frames that are kept may come as fast as they are looked at.
+                Received::Kept => break,
                 Received::TooLong => {
                     self.held = Held::TooLong;
                     false

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use wireboot_server::cli::allow_many_files;
 
 use self::card_args::CardArgs;
 pub use self::check::CheckArgs;
@@ -26,6 +27,7 @@ pub use self::socket::SocketArgument;
 use self::socket_place::SocketPlace;
 pub use self::wire::WireArgument;
 use crate::card::HostCard;
+use crate::say::say;
 use crate::table::{BUSES, LINES, Tables};
 
 /// Memory of a machine of which nobody says how much it has.
@@ -84,13 +86,15 @@ pub struct ServeArgs {
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
     /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end. With
-    /// queues=N, guests have N pairs of queues, 1 to 8. Once for each machine, up to 16
-    #[arg(long, value_name = "PATH[,queues=N]", required = true)]
+    /// queues=N, guests have N pairs of queues, 1 to 8; mac=M is the machine's address, where the wire packet is to leave out what is for others;
+    /// with mtu=N, its packets have up to N bytes on the wires card and dgram (without, 1500). Once for each machine, up to 16
+    #[arg(long, value_name = "PATH[,queues=N][,mac=M][,mtu=N]", required = true)]
     pub socket: Vec<SocketArgument>,
     /// Where frames go to and come from. One wire, or one for each --socket in the same order: tap=NAME, an interface that `ip tuntap add dev NAME mode
-    /// tap vnet_hdr` has made, with multi_queue behind it for several pairs of queues; serve=DIR, a boot server as of `wireboot nic serve DIR`; card, a
-    /// switch between the machines that have it; dgram=PATH,remote=PATH, frames as datagrams from and to another program, as QEMU's `-netdev dgram`
-    /// has them; or none. All but tap and none are for one pair of queues
+    /// tap vnet_hdr` has made, with multi_queue behind it for several pairs of queues; packet=IF, the network behind an interface of this host, which
+    /// itself is not reached so; serve=DIR, a boot server as of `wireboot nic serve DIR`; card, a switch between the machines that have it;
+    /// dgram=PATH,remote=PATH, frames as datagrams from and to another program, as QEMU's `-netdev dgram` has them; or none. All but tap and none are
+    /// for one pair of queues
     #[arg(long, value_name = "WIRE", required = true)]
     pub wire: Vec<WireArgument>,
     /// What any card can be told
@@ -103,8 +107,8 @@ pub struct RunArgs {
 /// The machine's memory must be shared, hence the object `memory-backend-memfd,share=on`; its size is to be that of the machine.
 #[derive(Args, Clone, Debug)]
 pub struct ArgsArgs {
-    /// Where the card listens, and how many pairs of queues it has
-    #[arg(long, value_name = "PATH[,queues=N]")]
+    /// As `wireboot nic run` was told: where the card listens, how many pairs of queues it has, the machine's address and MTU
+    #[arg(long, value_name = "PATH[,queues=N][,mac=M][,mtu=N]")]
     pub socket: SocketArgument,
     /// Who is to read them
     #[arg(
@@ -157,8 +161,12 @@ pub fn run(command: Nic) -> Result<()> {
         Nic::Run(arguments) => run_card(&arguments),
         Nic::Args(arguments) => {
             let socket = std::path::absolute(&arguments.socket.path)?;
-            let queues = arguments.socket.queues;
-            let text = arguments::text(arguments.monitor, &socket, queues, arguments.memory)?;
+            let text = arguments::text(
+                arguments.monitor,
+                &socket,
+                &arguments.socket,
+                arguments.memory,
+            )?;
             println!("{text}");
             Ok(())
         }
@@ -194,9 +202,9 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
         .collect();
     let wires = wire::open(&sockets, &[WireArgument::Serve(arguments.dir.clone())])?;
     let card = arguments.card.start(&sockets, wires)?;
-    eprintln!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
+    say!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     for socket in &sockets {
-        let text = arguments::text(Monitor::Qemu, &socket.path, 1, MEMORY_MIB)?;
+        let text = arguments::text(Monitor::Qemu, &socket.path, socket, MEMORY_MIB)?;
         println!("{text}");
     }
     run_to_its_end(card)
@@ -208,7 +216,7 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
     let wires = wire::open(sockets, &arguments.wire)?;
     let card = arguments.card.start(sockets, wires)?;
     for socket in sockets {
-        eprintln!(
+        say!(
             "wireboot nic: waiting for a monitor at {}; `wireboot nic args --socket {socket}` prints its arguments",
             socket.path.display()
         );
@@ -217,8 +225,10 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
 }
 
 fn run_to_its_end(card: HostCard) -> Result<()> {
+    // Each machine may have some hundred files at once.
+    allow_many_files();
     for port in card.run()? {
-        eprintln!("{}: {}", port.name, port.statistics);
+        say!("{}: {}", port.name, port.statistics);
     }
     Ok(())
 }

@@ -5,11 +5,13 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat};
+use libc::HUGETLBFS_MAGIC;
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use wireboot_card::{GuestMemory, Span, Unmapped};
 
@@ -49,14 +51,17 @@ struct Region {
     first: NonNull<u8>,
     mapped: NonNull<c_void>,
     mapped_len: usize,
-    keeps_size: bool,
+    keeps_memory: bool,
 }
 
-/// Whether the file cannot be made shorter from here on. Who touches a page that is behind the end of its file is ended (SIGBUS).
-fn keeps_size(file: BorrowedFd<'_>) -> bool {
+/// Whether the file has all its memory from here on. Who touches a page that is behind the end of its file, or for which there is no huge
+/// page, is ended (SIGBUS).
+fn keeps_memory(file: BorrowedFd<'_>) -> bool {
+    // Huge pages can be taken out of it again, and may then be used up.
+    let huge = fstatfs(file).is_ok_and(|system| system.f_type == HUGETLBFS_MAGIC);
     // It may have the seal, or be none of the files that can have it.
     let _ = fcntl_add_seals(file, SealFlags::SHRINK);
-    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+    !huge && fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
 }
 
 impl Region {
@@ -68,7 +73,7 @@ impl Region {
             return Err(MapError::Length);
         }
         // Before the look at its size, which is then the least that it will have.
-        let keeps_size = keeps_size(file);
+        let keeps_memory = keeps_memory(file);
         let stat = fstat(file)?;
         if u64::try_from(stat.st_size).is_ok_and(|size| size < end) {
             return Err(MapError::FileTooShort);
@@ -100,7 +105,7 @@ impl Region {
             first,
             mapped,
             mapped_len,
-            keeps_size,
+            keeps_memory,
         })
     }
 
@@ -157,7 +162,7 @@ impl Mapping {
 
     /// Whether nobody can take this memory away. Else who does so ends this process.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.regions.iter().all(|region| region.keeps_size)
+        self.regions.iter().all(|region| region.keeps_memory)
     }
 
     #[inline]
@@ -188,6 +193,37 @@ impl Mapping {
         // there is no reference.
         let got = unsafe { libc::readv(file.as_raw_fd(), vectors.first(), vectors.count()) };
         usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Receives one message of a socket: to `before`, then to the spans, then to `behind`; what the kernel says of it to `control`. How many
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`Self::read_from`].
+    pub(crate) fn receive_from(
+        &self,
+        socket: BorrowedFd<'_>,
+        before: &mut [u8],
+        spans: &[Span],
+        behind: &mut [u8],
+        control: &mut Control,
+    ) -> io::Result<usize> {
+        let mut vectors = Vectors::new();
+        vectors.push(before.as_mut_ptr(), before.len())?;
+        self.push(&mut vectors, spans)?;
+        vectors.push(behind.as_mut_ptr(), behind.len())?;
+        control.len = 0;
+        // SAFETY: numbers and pointers, all of which may be zero.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = vectors.first().cast_mut();
+        message.msg_iovlen = vectors.count;
+        message.msg_control = control.bytes.as_mut_ptr().cast();
+        message.msg_controllen = control.bytes.len();
+        // SAFETY: each vector is memory that may be written, as above; the control bytes are on loan to us.
+        let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        control.len = message.msg_controllen;
+        Ok(got)
     }
 
     /// Writes once to `file`: `before`, then the spans. How many bytes.
@@ -292,6 +328,28 @@ fn part(spans: &[Span], skip: usize, len: usize) -> impl Iterator<Item = Span> {
             len: taken as u32,
         })
     })
+}
+
+/// What the kernel says of a message: control messages (cmsg(3)), of which the first begins at the beginning.
+#[derive(Debug)]
+#[repr(align(8))]
+pub(crate) struct Control {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl Control {
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: [0; 64],
+            len: 0,
+        }
+    }
+
+    /// As far as they were written.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
 }
 
 /// What `readv` and `writev` take.

@@ -1,6 +1,9 @@
 //! What may be behind the card.
 
 mod dgram;
+mod headed;
+mod interface;
+mod packet;
 mod server;
 mod switch;
 mod tap;
@@ -14,6 +17,7 @@ use wireboot_card::{Received, Span, Unit, Wire, feature};
 
 use crate::memory::Mapping;
 pub(crate) use dgram::Dgram;
+pub(crate) use packet::Packet;
 pub(crate) use server::ServerWire;
 pub(crate) use switch::{SwitchPort, switch};
 pub(crate) use tap::Tap;
@@ -24,6 +28,8 @@ pub(crate) enum HostWire {
     None,
     /// A tap interface.
     Tap(Tap),
+    /// An interface of this host's.
+    Packet(Packet),
     /// A boot server.
     Server(Box<ServerWire>),
     /// The other ports of this process.
@@ -38,6 +44,7 @@ impl HostWire {
         match self {
             Self::None | Self::Server(_) => None,
             Self::Tap(tap) => tap.descriptor(),
+            Self::Packet(socket) => Some(socket.descriptor()),
             Self::Switch(port) => Some(port.descriptor()),
             Self::Dgram(socket) => Some(socket.descriptor()),
         }
@@ -56,7 +63,7 @@ impl HostWire {
         match self {
             Self::Server(server) => server.restart(),
             Self::Switch(port) => port.restart(),
-            Self::None | Self::Tap(_) | Self::Dgram(_) => {}
+            Self::None | Self::Tap(_) | Self::Packet(_) | Self::Dgram(_) => {}
         }
     }
 
@@ -69,8 +76,10 @@ impl HostWire {
 
     /// Tells the user once that the wire has failed.
     pub(crate) fn tell_failure(&mut self) {
-        if let Self::Tap(tap) = self {
-            tap.tell_failure();
+        match self {
+            Self::Tap(tap) => tap.tell_failure(),
+            Self::Packet(socket) => socket.tell_failure(),
+            _ => {}
         }
     }
 }
@@ -80,6 +89,7 @@ impl Wire<Mapping> for HostWire {
         match self {
             Self::None => feature::KNOWN & !feature::RINGS,
             Self::Tap(_) => Tap::OFFLOADS,
+            Self::Packet(_) => Packet::OFFLOADS,
             Self::Server(_) => ServerWire::OFFLOADS,
             // Plain frames.
             Self::Switch(_) | Self::Dgram(_) => 0,
@@ -90,6 +100,7 @@ impl Wire<Mapping> for HostWire {
         match self {
             Self::None => 0,
             Self::Tap(tap) => tap.max_unit(),
+            Self::Packet(socket) => socket.max_unit(),
             Self::Server(server) => server.max_unit(),
             Self::Switch(port) => port.max_unit(),
             Self::Dgram(socket) => socket.max_unit(),
@@ -106,6 +117,7 @@ impl Wire<Mapping> for HostWire {
     fn agree(&mut self, features: u64) {
         match self {
             Self::Tap(tap) => tap.agree(features),
+            Self::Packet(socket) => socket.agree(features),
             Self::Server(server) => server.agree(features),
             Self::None | Self::Switch(_) | Self::Dgram(_) => {}
         }
@@ -115,6 +127,7 @@ impl Wire<Mapping> for HostWire {
         match self {
             Self::None => true,
             Self::Tap(tap) => tap.send(memory, unit),
+            Self::Packet(socket) => socket.send(memory, unit),
             Self::Server(server) => server.send(memory, unit, now),
             Self::Switch(port) => port.send(memory, unit, now),
             Self::Dgram(socket) => socket.send(memory, unit),
@@ -132,6 +145,7 @@ impl Wire<Mapping> for HostWire {
         match self {
             Self::None => Received::Nothing,
             Self::Tap(tap) => tap.receive(memory, room),
+            Self::Packet(socket) => socket.receive(memory, room),
             Self::Server(server) => server.receive(memory, room, now),
             Self::Switch(port) => port.receive(memory, room, now),
             Self::Dgram(socket) => socket.receive(memory, room),

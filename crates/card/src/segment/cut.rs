@@ -6,15 +6,14 @@ use super::{CHECKSUM, CWR, FIN, PSH};
 use crate::frame::{Ip, MAX_HEAD, TCP, Version, put, u16_at, u32_at};
 use crate::header::{GSO_ECN, GSO_TCPV4, GSO_TCPV6, Header, NEEDS_CSUM};
 
-/// The least payload of a frame: a guest is not to have the card send a frame for each of 65,535 bytes.
-const MIN_SIZE: usize = 16;
-
 /// Cuts the unit of `len` bytes that begins with `head` and has this header. `each` gets the header, the first bytes and the place of the payload
-/// in the unit of each frame, in order. `None`, before the first frame, for a unit that cannot be cut.
+/// in the unit of each frame, in order. `None`, before the first frame, for a unit that cannot be cut, or whose frames are to have less than `least`
+/// bytes of payload.
 pub(crate) fn cut(
     header: Header,
     head: &[u8],
     len: usize,
+    least: usize,
     mut each: impl FnMut(Header, &[u8], Range<usize>),
 ) -> Option<()> {
     let ip = Ip::parse(head)?;
@@ -32,7 +31,7 @@ pub(crate) fn cut(
     if header.gso_type & !GSO_ECN != gso_type
         || header.csum_offset != CHECKSUM
         || !placed
-        || size < MIN_SIZE
+        || size < least.max(1)
     {
         return None;
     }

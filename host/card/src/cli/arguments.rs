@@ -5,18 +5,20 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::Monitor;
+use super::socket::{SocketArgument, USUAL_MTU};
 
-/// What attaches a machine with so much memory and so many pairs of queues to the card at `socket`.
+/// What attaches a machine with so much memory to the card, whose socket has this absolute path.
 ///
 /// # Errors
 /// When the socket's name is one that a monitor does not take.
 pub(super) fn text(
     monitor: Monitor,
-    socket: &Path,
-    queues: usize,
+    path: &Path,
+    argument: &SocketArgument,
     memory_mib: u32,
 ) -> Result<String> {
-    let socket = socket
+    let queues = argument.queues;
+    let socket = path
         .to_str()
         .context("the socket's name is no UTF-8: monitors do not take it")?;
     let plain = !socket.contains([',', ' ', '\t', '\n', '\'', '"', '<', '>', '&', '\\', '$']);
@@ -26,28 +28,43 @@ pub(super) fn text(
     );
     // What is left out where there is one pair.
     let several = |text: String| if queues > 1 { text } else { String::new() };
+    // What is left out where nobody has said it.
+    let with_mac = |before: &str, after: &str| {
+        let mac = argument.mac_text();
+        mac.map_or(String::new(), |mac| format!("{before}{mac}{after}"))
+    };
+    let with_mtu = |before: &str, after: &str| match argument.mtu {
+        USUAL_MTU => String::new(),
+        mtu => format!("{before}{mtu}{after}"),
+    };
     Ok(match monitor {
         // Without vectors=0, QEMU 7.2 may crash in emulation (TCG) when Linux uses MSI-X. Without virtio-rng, firmware has no random numbers.
         Monitor::Qemu => format!(
             "-machine q35,memory-backend=ram -object memory-backend-memfd,id=ram,size={memory_mib}M,share=on -m {memory_mib} \
              -chardev socket,id=card,path={socket},reconnect=1 -netdev vhost-user,id=net0,chardev=card{} \
-             -device virtio-net-pci,netdev=net0,romfile=,vectors=0,ctrl_guest_offloads=off{} \
+             -device virtio-net-pci,netdev=net0,romfile=,vectors=0,ctrl_guest_offloads=off{}{}{} \
              -device virtio-rng-pci",
             several(format!(",queues={queues}")),
             several(",mq=on".to_owned()),
+            with_mac(",mac=", ""),
+            with_mtu(",host_mtu=", ""),
         ),
         Monitor::Libvirt => format!(
             "<memory unit='MiB'>{memory_mib}</memory>\n\
              <memoryBacking>\n  <source type='memfd'/>\n  <access mode='shared'/>\n</memoryBacking>\n\
              <interface type='vhostuser'>\n  <source type='unix' path='{socket}' mode='client'>\n    <reconnect enabled='yes' timeout='1'/>\n  </source>\n  \
-             <model type='virtio'/>\n{}</interface>",
+             <model type='virtio'/>\n{}{}{}</interface>",
             several(format!("  <driver queues='{queues}'/>\n")),
+            with_mac("  <mac address='", "'/>\n"),
+            with_mtu("  <mtu size='", "'/>\n"),
         ),
         Monitor::CloudHypervisor => {
             // It counts both queues of a pair, and wants as many processors as pairs.
             let queues_alone = 2 * queues;
             format!(
-                "--memory size={memory_mib}M,shared=on --net vhost_user=true,socket={socket}{}",
+                "--memory size={memory_mib}M,shared=on --net vhost_user=true,socket={socket}{}{}{}",
+                with_mac(",mac=", ""),
+                with_mtu(",mtu=", ""),
                 several(format!(",num_queues={queues_alone} --cpus boot={queues}")),
             )
         }
@@ -57,6 +74,12 @@ pub(super) fn text(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of the card at `path`, `options` behind it.
+    fn text_for(monitor: Monitor, path: &str, options: &str) -> Result<String> {
+        let argument = format!("card{options}").parse().unwrap();
+        text(monitor, Path::new(path), &argument, 512)
+    }
 
     #[test]
     fn each_monitor_shares_memory_of_the_right_size() {
@@ -82,7 +105,7 @@ mod tests {
                 &["size=512M,shared=on", "socket=/run/card"],
             ),
         ] {
-            let text = text(monitor, Path::new("/run/card"), 1, 512).unwrap();
+            let text = text_for(monitor, "/run/card", "").unwrap();
             for word in words {
                 assert!(text.contains(word), "{word} in {text}");
             }
@@ -90,16 +113,43 @@ mod tests {
     }
 
     #[test]
-    fn each_monitor_is_told_of_several_pairs_alone() {
+    fn each_monitor_is_told_what_is_not_usual() {
+        let options = ",queues=4,mac=52:54:00:12:34:56,mtu=9000";
         for (monitor, words) in [
-            (Monitor::Qemu, &["chardev=card,queues=4 ", ",mq=on "][..]),
-            (Monitor::Libvirt, &["<driver queues='4'/>"]),
-            (Monitor::CloudHypervisor, &["num_queues=8", "boot=4"]),
+            (
+                Monitor::Qemu,
+                &[
+                    "chardev=card,queues=4 ",
+                    ",mq=on,",
+                    ",mac=52:54:00:12:34:56,",
+                    ",host_mtu=9000 ",
+                ][..],
+            ),
+            (
+                Monitor::Libvirt,
+                &[
+                    "<driver queues='4'/>",
+                    "<mac address='52:54:00:12:34:56'/>",
+                    "<mtu size='9000'/>",
+                ],
+            ),
+            (
+                Monitor::CloudHypervisor,
+                &[
+                    ",mac=52:54:00:12:34:56",
+                    ",mtu=9000,",
+                    "num_queues=8",
+                    "boot=4",
+                ],
+            ),
         ] {
-            let text = |queues| text(monitor, Path::new("/run/card"), queues, 512).unwrap();
+            let (all, plain) = (
+                text_for(monitor, "/run/card", options).unwrap(),
+                text_for(monitor, "/run/card", "").unwrap(),
+            );
             for word in words {
-                assert!(text(4).contains(word), "{word} in {}", text(4));
-                assert!(!text(1).contains(word), "{word} in {}", text(1));
+                assert!(all.contains(word), "{word} in {all}");
+                assert!(!plain.contains(word), "{word} in {plain}");
             }
         }
     }
@@ -107,7 +157,7 @@ mod tests {
     #[test]
     fn names_that_monitors_misread_are_refused() {
         for name in ["/run/a,b", "/run/a b", "/run/'"] {
-            assert!(text(Monitor::Qemu, Path::new(name), 1, 512).is_err());
+            assert!(text_for(Monitor::Qemu, name, "").is_err(), "{name}");
         }
     }
 }

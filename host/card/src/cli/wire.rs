@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 use wireboot_server::cli::{say_what_is_served, station};
 use wireboot_server::event::{Console, Events};
 
-use super::socket::SocketArgument;
-use crate::wires::{Dgram, HostWire, ServerWire, SwitchPort, Tap, switch};
+use super::socket::{SocketArgument, USUAL_MTU};
+use crate::wires::{Dgram, HostWire, Packet, ServerWire, SwitchPort, Tap, switch};
 
 /// Machines of one card.
 const MAX_PORTS: usize = 16;
@@ -20,6 +20,8 @@ pub enum WireArgument {
     None,
     /// The tap of this name.
     Tap(String),
+    /// The interface of this name.
+    Packet(String),
     /// A boot server of this directory.
     Serve(PathBuf),
     /// A switch between the machines that have it.
@@ -41,6 +43,7 @@ impl FromStr for WireArgument {
             None if text == "none" => Ok(Self::None),
             None if text == "card" => Ok(Self::Card),
             Some(("tap", name)) if !name.is_empty() => Ok(Self::Tap(name.to_owned())),
+            Some(("packet", name)) if !name.is_empty() => Ok(Self::Packet(name.to_owned())),
             Some(("serve", dir)) if !dir.is_empty() => Ok(Self::Serve(dir.into())),
             Some(("dgram", paths)) => match paths.split_once(",remote=") {
                 Some((local, remote)) if !local.is_empty() && !remote.is_empty() => {
@@ -52,7 +55,8 @@ impl FromStr for WireArgument {
                 _ => Err("datagrams go between two sockets: dgram=PATH,remote=PATH".to_owned()),
             },
             _ => Err(
-                "a wire is tap=NAME, serve=DIR, card, dgram=PATH,remote=PATH or none".to_owned(),
+                "a wire is tap=NAME, packet=IF, serve=DIR, card, dgram=PATH,remote=PATH or none"
+                    .to_owned(),
             ),
         }
     }
@@ -67,17 +71,17 @@ pub(super) fn open(
     wires: &[WireArgument],
 ) -> Result<Vec<Vec<HostWire>>> {
     let wires = assign(sockets, wires)?;
-    let count = |of: fn(&WireArgument) -> bool| wires.iter().filter(|wire| of(wire)).count();
-    let in_switch = count(|wire| *wire == WireArgument::Card);
-    let ports = switch(in_switch).context("making a switch")?;
+    let given = || sockets.iter().zip(&wires);
+    let in_switch = given().filter(|(_, wire)| ***wire == WireArgument::Card);
+    let mtus: Vec<_> = in_switch.map(|(socket, _)| socket.mtu).collect();
+    let ports = switch(&mtus).context("making a switch")?;
     let mut opened = Opened {
         ports: ports.into_iter(),
         networks: 0,
         told: Vec::new(),
     };
-    let wires = sockets.iter().zip(wires);
-    wires
-        .map(|(socket, wire)| opened.open(wire, socket.queues))
+    given()
+        .map(|(socket, wire)| opened.open(wire, socket))
         .collect()
 }
 
@@ -128,6 +132,15 @@ fn assign<'a>(
             queues == 1 || many,
             "such a wire has one pair of queues: leave out queues={queues}, or take a tap"
         );
+        let fixed = matches!(
+            wire,
+            WireArgument::Tap(_) | WireArgument::Packet(_) | WireArgument::Serve(_)
+        );
+        let mtu = socket.mtu;
+        ensure!(
+            mtu == USUAL_MTU || !fixed,
+            "such a wire has an MTU of its own: leave out mtu={mtu}; that of an interface is set by `ip link set dev NAME mtu {mtu}`"
+        );
     }
     Ok(wires)
 }
@@ -142,12 +155,16 @@ struct Opened {
 }
 
 impl Opened {
-    fn open(&mut self, wire: &WireArgument, queues: usize) -> Result<Vec<HostWire>> {
+    fn open(&mut self, wire: &WireArgument, socket: &SocketArgument) -> Result<Vec<HostWire>> {
+        let queues = socket.queues;
         Ok(match wire {
             WireArgument::None => (0..queues).map(|_| HostWire::None).collect(),
             WireArgument::Tap(name) => {
                 let taps = Tap::open(name, queues)?;
                 taps.into_iter().map(HostWire::Tap).collect()
+            }
+            WireArgument::Packet(name) => {
+                vec![HostWire::Packet(Packet::open(name, socket.mac)?)]
             }
             WireArgument::Serve(dir) => vec![self.server(dir)?],
             WireArgument::Card => match self.ports.next() {
@@ -155,7 +172,7 @@ impl Opened {
                 None => bail!("the switch has too few ports"),
             },
             WireArgument::Dgram { local, remote } => {
-                vec![HostWire::Dgram(Dgram::open(local, remote)?)]
+                vec![HostWire::Dgram(Dgram::open(local, remote, socket.mtu)?)]
             }
         })
     }
@@ -186,6 +203,10 @@ mod tests {
         assert_eq!(wire("none"), Ok(WireArgument::None));
         assert_eq!(wire("card"), Ok(WireArgument::Card));
         assert_eq!(wire("tap=vm0"), Ok(WireArgument::Tap("vm0".to_owned())));
+        assert_eq!(
+            wire("packet=eth0"),
+            Ok(WireArgument::Packet("eth0".to_owned()))
+        );
         assert_eq!(wire("serve=a=b"), Ok(WireArgument::Serve("a=b".into())));
         let dgram = WireArgument::Dgram {
             local: "/a".into(),
@@ -196,6 +217,8 @@ mod tests {
             "",
             "tap",
             "tap=",
+            "packet",
+            "packet=",
             "serve",
             "serve=",
             "none=1",
@@ -226,6 +249,9 @@ mod tests {
             (&["a", "b"], &["tap=1", "tap=2"]),
             (&["a", "b", "c"], &["card", "none", "card"]),
             (&["a,queues=8", "b,queues=2"], &["tap=1", "none"]),
+            // Each machine is one more station behind the interface.
+            (&["a", "b"], &["packet=eth0"]),
+            (&["a,mtu=9000", "b,mtu=576"], &["card"]),
         ] {
             assert_eq!(assigned(sockets, wires), Ok(sockets.len()));
         }
@@ -247,6 +273,10 @@ mod tests {
             (&["a", "b"], &["card", "none"], "another --socket"),
             (&["a,queues=2"], &["serve=x"], "leave out queues=2"),
             (&["a,queues=2", "b"], &["card"], "leave out queues=2"),
+            (&["a,queues=2"], &["packet=eth0"], "leave out queues=2"),
+            (&["a,mtu=9000"], &["tap=1"], "dev NAME mtu 9000"),
+            (&["a,mtu=576"], &["packet=eth0"], "dev NAME mtu 576"),
+            (&["a,mtu=9000"], &["serve=x"], "leave out mtu=9000"),
         ] {
             let error = assigned(sockets, wires).unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -11,11 +11,10 @@ use wireboot_card::{Header, Received, Span, Unit};
 use crate::listener::for_this_user;
 use crate::memory::{Mapping, few};
 
-/// The longest frame: an MTU of 1500, a link header and a tag.
-const LONGEST: usize = 1500 + 14 + 4;
-
 /// Bytes of a link header.
 const LINK: usize = 14;
+/// Bytes of a tag.
+const TAG: usize = 4;
 
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +40,11 @@ pub(crate) struct Dgram {
 }
 
 impl Dgram {
-    /// Takes what is sent to `local`, and sends to `remote`, which may come later.
+    /// Takes what is sent to `local`, packets of up to `mtu` bytes, and sends to `remote`, which may come later.
     ///
     /// # Errors
     /// [`DgramError`].
-    pub(crate) fn open(local: &Path, remote: &Path) -> Result<Self, DgramError> {
+    pub(crate) fn open(local: &Path, remote: &Path, mtu: u16) -> Result<Self, DgramError> {
         let kernel = |error| DgramError::Kernel {
             path: local.to_owned(),
             error,
@@ -73,7 +72,7 @@ impl Dgram {
             local: local.to_owned(),
             remote: remote.to_owned(),
             connected: false,
-            aside: vec![0; LONGEST].into_boxed_slice(),
+            aside: vec![0; LINK + TAG + usize::from(mtu)].into_boxed_slice(),
         };
         end.socket.set_nonblocking(true).map_err(kernel)?;
         Ok(end)
@@ -84,7 +83,7 @@ impl Dgram {
     }
 
     pub(super) fn max_unit(&self) -> usize {
-        LONGEST
+        self.aside.len()
     }
 
     /// False when nobody is there, or too much waits there.

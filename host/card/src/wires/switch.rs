@@ -23,17 +23,17 @@ use wireboot_ring::{Receiver, Sender, channel};
 use self::table::Table;
 use crate::memory::Mapping;
 
-/// The longest frame: an MTU of 1500, a link header and a tag.
-const LONGEST: usize = 1500 + 14 + 4;
 /// Bytes of two addresses and a type.
 const LINK: usize = 14;
+/// Bytes of a tag.
+const TAG: usize = 4;
 /// Frames that may wait for a port, from each other one.
 const WAITING: usize = 128;
 
 /// A frame on its way.
 struct Parcel {
     len: usize,
-    bytes: Box<[u8; LONGEST]>,
+    bytes: Box<[u8]>,
 }
 
 /// Ends a port's wait.
@@ -71,6 +71,8 @@ struct Link {
     coming: Receiver<Parcel>,
     done: Sender<Parcel>,
     bell: Arc<Bell>,
+    /// Bytes of a buffer.
+    longest: usize,
     /// It has frames that the other was not rung for.
     touched: bool,
 }
@@ -83,30 +85,31 @@ pub(crate) struct SwitchPort {
     table: Table,
     /// Whose turn it is.
     turn: usize,
-    /// Part of a frame may lie in the guest's memory in many pieces.
-    aside: Box<[u8; LONGEST]>,
+    /// Part of a frame may lie in the guest's memory in many pieces. As long as the longest frame of this port.
+    aside: Box<[u8]>,
 }
 
-/// A switch with so many ports.
+/// A switch whose ports have these MTUs, in bytes. A port loses what is longer than its own.
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn switch(ports: usize) -> io::Result<Vec<SwitchPort>> {
+pub(crate) fn switch(mtus: &[u16]) -> io::Result<Vec<SwitchPort>> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let mut all = Vec::with_capacity(ports);
-    for _ in 0..ports {
+    let mut all = Vec::with_capacity(mtus.len());
+    for mtu in mtus {
+        let longest = LINK + TAG + usize::from(*mtu);
         all.push(SwitchPort {
-            links: (0..ports).map(|_| None).collect(),
+            links: mtus.iter().map(|_| None).collect(),
             bell: Arc::new(Bell {
                 event: eventfd(0, flags)?,
                 rung: AtomicBool::new(false),
             }),
             table: Table::default(),
             turn: 0,
-            aside: Box::new([0; LONGEST]),
+            aside: vec![0; longest].into_boxed_slice(),
         });
     }
-    for second in 1..ports {
+    for second in 1..mtus.len() {
         let (before, from) = all.split_at_mut(second);
         let Some(two) = from.first_mut() else {
             continue;
@@ -119,8 +122,10 @@ pub(crate) fn switch(ports: usize) -> io::Result<Vec<SwitchPort>> {
 }
 
 fn connect((one, first): (&mut SwitchPort, usize), (two, second): (&mut SwitchPort, usize)) {
-    let (there, arriving) = way();
-    let (back, leaving) = way();
+    // What one port has not, the other one does not get.
+    let longest = one.max_unit().min(two.max_unit());
+    let (there, arriving) = way(longest);
+    let (back, leaving) = way(longest);
     let put = |port: &mut SwitchPort, other: usize, link| {
         if let Some(place) = port.links.get_mut(other) {
             *place = Some(link);
@@ -132,6 +137,7 @@ fn connect((one, first): (&mut SwitchPort, usize), (two, second): (&mut SwitchPo
         coming,
         done,
         bell,
+        longest,
         touched: false,
     };
     put(one, second, link(there, leaving, two.bell.clone()));
@@ -143,14 +149,14 @@ type Way = (
     (Receiver<Parcel>, Sender<Parcel>),
 );
 
-/// Both ends of a way from one port to another, with all buffers at the beginning.
-fn way() -> Way {
+/// Both ends of a way from one port to another for frames of up to `longest` bytes, with all buffers at the beginning.
+fn way(longest: usize) -> Way {
     let (out, coming) = channel(WAITING);
     let (mut done, spare) = channel(WAITING);
     for _ in 0..WAITING {
         let empty = Parcel {
             len: 0,
-            bytes: Box::new([0; LONGEST]),
+            bytes: vec![0; longest].into_boxed_slice(),
         };
         // There is room for all.
         let _ = done.push(empty);
@@ -160,7 +166,7 @@ fn way() -> Way {
 
 impl SwitchPort {
     pub(super) fn max_unit(&self) -> usize {
-        LONGEST
+        self.aside.len()
     }
 
     /// Readable when something has come.
@@ -257,9 +263,9 @@ impl SwitchPort {
 }
 
 impl Link {
-    /// False when too many wait there.
+    /// False when too many wait there, or the frame is too long for it.
     fn give(&mut self, frame: &[u8]) -> bool {
-        let fits = frame.len() <= LONGEST;
+        let fits = frame.len() <= self.longest;
         let Some(mut parcel) = fits.then(|| self.spare.pop()).flatten() else {
             return false;
         };

@@ -4,7 +4,7 @@
 mod ioctl;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -12,9 +12,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use wireboot_card::{GuestMemory, Header, LONGEST_UNIT, MAX_HEAD, Received, Span, Unit, feature};
+use wireboot_card::{GuestMemory, Header, LONGEST_UNIT, Received, Span, Unit, feature};
 
+use super::{headed, interface};
 use crate::memory::{Mapping, few};
+use crate::say::say;
 
 /// Link header and a tag.
 const LINK: usize = 14 + 4;
@@ -105,7 +107,7 @@ impl Tap {
     }
 
     fn open_queue(name: &str, several: bool) -> Result<Self, TapError> {
-        if name.is_empty() || name.len() > 15 || name.contains(['/', '\0']) {
+        if !interface::is_name(name) {
             return Err(TapError::Name(name.to_owned()));
         }
         let kernel = |error| TapError::Kernel {
@@ -117,7 +119,7 @@ impl Tap {
             _ => kernel(error),
         };
         // Else the kernel would make one.
-        let mtu = ioctl::mtu(name).map_err(missing)?;
+        let mtu = interface::mtu(name).map_err(missing)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -148,7 +150,7 @@ impl Tap {
 
     pub(super) fn tell_failure(&mut self) {
         if let Failure::New(error) = &self.failure {
-            eprintln!(
+            say!(
                 "wireboot nic: nothing comes by {} any more: {error}",
                 self.name
             );
@@ -175,40 +177,7 @@ impl Tap {
     }
 
     pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>) -> bool {
-        let mut first = [0; Header::LEN + MAX_HEAD];
-        let result = match first.get_mut(..Header::LEN + unit.head.len()) {
-            Some(first) if few(unit.spans) => {
-                let (header, head) = first.split_at_mut(Header::LEN);
-                header.copy_from_slice(&unit.header.emit());
-                head.copy_from_slice(unit.head);
-                memory.write_to(self.file.as_fd(), first, unit.spans)
-            }
-            _ => self.send_aside(memory, unit),
-        };
-        result.is_ok_and(|put| put == Header::LEN + unit.len)
-    }
-
-    #[cold]
-    fn send_aside(&mut self, memory: &Mapping, unit: &Unit<'_>) -> io::Result<usize> {
-        let outside = || io::Error::from(ErrorKind::InvalidInput);
-        let whole = self.aside.get_mut(..Header::LEN + unit.len);
-        let (header, frame) = whole
-            .and_then(|bytes| bytes.split_at_mut_checked(Header::LEN))
-            .ok_or_else(outside)?;
-        header.copy_from_slice(&unit.header.emit());
-        let (head, mut rest) = frame
-            .split_at_mut_checked(unit.head.len())
-            .ok_or_else(outside)?;
-        head.copy_from_slice(unit.head);
-        for span in unit.spans {
-            let (now, later) = rest
-                .split_at_mut_checked(span.len as usize)
-                .ok_or_else(outside)?;
-            memory.read(span.address, now).map_err(|_| outside())?;
-            rest = later;
-        }
-        let bytes = self.aside.get(..Header::LEN + unit.len);
-        memory.write_to(self.file.as_fd(), bytes.unwrap_or_default(), &[])
+        headed::send(memory, self.file.as_fd(), unit, &mut self.aside)
     }
 
     pub(super) fn receive(&mut self, memory: &Mapping, room: &[Span]) -> Received {
@@ -223,8 +192,9 @@ impl Tap {
         let len = match got {
             Ok(got) => got.saturating_sub(header.len()),
             Err(error) => {
-                // EAGAIN: nothing has come.
-                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+                // Else nothing has come, or a unit is lost: what the guest's memory is, the next one may have right.
+                let gone = Some(Errno::BADFD);
+                if Errno::from_io_error(&error) == gone {
                     self.failure = Failure::New(error);
                 }
                 return Received::Nothing;

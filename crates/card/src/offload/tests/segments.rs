@@ -49,6 +49,7 @@ fn frames_of(header: Header, unit: &[u8]) -> Vec<Vec<u8>> {
         header,
         &unit[..unit.len().min(MAX_HEAD)],
         unit.len(),
+        1,
         |header, head, place| {
             let frame = [head, &unit[place]].concat();
             frames.push(completed(header, &frame));
@@ -424,4 +425,53 @@ fn what_no_unit_can_say_is_in_none() {
         .map(|(_, unit)| unit.len())
         .collect();
     assert_eq!(lens, [1054, 964]);
+}
+
+/// Behind a segment come frames that are taken and kept, without end: what was joined goes, and each turn of the card ends.
+#[test]
+fn frames_that_are_kept_end_a_unit() {
+    #[derive(Debug)]
+    struct Flood {
+        first: Option<Vec<u8>>,
+        asked: usize,
+    }
+    impl Wire<VecMemory> for Flood {
+        fn offloads(&self) -> u64 {
+            feature::CSUM
+        }
+        fn agree(&mut self, _: u64) {}
+        fn max_unit(&self) -> usize {
+            1518
+        }
+        fn send(&mut self, _: &VecMemory, _: &Unit<'_>, _: Duration) -> bool {
+            true
+        }
+        fn flush(&mut self) {}
+        fn receive(&mut self, memory: &VecMemory, room: &[Span], _: Duration) -> Received {
+            self.asked += 1;
+            assert!(self.asked < 1000, "a turn without end");
+            let Some(frame) = self.first.take() else {
+                return Received::Kept;
+            };
+            assert_eq!(scatter(memory, room, &frame), Ok(true));
+            Received::Unit {
+                header: Header::default(),
+                len: frame.len(),
+            }
+        }
+    }
+    let frame = tcp(LINK, FIELDS, &bytes(100));
+    let mut card = Offload::new(Flood {
+        first: Some(frame.clone()),
+        asked: 0,
+    });
+    Wire::<VecMemory>::agree(&mut card, AGREED);
+    let (memory, room) = memory(&[]);
+    let got = card.receive(&memory, &room, NOW);
+    let len = frame.len();
+    assert!(
+        matches!(got, Received::Unit { len: came, .. } if came == len),
+        "{got:?}"
+    );
+    assert_eq!(card.receive(&memory, &room, NOW), Received::Kept);
 }

@@ -11,7 +11,7 @@ fn frame(n: u8, len: usize) -> Vec<u8> {
 fn both(folder: &Path) -> (UnixDatagram, Dgram) {
     let theirs = UnixDatagram::bind(folder.join("theirs")).unwrap();
     theirs.set_nonblocking(true).unwrap();
-    let ours = Dgram::open(&folder.join("ours"), &folder.join("theirs")).unwrap();
+    let ours = Dgram::open(&folder.join("ours"), &folder.join("theirs"), 1500).unwrap();
     (theirs, ours)
 }
 
@@ -85,7 +85,7 @@ fn the_other_end_may_come_go_and_be_full() {
 fn a_socket_that_nobody_has_is_replaced_and_others_stay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ours");
-    let open = || Dgram::open(&path, Path::new("/nowhere"));
+    let open = || Dgram::open(&path, Path::new("/nowhere"), 1500);
     drop(UnixDatagram::bind(&path).unwrap());
     let end = open().unwrap();
     assert!(matches!(open().unwrap_err(), DgramError::InUse(_)));

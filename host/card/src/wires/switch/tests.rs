@@ -15,7 +15,12 @@ struct Machine {
 }
 
 fn machines(count: usize) -> Vec<Machine> {
-    let ports = switch(count).unwrap().into_iter();
+    machines_of(&vec![1500; count])
+}
+
+/// With these MTUs.
+fn machines_of(mtus: &[u16]) -> Vec<Machine> {
+    let ports = switch(mtus).unwrap().into_iter();
     let numbers = 0u8..;
     ports
         .zip(numbers)
@@ -204,5 +209,42 @@ impl Machine {
     fn send_known(&mut self, to: u8, payload: &[u8]) -> bool {
         self.port.table.learn(mac(to), usize::from(to), NOW);
         self.send(mac(to), payload)
+    }
+}
+
+/// A port has packets of up to its MTU, with a link header and a tag, and loses what another port has longer.
+#[test]
+fn each_port_has_an_mtu() {
+    let mut all = machines_of(&[9000, 576, 9000]);
+    let mut sent = |from: usize, len: usize| {
+        let frame = [&[0xff; 6][..], &mac(from as u8), &vec![7; len - 12]].concat();
+        let machine = &mut all[from];
+        let given = with_unit(&machine.memory, &frame, 9018, |unit| {
+            machine.port.send(&machine.memory, unit, NOW)
+        });
+        let mut got = Vec::new();
+        for machine in &mut all {
+            let room = room(9018);
+            if let Received::Unit { len: came, .. } =
+                machine.port.receive(&machine.memory, &room, NOW)
+            {
+                assert_eq!(came, len);
+                assert!(content(&machine.memory, &room, len) == frame);
+                got.push(machine.number);
+            }
+        }
+        (given, got)
+    };
+    assert_eq!(sent(0, 594), (true, vec![1, 2]));
+    assert_eq!(sent(0, 595), (true, vec![2]));
+    assert_eq!(sent(2, 595), (true, vec![0]));
+    assert_eq!(sent(2, 9018), (true, vec![0]));
+    assert_eq!(sent(2, 9019), (false, vec![]));
+    assert_eq!(sent(1, 594), (true, vec![0, 2]));
+    assert_eq!(sent(1, 595), (false, vec![]));
+    // A buffer is lost by none of these.
+    for _ in 0..WAITING {
+        assert_eq!(sent(0, 9018), (true, vec![2]));
+        assert_eq!(sent(0, 594), (true, vec![1, 2]));
     }
 }

@@ -2,50 +2,16 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 
 use libc::{
     IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE, IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_VNET_HDR,
-    SIOCGIFMTU, TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUNSETIFF, TUNSETOFFLOAD,
-    TUNSETQUEUE, TUNSETVNETHDRSZ, c_int, c_ulong, c_void,
+    TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUNSETIFF, TUNSETOFFLOAD, TUNSETQUEUE,
+    TUNSETVNETHDRSZ, c_int, c_ulong,
 };
-use rustix::net::{AddressFamily, SocketType, socket};
 use wireboot_card::feature;
 
-/// A request about an interface, without an answer so far.
-fn request(name: &str) -> libc::ifreq {
-    // SAFETY: numbers, arrays and pointers, all of which may be zero.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let (_, name_and_end) = (
-        name.len(),
-        request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1),
-    );
-    for (to, from) in name_and_end.zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request
-}
-
-fn call(fd: RawFd, number: c_ulong, argument: *mut c_void) -> io::Result<()> {
-    // SAFETY: our callers give what the request takes: a pointer to a live value of its type, or a number.
-    let result = unsafe { libc::ioctl(fd, number as _, argument) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// The interface's MTU.
-pub(super) fn mtu(name: &str) -> io::Result<usize> {
-    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let mut request = request(name);
-    let argument = (&raw mut request).cast();
-    call(socket.as_raw_fd(), SIOCGIFMTU as c_ulong, argument)?;
-    // SAFETY: that is the field that the request fills; it is a number in any case.
-    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
-}
+use crate::wires::interface::{call, request};
 
 /// Ties an open /dev/net/tun to the interface, with headers; `several`: to a further one of its queues.
 pub(super) fn attach(file: &File, name: &str, several: bool) -> io::Result<()> {

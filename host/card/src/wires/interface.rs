@@ -1,0 +1,45 @@
+//! The kernel's calls about interfaces.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use libc::{SIOCGIFMTU, c_ulong, c_void};
+use rustix::net::{AddressFamily, SocketType, socket};
+
+/// Whether an interface can have this name.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() < libc::IFNAMSIZ && !name.contains(['/', '\0'])
+}
+
+/// A request about an interface, without an answer so far.
+pub(super) fn request(name: &str) -> libc::ifreq {
+    // SAFETY: numbers, arrays and pointers, all of which may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let places = request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1);
+    for (to, from) in places.zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+/// Makes a request by a socket or a device.
+pub(super) fn call(fd: RawFd, number: c_ulong, argument: *mut c_void) -> io::Result<()> {
+    // SAFETY: our callers give what the request takes: a pointer to a live value of its type, or a number.
+    let result = unsafe { libc::ioctl(fd, number as _, argument) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The interface's MTU.
+pub(super) fn mtu(name: &str) -> io::Result<usize> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let mut request = request(name);
+    let argument = (&raw mut request).cast();
+    call(socket.as_raw_fd(), SIOCGIFMTU as c_ulong, argument)?;
+    // SAFETY: that is the field that the request fills; it is a number in any case.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
