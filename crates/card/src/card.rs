@@ -160,6 +160,13 @@ impl<W> Card<W> {
         self.gather.as_ref()?.due()
     }
 
+    /// What was agreed on with a driver may be another's from now on: what it has asked for is forgotten.
+    pub fn forget(&mut self) {
+        self.leave();
+        self.gather = None;
+        self.answer = None;
+    }
+
     /// Frames that wait for others are lost.
     fn leave(&mut self) {
         if let Some(batch) = self.gather.as_mut().and_then(Coalescer::take) {
@@ -315,6 +322,7 @@ impl<W> Card<W> {
         let mut faults = Faults::default();
         // Its owner knows when a wire takes units again.
         if let Some(queue) = self.transmit.running().filter(|_| self.wire.takes()) {
+            armed.work |= queue.follows();
             match queue.ring.want_doorbell(memory) {
                 Ok(work) => armed.work |= work,
                 Err(fault) => faults.transmit = Some(fault),
@@ -381,7 +389,8 @@ fn send<M: GuestMemory>(
 ) -> Result<usize, RingFault> {
     let features = queue.features;
     let mut units = 0;
-    while units < BURST || queue.follows() {
+    // A chunk may go on in the next turn.
+    while units < BURST {
         if !wire.takes() {
             break;
         }

@@ -15,7 +15,7 @@ mod patience;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,11 @@ use crate::memory::Mapping;
 use crate::stage::Stage;
 use crate::statistics::Statistics;
 use crate::vhost::{MAX_PAIRS, PairQueue, Rings, RunningRing};
+
+/// How long the counters are waited for: what a guest does may take the poller long.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Commands that may wait. Each may hold descriptors, of which the process has so many only.
+const COMMANDS: usize = 64;
 
 enum Command {
     Memory(Option<Mapping>),
@@ -51,7 +56,7 @@ pub(crate) struct Poller {
 /// Commands to the poller.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
-    commands: Sender<Command>,
+    commands: SyncSender<Command>,
     bell: Bell,
 }
 
@@ -77,7 +82,7 @@ impl Poller {
         lies: Lies,
         chunks: Option<Limits<Duration>>,
     ) -> io::Result<Self> {
-        let (commands, received) = channel();
+        let (commands, received) = sync_channel(COMMANDS);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Bell(Arc::new(eventfd(0, flags)?));
         let offloads = stages.iter().map(Wire::<Mapping>::offloads);
@@ -116,11 +121,10 @@ impl Poller {
     /// What the card did so far.
     ///
     /// # Errors
-    /// When the poller has ended.
+    /// When the poller has ended, or does not answer.
     pub(crate) fn statistics(&self) -> io::Result<Statistics> {
-        let (reply, answer) = channel();
-        self.handle.tell(Command::Statistics(reply));
-        answer.recv().map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let statistics = self.handle.statistics(PATIENCE);
+        statistics.ok_or(io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -134,6 +138,14 @@ impl Drop for Poller {
 }
 
 impl Handle {
+    /// What the card did so far. None when the poller has ended, or does not answer within this time.
+    pub(crate) fn statistics(&self, patience: Duration) -> Option<Statistics> {
+        let (reply, answer) = channel();
+        self.commands.try_send(Command::Statistics(reply)).ok()?;
+        self.bell.ring();
+        answer.recv_timeout(patience).ok()
+    }
+
     fn tell(&self, command: Command) {
         // A poller that has ended obeys nothing, and touches nothing.
         let _ = self.commands.send(command);

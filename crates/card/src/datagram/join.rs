@@ -11,6 +11,8 @@ use crate::header::{GSO_UDP, Header, NEEDS_CSUM};
 const DATAGRAMS: usize = 16;
 /// Pieces of a datagram with gaps between them.
 const PIECES: usize = 64;
+/// Link header and a tag.
+const LINK: usize = 14 + 4;
 /// How long the fragments of a datagram may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -89,6 +91,8 @@ pub(crate) fn is_fragment(header: Header, head: &[u8]) -> bool {
 /// Which datagram a fragment is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Key {
+    /// Ethernet's addresses and the tag: another station's fragments, or those of another VLAN, are not of it.
+    link: [u8; LINK],
     addresses: [u8; 32],
     id: u32,
     /// Tells the IP versions apart, too.
@@ -333,6 +337,7 @@ fn key(fragment: &Fragment, frame: &[u8]) -> Option<Key> {
         place: (fragment.ip.at, fragment.ip.end),
         ..Key::default()
     };
+    put(&mut key.link, 0, frame.get(..fragment.ip.at)?)?;
     put(&mut key.addresses, 0, fragment.ip.addresses(frame)?)?;
     Some(key)
 }

@@ -10,6 +10,7 @@ use wireboot_card::{Armed, Card, Lies, Queue, RingFault, Turn, Wire};
 use super::{Woken, empty, ring};
 use crate::memory::Mapping;
 use crate::program::{Hook, Wild};
+use crate::say::say;
 use crate::stage::Stage;
 use crate::statistics::{PairTraffic, Statistics};
 use crate::vhost::RunningRing;
@@ -65,6 +66,7 @@ impl Pair {
     }
 
     pub(super) fn agree(&mut self, features: u64) {
+        self.card.forget();
         self.card.wire_mut().agree(features);
     }
 
@@ -145,7 +147,7 @@ impl Pair {
         if let Some(told) = self.told.get_mut(failure.kind())
             && !std::mem::replace(told, true)
         {
-            eprintln!(
+            say!(
                 "wireboot nic: the program in section {}: {failure}",
                 hook.name()
             );
@@ -240,7 +242,7 @@ impl Pair {
                 Queue::Receive => "receive",
                 Queue::Transmit => "transmit",
             };
-            eprintln!(
+            say!(
                 "{}: the guest's {name} queue is stopped until its driver starts it anew: {fault}",
                 self.name
             );

@@ -291,3 +291,46 @@ fn a_long_unit_waits_for_buffers_when_others_have_some() {
     assert_eq!(came(&mut guest), [[62_900]]);
     assert_eq!(card.counters().receive_too_long, 0);
 }
+
+/// One buffer can be millions of units: a turn moves so many only, and the next one goes on where it ended.
+#[test]
+fn a_long_chunk_takes_several_turns() {
+    let units: Vec<_> = (0..150)
+        .map(|n| (Header::default(), frame(60 + n, 3)))
+        .collect();
+    let (header, bytes) = chunk_of(&units);
+    let (mut card, mut guest) = card_and_guest(feature::VERSION_1);
+    assert!(guest.send(header, &bytes, &[100, 30], false));
+    guest.transmit.publish(&guest.memory);
+    let mut turns = Vec::new();
+    while card.wire().sent.len() < 150 {
+        // It would not wait.
+        assert!(card.arm(&guest.memory).work);
+        let turn = card.turn(&guest.memory, NOW);
+        assert_eq!(turn.transmit_fault, None);
+        turns.push(turn.units);
+    }
+    assert_eq!(turns, [64, 64, 22]);
+    let lengths: Vec<_> = card
+        .wire()
+        .sent
+        .iter()
+        .map(|(_, unit)| unit.len())
+        .collect();
+    assert_eq!(lengths, (60..210).collect::<Vec<_>>());
+    assert_eq!(card.counters().sent_chunk_units, 150);
+    assert!(!card.arm(&guest.memory).work);
+}
+
+/// A driver that comes without a reset of the rings, as after a migration, has asked nothing.
+#[test]
+fn what_a_driver_before_has_asked_is_forgotten() {
+    let (mut card, mut guest) = asked(feature::VERSION_1 | feature::MRG_RXBUF, AT_ONCE, 4096);
+    comes(&mut card, &[60, 61]);
+    card.turn(&guest.memory, NOW);
+    assert_eq!(came(&mut guest), [[60, 61]]);
+    card.forget();
+    comes(&mut card, &[60, 61]);
+    card.turn(&guest.memory, NOW);
+    assert_eq!(came(&mut guest), [[60], [61]]);
+}

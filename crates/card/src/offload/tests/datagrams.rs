@@ -384,3 +384,35 @@ fn what_is_no_fragment_of_a_datagram_goes_through() {
         );
     }
 }
+
+/// Who is no party to a datagram, in another VLAN or at another address of the link, does not put its own end in the place of the right one.
+#[test]
+fn fragments_of_other_stations_and_vlans_are_not_of_a_datagram() {
+    let tagged = Link {
+        tagged: true,
+        ..LINK
+    };
+    let (whole, frames) = fragments(tagged, 3000, 1480);
+    let (last, first) = frames.split_last().unwrap();
+    let forged = |at: usize, value: u8| {
+        let mut frame = last.clone();
+        frame[at] = value;
+        let end = frame.len() - 1;
+        frame[end] ^= 0xff;
+        frame
+    };
+    for forged in [
+        // The VLAN's number, and both stations.
+        forged(15, 6),
+        forged(5, 9),
+        forged(11, 9),
+    ] {
+        let mut card = card(AGREED);
+        assert_eq!(comes(&mut card, first, NOW).len(), 0);
+        assert_eq!(comes(&mut card, &[forged], NOW).len(), 0);
+        assert_eq!(
+            comes(&mut card, std::slice::from_ref(last), NOW),
+            std::slice::from_ref(&whole)
+        );
+    }
+}
